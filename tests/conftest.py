@@ -19,6 +19,10 @@ from tests.quick_builds import quick_builds
 __all__ = ["quick_builds"]
 
 
+collect_ignore_glob = ["*.dml"]
+"""Where dmlc is installed, its plugin collects such files: these are data of tests."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",

@@ -22,6 +22,8 @@ from dmlc.testing.outcome import Status
 from docs import build
 from tests.library.run import DEVICES
 
+pytest_plugins = ["pytester"]
+
 ROOT = build.ROOT
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "benchmarks/README.md", *ROOT.glob("docs/**/*.md")])
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
@@ -60,6 +62,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 )
 def test_python_in_documents(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("softsign.dml").write_text((ROOT / "examples/softsign.dml").read_text("utf-8"), "utf-8")
     result = doctest.testfile(str(path), module_relative=False)
     assert result.attempted > 0
     assert result.failed == 0
@@ -92,6 +95,33 @@ def test_commands_in_the_readme(
     assert program == "dmlc"
     assert cli.run(arguments) == 0
     assert capsys.readouterr().err.count("error") == 0
+
+
+def listed_commands() -> list[tuple[str, str]]:
+    """The commands of other pages below `<!-- commands: FILE -->`, each with that file."""
+    found: list[tuple[str, str]] = []
+    for path in DOCUMENTS:
+        pattern = r"<!-- commands: (\S+) -->\n```sh\n(.*?)```"
+        for name, block in re.findall(pattern, path.read_text("utf-8"), re.DOTALL):
+            lines = block.splitlines()
+            found += [(name, re.sub(r" +# .*", "", line)) for line in lines if line.strip()]
+    return found
+
+
+@pytest.mark.parametrize(("name", "command"), listed_commands())
+def test_commands_in_pages(
+    name: str, command: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (ROOT / "examples" / name).read_text("utf-8")
+    (pytester.path / name).write_text(source, "utf-8")
+    program, *arguments = shlex.split(command)
+    if program == "pytest":
+        given = ("-p", "dmlc.testing.plugin", "-p", "no:cacheprovider", *arguments)
+        assert pytester.runpytest_inprocess(*given).ret == 0
+        return
+    assert program == "dmlc"
+    monkeypatch.chdir(pytester.path)
+    assert cli.run([*arguments, "--jobs", "1"]) == 0
 
 
 @pytest.mark.parametrize("path", [p for p in EXAMPLES if p.name not in MISTAKEN], ids=name_of)

@@ -16,8 +16,8 @@ from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
 from dmlc.known_answers import find_trusted
 from dmlc.source import DmlcError
-from dmlc.testing.harness import CASES, Settings
-from dmlc.testing.jobs import Target, run_targets
+from dmlc.testing.harness import CASES, VARIANTS, Settings
+from dmlc.testing.jobs import Done, Target, run_targets
 from dmlc.testing.outcome import Outcome, Status
 from dmlc.testing.replay import read_failure
 from dmlc.testing.report import Report, describe_outcome, render_failure
@@ -42,11 +42,16 @@ FAILURES = "dmlc-failures"
               help="Processes to run in. [default: one for each core]")  # fmt: skip
 @click.option("-o", "--output", "folder", default=FAILURES, show_default=True, metavar="DIR",
               help="Keep each failure in a folder of its own in DIR.")  # fmt: skip
+@click.option("--variants", type=click.IntRange(0), default=VARIANTS, show_default=True,
+              help="Drawn calls of each operator that also run as variants: other kernels and "
+              "other memory, with the same results.")  # fmt: skip
+@click.option("--coverage", is_flag=True,
+              help="Also say which rows of each operator's tables no case came by.")  # fmt: skip
 @click.option("--junit", metavar="FILE", help="Also write JUnit's XML.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON in place of the table.")
 @click.option("--replay", metavar="DIR",
-              help="Run a failure again that was kept in DIR: of the operator kept with it, or of a "
-              "FILE that was mended since.")  # fmt: skip
+              help="Run a failure again that was kept in DIR: of the operator kept with it, or of "
+              "a FILE that was mended since.")  # fmt: skip
 @import_option
 def command(
     subjects: tuple[str, ...],
@@ -55,6 +60,8 @@ def command(
     cases: int,
     jobs: int | None,
     folder: str,
+    variants: int,
+    coverage: bool,
     junit: str | None,
     as_json: bool,
     replay: str | None,
@@ -74,22 +81,24 @@ def command(
     targets = list_targets(subjects, folders)
     for device in chosen:
         find_trusted(device)
-    settings = Settings(tuple(dict.fromkeys(chosen)), seed, cases, Path(folder))
+    settings = Settings(tuple(dict.fromkeys(chosen)), seed, cases, Path(folder), variants)
     report = Report(settings.devices, seed)
-    for outcome in _show_progress(targets, settings, jobs or os.cpu_count() or 1):
-        report.add(outcome)
+    for done in _show_progress(targets, settings, jobs or os.cpu_count() or 1):
+        report.add(done)
     if junit is not None:
         path = Path(junit)
         write_files(path.parent, {path.name: report.as_junit().encode()})
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=2))
     else:
-        _show(report)
+        _show(report, coverage)
     return 1 if report.failures else 0
 
 
-def _show(report: Report) -> None:
+def _show(report: Report, coverage: bool) -> None:
     click.echo(report.render_table())
+    if coverage:
+        click.echo(f"\n{report.render_coverage()}")
     for title, text in (
         ("what devices cannot express:", report.render_unsupported()),
         ("", report.render_failures()),
@@ -123,19 +132,18 @@ def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target
     return list(found)
 
 
-def _show_progress(targets: Sequence[Target], settings: Settings, jobs: int) -> Iterator[Outcome]:
+def _show_progress(targets: Sequence[Target], settings: Settings, jobs: int) -> Iterator[Done]:
     """Runs all, with a bar on a terminal."""
     done = run_targets(targets, settings, jobs)
     hidden = not sys.stderr.isatty()
     with click.progressbar(
         done, len(targets), "testing", item_show_func=_show_item, file=sys.stderr, hidden=hidden
     ) as bar:
-        for _, outcomes in bar:
-            yield from outcomes
+        yield from bar
 
 
-def _show_item(item: tuple[Target, list[Outcome]] | None) -> str | None:
-    return None if item is None else item[0].name
+def _show_item(item: Done | None) -> str | None:
+    return None if item is None else item.name
 
 
 def _replay(

@@ -14,24 +14,30 @@ from dmlc.source import UnavailableError
 if TYPE_CHECKING:
     from dmlc.testing.asserts import assert_gradient, assert_matches_reference
     from dmlc.testing.case import Call, Case
+    from dmlc.testing.harness import run_tests
+    from dmlc.testing.outcome import Outcome
     from dmlc.testing.strategies import arrays, bindings
 
 __all__ = [
     "Call",
     "Case",
+    "Outcome",
     "arrays",
     "assert_gradient",
     "assert_matches_reference",
     "bindings",
+    "run_tests",
 ]
 
 _PLACES = {
     "Call": "dmlc.testing.case",
     "Case": "dmlc.testing.case",
+    "Outcome": "dmlc.testing.outcome",
     "arrays": "dmlc.testing.strategies",
     "assert_gradient": "dmlc.testing.asserts",
     "assert_matches_reference": "dmlc.testing.asserts",
     "bindings": "dmlc.testing.strategies",
+    "run_tests": "dmlc.testing.harness",
 }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dmlc.api import Outputs
 from dmlc.binding import Operator, TensorDesc
-from dmlc.binding.operator import Description
+from dmlc.binding.operator import Description, read_attributes
 from dmlc.catalog import operator
 from dmlc.parameters import expect, expect_mapping, expect_text, wrong_kind
 from dmlc.scalars import Array, held_type
@@ -119,7 +119,7 @@ def _describe(verdict: Verdict) -> str:
 
 
 def _make_case(
-    subject: str | Operator | Case,
+    subject: object,
     inputs: Arrays | None,
     attributes: Mapping[str, object] | None,
     outputs: Outputs | None,
@@ -134,7 +134,7 @@ def _make_case(
     if not isinstance(found, Operator):
         raise wrong_kind("subject", "an operator, the name of one, or a Case", found)
     arrays = dict(_list_arrays("inputs", inputs))
-    stated = {} if attributes is None else expect_mapping("attributes", attributes, "a mapping")
+    stated = read_attributes(attributes)
     described: dict[str, Description] = {n: _describe_array(n, a) for n, a in arrays.items()}
     for name, value in _list_entries("outputs", outputs):
         described[name] = (

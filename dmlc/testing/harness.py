@@ -24,7 +24,8 @@ from dmlc.known_answers import find_trusted
 from dmlc.language import syntax
 from dmlc.parameters import expect, expect_integer, expect_items, expect_text
 from dmlc.source import DmlcError
-from dmlc.testing.case import Case
+from dmlc.testing.case import Call, Case
+from dmlc.testing.coverage import Coverage, Row
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.examples import read_cases
 from dmlc.testing.fill import KINDS, fill
@@ -36,18 +37,26 @@ from dmlc.testing.outcome import (
     Outcome,
     Status,
     find_formula,
+    has_truth,
     is_bindable,
     say,
     show_inputs,
 )
 from dmlc.testing.pairs import is_pair
+from dmlc.testing.power import Fate, Power, Weakness, find_weakness
 from dmlc.testing.replay import write_failure
 from dmlc.testing.shrink import shrink
 
 CASES = 24
 """How many cases are made of an operator where nothing else is said, besides its examples."""
+VARIANTS = 1
+"""How many of the drawn calls also run as variants, where nothing else is said."""
 _KINDS_EACH = 3
 """Kinds of data that each call is given."""
+_ATTEMPTS = 3
+"""So often data are drawn for a case that would let wrong results pass."""
+_VARIED_DATA = "random data"
+"""What variants run on."""
 _GRADIENT_DATA = ("random data", "ties data")
 """What gradients are held to their forward operators on."""
 
@@ -61,6 +70,27 @@ class Settings:
     cases: int = CASES
     failures: Path | None = None
     """The folder that failures are kept in, each in a folder of its own; None keeps none."""
+    variants: int = VARIANTS
+    """How many of the calls that are drawn also run as variants, which many kernels are built
+    for."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Summary:
+    """What the cases of an operator have come by, and what they would notice."""
+
+    rows: tuple[Row, ...]
+    """Its coverage."""
+    weak: int
+    """Drawn cases that would let a wrong result pass, for which no better one was found."""
+    told_apart: int
+    """Formulas with one operation exchanged that some case tells from the operator's own."""
+    exchanges: int
+    """All such formulas that compute something else where a case has come to them."""
+
+    @property
+    def hit(self) -> int:
+        return sum(row.hits > 0 for row in self.rows)
 
 
 def run_tests(
@@ -69,6 +99,7 @@ def run_tests(
     seed: int = 0,
     cases: int = CASES,
     failures: Path | None = None,
+    variants: int = VARIANTS,
 ) -> Iterator[Outcome]:
     """Runs the harness on operators, and gives what came of each case as it comes.
 
@@ -77,7 +108,11 @@ def run_tests(
     named = expect_items("devices", devices, "a list of devices' names")
     chosen = tuple(expect_text("each of devices", device) for device in named)
     settings = Settings(
-        chosen, expect_integer("seed", seed), expect_integer("cases", cases), failures
+        chosen,
+        expect_integer("seed", seed),
+        expect_integer("cases", cases),
+        failures,
+        expect_integer("variants", variants),
     )
     for device in chosen:
         find_trusted(device)
@@ -91,6 +126,10 @@ class OperatorTest:
     def __init__(self, operator: Operator, settings: Settings) -> None:
         self.operator = expect("operator", operator, Operator, "a dmlc.Operator")
         self.settings = settings
+        self.coverage = Coverage(operator)
+        self.power = Power(operator)
+        self._weak: dict[Case, str] = {}
+        self._varied = 0
         self._kept: set[tuple[Kind, Cause | None]] = set()
 
     def run(self) -> Iterator[Outcome]:
@@ -120,22 +159,34 @@ class OperatorTest:
             start = time.perf_counter()
 
     def _check_example(self, example: syntax.Example) -> Iterator[Outcome]:
-        cases = read_cases(self.operator, example)
+        cases = self._cover(read_cases(self.operator, example))
         return self._check_all(Kind.EXAMPLE, example.title, cases)
+
+    def _cover(self, cases: Iterator[Case]) -> Iterator[Case]:
+        for case in cases:
+            if has_truth(case):
+                self.coverage.add(case)
+                self.power.add(case)
+            yield case
 
     def _check_drawn(self) -> Iterator[Outcome]:
         yield from self._check_all(Kind.CALL, "calls that are drawn", self._draw_cases())
         refused = self._draw_refused()
         yield from self._check_all(Kind.REFUSED, "calls that are refused", refused)
-        if is_pair(self.operator):
-            gradients = (c for c in self._draw_cases() if c.title in _GRADIENT_DATA)
-            yield from self._check_all(Kind.GRADIENT, "gradients", gradients)
+
+    def summarize(self) -> Summary:
+        """What the cases so far have come by."""
+        fates = self.power.count()
+        killed, survived = fates[Fate.KILLED], fates[Fate.SURVIVED]
+        return Summary(self.coverage.rows(), len(self._weak), killed, killed + survived)
 
     def _check_all(self, kind: Kind, title: str, cases: Iterator[Case]) -> Iterator[Outcome]:
         """What comes of cases, and of making them."""
         try:
             for case in cases:
                 yield from self._check(kind, case)
+                for further in self._list_further(kind, case):
+                    yield from self._check(further, case)
         except Exception as error:
             spans = [d.span for d in error.diagnostics] if isinstance(error, DmlcError) else []
             place = spans[0] if spans and spans[0] else find_formula(self.operator)
@@ -151,9 +202,19 @@ class OperatorTest:
                 # Of what kernels do slowly, or leave to drivers: no mistakes.
                 warnings.simplefilter("ignore", UserWarning)
                 outcome = CHECKS[kind](case, device)
-            yield outcome
+            yield dataclasses.replace(outcome, weakness=self._weak.get(case, ""))
             if outcome.device is None:
                 return
+
+    def _list_further(self, kind: Kind, case: Case) -> Iterator[Kind]:
+        """What else a case that was drawn is held to."""
+        if kind is not Kind.CALL or not is_bindable(case.call):
+            return
+        if is_pair(self.operator) and case.title in _GRADIENT_DATA:
+            yield Kind.GRADIENT
+        if self._varied < self.settings.variants and case.title == _VARIED_DATA:
+            self._varied += 1
+            yield Kind.VARIANT
 
     def _draw_cases(self) -> Iterator[Case]:
         """Calls that the operator permits, each with several kinds of data: its kernels are built
@@ -165,13 +226,35 @@ class OperatorTest:
             # What cannot be bound needs data of no other kind.
             for kind in kinds if is_bindable(call) else kinds[:1]:
                 drawn += 1
-                inputs = fill(call, kind, self._draw(f"{kind} data of call {number}"))
-                yield Case(call, inputs, f"{kind} data")
+                case = self._fill(call, kind, number)
+                if is_bindable(call):
+                    self.coverage.add(case)
+                yield case
+
+    def _fill(self, call: Call, kind: str, number: int) -> Case:
+        """A case with data of one kind: others are drawn where it would let wrong results pass,
+        at last of the plainest kind."""
+        weakness: Weakness | None = None
+        for attempt in range(_ATTEMPTS):
+            if attempt == _ATTEMPTS - 1:
+                kind = KINDS[0]
+            inputs = fill(call, kind, self._draw(f"{kind} data of call {number}, {attempt}"))
+            case = Case(call, inputs, f"{kind} data")
+            if not has_truth(case):
+                return case  # That is its outcome.
+            weakness = find_weakness(case, self.power)
+            if weakness is None:
+                break
+        else:
+            self._weak[case] = str(weakness)
+        self.power.add(case)
+        return case
 
     def _draw_refused(self) -> Iterator[Case]:
         """Calls that a table or a constraint forbids."""
         count = -(-self.settings.cases // _KINDS_EACH)
         for drawn in draw_refused(self.operator, self._draw("refused"), count):
+            self.coverage.add_refused(drawn.call)
             yield Case(drawn.call, {}, drawn.why, span=drawn.span)
 
     def _draw(self, what: str) -> np.random.Generator:
@@ -188,16 +271,18 @@ class OperatorTest:
         if outcome.status is not Status.FAILED or case is None or alike in self._kept:
             return outcome
         self._kept.add(alike)
-        if outcome.cause is not Cause.EXPECTED:
-            # It fails whatever the example expects.
-            case = dataclasses.replace(case, expected={}, within={}, places={})
         device = outcome.device or self.settings.devices[0]
 
         def fails(candidate: Case) -> bool:
             found = CHECKS[outcome.kind](candidate, device)
             return found.status is Status.FAILED and found.cause is outcome.cause
 
-        smallest = shrink(case, fails)
+        # What an example expects is of its numbers, and no others.
+        smallest = case
+        if outcome.cause is not Cause.EXPECTED:
+            plain = dataclasses.replace(case, expected={}, within={}, places={})
+            smallest = shrink(plain, fails)
+            smallest = case if smallest is plain else smallest
         if smallest is not case:
             found = CHECKS[outcome.kind](smallest, device)
             outcome = dataclasses.replace(found, seconds=outcome.seconds)

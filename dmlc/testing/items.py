@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,41 +20,58 @@ from dmlc.known_answers import find_trusted
 from dmlc.language import syntax
 from dmlc.source import DmlcError, Source
 from dmlc.testing.harness import CASES, OperatorTest, Settings
+from dmlc.testing.jobs import Done
 from dmlc.testing.outcome import Outcome, Status
 from dmlc.testing.report import Report
+
+_Node = TypeVar("_Node", bound=pytest.Item | pytest.Collector)
 
 
 class DmlFile(pytest.File):
     """A file and its operators, without those that it imports."""
 
-    def collect(self) -> Iterator[pytest.Item]:
+    def collect(self) -> Iterator[DmlOperator]:
         try:
             operators = load(self.path).operators.values()
         except DmlcError as error:
             raise self.CollectError(str(error)) from None
-        devices: list[str] = self.config.getoption("dmlc_devices") or [DEFAULT]
-        cases: int | None = self.config.getoption("dmlc_cases")
         for operator in operators:
-            if not self._defines(operator):
-                continue
-            names: dict[str, int] = {}
-            for example in operator.definition.examples:
-                names[example.title] = names.get(example.title, 0) + 1
-                number = names[example.title]
-                title = example.title if number == 1 else f"{example.title} ({number})"
-                yield ExampleItem.from_parent(
-                    self, name=f"{operator.definition.short_name}::{title}", operator=operator,
-                    devices=devices, example=example,
-                )  # fmt: skip
-            for device in devices if cases != 0 else ():
-                yield DrawnItem.from_parent(
-                    self, name=f"{operator.definition.short_name}::generated[{device}]",
-                    operator=operator, devices=[device],
-                )  # fmt: skip
+            if self._defines(operator):
+                name = operator.definition.short_name
+                yield _make(DmlOperator, self, name=name, operator=operator)
 
     def _defines(self, operator: Operator) -> bool:
         source: Source = operator.definition.syntax.name.span.source
         return Path(source.name).resolve() == self.path.resolve()
+
+
+class DmlOperator(pytest.Collector):
+    """An operator of a file."""
+
+    def __init__(self, *, operator: Operator, **given: Any) -> None:
+        super().__init__(**given)
+        self.operator = operator
+
+    def collect(self) -> Iterator[DmlItem]:
+        devices: list[str] = self.config.option.dmlc_devices or [DEFAULT]
+        titles: dict[str, int] = {}
+        for example in self.operator.definition.examples:
+            count = titles[example.title] = titles.get(example.title, 0) + 1
+            name = example.title if count == 1 else f"{example.title} ({count})"
+            yield _make(
+                ExampleItem, self, name=name, operator=self.operator, devices=devices,
+                example=example,
+            )  # fmt: skip
+        for device in devices if self.config.option.dmlc_cases != 0 else ():
+            name = f"generated[{device}]"
+            yield _make(DrawnItem, self, name=name, operator=self.operator, devices=[device])
+
+
+def _make(kind: type[_Node], parent: pytest.Collector, **given: object) -> _Node:
+    """A node, as pytest wants them made."""
+    maker: Any = kind
+    made: _Node = maker.from_parent(parent, **given)
+    return made
 
 
 class Failed(Exception):
@@ -65,7 +82,8 @@ class DmlItem(pytest.Item):
     """Some cases of an operator."""
 
     def __init__(self, *, operator: Operator, devices: list[str], **given: Any) -> None:
-        super().__init__(**given)
+        base: Any = super()
+        base.__init__(**given)
         self.operator = operator
         self.devices = devices
 
@@ -82,8 +100,9 @@ class DmlItem(pytest.Item):
             folder if folder.is_absolute() else self.config.invocation_params.dir / folder,
         )
         report = Report(settings.devices, settings.seed)
-        for outcome in self.run_cases(OperatorTest(self.operator, settings)):
-            report.add(outcome)
+        test = OperatorTest(self.operator, settings)
+        outcomes = tuple(outcome.without_arrays() for outcome in self.run_cases(test))
+        report.add(Done(self.operator.name, outcomes, test.summarize()))
         if report.failures:
             raise Failed(f"{report.render_failures()}\n\n{report.render_verdict()}")
         if all(outcome.status is Status.UNSUPPORTED for outcome in report.outcomes):
@@ -100,7 +119,7 @@ class DmlItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, self.line - 1, self.name
+        return self.path, self.line - 1, f"{self.operator.definition.short_name}::{self.name}"
 
     @property
     def line(self) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from dmlc.binding import Operator
 from dmlc.catalog import load, operator
-from dmlc.testing.harness import OperatorTest, Settings
+from dmlc.testing.harness import OperatorTest, Settings, Summary
 from dmlc.testing.outcome import Outcome
 
 
@@ -34,13 +34,20 @@ class Target:
         return load(self.path, self.folders).operators[self.name]
 
 
-def run_targets(
-    targets: Sequence[Target], settings: Settings, jobs: int
-) -> Iterator[tuple[Target, list[Outcome]]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Done:
+    """What came of one operator."""
+
+    name: str
+    outcomes: tuple[Outcome, ...]
+    summary: Summary
+
+
+def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Iterator[Done]:
     """What came of each operator's cases, in the order of the operators, whichever ends first."""
     if jobs == 1 or len(targets) == 1:
         for target in targets:
-            yield target, _run(target, settings)
+            yield _run(target, settings)
         return
     # A forked process would share the drivers that this one has begun to use.
     context = multiprocessing.get_context("spawn")
@@ -49,8 +56,8 @@ def run_targets(
     ) as pool:
         running = [pool.submit(_run, target, settings) for target in targets]
         try:
-            for target, future in zip(targets, running, strict=True):
-                yield target, future.result()
+            for future in running:
+                yield future.result()
         finally:
             for future in running:
                 future.cancel()
@@ -61,5 +68,7 @@ def _ignore_warnings() -> None:
     warnings.simplefilter("ignore")
 
 
-def _run(target: Target, settings: Settings) -> list[Outcome]:
-    return [o.without_arrays() for o in OperatorTest(target.find(), settings).run()]
+def _run(target: Target, settings: Settings) -> Done:
+    test = OperatorTest(target.find(), settings)
+    outcomes = tuple(outcome.without_arrays() for outcome in test.run())
+    return Done(test.operator.name, outcomes, test.summarize())

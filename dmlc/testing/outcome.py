@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from dmlc.binding import Operator
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, run_case
 from dmlc.testing.pairs import check_pair
+from dmlc.testing.variants import try_variants
 from dmlc.testing.verify import Verdict
 
 _MOST_SHOWN = 16
@@ -40,6 +42,7 @@ class Kind(enum.StrEnum):
     CALL = "drawn call"
     REFUSED = "refused call"
     GRADIENT = "gradient and its forward operator"
+    VARIANT = "variants"
 
 
 class Cause(enum.StrEnum):
@@ -51,6 +54,7 @@ class Cause(enum.StrEnum):
     RESULT = "a result is not near enough"
     EXPECTED = "the example, or the formula, is wrong"
     GRADIENT = "the gradient is not that of its forward operator"
+    VARIANT = "other kernels for the same call give other results"
     TAKEN = "a constraint forbids this call, and it was taken"
     REFUSAL = "a constraint forbids this call, and it was not refused in words"
 
@@ -78,6 +82,8 @@ class Outcome:
     run in another process."""
     call: str = ""
     """The call in the words of the command line."""
+    weakness: str = ""
+    """What wrong results the case would let pass."""
     data: str = ""
     """The inputs of a failure, a line each, where they are few."""
     share: float = 0.0
@@ -191,11 +197,34 @@ def check_gradient(case: Case, device: str) -> Outcome:
     except Exception as error:
         return make.failed(Cause.EXCEPTION, say(error), find_formula(operator))
     verdicts = {name: pair.verdict for name, pair in found.items()}
+    elements = sum(verdict.comparison.elements for verdict in verdicts.values())
+    if elements and not any(pair.judged for pair in found.values()):
+        said = "nothing of the gradient can be compared: all elements are at kinks, or not finite"
+        return make.unsupported(None, UnsupportedError(said))
     wrong = [f"{name}: {pair}" for name, pair in found.items() if not pair.holds]
     if not wrong:
         return make.passed(None, verdicts)
     formula = find_formula(operator)
     return make.failed(Cause.GRADIENT, "\n".join(wrong), formula, None, verdicts)
+
+
+def check_variants(case: Case, device: str) -> Outcome:
+    """Holds the variants of a case, drawn from its own words, to what it gives on a device."""
+    make, operator = _Maker(Kind.VARIANT, case), case.call.operator
+    random = np.random.default_rng(list(hashlib.sha256(str(case.call).encode()).digest()))
+    try:
+        tried = list(try_variants(case, device, run_case(case, device), random))
+    except UnsupportedError as error:
+        return make.unsupported(device, error)
+    except Exception as error:
+        return make.failed(Cause.EXCEPTION, say(error), find_span(error, operator), device)
+    if all(run.reason for run in tried):
+        return make.unsupported(device, UnsupportedError("no variant of this case can be made"))
+    wrong = [run for run in tried if not run.holds]
+    if not wrong:
+        return make.passed(device)
+    message = "\n".join(map(str, wrong))
+    return make.failed(Cause.VARIANT, message, find_formula(operator), device)
 
 
 Check: TypeAlias = Callable[[Case, str], Outcome]
@@ -205,6 +234,7 @@ CHECKS: Mapping[Kind, Check] = {
     Kind.CALL: check_case,
     Kind.REFUSED: check_refusal,
     Kind.GRADIENT: check_gradient,
+    Kind.VARIANT: check_variants,
 }
 """What a case of each kind is held to."""
 
@@ -213,6 +243,15 @@ def is_bindable(call: Call) -> bool:
     """Whether the formula of an operator takes a call."""
     try:
         _ = call.function
+    except Exception:
+        return False
+    return True
+
+
+def has_truth(case: Case) -> bool:
+    """Whether the reference gives what a case must give."""
+    try:
+        _ = case.truth
     except Exception:
         return False
     return True

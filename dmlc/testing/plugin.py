@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dmlc.testing import items
 
 _FILES = ("*.dml",)
+_KEPT = "case.npz"
+"""What stands beside the operator of a failure that is kept: it is no operator of the project."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,6 +52,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> items.DmlF
         return None
     patterns: list[str] = parent.config.getini("dmlc_files")
     if not any(file_path.match(pattern) for pattern in patterns):
+        return None
+    if (file_path.parent / _KEPT).is_file():
         return None
     module: Any = importlib.import_module("dmlc.testing.items")
     made: items.DmlFile = module.DmlFile.from_parent(parent, path=file_path)

@@ -10,9 +10,15 @@ from typing import Any
 from xml.etree import ElementTree
 
 from dmlc.source import counted
+from dmlc.testing.coverage import Row, show_table
+from dmlc.testing.harness import Summary
+from dmlc.testing.jobs import Done
 from dmlc.testing.outcome import Outcome, Status
 
-_COLUMNS = ("operator", "cases", "passed", "failed", "unsupported", "bound used", "seconds")
+_COLUMNS = (
+    "operator", "cases", "passed", "failed", "unsupported", "weak", "told apart", "coverage",
+    "bound used", "seconds",
+)  # fmt: skip
 _LONGEST = 400
 """A call's text is cut to so many characters in a block of a failure."""
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -27,12 +33,25 @@ class Tally:
     share: float = 0.0
     """The largest part of its bound that any element's error takes up, where all is near enough."""
     seconds: float = 0.0
+    rows: int = 0
+    """Of its coverage."""
+    hit: int = 0
+    weak: int = 0
+    told_apart: int = 0
+    exchanges: int = 0
 
     def add(self, outcome: Outcome) -> None:
         self.counts[outcome.status] += 1
         self.seconds += outcome.seconds
         if outcome.status is Status.PASSED:
             self.share = max(self.share, outcome.share)
+
+    def summarize(self, summary: Summary) -> None:
+        self.rows += len(summary.rows)
+        self.hit += summary.hit
+        self.weak += summary.weak
+        self.told_apart += summary.told_apart
+        self.exchanges += summary.exchanges
 
     @property
     def cases(self) -> int:
@@ -47,10 +66,16 @@ class Report:
         self.seed = seed
         self.outcomes: list[Outcome] = []
         self.tallies: dict[str, Tally] = {}
+        self.summaries: dict[str, Summary] = {}
 
-    def add(self, outcome: Outcome) -> None:
-        self.outcomes.append(outcome.without_arrays())
-        self.tallies.setdefault(outcome.operator, Tally(outcome.operator)).add(outcome)
+    def add(self, done: Done) -> None:
+        """Takes in what came of one operator."""
+        self.outcomes += done.outcomes
+        self.summaries[done.name] = done.summary
+        tally = self.tallies[done.name] = Tally(done.name)
+        tally.summarize(done.summary)
+        for outcome in done.outcomes:
+            tally.add(outcome)
 
     @property
     def failures(self) -> list[Outcome]:
@@ -66,6 +91,7 @@ class Report:
             total.share = max(total.share, tally.share)
             for status, count in tally.counts.items():
                 total.counts[status] += count
+            total.summarize(self.summaries[tally.name])
         tallies = [*self.tallies.values(), *([total] if len(self.tallies) > 1 else [])]
         return _align([_COLUMNS, *map(_list_cells, tallies)])
 
@@ -83,6 +109,14 @@ class Report:
                 where = f", on {' and '.join(devices)}" if devices else ""
                 blocks[-1] += f"\n  and {counted(len(others), 'case')} more like it{where}"
         return "\n\n".join(blocks)
+
+    def render_coverage(self) -> str:
+        """How many rows of each kind were hit, and the rows that were not."""
+        lines = [show_table({name: s.rows for name, s in self.summaries.items()})]
+        for name, summary in self.summaries.items():
+            missing = [f"  {row}" for row in summary.rows if not row.hits]
+            lines += [f"{name}:", *missing] if missing else []
+        return "\n".join(lines)
 
     def render_unsupported(self) -> str:
         """What devices or their languages cannot express, each reason once."""
@@ -112,7 +146,10 @@ class Report:
             "passed": not self.failures,
             "devices": list(self.devices),
             "seed": self.seed,
-            "operators": [_describe_tally(tally) for tally in self.tallies.values()],
+            "operators": [
+                {**_describe_tally(tally), "coverage": _describe_rows(self.summaries[name].rows)}
+                for name, tally in self.tallies.items()
+            ],
             "failures": [describe_outcome(outcome) for outcome in self.failures],
             "unsupported": [
                 describe_outcome(o) for o in self.outcomes if o.status is Status.UNSUPPORTED
@@ -174,15 +211,37 @@ def _describe_tally(tally: Tally) -> dict[str, Any]:
         "name": tally.name,
         "cases": tally.cases,
         **{status.value: count for status, count in tally.counts.items()},
+        "weak": tally.weak,
+        "told_apart": tally.told_apart,
+        "exchanges": tally.exchanges,
         "bound_used": tally.share if math.isfinite(tally.share) else None,
         "seconds": round(tally.seconds, 3),
     }
 
 
+def _describe_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": row.kind,
+            "what": row.what,
+            "file": None if row.place is None else row.place.source.name,
+            "line": None if row.place is None else row.place.line,
+            "hits": row.hits,
+            **({} if row.hits else {"reason": row.reason}),
+        }
+        for row in rows
+    ]
+
+
 def _list_cells(tally: Tally) -> tuple[str, ...]:
     counts = [str(tally.counts[status]) for status in Status]
     share = f"{tally.share:.0%}" if tally.share else "exact"
-    return (tally.name, str(tally.cases), *counts, share, f"{tally.seconds:.1f}")
+    told = f"{tally.told_apart}/{tally.exchanges}"
+    covered = f"{tally.hit}/{tally.rows}"
+    return (
+        tally.name, str(tally.cases), *counts, str(tally.weak), told, covered, share,
+        f"{tally.seconds:.1f}",
+    )  # fmt: skip
 
 
 def _align(rows: Iterable[Sequence[str]]) -> str:

@@ -9,6 +9,7 @@ is kept, or the tries or the time are used up.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias, cast
@@ -20,6 +21,10 @@ from dmlc.scalars import Array
 from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, lay_out
 
+_SHORT = 8
+"""Along a longer axis, not every element is left out alone."""
+_WHOLE = 1e6
+"""Larger numbers are not rounded."""
 TRIES, SECONDS = 200, 30.0
 """How many steps are tried, and for how long."""
 
@@ -40,11 +45,12 @@ class _Shrinker:
         self.fails = fails
         self.tries = tries
         self.end = end
+        self.seen: set[bytes] = set()
+        """What was tried."""
 
     def run(self) -> Case:
         steps = (
             _shrink_sizes, _drop_optional, _drop_axes, _pack_strides, _simplify_attributes,
-            _simplify_values,
         )  # fmt: skip
         improved = True
         while improved and self.is_open():
@@ -52,6 +58,7 @@ class _Shrinker:
             for step in steps:
                 while self.try_some(step):
                     improved = True
+            improved = self.simplify_values() or improved
         return self.case
 
     def is_open(self) -> bool:
@@ -62,13 +69,51 @@ class _Shrinker:
         for candidate in step(self.case):
             if not self.is_open():
                 return False
-            if candidate is None:
-                continue
-            self.tries -= 1
-            if self.fails(candidate):
-                self.case = candidate
+            if candidate is not None and self.try_one(candidate):
                 return True
         return False
+
+    def try_one(self, candidate: Case) -> bool:
+        """Takes a case if it fails too."""
+        text = str(candidate.call)
+        data = b"".join(np.ascontiguousarray(a).tobytes() for a in candidate.inputs.values())
+        looks = hashlib.sha256(text.encode() + data).digest()
+        if looks in self.seen:
+            return False
+        self.seen.add(looks)
+        self.tries -= 1
+        if not self.fails(candidate):
+            return False
+        self.case = candidate
+        return True
+
+    def simplify_values(self) -> bool:
+        """Makes as many elements as it can 0, or 1, or whole: all of a tensor at once, then half
+        of them, and so on down to one by one."""
+        improved = False
+        for name in self.case.inputs:
+            for simplify in (np.zeros_like, np.ones_like, _round):
+                values = np.asarray(self.case.inputs[name]).reshape(-1)
+                simple = simplify(values)
+                places = np.flatnonzero(_is_simpler(simple, values))
+                span = len(places)
+                while span > 0:
+                    for start in range(0, len(places), span):
+                        chosen = places[start : start + span]
+                        improved = self.set_values(name, chosen, simple) or improved
+                    span //= 2
+        return improved
+
+    def set_values(self, name: str, places: Array, simple: Array) -> bool:
+        """Takes simpler elements at some places, if it fails with them too."""
+        array = self.case.inputs[name]
+        changed = np.array(array).reshape(-1)
+        if not self.is_open() or not np.any(_is_simpler(simple, changed)[places]):
+            return False
+        changed[places] = simple[places]
+        made = lay_out(changed.reshape(array.shape), self.case.call.tensors[name])
+        inputs = {**self.case.inputs, name: made}
+        return self.try_one(dataclasses.replace(self.case, inputs=inputs))
 
 
 # Calls -----------------------------------------------------------------------------------------
@@ -79,15 +124,17 @@ def _call(
     sizes: Mapping[str, tuple[int, ...]],
     attributes: Mapping[str, object] | None = None,
     strides: bool = True,
+    dropped: int | None = None,
 ) -> Call | None:
     """The call with other sizes, of outputs too where they do not follow; those that are not named
-    are left out. None where the operator does not permit it."""
+    are left out. `dropped` is an axis that tensors of the highest rank have no more. None where the
+    operator does not permit it."""
     call = case.call
     given = call.attributes if attributes is None else attributes
     kept: dict[str, TensorDesc] = {}
     for name, desc in call.tensors.items():
         if name in sizes:
-            kept[name] = _resize(desc, sizes[name], strides)
+            kept[name] = _resize(desc, sizes[name], strides, dropped)
     outputs = call.outputs
     changed = {n for n in outputs if n in kept and kept[n].sizes != outputs[n].sizes}
     # What follows from the inputs is what it is; the rest is shrunk beside them.
@@ -109,9 +156,14 @@ def _call(
     return None
 
 
-def _resize(desc: TensorDesc, sizes: tuple[int, ...], strides: bool) -> TensorDesc:
+def _resize(
+    desc: TensorDesc, sizes: tuple[int, ...], strides: bool, dropped: int | None = None
+) -> TensorDesc:
     """A description with other sizes, and the strides it has where they still serve."""
-    kept = desc.strides if strides and len(sizes) == len(desc.sizes or ()) else None
+    kept = desc.strides if strides else None
+    if kept is not None and len(kept) > len(sizes) and dropped is not None:
+        kept = kept[:dropped] + kept[dropped + 1 :]
+    kept = kept if kept is not None and len(kept) == len(sizes) else None
     return TensorDesc(desc.data_type, sizes, kept)
 
 
@@ -151,19 +203,23 @@ def _shrink_sizes(case: Case) -> Iterator[Case | None]:
                 for n, s in sizes.items()
             }
             call = _call(case, changed)
-            for last in (False, True):
-                yield _with(case, call, _cut(case, call, last))
+            starts = range(size) if smaller == size - 1 and size <= _SHORT else (0, size - smaller)
+            for at in starts if call is not None else ():
+                yield _with(case, call, _cut(case, call, at))
 
 
-def _cut(case: Case, call: Call | None, last: bool) -> dict[str, Array]:
-    """The first elements along each axis, or the last, as many as a call takes."""
+def _cut(case: Case, call: Call | None, at: int) -> dict[str, Array]:
+    """As many elements along each axis as a call takes, from a place on: further ones from the
+    start."""
     if call is None:
         return {}
     found: dict[str, Array] = {}
     for name, desc in call.inputs.items():
         array = case.inputs[name]
-        fits = zip(array.shape, cast("tuple[int, ...]", desc.sizes), strict=True)
-        found[name] = array[tuple(slice(n - m, n) if last else slice(m) for n, m in fits)]
+        for axis, size in enumerate(cast("tuple[int, ...]", desc.sizes)):
+            chosen = np.sort((np.arange(size) + at) % max(array.shape[axis], 1))
+            array = array.take(chosen, axis) if size < array.shape[axis] else array
+        found[name] = array
     return found
 
 
@@ -188,7 +244,7 @@ def _drop_axes(case: Case) -> Iterator[Case | None]:
         lower = {n: s[:axis] + s[axis + 1 :] if len(s) == rank else s for n, s in sizes.items()}
         arrays = {n: a.reshape(lower[n]) if n in lower else a for n, a in case.inputs.items()}
         for attributes in _lower_attributes(case, rank, axis):
-            yield _with(case, _call(case, lower, attributes), arrays)
+            yield _with(case, _call(case, lower, attributes, dropped=axis), arrays)
 
 
 def _lower_attributes(case: Case, rank: int, axis: int) -> Iterator[dict[str, object]]:
@@ -247,38 +303,21 @@ def _simpler(value: object) -> Iterator[object]:
 # Values ----------------------------------------------------------------------------------------
 
 
-def _simplify_values(case: Case) -> Iterator[Case | None]:
-    """Fewer elements that are neither 0 nor 1: all of a tensor, half of it, one by one."""
-    for name, array in case.inputs.items():
-        values = np.asarray(array).reshape(-1)
-        for simple in _simple_values(values):
-            places = np.flatnonzero(~_same(values, simple) & ~_is_simpler(values, simple))
-            span = len(places)
-            while span > 0:
-                for start in range(0, len(places), span):
-                    changed = values.copy()
-                    chosen = places[start : start + span]
-                    changed[chosen] = simple[chosen]
-                    made = lay_out(changed.reshape(array.shape), case.call.inputs[name])
-                    yield dataclasses.replace(case, inputs={**case.inputs, name: made})
-                span //= 2
+def _round(values: Array) -> Array:
+    """The nearest whole numbers, where a type has others and they are no long ones."""
+    if values.dtype.kind in "biu":
+        return values
+    with np.errstate(all="ignore"):
+        wide = values.astype(np.float64)
+        return np.where(np.abs(wide) < _WHOLE, np.round(wide), wide).astype(values.dtype)
 
 
-def _simple_values(values: Array) -> Iterator[Array]:
-    """What elements may become: 0, then 1, then whole numbers."""
-    yield np.zeros_like(values)
-    if values.dtype.kind == "b":
-        return
-    yield np.ones_like(values)
-    if values.dtype.kind not in "iu":
-        with np.errstate(all="ignore"):
-            yield np.round(values.astype(np.float64)).astype(values.dtype)
+def _is_simpler(simple: Array, values: Array) -> Array:
+    """Where one array has simpler elements than another: 0 is the simplest, then 1, then whole
+    numbers."""
+    return _rank(simple) < _rank(values)
 
 
-def _same(a: Array, b: Array) -> Array:
-    return (a == b) | ((a != a) & (b != b))
-
-
-def _is_simpler(values: Array, simple: Array) -> Array:
-    """Where a value is simpler already than what it might become."""
-    return (values == 0) & (simple != 0) | (values == 1) & (simple != 1) & (simple != 0)
+def _rank(values: Array) -> Array:
+    whole = _round(values) == values
+    return np.select([values == 0, values == 1, whole], [0, 1, 2], 3)

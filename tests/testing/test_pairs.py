@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ import pytest
 import dmlc
 from dmlc.scalars import Array, DataType
 from dmlc.testing.case import Call, Case
+from dmlc.testing.harness import run_tests
+from dmlc.testing.outcome import Cause, Kind, Status, check_gradient
 from dmlc.testing.pairs import PairVerdict, check_differences, check_pair, is_pair
+from dmlc.testing.replay import read_failure
 
 FILE = """
 operator CURVE {{
@@ -201,3 +205,25 @@ def test_the_forward_operator_may_be_of_the_library_or_imported() -> None:
     assert is_pair(case.call.operator)
     assert find(check_pair, case).holds
     assert not find(check_pair, make_case("src", "d_dst", named="onednn.ReLU")).holds
+
+
+def test_the_harness_finds_a_wrong_gradient_and_keeps_it(tmp_path: Path) -> None:
+    operator = make_case("src / (1 + abs(src))", "d_dst / (1 + abs(src))").call.operator
+    found = list(run_tests([operator], ["reference"], cases=12, failures=tmp_path))
+    (failed,) = [o for o in found if o.folder is not None]
+    assert failed.kind is Kind.GRADIENT
+    assert failed.cause is Cause.GRADIENT
+    assert failed.folder is not None
+    assert failed.call in [f"src={t}[1] d_dst={t}[1] d_src={t}[1]" for t in ("FLOAT32", "FLOAT16")]
+    # The folder has the forward operator too, and runs again.
+    assert read_failure(failed.folder).run().cause is Cause.GRADIENT
+
+
+def test_the_harness_says_what_shows_nothing() -> None:
+    case = make_case("sqrt(-1 - src * src)", "d_dst")
+    outcome = check_gradient(case, "reference")
+    assert outcome.status is Status.UNSUPPORTED
+    assert "nothing of the gradient can be compared" in outcome.message
+    outcome = check_gradient(make_case("src", "d_dst", named="NOWHERE"), "reference")
+    assert outcome.status is Status.UNSUPPORTED
+    assert "unknown forward operator 'NOWHERE'" in outcome.message

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from dmlc.testing.replay import read_failure
+
+pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,10 +50,11 @@ RUN = ("--dmlc-device=reference", "--dmlc-cases=12")
 
 
 class Project:
-    """A folder that pytest runs in, in a process of its own."""
+    """A folder that pytest runs in: in this process, which has imported dmlc, or `apart`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        self.folder = pytester.path
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -61,21 +62,19 @@ class Project:
         path.write_text(text, "utf-8")
         return path
 
-    def run(self, *arguments: str) -> tuple[int, str]:
+    def run(self, *arguments: str, apart: bool = False) -> tuple[int, str]:
         """The exit status and what is printed."""
         # Where dmlc is installed its entry point brings the plugin.
-        command = [sys.executable, "-m", "pytest", "-p", "dmlc.testing.plugin",
-                   "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *arguments]  # fmt: skip
-        done = subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
-        )  # fmt: skip
-        return done.returncode, done.stdout + done.stderr
+        given = ("-p", "dmlc.testing.plugin", "-p", "no:cacheprovider", *arguments)
+        run = self.pytester.runpytest_subprocess if apart else self.pytester.runpytest_inprocess
+        done = run(*given)
+        return int(done.ret), f"{done.stdout}\n{done.stderr}"
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return Project(pytester)
 
 
 def test_there_is_an_item_for_each_example_and_each_group(project: Project) -> None:
@@ -83,7 +82,7 @@ def test_there_is_an_item_for_each_example_and_each_group(project: Project) -> N
     devices = ("--dmlc-device=reference", "--dmlc-device=opencl")
     status, said = project.run("-q", "--collect-only", *devices)
     assert status == 0
-    assert said.splitlines()[:3] == [
+    assert [line for line in said.splitlines() if "::" in line] == [
         "cube.dml::CUBE::small numbers",
         "cube.dml::CUBE::generated[reference]",
         "cube.dml::CUBE::generated[opencl]",
@@ -120,6 +119,11 @@ def test_a_failure_says_where_and_with_what(project: Project) -> None:
     for folder in folders:
         assert f"again: dmlc test --replay {folder}" in said
         assert read_failure(folder).run().status == "failed"
+    # What is kept of failures is not collected in its turn.
+    _, said = project.run("-q", "--collect-only", *RUN)
+    found = [line for line in said.splitlines() if "::" in line]
+    assert len(found) == 4
+    assert all(line.startswith("cube.dml::") for line in found)
 
 
 def test_names_choose_what_runs(project: Project) -> None:
@@ -142,7 +146,7 @@ def test_the_first_failure_may_end_the_run(project: Project) -> None:
 
 def test_a_run_in_parts(project: Project) -> None:
     project.write("cube.dml", CUBE + WRONG)
-    status, said = project.run("-n", "2", "-q", *RUN)
+    status, said = project.run("-n", "2", "-q", *RUN, apart=True)
     assert status == 1
     assert "2 failed, 2 passed" in said
     assert "the gradient is not that of its forward operator" in said
@@ -209,13 +213,23 @@ import sys
 def test_other() -> None:
     found = [name for name in sys.modules if name.partition(".")[0] == "dmlc"]
     assert sorted(found) == ["dmlc", "dmlc.source", "dmlc.testing", "dmlc.testing.plugin"]
-    assert "numpy" not in sys.modules
 """,
     )
-    status, said = project.run("-q", "-p", "no:xdist")
+    status, said = project.run("-q", apart=True)
     assert status == 0, said
 
 
 def test_the_entry_point_is_the_plugin() -> None:
-    text = (ROOT / "pyproject.toml").read_text("utf-8")
-    assert '[project.entry-points.pytest11]\ndmlc = "dmlc.testing.plugin"\n' in text
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["entry-points"]["pytest11"] == {"dmlc.testing.plugin": "dmlc.testing.plugin"}
+
+
+def test_the_data_of_these_tests_are_not_collected(project: Project) -> None:
+    assert list((ROOT / "tests").rglob("*.dml"))
+    where = ("--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"))
+    status, said = project.run("-q", "--collect-only", *where, str(ROOT / "tests" / "data"))
+    assert status == 5, said
+    relu = ROOT / "dmlc/library/onednn/ReLU.dml"
+    status, said = project.run("-q", "--collect-only", *where, str(relu))
+    assert status == 0, said
+    assert "ReLU.dml::ReLU::generated[opencl]" in said

@@ -1,0 +1,202 @@
+"""The harness: what it finds, where, in which smallest case, and the same for the same seed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc.testing import harness
+from dmlc.testing import outcome as outcomes
+from dmlc.testing.case import Case
+from dmlc.testing.fill import KINDS
+from dmlc.testing.harness import OperatorTest, Settings, run_tests
+from dmlc.testing.outcome import Cause, Kind, Outcome, Status
+from dmlc.testing.power import Power, Weakness
+from dmlc.testing.replay import read_failure
+from dmlc.testing.variants import VariantRun
+
+WRONG = Path(__file__).resolve().parent.parent / "data" / "testing" / "wrong.dml"
+
+
+def line_of(text: str) -> int:
+    """The line of the file of wrong operators that a text stands in."""
+    lines = WRONG.read_text().splitlines()
+    (found,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return found
+
+
+FOUND = {
+    "FIRST_LARGEST": (Kind.EXAMPLE, Cause.EXPECTED, "expect y = [[0, 1, 0]]",
+                      "x=FLOAT32[1,3] y=FLOAT32[1,3]", "opencl"),
+    "CUBE_GRAD": (Kind.GRADIENT, Cause.GRADIENT, "dx = 3 * x * dy",
+                  "x=FLOAT32[1] dy=FLOAT32[1] dx=FLOAT32[1]", None),
+    "TURN": (Kind.CALL, Cause.FORMULA, "y[i] = x[(i + 4) % 8]", "x=FLOAT32[1] y=FLOAT32[1]", None),
+    "DOUBLE": (Kind.EXAMPLE, Cause.EXPECTED, "expect y = [2, 5]",
+               "x=FLOAT32[2] y=FLOAT32[2]", "opencl"),
+    "PAIR_SUM": (Kind.CALL, Cause.FORMULA, "y[i] = x[2 * i] + x[2 * i + 1]",
+                 "x=FLOAT32[1] y=FLOAT32[1]", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_each_wrong_operator_is_found(name: str, tmp_path: Path) -> None:
+    kind, cause, text, call, device = FOUND[name]
+    operator = dmlc.load(WRONG).operators[name]
+    done = list(run_tests([operator], ["opencl"], cases=9, failures=tmp_path, variants=0))
+    first, *_ = [outcome for outcome in done if outcome.status is Status.FAILED]
+    assert (first.kind, first.cause, first.device) == (kind, cause, device)
+    lines = WRONG.read_text().splitlines()
+    place = [n for n, line in enumerate(lines, 1) if text in line][-1]
+    # A gradient is wrong as a whole: its formula begins a line before.
+    assert first.place == f"{WRONG}:{place - (kind is Kind.GRADIENT)}"
+    assert first.call == call
+    assert first.folder is not None
+    again = read_failure(first.folder).run()
+    assert (again.status, again.cause) == (Status.FAILED, cause)
+    assert [p.name for p in tmp_path.iterdir()] == [first.folder.name]
+
+
+def describe(done: Iterator[Outcome]) -> list[tuple[object, ...]]:
+    """What was run and came of it, data too."""
+    found: list[tuple[object, ...]] = []
+    for outcome in done:
+        assert outcome.case is not None
+        data = {n: np.asarray(a).tobytes() for n, a in outcome.case.inputs.items()}
+        found.append((outcome.operator, outcome.kind, outcome.title, outcome.call, data))
+    return found
+
+
+def test_the_same_seed_makes_the_same_cases_whatever_runs_beside() -> None:
+    relu, reduce = (dmlc.operator(f"onednn.{name}") for name in ("ReLU", "ReduceMax"))
+    alone = describe(run_tests([relu], ["reference"], seed=3, cases=6))
+    beside = describe(run_tests([reduce, relu], ["reference"], seed=3, cases=6))
+    assert [row for row in beside if row[0] == relu.name] == alone
+    assert Counter(row[1] for row in alone)[Kind.CALL] == 6
+    assert Counter(row[1] for row in alone)[Kind.REFUSED] > 0
+    other = describe(run_tests([relu], ["reference"], seed=4, cases=6))
+    assert [r for r in other if r[1] is Kind.CALL] != [r for r in alone if r[1] is Kind.CALL]
+
+
+def test_each_device_runs_the_same_cases() -> None:
+    done = list(run_tests([dmlc.operator("onednn.ReLU")], ["opencl", "reference"], cases=3))
+    ran = [o for o in done if o.kind is not Kind.REFUSED]
+    pairs = list(zip(ran[::2], ran[1::2], strict=True))
+    assert len(pairs) > 3
+    for one, other in pairs:
+        assert (one.device, other.device) == ("opencl", "reference")
+        assert one.case is other.case
+
+
+def test_an_exception_of_any_kind_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the run goes on."""
+
+    def run_case(case: Case, device: str) -> dict[str, outcomes.Verdict]:
+        raise [ZeroDivisionError("by zero"), dmlc.InternalError("broken")][
+            len(case.inputs["src"]) % 2
+        ]
+
+    monkeypatch.setattr(outcomes, "run_case", run_case)
+    done = list(run_tests([dmlc.operator("onednn.ReLU")], ["opencl"], cases=3))
+    ran = [o for o in done if o.kind is not Kind.REFUSED]
+    assert len(ran) > 3
+    assert {o.cause for o in ran} == {Cause.EXCEPTION}
+    assert {o.message for o in ran} == {"ZeroDivisionError: by zero", "internal error: broken"}
+
+
+def test_what_a_device_cannot_express_is_told_apart() -> None:
+    """Shaders have no 8 bits."""
+    done = list(run_tests([dmlc.operator("onednn.ReLU"), dmlc.operator("directml.ACTIVATION_RELU")],
+                          ["vulkan"], cases=0))  # fmt: skip
+    unsupported = [o for o in done if o.status is Status.UNSUPPORTED]
+    assert unsupported
+    assert all("8" in o.message and o.device == "vulkan" for o in unsupported)
+    assert not any(o.status is Status.FAILED for o in done)
+
+
+def test_a_forbidden_call_that_is_taken_fails() -> None:
+    """At the constraint that forbids it."""
+    operator = dmlc.load(WRONG).operators["PAIR_SUM"]
+    (constraint,) = operator.definition.constraints
+    done = run_tests([operator], ["reference"], cases=6)
+    refused = [o for o in done if o.kind is Kind.REFUSED]
+    assert {o.status for o in refused} == {Status.PASSED}
+    cases = [o.case for o in refused if o.case is not None]
+    case = next(case for case in cases if case.span == constraint.span)
+    permitted = dataclasses.replace(operator.definition, constraints=())
+    call = dataclasses.replace(case.call, operator=dmlc.Operator(permitted))
+    found = outcomes.check_refusal(dataclasses.replace(case, call=call), "reference")
+    assert (found.status, found.cause) == (Status.FAILED, Cause.TAKEN)
+    assert found.place == f"{WRONG}:{constraint.span.line}"
+
+
+def test_an_example_that_cannot_be_bound_is_an_outcome() -> None:
+    text = WRONG.read_text().replace("expect y = [2, 5]", "expect y = [2, 5, 6]")
+    operator = dmlc.parse(text, "wrong.dml").operators["DOUBLE"]
+    first, *others = run_tests([operator], ["reference"], cases=3)
+    assert (first.status, first.cause, first.kind) == (
+        Status.FAILED, Cause.NO_CASE, Kind.EXAMPLE
+    )  # fmt: skip
+    assert first.place == f"wrong.dml:{line_of('expect y = [2, 5]')}"
+    assert "'y' is [2] here, and [3] expected" in first.message
+    assert others
+    assert all(o.status is Status.PASSED for o in others)
+
+
+def test_an_unknown_device_is_refused_before_any_work() -> None:
+    with pytest.raises(dmlc.DmlcError, match="unknown device"):
+        next(iter(run_tests([dmlc.operator("onednn.ReLU")], ["metal"])))
+
+
+def test_a_case_that_would_let_wrong_results_pass_is_drawn_anew() -> None:
+    """The cubes of denormal numbers are zeros, and so would zeros pass."""
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    test = OperatorTest(operator, Settings(("reference",), cases=12, variants=0))
+    drawn = [o for o in test.run() if o.kind is Kind.CALL]
+    assert len(drawn) == 12
+    assert {o.title for o in drawn} == {f"{k} data" for k in KINDS if k != "denormal"}
+    assert not any(o.weakness for o in drawn)
+    assert test.summarize().weak == 0
+
+
+def test_weak_cases_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_weakness(case: Case, power: Power) -> Weakness:
+        return Weakness(("anything would pass",))
+
+    monkeypatch.setattr(harness, "find_weakness", find_weakness)
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    test = OperatorTest(operator, Settings(("reference",), cases=4, variants=0))
+    drawn = [o for o in test.run() if o.kind is Kind.CALL]
+    assert [o.weakness for o in drawn] == ["anything would pass"] * 4
+    summary = test.summarize()
+    assert summary.weak == 4
+    assert 0 < summary.hit < len(summary.rows)
+    assert 0 < summary.told_apart <= summary.exchanges
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_some_drawn_calls_run_as_variants(count: int) -> None:
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    done = list(run_tests([operator], ["opencl", "reference"], cases=6, variants=count))
+    varied = [o for o in done if o.kind is Kind.VARIANT]
+    assert [(o.device, o.status) for o in varied] == [
+        ("opencl", Status.PASSED), ("reference", Status.PASSED),
+    ] * count  # fmt: skip
+
+
+def test_a_variant_that_disagrees_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def try_variants(*_: object) -> Iterator[VariantRun]:
+        yield VariantRun("in parts", {}, reason="there are none")
+        yield VariantRun("other strides", {}, error="the device is lost")
+
+    monkeypatch.setattr(outcomes, "try_variants", try_variants)
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    (failure,) = [o for o in run_tests([operator], cases=3) if o.status is Status.FAILED]
+    assert (failure.kind, failure.cause) == (Kind.VARIANT, Cause.VARIANT)
+    assert failure.message == "other strides: the device is lost"
+    assert failure.call == "x=FLOAT32[1] y=FLOAT32[1]"
