@@ -111,7 +111,7 @@ class Calls:
     def whole_sizes(self, value: Value, span: Span) -> tuple[Measure, ...]:
         """An array as sizes, some of which may be left open. Raises `DmlcError`."""
         items = value if isinstance(value, tuple) else ()
-        opened = {place: v.size for place, v in enumerate(items) if isinstance(v, OpenSize)}
+        opened = {n: v.size for n, v in enumerate(items) if isinstance(v, OpenSize) and v.over == 1}
         if not opened:
             return whole_sizes(value, span)
         numbers = whole_sizes(tuple(0 if n in opened else v for n, v in enumerate(items)), span)

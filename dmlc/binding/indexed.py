@@ -13,7 +13,7 @@ from dmlc.binding.guards import hold_inside, list_conditions
 from dmlc.binding.nodes import Node, Value
 from dmlc.binding.reads import Place
 from dmlc.binding.scope import EmptyPack, Evaluating, Expansion, Scope
-from dmlc.binding.values import OpenSize, describe, expect_symbol, show, span_text, whole_number
+from dmlc.binding.values import OpenSize, describe, expect_extent, show, span_text, whole_number
 from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
@@ -149,8 +149,9 @@ class IndexNotation:
         place = Place(expression.span, tuple(spans), scope.notes())
         if otherwise is not None:
             return builder.reads.read_or(tensor, dtype, sizes, whole, otherwise, place)
+        checks = self._on.binding.checks
         held = [
-            hold_inside(builder.positions, position, size, scope.guards, scope.conditions)
+            hold_inside(builder.positions, position, size, scope.guards, scope.conditions, checks)
             for position, size in zip(whole, sizes, strict=True)
         ]
         reach = tuple(found for _, found in held)
@@ -202,7 +203,7 @@ class IndexNotation:
         found: list[Extent] = []
         for item in items:
             if isinstance(item, OpenSize):
-                found.append(expect_symbol(item, f"the extent of '{name}'", span))
+                found.append(expect_extent(item, f"the extent of '{name}'", span))
                 continue
             if isinstance(item, Node):
                 raise DmlcError(

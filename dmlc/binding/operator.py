@@ -22,7 +22,7 @@ from dmlc.binding.tables import (
     list_tensors,
     list_types,
 )
-from dmlc.binding.tensors import Given, TensorDesc, is_symbol, read_open_sizes
+from dmlc.binding.tensors import Given, TensorDesc, as_open_size, read_open_sizes
 from dmlc.language.definitions import (
     GradientDefinition,
     OperatorDefinition,
@@ -41,6 +41,7 @@ from dmlc.parameters import (
     wrong_kind,
 )
 from dmlc.scalars import DataType
+from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, DmlcError, list_names, unknown_name
 
 _ENTRY = re.compile(r"([A-Za-z_]\w*?)(?:\[(\d{1,9})\]|_(\d{1,9}))", re.ASCII)
@@ -225,7 +226,7 @@ def read_description(name: str, given: object) -> Given:
         raise wrong_kind(parameter, expected, cast("object", given), [note])
     sizes = expect_items(parameter, given, expected)
     whole = [
-        size if is_symbol(size) else expect_integer(f"each size of {parameter}", size)
+        size if as_open_size(size) else expect_integer(f"each size of {parameter}", size)
         for size in sizes
     ]
     return Given(sizes=read_open_sizes(whole, name))
@@ -269,10 +270,15 @@ def _check_open(binding: Binding) -> None:
     given = {e for t in tensors if not t.definition.output for e in t.sizes or ()}
     for tensor in tensors:
         for axis, size in enumerate(tensor.sizes or ()):
-            if isinstance(size, str) and size not in given:
+            for symbol in find_symbols([size]):
+                if symbol in given:
+                    continue
+                role = "output" if tensor.definition.output else "input"
+                by_itself = "" if symbol == size else " by itself"
                 message = (
-                    f"the size '{size}' of output '{tensor.name}', along axis {axis}, is left "
-                    "open, and no input has it: give it a number, or the name of an input's size"
+                    f"the size '{symbol}' of {role} '{tensor.name}', along axis {axis}, is left "
+                    f"open, and no input has it{by_itself}: give it a number, or the name of an "
+                    "input's size"
                 )
                 diagnostics.append(mistake(tensor.definition, message))
     raise_mistakes(diagnostics)

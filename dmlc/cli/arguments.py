@@ -12,7 +12,7 @@ import click
 
 import dmlc
 from dmlc import ir
-from dmlc.binding.tensors import is_symbol, read_open_sizes
+from dmlc.binding.tensors import as_open_size, read_open_sizes
 from dmlc.codegen.targets import TARGETS
 from dmlc.kernel.schedule import PROFILES
 from dmlc.source import Diagnostic, DmlcError, UnknownNameError, unknown_name
@@ -229,7 +229,7 @@ def _tensor(name: str, text: str) -> dmlc.TensorDesc:
 def _sizes(text: str | None) -> tuple[ir.Extent, ...] | None:
     """Sizes, of which names are left open."""
     parts = [] if text is None else text.split(",")
-    names = [part for part in parts if is_symbol(part)]
+    names = [part for part in parts if as_open_size(part) is not None]
     if text is None or not names:
         return _integers(text)
     numbers = [part for part in parts if part not in names]

@@ -34,7 +34,8 @@ def command(
     as_json: bool,
 ) -> int:
     """Parse and check files; report every mistake with its place. Warnings are of what may well
-    be meant, and leave the status at 0."""
+    be meant, and leave the status at 0. Nothing is run: dmlc test FILE runs the examples, and says
+    whether results are right."""
     if bind and len(files) > 1:
         raise click.UsageError("--bind takes one FILE, or one FILE:NAME")
     if not bind and (tensors or attributes or dimensions):

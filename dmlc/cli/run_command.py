@@ -46,7 +46,8 @@ from dmlc.testing.verify import Verdict, verify
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write each output to DIR/NAME.npy.")  # fmt: skip
 @click.option("--verify", "verified", is_flag=True,
-              help="Compare with the reference; exit with 1 where a result is not near enough.",
+              help="Compare with the reference and say PASS or FAIL; exit with 1 where a result is "
+              "not near enough.",
               )  # fmt: skip
 @click.option("--check-memory", "checked", is_flag=True,
               help="Look for stray stores, reads out of bounds and races; exit with 1 where there "
@@ -103,8 +104,10 @@ def command(
         click.echo(json.dumps(said, indent=2))
     else:
         for name, array in results.items():
-            verdict = f": {verdicts[name]}" if name in verdicts else ""
-            click.echo(f"{name} {array.dtype}{list(array.shape)}{verdict}")
+            said = ""
+            if name in verdicts:
+                said = f": {'PASS' if verdicts[name].holds else 'FAIL'}, {verdicts[name]}"
+            click.echo(f"{name} {array.dtype}{list(array.shape)}{said}")
         if checked:
             click.echo("\n".join(["memory: nothing stray", *problems][bool(problems) :]))
         click.echo(str(results.report), err=True)

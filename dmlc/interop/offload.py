@@ -23,7 +23,14 @@ from dmlc.interop.rules import Rule, make_rules
 from dmlc.ir import Result
 from dmlc.oracle import find_expected
 from dmlc.pipeline import compile, make_kernels
-from dmlc.program import BufferBinding, KernelSource, Program, Role, TensorSpec, constant_buffer_bytes
+from dmlc.program import (
+    BufferBinding,
+    KernelSource,
+    Program,
+    Role,
+    TensorSpec,
+    constant_buffer_bytes,
+)
 from dmlc.runtime.arrays import constant_array
 from dmlc.runtime.dxc import RegisterShifts
 from dmlc.scalars import Array, DataType

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from dmlc.binding import Graph, Operator, TensorDesc, ir_name
-from dmlc.binding.operator import Description
 from dmlc.binding.values import Constant
 from dmlc.ir import Function
 from dmlc.oracle import find_expected
@@ -23,7 +22,7 @@ from dmlc.program import Program, TensorSpec
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.testing.bounds import bound_errors
-from dmlc.testing.case import Call, Case, find_wanted, lay_out
+from dmlc.testing.case import Case, find_wanted, lay_out
 from dmlc.testing.examples import read_cases
 
 WORD_BYTES = 4
@@ -76,31 +75,17 @@ def find_example(operator: Operator, shader_model: str | None = None) -> Proof:
     Raises `DmlcError` where there is none."""
     refused: DmlcError | None = None
     for example in operator.definition.examples[:1]:
-        for read in read_cases(operator.definition, example):
+        for case in read_cases(operator, example):
             try:
-                tensors = _describe(operator, read.descriptions(), read.attributes)
-                call = Call(operator, tensors, read.attributes)
-                compile(call.function, "hlsl", shader_model=shader_model)
+                compile(case.call.function, "hlsl", shader_model=shader_model)
             except DmlcError as error:
                 refused = refused or error
                 continue
-            return Proof.of_case(Case(call, read.inputs, read.title, read.expected))
+            return Proof.of_case(case)
     raise refused or DmlcError(
         f"{operator.name} has no example, and so no data",
         notes=["give the sizes of its tensors, --tensor NAME=FLOAT32[2,3], and data are drawn"],
     )
-
-
-def _describe(
-    operator: Operator, given: Mapping[str, Description], attributes: Mapping[str, object]
-) -> dict[str, TensorDesc]:
-    """Every tensor of an example, with its data type."""
-    function = operator.bind(given, attributes)
-    types = {t.name: t.dtype for t in (*function.parameters, *function.stages)}
-    return {
-        name: desc if isinstance(desc, TensorDesc) else TensorDesc(types[ir_name(name)], desc)
-        for name, desc in given.items()
-    }
 
 
 def prove(

@@ -58,7 +58,7 @@ def test_relu_grad(dtype: npt.DTypeLike, shape: tuple[int, ...], layout: str, dm
     found = dmlc("run", GRAD, "--input", "InputTensor=x.npy", "--input",
                  "InputGradientTensor=dy.npy", "-o", "out", "--verify")  # fmt: skip
     assert found.status == 0
-    shown = f"OutputGradientTensor {x.dtype}{list(shape)}: exact ({x.size:,} elements)"
+    shown = f"OutputGradientTensor {x.dtype}{list(shape)}: PASS, exact ({x.size:,} elements)"
     assert found.out.splitlines() == [shown]
     assert same_bits(read_array("out/OutputGradientTensor.npy"), relu_grad(x, dy))
 
@@ -73,7 +73,7 @@ def test_relu_backward(dtype: npt.DTypeLike, use_dst: str, dmlc: Dmlc) -> None:
     setting = ("--attr", f"use_dst={use_dst}")
     found = dmlc("run", "onednn.ReLUBackward", *inputs, *setting, "-o", "out", "--verify")
     assert found.status == 0
-    assert found.out == f"diff_src {x.dtype}[3, 50]: exact (150 elements)\n"
+    assert found.out == f"diff_src {x.dtype}[3, 50]: PASS, exact (150 elements)\n"
     assert same_bits(read_array("out/diff_src.npy"), relu_grad(x, dy))
 
 
@@ -122,7 +122,7 @@ def test_sizes_left_open(device: str, dmlc: Dmlc) -> None:
         found = dmlc("run", GRAD, *OPEN, "--input", "InputTensor=x.npy", "--input",
                      "InputGradientTensor=dy.npy", "--verify", "--device", device)  # fmt: skip
         assert found.status == 0, found.err
-        assert found.out.startswith(f"OutputGradientTensor float32[{rows}, 64]: exact")
+        assert found.out.startswith(f"OutputGradientTensor float32[{rows}, 64]: PASS, exact")
     np.save("dy.npy", np.zeros((8, 64), np.float32))
     found = dmlc("run", GRAD, *OPEN, "--input", "InputTensor=x.npy", "--input",
                  "InputGradientTensor=dy.npy", "--device", device)  # fmt: skip
@@ -146,7 +146,7 @@ def test_sizes_left_open_beside_numbers(dmlc: Dmlc) -> None:
 def test_empty_arrays_run(dmlc: Dmlc) -> None:
     np.save("x.npy", np.ones((2, 0, 3), np.float32))
     found = dmlc("run", "onednn.ReLU", "--input", "src=x.npy", "-o", "out", "--verify")
-    assert found.out == "dst float32[2, 0, 3]: exact (0 elements)\n"
+    assert found.out == "dst float32[2, 0, 3]: PASS, exact (0 elements)\n"
     assert read_array("out/dst.npy").shape == (2, 0, 3)
 
 
@@ -166,7 +166,7 @@ def test_a_result_that_is_not_near_enough_is_status_1(
     found = dmlc("run", "onednn.ReLU", "--input", "src=x.npy", "--verify")
     assert found.status == 1
     assert found.out == (
-        "dst float32[3]: 3 of 3 elements differ, by 1 at most (1 relative, 8388608 ulp); "
+        "dst float32[3]: FAIL, 3 of 3 elements differ, by 1 at most (1 relative, 8388608 ulp); "
         "at [0] it is 2 where 1 is expected: it must be exact\n"
     )
 

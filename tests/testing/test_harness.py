@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 import dmlc
+from dmlc.testing import harness
 from dmlc.testing import outcome as outcomes
 from dmlc.testing.case import Case
-from dmlc.testing.harness import run_tests
+from dmlc.testing.fill import KINDS
+from dmlc.testing.harness import OperatorTest, Settings, run_tests
 from dmlc.testing.outcome import Cause, Kind, Outcome, Status
+from dmlc.testing.power import Power, Weakness
 from dmlc.testing.replay import read_failure
+from dmlc.testing.variants import VariantRun
 
 WRONG = Path(__file__).resolve().parent.parent / "data" / "testing" / "wrong.dml"
 
@@ -30,6 +34,8 @@ def line_of(text: str) -> int:
 FOUND = {
     "FIRST_LARGEST": (Kind.EXAMPLE, Cause.EXPECTED, "expect y = [[0, 1, 0]]",
                       "x=FLOAT32[1,3] y=FLOAT32[1,3]", "opencl"),
+    "CUBE_GRAD": (Kind.GRADIENT, Cause.GRADIENT, "dx = 3 * x * dy",
+                  "x=FLOAT32[1] dy=FLOAT32[1] dx=FLOAT32[1]", None),
     "TURN": (Kind.CALL, Cause.FORMULA, "y[i] = x[(i + 4) % 8]", "x=FLOAT32[1] y=FLOAT32[1]", None),
     "DOUBLE": (Kind.EXAMPLE, Cause.EXPECTED, "expect y = [2, 5]",
                "x=FLOAT32[2] y=FLOAT32[2]", "opencl"),
@@ -42,12 +48,13 @@ FOUND = {
 def test_each_wrong_operator_is_found(name: str, tmp_path: Path) -> None:
     kind, cause, text, call, device = FOUND[name]
     operator = dmlc.load(WRONG).operators[name]
-    done = list(run_tests([operator], ["opencl"], cases=9, failures=tmp_path))
+    done = list(run_tests([operator], ["opencl"], cases=9, failures=tmp_path, variants=0))
     first, *_ = [outcome for outcome in done if outcome.status is Status.FAILED]
     assert (first.kind, first.cause, first.device) == (kind, cause, device)
     lines = WRONG.read_text().splitlines()
     place = [n for n, line in enumerate(lines, 1) if text in line][-1]
-    assert first.place == f"{WRONG}:{place}"
+    # A gradient is wrong as a whole: its formula begins a line before.
+    assert first.place == f"{WRONG}:{place - (kind is Kind.GRADIENT)}"
     assert first.call == call
     assert first.folder is not None
     again = read_failure(first.folder).run()
@@ -144,3 +151,52 @@ def test_an_example_that_cannot_be_bound_is_an_outcome() -> None:
 def test_an_unknown_device_is_refused_before_any_work() -> None:
     with pytest.raises(dmlc.DmlcError, match="unknown device"):
         next(iter(run_tests([dmlc.operator("onednn.ReLU")], ["metal"])))
+
+
+def test_a_case_that_would_let_wrong_results_pass_is_drawn_anew() -> None:
+    """The cubes of denormal numbers are zeros, and so would zeros pass."""
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    test = OperatorTest(operator, Settings(("reference",), cases=12, variants=0))
+    drawn = [o for o in test.run() if o.kind is Kind.CALL]
+    assert len(drawn) == 12
+    assert {o.title for o in drawn} == {f"{k} data" for k in KINDS if k != "denormal"}
+    assert not any(o.weakness for o in drawn)
+    assert test.summarize().weak == 0
+
+
+def test_weak_cases_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_weakness(case: Case, power: Power) -> Weakness:
+        return Weakness(("anything would pass",))
+
+    monkeypatch.setattr(harness, "find_weakness", find_weakness)
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    test = OperatorTest(operator, Settings(("reference",), cases=4, variants=0))
+    drawn = [o for o in test.run() if o.kind is Kind.CALL]
+    assert [o.weakness for o in drawn] == ["anything would pass"] * 4
+    summary = test.summarize()
+    assert summary.weak == 4
+    assert 0 < summary.hit < len(summary.rows)
+    assert 0 < summary.told_apart <= summary.exchanges
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_some_drawn_calls_run_as_variants(count: int) -> None:
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    done = list(run_tests([operator], ["opencl", "reference"], cases=6, variants=count))
+    varied = [o for o in done if o.kind is Kind.VARIANT]
+    assert [(o.device, o.status) for o in varied] == [
+        ("opencl", Status.PASSED), ("reference", Status.PASSED),
+    ] * count  # fmt: skip
+
+
+def test_a_variant_that_disagrees_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def try_variants(*_: object) -> Iterator[VariantRun]:
+        yield VariantRun("in parts", {}, reason="there are none")
+        yield VariantRun("other strides", {}, error="the device is lost")
+
+    monkeypatch.setattr(outcomes, "try_variants", try_variants)
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    (failure,) = [o for o in run_tests([operator], cases=3) if o.status is Status.FAILED]
+    assert (failure.kind, failure.cause) == (Kind.VARIANT, Cause.VARIANT)
+    assert failure.message == "other strides: the device is lost"
+    assert failure.call == "x=FLOAT32[1] y=FLOAT32[1]"

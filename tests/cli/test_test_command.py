@@ -1,0 +1,130 @@
+"""`dmlc test`: what it runs, says, writes and exits with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from dmlc import cli
+from dmlc.cli.test_command import list_targets
+from tests.cli.conftest import Dmlc
+
+WRONG = Path(__file__).resolve().parent.parent / "data" / "testing" / "wrong.dml"
+QUICK = ("--device", "reference", "--cases", "3", "--variants", "0", "--jobs", "1")
+COPY = """operator COPY {
+    tensors {
+        | Tensor | Kind   | Types |
+        | x      | Input  | f32   |
+        | y      | Output | f32   |
+    }
+    constraints {
+        x and y must have the same Sizes.
+    }
+    compute {
+        y = x
+    }
+}
+"""
+
+
+def test_a_right_operator_passes(dmlc: Dmlc) -> None:
+    Path("copy.dml").write_text(COPY)
+    done = dmlc("test", "copy.dml", *QUICK)
+    assert done.status == 0
+    header, row, _, verdict = done.out.splitlines()
+    assert header.split()[:2] == ["operator", "cases"]
+    assert row.split()[0] == "COPY"
+    assert verdict.startswith("PASS: ")
+    assert verdict.endswith(" cases of 1 operator on reference, seed 0")
+    assert done.err == ""
+    assert not Path("dmlc-failures").exists()
+
+
+def test_a_wrong_operator_fails_until_it_is_mended(dmlc: Dmlc) -> None:
+    shutil.copy(WRONG, "own.dml")
+    done = dmlc("test", "own.dml:PAIR_SUM", *QUICK, "-o", "kept")
+    assert done.status == 1
+    assert "FAIL PAIR_SUM: the constraints permit this call" in done.out
+    assert "at own.dml:101" in done.out
+    assert done.out.splitlines()[-1].startswith("FAIL: ")
+    (folder,) = Path("kept").iterdir()
+    assert f"again: dmlc test --replay {folder}" in done.out
+    again = dmlc("test", "--replay", folder)
+    assert again.status == 1
+    assert again.out.startswith("FAIL PAIR_SUM: the constraints permit this call")
+    # Its own copy mended, or the file that it came from.
+    text = WRONG.read_text()
+    Path("own.dml").write_text(text.replace("x[2 * i + 1]", "(x[2 * i + 1] else 0)"))
+    mended = dmlc("test", "--replay", folder, "own.dml:PAIR_SUM")
+    assert (mended.status, mended.err) == (0, "")
+    assert mended.out.startswith("PASS PAIR_SUM on reference: drawn call")
+    kept = folder / "operator.dml"
+    kept.write_text(kept.read_text().replace("x[2 * i + 1]", "(x[2 * i + 1] else 0)"))
+    assert dmlc("test", "--replay", folder).status == 0
+    shown = json.loads(dmlc("test", "--replay", folder, "--json").out)
+    assert [outcome["status"] for outcome in shown] == ["passed"]
+
+
+def test_reports_for_machines(dmlc: Dmlc) -> None:
+    done = dmlc("test", f"{WRONG}:DOUBLE", *QUICK, "--json", "--junit", "out/report.xml")
+    assert done.status == 1
+    found = json.loads(done.out)
+    assert found["passed"] is False
+    assert [f["line"] for f in found["failures"]] == [86]
+    root = ElementTree.parse("out/report.xml").getroot()
+    assert root.attrib["failures"] == "1"
+
+
+def test_coverage_names_what_no_case_came_by(dmlc: Dmlc) -> None:
+    Path("copy.dml").write_text(COPY)
+    plain, told = (dmlc("test", "copy.dml", *QUICK, *more).out for more in ((), ("--coverage",)))
+    assert "dimension count: 'x' has" not in plain
+    assert "dimension count: 'x' has" in told
+    assert "not hit: no case had it" in told
+
+
+@pytest.mark.parametrize(
+    ("subject", "names"),
+    [
+        ("onednn.ReLU", ["onednn.ReLU"]),
+        ("*relubackward", ["onednn.ReLUBackward"]),
+        ("onednn.relu*", ["onednn.ReLU", "onednn.ReLUBackward"]),
+    ],
+)
+def test_operators_by_name_and_pattern(subject: str, names: list[str], dmlc: Dmlc) -> None:
+    quick = (*QUICK[:2], "--cases", "0", *QUICK[4:])
+    found = json.loads(dmlc("test", subject, *quick, "--json").out)
+    assert [operator["name"] for operator in found["operators"]] == names
+
+
+def test_without_a_subject_the_library_is_tested() -> None:
+    names = [target.name for target in list_targets([], [])]
+    assert len(names) == len(set(names)) >= 75
+
+
+def test_mistakes(dmlc: Dmlc) -> None:
+    unknown = dmlc("test", "onednn.ReLUU", *QUICK)
+    assert unknown.status == 1
+    assert "did you mean 'onednn.ReLU'?" in unknown.err
+    assert dmlc("test", "missing.dml", *QUICK).status == 1
+    assert dmlc("test", "onednn.ReLU", "--device", "metal").status == 1
+    assert dmlc("test", "onednn.ReLU", "--device", "opencl:99").status == 3
+    assert dmlc("test", "--replay", "nowhere").status == 1
+    assert dmlc("test", "--cases", "-1").status == 2
+    assert dmlc("test", "--replay", "nowhere", "a", "b").status == 2
+    Path("broken.dml").write_text(COPY.replace("y = x", "y = z"))
+    broken = dmlc("test", "broken.dml", *QUICK)
+    assert broken.status == 1
+    assert "unknown name 'z'" in broken.err
+    Path("none.dml").write_text("")
+    assert "defines no operator" in dmlc("test", "none.dml", *QUICK).err
+
+
+def test_help_shows_an_example(dmlc: Dmlc) -> None:
+    assert "Example: dmlc test my_operators.dml" in " ".join(dmlc("test", "--help").out.split())
+    assert "dmlc test FILE" in " ".join(dmlc("check", "--help").out.split())
+    assert "test" in cli.COMMANDS
