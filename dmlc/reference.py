@@ -351,8 +351,10 @@ def _evaluate_instruction(
             raise InternalError("a constant, an index or a size depends on no element")
         case Load():
             tensor = tensors[instruction.tensor]
-            if body.guard is not None and tensor.size:
+            if body.guard is not None:
                 # A point that the guard leaves out may read outside: what, does not matter.
+                if not tensor.size:
+                    tensor = np.zeros([max(n, 1) for n in tensor.shape], tensor.dtype)
                 given = [np.clip(g, 0, n - 1) for g, n in zip(given, tensor.shape, strict=True)]
             return _widen(np.asarray(tensor[tuple(given)]), instruction.dtype)
         case Apply():

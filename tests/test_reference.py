@@ -202,6 +202,16 @@ def test_empty_reductions_and_domains() -> None:
     assert found["E"].shape == (0, 2)
 
 
+def test_an_empty_tensor_behind_a_guard_is_not_read() -> None:
+    text = """func @f(%X: f32[0, 2]) -> (%S) {
+      %S: f32[i0 < 3] = sum[r0 < 2] {
+        where lt(i0, 0)
+        %X[i0, r0]
+      }
+    }"""
+    assert run(text, {"X": np.zeros((0, 2), np.float32)})["S"].tolist() == [0, 0, 0]
+
+
 def test_first_of_equals_and_nan_beats_numbers() -> None:
     text = """func @f(%X: f32[4]) -> (%I, %A, %M) {
       %I: u8[] = argmin[r0 < 4] %X[r0]
