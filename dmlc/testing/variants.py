@@ -119,8 +119,7 @@ def _find_alike(function: Function) -> set[str]:
         body, reduction = stage.body, stage.reduction
         operations = (i for i in body.instructions if isinstance(i, Apply))
         plain = all(
-            not value_type(body.instructions[i.operands[0]]).is_float
-            or rounds_alike(i.operation)
+            not value_type(body.instructions[i.operands[0]]).is_float or rounds_alike(i.operation)
             for i in operations
         )
         ordered = reduction is not None and reduction.combiner in ("sum", "product")
@@ -230,9 +229,7 @@ def _run_permuted(case: Case, device: str, random: Random) -> Results:
     inputs: Results = {}
     for parameter in permuted.parameters:
         array = _spell(case.inputs)[parameter.name].transpose(orders[parameter.name])
-        inputs[parameter.name] = (
-            np.ascontiguousarray(array) if parameter.strides is None else array
-        )
+        inputs[parameter.name] = np.ascontiguousarray(array) if parameter.strides is None else array
     outputs: Results = {}
     for result in permuted.results:
         stage = permuted.tensors()[result.name]
@@ -278,7 +275,7 @@ def _repeat_values(case: Case, random: Random) -> Case:
 
 def _repeat(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
     """Strides of 0 along axes whose values are all the same."""
-    found = set() if array is None else set(_list_repeating(array))
+    found = [] if array is None else list(_list_repeating(array))
     if not found:
         return desc
     sizes = tuple(1 if axis in found else size for axis, size in enumerate(_sizes(desc)))
