@@ -88,6 +88,7 @@ $(STAMPS)/system:
 	ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null 2>&1 \
 		|| missing="$$missing vulkan-validationlayers"; \
 	command -v spirv-val >/dev/null || missing="$$missing spirv-tools"; \
+	command -v oclgrind >/dev/null || missing="$$missing oclgrind"; \
 	if [ -n "$$missing" ]; then $(call install,$$missing); fi
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 		"dmlc needs Python 3.11 or newer: name one, as in make PYTHON=python3.12")'
@@ -103,17 +104,17 @@ $(STAMPS)/base: $(STAMPS)/system pyproject.toml
 
 $(STAMPS)/test: $(STAMPS)/base
 	@echo "installing what the tests need"
-	@$(PIP) -e '.[test]'
+	@$(PIP) -e '.[suite]'
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/test
 	@echo "installing ruff and pyright"
-	@$(PIP) -e '.[test,dev]'
+	@$(PIP) -e '.[suite,dev]'
 	@touch $@
 
 $(STAMPS)/peers: $(STAMPS)/test
 	@echo "installing PyTorch"
-	@$(PIP) -e '.[test,peers]'
+	@$(PIP) -e '.[suite,peers]'
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/base

@@ -113,6 +113,53 @@ def run(
     The first call with new types, sizes and attributes compiles; calls like it do not. Packed
     arrays of equal sizes share one kernel whatever their sizes are.
     """
+    trusted = find_trusted(device)
+    call, listed = _read_call(subject, inputs, attributes, outputs, trusted, dims)
+    found = call.run()
+    if not listed:
+        return found
+    return Results({_show_entry(listed, n): a for n, a in found.items()}, found.report)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """What a call of `run` comes to, short of running it."""
+
+    function: Function
+    device: AnyDevice | None
+    """None for the reference."""
+    executable: AnyExecutable | None
+    inputs: Mapping[str, Array]
+    """By the names that the function has for them."""
+    outputs: Mapping[str, Shape]
+    """The sizes of those outputs for which the call says them."""
+
+
+def plan_run(
+    subject: Subject,
+    inputs: Mapping[str, object] | Sequence[object],
+    attributes: Mapping[str, object] | None = None,
+    outputs: Outputs | None = None,
+    device: str = "opencl",
+    dims: Mapping[str, int] | None = None,
+) -> PlannedRun:
+    """The function that `run` would run, what it would run it with, and on what. Raises as `run`
+    does."""
+    call, _ = _read_call(subject, inputs, attributes, outputs, find_trusted(device), dims)
+    plan = call.plan()
+    sizes = {n: o.shape if isinstance(o, np.ndarray) else tuple(o) for n, o in call.outputs.items()}
+    return PlannedRun(plan.function, call.device, plan.executable, call.arrays, sizes)
+
+
+def _read_call(
+    subject: Subject,
+    inputs: Mapping[str, object] | Sequence[object],
+    attributes: Mapping[str, object] | None,
+    outputs: Outputs | None,
+    device: AnyDevice | None,
+    dims: Mapping[str, int] | None,
+) -> tuple[_Call, tuple[str, ...]]:
+    """A call as its parameters have it, and the arrays of tensors among its names."""
     resolved = _resolve(subject)
     listed = _list_arrays(resolved)
     given = _spell_entries(listed, name_inputs(_input_names(resolved), inputs))
@@ -122,11 +169,7 @@ def run(
         for name, value in _spell_entries(listed, name_outputs(outputs)).items()
     }
     values = read_attributes(attributes)
-    call = _Call(resolved, arrays, values, wanted, read_dims(dims), find_trusted(device))
-    found = call.run()
-    if not listed:
-        return found
-    return Results({_show_entry(listed, n): a for n, a in found.items()}, found.report)
+    return _Call(resolved, arrays, values, wanted, read_dims(dims), device), listed
 
 
 def _list_arrays(subject: Operator | Graph | Function) -> tuple[str, ...]:
@@ -260,13 +303,18 @@ class _Call:
             sizes = {n: (o if o else (1,)) for n, o in outputs.items() if n not in self.given}
             self.outputs = {**sizes, **lifted}
 
-    def run(self) -> Results:
+    def plan(self) -> _Plan:
+        """What serves this call and all of its signature."""
         signature = self._signature()
         plan = _plans.find(signature) if signature is not None else None
         if plan is None:
             plan = self._plan()
             if signature is not None:
                 _plans.keep(signature, plan)
+        return plan
+
+    def run(self) -> Results:
+        plan = self.plan()
         if plan.executable is None:
             found = self._evaluate(plan.function)
             report = Report("reference")
@@ -307,7 +355,7 @@ class _Call:
             function = self._bind(subject)
         for warning in function.warnings:
             # For whoever calls `dmlc.run`.
-            warnings.warn(f"{function.name}: {warning.message}", UserWarning, stacklevel=4)
+            warnings.warn(f"{function.name}: {warning.message}", UserWarning, stacklevel=5)
         if self.device is None:
             return _Plan(subject, function, None)
         if isinstance(subject, Operator):

@@ -82,7 +82,7 @@ def compile_for(
 ) -> Program:
     """The program of a function in the language that a device takes, and in the shape it takes
     unless another is given."""
-    options = device.compile_options
+    options = device.compile_options.copy()
     if profile is not None:
         options["profile"] = profile
     return compile_by(steps, function, _TARGETS[device.runtime].name, **options)

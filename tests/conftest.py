@@ -13,7 +13,7 @@ from hypothesis import is_hypothesis_test
 
 from dmlc.kernel.passes import set_verify_each
 from dmlc.runtime import opencl
-from dmlc.runtime.vulkan import set_validation
+from dmlc.runtime.vulkan import Validation, set_validation
 from tests.quick_builds import quick_builds
 
 __all__ = ["quick_builds"]
@@ -68,7 +68,7 @@ def verify_each_pass() -> Iterator[None]:
 def vulkan_validation() -> Iterator[None]:
     """Every use of Vulkan in the tests runs under the validation layer, synchronisation
     included: a single message is an InternalError in the test that caused it."""
-    before = set_validation(True)
+    before = set_validation(Validation.CALLS)
     yield
     set_validation(before)
 

@@ -17,7 +17,7 @@ from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor, name_sizes
 from dmlc.binding.nodes import Shape
 from dmlc.binding.tensors import MAXIMUM_RANK, refuse_excess
-from dmlc.binding.values import Constant, OpenSize, expect_symbol, show, whole_number
+from dmlc.binding.values import Constant, OpenSize, expect_extent, show, whole_number
 from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition, mistake
@@ -284,7 +284,7 @@ def _read_sizes(value: Constant, name: str, span: Span) -> tuple[Extent, ...] | 
         return None
     what = f"a size of output '{name}'"
     sizes = [
-        expect_symbol(v, what, span) if isinstance(v, OpenSize) else whole_number(v) for v in value
+        expect_extent(v, what, span) if isinstance(v, OpenSize) else whole_number(v) for v in value
     ]
     if (
         any(s is None or (isinstance(s, int) and s < 0) for s in sizes)

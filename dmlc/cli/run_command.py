@@ -24,6 +24,7 @@ from dmlc.cli.arguments import (
 from dmlc.cli.arrays import bind_open, encode_array, make_outputs, read_arrays
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
+from dmlc.testing.memory import check_run
 from dmlc.testing.verify import Verdict, verify
 
 
@@ -47,6 +48,9 @@ from dmlc.testing.verify import Verdict, verify
 @click.option("--verify", "verified", is_flag=True,
               help="Compare with the reference; exit with 1 where a result is not near enough.",
               )  # fmt: skip
+@click.option("--check-memory", "checked", is_flag=True,
+              help="Look for stray stores, reads out of bounds and races; exit with 1 where there "
+              "are any.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write what was done as JSON.")
 def command(
     operator: str,
@@ -58,6 +62,7 @@ def command(
     device: str,
     directory: str | None,
     verified: bool,
+    checked: bool,
     as_json: bool,
 ) -> int:
     """Run an operator or a graph on arrays.
@@ -82,22 +87,28 @@ def command(
     given = read_attributes(attributes, found)
     outputs = make_outputs(found, arrays, described, given, dims)
     function = bind_open(found, arrays, described, given, dims)
-    if function is None:
-        results = dmlc.run(found, arrays, given, outputs, device, dims)
-    else:
+    call = (found, arrays, given, outputs, device, dims)
+    if function is not None:
         spelt = {ir_name(name): array for name, array in arrays.items()}
-        results = dmlc.run(function, spelt, outputs=outputs, device=device)
+        call = (function, spelt, None, outputs, device, None)
+    results = dmlc.run(*call)
+    problems = check_run(*call) if checked else []
     verdicts = verify(found, arrays, given, results, dims) if verified else {}
     if directory is not None:
         write_files(directory, {f"{name}.npy": encode_array(a) for name, a in results.items()})
     if as_json:
-        click.echo(json.dumps(_describe(results, verdicts), indent=2))
+        said = _describe(results, verdicts)
+        if checked:
+            said["memory"] = problems
+        click.echo(json.dumps(said, indent=2))
     else:
         for name, array in results.items():
             verdict = f": {verdicts[name]}" if name in verdicts else ""
             click.echo(f"{name} {array.dtype}{list(array.shape)}{verdict}")
+        if checked:
+            click.echo("\n".join(["memory: nothing stray", *problems][bool(problems) :]))
         click.echo(str(results.report), err=True)
-    return 0 if all(v.holds for v in verdicts.values()) else 1
+    return 0 if all(v.holds for v in verdicts.values()) and not problems else 1
 
 
 def _describe(results: dmlc.Results, verdicts: dict[str, Verdict]) -> dict[str, Any]:

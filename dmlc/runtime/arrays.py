@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlc.parameters import expect_mapping, wrong_kind
-from dmlc.program import Program, TensorSpec
+from dmlc.program import Program, Role, TensorSpec
 from dmlc.scalars import DataType, held_type
 from dmlc.sizes import Shapes, evaluate_size, refuse_sizes
 from dmlc.source import DmlcError, UnsupportedError, list_names, unknown_name
@@ -62,6 +62,14 @@ class Operand:
 def as_bytes(memory: Array) -> Bytes:
     """Contiguous memory as bytes, shared."""
     return memory.ravel(order="K").view(np.uint8)
+
+
+def is_loaded(spec: TensorSpec) -> bool:
+    """Whether a device needs what a tensor's memory holds before a run: an input's, and a strided
+    output's, between whose elements lies what no kernel stores."""
+    if spec.role is Role.OUTPUT:
+        return spec.strides is not None
+    return spec.role is Role.INPUT
 
 
 def constant_array(spec: TensorSpec) -> Array:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, cast
 
 from dmlc.program import Program
-from dmlc.runtime.arrays import Array
+from dmlc.runtime.arrays import Array, Shape
 from dmlc.runtime.placement import Outputs
 from dmlc.runtime.report import Report
 from dmlc.source import DmlcError, UnavailableError, UnsupportedError
@@ -77,6 +77,22 @@ class AnyExecutable(Protocol):
     ) -> Callable[[], dict[str, Array]]: ...
 
 
+class Watch(Protocol):
+    """Runs a program once under a tool that watches its accesses to memory."""
+
+    def __call__(
+        self,
+        program: Program,
+        device: Any,
+        inputs: Mapping[str, Array],
+        outputs: Mapping[str, Shape],
+        /,
+    ) -> list[str]:
+        """What the tool objects to, a sentence each; `outputs` gives their sizes. Raises
+        `UnavailableError`, with the cure, where it is missing."""
+        ...
+
+
 class Runtime(Protocol):
     """What a runtime's package has."""
 
@@ -93,6 +109,11 @@ class Runtime(Protocol):
 
     def load_on(self, program: Program, device: Any) -> AnyExecutable:
         """Builds a program on one of its devices."""
+        ...
+
+    @property
+    def check_accesses(self) -> Watch | None:
+        """Has a tool watch what a run does in memory; None where there is no such tool."""
         ...
 
 

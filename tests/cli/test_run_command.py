@@ -253,3 +253,35 @@ def test_graphs(dmlc: Dmlc) -> None:
     np.testing.assert_allclose(read_array("out/new_velocity.npy"), expected, rtol=1e-5, atol=1e-7)
     assert dmlc("run", path, *inputs[1:]).status == 1
     assert dmlc("run", path, *inputs, "--attr", "A=1").status == 2
+
+
+def test_check_memory(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = special((4, 9), np.float32, 1)
+    np.save("x.npy", x)
+    given = ("--input", "InputTensor=x.npy", "--input", "InputGradientTensor=x.npy")
+    found = dmlc("run", GRAD, *given, "--check-memory")
+    assert found.status == 0
+    assert found.out.splitlines()[1:] == ["memory: nothing stray"]
+    found = dmlc("run", GRAD, *given, "--check-memory", "--json", "--tensor",
+                 "InputTensor=FLOAT32[N,9]", "--tensor",
+                 "InputGradientTensor=FLOAT32[N,9]")  # fmt: skip
+    assert json.loads(found.out)["memory"] == []
+
+    def check_nothing(*_: object) -> list[str]:
+        return ["cpu: the kernel k stores into X at element 3"]
+
+    monkeypatch.setattr(run_command, "check_run", check_nothing)
+    found = dmlc("run", GRAD, *given, "--check-memory")
+    assert found.status == 1
+    assert found.out.splitlines()[1:] == ["cpu: the kernel k stores into X at element 3"]
+    found = dmlc("run", GRAD, *given, "--check-memory", "--json")
+    assert found.status == 1
+    assert json.loads(found.out)["memory"] == ["cpu: the kernel k stores into X at element 3"]
+
+
+def test_the_reference_has_no_memory_to_check(dmlc: Dmlc) -> None:
+    np.save("x.npy", np.ones(3, np.float32))
+    given = ("--input", "InputTensor=x.npy", "--input", "InputGradientTensor=x.npy")
+    found = dmlc("run", GRAD, *given, "--check-memory", "--device", "reference")
+    assert found.status == 1
+    assert "the reference has no kernels whose memory could be checked" in found.err

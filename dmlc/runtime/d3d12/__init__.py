@@ -25,6 +25,7 @@ __all__ = [
     "Call",
     "D3D12Device",
     "Executable",
+    "check_accesses",
     "devices",
     "find_device",
     "load",
@@ -33,6 +34,7 @@ __all__ = [
 
 
 CHOICE = ""
+check_accesses = None
 
 
 def devices() -> tuple[D3D12Device, ...]:

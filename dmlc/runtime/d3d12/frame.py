@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlc.program import Program, Role
-from dmlc.runtime.arrays import Bytes, as_bytes, constant_array
+from dmlc.runtime.arrays import Bytes, as_bytes, constant_array, is_loaded
 from dmlc.runtime.constants import fill_constants
 from dmlc.runtime.copied import Window, groups_of, tensor_bytes
 from dmlc.runtime.d3d12.device import Context
@@ -37,9 +37,9 @@ class Frame:
             name = tensor.name
             if self._bytes[name] == 0 or tensor.role in (Role.SCRATCH, Role.CONSTANT):
                 continue
-            if tensor.role is Role.INPUT:
+            if is_loaded(tensor):
                 self._uploads[name] = context.make_buffer(package.HEAP_UPLOAD, whole[name])
-            else:
+            if tensor.role is Role.OUTPUT:
                 self._readbacks[name] = context.make_buffer(package.HEAP_READBACK, whole[name])
         self._views: dict[View, Any] = {}
         # A buffer is in one state as a whole, so that scratch shares whole buffers.

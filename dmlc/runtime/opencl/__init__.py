@@ -1,17 +1,20 @@
 """Running programs on OpenCL devices: which devices there are, and a program loaded on one.
 
 The parts: `device` (choosing one), `driver` (OpenCL itself), `arrays`, `placement` and `quick`
-(the caller's arrays as tensors), `executable` (the run).
+(the caller's arrays as tensors), `executable` (the run), `oclgrind` (a run that is watched).
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from dmlc.program import Program
+from dmlc.runtime.arrays import Array, Shape
 from dmlc.runtime.opencl.device import Device, choose
 from dmlc.runtime.opencl.driver import discover, open_session
 from dmlc.runtime.opencl.executable import Executable
+from dmlc.runtime.opencl.oclgrind import find_objections
 
 CHOICE = "PYOPENCL_CTX"
 
@@ -39,3 +42,10 @@ def load(program: Program, selector: str | None = None) -> Executable:
 def load_on(program: Program, device: Device) -> Executable:
     """Builds a program on one of `devices()`. Raises as `load` does."""
     return Executable(program, open_session(device))
+
+
+def check_accesses(
+    program: Program, _: Device, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
+) -> list[str]:
+    """What Oclgrind objects to in a run: see `oclgrind.find_objections`."""
+    return find_objections(program, inputs, outputs)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dmlc.program import Program, Role
-from dmlc.runtime.arrays import Array, Operand, constant_array
+from dmlc.runtime.arrays import Array, Operand, constant_array, is_loaded
 from dmlc.runtime.interface import check_target
 from dmlc.runtime.opencl.device import Device, Memory
 from dmlc.runtime.opencl.driver import Launcher, Session
@@ -44,9 +44,10 @@ class Executable:
         self._tensors = {t.name: k for k, t in enumerate(tensors)}
         self._output_names = tuple(t.name for t in outputs)
         self._access = {
-            t.name: (t.role is not Role.OUTPUT or _is_read(program, t.name), t.role is Role.OUTPUT)
+            t.name: (is_loaded(t) or _is_read(program, t.name), t.role is Role.OUTPUT)
             for t in (*inputs, *outputs)
         }
+        self._strided = tuple(t.name for t in outputs if is_loaded(t))
         self._free: list[list[Launcher]] = [[] for _ in range(session.unit_count)]
         self._quiet = Report(str(session.device))
         self.last_report = self._quiet
@@ -148,7 +149,7 @@ class Executable:
         return place(self.program, inputs, outputs, gaps=gaps)
 
     def _prepare(self, placement: Placement) -> tuple[_Run, Launcher]:
-        run = _Run(self._session, self._access, placement)
+        run = _Run(self._session, self._access, self._strided, placement)
         unit = self._unit_for(run.bytes)
         free = self._free[unit]
         try:
@@ -191,10 +192,15 @@ class _Run:
     into them and out again."""
 
     def __init__(
-        self, session: Session, access: Mapping[str, tuple[bool, bool]], placement: Placement
+        self,
+        session: Session,
+        access: Mapping[str, tuple[bool, bool]],
+        strided: Sequence[str],
+        placement: Placement,
     ) -> None:
         self._session = session
         self._inputs: list[tuple[Operand, cl.Buffer]] = []
+        self._strided: list[tuple[Operand, cl.Buffer]] = []
         self._outputs: list[tuple[Operand, cl.Buffer]] = []
         self._constants: Sequence[Array] = ()
         self.buffers: list[cl.Buffer] = []
@@ -219,6 +225,8 @@ class _Run:
             self.buffers.append(buffer)
             if operand.memory.nbytes:
                 (self._outputs if written else self._inputs).append((operand, buffer))
+                if name in strided:
+                    self._strided.append((operand, buffer))
         self.bytes += sum(placement.scratch.values())
         self.buffers += session.scratch_parts(placement.scratch, placement.offsets)
 
@@ -235,8 +243,9 @@ class _Run:
 
     def launch(self, launcher: Launcher) -> None:
         """Brings the inputs in, launches, and brings the outputs back."""
-        for operand, buffer in self._inputs:
+        for operand, _ in self._inputs:
             operand.load()
+        for operand, buffer in (*self._inputs, *self._strided):
             self._session.upload(launcher.queue, buffer, operand.memory)
         launcher.launch()
         for operand, buffer in self._outputs:

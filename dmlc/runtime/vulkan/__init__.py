@@ -8,9 +8,19 @@ does, and whether it may), `memory`, `pipeline`, `frame` (a run recorded),
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from dmlc.program import Program
+from dmlc.runtime.arrays import Array, Shape
 from dmlc.runtime.report import Report
-from dmlc.runtime.vulkan.context import find_devices, open_context, set_validation
+from dmlc.runtime.vulkan.context import (
+    Objection,
+    Validation,
+    find_devices,
+    open_context,
+    set_validation,
+)
 from dmlc.runtime.vulkan.device import VulkanDevice, choose_device
 from dmlc.runtime.vulkan.executable import Call, Executable, Options
 
@@ -20,7 +30,9 @@ __all__ = [
     "Executable",
     "Options",
     "Report",
+    "Validation",
     "VulkanDevice",
+    "check_accesses",
     "devices",
     "find_device",
     "load",
@@ -57,3 +69,33 @@ def load(
 def load_on(program: Program, device: VulkanDevice, options: Options | None = None) -> Executable:
     """Builds a program on a device of `devices()`. Raises as `load` does."""
     return load(program, f"vulkan:{device.index}", options)
+
+
+def check_accesses(
+    program: Program,
+    device: VulkanDevice,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Shape],
+) -> list[str]:
+    """What the validation layer objects to in a run: misuse of Vulkan, races between kernels, and
+    accesses outside buffers. Raises `UnavailableError` where the layer is not installed."""
+    before = set_validation(Validation.ACCESSES)
+    try:
+        executable = load_on(program, device)
+        executable(inputs, outputs)
+    except Objection as objection:
+        return [_name_kernel(message, program) for message in objection.messages]
+    finally:
+        set_validation(before)
+    return []
+
+
+_DISPATCH = re.compile(r"Compute Dispatch Index (\d+)")
+
+
+def _name_kernel(message: str, program: Program) -> str:
+    """A message of the layer's, with the kernel where it numbers one."""
+    found = _DISPATCH.search(message)
+    number = int(found[1]) if found else len(program.kernels)
+    named = number < len(program.kernels)
+    return f"the kernel {program.kernels[number].name}: {message}" if named else message

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import functools
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from dmlc.runtime import lavapipe
@@ -34,6 +35,25 @@ VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 _INSTALL_LAYER = "on Debian or Ubuntu: apt-get install vulkan-validationlayers"
 
 
+class Validation(enum.Enum):
+    """How much of what is done is checked by the validation layer."""
+
+    NONE = ()
+    CALLS = ("SYNCHRONIZATION_VALIDATION",)
+    """Every call, and that no kernel races with another."""
+    ACCESSES = ("SYNCHRONIZATION_VALIDATION", "GPU_ASSISTED")
+    """Every access of a kernel to a buffer too: the layer writes checks into kernels."""
+
+
+class Objection(InternalError):
+    """What Vulkan said of something that was done."""
+
+    def __init__(self, doing: str, messages: Sequence[str]) -> None:
+        lines = [f"Vulkan objects while dmlc {doing}:", *(f"  {m}" for m in messages)]
+        super().__init__("\n".join(lines))
+        self.messages = tuple(messages)
+
+
 class Messages:
     """What was said since somebody last looked. Drivers speak on threads of their own."""
 
@@ -52,17 +72,16 @@ class Messages:
             return said
 
     def raise_if_any(self, doing: str) -> None:
-        """InternalError with every message; `doing` says what was being done."""
+        """`Objection` with every message; `doing` says what was being done."""
         said = self.take()
         if said:
-            lines = [f"Vulkan objects while dmlc {doing}:", *(f"  {m}" for m in said)]
-            raise InternalError("\n".join(lines))
+            raise Objection(doing, said)
 
 
 class Instance:
     """Vulkan in this process, its messages collected from the first moment on."""
 
-    def __init__(self, validation: bool) -> None:
+    def __init__(self, validation: Validation) -> None:
         self.api = api = load_vulkan()
         self.validation = validation
         _check_layers(api)
@@ -77,17 +96,16 @@ class Instance:
         chain = messenger
         layers: list[str] = []
         extensions = ["VK_EXT_debug_utils"]
-        if validation:
+        if validation is not Validation.NONE:
             layers.append(VALIDATION_LAYER)
             extensions.append("VK_EXT_validation_features")
-            synchronisation = api.constant(
-                "VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT"
-            )
             chain = api.make(
                 "VkValidationFeaturesEXT",
                 pNext=messenger,
-                enabledValidationFeatureCount=1,
-                pEnabledValidationFeatures=[synchronisation],
+                enabledValidationFeatureCount=len(validation.value),
+                pEnabledValidationFeatures=[
+                    api.constant(f"VALIDATION_FEATURE_ENABLE_{f}_EXT") for f in validation.value
+                ],
             )
         asked = api.make(
             "VkInstanceCreateInfo",
@@ -280,9 +298,9 @@ class _Process:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.validation = False
-        self.instances: dict[bool, Instance] = {}
-        self.contexts: dict[tuple[bool, int], Context] = {}
+        self.validation = Validation.NONE
+        self.instances: dict[Validation, Instance] = {}
+        self.contexts: dict[tuple[Validation, int], Context] = {}
 
     def forget(self) -> None:
         """After a fork: the parent's objects stay its own, and its lock may be held for ever."""
@@ -290,7 +308,7 @@ class _Process:
         self.instances = {}
         self.contexts = {}
 
-    def instance(self, validation: bool) -> Instance:
+    def instance(self, validation: Validation) -> Instance:
         with self.lock:
             if validation not in self.instances:
                 self.instances[validation] = Instance(validation)
@@ -301,7 +319,7 @@ class _Process:
             device = choose_device(self.instance(self.validation).devices, selector)
             return self.context_of(device, self.validation)
 
-    def context_of(self, device: VulkanDevice, validation: bool) -> Context:
+    def context_of(self, device: VulkanDevice, validation: Validation) -> Context:
         with self.lock:
             key = (validation, device.index)
             if key not in self.contexts:
@@ -314,13 +332,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_process.forget)
 
 
-def set_validation(enabled: bool) -> bool:
-    """Whether contexts asked for from now on run under the validation layer; what it was before.
+def set_validation(validation: Validation) -> Validation:
+    """How far contexts asked for from now on run under the validation layer; how far before.
 
     Every misuse of Vulkan, and every race between kernels, is then an InternalError. It is slow.
     """
     with _process.lock:
-        before, _process.validation = _process.validation, enabled
+        before, _process.validation = _process.validation, validation
         return before
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dmlc.program import Program, Role, TensorSpec
-from dmlc.runtime.arrays import Array, Bytes, as_bytes, constant_array
+from dmlc.runtime.arrays import Array, Bytes, as_bytes, constant_array, is_loaded
 from dmlc.runtime.vulkan.context import Context
 from dmlc.runtime.vulkan.memory import Allocator, Buffer, Use
 from dmlc.runtime.vulkan.pipeline import Pipeline, close_in_process
@@ -106,8 +106,7 @@ class Frame:
                     self._borrowed.add(tensor.name)
                     continue
             is_output = tensor.role is Role.OUTPUT
-            # Between the elements of a strided output lies memory that no kernel stores.
-            inward = not is_output or tensor.strides is not None
+            inward = is_loaded(tensor)
             used = slice(0, plan.bytes_of[tensor.name])
             if not staged:
                 buffer = allocator.allocate(self._stack, size, Use.SHARED)

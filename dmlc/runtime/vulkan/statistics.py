@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlc.runtime.vulkan.api import Vulkan, VulkanError
-from dmlc.runtime.vulkan.context import Context, Instance
+from dmlc.runtime.vulkan.context import Context, Instance, Validation
 from dmlc.runtime.vulkan.pipeline import build_pipeline, layout_binding
 
 
@@ -56,7 +56,7 @@ def _load(text: str) -> list[Module]:
 
 def _report(modules: Sequence[Module]) -> dict[str, Any]:
     """What the first device's driver says of each module."""
-    instance = Instance(validation=False)
+    instance = Instance(Validation.NONE)
     if not instance.devices:
         return {"device": None}
     device = instance.devices[0]

@@ -17,6 +17,7 @@ __all__ = [
     "Call",
     "Executable",
     "WgpuDevice",
+    "check_accesses",
     "devices",
     "find_device",
     "load",
@@ -25,6 +26,7 @@ __all__ = [
 
 
 CHOICE = ""
+check_accesses = None
 
 
 def devices() -> tuple[WgpuDevice, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dmlc.program import KernelSource, Program, Role
-from dmlc.runtime.arrays import Bytes, as_bytes, constant_array
+from dmlc.runtime.arrays import Bytes, as_bytes, constant_array, is_loaded
 from dmlc.runtime.constants import fill_constants
 from dmlc.runtime.copied import Window, groups_of, tensor_bytes
 from dmlc.runtime.wgpu.device import Context, reporting
@@ -65,7 +65,7 @@ class Frame:
             )
             for name in needed
         }
-        self._inputs = [t.name for t in program.inputs if self._sizes[t.name]]
+        self._inputs = [t.name for t in program.tensors if is_loaded(t) and self._sizes[t.name]]
         self._outputs = [t.name for t in program.outputs if self._sizes[t.name]]
         self.bytes: int = sum(buffer.size for buffer in self._buffers.values())
         """What the frame takes on the device."""

@@ -21,6 +21,7 @@ from dmlc.runtime.vulkan.context import (
     Context,
     Instance,
     Messages,
+    Validation,
     open_context,
     reopen_context,
     set_validation,
@@ -34,7 +35,7 @@ from tests.runtime.handmade_hlsl import relu_grad, square_then_double
 @pytest.mark.parametrize("options", [Options(), Options(staged=True), Options(timed=True)])
 def test_everything_that_was_made_is_given_back(options: Options) -> None:
     """The validation layer names what is left when a device is destroyed."""
-    instance = Instance(validation=True)
+    instance = Instance(Validation.CALLS)
     context = Context(instance, instance.devices[0])
     for program in (relu_grad(), square_then_double()):
         executable = Executable(program, context, options)
@@ -52,7 +53,7 @@ def test_everything_that_was_made_is_given_back(options: Options) -> None:
 
 
 def test_what_is_left_is_named() -> None:
-    instance = Instance(validation=True)
+    instance = Instance(Validation.CALLS)
     context = Context(instance, instance.devices[0])
     executable = Executable(relu_grad(), context, Options())
     with pytest.raises(InternalError, match=r"(?s)closes a device.*has not been destroyed"):
@@ -65,14 +66,14 @@ def test_a_context_is_made_once_per_device_and_validation() -> None:
     context = open_context()
     assert open_context("vulkan") is context
     assert reopen_context(context) is context
-    assert set_validation(False) is True
+    assert set_validation(Validation.NONE) is Validation.CALLS
     try:
         plain = open_context()
         assert plain is not context
-        assert not plain.instance.validation
+        assert plain.instance.validation is Validation.NONE
         assert reopen_context(context) is context
     finally:
-        assert set_validation(True) is False
+        assert set_validation(Validation.CALLS) is Validation.NONE
 
 
 def run_with(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -138,7 +139,7 @@ def test_a_layer_that_is_missing_is_named() -> None:
 def test_a_missing_layer_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vulkan_context, "VALIDATION_LAYER", "VK_LAYER_nobody_missing")
     with pytest.raises(UnavailableError) as caught:
-        Instance(validation=True)
+        Instance(Validation.CALLS)
     assert "the Vulkan validation layer is not installed" in str(caught.value)
     assert "apt-get install vulkan-validationlayers" in str(caught.value)
 

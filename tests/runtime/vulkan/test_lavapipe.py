@@ -13,7 +13,7 @@ from dmlc.runtime import lavapipe
 from dmlc.runtime.instructions import Choice
 from dmlc.runtime.lavapipe import find_llvm, read_version
 from dmlc.runtime.vulkan import context
-from dmlc.runtime.vulkan.context import Instance
+from dmlc.runtime.vulkan.context import Instance, Validation
 from tests.runtime.test_instructions import AVX2, AVX512
 
 
@@ -128,7 +128,7 @@ def test_the_choice_for_lavapipe(
 def test_devices_of_lavapipe_say_what_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     said = Choice("DMLC_NOBODY_READS", "1", "without something")
     monkeypatch.setattr(lavapipe, "choose_instructions", lambda: said)
-    instance = Instance(validation=False)
+    instance = Instance(Validation.NONE)
     (device,) = (d for d in instance.devices if d.name.startswith("llvmpipe"))
     assert device.note == "without something"
     other = dataclasses.replace(device, name="A GPU", note="")

@@ -1,0 +1,263 @@
+"""Stray stores: a program run with words around its tensors that nothing may change.
+
+`fence` makes of a program one that every runtime runs as it is. Each of its tensors, memory between
+kernels and constants too, is an output in memory of its own, which goes on behind the last element:
+kernels are bound to all of it, so that a store behind a tensor lands there, and is brought back.
+Before the first element lies more such memory, where kernels work in the host's own. What lies
+outside is random, and other than that around any other tensor, so that what is copied from there is
+seen too. It differs between two runs: where their results do, these come from a read of what is no
+tensor's, or of what nothing has stored.
+
+Where all is well, the program itself runs on arrays between such words, once as it takes them and
+once with strides that it was not compiled for, so that values are copied.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from dmlc.program import KernelSource, Program, Role, TensorSpec
+from dmlc.runtime.arrays import (
+    Array,
+    Bytes,
+    Shape,
+    bind_symbols,
+    constant_array,
+    element_strides,
+    may_repeat,
+    packed,
+    repeated_axes,
+    span,
+)
+from dmlc.runtime.interface import AnyExecutable
+from dmlc.sizes import evaluate_size
+
+GUARD_BYTES = 1 << 14
+"""So much memory is watched before a tensor, and behind it."""
+_ALIGNMENT = 64
+_WORD = 4
+_SPREAD = 3
+"""How far apart elements lie that must be copied."""
+
+Load = Callable[[Program], AnyExecutable]
+
+
+def check_stores(
+    program: Program, load: Load, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
+) -> list[str]:
+    """What a program stores where it may not, or reads where nothing is, a sentence each; `outputs`
+    gives their sizes. Raises as loading the program and running it does."""
+    check = _Check(program, load, inputs, outputs)
+    # Kernels that store into guard words could spoil more than those without them.
+    return list(check.check_kernels()) or list(check.check_arrays())
+
+
+def fence(program: Program, sizes: Mapping[str, int]) -> Program:
+    """The program, for these sizes alone, with each tensor as an output that has guard words
+    behind its elements."""
+    tensors = tuple(
+        TensorSpec(
+            tensor.name,
+            Role.OUTPUT,
+            tensor.dtype,
+            (span(*_layout(tensor, sizes)) + GUARD_BYTES // tensor.dtype.bytes,),
+            (1,),
+        )
+        for tensor in program.tensors
+    )
+    kernels = tuple(_fix(kernel, sizes) for kernel in program.kernels)
+    return dataclasses.replace(
+        program, tensors=tensors, kernels=kernels, elementwise=False, checks=()
+    )
+
+
+def _fix(kernel: KernelSource, sizes: Mapping[str, int]) -> KernelSource:
+    scalars = tuple(
+        dataclasses.replace(s, value=evaluate_size(s.value, sizes)) for s in kernel.scalars
+    )
+    count = evaluate_size(kernel.dispatch.count, sizes)
+    dispatch = dataclasses.replace(kernel.dispatch, count=count)
+    return dataclasses.replace(kernel, scalars=scalars, dispatch=dispatch)
+
+
+def _layout(tensor: TensorSpec, sizes: Mapping[str, int]) -> tuple[Shape, Shape]:
+    """A tensor's sizes and strides. Where the symbol counts elements, it has one dimension."""
+    shape = tuple(evaluate_size(e, sizes) for e in tensor.extents)
+    strides = packed(shape) if tensor.role is Role.SCRATCH else element_strides(tensor, shape)
+    return shape, strides
+
+
+class Fenced:
+    """The elements of a tensor in the host's memory, between guard words."""
+
+    def __init__(
+        self,
+        dtype: np.dtype[Any],
+        shape: Shape,
+        strides: Shape,
+        random: np.random.Generator,
+        misaligned: int = 0,
+    ) -> None:
+        """`misaligned`: by how many elements it begins beyond a cache line."""
+        item = dtype.itemsize
+        size = span(shape, strides) * item
+        whole = size + 2 * (GUARD_BYTES + _ALIGNMENT)
+        self._whole: Bytes = random.integers(0, 256, whole, np.uint8)
+        start = GUARD_BYTES + -(self._whole.ctypes.data + GUARD_BYTES) % _ALIGNMENT
+        self._start = start = start + misaligned * item
+        self._end = start + size
+        self.memory: Array = self._whole[start : self._end + GUARD_BYTES].view(dtype)
+        """The elements and what lies between and behind them."""
+        steps = [s * item for s in strides]
+        self.view: Array = as_strided(self.memory, shape, steps)
+        """The elements, with their sizes and strides."""
+        self._own = np.zeros(self._whole.size, bool)
+        places = as_strided(self._own[start:], (*shape, item), (*steps, 1))
+        places[...] = True
+        self._before = self._whole
+        self._may_change = np.zeros(1, bool)
+
+    def settle(self, written: bool, words: bool = False) -> None:
+        """From here on nothing may change but the elements, where these are `written`, and then
+        what fills up the last of whole `words`."""
+        self._before = self._whole.copy()
+        self._may_change = self._own & written
+        if words and written:
+            self._may_change[self._end : self._end + -(self._end - self._start) % _WORD] = True
+
+    def find_stray(self) -> list[int]:
+        """The bytes that changed and may not have, counted from the first element."""
+        changed = (self._whole != self._before) & ~self._may_change
+        return [int(place) - self._start for place in np.flatnonzero(changed)]
+
+    def describe(self, places: Sequence[int]) -> str:
+        """What is said of such bytes."""
+        first, item = places[0], self.view.itemsize
+        if first < 0:
+            where = "before its first element"
+        elif first >= self._end - self._start:
+            where = "behind its last element"
+        elif self._own[first + self._start]:
+            where = "an input's own"
+        else:
+            where = "in a gap between its elements"
+        return f"at element {first // item} ({where}; {len(places):,} bytes in all)"
+
+
+class _Check:
+    """A program with what it is run on."""
+
+    def __init__(
+        self,
+        program: Program,
+        load: Load,
+        inputs: Mapping[str, Array],
+        outputs: Mapping[str, Shape],
+    ) -> None:
+        self._program = program
+        self._load = load
+        self._inputs = inputs
+        self._sizes, self._shapes = bind_symbols(program, inputs, outputs)
+        self._random = np.random.default_rng(0)
+
+    # The caller's arrays ----------------------------------------------------------------------
+
+    def check_arrays(self) -> Iterator[str]:
+        """What runs of the program itself change of the caller's arrays, and around them."""
+        executable = self._load(self._program)
+        for spread in (False, True):
+            arrays = {s.name: self._fence_array(s, spread) for s in self._program.inputs}
+            results = {s.name: self._fence_array(s, spread) for s in self._program.outputs}
+            given = ({n: a.view for n, a in found.items()} for found in (arrays, results))
+            executable(*given)
+            how = "copied" if spread else "used as they lie"
+            for name, array in (arrays | results).items():
+                places = array.find_stray()
+                if places:
+                    yield f"with arrays {how}, a run changes {name} {array.describe(places)}"
+
+    def _fence_array(self, spec: TensorSpec, spread: bool) -> Fenced:
+        shape = self._shapes[spec.name]
+        strides = element_strides(spec, shape)
+        if spread and not repeated_axes(shape, strides) and not may_repeat(shape, strides):
+            strides = tuple(_SPREAD * s for s in strides)
+        made = Fenced(spec.dtype.dtype, shape, strides, self._random)
+        if spec.role is Role.INPUT:
+            made.view[...] = self._inputs[spec.name]
+        made.settle(written=spec.role is Role.OUTPUT)
+        return made
+
+    # The kernels ------------------------------------------------------------------------------
+
+    def check_kernels(self) -> Iterator[str]:
+        """What kernels change of any tensor, and around it, and what they read there."""
+        program = fence(self._program, self._sizes)
+        executable = self._load(program)
+        results: list[dict[str, Array]] = []
+        for misaligned in (0, 1):
+            tensors = self._fence_tensors(misaligned)
+            # Arrays that are fixed may be lent to a device, others go through its own buffers.
+            _run(executable, tensors, fixed=not misaligned)
+            for name, tensor in tensors.items():
+                places = tensor.find_stray()
+                if places:
+                    kernel = self._find_kernel(program, name)
+                    yield f"{kernel} stores into {name} {tensor.describe(places)}"
+            results.append({s.name: tensors[s.name].view for s in self._program.outputs})
+        yield from _compare(*results)
+
+    def _fence_tensors(self, misaligned: int) -> dict[str, Fenced]:
+        # A DirectML buffer ends with a whole word, of which HLSL and WGSL may make use.
+        words = self._program.target != "opencl"
+        found: dict[str, Fenced] = {}
+        for spec in self._program.tensors:
+            shape, strides = _layout(spec, self._sizes)
+            made = Fenced(spec.dtype.dtype, shape, strides, self._random, misaligned)
+            if spec.role is Role.INPUT:
+                made.view[...] = self._inputs[spec.name].reshape(shape)
+            elif spec.role is Role.CONSTANT:
+                made.view[...] = constant_array(spec)
+            made.settle(spec.role in (Role.OUTPUT, Role.SCRATCH), words)
+            found[spec.name] = made
+        return found
+
+    def _find_kernel(self, program: Program, tensor: str) -> str:
+        """The first kernel that changes what it may not of a tensor."""
+        for number, kernel in enumerate(program.kernels, 1):
+            first = dataclasses.replace(program, kernels=program.kernels[:number])
+            tensors = self._fence_tensors(0)
+            _run(self._load(first), tensors, fixed=True)
+            if tensors[tensor].find_stray():
+                return f"the kernel {kernel.name}"
+        return "a kernel, in one run of two,"
+
+
+def _run(executable: AnyExecutable, tensors: Mapping[str, Fenced], fixed: bool) -> None:
+    memories = {name: tensor.memory for name, tensor in tensors.items()}
+    if fixed:
+        executable.bind({}, memories)()
+    else:
+        executable({}, memories)
+
+
+def _compare(first: Mapping[str, Array], second: Mapping[str, Array]) -> Iterator[str]:
+    """What differs between two runs that had other bytes outside all tensors."""
+    for name, one in first.items():
+        other = second[name]
+        differing = np.flatnonzero(_as_bits(one) != _as_bits(other))
+        if differing.size:
+            at = tuple(int(k) for k in np.unravel_index(int(differing[0]), one.shape))
+            yield (
+                f"{name}{list(at)} is {one[at]} or {other[at]} by what lies outside all tensors: "
+                "it comes from a read out of bounds, or of what nothing stored before "
+                f"({differing.size:,} of {one.size:,} elements)"
+            )
+
+
+def _as_bits(array: Array) -> Array:
+    return np.ascontiguousarray(array).view(np.dtype(f"u{array.itemsize}")).ravel()

@@ -1,0 +1,148 @@
+"""OpenCL kernels under Oclgrind, a simulator that sees every access of every work item.
+
+Oclgrind takes the place of all OpenCL drivers of a process, so a process of its own runs under it
+(`simulated`). It is told programs and what they run on, and answers with what Oclgrind wrote into
+its log meanwhile. `find_objections` starts it at the first call and keeps it for later ones.
+
+Oclgrind is not asked for reads of what nothing has stored: its check stops at instructions that
+LLVM makes of plain C (`freeze`). `fences` finds those that change a result.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import re
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from dmlc.program import KernelSource, Program
+from dmlc.runtime.arrays import Array, Shape
+from dmlc.source import DmlcError, UnavailableError
+
+SECONDS = 120.0
+"""How long a run may take: Oclgrind interprets, some thousand times slower than a device."""
+
+_INSTALL = "on Debian or Ubuntu: apt-get install oclgrind"
+_PROGRAM = "dmlc.runtime.opencl.simulated"
+
+
+def find_objections(
+    program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
+) -> list[str]:
+    """What Oclgrind objects to in a run, a sentence each: accesses outside buffers and arrays, and
+    races between work items. `outputs` gives the sizes of outputs.
+
+    Raises `UnavailableError` without Oclgrind, and `DmlcError` for what cannot run under it.
+    """
+    log, error = _simulator.ask((program, dict(inputs), dict(outputs)))
+    if error:
+        raise DmlcError(f"{program.name} does not run under Oclgrind: {error}")
+    return read_log(log, program)
+
+
+_PARAGRAPH = re.compile(r"^(?=\S)", re.MULTILINE)
+_KERNEL = re.compile(r"Kernel: (\w+)")
+_ITEM = re.compile(r"(?:Entity|First entity): *Global(\(\d+,\d+,\d+\))")
+_LINE = re.compile(r"At line (\d+) \(column \d+\) of ")
+_ADDRESS = re.compile(r" address 0x[0-9a-f]+")
+_NUMBER = re.compile(r"\d+")
+
+
+def read_log(log: str, program: Program) -> list[str]:
+    """What a log of Oclgrind objects to: one sentence for each kind of objection at each line of a
+    kernel, with the buffers that the line names."""
+    kernels = {kernel.entry_point: kernel for kernel in program.kernels}
+    first: dict[tuple[str, ...], str] = {}
+    counts: Counter[tuple[str, ...]] = Counter()
+    for text in _PARAGRAPH.split(log):
+        said, _, rest = text.strip().partition("\n")
+        said = _ADDRESS.sub("", said)
+        if not said:
+            continue
+        name, item = _KERNEL.search(rest), _ITEM.search(rest)
+        kernel = kernels.get(name[1]) if name else None
+        lines = tuple(_LINE.findall(rest))
+        key = (_NUMBER.sub("", said), name[1] if name else "", *lines)
+        counts[key] += 1
+        where = "" if kernel is None else _describe(kernel, [int(line) for line in lines])
+        at = f", work item {item[1]}" if item else ""
+        first.setdefault(key, f"{where}{said}{at}")
+    return [f"{said} (said {counts[key]:,} times)" for key, said in first.items()]
+
+
+def _describe(kernel: KernelSource, lines: list[int]) -> str:
+    source = kernel.source.splitlines()
+    shown = [f"line {n}: `{source[n - 1].strip()}`" for n in lines if n <= len(source)]
+    words = {word for n in lines if n <= len(source) for word in re.findall(r"\w+", source[n - 1])}
+    tensors = [buffer.tensor for buffer in kernel.buffers if buffer.name in words]
+    about = f" ({', '.join(tensors)})" if tensors else ""
+    return f"the kernel {', '.join([kernel.name, *shown])}{about}: "
+
+
+class _Simulator:
+    """The process that runs under Oclgrind, started when it is first needed. Threads take turns."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def ask(self, question: object) -> tuple[str, str]:
+        """Oclgrind's log of a run, and why there is none."""
+        with self._lock:
+            process = self._process or self._start()
+            if process.stdin is None or process.stdout is None:
+                raise AssertionError("the process has no pipes")
+            try:
+                pickle.dump(question, process.stdin)
+                process.stdin.flush()
+                ready, _, _ = select.select([process.stdout], [], [], SECONDS)
+                answer = pickle.load(process.stdout) if ready else None
+            except (EOFError, BrokenPipeError):
+                self.stop()
+                return "", "Oclgrind itself stopped"
+            if answer is None or answer[0]:
+                # It falls silent after so many objections: the next program gets a new one.
+                self.stop()
+            return answer or ("", f"it takes more than {SECONDS:.0f} seconds")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = shutil.which("oclgrind")
+        if command is None:
+            raise UnavailableError("Oclgrind is not installed", notes=[_INSTALL])
+        self._folder = tempfile.TemporaryDirectory(prefix="dmlc-oclgrind-")
+        log = str(Path(self._folder.name) / "log")
+        self._process = subprocess.Popen(
+            [command, "--data-races", "--log", log, sys.executable, "-m", _PROGRAM, log],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        return self._process
+
+    def stop(self) -> None:
+        """Ends the process, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._process = self._folder = None
+
+    def after_fork(self) -> None:
+        """The process is the parent's, and so is a lock that one of its threads may hold."""
+        self.__init__()
+
+
+_simulator = _Simulator()
+atexit.register(_simulator.stop)
+os.register_at_fork(after_in_child=_simulator.after_fork)

@@ -1,0 +1,128 @@
+"""No operator of the library does in memory what it may not; and one that did would be found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc import api, devices
+from dmlc.binding import Operator, TensorDesc
+from dmlc.catalog import operator
+from dmlc.devices import AnyDevice
+from dmlc.ir import Function
+from dmlc.program import Program
+from dmlc.runtime.vulkan import context
+from dmlc.scalars import DataType
+from dmlc.source import DmlcError, UnavailableError, UnsupportedError
+from dmlc.testing import memory
+from dmlc.testing.case import Call, Case
+from dmlc.testing.examples import read_cases
+from dmlc.testing.memory import check_memory, check_run
+
+
+def list_cases(found: Operator) -> Iterator[Case]:
+    """The examples of an operator, those in FLOAT32 first."""
+    definition = found.definition
+    cases = [c for example in definition.examples for c in read_cases(definition, example)]
+    for case in sorted(cases, key=lambda c: c.data_type is not DataType.FLOAT32):
+        try:
+            binding = found.resolve(case.descriptions(), case.attributes)
+        except DmlcError:
+            continue
+        tensors = {n: TensorDesc(binding.dtype(n, None), a.shape)
+                   for n, a in (case.inputs | case.expected).items()}  # fmt: skip
+        yield Case(Call(found, tensors, case.attributes), case.inputs, case.title)
+
+
+@pytest.mark.parametrize("device", ["opencl", "vulkan"])
+@pytest.mark.parametrize("name", dmlc.operators())
+def test_the_library(name: str, device: str) -> None:
+    case = next(list_cases(operator(name)))
+    assert check_memory(case, device) == []
+
+
+RELU_GRAD = "directml.ACTIVATION_RELU_GRAD"
+SOFTMAX = "directml.ACTIVATION_SOFTMAX1"
+X = np.linspace(-3, 3, 1003, dtype=np.float32)
+GIVEN = {"InputTensor": X, "InputGradientTensor": X}
+
+
+@pytest.mark.parametrize("device", ["opencl", "vulkan", "wgpu"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_whole_vectors_and_what_is_left_of_them(device: str, dtype: type[np.generic]) -> None:
+    given = {name: array.astype(dtype) for name, array in GIVEN.items()}
+    assert check_run(RELU_GRAD, given, device=device) == []
+    rows = {"InputTensor": X[:999].reshape(3, 333).astype(dtype)}
+    assert check_run(SOFTMAX, rows, {"Axes": [1]}, device=device) == []
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Breaks the kernels that are checked, where they have a text."""
+
+    def arrange(old: str, new: str) -> None:
+        def compile_wrongly(
+            function: Function, device: AnyDevice, profile: str | None = None
+        ) -> Program:
+            program = devices.compile_for(function, device, profile)
+            kernels = tuple(
+                dataclasses.replace(k, source=k.source.replace(old, new)) for k in program.kernels
+            )
+            return dataclasses.replace(program, kernels=kernels)
+
+        monkeypatch.setattr(memory, "compile_for", compile_wrongly)
+
+    return arrange
+
+
+def test_a_store_behind_an_output_is_told_by_both_means(broken: Callable[[str, str], None]) -> None:
+    """The function for the sizes alone is broken: what ran serves all sizes, and is right."""
+    broken("(i < n)", "(i < n + 1)")
+    found = check_run(RELU_GRAD, GIVEN, device="vulkan")
+    stray = "gpu: the kernel ACTIVATION_RELU_GRAD stores into OutputGradientTensor at element 1003"
+    assert any(said.startswith(stray) for said in found)
+    watched = "gpu: the kernel ACTIVATION_RELU_GRAD: Validation Error"
+    assert any(said.startswith(watched) and "out of bounds" in said for said in found)
+
+
+def test_a_read_behind_an_input_is_found(broken: Callable[[str, str], None]) -> None:
+    case = next(list_cases(operator(RELU_GRAD)))
+    broken("= InputTensor[i]", "= InputTensor[i + 40]")
+    found = check_memory(case, "opencl")
+    assert any("by what lies outside all tensors" in said for said in found)
+    assert any("(InputTensor): Invalid read of size 4 at global memory" in s for s in found)
+
+
+def test_a_missing_barrier_is_found(broken: Callable[[str, str], None]) -> None:
+    broken("barrier(CLK_LOCAL_MEM_FENCE);", "")
+    rows = {"InputTensor": np.ones((2, 3000), np.float32)}
+    found = check_run(SOFTMAX, rows, {"Axes": [1]})
+    assert any("data race at local memory" in said for said in found)
+
+
+def test_what_cannot_be_checked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnsupportedError, match="the reference has no kernels"):
+        check_run(RELU_GRAD, GIVEN, device="reference")
+    monkeypatch.setattr(context, "VALIDATION_LAYER", "VK_LAYER_missing")
+    monkeypatch.setattr(context._process, "instances", {})  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(context._process, "contexts", {})  # pyright: ignore[reportPrivateUsage]
+    before = context.set_validation(context.Validation.NONE)
+    try:
+        with pytest.raises(UnavailableError, match="validation layer is not installed") as caught:
+            check_run(RELU_GRAD, GIVEN, device="vulkan")
+    finally:
+        context.set_validation(before)
+    assert "apt-get install vulkan-validationlayers" in str(caught.value)
+
+
+def test_what_is_checked_is_what_runs() -> None:
+    plan = api.plan_run(RELU_GRAD, GIVEN)
+    assert plan.executable is not None
+    assert plan.executable.program.symbols == ("n",)
+    assert plan.function.symbols() == ()
+    swapped = {n: a.reshape(17, 59).T for n, a in GIVEN.items()}
+    assert check_run(RELU_GRAD, swapped) == []
