@@ -24,6 +24,8 @@ from dmlc.kernel.rewrite import (
     find_defined,
     list_expressions,
     list_operands,
+    map_expressions,
+    map_operands,
     replace_body,
     walk,
 )
@@ -112,6 +114,8 @@ class Trial:
             return "its accumulator takes one term alone"
         if path is not None and not self._is_reached(mutant, path):
             return "no work item comes to where it is broken"
+        if path is not None and self._is_unused(mutant, path):
+            return "no result depends on the value"
         alone = path is None or (_is_positional(mutant, path) and not _follows_data(mutant.whole))
         same = alone and self._is_same(mutant)
         return "every element is computed and stored as before" if same else ""
@@ -131,6 +135,26 @@ class Trial:
             except KernelFault:
                 return True
         return False
+
+    def _is_unused(self, mutant: Mutant, path: Sequence[int]) -> bool:
+        """Whether results stay the same with NaN for the value that is changed, which all that is
+        computed from it would be."""
+        before, after = (_find(kernel.body, path) for kernel in (mutant.whole, mutant.broken))
+        if before is None or after is None or type(before) is not type(after):
+            return False
+        pairs = zip(list_expressions(before), list_expressions(after), strict=False)
+        changed = [part for a, b in pairs if a != b for part in _list_changed(a, b)][:1]
+        if not changed or not changed[0].type.dtype.is_float:
+            return False
+        poison = k.Literal(changed[0].type, math.nan)
+
+        def replace(expression: k.Expression) -> k.Expression:
+            return poison if expression == changed[0] else map_operands(expression, replace)
+
+        statement = map_expressions(before, replace)
+        body = _replace(mutant.whole.body, path, statement)
+        trap = dataclasses.replace(mutant, broken=dataclasses.replace(mutant.whole, body=body))
+        return self._is_same(trap)
 
     def _is_same(self, mutant: Mutant) -> bool:
         """Whether results are the same bits. Where positions alone are changed, and no data decides
@@ -177,6 +201,13 @@ def _insert(body: Statements, path: Sequence[int], statement: k.Statement) -> St
         return (*body[:at], statement, *body[at:])
     inner = _insert(find_body(body[at]), rest, statement)
     return (*body[:at], replace_body(body[at], inner), *body[at + 1 :])
+
+
+def _replace(body: Statements, path: Sequence[int], statement: k.Statement) -> Statements:
+    at, *rest = path
+    if rest:
+        statement = replace_body(body[at], _replace(find_body(body[at]), rest, statement))
+    return (*body[:at], statement, *body[at + 1 :])
 
 
 def _takes_same_turns(mutant: Mutant, path: Sequence[int]) -> bool:

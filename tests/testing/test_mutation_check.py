@@ -21,6 +21,8 @@ EQUIVALENT = {
     "its loop takes the same turns": {
         "a loop ends one early", "a loop goes one too far", "a loop takes double steps",
     },
+    # What a panel is padded with.
+    "no result depends on the value": {"a constant is off"},
     "its accumulator takes one term alone": {"an accumulator forgets"},
     # ReLU's gradients store past the caches from 2,097,152 elements on, which their programs in
     # parts do at once.
