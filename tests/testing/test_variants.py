@@ -123,6 +123,20 @@ def test_a_wrong_result_disagrees() -> None:
     assert "must be exact" in str(runs[0])
 
 
+def test_sums_that_may_overflow_are_held_to_nothing() -> None:
+    call = CALLS["a product"]
+    inputs = {n: np.full(a.shape, 1e25, np.float32) for n, a in make_case(call).inputs.items()}
+    inputs["ATensor"][:, ::2] *= -1.0
+    case = Case(call, inputs, "large")
+    zeros = {"OutputTensor": np.zeros((19, 18), np.float32)}
+    either = {"OutputTensor": np.full((19, 18), np.nan, np.float32)}
+    assert hold_to(case, zeros, either)["OutputTensor"].holds
+    inputs["ATensor"][0] = 0.0
+    verdict = hold_to(Case(call, inputs, "large"), zeros, either)["OutputTensor"]
+    assert not verdict.holds
+    assert verdict.comparison.misplaced == 18
+
+
 def find(case: Case, name: str) -> Variant:
     return next(v for v in list_variants(case, np.random.default_rng(0)) if v.name == name)
 
