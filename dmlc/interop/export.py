@@ -46,3 +46,4 @@ def export_case(case: Case, folder: str | Path, to: str = DXDISPATCH) -> list[Pa
     """Writes a case of the harness into a folder, for a tool of `FORMATS`, and gives the paths.
     Raises as `export_proof` does."""
     return write_files(folder, export_proof(Proof.of_case(case), to).files)
+

@@ -98,7 +98,9 @@ class _Values:
     allowed: Array
 
 
-def _find_values(proof: Proof, program: Program, shader_model: str | None) -> dict[str, _Values]:
+def _find_values(
+    proof: Proof, program: Program, shader_model: str | None
+) -> dict[str, _Values]:
     """The values of every tensor of the program. Raises `UnsupportedError` where the reference
     knows nothing of one, or memory is used in a way that pipelines apart cannot show."""
     _check_dataflow(program)
@@ -128,9 +130,7 @@ def _find_values(proof: Proof, program: Program, shader_model: str | None) -> di
         if program.kernels[0].shader_model == "6.0" and not given:
             # Kernels store all of the last word.
             written = count_elements(tensor)
-            line[
-                written : -(-written * line.itemsize // WORD_BYTES) * WORD_BYTES // line.itemsize
-            ] = 0
+            line[written : -(-written * line.itemsize // WORD_BYTES) * WORD_BYTES // line.itemsize] = 0
         bound = np.asarray(allowed.get(tensor.name, np.zeros(array.shape)))
         zero = np.zeros(1)
         bounds = _pad(place(tensor, bound, zero).reshape(-1), count, zero)
@@ -302,7 +302,9 @@ def _wrap(head: str, items: Sequence[str]) -> list[str]:
 # What the file says of itself ------------------------------------------------------------------
 
 
-def _describe(proof: Proof, program: Program, values: Mapping[str, _Values]) -> Iterable[str]:
+def _describe(
+    proof: Proof, program: Program, values: Mapping[str, _Values]
+) -> Iterable[str]:
     yield f"# {program.name}: {proof.title}. Made by dmlc from the operator's reference."
     yield "# With the offload-test-suite built, and this file among its tests: llvm-lit FILE"
     if any(np.any(values[t.name].allowed > 0) for t in program.outputs):

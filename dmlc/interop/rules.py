@@ -70,12 +70,7 @@ def make_rules(name: str, expected: Array, allowed: Array, dtype: DataType) -> l
 
 
 def _hold_both(
-    name: str,
-    least: Array,
-    most: Array,
-    rule: str,
-    tolerance: tuple[tuple[str, str], ...],
-    unit: str,
+    name: str, least: Array, most: Array, rule: str, tolerance: tuple[tuple[str, str], ...], unit: str
 ) -> list[Rule]:
     """The two rules of a tolerance."""
     return [

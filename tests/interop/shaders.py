@@ -86,9 +86,7 @@ def _make_program(
         written = kind == "u"
         role = Role.OUTPUT if written else Role.INPUT
         # With strides, what memory holds before the launch is seen.
-        tensors.append(
-            TensorSpec(resource.name, role, dtype, array.shape, (1,) if written else None)
-        )
+        tensors.append(TensorSpec(resource.name, role, dtype, array.shape, (1,) if written else None))
         buffers.append(
             BufferBinding(
                 resource.name,

@@ -327,9 +327,7 @@ def load(model: DispatchModel, name: str) -> Array:
     return array
 
 
-def spoilt(
-    model: DispatchModel, written: dict[str, Array]
-) -> Iterator[tuple[FileComparison, Array]]:
+def spoilt(model: DispatchModel, written: dict[str, Array]) -> Iterator[tuple[FileComparison, Array]]:
     """Each result with an element made wrong: of those held closest and least, and the last."""
     for comparison in model.comparisons:
         if comparison.expected not in model.files:

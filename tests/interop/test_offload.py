@@ -103,9 +103,7 @@ def holds(rule: dict[str, str], kind: str, actual: Array, expected: Array) -> bo
         bits = [array.view(f"i{array.itemsize}").astype(object) for array in (actual, expected)]
         return bool(np.all(alike | (np.abs(bits[0] - bits[1]) <= int(rule["ULPT"]))))
     with np.errstate(all="ignore"):
-        return bool(
-            np.all(alike | (np.abs(actual - expected) < actual.dtype.type(rule["Epsilon"])))
-        )
+        return bool(np.all(alike | (np.abs(actual - expected) < actual.dtype.type(rule["Epsilon"]))))
 
 
 def same_16(actual: int, expected: int, rule: dict[str, str]) -> bool:
@@ -210,7 +208,9 @@ def spoil_results(proof: Proof, played: list[Played]) -> Iterator[tuple[Played, 
                 yield found, name, spoil(found.buffers[name], place, expected, allowed, dtype)
 
 
-def spoil(values: Array, place: int, expected: Array, allowed: Array, dtype: DataType) -> Array:
+def spoil(
+    values: Array, place: int, expected: Array, allowed: Array, dtype: DataType
+) -> Array:
     """A result with an element that is ten bounds off, or as far as steps of its type can show."""
     shown = np.maximum(allowed, find_blur(expected, allowed, dtype) / 10)
     line = values[: allowed.size].view(dtype.dtype)
@@ -241,7 +241,9 @@ def test_examples_of_the_library_pass_and_their_mistakes_do_not(name: str) -> No
         assert not all(found.judge({result: values})), result
 
 
-def relu_grad(*sizes: int, dtype: str = "FLOAT32", strides: tuple[int, ...] | None = None) -> Proof:
+def relu_grad(
+    *sizes: int, dtype: str = "FLOAT32", strides: tuple[int, ...] | None = None
+) -> Proof:
     names = ("InputTensor", "InputGradientTensor")
     tensors = {n: TensorDesc(dtype, sizes, strides) for n in names}
     return prove(dmlc.operator(RELU_GRAD), tensors, {}, seed=3)
@@ -429,9 +431,6 @@ def test_exact_results_are_held_to_every_bit_that_counts() -> None:
 
 
 def test_bounds_without_end_are_refused() -> None:
-    for values, dtype in (
-        (np.float32([1, 2]), DataType.FLOAT32),
-        (np.int32([1, 2]), DataType.INT32),
-    ):
+    for values, dtype in ((np.float32([1, 2]), DataType.FLOAT32), (np.int32([1, 2]), DataType.INT32)):
         with pytest.raises(UnsupportedError, match="'Y' may be off by any amount"):
             rules.make_rules("Y", values, np.float64([0.5, np.inf]), dtype)

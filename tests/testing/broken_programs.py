@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -277,6 +278,7 @@ def main() -> None:
             print(f"{subject}, {program} ({took:.1f} s): {dict(counts)}", flush=True)
     if total:
         print(f"{total.total()} mutants: {dict(total)}")
+        sys.exit(1 if total["NOTHING"] else 0)
 
 
 if __name__ == "__main__":

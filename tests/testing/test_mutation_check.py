@@ -1,5 +1,5 @@
 """Kernels of ten operators, broken in every way: the cases of the harness find each of them out, or
-it is shown that nothing has changed. `python -m tests.testing.broken_programs` tries all places."""
+it is shown that nothing has changed. `make mutants` tries all places."""
 
 from __future__ import annotations
 
