@@ -22,6 +22,7 @@ from dmlc.kernel.schedule import Limits, Profile
 from dmlc.pipeline import USUAL, Steps
 from dmlc.runtime.interface import AnyDevice
 from dmlc.scalars import Array
+from dmlc.sizes import Shapes, refuse_sizes
 from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
 from dmlc.testing.bounds import rounds_alike
 from dmlc.testing.case import Call, Case, lay_out, make_output, run_case
@@ -219,7 +220,7 @@ def lower_in_parts(
         per_item=min(profile.per_item, 1 << 10),
         streaming_bytes=None if profile.streaming_bytes is None else 1,
         groups=1 << 12,
-        piece=8,
+        piece=32,
         holding=min(profile.holding, _ITEMS),
     )
     narrow = dataclasses.replace(
@@ -339,6 +340,13 @@ def _run_open(case: Case, device: str) -> Results:
     found = _find_compiling(device)
     function = open_sizes(case.call)
     inputs = {n: np.ascontiguousarray(a) for n, a in _spell(case.inputs).items()}
+    shapes = Shapes()
+    for parameter in function.parameters:
+        shapes.match(parameter.name, parameter.extents, inputs[parameter.name].shape)
+    try:
+        refuse_sizes(function.name, function.checks, shapes.sizes)
+    except DmlcError as error:
+        raise UnsupportedError(f"left open, its sizes are not taken: {_first(error)}") from error
     return _name(case, load_function(function, found)(inputs))
 
 

@@ -174,6 +174,16 @@ def test_sizes_are_left_open_one_by_one() -> None:
     assert len(open_sizes(call).symbols()) == 4
 
 
+def test_sizes_that_none_left_open_takes_are_said() -> None:
+    # The windows are longer than the padded rows: there is no output.
+    call = make_call("directml.MAX_POOLING", {"InputTensor": (1, 2, 9, 3)},
+                     **{**WINDOWS, "WindowSize": [3, 6]})  # fmt: skip
+    with pytest.raises(UnsupportedError, match="left open, its sizes are not taken"):
+        find(make_case(call), "sizes known at run time").run("opencl")
+    for name in ("another schedule", "other schedules of each stage"):
+        assert find(make_case(call), name).run("opencl")["OutputTensor"].size == 0
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_permuted_axes_change_no_value(name: str) -> None:
     case = make_case(CALLS[name])
