@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -48,6 +49,8 @@ CASES = 24
 """How many cases are made of an operator where nothing else is said, besides its examples."""
 _KINDS_EACH = 3
 """Kinds of data that each call is given."""
+_VARIED = 1
+"""Cases that other programs are held to: each takes about a dozen."""
 _GRADIENT_DATA = ("random data", "ties data")
 """What gradients are held to their forward operators on."""
 
@@ -125,6 +128,9 @@ class OperatorTest:
 
     def _check_drawn(self) -> Iterator[Outcome]:
         yield from self._check_all(Kind.CALL, "calls that are drawn", self._draw_cases())
+        varied = (case for case in self._draw_cases() if is_bindable(case.call))
+        first = itertools.islice(varied, _VARIED)
+        yield from self._check_all(Kind.VARIANTS, "other programs and memory", first)
         refused = self._draw_refused()
         yield from self._check_all(Kind.REFUSED, "calls that are refused", refused)
         if is_pair(self.operator):

@@ -18,6 +18,7 @@ from dmlc.binding import Operator
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, run_case
 from dmlc.testing.pairs import check_pair
+from dmlc.testing.variants import run_variants
 from dmlc.testing.verify import Verdict
 
 _MOST_SHOWN = 16
@@ -40,6 +41,7 @@ class Kind(enum.StrEnum):
     CALL = "drawn call"
     REFUSED = "refused call"
     GRADIENT = "gradient and its forward operator"
+    VARIANTS = "other programs and memory"
 
 
 class Cause(enum.StrEnum):
@@ -51,6 +53,7 @@ class Cause(enum.StrEnum):
     RESULT = "a result is not near enough"
     EXPECTED = "the example, or the formula, is wrong"
     GRADIENT = "the gradient is not that of its forward operator"
+    VARIANT = "another program, or other memory, gives something else"
     TAKEN = "a constraint forbids this call, and it was taken"
     REFUSAL = "a constraint forbids this call, and it was not refused in words"
 
@@ -200,11 +203,27 @@ def check_gradient(case: Case, device: str) -> Outcome:
 
 Check: TypeAlias = Callable[[Case, str], Outcome]
 
+def check_variants(case: Case, device: str) -> Outcome:
+    """Holds other programs for a case, and other memory, to what the device gives for it."""
+    make, place = _Maker(Kind.VARIANTS, case), find_formula(case.call.operator)
+    try:
+        results = run_case(case, device)
+        found = run_variants(case, device, results, np.random.default_rng(0))
+    except UnsupportedError as error:
+        return make.unsupported(device, error)
+    except Exception as error:
+        return make.failed(Cause.EXCEPTION, say(error), place, device)
+    if not found:
+        return make.passed(device)
+    return make.failed(Cause.VARIANT, "\n".join(map(str, found)), place, device, found[0].verdicts)
+
+
 CHECKS: Mapping[Kind, Check] = {
     Kind.EXAMPLE: check_example,
     Kind.CALL: check_case,
     Kind.REFUSED: check_refusal,
     Kind.GRADIENT: check_gradient,
+    Kind.VARIANTS: check_variants,
 }
 """What a case of each kind is held to."""
 
