@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test coverage fuzz test-peers lint format types golden bench docs clean
+.PHONY: help setup demo test coverage fuzz mutants test-peers lint format types golden bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ coverage: $(STAMPS)/test ## run a sample of the suite, which must reach 90% of t
 
 fuzz: $(STAMPS)/test ## run random programs everywhere, for MINUTES=10 from SEED=0
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) --seed $(or $(SEED),0)
+
+mutants: $(STAMPS)/test ## break kernels everywhere, or at MOST=3 places each; name what nothing finds
+	$(BIN)/python -m tests.testing.broken_programs $(if $(MOST),--most $(MOST))
 
 test-peers: $(STAMPS)/peers ## compare with PyTorch (installs it: a large download)
 	$(BIN)/python -m pytest tests/peers

@@ -255,9 +255,7 @@ def _render(
     return dataclasses.replace(program, warnings=(*function.warnings, *slow))
 
 
-def _fuse(
-    rewritten: Function, dialect: Dialect, shape: Profile, steps: Steps = USUAL
-) -> Fusion:
+def _fuse(rewritten: Function, dialect: Dialect, shape: Profile, steps: Steps = USUAL) -> Fusion:
     fusion = steps.fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
     verify(fusion.function, "fuse", rewritten)
     if isinstance(dialect.storage[DataType.BOOL], Unsupported):

@@ -94,8 +94,10 @@ class Streaming:
 
 
 def _list_streamed(phase: Phase) -> Sequence[View]:
-    """The results that may be streamed: a mask is a vector only once it is narrowed to bytes."""
-    return [v for v, _ in phase.elements.results if v.dtype is not DataType.BOOL]
+    """The results in memory that may be streamed: a mask is a vector only once it is narrowed to
+    bytes."""
+    results = [v for v, _ in phase.elements.results if not v.local]
+    return [v for v in results if v.dtype is not DataType.BOOL]
 
 
 def measure_footprint(function: ir.Function, passes: Iterable[Phase]) -> dict[str, int | None]:

@@ -10,9 +10,10 @@ from dmlc.binding import TensorDesc
 from dmlc.scalars import Array, DataType
 from dmlc.testing.case import Call, lay_out
 
-KINDS = ("random", "special", "denormal", "large", "ties")
+KINDS = ("random", "special", "denormal", "large", "ties", "far")
 """What `fill` can make: values about 1; zeros of both signs, infinities, NaN and limits among them;
-values about the smallest normal number; values up to the largest; few values that recur."""
+values about the smallest normal number; values up to the largest; few values that recur; values on
+one side of 0, all about as far from it."""
 
 _SPECIAL = (
     0.0, -0.0, math.nan, math.inf, -math.inf, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-7, -1e-7,
@@ -58,6 +59,8 @@ def _draw_floats(
         # Half of them ordinary: sums of large values only come to infinities.
         far = random.uniform(0, _LARGEST_EXPONENT[dtype], sizes)
         values = np.where(random.random(sizes) < 0.5, values, np.sign(values) * 2.0**far)
+    elif kind == "far":
+        values += random.choice([-1.0, 1.0]) * 10.0 ** random.uniform(2, 4)
     elif kind == "ties":
         values = random.choice([-1.0, 0.0, 0.5, 1.0, 2.0], sizes)
     elif random.random() < 0.3:

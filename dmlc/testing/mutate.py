@@ -413,8 +413,8 @@ class Mutant:
 
     def __str__(self) -> str:
         """How the broken kernel differs, in lines."""
-        lines = (print_kernel(kernel).splitlines() for kernel in (self.whole, self.broken))
-        shown = [line for line in difflib.ndiff(*lines) if line[0] in "+-"]
+        before, after = (print_kernel(made).splitlines() for made in (self.whole, self.broken))
+        shown = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
         return "\n".join([f"{self.kind}, kernel {self.number}:", *shown])
 
 

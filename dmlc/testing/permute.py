@@ -53,7 +53,9 @@ def permute_axes(function: Function, orders: Mapping[str, Order], random: Random
         parameters=tuple(_permute_parameter(p, orders[p.name]) for p in function.parameters),
         tables=tuple(_permute_table(t, orders[t.name]) for t in function.tables),
         stages=tuple(_permute_stage(s, orders, random) for s in function.stages),
-        results=tuple(Result(r.name, _arrange(r.strides, orders[r.name])) for r in function.results),
+        results=tuple(
+            Result(r.name, _arrange(r.strides, orders[r.name])) for r in function.results
+        ),
         in_place=(),
     )
     verify(made, "permute_axes")
@@ -94,7 +96,9 @@ def _permute_stage(stage: Stage, orders: Mapping[str, Order], random: Random) ->
             case _:
                 return instruction
 
-    body = Body.make([move(i) for i in stage.body.instructions], stage.body.result, stage.body.guard)
+    body = Body.make(
+        [move(i) for i in stage.body.instructions], stage.body.result, stage.body.guard
+    )
     reduction = stage.reduction
     if reduction is not None and reduction.combiner not in POSITIONAL_COMBINERS:
         axes = list(reduction.axes)

@@ -106,9 +106,7 @@ def keep_apart(function: Function, longest_row: int = 0, budget: Budget = _USUAL
     return _put_together(function, drawn, group_apart(function, budget), budget)
 
 
-def _put_together(
-    function: Function, drawn: Drawn, grouping: Grouping, budget: Budget
-) -> Fusion:
+def _put_together(function: Function, drawn: Drawn, grouping: Grouping, budget: Budget) -> Fusion:
     left = function.with_stages(map(simplify_stage, drawn.stages))
     homes = grouping.find_homes()
     fused = read_results(left, homes)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.schedule import CPU
+from dmlc.pipeline import make_kernels
 from tests.kernel.test_lower import find_stores, make
 
 LARGE = CPU.streaming_bytes or 0
@@ -35,6 +37,18 @@ def test_of_a_part_the_part() -> None:
     )
     # Two views of one tensor add up; what is read at computed positions may be anywhere.
     assert touched(kernel) == {"x": 2 * 320, "z": 3200, "y": 320}
+
+
+def test_what_has_no_memory_passes_no_caches_by() -> None:
+    # What the second stage divides by is kept for the rows of a block, in an array.
+    function = ir.parse(f"""
+        func @f(%x: f32[2, {LARGE >> 3}]) -> (%y) {{
+          %s: f32[i0 < {LARGE >> 3}] = sum[r0 < 2] %x[r0, i0]
+          %y: f32[i0 < 2, i1 < {LARGE >> 3}] = div(%x[i0, i1], max(%s[i1], 0.5))
+        }}""")
+    _, (kernel,) = make_kernels(function, "opencl", "cpu")
+    assert any(array.name == "factors" for array in kernel.arrays), kernel.arrays
+    assert {s.buffer for s in find_stores(kernel) if s.streaming is not None} == {"y"}
 
 
 def test_run_time_sizes_are_not_known() -> None:

@@ -112,14 +112,29 @@ def test_variants_agree_on_devices(name: str, device: str) -> None:
     assert {"every stage in a kernel of its own", "permuted axes", "strides of 0"} <= ran
 
 
-def test_a_wrong_kernel_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_result_disagrees() -> None:
     case = make_case(CALLS["pooling"])
     results = {n: a.copy() for n, a in run_case(case, "opencl").items()}
     results["OutputTensor"][0, 1, 3, 2] += 1e-6
     runs = run_variants(case, "opencl", results, np.random.default_rng(0))
     assert runs
     # A maximum rounds nothing: it must be the same bits.
-    assert "at [0, 1, 3, 2] it is" in str(runs[0]) and "must be exact" in str(runs[0])
+    assert "at [0, 1, 3, 2] it is" in str(runs[0])
+    assert "must be exact" in str(runs[0])
+
+
+def test_sums_that_may_overflow_are_held_to_nothing() -> None:
+    call = CALLS["a product"]
+    inputs = {n: np.full(a.shape, 1e25, np.float32) for n, a in make_case(call).inputs.items()}
+    inputs["ATensor"][:, ::2] *= -1.0
+    case = Case(call, inputs, "large")
+    zeros = {"OutputTensor": np.zeros((19, 18), np.float32)}
+    either = {"OutputTensor": np.full((19, 18), np.nan, np.float32)}
+    assert hold_to(case, zeros, either)["OutputTensor"].holds
+    inputs["ATensor"][0] = 0.0
+    verdict = hold_to(Case(call, inputs, "large"), zeros, either)["OutputTensor"]
+    assert not verdict.holds
+    assert verdict.comparison.misplaced == 18
 
 
 def find(case: Case, name: str) -> Variant:
@@ -143,9 +158,12 @@ def test_what_a_case_has_no_variant_of_is_said(name: str, device: str, why: str)
     with pytest.raises(UnsupportedError, match=why):
         variant.run(device)
     results = run_case(variant.case, device)
-    runs = {r.name: r for r in try_variants(variant.case, device, results, np.random.default_rng(0))}
+    runs = {
+        r.name: r for r in try_variants(variant.case, device, results, np.random.default_rng(0))
+    }
     assert runs[name] == VariantRun(name, {}, reason=runs[name].reason)
-    assert why in str(runs[name]) and runs[name].holds
+    assert why in str(runs[name])
+    assert runs[name].holds
 
 
 def test_sizes_are_left_open_one_by_one() -> None:
@@ -154,6 +172,16 @@ def test_sizes_are_left_open_one_by_one() -> None:
     # The windows are of 3, which is a size as well; what is left open is none of it.
     call = make_call("directml.MAX_POOLING", {"InputTensor": (3, 2, 9, 7)}, **WINDOWS)
     assert len(open_sizes(call).symbols()) == 4
+
+
+def test_sizes_that_none_left_open_takes_are_said() -> None:
+    # The windows are longer than the padded rows: there is no output.
+    call = make_call("directml.MAX_POOLING", {"InputTensor": (1, 2, 9, 3)},
+                     **{**WINDOWS, "WindowSize": [3, 6]})  # fmt: skip
+    with pytest.raises(UnsupportedError, match="left open, its sizes are not taken"):
+        find(make_case(call), "sizes known at run time").run("opencl")
+    for name in ("another schedule", "other schedules of each stage"):
+        assert find(make_case(call), name).run("opencl")["OutputTensor"].size == 0
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -230,9 +258,7 @@ def test_schedules_are_those_that_a_number_stands_for() -> None:
     function = CALLS["softmax"].function
     limits = find_dialect("hlsl").limits
     made = [DrawnSchedule(seed) for seed in (0, 0, 1, 2, 3, 4, 5, 6, 7, 8)]
-    kernels = [
-        make_kernels(function, "hlsl", steps=Steps(keep_apart, drawn))[1] for drawn in made
-    ]
+    kernels = [make_kernels(function, "hlsl", steps=Steps(keep_apart, drawn))[1] for drawn in made]
     assert kernels[0] == kernels[1]
     assert len({drawn.done[0] for drawn in made}) > 4
     for each in kernels:
