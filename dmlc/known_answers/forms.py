@@ -240,7 +240,7 @@ def _list_statements(words: _Words, dialect: Dialect) -> Iterator[_Form]:
         yield _Form("what another work item shares", words.read(other), stores)
     if lanes == CPU.lanes and dialect.streaming:
         steps = ("prefetch A[i]", "let lead$: index = lead(R, 64)")
-        past = "streaming where lt(lead$, 64)"
+        past = "streaming where eq(lead$, 0)"
         yield _Form("a store past the caches", "b", steps, hint=past)
     if lanes > 1:
         half = lanes // 2
