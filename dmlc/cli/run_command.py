@@ -111,7 +111,9 @@ def command(
         click.echo(str(results.report), err=True)
     if all(verdict.holds for verdict in verdicts.values()):
         return 1 if problems else 0
-    click.echo(explain_failure(device), err=True)
+    said = explain_failure(device)
+    if said:
+        click.echo(said, err=True)
     return 1
 
 

@@ -91,7 +91,8 @@ class _Words:
 def list_questions(dialect: Dialect, profile: str) -> Iterator[Question]:
     """The questions that can be asked in a language."""
     for dtype in TENSOR_TYPES:
-        if isinstance(dialect.storage[dtype], Unsupported):
+        is_held = not isinstance(dialect.storage[dtype], Unsupported)
+        if not is_held or dtype in dialect.limits.word_types:
             continue
         for lanes in list_widths(dialect):
             words = _Words(dtype.compute, lanes)
