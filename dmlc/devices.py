@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 
+from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.targets import TARGETS
 from dmlc.ir import Function
 from dmlc.parameters import expect_text
@@ -86,6 +87,11 @@ def compile_for(
     if profile is not None:
         options["profile"] = profile
     return compile_by(steps, function, _TARGETS[device.runtime].name, **options)
+
+
+def list_dialects(device: AnyDevice) -> tuple[Dialect, ...]:
+    """The ways to write a device's language, the default first."""
+    return _TARGETS[device.runtime].dialects
 
 
 @functools.lru_cache(maxsize=256)

@@ -24,6 +24,7 @@ from dmlc.cli.arguments import (
 from dmlc.cli.arrays import bind_open, encode_array, make_outputs, read_arrays
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
+from dmlc.known_answers import explain_failure
 from dmlc.testing.memory import check_run
 from dmlc.testing.verify import Verdict, verify
 
@@ -111,7 +112,12 @@ def command(
         if checked:
             click.echo("\n".join(["memory: nothing stray", *problems][bool(problems) :]))
         click.echo(str(results.report), err=True)
-    return 0 if all(v.holds for v in verdicts.values()) and not problems else 1
+    if all(verdict.holds for verdict in verdicts.values()):
+        return 1 if problems else 0
+    said = explain_failure(device)
+    if said:
+        click.echo(said, err=True)
+    return 1
 
 
 def _describe(results: dmlc.Results, verdicts: dict[str, Verdict]) -> dict[str, Any]:

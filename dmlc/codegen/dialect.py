@@ -206,7 +206,7 @@ class Dialect:
     """The head of a function, and what opens its body: from the type's name of its result, its
     name, and the type's name and the name of each parameter."""
     reinterpret: str
-    """The bits of `{a}` as a value of type `{R}`."""
+    """The bits of `{a}` as a value of type `{R}`, whose lanes are of type `{E}`."""
     elements: Spelling
     """An array's: `{p}` is the array, `{i}` the index, `{at}` the address of both, `{n}` the number
     of lanes."""

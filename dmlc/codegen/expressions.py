@@ -99,8 +99,8 @@ class Expressions(abc.ABC):
                 return self._spell_conversion(expression)
             case k.Reinterpret(operand=operand):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
-                made = self.spell(operand)
-                text = self._dialect.reinterpret.format(R=name, a=made.text)
+                made, element = self.spell(operand), self._type_name(expression.type.dtype, 1)
+                text = self._dialect.reinterpret.format(R=name, E=element, a=made.text)
                 return Text(text, known=made.known)
             case k.Broadcast():
                 return self.spell(expression.operand)

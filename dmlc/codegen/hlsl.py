@@ -298,7 +298,7 @@ HLSL_6_2 = Dialect(
     local=_local,
     variable=_variable,
     function=_function,
-    reinterpret="as{R}({a})",
+    reinterpret="as{E}({a})",
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("HLSL has no vectors of eight"),

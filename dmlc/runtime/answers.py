@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +37,9 @@ class Answer:
     """How far results may be off, in units of the last place."""
     operands: tuple[str, ...]
     """The inputs that it is computed from."""
+    place: tuple[str, int] | None = None
+    """The output that it is a part of, and the number of its first element there; None where it is
+    the output of its own name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Loaded(Protocol):
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]: ...
 
 
-def ask(questions: Sequence[Question], load: Callable[[Program], Loaded]) -> tuple[str, ...]:
+def ask(questions: Iterable[Question], load: Callable[[Program], Loaded]) -> tuple[str, ...]:
     """What a device gets wrong, a sentence each; nothing where it is right. What a device cannot
     do at all it does not get wrong. Raises `UnavailableError` where a tool is missing."""
     wrong: list[str] = []
@@ -69,9 +72,12 @@ def ask(questions: Sequence[Question], load: Callable[[Program], Loaded]) -> tup
             wrong.append(f"{question.program.name} does not run: {error.diagnostics[0].message}")
             continue
         for name, answer in question.answers.items():
-            places = find_wrong(found[name], answer)
+            output, start = answer.place or (name, 0)
+            values = found[output][start : start + answer.values.size]
+            places = find_wrong(values, answer)
             if places.size:
-                wrong.append(_describe(question, name, found[name], int(places[0]), places.size))
+                said = _describe(answer, question.inputs, values, int(places[0]))
+                wrong.append(f"{said}; {places.size} of {values.size} are wrong")
     return tuple(wrong)
 
 
@@ -87,11 +93,9 @@ def find_wrong(found: Array, answer: Answer) -> Array:
     return np.flatnonzero(~right)
 
 
-def _describe(question: Question, name: str, found: Array, place: int, count: int) -> str:
-    answer = question.answers[name]
-    given = ", ".join(f"{n} = {question.inputs[n][place]!s}" for n in answer.operands)
-    said = f"{answer.shown} is {found[place]!s}, not {answer.values[place]!s} ({given})"
-    return f"{said}; {count} of {found.size} are wrong"
+def _describe(answer: Answer, inputs: Mapping[str, Array], found: Array, place: int) -> str:
+    given = ", ".join(f"{n} = {inputs[n][place]!s}" for n in answer.operands)
+    return f"{answer.shown} is {found[place]!s}, not {answer.values[place]!s} ({given})"
 
 
 class Verdicts:

@@ -380,7 +380,7 @@ def test_devices_are_checked(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> Non
             raise UnavailableError("no DXC")
         return ("tanh is 3, not 1", "pow is wrong")
 
-    monkeypatch.setattr(devices_command, "find_wrong_answers", lie)
+    monkeypatch.setattr(devices_command, "find_all_wrong", lie)
     found = dmlc("devices", "--check")
     assert found.status == 1
     assert found.out.splitlines()[1:3] == ["    tanh is 3, not 1", "    pow is wrong"]

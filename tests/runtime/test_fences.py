@@ -13,6 +13,9 @@ from dmlc.program import Program, Role
 from dmlc.runtime import opencl, vulkan, wgpu
 from dmlc.runtime.fences import Fenced, check_stores, fence
 from dmlc.runtime.interface import AnyExecutable
+from dmlc.runtime.opencl.device import Memory
+from dmlc.runtime.opencl.driver import open_session
+from dmlc.runtime.opencl.executable import Executable
 from dmlc.scalars import Array
 from tests.runtime import handmade, handmade_hlsl, handmade_wgsl
 
@@ -58,6 +61,24 @@ def test_a_store_behind_the_last_element(
     expected = "the kernel relu_grad stores into dX at element 70 (behind its last element"
     assert any(said.startswith(expected) for said in found)
     assert not any("into X" in said or "into dY" in said for said in found)
+
+
+@pytest.mark.parametrize("memory", list(Memory), ids=lambda m: m.value)
+def test_every_way_of_getting_arrays_to_an_opencl_device(memory: Memory) -> None:
+    """The default device, treated as one that has another kind of memory."""
+    device = dataclasses.replace(opencl.find_device(), memory=memory)
+
+    def load(program: Program) -> AnyExecutable:
+        return Executable(program, open_session(device))
+
+    assert check_stores(handmade.square_then_double(), load, A, {}) == []
+    gaps = handmade.add_one((3, 4), None, "i", (10, 2), "i / 4 * 10 + i % 4 * 2")
+    given = {"A": np.ones((3, 4), np.float32)}
+    assert check_stores(gaps, load, given, {}) == []
+    found = check_stores(change(gaps, 0, "i % 4 * 2", "i % 4 * 2 + (i == 3)"), load, given, {})
+    assert any("into B at element 7 (in a gap between its elements" in said for said in found)
+    found = check_stores(BEHIND[0][1], load, XY, {})
+    assert any("into dX at element 70 (behind its last element" in said for said in found)
 
 
 def test_a_store_before_the_first_element() -> None:

@@ -5,24 +5,37 @@ kinds of types and comparisons after them, in vectors and in the scalars after t
 gets wrong of them it gets wrong elsewhere. The reference gives the answers. `runtime.answers` asks
 and keeps; a device that the caller names (`opencl:0`, PYOPENCL_CTX) is used all the same, with a
 warning.
+
+Who looks into a device, or into results that are wrong, asks all there is to ask: see `forms`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import platform
 import re
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from dmlc import ir
-from dmlc.devices import compile_for, find_device, load_on, selector_of
+from dmlc.devices import (
+    compile_for,
+    find_device,
+    list_dialects,
+    list_profiles,
+    load_on,
+    selector_of,
+)
 from dmlc.files import cache_folder
+from dmlc.known_answers import forms
+from dmlc.known_answers.forms import list_questions, list_word_questions
 from dmlc.oracle import find_expected
 from dmlc.program import VERSION
 from dmlc.runtime.answers import SHOWN, Answer, Question, Verdicts, ask
@@ -189,6 +202,50 @@ def find_wrong_answers(device: AnyDevice) -> tuple[str, ...]:
     device, driver, processor and version of dmlc, and kept in the user's cache folder."""
     with _process.lock:
         return _verdicts.find(identify(device), lambda: _ask(device))
+
+
+def find_all_wrong(device: AnyDevice) -> tuple[str, ...]:
+    """The same of all questions: every function and every form of statement, in every width and
+    type. That takes some seconds, once."""
+    with _process.lock:
+        known = {**identify(device), "questions": f"{_REVISION} {_find_revision()}"}
+        return _verdicts.find(known, lambda: (*find_wrong_answers(device), *_ask_all(device)))
+
+
+def explain_failure(device: str) -> str:
+    """What wrong results of a device say: whether its driver can be blamed, or the kernel must be.
+    A sentence for who sees them; empty for the reference."""
+    found = find_device(device)
+    if found is None:
+        return ""
+    named = f"{selector_of(found)}, {found},"
+    wrong = find_all_wrong(found)
+    if not wrong:
+        return (
+            f"{named} gives every known answer: the kernel is at fault, or what is expected of it"
+        )
+    shown = "; ".join([*wrong[:SHOWN], *(["..."] if len(wrong) > SHOWN else [])])
+    blame = f"{named} gets {len(wrong)} of the known answers wrong, and may be at fault: {shown}"
+    return f"{blame} (its driver runs {found.note})" if found.note else blame
+
+
+def _ask_all(device: AnyDevice) -> tuple[str, ...]:
+    return ask(make_all_questions(device), lambda program: load_on(program, device))
+
+
+def make_all_questions(device: AnyDevice) -> Iterator[Question]:
+    """What a device can be asked in its language, beside `make_questions`."""
+    profile = list_profiles(device)[0]
+    profile = device.compile_options.get("profile", profile)
+    dialects = list_dialects(device)
+    yield from list_questions(dialects[0], profile)
+    for dialect in dialects:
+        yield from list_word_questions(dialect, profile)
+
+
+@functools.cache
+def _find_revision() -> str:
+    return hashlib.sha256(Path(forms.__file__).read_bytes()).hexdigest()[:16]
 
 
 def identify(device: AnyDevice) -> dict[str, str]:
