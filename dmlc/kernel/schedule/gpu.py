@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.element import Gather, View
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile
@@ -32,6 +33,7 @@ from dmlc.kernel.schedule.nest import (
     name_parallel,
     nest_serial,
 )
+from dmlc.kernel.schedule.transposed import choose_transposed
 from dmlc.sizes import known
 from dmlc.source import UnsupportedError
 
@@ -80,6 +82,9 @@ def choose(
     together."""
     if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators and not serial:
         paired = _list_paired(phases[0], limits)
+        turned = None if paired else choose_transposed(phases[0], p, limits)
+        if turned is not None:
+            return turned
         if not paired and _takes_vectors(phases[0], limits):
             return _choose_vectors(phases[0], count, p)
         return _choose_flat(phases[0], count, paired, p)
@@ -347,11 +352,6 @@ def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
     """The groups that share out the outputs."""
     _, columns = choose_tile(phases, p, limits)
     return -(-math.prod(_find_widest(phases).space.parallel_sizes) // columns)
-
-
-def round_up(count: int) -> int:
-    """The power of two that is not below."""
-    return 1 << max(0, count - 1).bit_length()
 
 
 def _name_axes(phase: Phase) -> tuple[Dim, ...]:
