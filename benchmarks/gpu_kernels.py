@@ -134,6 +134,14 @@ def _relu_across() -> Any:
     return dmlc.operator("directml.ACTIVATION_RELU_GRAD").bind(tensors)
 
 
+def _softmax_across(rows: int, columns: int) -> Any:
+    tensors = {
+        "src": dmlc.TensorDesc("FLOAT32", (rows, columns), strides=(1, rows)),
+        "dst": dmlc.TensorDesc("FLOAT32", (rows, columns)),
+    }
+    return dmlc.operator("onednn.SoftMax").bind(tensors, attributes={"axis": 1})
+
+
 ROWS: dict[str, Callable[[], Any]] = {
     "cross-entropy loss (128, 32000)": lambda: _graph(
         "softmax_cross_entropy_backward", N=128, K=32000
@@ -158,6 +166,8 @@ ROWS: dict[str, Callable[[], Any]] = {
     "ReLU gradient f32, 16.7M, one operand transposed": _relu_across,
     "transpose f32, 16.7M": lambda: _transpose("FLOAT32", [1, 0], 4096, 4096),
     "transpose f16, 16.7M": lambda: _transpose("FLOAT16", [1, 0], 4096, 4096),
+    "softmax (4096, 4096) of a transposed tensor": lambda: _softmax_across(4096, 4096),
+    "softmax (512, 32768) of a transposed tensor": lambda: _softmax_across(512, 32768),
     "NCHW to NHWC f32, (32, 64, 56, 56)": lambda: _transpose(
         "FLOAT32", [0, 2, 3, 1], 32, 64, 56, 56
     ),

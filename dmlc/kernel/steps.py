@@ -8,8 +8,8 @@ known.
 
 A *step* is a load, or a turn of a loop that loads nothing. What the cache of all groups moves is
 counted in *sectors* of 32 bytes: a group asks for a sector once in a turn of a loop, and not again
-in the next turn, since its own cache holds it. A wave asks the cache of its unit for *lines* of 128 bytes, each once
-in an access.
+in the next turn, since its own cache holds it. A wave asks the cache of its unit for *lines* of 128
+bytes, each once in an access.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dmlc.kernel.rewrite import list_expressions, walk
 from dmlc.kernel.steps import count_steps
 from dmlc.pipeline import make_kernels
 from dmlc.scalars import Array
-from tests.kernel.lowering import interpret
+from tests.kernel.lowering import interpret, run
 from tests.reductions import make_inputs
 from tests.transposed import Transposed, draw_transposed
 
@@ -206,3 +206,36 @@ def test_a_nest_says_how_a_tile_is_filled() -> None:
         "      vector column: 4",
         "        store y",
     )
+
+
+# Reductions ------------------------------------------------------------------------------------
+
+
+def reduce_both_ways(outputs: int, points: int, dtype: str = "f32") -> ir.Function:
+    """Each output reduces a row of one operand and a column of another, and is applied to both."""
+    return ir.parse(f"""
+        func @f(%X: {dtype}[{points}, {outputs}], %Z: {dtype}[{outputs}, {points}]) -> (%y) {{
+          %s: f32[i0 < {outputs}] = sum[r0 < {points}] max(%X[r0, i0], %Z[i0, r0])
+          %y: {dtype}[i0 < {outputs}, i1 < {points}] = sub(%X[i1, i0], mul(%s[i0], %Z[i0, i1]))
+        }}""")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("sizes", [(40, 70), (8, 300), (300, 8), (129, 17), (16, 4100)])
+@pytest.mark.parametrize("target", TARGETS)
+def test_reductions_of_what_lies_both_ways(target: str, sizes: tuple[int, int], dtype: str) -> None:
+    fused, kernels = make_kernels(reduce_both_ways(*sizes, dtype), target, "gpu")
+    run(fused, kernels)
+
+
+@pytest.mark.parametrize(("dtype", "sectors", "lines"), [("f32", 1.02, 7), ("f16", 1.62, 14)])
+@pytest.mark.parametrize("sizes", [(4096, 4096), (512, 32768), (65536, 64)])
+def test_work_items_take_whole_sectors_both_ways(
+    sizes: tuple[int, int], dtype: str, sectors: float, lines: float
+) -> None:
+    fused, kernels = make_kernels(reduce_both_ways(*sizes, dtype), "hlsl", "gpu")
+    found = [steps for each in kernels if (steps := count_steps(each, fused.tables)) is not None]
+    # Both operands twice, and the result.
+    moved = 5 * sizes[0] * sizes[1] * (4 if dtype == "f32" else 2)
+    assert sum(steps.sector_bytes for steps in found) <= sectors * moved
+    assert sum(steps.line_bytes for steps in found) <= lines * moved

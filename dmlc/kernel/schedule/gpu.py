@@ -33,7 +33,7 @@ from dmlc.kernel.schedule.nest import (
     name_parallel,
     nest_serial,
 )
-from dmlc.kernel.schedule.transposed import choose_transposed
+from dmlc.kernel.schedule.transposed import choose_transposed, lies_both_ways
 from dmlc.sizes import known
 from dmlc.source import UnsupportedError
 
@@ -53,7 +53,8 @@ _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
 two."""
 _FEW_COLUMNS = 8
-"""The same where there are few outputs: what memory moves at once, which is less than a line."""
+"""The same where there are few outputs, or some of what is read lies along the points of each: what
+memory moves at once, which is less than a line."""
 _POINTS = 4
 """Points, or vectors of them, that a work item reduces at least before more of them share an
 output; and those it reads before it adds the first."""
@@ -330,7 +331,9 @@ def choose_tile(
     rows = round_up(most) // _POINTS
     last = len(first.extents) - 1
     outputs = math.prod(first.parallel_sizes)
-    if first.parallel and last == first.parallel[-1]:
+    if any(map(lies_both_ways, phases)):
+        rows = min(p.group_size // _FEW_COLUMNS, round_up(most))
+    elif first.parallel and last == first.parallel[-1]:
         widest = min(_COLUMNS, round_up(outputs))
         while is_narrow and widest > _FEW_COLUMNS and outputs < p.groups * widest:
             widest //= 2

@@ -82,6 +82,23 @@ def choose_transposed(phase: Phase, p: Profile, limits: Limits) -> Nest | None:
     return None if found is None else _Tiles(phase, found, p, limits).choose()
 
 
+def lies_both_ways(phase: Phase) -> bool:
+    """Whether some of what a phase reads and stores lies along outputs, and some along the points
+    of one. Work items then stand along both, a sector's width or so: each is moved once."""
+    space = phase.space
+    if space.is_open or not space.inner or not space.parallel:
+        return False
+    output, point = space.parallel[-1], space.inner[-1]
+    if min(space.sizes[output], space.sizes[point]) < _LEAST:
+        return False
+    strides = space.known_strides
+    stored = (view for view, _ in phase.elements.results if not view.local)
+    steps = [_in_bytes(strides[view], view.dtype.bytes) for view in stored]
+    steps += _measure_reads(phase).values()
+    ways = ((output, point), (point, output))
+    return all(any(_crosses(own, walked, along) for own in steps) for walked, along in ways)
+
+
 # What lies across ----------------------------------------------------------------------------
 
 
