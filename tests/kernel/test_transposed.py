@@ -184,7 +184,10 @@ def find_places(kernel: k.Kernel) -> list[Array]:
     return [np.broadcast_to(evaluate(place), 256) for place in list_shared(kernel.body)]
 
 
-@pytest.mark.parametrize("work", [Transposed(64, 96), Transposed(64, 96, dtype="f16")])
+@pytest.mark.parametrize(
+    "work",
+    [Transposed(64, 96), Transposed(2048, 1024), Transposed(64, 96, dtype="f16", stored="f16")],
+)
 def test_work_items_that_run_together_use_different_banks(work: Transposed) -> None:
     places = find_places(lower(work.make()))
     assert places
@@ -239,3 +242,37 @@ def test_work_items_take_whole_sectors_both_ways(
     moved = 5 * sizes[0] * sizes[1] * (4 if dtype == "f32" else 2)
     assert sum(steps.sector_bytes for steps in found) <= sectors * moved
     assert sum(steps.line_bytes for steps in found) <= lines * moved
+
+
+# What has no tile though it lies across ----------------------------------------------------------
+
+
+def test_what_elements_say_where_to_read_has_no_tile() -> None:
+    function = ir.parse("""
+        func @f(%T: f32[64, 64], %I: INT32[64], %Z: f32[64, 64]) -> (%y) {
+          %y: f32[i0 < 64, i1 < 64] =
+            add(%T[i1, max(min(cast(%I[i0], index), 63), 0)], %Z[i0, i1])
+        }""")
+    assert find_tiles(function) == []
+
+
+def test_types_of_eight_bytes_have_none() -> None:
+    function = ir.parse("""
+        func @f(%X: INT64[64, 64], %Z: INT64[64, 64]) -> (%y, %w{1, 64}) {
+          %y: INT64[i0 < 64, i1 < 64] = add(%X[i1, i0], %Z[i0, i1])
+          %w: INT64[i0 < 64, i1 < 64] = add(%X[i1, i0], %Z[i0, i1])
+        }""")
+    assert find_tiles(function) == []
+    inputs = make_inputs(function)
+    for name, values in interpret(function, inputs, "opencl", "gpu").items():
+        assert bits(values) == bits(interpret(function, inputs, "opencl", "cpu")[name])
+
+
+def test_a_result_may_be_stored_over_the_operand_it_lies_like() -> None:
+    function = ir.parse("""
+        func @f(%X: f32[64, 64]{1, 64}, %Z: f32[64, 64]) -> (%y, %w{1, 64}) in place (%w over %X) {
+          %y: f32[i0 < 64, i1 < 64] = mul(%Z[i0, i1], 2.0)
+          %w: f32[i0 < 64, i1 < 64] = add(%X[i0, i1], %Z[i0, i1])
+        }""")
+    # The one that both need.
+    assert find_tiles(function) == [32 * 33]

@@ -15,14 +15,23 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from dmlc.kernel.arithmetic import round_up
-from dmlc.kernel.element import Gather, Place, Read, Value, View, list_needed, operands, prune
+from dmlc.kernel.element import (
+    Gather,
+    Place,
+    Read,
+    Value,
+    View,
+    list_needed,
+    operands,
+    prune,
+    reads_elements,
+)
 from dmlc.kernel.names import split_words
 from dmlc.kernel.phases import Phase, with_elements
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.schedule.nest import Buffer, Dim, Into, Kind, Loop, Nest, Node, Point, Stage
 from dmlc.kernel.schedule.tiles import begins_evenly
 from dmlc.scalars import DataType
-from dmlc.sizes import known
 from dmlc.source import InternalError
 
 _SECTOR = 32
@@ -43,6 +52,8 @@ _BANKS = 32
 _ELEMENT = 4
 """Bytes of an element of a tile."""
 _MOST_TILES = _SHARED_BYTES // (_ELEMENT * _SIDE * (_SIDE + 1))
+_BESIDE = 8
+"""Work items that take a line, in vectors."""
 _VECTOR = 4
 _BYTES = 16
 """What a work item reads and stores at once, where it can."""
@@ -118,19 +129,24 @@ def _find_crossing(phase: Phase) -> _Crossing | None:
     turned = tuple(n for n, axis in enumerate(stands) if axis == row)
     across = [n for n, axis in lies.items() if axis == row and _is_stageable(phase, n)]
     if turned:
-        needed = {v for n in turned for v in list_needed(elements, elements.results[n][1])}
+        roots = [root for _, root in elements.results]
+        others = (root for n, root in enumerate(roots) if n not in turned)
+        ahead = {v for root in others for v in list_needed(elements, root)}
+        needed = {v for n in turned for v in list_needed(elements, roots[n])}
         back = [n for n, own in steps.items() if n in needed and _crosses(own, row, column)]
-        staged = [*(_Staged(n, row) for n in across), *(_Staged(n, column) for n in back)]
+        staged = [_Staged(n, row) for n in across if n in ahead]
+        staged += [_Staged(n, column) for n in back]
         if staged and len(staged) <= _MOST_TILES and all(_is_stageable(phase, n) for n in back):
             return _Crossing(row, column, tuple(staged), turned)
     made = _join_across(phase, across, column)
     chosen = made if len(made) <= len(across) else across
-    return _Crossing(row, column, tuple(_Staged(n, row) for n in chosen[:_MOST_TILES]))
+    staged = [_Staged(n, row) for n in chosen[:_MOST_TILES]]
+    return _Crossing(row, column, tuple(staged)) if staged else None
 
 
 def _measure_reads(phase: Phase) -> dict[int, Steps]:
     """How far each read of memory moves; one at computed positions as if each of them moved by
-    one where it moves."""
+    one where it moves, and anywhere where elements of tensors say so."""
     strides = phase.space.known_strides
     found: dict[int, Steps] = {}
     moving: list[tuple[bool, ...]] = []
@@ -140,9 +156,14 @@ def _measure_reads(phase: Phase) -> dict[int, Steps]:
         steps = strides[value.view]
         if isinstance(value, Gather):
             moving = moving or [phase.find_moving(axis) for axis in range(len(steps))]
-            steps = known(
-                step + sum(s for n, s in value.terms if moves[n])
-                for step, moves in zip(steps, moving, strict=True)
+            terms = [
+                (n, _SECTOR if reads_elements(phase.elements, n) else step)
+                for n, step in value.terms
+                if isinstance(step, int)
+            ]
+            steps = tuple(
+                own + sum(step for n, step in terms if moves[n])
+                for own, moves in zip(steps, moving, strict=True)
             )
         found[number] = _in_bytes(steps, value.view.dtype.bytes)
     return found
@@ -203,6 +224,12 @@ def _find_pitch(rows: int, columns: int) -> int:
     """From one row of a tile in shared memory to the next: what lies in a column lies in several
     banks."""
     return columns + max(1, _BANKS // rows)
+
+
+def _repeat(side: Dim, step: int, node: Node) -> Node:
+    """What a work item does in steps along a side of a tile."""
+    many = side.count_steps(step)
+    return Loop(side, Kind.UNROLL, step, (node,), "each", many) if many > 1 else node
 
 
 class _Tiles:
@@ -304,11 +331,14 @@ class _Tiles:
             found.row: Dim("row", self._sides[found.row], within=self._dims[found.row]),
             found.column: Dim("column", self._sides[found.column], within=self._dims[found.column]),
         }
-        along, other = tile[axis], tile[found.column if axis == found.row else found.row]
+        beyond = found.column if axis == found.row else found.row
+        along, other = tile[axis], tile[beyond]
         # What is read from a tile as a vector lies in a row of it.
         reads_row = buffer is not None or axis == found.column
         width = self._measure_width(phase, axis) if reads_row else 1
-        across = self._sides[axis] // width
+        # What is further on than a line shares the banks of its beginning.
+        across = min(self._sides[axis], max(_SIDE, _BESIDE * width)) // width
+        across = max(across, self._items // self._sides[beyond])
         down = self._items // across
         into: tuple[Into, ...] = ()
         if buffer is not None:
@@ -322,10 +352,9 @@ class _Tiles:
         if width > _VECTOR:
             node = Loop(along, Kind.UNROLL, _VECTOR, (node,), "part", width // _VECTOR)
         axes = ((f"row{number}", down), (f"column{number}", across))
+        node = _repeat(along, width * across, node)
         node = Loop(along, Kind.LANE, width, (node,), axes[1][0], across)
-        many = self._points // (width * self._items)
-        if many > 1:
-            node = Loop(other, Kind.UNROLL, down, (node,), "each", many)
+        node = _repeat(other, down, node)
         return axes, Loop(other, Kind.LANE, 1, (node,), axes[0][0], down)
 
     @property
