@@ -120,6 +120,28 @@ def _sum() -> Any:
     return _bind("directml.REDUCE", given, InputTensor=(1 << 24,))
 
 
+def _transpose(data_type: str, order: list[int], *sizes: int) -> Any:
+    described = dmlc.TensorDesc(data_type, sizes)
+    operator = dmlc.operator("onednn.StaticTranspose")
+    return operator.bind({"src": described}, attributes={"order": order})
+
+
+def _relu_across() -> Any:
+    tensors = {
+        "InputTensor": dmlc.TensorDesc("FLOAT32", (4096, 4096), strides=(1, 4096)),
+        "InputGradientTensor": dmlc.TensorDesc("FLOAT32", (4096, 4096)),
+    }
+    return dmlc.operator("directml.ACTIVATION_RELU_GRAD").bind(tensors)
+
+
+def _softmax_across(rows: int, columns: int) -> Any:
+    tensors = {
+        "src": dmlc.TensorDesc("FLOAT32", (rows, columns), strides=(1, rows)),
+        "dst": dmlc.TensorDesc("FLOAT32", (rows, columns)),
+    }
+    return dmlc.operator("onednn.SoftMax").bind(tensors, attributes={"axis": 1})
+
+
 ROWS: dict[str, Callable[[], Any]] = {
     "cross-entropy loss (128, 32000)": lambda: _graph(
         "softmax_cross_entropy_backward", N=128, K=32000
@@ -141,6 +163,17 @@ ROWS: dict[str, Callable[[], Any]] = {
     "RESAMPLE_GRAD1 112 to 56, (8, 64)": _resample_grad,
     "ReLU gradient f32, 16.7M": lambda: _relu("FLOAT32"),
     "ReLU gradient f16, 16.7M": lambda: _relu("FLOAT16"),
+    "ReLU gradient f32, 16.7M, one operand transposed": _relu_across,
+    "transpose f32, 16.7M": lambda: _transpose("FLOAT32", [1, 0], 4096, 4096),
+    "transpose f16, 16.7M": lambda: _transpose("FLOAT16", [1, 0], 4096, 4096),
+    "softmax (4096, 4096) of a transposed tensor": lambda: _softmax_across(4096, 4096),
+    "softmax (512, 32768) of a transposed tensor": lambda: _softmax_across(512, 32768),
+    "NCHW to NHWC f32, (32, 64, 56, 56)": lambda: _transpose(
+        "FLOAT32", [0, 2, 3, 1], 32, 64, 56, 56
+    ),
+    "NCHW to NHWC f16, (32, 64, 56, 56)": lambda: _transpose(
+        "FLOAT16", [0, 2, 3, 1], 32, 64, 56, 56
+    ),
 }
 """Functions whose kernels the table shows, by the names of its rows."""
 

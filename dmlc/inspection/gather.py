@@ -150,6 +150,7 @@ def _inspect_kernel(launch: _Launch, compiled: tuple[Compiled, ...]) -> Inspecte
         bytes_read=sum(launch.read.values()),
         bytes_written=launch.written,
         cache_bytes=steps.sector_bytes,
+        line_bytes=steps.line_bytes,
         compiled=compiled,
     )
 
@@ -180,6 +181,7 @@ def _describe(launch: _Launch, machine: MachineKernel, caches: Sequence[Cache]) 
         touched={b.name: b.bytes or reads.get(b.name, 0) for b in launch.kernel.buffers},
         written=launch.written,
         sector_bytes=steps.sector_bytes,
+        line_bytes=steps.line_bytes,
         instructions=everything,
         flights=flights,
     )

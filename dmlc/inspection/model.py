@@ -1,7 +1,7 @@
 """How long a kernel takes on a few named devices, from counts alone.
 
     time = launch + max(bytes / bandwidth, bytes read / arrival, bytes in sectors / cache,
-                        instructions / rate)
+                        bytes in lines / look-ups, instructions / rate)
     arrival = resident threads * bytes in flight a thread / latency
 
 What the cache that all units share still holds is read from there, and costs no bandwidth. Memory
@@ -44,6 +44,8 @@ class Device:
     """Bytes that this cache holds."""
     cache_latency: float
     """From asking for what it holds to having it."""
+    lookups: float
+    """Bytes of the lines that the caches of its units look up."""
     rate: float
     """Instructions of one lane."""
     launch: float
@@ -51,11 +53,11 @@ class Device:
 
 DEVICES: tuple[Device, ...] = (
     Device("h100", "H100", 132, 2048, 65536, 228 * _KIB, 3.0e12, 700e-9, 5.5e12, 50_000_000,
-           270e-9, 29.6e12, 2.0e-6),
+           270e-9, 29.6e12, 29.6e12, 2.0e-6),
     Device("rtx4070", "RTX 4070", 46, 1536, 65536, 100 * _KIB, 460e9, 550e-9, 1.5e12, 36_000_000,
-           280e-9, 14.6e12, 2.5e-6),
+           280e-9, 14.6e12, 14.6e12, 2.5e-6),
     Device("8cu", "integrated, 8 CUs", 8, 2048, 65536, 64 * _KIB, 65e9, 500e-9, 0.5e12, 4_000_000,
-           250e-9, 1.1e12, 5.0e-6),
+           250e-9, 1.1e12, 1.1e12, 5.0e-6),
 )  # fmt: skip
 
 _ISSUED = 0.8
@@ -94,7 +96,9 @@ class Demand:
     """The same, each once, and those that are written too."""
     written: int
     sector_bytes: float
-    """What the caches move for all loads and stores."""
+    """What the cache of all units moves for all loads and stores."""
+    line_bytes: float
+    """What the caches of units look up for them: lines, each once for an access of a wave."""
     instructions: float | None
     """Of all threads; None where it is not known."""
     flights: tuple[Flight, ...]
@@ -106,7 +110,7 @@ class Estimate:
 
     seconds: float
     limit: str
-    """What takes longest: `bandwidth`, `latency`, `cache`, `instructions` or `launch`."""
+    """What takes longest: `bandwidth`, `latency`, `cache`, `lines`, `instructions` or `launch`."""
     resident: int
     """The threads that are under way together."""
 
@@ -157,13 +161,14 @@ def estimate(demand: Demand, device: Device, cache: Cache) -> Estimate:
     cold = cache.count_cold(demand, share)
     cache.touch(demand)
     waits = cold * device.latency + (read - cold) * device.cache_latency
+    busy = min(1, demand.groups / device.units)
     parts = {
         "bandwidth": (cold + demand.written) / device.bandwidth,
         "latency": sum(waits * f.share / (resident * f.bytes) for f in demand.flights if f.bytes),
         "cache": demand.sector_bytes / device.cache,
+        "lines": demand.line_bytes / (device.lookups * busy),
     }
     if demand.instructions is not None:
-        busy = min(1, demand.groups / device.units)
         parts["instructions"] = demand.instructions / (device.rate * busy * _ISSUED)
     limit = max(parts, key=parts.__getitem__)
     longest = parts[limit]

@@ -80,6 +80,8 @@ class InspectedKernel:
     bytes_written: int
     cache_bytes: float
     """What the cache of all groups moves for its loads and stores, in sectors."""
+    line_bytes: float
+    """What the caches of units look up for them, in lines."""
     compiled: tuple[Compiled, ...]
 
     @property
@@ -203,8 +205,8 @@ def _tell_kernel(kernel: InspectedKernel) -> list[str]:
     return [
         f"launch        {groups} of {kernel.group_size} threads, at most {steps} steps a thread",
         f"memory        {_bytes(kernel.bytes_read)} read, {_bytes(kernel.bytes_written)} written, "
-        f"{_bytes(kernel.cache_bytes)} through the cache; {_short(kernel.reads_per_output)} "
-        "reads an output",
+        f"{_bytes(kernel.cache_bytes)} through the cache, {_bytes(kernel.line_bytes)} in lines; "
+        f"{_short(kernel.reads_per_output)} reads an output",
     ]
 
 

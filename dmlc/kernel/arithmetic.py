@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.names import Names
 from dmlc.kernel.rewrite import Change, find_body, map_expressions, map_operands, replace_body
-from dmlc.scalars import OPERATIONS
+from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import Measure, parse_size
 from dmlc.sizes import multiply as multiply_sizes
 
@@ -20,6 +20,17 @@ def index(value: int) -> k.Literal:
 
 
 ZERO = index(0)
+
+
+def zero_of(dtype: DataType) -> k.Literal:
+    """The zero of a type."""
+    return k.Literal(k.Type(dtype), 0.0 if dtype.is_float else 0)
+
+
+def round_up(count: int) -> int:
+    """The power of two that is not below."""
+    return 1 << max(0, count - 1).bit_length()
+
 
 OPEN = "="
 """Before the text of a size that is known at run time only, in the name of the argument that it is

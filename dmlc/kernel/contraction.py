@@ -27,7 +27,7 @@ from dmlc.kernel.element import (
     operands,
     prune,
 )
-from dmlc.kernel.phases import Phase
+from dmlc.kernel.phases import Phase, with_elements
 from dmlc.kernel.space import Space
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import InternalError
@@ -279,13 +279,7 @@ def guard_factor(found: Contraction, factor: Factor, name: str) -> tuple[Phase, 
     pruned = prune(whole)
     *conditions, root = (number for _, number in pruned.results)
     made = dataclasses.replace(pruned, results=((view, root),))
-    return _over(phase, made), tuple(conditions)
-
-
-def _over(phase: Phase, elements: Elements) -> Phase:
-    """The same points, for other work."""
-    strides = {v: phase.space.strides.get(v, v.strides) for v in elements.views()}
-    return Phase(elements, dataclasses.replace(phase.space, strides=strides))
+    return with_elements(phase, made), tuple(conditions)
 
 
 def stage_factor(found: Contraction, factor: Factor, name: str) -> Phase:
@@ -338,7 +332,7 @@ def stage_factor(found: Contraction, factor: Factor, name: str) -> Phase:
         root = add(ir.Select(holds, root, zero, DataType.FLOAT32))
     view = View(name, DataType.FLOAT32, (0,) * len(phase.space.extents), local=True)
     made = Elements(elements.domain, tuple(values), ((view, root),), (), elements.reach)
-    return _over(phase, made)
+    return with_elements(phase, made)
 
 
 def multiply_tiles(

@@ -22,6 +22,8 @@ class Access:
     written: bool
     count: float
     """How often a work item does it, on average."""
+    lines: float
+    """Lines of memory that a wave asks for in all these, on average."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,24 +82,29 @@ class Steps:
     """Those of all."""
     sector_bytes: float
     """What the cache of all groups moves for loads and stores."""
+    line_bytes: float
+    """What the caches of units look up for them: lines, each once for an access of a wave."""
 
     @property
     def threads(self) -> int:
         """The work items of groups that have something to do."""
         return self.working * self.group_size
 
-    def accesses(self) -> Iterator[Access]:
-        """All loads and stores."""
-        pending = [self.body]
-        while pending:
-            body = pending.pop()
-            yield from body.accesses
-            pending += (loop.body for loop in body.loops)
-
     @property
     def loads(self) -> float:
         """Elements that all work items load, how often each."""
-        return self.threads * sum(a.count * a.elements for a in self.accesses() if not a.written)
+        return self.threads * sum(
+            a.count * a.elements for a in list_accesses(self.body) if not a.written
+        )
+
+
+def list_accesses(body: Body) -> Iterator[Access]:
+    """All loads and stores in a body, and in its loops."""
+    pending = [body]
+    while pending:
+        body = pending.pop()
+        yield from body.accesses
+        pending += (loop.body for loop in body.loops)
 
 
 def merge_bodies(bodies: Sequence[tuple[Body, float]]) -> Body:
@@ -107,7 +114,11 @@ def merge_bodies(bodies: Sequence[tuple[Body, float]]) -> Body:
         return first
     whole = sum(share for _, share in bodies)
     accesses = tuple(
-        dataclasses.replace(first.accesses[n], count=sum(b.accesses[n].count for b, _ in bodies))
+        dataclasses.replace(
+            first.accesses[n],
+            count=sum(b.accesses[n].count for b, _ in bodies),
+            lines=sum(b.accesses[n].lines for b, _ in bodies),
+        )
         for n in range(len(first.accesses))
     )
     loops = tuple(

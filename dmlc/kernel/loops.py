@@ -534,8 +534,7 @@ class Loops:
             if isinstance(digit, k.Operate):
                 digit = self._frame.name(body, part.name, digit)
             if loops:
-                is_counted = bool(loops[0].extent)
-                inside = self._narrow(part, step, digit, inside, body, is_counted=is_counted)
+                inside = self._narrow(part, step, digit, inside, body, loops[0])
                 continue
             settled[part] = digit
             rest = self._find_rest(part, scope) if number else None
@@ -549,13 +548,12 @@ class Loops:
         digit: k.Expression,
         scope: Scope,
         body: list[k.Statement],
-        *,
-        is_counted: bool,
+        first: Loop,
     ) -> Scope:
-        """What is known where the loops inside have one of so many steps of a dimension; whether
-        they go by their number."""
+        """What is known where the loops inside, of which one is the first, have one of so many
+        steps of a dimension."""
         start = multiply(digit, step)
-        if not isinstance(dim.size, int) and not is_counted:
+        if not isinstance(dim.size, int) and not first.extent:
             start = self._frame.name(body, f"first_{dim.name}", start)
             end = operate("min", add(start, index(step)), dim.count)
             stop = self._frame.name(body, f"end_{dim.name}", end)
@@ -565,6 +563,9 @@ class Loops:
             return scope.narrow(dim, start=start)
         is_block, is_whole = dim is self._nest.block, dim.size % step == 0
         start = self._frame.name(body, "first" if is_block else f"first_{dim.name}", start)
+        if first.dim.within is dim:
+            # Tiles look for the end of the whole dimension.
+            return scope.narrow(dim, start=start)
         if is_block:
             stop: k.Expression = index(step)
             if not is_whole:

@@ -23,6 +23,7 @@ from dmlc.kernel.arithmetic import (
     operate,
     split_number,
     widen,
+    zero_of,
 )
 from dmlc.kernel.element import list_stored
 from dmlc.kernel.loops import Loops
@@ -139,12 +140,15 @@ class _Writer:
                 return guard([is_first], self._write(node.body, scope))
 
     def _list_idle(self, node: Node, scope: Scope) -> list[str]:
-        """The axes of work items that no loop around has taken, nor one inside."""
+        """The axes of work items that no loop around has taken, nor one inside: of those along
+        which they stand there."""
         lanes = self._nest.lanes
         idle = [name for name, side in lanes if side > 1 and name not in scope.used]
         loops = [n for n in walk((node,) if idle else ()) if isinstance(n, Loop)]
         taken = {loop.name for loop in loops if loop.kind is Kind.LANE}
-        return [name for name in idle if name not in taken]
+        others = {name for axes in self._nest.staging for name, _ in axes}
+        stands_elsewhere = not others.isdisjoint(taken | scope.used)
+        return [] if stands_elsewhere else [name for name in idle if name not in taken]
 
     def _open_all(self, phases: Sequence[int], node: Loop, scope: Scope) -> list[k.Statement]:
         """A loop, before which the values of its first phase are written; where the loop picks,
@@ -202,8 +206,8 @@ class _Writer:
             return []
         if scope.origins is not None:
             (into,), (value,) = node.into, values
-            if scope.is_own is not None:
-                zero = widen(k.Literal(k.Type(value.type.dtype), 0.0), scope.lanes)
+            if scope.is_own is not None and into.is_padded:
+                zero = widen(zero_of(value.type.dtype), scope.lanes)
                 value = k.Select(scope.is_own, value, zero, value.type)
             return self._values.put_tile(into, value, scope)
         return [
@@ -235,7 +239,7 @@ class _Writer:
         rows = buffer.size // buffer.pitch if buffer.pitch else 1
         row = self.frame.variable("row") if rows > 1 else index(0)
         place = self.frame.variable("x")
-        zero = k.Literal(k.Type(buffer.dtype), 0.0 if buffer.dtype.is_float else 0)
+        zero = zero_of(buffer.dtype)
         put = k.StoreLocal(
             self._values.arrays[buffer], add(multiply(row, buffer.pitch), place), zero
         )
@@ -255,7 +259,7 @@ class _Writer:
             inner = inner.note(points[0].phase, conditions=node.conditions)
         made = self._write(node.body, inner)
         if any(buffer.shared for buffer in node.buffers):
-            return [k.Barrier(), *made, k.Barrier()]
+            return [*[k.Barrier()] * node.repeats, *made, k.Barrier()]
         zeros: list[k.Statement] = []
         for buffer in node.buffers:
             zeros += self._write_zeros(Fill(buffer, 0, buffer.size))

@@ -122,6 +122,12 @@ class Phase:
         return not self.space.inner
 
 
+def with_elements(phase: Phase, elements: Elements) -> Phase:
+    """The same points, for other work."""
+    strides = {v: phase.space.strides.get(v, v.strides) for v in elements.views()}
+    return Phase(elements, dataclasses.replace(phase.space, strides=strides))
+
+
 _RISING, _FALLING = ("ge", "gt"), ("le", "lt")
 
 

@@ -7,9 +7,11 @@ whole number of vectors, what is so many further is seen to be one, by people an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add
+from dmlc.kernel.arithmetic import index as literal
 from dmlc.kernel.rewrite import (
     find_body,
     list_expressions,
@@ -18,6 +20,7 @@ from dmlc.kernel.rewrite import (
     replace_body,
     walk,
 )
+from dmlc.kernel.sums import Sum, add_up
 
 
 def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
@@ -26,26 +29,27 @@ def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     fixed number of lanes."""
     if lanes < 2:
         return kernel
-    sums: dict[str, k.Expression] = {}
     used: dict[str, int] = {}
 
-    def change(expression: k.Expression) -> k.Expression:
-        made = map_operands(expression, change)
-        if isinstance(made, k.Load) and made.type.lanes > 1:
-            return k.Load(made.buffer, _look_through(made.index, sums), made.type)
-        return made
+    def write(statements: Sequence[k.Statement], places: _Places) -> list[k.Statement]:
+        def change(expression: k.Expression) -> k.Expression:
+            made = map_operands(expression, change)
+            if isinstance(made, k.Load) and made.type.lanes > 1:
+                return k.Load(made.buffer, places.find(made.index), made.type)
+            return made
 
-    def write(statements: Sequence[k.Statement]) -> list[k.Statement]:
         made: list[k.Statement] = []
         for each in statements:
             statement = map_expressions(each, change)
             if isinstance(statement, k.Let) and statement.local.type == k.INDEX:
-                sums[statement.local.name] = statement.value
+                places.note(statement.local.name, statement.value)
             if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
-                place = _look_through(statement.index, sums)
+                place = places.find(statement.index)
                 statement = dataclasses.replace(statement, index=place)
             inside = find_body(statement)
-            made.append(replace_body(statement, write(inside)) if inside else statement)
+            if inside:
+                statement = replace_body(statement, write(inside, places.copy()))
+            made.append(statement)
         return made
 
     def count(statements: Sequence[k.Statement]) -> None:
@@ -69,15 +73,39 @@ def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
             kept.append(replace_body(each, drop(inside)) if inside else each)
         return kept
 
-    made = write(kernel.body)
+    made = write(kernel.body, _Places({}, {}, {}))
     count(made)
     return dataclasses.replace(kernel, body=tuple(drop(made)))
 
 
-def _look_through(index: k.Expression, sums: Mapping[str, k.Expression]) -> k.Expression:
-    """A position as a local and a number, where it is a local that is such a sum."""
-    match sums.get(index.name) if isinstance(index, k.Local) else None:
-        case k.Operate(operands=(k.Local(), k.Literal())) as value if value.operation.name == "add":
-            return value
-        case _:
-            return index
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Places:
+    """The positions in sight."""
+
+    values: dict[str, k.Expression]
+    """By the names of locals."""
+    sums: dict[str, Sum]
+    firsts: dict[frozenset[tuple[k.Expression, int]], tuple[k.Expression, int]]
+    """Of vectors that differ by a number: the first one's position, and its number."""
+
+    def copy(self) -> _Places:
+        return _Places(dict(self.values), dict(self.sums), dict(self.firsts))
+
+    def note(self, name: str, value: k.Expression) -> None:
+        self.values[name] = value
+        self.sums[name] = add_up(value, self.sums)
+
+    def find(self, index: k.Expression) -> k.Expression:
+        """A position as a local and a number, where it is a local that is such a sum; or by that
+        of a vector before it."""
+        match self.values.get(index.name) if isinstance(index, k.Local) else None:
+            case k.Operate(operands=(k.Local(), k.Literal())) as value if (
+                value.operation.name == "add"
+            ):
+                return value
+            case _:
+                place = add_up(index, self.sums)
+        first, number = self.firsts.setdefault(
+            frozenset(place.terms.items()), (index, place.number)
+        )
+        return index if place.number <= number else add(first, literal(place.number - number))

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, index, multiply, operate, widen
+from dmlc.kernel.arithmetic import add, index, multiply, operate, widen, zero_of
 from dmlc.kernel.permute import HALF, LANES, Pattern, Patterns
 
 Load = Callable[[k.Expression, int], k.Expression]
@@ -83,7 +83,7 @@ def _shuffle(
         if place is not None:
             number, further = divmod(place - starts[half], HALF)
         lanes.append((number, half * HALF + further))
-    zero = k.Literal(k.Type(whole.dtype), 0.0 if whole.dtype.is_float else 0)
+    zero = zero_of(whole.dtype)
     vectors: list[k.Expression] = [*loaded, widen(zero, whole.lanes)]
     first, *others = sorted({source for source, _ in lanes})
     made, lets = vectors[first], list[k.Let]()

@@ -8,7 +8,8 @@ known.
 
 A *step* is a load, or a turn of a loop that loads nothing. What the cache of all groups moves is
 counted in *sectors* of 32 bytes: a group asks for a sector once in a turn of a loop, and not again
-in the next turn, since its own cache holds it.
+in the next turn, since its own cache holds it. A wave asks the cache of its unit for *lines* of 128
+bytes, each once in an access.
 """
 
 from __future__ import annotations
@@ -23,15 +24,28 @@ import numpy as np
 from dmlc import ir
 from dmlc.ir.index import list_arrays
 from dmlc.kernel import nodes as k
-from dmlc.kernel.counts import RARE, Access, Body, Loop, Rarity, Steps, merge_bodies
+from dmlc.kernel.counts import (
+    RARE,
+    Access,
+    Body,
+    Loop,
+    Rarity,
+    Steps,
+    list_accesses,
+    merge_bodies,
+)
 from dmlc.kernel.rewrite import list_expressions, list_operands
 from dmlc.scalars import Array, DataType
 
 SECTOR = 32
 """Bytes that a cache moves at least."""
+LINE = 128
+"""Bytes that a cache looks up at once."""
 WAVE = 32
 """Lanes that run together."""
 
+_WIDEST = 16
+"""Bytes that a lane loads or stores at once, at most."""
 _GROUPS = 5
 _MOST_LANES = 4096
 _MOST_TURNS = 40
@@ -48,7 +62,7 @@ def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | No
     if launch.row is not None and groups > launch.row:
         groups = -(-groups // launch.row) * launch.row
     if groups == 0:
-        return Steps(0, 0, launch.group_size, Body(), 0, 0, 0)
+        return Steps(0, 0, launch.group_size, Body(), 0, 0, 0, 0)
     return _Sample(kernel, groups, working, list_arrays(tables)).run()
 
 
@@ -116,6 +130,7 @@ class _Sample:
         with np.errstate(all="ignore"):
             body, steps = self._count(self._kernel.body, who, np.ones(self._lanes))
         self._sectors += sum(map(self._weigh_sectors, self._take_touched().values()))
+        waves = self._working * self._size / self._width
         longest, total = float(steps.max()), self._average(steps) * self._working * self._size
         return Steps(
             self._groups,
@@ -125,6 +140,7 @@ class _Sample:
             longest if self._is_known else None,
             total if self._is_known else None,
             self._sectors * SECTOR * self._working,
+            waves * LINE * sum(access.lines for access in list_accesses(body)),
         )
 
     def _average(self, values: Array) -> float:
@@ -164,9 +180,9 @@ class _Sample:
                     found.barriers += 1
                 case k.Store(buffer=buffer, index=index, value=value):
                     size = self._buffers[buffer] * value.type.lanes
-                    found.accesses.append(self._access(buffer, index, size, True, who, times))
+                    self._access(buffer, index, size, True, who, times, found)
                 case k.StoreWord(buffer=buffer, index=index):
-                    found.accesses.append(self._access(buffer, index, 4, True, who, times, 4))
+                    self._access(buffer, index, 4, True, who, times, found, 4)
                 case k.If(condition=condition, then=then, rare=rare):
                     holds = np.zeros_like(who) if rare else self._evaluate(condition)
                     inside = who if holds is None else who & holds.astype(np.bool_)
@@ -285,7 +301,7 @@ class _Sample:
             steps += self._look(operand, who, times, found)
         if isinstance(node, k.Load):
             size = self._buffers[node.buffer] * node.type.lanes
-            found.accesses.append(self._access(node.buffer, node.index, size, False, who, times))
+            self._access(node.buffer, node.index, size, False, who, times, found)
             steps += who
         elif isinstance(node, k.LoadLocal):
             found.shared += node.array in self._shared
@@ -299,19 +315,32 @@ class _Sample:
         written: bool,
         who: Array,
         times: Array,
+        found: _Found,
         unit: int = 0,
-    ) -> Access:
+    ) -> None:
+        """Notes a load or a store."""
         place = self._evaluate(index)
         if place is None:
             # Anywhere: as if every lane had sectors of its own.
             place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
-        first = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer]) // SECTOR
+        begin = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer])
         group = np.arange(self._lanes) // self._size << 40
         for further in range(0, size, SECTOR):
-            sectors = (group + first + further // SECTOR)[who]
+            sectors = (group + begin // SECTOR + further // SECTOR)[who]
             self._touched.setdefault(buffer, []).append(sectors)
-        elements = size // self._buffers[buffer]
-        return Access(buffer, size, elements, written, self._average(np.where(who, times, 0)))
+        elements, often = size // self._buffers[buffer], np.where(who, times, 0)
+        run = found.find_run(buffer, begin[who], size, written)
+        lines = 0.0 if run else self._count_lines(begin, who, often)
+        average = self._average(often)
+        found.accesses.append(Access(buffer, size, elements, written, average, lines))
+
+    def _count_lines(self, begin: Array, who: Array, often: Array) -> float:
+        """The lines that a wave asks for where its lanes come by some bytes, each so often."""
+        wave = np.arange(self._lanes) // self._width
+        lines = _sort_distinct(((wave << 40) + begin // LINE)[who])
+        turns = often.reshape(-1, self._width).max(axis=1)
+        shares = self._shares.reshape(-1, self._width).sum(axis=1)
+        return float((turns * shares)[lines >> 40].sum())
 
     def _evaluate(self, node: k.Expression) -> _Value:
         """A whole number or a condition of every lane."""
@@ -358,6 +387,14 @@ _LARGEST = np.iinfo(np.int64).max
 
 
 @dataclasses.dataclass(slots=True)
+class _Run:
+    """What each lane loads or stores side by side."""
+
+    end: Array
+    bytes: int
+
+
+@dataclasses.dataclass(slots=True)
 class _Found:
     """What statements hold, gathered in order."""
 
@@ -366,6 +403,19 @@ class _Found:
     shared: int = 0
     loops: list[Loop] = dataclasses.field(default_factory=list[Loop])
     rarities: list[Rarity] = dataclasses.field(default_factory=list[Rarity])
+    runs: dict[tuple[str, bool], list[_Run]] = dataclasses.field(
+        default_factory=dict[tuple[str, bool], "list[_Run]"]
+    )
+
+    def find_run(self, buffer: str, begin: Array, size: int, written: bool) -> bool:
+        """Whether every lane goes on where it was: compilers make one access of these."""
+        runs = self.runs.setdefault((buffer, written), [])
+        for run in runs:
+            if run.bytes + size <= _WIDEST and np.array_equal(run.end, begin):
+                run.end, run.bytes = begin + size, run.bytes + size
+                return True
+        runs.append(_Run(begin + size, size))
+        return False
 
     def add(self, body: Body, often: float) -> None:
         """What a condition holds, which that part of the waves come to."""

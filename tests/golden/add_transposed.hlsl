@@ -2,36 +2,60 @@
 //
 //     OutputTensor[i0, i1] = ATensor[i0, i1] + BTensor[i0, i1]
 //
-// Dispatch 4 groups of 256 threads; each computes 4 elements, 256 apart.
-//     group i (i0, i1): 0..3,840 by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store OutputTensor
+// Dispatch 6 groups of 256 threads; a group computes a tile of 32 by 32 elements.
+//     group tile (i0, i1): 0..6
+//       put into shared a_tile (1,056)
+//         lane column: 32
+//           lane row: 8 by 4
+//             vector row: 4
+//               keep a_tile
+//       lane row: 32
+//         lane column: 8 by 4
+//           vector column: 4
+//             store OutputTensor
 //   t0: ATensor, float32, read
 //   t1: BTensor, float32, read
 //   u0: OutputTensor, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> ATensor : register(t0);
-StructuredBuffer<float> BTensor : register(t1);
-RWStructuredBuffer<float> OutputTensor : register(u0);
+StructuredBuffer<float4> ATensor : register(t0);
+StructuredBuffer<float4> BTensor : register(t1);
+RWStructuredBuffer<float4> OutputTensor : register(u0);
+
+groupshared float a_tile[1056];
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.x;
-    const uint first = group * 1024 + lane_id;
-
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < 3840) {
-            const uint i0 = i / 80;
-            const uint i1 = i % 80;
-            precise const float a = ATensor[i0 + i1 * 48];
-            precise const float b = BTensor[i];
-            precise const float output = a + b;
-            OutputTensor[i] = output;
+    const uint row1 = lane_id / 8;
+    const uint column1 = lane_id % 8;
+    const uint tile = group_id.x;
+    const uint i0 = tile / 3;
+    const uint first_i0 = i0 * 32;
+    const uint i1 = tile % 3;
+    const uint first_i1 = i1 * 32;
+    const uint i1_1 = first_i1 + row1;
+    const uint at = min(i1_1, 79u);
+    const uint row = column1 * 4;
+    const uint i0_1 = first_i0 + row;
+    const uint at_1 = min(i0_1, 44u);
+    precise const float4 a = ATensor[at_1 / 4 + at * 12];
+    const uint place = row * 33 + row1;
+    a_tile[place] = a.x;
+    a_tile[place + 33] = a.y;
+    a_tile[place + 66] = a.z;
+    a_tile[place + 99] = a.w;
+    const uint i0_2 = first_i0 + row1;
+    GroupMemoryBarrierWithGroupSync();
+    if (i0_2 < 48) {
+        const uint i1_2 = first_i1 + row;
+        const uint offset = i0_2 * 80 + i1_2;
+        if (i1_2 < 80) {
+            precise const float4 a_1 = float4(a_tile[row1 * 33 + row], a_tile[row1 * 33 + row + 1], a_tile[row1 * 33 + row + 2], a_tile[row1 * 33 + row + 3]);
+            precise const float4 b = BTensor[offset / 4];
+            precise const float4 output = a_1 + b;
+            OutputTensor[offset / 4] = output;
         }
     }
 }

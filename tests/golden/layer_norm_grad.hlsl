@@ -63,10 +63,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 dy_value = dy[(row_start + first) / 4];
     precise const float4 scale_value = scale[first / 4];
     precise const float4 x_value = x[(row_start + first) / 4];
-    const uint i2 = first + 128;
-    precise const float4 dy_value_1 = dy[(row_start + i2) / 4];
+    precise const float4 dy_value_1 = dy[(row_start + first) / 4 + 32];
     precise const float4 scale_value_1 = scale[first / 4 + 32];
-    precise const float4 x_value_1 = x[(row_start + i2) / 4];
+    precise const float4 x_value_1 = x[(row_start + first) / 4 + 32];
     precise const float4 value = dy_value * scale_value;
     sum_value += value;
     moment_value += value * x_value;
@@ -106,7 +105,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value_2 + x_value_1 * value_3);
     dscale_part_1 += dy_value_1 * x_value_1;
     dbias_part_1 += dy_value_1;
-    dx[(row_start + i2) / 4] = dx_value_1;
+    dx[(row_start + first) / 4 + 32] = dx_value_1;
     GroupMemoryBarrierWithGroupSync();
     tiles[lane_id] = dscale_part;
     tiles[lane_id + 256] = dscale_part_1;
@@ -155,8 +154,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 dbias_1 = dbias_part_1;
         dscale_parts[(row_start_1 + first) / 4] = dscale;
         dbias_parts[(row_start_1 + first) / 4] = dbias;
-        dscale_parts[(row_start_1 + i2) / 4] = dscale_1;
-        dbias_parts[(row_start_1 + i2) / 4] = dbias_1;
+        dscale_parts[(row_start_1 + first) / 4 + 32] = dscale_1;
+        dbias_parts[(row_start_1 + first) / 4 + 32] = dbias_1;
     }
 }
 

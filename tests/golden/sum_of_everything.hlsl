@@ -34,12 +34,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint strip = 0; strip < strips_end; strip += 4096) {
         const uint first = strip + row * 4;
         precise const float4 x = X[(row_start + first) / 4];
-        const uint i1 = first + 1024;
-        precise const float4 x_1 = X[(row_start + i1) / 4];
-        const uint i1_1 = first + 2048;
-        precise const float4 x_2 = X[(row_start + i1_1) / 4];
-        const uint i1_2 = first + 3072;
-        precise const float4 x_3 = X[(row_start + i1_2) / 4];
+        precise const float4 x_1 = X[(row_start + first) / 4 + 256];
+        precise const float4 x_2 = X[(row_start + first) / 4 + 512];
+        precise const float4 x_3 = X[(row_start + first) / 4 + 768];
         s += x;
         s += x_1;
         s += x_2;
@@ -148,20 +145,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint strip = 0; strip < strips_end; strip += 4096) {
         const uint first = strip + row * 4;
         precise const float4 x = X[(row_start + first) / 4];
-        const uint i1 = first + 1024;
-        precise const float4 x_1 = X[(row_start + i1) / 4];
-        const uint i1_1 = first + 2048;
-        precise const float4 x_2 = X[(row_start + i1_1) / 4];
-        const uint i1_2 = first + 3072;
-        precise const float4 x_3 = X[(row_start + i1_2) / 4];
+        precise const float4 x_1 = X[(row_start + first) / 4 + 256];
+        precise const float4 x_2 = X[(row_start + first) / 4 + 512];
+        precise const float4 x_3 = X[(row_start + first) / 4 + 768];
         precise const float4 y = x - value;
         Y[(row_start + first) / 4] = y;
         precise const float4 y_1 = x_1 - value;
-        Y[(row_start + i1) / 4] = y_1;
+        Y[(row_start + first) / 4 + 256] = y_1;
         precise const float4 y_2 = x_2 - value;
-        Y[(row_start + i1_1) / 4] = y_2;
+        Y[(row_start + first) / 4 + 512] = y_2;
         precise const float4 y_3 = x_3 - value;
-        Y[(row_start + i1_2) / 4] = y_3;
+        Y[(row_start + first) / 4 + 768] = y_3;
     }
 
     for (uint strip = strips_end; strip < end; strip += 1024) {

@@ -71,6 +71,48 @@ def test_the_seed_operators_keep_to_their_budgets(
     assert found.find_share(GPU, "8cu") > 0.95
 
 
+def transpose(order: list[int], data_type: str, *sizes: int) -> Inspection:
+    described = {"src": dmlc.TensorDesc(data_type, sizes)}
+    return inspect("onednn.StaticTranspose", described, order=order)
+
+
+@pytest.mark.parametrize("data_type", ["FLOAT32", "FLOAT16"])
+@pytest.mark.parametrize(("order", "sizes"), [((1, 0), WHOLE), ((0, 2, 3, 1), (32, 64, 56, 56))])
+def test_transposes_keep_to_their_budgets(
+    order: tuple[int, ...], sizes: tuple[int, ...], data_type: str
+) -> None:
+    found = transpose(list(order), data_type, *sizes)
+    kernel, compiled = only(found)
+    moved = kernel.bytes_read + kernel.bytes_written
+    # Every sector is moved once, and what lies in a line is read and stored together.
+    assert kernel.cache_bytes == pytest.approx(moved)
+    assert kernel.line_bytes <= (1 if data_type == "FLOAT32" else 2) * moved * 1.001
+    assert (set(compiled.loads), set(compiled.stores)) == ({16}, {16})
+    assert (compiled.spilled_registers, compiled.scratch_bytes, compiled.barriers) == (0, 0, 1)
+    assert compiled.bytes_in_flight >= 16
+    assert (compiled.instructions_per_output or 1e9) <= 11
+    for device in ("h100", "rtx4070", "8cu"):
+        assert found.find_share(GPU, device) >= 0.95
+
+
+def test_an_operand_that_lies_across_is_read_beside_others() -> None:
+    across = dmlc.TensorDesc("FLOAT32", WHOLE, strides=(1, WHOLE[0]))
+    tensors = describe("FLOAT32", "InputGradientTensor") | {"InputTensor": across}
+    found = inspect(RELU_GRAD, tensors)
+    _, compiled = only(found)
+    assert (set(compiled.loads), set(compiled.stores)) == ({16}, {16})
+    # Both operands are asked for before the work items wait for each other.
+    assert compiled.bytes_in_flight >= 64
+    assert found.find_share(GPU, "h100") >= 0.95
+
+
+def test_what_has_no_tile_is_seen_to_look_up_many_lines() -> None:
+    # Seven rows are too few for one.
+    found = transpose([1, 0], "FLOAT32", 1 << 20, 7)
+    (kernel,) = found.kernels
+    assert kernel.line_bytes >= 3 * (kernel.bytes_read + kernel.bytes_written)
+
+
 def test_batch_normalization_keeps_to_its_budget() -> None:
     whole, ones = (32, 64, 56, 56), (1, 64, 1, 1)
     sizes = {"InputTensor": whole, "InputGradientTensor": whole, "MeanTensor": ones,
@@ -274,7 +316,8 @@ def test_the_command_tells_people(command: Dmlc) -> None:
     assert lines[0] == "kernel 1 of 1: ACTIVATION_RELU_GRAD"
     assert lines[1] == "  launch        1 group of 256 threads, at most 8 steps a thread"
     assert lines[2].split("; ") == [
-        "  memory        32.8 kB read, 16.4 kB written, 49.2 kB through the cache",
+        "  memory        32.8 kB read, 16.4 kB written, 49.2 kB through the cache, "
+        "49.2 kB in lines",
         "2 reads an output",
     ]
     assert "none spilled" in done.out

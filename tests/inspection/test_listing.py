@@ -16,8 +16,8 @@ from dmlc.kernel.counts import Access, Body, Loop, Rarity
 from dmlc.source import UnsupportedError
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "inspection"
-LOAD = Access("x", 4, 1, False, 1)
-STORE = Access("y", 4, 1, True, 1)
+LOAD = Access("x", 4, 1, False, 1, 1)
+STORE = Access("y", 4, 1, True, 1, 1)
 
 
 def read(name: str, gpu: str) -> MachineKernel:

@@ -26,12 +26,13 @@ from dmlc.source import UnknownNameError
 
 SMALL = Device(
     "small", "small", units=10, threads=1000, registers=10_000, shared=5_000, bandwidth=1e9,
-    latency=1e-6, cache=4e9, cached=1_000_000, cache_latency=0.5e-6, rate=1e10, launch=1e-6,
+    latency=1e-6, cache=4e9, cached=1_000_000, cache_latency=0.5e-6, lookups=8e9, rate=1e10,
+    launch=1e-6,
 )  # fmt: skip
 EASY = Demand(
     groups=100, group_size=100, registers=1, shared_bytes=0, read={"x": 6_000_000},
     touched={"x": 6_000_000, "y": 3_000_000}, written=3_000_000, sector_bytes=9e6,
-    instructions=1e6, flights=(Flight(1.0, 16),),
+    line_bytes=9e6, instructions=1e6, flights=(Flight(1.0, 16),),
 )  # fmt: skip
 
 
@@ -73,8 +74,17 @@ def test_the_cache_limits_what_reads_the_same_often() -> None:
     assert model(vary(sector_bytes=80e6)) == (1e-6 + 20e-3, "cache")
 
 
+def test_the_caches_of_units_limit_what_lies_apart() -> None:
+    # 256 MB at 8 GB/s, where each of 10 units has a part.
+    assert model(vary(line_bytes=256e6)) == (1e-6 + 32e-3, "lines")
+    assert model(vary(line_bytes=256e6, groups=5)) == (1e-6 + 64e-3, "lines")
+
+
 def test_what_takes_no_time_takes_a_launch() -> None:
-    assert model(vary(read={}, written=0, sector_bytes=0, instructions=None)) == (1e-6, "launch")
+    assert model(vary(read={}, written=0, sector_bytes=0, line_bytes=0, instructions=None)) == (
+        1e-6,
+        "launch",
+    )
 
 
 def test_registers_and_shared_memory_limit_the_threads() -> None:

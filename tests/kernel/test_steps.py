@@ -153,6 +153,21 @@ def test_what_lanes_read_side_by_side_shares_sectors() -> None:
     assert steps_of("store y[0] = x[0]").sector_bytes == 2 * 32
 
 
+def test_a_wave_asks_for_each_line_once_in_an_access() -> None:
+    # Two waves of 32 floats side by side have a line each; 32 floats apart, each lane has one.
+    assert steps_of("store y[lane] = 1.0").line_bytes == 2 * 128
+    assert steps_of("store y[mul(lane, 2)] = 1.0").line_bytes == 4 * 128
+    assert steps_of("store y[mul(lane, 32)] = 1.0").line_bytes == 64 * 128
+    assert steps_of("store y[0] = x[0]").line_bytes == 4 * 128
+    # What a lane reads side by side is one access.
+    pair = "let a: f32 = x[mul(lane, 2)] let b: f32 = x[add(mul(lane, 2), 1)]"
+    assert steps_of(pair).line_bytes == 4 * 128
+    # Waves that a condition keeps out ask for none, and those in a loop again in each turn.
+    assert steps_of("if lt(lane, 32) { store y[mul(lane, 32)] = 1.0 }").line_bytes == 32 * 128
+    assert steps_of("for i in 0 .. 3 { store y[lane] = 1.0 }").line_bytes == 3 * 2 * 128
+    assert steps_of("for i in 0 .. 80 { let a: f32 = x[lane] }").line_bytes == 80 * 2 * 128
+
+
 def test_a_sector_is_fetched_once_for_turns_side_by_side() -> None:
     # Every lane walks the same 80 floats, 10 sectors in all: 1 at first, and then every eighth
     # turn brings another. The turn in the middle is one that brings none, or one.

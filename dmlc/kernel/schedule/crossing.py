@@ -13,9 +13,10 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile
-from dmlc.kernel.schedule.gpu import VECTOR, find_unit, round_up, take_unit
+from dmlc.kernel.schedule.gpu import VECTOR, find_unit, take_unit
 from dmlc.kernel.schedule.nest import (
     Dim,
     Kind,

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.element import Gather, View
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile
@@ -32,6 +33,7 @@ from dmlc.kernel.schedule.nest import (
     name_parallel,
     nest_serial,
 )
+from dmlc.kernel.schedule.transposed import choose_transposed, lies_both_ways
 from dmlc.sizes import known
 from dmlc.source import UnsupportedError
 
@@ -51,7 +53,8 @@ _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
 two."""
 _FEW_COLUMNS = 8
-"""The same where there are few outputs: what memory moves at once, which is less than a line."""
+"""The same where there are few outputs, or some of what is read lies along the points of each: what
+memory moves at once, which is less than a line."""
 _POINTS = 4
 """Points, or vectors of them, that a work item reduces at least before more of them share an
 output; and those it reads before it adds the first."""
@@ -80,6 +83,9 @@ def choose(
     together."""
     if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators and not serial:
         paired = _list_paired(phases[0], limits)
+        turned = None if paired else choose_transposed(phases[0], p, limits)
+        if turned is not None:
+            return turned
         if not paired and _takes_vectors(phases[0], limits):
             return _choose_vectors(phases[0], count, p)
         return _choose_flat(phases[0], count, paired, p)
@@ -325,7 +331,9 @@ def choose_tile(
     rows = round_up(most) // _POINTS
     last = len(first.extents) - 1
     outputs = math.prod(first.parallel_sizes)
-    if first.parallel and last == first.parallel[-1]:
+    if any(map(lies_both_ways, phases)):
+        rows = min(p.group_size // _FEW_COLUMNS, round_up(most))
+    elif first.parallel and last == first.parallel[-1]:
         widest = min(_COLUMNS, round_up(outputs))
         while is_narrow and widest > _FEW_COLUMNS and outputs < p.groups * widest:
             widest //= 2
@@ -347,11 +355,6 @@ def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
     """The groups that share out the outputs."""
     _, columns = choose_tile(phases, p, limits)
     return -(-math.prod(_find_widest(phases).space.parallel_sizes) // columns)
-
-
-def round_up(count: int) -> int:
-    """The power of two that is not below."""
-    return 1 << max(0, count - 1).bit_length()
 
 
 def _name_axes(phase: Phase) -> tuple[Dim, ...]:

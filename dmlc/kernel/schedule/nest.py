@@ -107,6 +107,8 @@ class Into:
     tile: tuple[tuple[Dim, int], ...] = ()
     """In place of them: the dimensions of a tile, each with how far apart neighbours along it lie.
     Points count from where the loops around the tile start."""
+    is_padded: bool = True
+    """Of a tile: whether 0 is put beyond the end, where sums go; else anything may lie there."""
     lane: int = 1
     """How far apart the lanes of a vector lie."""
     in_vectors: bool = False
@@ -235,6 +237,8 @@ class Stage:
     """Whether tiles take all of their buffers."""
     conditions: tuple[int, ...] = ()
     """The values without which a point is not there: of the one phase inside."""
+    repeats: bool = True
+    """Whether it comes again, when some may still read what it has put there before."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -235,12 +235,12 @@ class _Shared:
         if any(length % _VECTOR for length in lengths):
             return False
         views = phase.elements.buffers()
-        return all(_begins_evenly(view, strides[view], last) for view in views) and any(
+        return all(begins_evenly(view, strides[view], last) for view in views) and any(
             strides[view][last] for view in views
         )
 
 
-def _begins_evenly(view: View, strides: Sequence[int], last: int) -> bool:
+def begins_evenly(view: View, strides: Sequence[int], last: int) -> bool:
     """Whether vectors of a view along an axis begin where those of memory do."""
     if strides[last] not in (0, 1) or view.dtype.bytes > 4:
         return False
