@@ -296,6 +296,18 @@ def test_too_many_elements() -> None:
         executable({"InputTensor": row, "InputGradientTensor": row})
 
 
+def test_positions_that_sizes_prove_inside() -> None:
+    """No test where a window lies inside whatever the sizes are, and positions of 32 bits."""
+    program = compile(SUBJECTS["convolution_of_strides"].bind(), "hlsl")
+    (source,) = (kernel.source for kernel in program.kernels)
+    assert "int64" not in source
+    # The first axis of space is padded, the second is not.
+    assert source.count(">= 0 &&") == 1
+    for name in ("join", "concat", "space_to_depth", "padding"):
+        program = compile(SUBJECTS[name].bind(), "hlsl")
+        assert all("int64" not in kernel.source for kernel in program.kernels), name
+
+
 # What is taken to hold --------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.scalars import LARGEST_INDEX, DataType
-from dmlc.sizes import LARGEST, Size, measure
+from dmlc.sizes import LARGEST, Size, has_quotients, measure, part_quotient
 
 Bound: TypeAlias = int | float
 """An integer, or minus or plus infinity."""
@@ -103,9 +103,13 @@ class Ranges:
                 return int(instruction.value), int(instruction.value)
             case Index():
                 extent = self._stage.extent(instruction)
-                return 0, (extent if isinstance(extent, int) else LARGEST) - 1
+                # The sizes of all axes are checked to be no more than `LARGEST`.
+                most = extent if isinstance(extent, int) else size_range(extent)[1]
+                return 0, (most if isinstance(extent, int) else min(most, LARGEST)) - 1
             case Symbol(name=name):
-                return size_range(name)
+                # So are those that kernels are given.
+                low, high = size_range(name)
+                return low, min(high, LARGEST)
             case Load():
                 return self._known.get(instruction.tensor, limits)
             case Select():
@@ -181,8 +185,22 @@ def size_range(text: str) -> Interval:
     if not isinstance(size, Size):
         return size, size
     low, high = size.bounds()
-    most = sum(n * (LARGEST ** len(symbols) if n > 0 else 1) for symbols, n in size.terms)
+    most = sum(
+        n * math.prod(_find_most(symbol) if n > 0 else 1 for symbol in symbols)
+        for symbols, n in size.terms
+        if n > 0 or not has_quotients(Size(((symbols, n),)))
+    )
     return low, min(high, most if most < _LIMIT else math.inf)
+
+
+def _find_most(symbol: str) -> int:
+    """The most that a symbol, or a quotient, may be."""
+    quotient = part_quotient(symbol)
+    if quotient is None:
+        return LARGEST
+    size, by = quotient
+    terms = size.terms if isinstance(size, Size) else (((), size),)
+    return sum(n * math.prod(map(_find_most, symbols)) for symbols, n in terms) // by
 
 
 def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
