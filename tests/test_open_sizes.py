@@ -97,7 +97,7 @@ def test_run_takes_functions_of_open_sizes() -> None:
 
 
 @pytest.mark.parametrize("target", ["opencl", "hlsl", "wgsl"])
-@pytest.mark.parametrize("name", MUST_RUN)
+@pytest.mark.parametrize("name", [*MUST_RUN, *(n for n in DERIVED if n != "padding_mirrored")])
 def test_formulas_of_manifests(name: str, target: str) -> None:
     subject, chance = SUBJECTS[name], random.Random(name)
     program = compile(subject.bind(), target)
@@ -107,7 +107,8 @@ def test_formulas_of_manifests(name: str, target: str) -> None:
         sizes = subject.draw(chance)
         if number % 4 == 0:
             # More groups than a row has, too.
-            sizes = {s: chance.randint(1, 9000) for s in sizes}
+            large = dataclasses.replace(subject, sizes=dict.fromkeys(sizes, 9000))
+            sizes = large.draw(chance)
         check_formulas(program, manifest, sizes)
 
 
@@ -130,7 +131,7 @@ def check_formulas(program: Program, manifest: dict[str, Any], sizes: dict[str, 
             assert total <= groups[0] * groups[1] < total + (dispatch["row"] or 1)
             assert dispatch["row"] is None or groups[0] <= dispatch["row"]
         for scalar in kernel["scalars"]:
-            assert evaluate_formula(scalar["value"], sizes) > 0
+            assert 0 <= evaluate_formula(scalar["value"], sizes) < 2**63
 
 
 def test_scratch_has_formulas() -> None:
@@ -302,7 +303,7 @@ def test_positions_that_sizes_prove_inside() -> None:
     (source,) = (kernel.source for kernel in program.kernels)
     assert "int64" not in source
     # The first axis of space is padded, the second is not.
-    assert source.count(">= 0 &&") == 1
+    assert source.count("if (position") == 1
     for name in ("join", "concat", "space_to_depth", "padding"):
         program = compile(SUBJECTS[name].bind(), "hlsl")
         assert all("int64" not in kernel.source for kernel in program.kernels), name

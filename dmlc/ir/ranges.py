@@ -218,23 +218,31 @@ def stage_range(stage: Stage, found: Ranges) -> Interval | None:
     reduction = stage.reduction
     if reduction is None:
         return found[stage.body.result] if stage.dtype.is_integer else None
-    if reduction.combiner not in POSITIONAL_COMBINERS:
-        return None
-    return _number_range(reduction)
+    return _find_reduced(stage, reduction)
 
 
 def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
-    """The interval of each stage that gives the numbers of points."""
+    """The interval of each stage that gives the numbers of points, or how many there are."""
     found: dict[str, Interval] = {}
     for stage in stages:
-        if stage.reduction is not None and stage.reduction.combiner in POSITIONAL_COMBINERS:
-            found[stage.name] = _number_range(stage.reduction)
+        if stage.reduction is not None:
+            held = _find_reduced(stage, stage.reduction)
+            if held is not None:
+                found[stage.name] = held
     return found
 
 
-def _number_range(reduction: Reduction) -> Interval:
+def _find_reduced(stage: Stage, reduction: Reduction) -> Interval | None:
+    """The interval of numbers of points, or of sums of one whole number."""
     points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
-    return 0, max(points - 1, 0)
+    if reduction.combiner in POSITIONAL_COMBINERS:
+        return 0, max(points - 1, 0)
+    each = stage.body.instructions[stage.body.result]
+    if reduction.combiner != "sum" or not isinstance(each, Constant) or math.isinf(points):
+        return None
+    limits, total = _LIMITS.get(stage.dtype), int(each.value) * int(points)
+    within = limits is not None and limits[0] <= total <= limits[1]
+    return (min(total, 0), max(total, 0)) if within else None
 
 
 def _find_limits(dtype: DataType) -> Interval:
