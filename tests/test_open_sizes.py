@@ -309,6 +309,20 @@ def test_positions_that_sizes_prove_inside() -> None:
         assert all("int64" not in kernel.source for kernel in program.kernels), name
 
 
+def test_products_go_through_tiles() -> None:
+    """Work items of a group share tiles of both factors, whatever the sizes are, and add the
+    products in the order that known sizes have."""
+    subject = SUBJECTS["gemm"]
+    function, kernels = make_kernels(subject.bind(), "hlsl", "gpu")
+    (kernel,) = kernels
+    assert kernel.walk == "a group computes a tile of 64 by 64 outputs, and each 4 by 4"
+    for sizes in ({"M": 81, "N": 65, "K": 33}, {"M": 16, "N": 64, "K": 16}):
+        inputs = subject.make(sizes, 1)
+        got = run_kernels(function, kernels, inputs)
+        known = run_kernels(*make_kernels(subject.bind(sizes), "hlsl", "gpu"), inputs)
+        assert np.array_equal(got["OutputTensor"], known["OutputTensor"])
+
+
 # What is taken to hold --------------------------------------------------------------------------
 
 

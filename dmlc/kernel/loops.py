@@ -106,7 +106,8 @@ class Loops:
         dim, step, body = node.dim, node.step, list[k.Statement]()
         if any(n.kind is Kind.VECTOR and n.extent for n in list_loops(node.body, dim)):
             return self._write_partition(node, scope)
-        exact = isinstance(dim.size, int) and dim.size > 0 and dim.size % step == 0
+        exact = dim.size % step == 0 if isinstance(dim.size, int) else step == 1
+        exact = exact and dim.size != 0
         is_loose = self._limit is not None or not exact
         scope = scope.narrow(dim, is_loose=is_loose)
         if isinstance(dim.size, int) and dim.size <= step:
