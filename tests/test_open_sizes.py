@@ -93,6 +93,23 @@ def test_run_takes_functions_of_open_sizes() -> None:
             assert np.allclose(got["OutputTensor"], 1 / shape[1])
 
 
+@pytest.mark.parametrize("name", ["whole_sum", "column_sums", "bn_training_grad", "softmax"])
+@pytest.mark.parametrize("kind", [("opencl", "gpu"), ("hlsl", "gpu")])
+def test_strips_and_what_they_leave_over(name: str, kind: tuple[str, str]) -> None:
+    """Work items read four points at a time, and then one by one up to the end, also of a piece."""
+    subject = SUBJECTS[name]
+    function, kernels = make_kernels(subject.bind(), *kind)
+    large = {
+        "whole_sum": {"R": 700, "C": 900},
+        "column_sums": {"R": 1200, "C": 3},
+        "bn_training_grad": {"N": 2, "C": 3, "H": 33, "W": 40},
+        "softmax": {"R": 2, "C": 1300},
+    }
+    for sizes in (subject.smallest(), large[name]):
+        inputs = subject.make(sizes, 0)
+        check(subject, sizes, inputs, run_kernels(function, kernels, inputs))
+
+
 # Manifests -----------------------------------------------------------------------------------
 
 

@@ -177,7 +177,8 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
         if phase.is_parallel:
             body.append(Point(number))
             continue
-        element = merge_dims("element", [own[axis] for axis in phase.space.inner])
+        inner = [own[axis] for axis in phase.space.inner]
+        element = inner[0] if len(inner) == 1 else merge_dims("element", inner)
         node: Node = gpu.share_points(phase, number, element, rows, unit)
         body.append(Reduce(number, (node,)) if phase.accumulators else node)
     outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
