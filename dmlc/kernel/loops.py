@@ -49,7 +49,7 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.scope import Scope
 from dmlc.kernel.values import Values
 from dmlc.scalars import OPERATIONS
-from dmlc.sizes import divide_up
+from dmlc.sizes import Measure, divide_up
 from dmlc.sizes import multiply as multiply_sizes
 from dmlc.source import InternalError
 
@@ -523,7 +523,12 @@ class Loops:
             else divide_up(measure(part.size), step)
             for part, step in dim.parts
         ]
-        digits = split_number(place, counts) if len(counts) > 1 else [place]
+        if len(counts) == 1:
+            digits = [place]
+        elif all(isinstance(count, int) for count in counts):
+            digits = split_number(place, counts)
+        else:
+            digits = self._split_open(place, counts, body)
         settled: dict[Dim, k.Expression] = {}
         checks: list[k.Expression] = []
         inside = scope
@@ -542,6 +547,22 @@ class Loops:
             rest = self._find_rest(part, scope) if number else None
             checks += [] if rest is None else [operate("lt", digit, rest)]
         return body + guard(checks, self._write(node.body, inside.settle(settled)))
+
+    def _split_open(
+        self, place: k.Expression, counts: Sequence[Measure], body: list[k.Statement]
+    ) -> list[k.Expression]:
+        """The digits of a number, some of whose sizes are known at run time only: one division for
+        each but the first, for machines take long over one."""
+        outermost = next((n for n, count in enumerate(counts) if count != 1), 0)
+        digits: list[k.Expression] = [ZERO] * len(counts)
+        for number in range(len(counts) - 1, outermost, -1):
+            if counts[number] == 1:
+                continue
+            above = self._frame.name(body, "above", operate("div", place, size(counts[number])))
+            digits[number] = operate("sub", place, multiply(above, counts[number]))
+            place = above
+        digits[outermost] = place
+        return digits
 
     def _narrow(
         self,
