@@ -33,7 +33,7 @@ from dmlc.transform.cost import Budget
 from dmlc.transform.factor import factor_separable, take_out_factors
 from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.inverse_index import index_inverses
-from dmlc.transform.open_sizes import check_open
+from dmlc.transform.open_sizes import check_open, settle_sizes
 from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.simplify import simplify
 from dmlc.transform.storage import widen_booleans
@@ -196,8 +196,10 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     choose by an inverse index, with factors taken out of sums, and with positions of 32 bits."""
     simplified = simplify(function)
     verify(simplified, "simplify", function)
-    settled = settle(simplified)
-    verify(settled.function, "settle", simplified)
+    sized = settle_sizes(simplified)
+    verify(sized, "settle_sizes", simplified)
+    settled = settle(sized)
+    verify(settled.function, "settle", sized)
     separated = factor_separable(settled.function, longest_row, settled.known)
     verify(separated, "separate", settled.function)
     narrowed = tighten_bounds(separated, Settled(separated, settled.known))

@@ -188,6 +188,11 @@ def part_quotient(symbol: str) -> tuple[Measure, int] | None:
     return parse_size(divided), int(by)
 
 
+def is_multiple(size: Measure, of: int) -> bool:
+    """Whether a size is a multiple of a number, whatever the symbols are."""
+    return size % of == 0 if isinstance(size, int) else size.divide(of) is not None
+
+
 def find_least(size: Measure) -> float:
     """The least that a size is known to be."""
     return size.bounds()[0] if isinstance(size, Size) else size

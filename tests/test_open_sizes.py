@@ -93,11 +93,28 @@ def test_run_takes_functions_of_open_sizes() -> None:
             assert np.allclose(got["OutputTensor"], 1 / shape[1])
 
 
+@pytest.mark.parametrize("name", ["whole_sum", "column_sums", "bn_training_grad", "softmax"])
+@pytest.mark.parametrize("kind", [("opencl", "gpu"), ("hlsl", "gpu")])
+def test_strips_and_what_they_leave_over(name: str, kind: tuple[str, str]) -> None:
+    """Work items read four points at a time, and then one by one up to the end, also of a piece."""
+    subject = SUBJECTS[name]
+    function, kernels = make_kernels(subject.bind(), *kind)
+    large = {
+        "whole_sum": {"R": 700, "C": 900},
+        "column_sums": {"R": 1200, "C": 3},
+        "bn_training_grad": {"N": 2, "C": 3, "H": 33, "W": 40},
+        "softmax": {"R": 2, "C": 1300},
+    }
+    for sizes in (subject.smallest(), large[name]):
+        inputs = subject.make(sizes, 0)
+        check(subject, sizes, inputs, run_kernels(function, kernels, inputs))
+
+
 # Manifests -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["opencl", "hlsl", "wgsl"])
-@pytest.mark.parametrize("name", MUST_RUN)
+@pytest.mark.parametrize("name", [*MUST_RUN, *(n for n in DERIVED if n != "padding_mirrored")])
 def test_formulas_of_manifests(name: str, target: str) -> None:
     subject, chance = SUBJECTS[name], random.Random(name)
     program = compile(subject.bind(), target)
@@ -107,7 +124,8 @@ def test_formulas_of_manifests(name: str, target: str) -> None:
         sizes = subject.draw(chance)
         if number % 4 == 0:
             # More groups than a row has, too.
-            sizes = {s: chance.randint(1, 9000) for s in sizes}
+            large = dataclasses.replace(subject, sizes=dict.fromkeys(sizes, 9000))
+            sizes = large.draw(chance)
         check_formulas(program, manifest, sizes)
 
 
@@ -130,7 +148,7 @@ def check_formulas(program: Program, manifest: dict[str, Any], sizes: dict[str, 
             assert total <= groups[0] * groups[1] < total + (dispatch["row"] or 1)
             assert dispatch["row"] is None or groups[0] <= dispatch["row"]
         for scalar in kernel["scalars"]:
-            assert evaluate_formula(scalar["value"], sizes) > 0
+            assert 0 <= evaluate_formula(scalar["value"], sizes) < 2**63
 
 
 def test_scratch_has_formulas() -> None:
@@ -294,6 +312,32 @@ def test_too_many_elements() -> None:
         UnsupportedError, match="at most 2,147,418,112 elements, and InputTensor has"
     ):
         executable({"InputTensor": row, "InputGradientTensor": row})
+
+
+def test_positions_that_sizes_prove_inside() -> None:
+    """No test where a window lies inside whatever the sizes are, and positions of 32 bits."""
+    program = compile(SUBJECTS["convolution_of_strides"].bind(), "hlsl")
+    (source,) = (kernel.source for kernel in program.kernels)
+    assert "int64" not in source
+    # The first axis of space is padded, the second is not.
+    assert source.count("if (position") == 1
+    for name in ("join", "concat", "space_to_depth", "padding"):
+        program = compile(SUBJECTS[name].bind(), "hlsl")
+        assert all("int64" not in kernel.source for kernel in program.kernels), name
+
+
+def test_products_go_through_tiles() -> None:
+    """Work items of a group share tiles of both factors, whatever the sizes are, and add the
+    products in the order that known sizes have."""
+    subject = SUBJECTS["gemm"]
+    function, kernels = make_kernels(subject.bind(), "hlsl", "gpu")
+    (kernel,) = kernels
+    assert kernel.walk == "a group computes a tile of 64 by 64 outputs, and each 4 by 4"
+    for sizes in ({"M": 81, "N": 65, "K": 33}, {"M": 16, "N": 64, "K": 16}):
+        inputs = subject.make(sizes, 1)
+        got = run_kernels(function, kernels, inputs)
+        known = run_kernels(*make_kernels(subject.bind(sizes), "hlsl", "gpu"), inputs)
+        assert np.array_equal(got["OutputTensor"], known["OutputTensor"])
 
 
 # What is taken to hold --------------------------------------------------------------------------

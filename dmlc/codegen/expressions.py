@@ -22,6 +22,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, operate
 from dmlc.kernel.rewrite import find_body, list_expressions, walk
 from dmlc.scalars import DataType, Kind
+from dmlc.sizes import find_least, measure
 from dmlc.source import InternalError
 
 _ARITHMETIC = ("add", "sub", "mul", "div")
@@ -57,6 +58,9 @@ class Expressions(abc.ABC):
         self._arrays = {a.name: a for a in kernel.arrays}
         self._masks: dict[str, int] = {}
         self._stored = _find_stored(kernel.body) if dialect.pin else frozenset[str]()
+        sizes = ((scalar.name, measure(value)) for scalar, value in kernel.scalars)
+        self._positive = {name for name, size in sizes if find_least(size) >= 1}
+        """The sizes known at run time only that are never 0."""
         self._index = (kernel.index_bits, kernel.index_signed)
         self.index_type = dialect.index_types[self._index]
         integers = SIGNED if kernel.index_signed else UNSIGNED
@@ -232,6 +236,7 @@ class Expressions(abc.ABC):
         divisor = expression.operands[-1]
         divisor = divisor.operand if isinstance(divisor, k.Broadcast) else divisor
         safe = isinstance(divisor, k.Literal) and divisor.value > 0
+        safe |= isinstance(divisor, k.Scalar) and divisor.name in self._positive
         if isinstance(entry, Unsupported) or (name in ("div", "mod") and not safe):
             dtype = self._index_integer
             entry = self._dialect.operations[name, dtype]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dmlc import ir
 from dmlc.binding import Graph, Operator
@@ -32,7 +33,9 @@ from dmlc.inspection.report import (
 )
 from dmlc.inspection.turns import weigh_stretches
 from dmlc.inspection.work import count_work
+from dmlc.ir.specialize import specialize
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import bind_sizes
 from dmlc.kernel.counts import Steps
 from dmlc.kernel.slow import count_points
 from dmlc.kernel.steps import count_steps
@@ -50,10 +53,12 @@ def inspect(
     gpus: str | Sequence[str] = (radv.DEFAULT,),
     *,
     shader_model: str = "6.2",
+    sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> Inspection:
     """What the kernels of a function are on GPUs, by the GPUs' own compilers; no GPU is needed.
 
-    A function is given as to `compile`, and its sizes must be known. `gpus` are names that Mesa's
+    A function is given as to `compile`. Where sizes of it are left open, `sizes` says at which its
+    kernels, which serve all, are looked at: `{"N": 32}`. `gpus` are names that Mesa's
     RADV has for AMD's, such as `gfx1100`, whose kernels are HLSL, for `shader_model`; or NVIDIA's,
     such as `sm_90`, whose kernels are OpenCL C. Raises as `compile` does, `UnavailableError` where
     a compiler is missing, `UnknownNameError` for a GPU that it does not know, and
@@ -65,10 +70,14 @@ def inspect(
     if not names:
         raise DmlcError("gpus names no GPU", notes=["gpus=['gfx1100'], say"])
     bound = find_function(function)
-    if bound.symbols():
+    unknown = [symbol for symbol in bound.symbols() if symbol not in sizes]
+    if unknown:
         raise DmlcError(
-            f"{bound.name} has sizes that are not known: {', '.join(bound.symbols())}",
-            notes=["what a kernel takes depends on them: bind it with the sizes of its tensors"],
+            f"{bound.name} has sizes that are not known: {', '.join(unknown)}",
+            notes=[
+                "what a kernel takes depends on them: bind it with the sizes of its tensors, or "
+                f"say at which to look at it, as in sizes={{'{unknown[0]}': 1024}}"
+            ],
         )
     of_nvidia = [name for name in names if ptxas.is_gpu(name)]
     if of_nvidia and len(of_nvidia) < len(names):
@@ -80,6 +89,9 @@ def inspect(
         program, lowered, kernels = compile_kernels(bound, "opencl", "gpu")
     else:
         program, lowered, kernels = compile_kernels(bound, "hlsl", shader_model=shader_model)
+    if bound.symbols():
+        lowered = specialize(lowered, sizes)
+        kernels = tuple(bind_sizes(kernel, sizes) for kernel in kernels)
     launches = [_read_launch(lowered, kernel) for kernel in kernels]
     compiler = ptxas if of_nvidia else radv
     made = {name: compiler.compile_kernels(program.kernels, name) for name in dict.fromkeys(names)}

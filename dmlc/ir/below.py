@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, Symbol, value_type
-from dmlc.ir.ranges import Ranges
+from dmlc.ir.ranges import Interval, Ranges
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST, Measure, Size, divide_down, find_least, measure, read_counted
 
@@ -77,20 +77,28 @@ class Proof:
         counted = any(self._least(low) >= 0 for low in reach.low)
         return counted and any(self._least(self._size - 1 - high) >= 0 for high in reach.high)
 
+    def interval(self, value: int) -> Interval:
+        """The numbers that an INDEX value lies between, whatever sizes are."""
+        reach = self._reach(value, 0)
+        low = max((b for b in reach.low if isinstance(b, int)), default=-math.inf)
+        return low, min((b for b in reach.high if isinstance(b, int)), default=math.inf)
+
     def is_at_most(self, value: int, other: int) -> bool:
         """Whether an INDEX value is never above another."""
         high, low = self._reach(value, 0).high, self._reach(other, 0).low
         return any(self._least(b - a) >= 0 for a in high for b in low)
 
-    def is_certain(self, condition: int) -> bool:
-        """Whether a condition holds at every point."""
+    def is_certain(self, condition: int, holds: bool = True) -> bool:
+        """Whether a condition holds at every point, or at none."""
         instruction = self._values[condition]
         if not isinstance(instruction, Apply):
-            return isinstance(instruction, Constant) and bool(instruction.value)
+            return isinstance(instruction, Constant) and instruction.value is holds
         name, given = instruction.operation.name, instruction.operands
-        if name == "and":
-            return all(map(self.is_certain, given))
-        made = _list_conditions(self._values, condition, True)
+        if name == "not":
+            return self.is_certain(given[0], not holds)
+        if name == ("and" if holds else "or"):
+            return all(self.is_certain(operand, holds) for operand in given)
+        made = _list_conditions(self._values, condition, holds)
         return bool(made) and all(self._is_ordered(*each) for each in made)
 
     def _is_ordered(self, name: str, left: int, right: int) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir.below import is_inside_open
+from dmlc.ir.below import Proof, is_inside_open
 from dmlc.ir.index import find_reach
-from dmlc.ir.nodes import Extent, Index, Load, Parameter, Stage, Table
-from dmlc.ir.ranges import Interval, Ranges, stage_range
+from dmlc.ir.nodes import Extent, Index, Load, Parameter, Stage, Symbol, Table
+from dmlc.ir.ranges import UNKNOWN, Interval, Ranges, stage_range
 
 Tensor: TypeAlias = Parameter | Table | Stage
 
@@ -38,10 +38,23 @@ def find_outside(
             continue
         if low >= 0 and high < extent:
             continue
-        reach = find_reach(stage, number, extent)
-        low, high = max(low, reach[0]), min(high, reach[1])
-        if low < 0 or high >= extent:
+        for find in (find_reach, _find_reach_open):
+            reach = find(stage, number, extent)
+            low, high = max(low, reach[0]), min(high, reach[1])
+            if low >= 0 and high < extent:
+                break
+        else:
             yield axis, (low, high)
+
+
+def _find_reach_open(stage: Stage, position: int, _: int) -> Interval:
+    """How far a position goes by sizes that are known at run time only."""
+    if not any(isinstance(i, Symbol) for i in stage.body.instructions):
+        return UNKNOWN
+    ranges = Ranges(stage)
+    for instruction in stage.body.instructions:
+        ranges.add(instruction)
+    return Proof(stage, ranges).interval(position)
 
 
 def is_inside_along(stage: Stage, position: int, extent: str, ranges: Ranges) -> bool:

@@ -33,7 +33,7 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.scalars import LARGEST_INDEX, DataType
-from dmlc.sizes import LARGEST, Size, measure
+from dmlc.sizes import LARGEST, Size, has_quotients, measure, part_quotient
 
 Bound: TypeAlias = int | float
 """An integer, or minus or plus infinity."""
@@ -103,9 +103,13 @@ class Ranges:
                 return int(instruction.value), int(instruction.value)
             case Index():
                 extent = self._stage.extent(instruction)
-                return 0, (extent if isinstance(extent, int) else LARGEST) - 1
+                # The sizes of all axes are checked to be no more than `LARGEST`.
+                most = extent if isinstance(extent, int) else size_range(extent)[1]
+                return 0, (most if isinstance(extent, int) else min(most, LARGEST)) - 1
             case Symbol(name=name):
-                return size_range(name)
+                # So are those that kernels are given.
+                low, high = size_range(name)
+                return low, min(high, LARGEST)
             case Load():
                 return self._known.get(instruction.tensor, limits)
             case Select():
@@ -181,8 +185,22 @@ def size_range(text: str) -> Interval:
     if not isinstance(size, Size):
         return size, size
     low, high = size.bounds()
-    most = sum(n * (LARGEST ** len(symbols) if n > 0 else 1) for symbols, n in size.terms)
+    most = sum(
+        n * math.prod(_find_most(symbol) if n > 0 else 1 for symbol in symbols)
+        for symbols, n in size.terms
+        if n > 0 or not has_quotients(Size(((symbols, n),)))
+    )
     return low, min(high, most if most < _LIMIT else math.inf)
+
+
+def _find_most(symbol: str) -> int:
+    """The most that a symbol, or a quotient, may be."""
+    quotient = part_quotient(symbol)
+    if quotient is None:
+        return LARGEST
+    size, by = quotient
+    terms = size.terms if isinstance(size, Size) else (((), size),)
+    return sum(n * math.prod(map(_find_most, symbols)) for symbols, n in terms) // by
 
 
 def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
@@ -200,23 +218,31 @@ def stage_range(stage: Stage, found: Ranges) -> Interval | None:
     reduction = stage.reduction
     if reduction is None:
         return found[stage.body.result] if stage.dtype.is_integer else None
-    if reduction.combiner not in POSITIONAL_COMBINERS:
-        return None
-    return _number_range(reduction)
+    return _find_reduced(stage, reduction)
 
 
 def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
-    """The interval of each stage that gives the numbers of points."""
+    """The interval of each stage that gives the numbers of points, or how many there are."""
     found: dict[str, Interval] = {}
     for stage in stages:
-        if stage.reduction is not None and stage.reduction.combiner in POSITIONAL_COMBINERS:
-            found[stage.name] = _number_range(stage.reduction)
+        if stage.reduction is not None:
+            held = _find_reduced(stage, stage.reduction)
+            if held is not None:
+                found[stage.name] = held
     return found
 
 
-def _number_range(reduction: Reduction) -> Interval:
+def _find_reduced(stage: Stage, reduction: Reduction) -> Interval | None:
+    """The interval of numbers of points, or of sums of one whole number."""
     points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
-    return 0, max(points - 1, 0)
+    if reduction.combiner in POSITIONAL_COMBINERS:
+        return 0, max(points - 1, 0)
+    each = stage.body.instructions[stage.body.result]
+    if reduction.combiner != "sum" or not isinstance(each, Constant) or math.isinf(points):
+        return None
+    limits, total = _LIMITS.get(stage.dtype), int(each.value) * int(points)
+    within = limits is not None and limits[0] <= total <= limits[1]
+    return (min(total, 0), max(total, 0)) if within else None
 
 
 def _find_limits(dtype: DataType) -> Interval:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 
 from dmlc import ir
+from dmlc.ir.below import Proof
 from dmlc.ir.index import Affine, IndexFacts, find_affine
 from dmlc.ir.inside import is_inside_along
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, table_ranges
@@ -111,6 +112,14 @@ def _find_along(
     return {key: is_inside_along(free, key[0], key[1], ranges) for key in asked}
 
 
+def _divides_by_size(body: ir.Body, instruction: ir.Instruction) -> bool:
+    """Whether a value is a quotient, or what is over of one, by a size that is known at run time
+    only."""
+    if not isinstance(instruction, ir.Apply) or instruction.operation.name not in ("div", "mod"):
+        return False
+    return isinstance(body.instructions[instruction.operands[1]], ir.Symbol)
+
+
 def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interval, ...]:
     """The interval of each INDEX value, over all points. What intervals cannot tell is
     evaluated, if it can be."""
@@ -124,6 +133,10 @@ def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interv
                 reach = (int(values[0].min()), int(values[0].max())) if values[0].size else (0, 0)
             elif isinstance(instruction, ir.Index):
                 reach = (0, RUN_TIME_COUNT - 1)
+            ranges.settle(number, reach)
+        elif _divides_by_size(stage.body, instruction):
+            low, high = Proof(stage, ranges).interval(number)
+            reach = max(low, reach[0]), min(high, reach[1])
             ranges.settle(number, reach)
         found.append(reach)
     return tuple(found)

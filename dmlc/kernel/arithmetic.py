@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.names import Names
 from dmlc.kernel.rewrite import Change, find_body, map_expressions, map_operands, replace_body
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import Measure, parse_size
+from dmlc.sizes import Measure, evaluate_size, parse_size
 from dmlc.sizes import multiply as multiply_sizes
 
 
@@ -150,6 +151,20 @@ def name_sizes(
 
     made = [_map_all(statement, change) for statement in statements]
     return made, tuple((scalar, text) for text, scalar in found.items())
+
+
+def bind_sizes(kernel: k.Kernel, sizes: Mapping[str, int]) -> k.Kernel:
+    """The kernel with numbers for the sizes that are known at run time only."""
+    values = {scalar: index(evaluate_size(value, sizes)) for scalar, value in kernel.scalars}
+
+    def change(expression: k.Expression) -> k.Expression:
+        if isinstance(expression, k.Scalar) and expression in values:
+            return values[expression]
+        return map_operands(expression, change)
+
+    launch = dataclasses.replace(kernel.launch, count=evaluate_size(kernel.launch.count, sizes))
+    body = tuple(_map_all(statement, change) for statement in kernel.body)
+    return dataclasses.replace(kernel, body=body, scalars=(), launch=launch)
 
 
 def _size_name(text: str) -> str:

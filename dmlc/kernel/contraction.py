@@ -11,7 +11,6 @@ is cut into tiles, `schedule` says.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
@@ -30,6 +29,7 @@ from dmlc.kernel.element import (
 from dmlc.kernel.phases import Phase, with_elements
 from dmlc.kernel.space import Space
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import estimate, multiply
 from dmlc.source import InternalError
 
 
@@ -79,13 +79,18 @@ class Contraction:
         return self._count(self.inner)
 
     @property
+    def is_open(self) -> bool:
+        """Whether a size is known at run time only: then the numbers above are estimates."""
+        return self.phase.space.is_open
+
+    @property
     def has_holes(self) -> bool:
         """Whether one factor is 0 where the other is not: a product of 0 and an infinity, or of 0
         and no number, is no number, though the point takes no part."""
         return set(self.left.conditions) != set(self.right.conditions)
 
     def _count(self, axes: Sequence[int]) -> int:
-        return math.prod(self.phase.space.sizes[axis] for axis in axes)
+        return estimate(multiply(self.phase.space.extents[axis] for axis in axes))
 
 
 def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
@@ -100,7 +105,7 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
     (reduction,) = elements.reductions
     if reduction.combiner != "sum" or reduction.dtype is not DataType.FLOAT32:
         return None
-    if len(space.sizes) != len(space.extents) or 0 in space.sizes:
+    if 0 in space.extents:
         return None
     product = elements.values[reduction.value]
     if not isinstance(product, ir.Apply) or product.operation.name != "mul":
@@ -152,7 +157,7 @@ def _find_beside(after: Phase, space: Space) -> int | None:
     """The parallel axis along which results lie side by side."""
     for view, _ in after.elements.results:
         for axis, own in zip(space.parallel, after.space.parallel, strict=True):
-            if after.space.strides[view][own] == 1 and after.space.sizes[own] > 1:
+            if after.space.strides[view][own] == 1 and after.space.extents[own] != 1:
                 return axis
     return None
 

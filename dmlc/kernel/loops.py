@@ -49,7 +49,7 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.scope import Scope
 from dmlc.kernel.values import Values
 from dmlc.scalars import OPERATIONS
-from dmlc.sizes import divide_up
+from dmlc.sizes import Measure, divide_up
 from dmlc.sizes import multiply as multiply_sizes
 from dmlc.source import InternalError
 
@@ -106,7 +106,8 @@ class Loops:
         dim, step, body = node.dim, node.step, list[k.Statement]()
         if any(n.kind is Kind.VECTOR and n.extent for n in list_loops(node.body, dim)):
             return self._write_partition(node, scope)
-        exact = isinstance(dim.size, int) and dim.size > 0 and dim.size % step == 0
+        exact = dim.size % step == 0 if isinstance(dim.size, int) else step == 1
+        exact = exact and dim.size != 0
         is_loose = self._limit is not None or not exact
         scope = scope.narrow(dim, is_loose=is_loose)
         if isinstance(dim.size, int) and dim.size <= step:
@@ -522,7 +523,12 @@ class Loops:
             else divide_up(measure(part.size), step)
             for part, step in dim.parts
         ]
-        digits = split_number(place, counts) if len(counts) > 1 else [place]
+        if len(counts) == 1:
+            digits = [place]
+        elif all(isinstance(count, int) for count in counts):
+            digits = split_number(place, counts)
+        else:
+            digits = self._split_open(place, counts, body)
         settled: dict[Dim, k.Expression] = {}
         checks: list[k.Expression] = []
         inside = scope
@@ -540,6 +546,22 @@ class Loops:
             rest = self._find_rest(part, scope) if number else None
             checks += [] if rest is None else [operate("lt", digit, rest)]
         return body + guard(checks, self._write(node.body, inside.settle(settled)))
+
+    def _split_open(
+        self, place: k.Expression, counts: Sequence[Measure], body: list[k.Statement]
+    ) -> list[k.Expression]:
+        """The digits of a number, some of whose sizes are known at run time only: one division for
+        each but the first, for machines take long over one."""
+        outermost = next((n for n, count in enumerate(counts) if count != 1), 0)
+        digits: list[k.Expression] = [ZERO] * len(counts)
+        for number in range(len(counts) - 1, outermost, -1):
+            if counts[number] == 1:
+                continue
+            above = self._frame.name(body, "above", operate("div", place, size(counts[number])))
+            digits[number] = operate("sub", place, multiply(above, counts[number]))
+            place = above
+        digits[outermost] = place
+        return digits
 
     def _narrow(
         self,

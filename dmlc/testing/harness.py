@@ -43,7 +43,7 @@ from dmlc.testing.outcome import (
     show_inputs,
 )
 from dmlc.testing.pairs import is_pair
-from dmlc.testing.power import Fate, Power, Weakness, find_weakness
+from dmlc.testing.power import Fate, Power, find_weakness
 from dmlc.testing.replay import write_failure
 from dmlc.testing.shrink import shrink
 
@@ -231,21 +231,19 @@ class OperatorTest:
                     self.coverage.add(case)
                 yield case
 
-    def _fill(self, call: Call, kind: str, number: int) -> Case:
+    def _fill(self, call: Call, kind: str, number: int, attempt: int = 1) -> Case:
         """A case with data of one kind: others are drawn where it would let wrong results pass,
         at last of the plainest kind."""
-        weakness: Weakness | None = None
-        for attempt in range(_ATTEMPTS):
-            if attempt == _ATTEMPTS - 1:
-                kind = KINDS[0]
-            inputs = fill(call, kind, self._draw(f"{kind} data of call {number}, {attempt}"))
-            case = Case(call, inputs, f"{kind} data")
-            if not has_truth(case):
-                return case  # That is its outcome.
-            weakness = find_weakness(case, self.power)
-            if weakness is None:
-                break
-        else:
+        last = attempt == _ATTEMPTS
+        drawn = KINDS[0] if last else kind
+        inputs = fill(call, drawn, self._draw(f"{drawn} data of call {number}, {attempt}"))
+        case = Case(call, inputs, f"{drawn} data")
+        if not has_truth(case):
+            return case  # That is its outcome.
+        weakness = find_weakness(case, self.power)
+        if weakness is not None:
+            if not last:
+                return self._fill(call, kind, number, attempt + 1)
             self._weak[case] = str(weakness)
         self.power.add(case)
         return case

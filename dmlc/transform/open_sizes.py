@@ -1,4 +1,5 @@
-"""Which reductions one kernel computes for all values of its sizes, and which not.
+"""What is known of positions whatever sizes are, and what is not: comparisons that always hold, and
+clamps that never move anything; and which reductions a kernel cannot compute for all sizes.
 
 A condition that positions alone decide bounds the loops of a kernel where sizes are known: it is a
 table, evaluated when the kernel is made. Along an axis whose size is left open there is no such
@@ -9,12 +10,29 @@ leave out almost all, and are refused.
 
 from __future__ import annotations
 
-from dmlc.ir import Apply, Function, Index, Load, Stage, operands, value_type
+import dataclasses
+
+from dmlc.ir import (
+    Apply,
+    Constant,
+    Function,
+    Index,
+    Instruction,
+    Load,
+    Stage,
+    Symbol,
+    operands,
+    value_type,
+)
+from dmlc.ir.below import Proof
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts
+from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, Note, UnsupportedError
 
 _ORDERED = ("lt", "le", "gt", "ge")
+_COMPARED = (*_ORDERED, "eq", "ne")
 
 
 def check_open(function: Function) -> None:
@@ -25,6 +43,44 @@ def check_open(function: Function) -> None:
     found = [d for stage in function.stages for d in _list_tables(stage)]
     if found:
         raise UnsupportedError(list(dict.fromkeys(found)))
+
+
+def settle_sizes(function: Function) -> Function:
+    """The function without comparisons and clamps of positions that come to the same whatever its
+    open sizes are."""
+    if not function.symbols():
+        return function
+    return function.with_stages(_settle(stage) for stage in function.stages)
+
+
+def _settle(stage: Stage) -> Stage:
+    body = stage.body
+    if not any(isinstance(i, Symbol) for i in body.instructions):
+        return stage
+    # Where its guard does not hold, kernels compute a value all the same.
+    free = dataclasses.replace(stage, body=dataclasses.replace(body, guard=None))
+    ranges = Ranges(free)
+    for instruction in body.instructions:
+        ranges.add(instruction)
+    proof, builder = Proof(free, ranges), Builder()
+
+    def change(number: int, moved: Instruction) -> int | None:
+        old = body.instructions[number]
+        if not isinstance(old, Apply) or not isinstance(moved, Apply):
+            return None
+        name, given = old.operation.name, old.operands
+        if name in ("min", "max") and old.dtype is DataType.INDEX:
+            for one, other in ((0, 1), (1, 0)):
+                if proof.is_at_most(given[one], given[other]):
+                    return moved.operands[one if name == "min" else other]
+        elif name in _COMPARED and value_type(body.instructions[given[0]]) is DataType.INDEX:
+            for holds in (True, False):
+                if proof.is_certain(number, holds):
+                    return builder.add(Constant(DataType.BOOL, holds))
+        return None
+
+    made = builder.remake(stage, change)
+    return stage if made.body == body else made
 
 
 def _list_tables(stage: Stage) -> list[Diagnostic]:

@@ -7,6 +7,8 @@ import pytest
 import dmlc
 from dmlc import ir
 from dmlc.inspection import Compiled
+from dmlc.source import DmlcError
+from tests.open_sizes import SUBJECTS
 from tests.products import Product, Windows
 
 GPU = "gfx1100"
@@ -35,6 +37,26 @@ def test_a_product_takes_two_instructions_a_point_and_little_more(
     # Of these 64 are sums, four times as many as those of smaller products that have 48 registers.
     assert compiled.registers is not None
     assert compiled.registers <= 132
+
+
+def test_kernels_of_open_sizes_are_looked_at_where_one_says() -> None:
+    """Products of open sizes go through tiles; loads are of 4 bytes, whatever their addresses."""
+    function = SUBJECTS["gemm"].bind()
+    with pytest.raises(DmlcError, match="GEMM has sizes that are not known: K, N\n"):
+        dmlc.inspect(function, [GPU], sizes={"M": 1024})
+    sizes = {"M": 1024, "N": 1024, "K": 1024}
+    (kernel,) = dmlc.inspect(function, [GPU], sizes=sizes).kernels
+    (compiled,) = kernel.compiled
+    assert kernel.groups == 256
+    assert compiled.instructions_per_point is not None
+    assert compiled.instructions_per_point <= 3
+    assert (compiled.spilled_registers, compiled.scratch_bytes) == (0, 0)
+    normalized = SUBJECTS["bn_training_grad"].bind()
+    sizes = {"N": 32, "C": 64, "H": 56, "W": 56}
+    (kernel,) = dmlc.inspect(normalized, [GPU], sizes=sizes).kernels
+    (compiled,) = kernel.compiled
+    assert compiled.instructions_per_point is not None
+    assert compiled.instructions_per_point <= 70
 
 
 def test_what_comes_after_a_product_takes_little() -> None:

@@ -58,9 +58,10 @@ def choose(
     """The nest of some phases: element-wise work, whose number of elements is an argument where
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
-    if count is None and any(phase.space.is_open for phase in phases):
+    is_open = count is None and any(phase.space.is_open for phase in phases)
+    product = None if is_open and not _is_gpu(p) else find_product(phases, p)
+    if is_open and product is None:
         return open_sizes.choose(phases, p, limits)
-    product = find_product(phases, p)
     if product is not None:
         (_, after) = part_axes(phases)
         if _is_gpu(p):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import round_up
+from dmlc.kernel.arithmetic import make_size, round_up
 from dmlc.kernel.element import Gather, View
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile
@@ -34,7 +34,7 @@ from dmlc.kernel.schedule.nest import (
     nest_serial,
 )
 from dmlc.kernel.schedule.transposed import choose_transposed, lies_both_ways
-from dmlc.sizes import known
+from dmlc.sizes import Measure, is_multiple, multiply
 from dmlc.source import UnsupportedError
 
 VECTOR = 4
@@ -86,8 +86,8 @@ def choose(
         turned = None if paired else choose_transposed(phases[0], p, limits)
         if turned is not None:
             return turned
-        if not paired and _takes_vectors(phases[0], limits):
-            return _choose_vectors(phases[0], count, p)
+        if not paired and takes_vectors(phases[0], limits):
+            return choose_vectors(phases[0], count, p)
         return _choose_flat(phases[0], count, paired, p)
     return _choose_serial(phases, p) if serial else _choose_shared(phases, p, limits)
 
@@ -119,10 +119,10 @@ def reduces_few(phase: Phase) -> bool:
     return 1 < phase.space.inner_count <= _SERIAL_POINTS
 
 
-def _takes_vectors(phase: Phase, limits: Limits) -> bool:
+def takes_vectors(phase: Phase, limits: Limits) -> bool:
     """Whether four neighbouring elements are read and stored at once: they lie side by side, or are
     one, in all operands, and begin where a vector of memory does."""
-    sizes, strides = phase.space.sizes, phase.space.strides
+    sizes, strides = phase.space.extents, phase.space.strides
     axis, inner = max(0, len(sizes) - 1), phase.space.inner
     if limits.vector_lanes == 1 or _weigh(phase) > _MOST_WRITTEN:
         return False
@@ -130,19 +130,19 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
         return False
     # What is left over goes element by element where a group has one run of elements.
     piece = phase.space.pieces.get(axis)
-    lengths = sizes[-1:] if piece is None else known((piece.length, piece.size))
-    if (inner or len(sizes) > 1) and any(length % VECTOR for length in lengths):
+    lengths = sizes[-1:] if piece is None else (piece.length, piece.size)
+    if (inner or len(sizes) > 1) and not all(is_multiple(each, VECTOR) for each in lengths):
         return False
-    steps: dict[View, list[int]] = {
-        view: [view.offset, *known(strides[view][:-1])] for view in phase.elements.buffers()
+    steps: dict[View, list[Measure]] = {
+        view: [view.offset, *strides[view][:-1]] for view in phase.elements.buffers()
     }
     for value in phase.elements.values:
         if isinstance(value, Gather):
-            steps[value.view] += known(step for _, step in value.terms)
+            steps[value.view] += [step for _, step in value.terms]
     for view, own in steps.items():
         if view.dtype.bytes > 4 or view.dtype in limits.word_types:
             return False
-        if strides[view][axis] and any(step % VECTOR for step in own):
+        if strides[view][axis] and not all(is_multiple(step, VECTOR) for step in own):
             return False
     return any(strides[view][axis] for view in steps)
 
@@ -157,7 +157,7 @@ def _weigh(phase: Phase) -> int:
     return sum(_FUNCTION if each.transcendental or each.name == "mod" else 1 for each in operations)
 
 
-def _choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
+def choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
     """Each work item takes a few vectors of elements, a group's width of vectors apart: all are
     read before the first is stored. `count` stands for the number of elements where it is an
     argument."""
@@ -277,7 +277,7 @@ def _choose_shared(
             continue
         inner = tuple(own[axis] for axis in phase.space.inner)
         (element,) = inner if len(inner) == 1 else (merge_dims("element", inner),)
-        made: Node = _share_points(phase, number, element, rows, unit)
+        made: Node = share_points(phase, number, element, rows, unit)
         if again and phase.space.inner_count <= _FEW_PARTS:
             each = Loop(element, Kind.UNROLL, 1, (Point(number),), "part", _PARTS)
             made = Loop(element, Kind.LOOP, _PARTS, (each,), "part")
@@ -295,7 +295,7 @@ def _find_widest(phases: Sequence[Phase]) -> Phase:
     return max(phases, key=lambda phase: len(phase.space.parallel))
 
 
-def _share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int) -> Loop:
+def share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int) -> Loop:
     """The loop over the points of an output, which so many work items share."""
     point = Point(number)
     body = take_unit(element, unit, point) if unit > 1 else (point,)
@@ -303,7 +303,8 @@ def _share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int)
     many = 1
     if not phase.tests_guard:
         many = _count_written(phase, _POINTS, unit)
-        many = max(1, min(many, phase.space.inner_count // width))
+        points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
+        many = max(1, min(many, points // width)) if isinstance(points, int) else many
     if many > 1:
         body = (Loop(element, Kind.UNROLL, width, body, "k", many),)
     lanes = Loop(element, Kind.LANE, unit, body, "row", rows)
@@ -314,10 +315,11 @@ def find_unit(phases: Sequence[Phase], limits: Limits) -> int:
     """The points that a work item takes at once."""
     widest = len(_find_widest(phases).space.parallel)
     shared = [p for p in phases if not p.is_parallel and len(p.space.parallel) == widest]
-    if not all(_takes_vectors(phase, limits) for phase in shared):
+    if not all(takes_vectors(phase, limits) for phase in shared):
         return 1
     unit = _measure_unit(shared)
-    return unit if all(phase.space.sizes[-1] % unit == 0 for phase in shared) else VECTOR
+    whole = all(is_multiple(phase.space.extents[-1], unit) for phase in shared)
+    return unit if whole else VECTOR
 
 
 def choose_tile(
@@ -358,4 +360,5 @@ def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
 
 
 def _name_axes(phase: Phase) -> tuple[Dim, ...]:
-    return tuple(Dim(f"i{axis}", size) for axis, size in enumerate(phase.space.sizes))
+    extents = phase.space.extents
+    return tuple(Dim(f"i{axis}", make_size(size)) for axis, size in enumerate(extents))

@@ -420,7 +420,7 @@ def in_vectors(
 def name_parallel(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
     """The dimensions that all phases share, by these numbers or their own."""
     space = phase.space
-    sizes, dims = space.parallel_sizes, list[Dim]()
+    sizes, dims = [space.extents[axis] for axis in space.parallel], list[Dim]()
     named = range(len(sizes)) if numbers is None else numbers
     for axis, number, size in zip(space.parallel, named, sizes, strict=True):
         found = space.pieces.get(axis)
@@ -428,7 +428,7 @@ def name_parallel(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[D
         piece = None
         if found is not None:
             piece = (dims[space.parallel.index(found.number)], make_size(found.size))
-        dims.append(Dim(f"i{number}", size, piece=piece))
+        dims.append(Dim(f"i{number}", make_size(size), piece=piece))
     return tuple(dims)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from dmlc.kernel.arithmetic import make_size, measure
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.schedule import Limits, Profile
+from dmlc.kernel.schedule import Limits, Profile, gpu
 from dmlc.kernel.schedule.nest import (
     Dim,
     Kind,
@@ -56,8 +56,10 @@ def choose(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
             return _choose_rows(phases[0], p)
         return _choose_columns(phases, p) if _lies_across(phases) else _choose_runs(phases, p)
     if alone:
-        return _choose_flat(phases[0], p)
-    return _choose_serial(phases, p) if _shares_reads(phases[0]) else _choose_shared(phases, p)
+        vectors = gpu.takes_vectors(phases[0], limits)
+        return gpu.choose_vectors(phases[0], None, p) if vectors else _choose_flat(phases[0], p)
+    serial = _shares_reads(phases[0])
+    return _choose_serial(phases, p) if serial else _choose_shared(phases, p, limits)
 
 
 def count_pieces(phases: Sequence[Phase], p: Profile) -> int:
@@ -160,8 +162,10 @@ def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     return Nest(tuple(phases), tuple(dims), (groups,), sides, words="each computes 1 output")
 
 
-def _choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
-    """The work items of a group share the points of an output, or of a few neighbouring ones."""
+def _choose_shared(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+    """The work items of a group share the points of an output, or of a few neighbouring ones: in
+    vectors where they begin where those of memory do whatever the sizes are."""
+    unit = gpu.find_unit(phases, limits)
     space = phases[0].space
     beside = bool(space.parallel) and space.parallel[-1] == len(space.extents) - 1
     columns = _COLUMNS if beside else 1
@@ -173,9 +177,9 @@ def _choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
         if phase.is_parallel:
             body.append(Point(number))
             continue
-        element = merge_dims("element", [own[axis] for axis in phase.space.inner])
-        loop = Loop(element, Kind.LOOP, rows, (Point(number),), "element")
-        node: Node = Loop(element, Kind.LANE, 1, (loop,), "row", rows)
+        inner = [own[axis] for axis in phase.space.inner]
+        element = inner[0] if len(inner) == 1 else merge_dims("element", inner)
+        node: Node = gpu.share_points(phase, number, element, rows, unit)
         body.append(Reduce(number, (node,)) if phase.accumulators else node)
     outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
     groups = Loop(output, Kind.GROUP, columns, (outputs,))

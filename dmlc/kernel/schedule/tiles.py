@@ -9,9 +9,9 @@ sum, whose points are added in their order.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
+from dmlc.kernel.arithmetic import make_size, measure
 from dmlc.kernel.contraction import (
     Contraction,
     Factor,
@@ -38,7 +38,8 @@ from dmlc.kernel.schedule.nest import (
     name_inner,
     name_parallel,
 )
-from dmlc.sizes import known
+from dmlc.sizes import divide_up, known
+from dmlc.sizes import multiply as multiply_sizes
 
 _LARGE, _SMALL = 64, 32
 """Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
@@ -72,6 +73,9 @@ def choose_tiles(found: Contraction, after: Phase, p: Profile, limits: Limits) -
 
 def _choose_sides(found: Contraction, p: Profile) -> tuple[int, int]:
     """The rows, and columns, of a tile, and those of a work item in it."""
+    if found.is_open:
+        # One tile for all sizes: a work item with many outputs would leave small ones few groups.
+        return _LARGE, _FEW
     many = found.batches * -(-found.rows // _LARGE) * -(-found.columns // _LARGE)
     side = _LARGE if many >= p.groups else _SMALL
     return side, _MANY if many >= 2 * p.groups else _FEW
@@ -161,7 +165,8 @@ class _Shared:
             body = (Loop(dim, Kind.LANE, _VECTOR, body, dim.name, self._across),)
         parts = [(self._own[axis], 1) for axis in found.batch]
         parts += [(self._rows, side), (self._columns, side)]
-        whole = Dim("tile", math.prod(d.count_steps(step) for d, step in parts), tuple(parts))
+        tiles = multiply_sizes(divide_up(measure(dim.size), step) for dim, step in parts)
+        whole = Dim("tile", make_size(tiles), tuple(parts))
         groups = Loop(whole, Kind.GROUP, 1, body, "tile")
         each = f"{self._each} by {self._each}"
         words = f"a group computes a tile of {side} by {side} outputs, and each {each}"
@@ -230,6 +235,8 @@ class _Shared:
             order = self._found.phase.space.parallel
             axes = [phase.space.parallel[order.index(axis)] for axis in axes]
         last, space = axes[-1], phase.space
+        if space.is_open:
+            return False
         piece, strides = space.pieces.get(last), space.known_strides
         lengths = (space.sizes[last],) if piece is None else known((piece.length, piece.size))
         if any(length % _VECTOR for length in lengths):
