@@ -225,6 +225,14 @@ def _takes_same_turns(mutant: Mutant, path: Sequence[int]) -> bool:
     return turns[0] == turns[1] and loops[0] == loops[1]
 
 
+def _is_taken_once(statement: k.Statement) -> bool:
+    """Whether what stands in a statement is done once, at most."""
+    if not isinstance(statement, k.For):
+        return True
+    start, stop = _evaluate(statement.start), _evaluate(statement.stop)
+    return start is not None and stop is not None and start < stop <= start + statement.step
+
+
 _IDENTITIES = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
 
 
@@ -245,7 +253,7 @@ def _takes_one_term(mutant: Mutant, path: Sequence[int]) -> bool:
                 start = statement.value
         if any(isinstance(s, k.Assign) and s.local.name == name for s in _list_all(body[:at])):
             return False
-        if start is not None and depth < len(path) - 1 and isinstance(body[at], k.For):
+        if start is not None and depth < len(path) - 1 and not _is_taken_once(body[at]):
             return False
         body = find_body(body[at])
     while isinstance(start, k.Broadcast):

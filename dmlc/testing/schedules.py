@@ -26,6 +26,7 @@ from dmlc.kernel.schedule.verbs import (
     unroll,
     vectorize,
 )
+from dmlc.source import UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 
@@ -109,6 +110,19 @@ def fuse_plainly(function: ir.Function, longest_row: int, budget: Budget) -> Fus
     return fuse(function, 0, dataclasses.replace(budget, held=0))
 
 
+_MOST_STEPS = 1 << 14
+"""Of one work item: lavapipe ends loops, wherever they are, after 65,535 steps of a kernel."""
+_SHARED_OUT: tuple[Step, ...] = (*[("merge", 0, 0)] * 3, ("groups", 0, 0))
+"""What gives work groups as many points as there are."""
+
+
+def _count_steps(nest: Nest) -> int:
+    """The points that one work item goes through, at most, if its group has no other."""
+    points = sum(math.prod(phase.space.sizes) for phase in nest.phases)
+    groups = (n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP)
+    return points // max(1, math.prod(loop.dim.count_steps(loop.step) for loop in groups))
+
+
 @dataclasses.dataclass(frozen=True)
 class DrawnSchedule:
     """Lowers groups of stages to a kernel each, by a schedule that a number stands for. `done`
@@ -127,6 +141,13 @@ class DrawnSchedule:
         random = Random(f"{self.seed} {' '.join(group.stages)}")
         steps = draw_steps(random, tuple(VERBS) if limits.vector_lanes == 0 else SCALAR_VERBS)
         nest, _ = follow(naive(phases), steps, limits.group_size)
+        if _count_steps(nest) > _MOST_STEPS:
+            nest, _ = follow(naive(phases), [*_SHARED_OUT, *steps], limits.group_size)
+        count = _count_steps(nest)
+        if count > _MOST_STEPS:
+            raise UnsupportedError(
+                f"one work item would take {count:,} steps, and drivers end loops after some 65,000"
+            )
         self.done.append(str(nest))
         # Verbs settle what a profile would: the lanes of its vectors alone are taken from here.
         return (make_kernel(function, phases, group.stages, passes, CPU, limits, nest=nest),)

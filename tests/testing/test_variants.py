@@ -223,12 +223,29 @@ def test_a_broken_kernel_is_rendered_and_run() -> None:
     assert str(mutant).startswith(f"{kind}, kernel 0:\n-")
 
 
+def test_no_work_item_takes_all_of_a_large_tensor() -> None:
+    # Lavapipe ends loops after 65,535 steps, and leaves outputs unwritten.
+    function = ir.parse("""
+        func @f(%X: f32[90, 70, 50]) -> (%Y) {
+          %Y: f32[i0 < 90, i1 < 70] = sum[r0 < 50] %X[i0, i1, r0]
+        }""")
+    for seed in range(6):
+        steps = Steps(keep_apart, DrawnSchedule(seed))
+        _, (kernel,) = make_kernels(function, "hlsl", steps=steps)
+        launch = kernel.launch
+        assert isinstance(launch.count, int)
+        assert -(-launch.count // launch.per_group) * 65_535 > 90 * 70 * 50
+    text = "func @f(%X: f32[40000]) -> (%Y) { %Y: f32[i0 < 1] = sum[r0 < 40000] %X[r0] }"
+    with pytest.raises(UnsupportedError, match="one work item would take 40,001 steps"):
+        make_kernels(ir.parse(text), "hlsl", steps=Steps(keep_apart, DrawnSchedule(0)))
+
+
 def test_kernels_stand_apart_and_in_parts() -> None:
     function = CALLS["layer normalization's gradient"].function
     _, together = make_kernels(function, "hlsl")
     fused, apart = make_kernels(function, "hlsl", steps=Steps(fuse=keep_apart))
     _, parts = make_kernels(function, "hlsl", steps=Steps(lower=lower_in_parts))
-    assert len(apart) == len(fused.stages) > len(parts) > len(together)
+    assert len(apart) == len(fused.stages) > len(parts) == len(together)
     assert max(kernel.launch.group_size for kernel in together) > 32
     assert all(kernel.launch.group_size <= 32 for kernel in parts)
 
