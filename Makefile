@@ -104,17 +104,17 @@ $(STAMPS)/base: $(STAMPS)/system pyproject.toml
 
 $(STAMPS)/test: $(STAMPS)/base
 	@echo "installing what the tests need"
-	@$(PIP) -e '.[test]'
+	@$(PIP) -e '.[suite]'
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/test
 	@echo "installing ruff and pyright"
-	@$(PIP) -e '.[test,dev]'
+	@$(PIP) -e '.[suite,dev]'
 	@touch $@
 
 $(STAMPS)/peers: $(STAMPS)/test
 	@echo "installing PyTorch"
-	@$(PIP) -e '.[test,peers]'
+	@$(PIP) -e '.[suite,peers]'
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/base

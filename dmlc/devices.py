@@ -13,7 +13,7 @@ from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.targets import TARGETS
 from dmlc.ir import Function
 from dmlc.parameters import expect_text
-from dmlc.pipeline import compile
+from dmlc.pipeline import USUAL, Steps, compile_by
 from dmlc.program import Program
 from dmlc.runtime.interface import (
     AnyDevice,
@@ -71,23 +71,27 @@ def load_on(program: Program, device: AnyDevice) -> AnyExecutable:
     return find_runtime(device.runtime).load_on(program, device)
 
 
-def compile_for(function: Function, device: AnyDevice, profile: str | None = None) -> Program:
-    """The program of a function in the language and the shape that a device takes, or in the one
-    that a `profile` says."""
+def list_profiles(device: AnyDevice) -> tuple[str, ...]:
+    """The profiles that programs for a device may have, its own first."""
+    target = _TARGETS[device.runtime]
+    own = device.compile_options.get("profile", target.profiles[0])
+    return tuple(sorted(target.profiles, key=lambda name: name != own))
+
+
+def compile_for(
+    function: Function, device: AnyDevice, steps: Steps = USUAL, profile: str | None = None
+) -> Program:
+    """The program of a function in the language that a device takes, and in the shape it takes
+    unless another is given."""
     options = device.compile_options.copy()
     if profile is not None:
         options["profile"] = profile
-    return compile(function, _TARGETS[device.runtime].name, **options)
+    return compile_by(steps, function, _TARGETS[device.runtime].name, **options)
 
 
 def list_dialects(device: AnyDevice) -> tuple[Dialect, ...]:
     """The ways to write a device's language, the default first."""
     return _TARGETS[device.runtime].dialects
-
-
-def list_profiles(device: AnyDevice) -> tuple[str, ...]:
-    """The kinds of device that programs in a device's language can be compiled for."""
-    return _TARGETS[device.runtime].profiles
 
 
 @functools.lru_cache(maxsize=256)

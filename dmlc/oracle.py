@@ -21,10 +21,11 @@ from dmlc.transform.tighten import tighten_bounds
 def find_expected(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The function's results by name, as `reference.evaluate` gives and refuses them."""
     expect("function", function, Function, "an ir.Function")
-    return evaluate(_shorten(function), inputs)
+    return evaluate(shorten(function), inputs)
 
 
 @functools.lru_cache(maxsize=32)
-def _shorten(function: Function) -> Function:
-    """Kept for the next device, or the next values: it takes longer than small arrays do."""
+def shorten(function: Function) -> Function:
+    """The function as it is evaluated. Kept for the next device, or the next values: it takes
+    longer than small arrays do."""
     return tighten_bounds(simplify(function))

@@ -7,6 +7,7 @@ tensor IR -> simplify -> narrow -> index inverses -> take out factors -> saturat
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
@@ -30,7 +31,7 @@ from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.factor import factor_separable, take_out_factors
-from dmlc.transform.fuse import Fusion, fuse
+from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.inverse_index import index_inverses
 from dmlc.transform.open_sizes import check_open
 from dmlc.transform.saturate import saturate_positions
@@ -38,6 +39,20 @@ from dmlc.transform.simplify import simplify
 from dmlc.transform.storage import widen_booleans
 from dmlc.transform.tabulate import Settled, settle
 from dmlc.transform.tighten import tighten_bounds
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps from a function to its kernels that settle how these compute, and never what.
+    Whoever tests the compiler or a driver puts others in their place."""
+
+    fuse: Callable[[Function, int, Budget], Fusion] = fuse
+    """Which stages share a kernel: see `fuse.fuse`."""
+    lower: Callable[[Function, Group, Profile, Limits], tuple[Kernel, ...]] = lower_group
+    """The kernels of a group of stages, as they are rendered: see `group.lower_group`."""
+
+
+USUAL = Steps()
 
 
 @throttle_garbage_collection()
@@ -72,6 +87,22 @@ def compile(
     shape = find_profile(profile or dialect.profiles[0])
     fusion, kernels = _lower(bound, dialect, shape)
     return _render(bound, fusion, kernels, dialect, shape, root_signature, contract)
+
+
+@throttle_garbage_collection()
+def compile_by(
+    steps: Steps,
+    function: Function,
+    target: str = "opencl",
+    profile: str | None = None,
+    *,
+    root_signature: bool = True,
+) -> Program:
+    """The program that some steps make of a function. Raises as `compile` does."""
+    dialect = find_dialect(target)
+    shape = find_profile(profile or dialect.profiles[0])
+    fusion, kernels = _lower(function, dialect, shape, steps)
+    return _render(function, fusion, kernels, dialect, shape, root_signature)
 
 
 @throttle_garbage_collection()
@@ -120,12 +151,13 @@ def make_kernels(
     profile: str | None = None,
     *,
     shader_model: str | None = None,
+    steps: Steps = USUAL,
 ) -> tuple[Function, tuple[Kernel, ...]]:
     """The function as fusion leaves it, and its kernels in execution order, as `compile` renders
     them. Raises as `compile` does."""
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    fusion, kernels = _lower(function, dialect, shape)
+    fusion, kernels = _lower(function, dialect, shape, steps)
     return fusion.function, tuple(kernel for made in kernels for kernel in made)
 
 
@@ -182,16 +214,16 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
 
 
 def _lower(
-    function: Function, dialect: Dialect, shape: Profile
+    function: Function, dialect: Dialect, shape: Profile, steps: Steps = USUAL
 ) -> tuple[Fusion, tuple[tuple[Kernel, ...], ...]]:
     """The passes between the two IRs, each followed by the verifier: the kernels of each group."""
     verify(function)
     check_support(function, dialect, shape)
     check_open(function)
     rewritten = rewrite(function, shape.row)
-    fusion = _fuse(rewritten, dialect, shape)
+    fusion = _fuse(rewritten, dialect, shape, steps)
     return fusion, tuple(
-        lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
+        steps.lower(fusion.function, group, shape, dialect.limits) for group in fusion.groups
     )
 
 
@@ -223,8 +255,10 @@ def _render(
     return dataclasses.replace(program, warnings=(*function.warnings, *slow))
 
 
-def _fuse(rewritten: Function, dialect: Dialect, shape: Profile) -> Fusion:
-    fusion = fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
+def _fuse(
+    rewritten: Function, dialect: Dialect, shape: Profile, steps: Steps = USUAL
+) -> Fusion:
+    fusion = steps.fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
     verify(fusion.function, "fuse", rewritten)
     if isinstance(dialect.storage[DataType.BOOL], Unsupported):
         widened = widen_booleans(fusion.function)

@@ -20,7 +20,7 @@ from dmlc import __version__
 from dmlc.files import write_files
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
-from dmlc.sizes import evaluate_size, multiply
+from dmlc.sizes import evaluate_size, find_symbols, multiply
 from dmlc.source import Diagnostic, UnknownNameError, list_names, unknown_name
 
 VERSION = __version__
@@ -322,7 +322,7 @@ class Program:
     def symbols(self) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for tensor in self.tensors:
-            found.update({e: None for e in tensor.extents if isinstance(e, str)})
+            found.update(dict.fromkeys(find_symbols(tensor.extents)))
         return tuple(found)
 
     @property
@@ -331,7 +331,7 @@ class Program:
         shape; None where symbols are sizes of axes, or there are none."""
         symbols = self.symbols
         own = (t.extents for t in self.tensors if any(isinstance(e, str) for e in t.extents))
-        return symbols[0] if len(symbols) == 1 and all(len(e) == 1 for e in own) else None
+        return symbols[0] if len(symbols) == 1 and all(e == symbols for e in own) else None
 
     def manifest(self) -> dict[str, Any]:
         """The program as plain data for JSON: `manifest.json`. `docs/manifest.md` explains it."""

@@ -1,9 +1,10 @@
 """Sizes that are known at run time only: sums of products of symbols and whole numbers.
 
 A symbol is 1 or more. A sum has one form, whatever it was made from, so that equal sizes are equal
-values; a sum without symbols is an integer. A quotient that is rounded up stands in it as a symbol
-does. Its text is C: `64 * N + 1`, `3 * ((N + 63) / 64)`. What symbols stand for, and who binds
-them, is not known here.
+values; a sum without symbols is an integer. A quotient that is rounded down stands in it as a
+symbol does; what it divides has no negative part, so that division without a sign gives it. Its
+text is C: `64 * N + 1`, `3 * ((N + 63) / 64)`. What symbols stand for, and who binds them, is not
+known here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import TypeAlias
 
 from dmlc.source import DmlcError, InternalError
@@ -26,10 +28,7 @@ LARGEST = 2**31 - 2**16
 positions have 32 bits, also those that windows reach beyond a tensor, and do not wrap while the
 last group is rounded up."""
 
-_QUOTIENT = re.compile(r"\(\(([^()]*)\) / (\d+)\)")
-_FACTOR = re.compile(r"\(\([^()]*\) / \d+\)|[A-Za-z_]\w*|\d+", re.ASCII)
-_TERM = re.compile(rf"(?:{_FACTOR.pattern})(?:\s*\*\s*(?:{_FACTOR.pattern}))*", re.ASCII)
-_SIGN = re.compile(r"\s*([-+]?)\s*")
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|([-+*/()]))", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,18 +74,28 @@ class Size:
         return Size(tuple((symbols, n // by) for symbols, n in self.terms))
 
     def bounds(self) -> tuple[float, float]:
-        """The least and the most that it may be, without regard to `LARGEST`."""
-        low = sum(n if n > 0 or not symbols else -math.inf for symbols, n in self.terms)
-        high = sum(n if n < 0 or not symbols else math.inf for symbols, n in self.terms)
-        return low, high
+        """The least and the most that it is known to be, without regard to `LARGEST`."""
+        return _least(self.terms), -_least([(symbols, -n) for symbols, n in self.terms])
+
+    def part_negative(self) -> tuple[Measure, Measure]:
+        """What is taken from it, and what that is taken from: neither is negative."""
+        taken = _collect((symbols, -n) for symbols, n in self.terms if n < 0)
+        return taken, self + taken
 
     def evaluate(self, sizes: Mapping[str, int]) -> int:
         """What it is where symbols have these sizes."""
         return sum(n * math.prod(_find(s, sizes) for s in symbols) for symbols, n in self.terms)
 
+    def sort_terms(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """The terms as they are written: what is added stands first where there is such, for C has
+        no negative sizes."""
+        first = next((term for term in self.terms if term[1] > 0), self.terms[0])
+        yield first
+        yield from (term for term in self.terms if term is not first)
+
     def __str__(self) -> str:
         made = ""
-        for symbols, number in self.terms:
+        for symbols, number in self.sort_terms():
             factors = [*([str(abs(number))] if abs(number) != 1 or not symbols else []), *symbols]
             sign = "-" if number < 0 else "+"
             lead = ("-" if number < 0 else "") if not made else f" {sign} "
@@ -96,8 +105,11 @@ class Size:
 
 def _find(symbol: str, sizes: Mapping[str, int]) -> int:
     """What a symbol stands for, or a quotient."""
-    match = None if symbol in sizes else _QUOTIENT.fullmatch(symbol)
-    return sizes[symbol] if match is None else evaluate_size(match[1], sizes) // int(match[2])
+    quotient = None if symbol in sizes else part_quotient(symbol)
+    if quotient is None:
+        return sizes[symbol]
+    size, by = quotient
+    return (size.evaluate(sizes) if isinstance(size, Size) else size) // by
 
 
 Measure: TypeAlias = int | Size
@@ -120,8 +132,13 @@ def _collect(terms: Iterable[tuple[tuple[str, ...], int]]) -> Measure:
 
 
 def measure(extent: int | str) -> Measure:
-    """An extent as a size: a number, or the symbol of that name."""
-    return Size.of(extent) if isinstance(extent, str) else extent
+    """An extent as a size: a number, or what its text spells."""
+    return parse_size(extent) if isinstance(extent, str) else extent
+
+
+def as_extent(size: Measure) -> int | str:
+    """A size as the extent of an axis: a number, or its text."""
+    return size if isinstance(size, int) else str(size)
 
 
 def multiply(extents: Iterable[int | str | Size]) -> Measure:
@@ -132,11 +149,100 @@ def multiply(extents: Iterable[int | str | Size]) -> Measure:
     return product
 
 
-def divide_up(size: Measure, by: int) -> Measure:
-    """A quotient, rounded up, of a size that has none."""
+def divide_down(size: Measure, by: int) -> Measure:
+    """A quotient, rounded down."""
     if isinstance(size, int):
-        return -(-size // by)
-    return Size.of(f"(({size} + {by - 1}) / {by})")
+        return size // by
+    whole = _collect((symbols, n // by) for symbols, n in size.terms)
+    rest = _collect((symbols, n % by) for symbols, n in size.terms)
+    if isinstance(rest, int):
+        return whole + rest // by
+    moving = [(symbols, n) for symbols, n in rest.terms if symbols]
+    shared = math.gcd(by, *(n for _, n in moving))
+    number = dict(rest.terms).get((), 0)
+    if shared > 1:
+        # All but the number is a multiple, which what is over of the number does not reach.
+        rest = _collect(
+            [*((symbols, n // shared) for symbols, n in moving), ((), number // shared)]
+        )
+        return whole + divide_down(rest, by // shared)
+    inner = part_quotient(moving[0][0][0]) if len(moving) == len(moving[0][0]) == 1 else None
+    if inner is not None and moving[0][1] == 1:
+        # A quotient of a quotient is one.
+        return whole + divide_down(inner[0] + number * inner[1], by * inner[1])
+    text = str(rest) if len(rest.terms) == 1 else f"({rest})"
+    return whole + Size.of(f"({text} / {by})")
+
+
+def divide_up(size: Measure, by: int) -> Measure:
+    """A quotient, rounded up."""
+    return divide_down(size + (by - 1), by)
+
+
+@functools.lru_cache(4096)
+def part_quotient(symbol: str) -> tuple[Measure, int] | None:
+    """What a quotient divides, and by what; None for a symbol."""
+    if not symbol.startswith("("):
+        return None
+    divided, _, by = symbol[1:-1].rpartition(" / ")
+    return parse_size(divided), int(by)
+
+
+def find_least(size: Measure) -> float:
+    """The least that a size is known to be."""
+    return size.bounds()[0] if isinstance(size, Size) else size
+
+
+def has_quotients(size: Measure) -> bool:
+    """Whether something in a size is divided."""
+    return any(symbol.startswith("(") for symbols, _ in _terms(size) for symbol in symbols)
+
+
+_Terms: TypeAlias = Iterable[tuple[tuple[str, ...], int | Fraction]]
+
+
+def _least(terms: _Terms) -> float:
+    """The least that a sum may be: by its quotients as they are, or by what they divide."""
+    given = list(terms)
+    found = _least_of(given, exact=False)
+    if any(symbol.startswith("(") for symbols, _ in given for symbol in symbols):
+        return max(found, _least_of(given, exact=True))
+    return found
+
+
+def _least_of(terms: _Terms, *, exact: bool) -> float:
+    """The same. A symbol is 1 and something that is 0 or more; where all parts of the sum are
+    added, 1 alone is the least."""
+    pending: list[tuple[tuple[str, ...], tuple[str, ...], Fraction]] = []
+    pending += [(symbols, (), Fraction(n)) for symbols, n in terms]
+    found: dict[tuple[str, ...], Fraction] = {}
+    while pending:
+        symbols, spread, n = pending.pop()
+        if not symbols:
+            key = tuple(sorted(spread))
+            found[key] = found.get(key, Fraction(0)) + n
+            continue
+        symbol, rest = symbols[0], symbols[1:]
+        quotient = part_quotient(symbol)
+        if quotient is None or not exact:
+            low = 1 if quotient is None else _floor_least(*quotient)
+            # What is above the least goes by the symbol's name.
+            pending.append((rest, (*spread, symbol), n))
+            pending += [(rest, spread, n * low)] if low else []
+            continue
+        divided, by = quotient
+        # The quotient is at most what is divided by the number, and less than 1 below that.
+        if spread or any(each.startswith("(") for each in rest):
+            return -math.inf
+        moved = divided if n < 0 else divided - (by - 1)
+        pending += [((*rest, *each), (), n * m / by) for each, m in _terms(moved)]
+    constant = found.pop((), Fraction(0))
+    return math.ceil(constant) if all(n >= 0 for n in found.values()) else -math.inf
+
+
+def _floor_least(divided: Measure, by: int) -> int:
+    low = divided.bounds()[0] if isinstance(divided, Size) else divided
+    return max(int(low) // by, 0) if math.isfinite(low) else 0
 
 
 def pack_strides(extents: Sequence[int | str | Size]) -> tuple[Measure, ...]:
@@ -173,20 +279,59 @@ class _Typical(dict[str, int]):
 @functools.lru_cache(4096)
 def parse_size(text: str) -> Measure:
     """The size that a text spells, as `str` gives it. Raises `DmlcError`."""
-    total: Measure = 0
-    sign, at = _SIGN.match(text), 0
-    while sign is not None and (sign[1] or at == 0):
-        term = _TERM.match(text, sign.end())
-        if term is None:
-            break
-        product: Measure = -1 if sign[1] == "-" else 1
-        for factor in _FACTOR.findall(term[0]):
-            product = (int(factor) if factor.isdecimal() else Size.of(factor)) * product
-        total, at = product + total, term.end()
-        if at == len(text):
-            return total
-        sign = _SIGN.match(text, at)
-    raise DmlcError(f"'{text}' is no size: expected sums of products of numbers and symbols")
+    reader = _Reader(text)
+    found = reader.sum()
+    if found is None or reader.tokens:
+        raise DmlcError(
+            f"'{text}' is no size: expected sums, products and quotients by numbers, of numbers "
+            "and symbols, such as 'N + 2' or '(N + 1) / 2'"
+        )
+    return found
+
+
+class _Reader:
+    """Reads the text of a size, from its first token on; what is none gives None."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens: list[str] = []
+        at, end = 0, len(text.rstrip())
+        while at < end:
+            match = _TOKEN.match(text, at)
+            self.tokens.append("" if match is None else match[0].strip())
+            at = end if match is None else match.end()
+
+    def _accept(self, *tokens: str) -> str:
+        return self.tokens.pop(0) if self.tokens and self.tokens[0] in tokens else ""
+
+    def sum(self) -> Measure | None:
+        sign = self._accept("-", "+")
+        total = self._product()
+        total = total * -1 if sign == "-" and total is not None else total
+        while total is not None and (sign := self._accept("-", "+")):
+            term = self._product()
+            total = None if term is None else total + term * (-1 if sign == "-" else 1)
+        return total
+
+    def _product(self) -> Measure | None:
+        product = self._factor()
+        while product is not None and (sign := self._accept("*", "/")):
+            factor = self._factor()
+            if factor is None or (sign == "/" and (isinstance(factor, Size) or factor < 1)):
+                return None
+            if sign == "*":
+                product = factor * product
+            elif isinstance(factor, int):
+                product = divide_down(product, factor)
+        return product
+
+    def _factor(self) -> Measure | None:
+        token = self.tokens.pop(0) if self.tokens else ""
+        if token == "(":
+            found = self.sum()
+            return found if self._accept(")") else None
+        if token.isdecimal():
+            return int(token)
+        return Size.of(token) if token[:1].isidentifier() else None
 
 
 def evaluate_size(size: int | str, sizes: Mapping[str, int]) -> int:
@@ -210,8 +355,17 @@ _CONDITION = re.compile(r"(.+?) (==|!=|<=|>=|<|>) (.+)")
 
 def write_condition(left: Measure, relation: str, right: Measure) -> str:
     """A comparison of sizes in C, with nothing taken from anything: sizes have no sign there."""
-    difference = left + right * -1 if isinstance(left, Size) else right * -1 + left
-    terms = difference.terms if isinstance(difference, Size) else (((), difference),)
+    difference = left - right
+    terms = _terms(difference)
+    quotient = part_quotient(terms[0][0][0]) if len(terms[0][0]) == 1 else None
+    if (
+        relation in ("<", ">=")
+        and quotient is not None
+        and terms[0][1] == 1
+        and not any(symbols for symbols, _ in terms[1:])
+    ):
+        # A quotient reaches a number where what is divided reaches a multiple.
+        terms = _terms(quotient[0] + dict(terms).get((), 0) * quotient[1])
     above = _collect((symbols, n) for symbols, n in terms if n > 0)
     below = _collect((symbols, -n) for symbols, n in terms if n < 0)
     return f"{above} {relation} {below}"
@@ -224,6 +378,22 @@ def holds(condition: str, sizes: Mapping[str, int]) -> bool:
         raise DmlcError(f"'{condition}' is no condition on sizes: expected one such as 'N != 1'")
     left, relation, right = match.groups()
     return _RELATIONS[relation](evaluate_size(left, sizes), evaluate_size(right, sizes))
+
+
+def read_counted(conditions: Iterable[str]) -> list[Measure]:
+    """What is 0 or more where conditions hold that `write_condition` wrote."""
+    found: list[Measure] = []
+    for condition in conditions:
+        match = _CONDITION.fullmatch(condition)
+        if match is None or match[2] == "!=":
+            continue
+        difference = parse_size(match[1]) - parse_size(match[3])
+        strict = 1 if match[2] in ("<", ">") else 0
+        if match[2] in (">=", ">", "=="):
+            found.append(difference - strict)
+        if match[2] in ("<=", "<", "=="):
+            found.append(difference * -1 - strict)
+    return found
 
 
 def refuse_sizes(name: str, conditions: Iterable[str], sizes: Mapping[str, int]) -> None:
@@ -242,16 +412,23 @@ def list_symbols(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(re.findall(r"[A-Za-z_]\w*", text)))
 
 
+def find_symbols(extents: Iterable[int | str]) -> tuple[str, ...]:
+    """The symbols that extents are made of, in order of first use."""
+    return list_symbols(" ".join(extent for extent in extents if isinstance(extent, str)))
+
+
 class Shapes:
     """The sizes of symbols, learnt from the shapes of arrays one after the other."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}
         self._places: dict[str, str] = {}
+        self._made: list[tuple[str, int, str]] = []
+        """Sizes made of symbols that were not all known: each with what is there, and the place."""
 
     def match(self, name: str, extents: Sequence[int | str], shape: Sequence[int]) -> str | None:
         """Why an array has not the sizes that its tensor has; None where it has, and symbols have
-        been learnt from it."""
+        been learnt from it. A size that is made of others is held to them once they are known."""
         shown = ", ".join(map(str, extents))
         if len(shape) != len(extents):
             return (
@@ -269,6 +446,9 @@ class Shapes:
                     f"{place} has 0 elements, and the size '{extent}' that is left open there is 1 "
                     "or more"
                 )
+            if list_symbols(extent) != (extent,):
+                self._made.append((extent, size, place))
+                continue
             if self.sizes.setdefault(extent, size) != size:
                 known = self.sizes[extent]
                 return (
@@ -276,4 +456,23 @@ class Shapes:
                     f"along {place}"
                 )
             self._places.setdefault(extent, place)
+        return self._find_broken()
+
+    def _find_broken(self) -> str | None:
+        """What is wrong with the sizes that are made of others which are known by now."""
+        for made in list(self._made):
+            extent, size, place = made
+            symbols = list_symbols(extent)
+            if not all(symbol in self.sizes for symbol in symbols):
+                continue
+            self._made.remove(made)
+            wanted = evaluate_size(extent, self.sizes)
+            if wanted != size:
+                values = " and ".join(
+                    f"'{s}' is {self.sizes[s]} along {self._places[s]}" for s in symbols
+                )
+                return (
+                    f"the size '{extent}' is {wanted} where {values}, and the array given has "
+                    f"{size} along {place}"
+                )
         return None

@@ -26,6 +26,10 @@ class Subject:
     attributes: Mapping[str, object]
     sizes: Mapping[str, int]
     data_type: str = "FLOAT32"
+    least: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
+    """How small each symbol may be; 1 where nothing is said."""
+    multiple: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
+    """What a symbol is a multiple of."""
 
     def bind(self, sizes: Mapping[str, int] | None = None) -> ir.Function:
         """The function of open sizes, or of these ones."""
@@ -38,11 +42,21 @@ class Subject:
     def _settle(
         self, shape: tuple[int | str, ...], sizes: Mapping[str, int] | None
     ) -> tuple[int | str, ...]:
-        return shape if sizes is None else tuple(sizes.get(str(e), e) for e in shape)
+        return shape if sizes is None else tuple(evaluate_formula(e, sizes) for e in shape)
 
     def draw(self, chance: random.Random) -> dict[str, int]:
-        """Sizes of 1 or more: often small ones, and 1."""
-        return {s: max(1, int(most * chance.random() ** 2)) for s, most in self.sizes.items()}
+        """Sizes that it takes: often small ones, and the least."""
+        return {
+            s: self._draw(s, int(most * chance.random() ** 2)) for s, most in self.sizes.items()
+        }
+
+    def _draw(self, symbol: str, size: int) -> int:
+        step = self.multiple.get(symbol, 1)
+        return max(self.least.get(symbol, 1), -(-size // step) * step, step)
+
+    def smallest(self) -> dict[str, int]:
+        """The least sizes that it takes."""
+        return {s: self._draw(s, 0) for s in self.sizes}
 
     def make(self, sizes: Mapping[str, int], seed: int) -> dict[str, Array]:
         """Arrays of these sizes for the inputs; none of their elements is near 0."""
@@ -176,6 +190,97 @@ SUBJECTS: Mapping[str, Subject] = {
         {"InputTensor": ("N", 8, 3, 4)},
         {"BlockSize": 2, "Order": "DEPTH_COLUMN_ROW"},
         {"N": 9},
+    ),
+    "padding": Subject(
+        "directml.PADDING",
+        {"InputTensor": ("N", "C")},
+        {
+            "PaddingMode": "CONSTANT", "PaddingValue": 7, "StartPadding": [1, 2],
+            "EndPadding": [1, 0],
+        },
+        {"N": 300, "C": 90},
+    ),
+    "padding_mirrored": Subject(
+        "directml.PADDING",
+        {"InputTensor": ("N", "C", 3)},
+        {"PaddingMode": "REFLECTION", "StartPadding": [1, 2, 0], "EndPadding": [4, 0, 1]},
+        {"N": 90, "C": 60},
+    ),
+    "padding_of_edges": Subject(
+        "directml.PADDING",
+        {"InputTensor": ("N", "C")},
+        {"PaddingMode": "EDGE", "StartPadding": [1, 2], "EndPadding": [1, 0]},
+        {"N": 90, "C": 90},
+    ),
+    "join": Subject(
+        "directml.JOIN",
+        {"InputTensors[0]": ("N", "A"), "InputTensors[1]": ("N", "B"), "InputTensors[2]": ("N", 3)},
+        {"Axis": 1, "InputCount": 3},
+        {"N": 60, "A": 60, "B": 90},
+    ),
+    "concat": Subject(
+        "onednn.Concat",
+        {"src[0]": ("A", "C", 5), "src[1]": ("B", "C", 5)},
+        {"axis": 0},
+        {"A": 20, "B": 20, "C": 30},
+    ),
+    "slice": Subject(
+        "directml.SLICE",
+        {"InputTensor": ("N", "C")},
+        {"Offsets": [0, 2], "Sizes": [3, 4], "Strides": [1, 2]},
+        {"N": 90, "C": 90},
+        least={"N": 3, "C": 9},
+    ),
+    "average_pooling": Subject(
+        "directml.AVERAGE_POOLING",
+        {"InputTensor": ("N", "C", "H", "W")},
+        {
+            "DimensionCount": 2, "Strides": [2, 1], "WindowSize": [3, 2],
+            "StartPadding": [1, 0], "EndPadding": [0, 1], "IncludePadding": False,
+        },
+        {"N": 3, "C": 5, "H": 25, "W": 25},
+        least={"H": 2},
+    ),
+    "max_pooling_of_halves": Subject(
+        "directml.MAX_POOLING",
+        {"InputTensor": ("N", "C", "H", "W")},
+        {
+            "DimensionCount": 2, "Strides": [2, 2], "WindowSize": [2, 2],
+            "StartPadding": [0, 0], "EndPadding": [0, 0],
+        },
+        {"N": 3, "C": 5, "H": 25, "W": 25},
+        least={"H": 2, "W": 2},
+    ),
+    "convolution_of_strides": Subject(
+        "directml.CONVOLUTION",
+        {
+            "InputTensor": ("N", "C", "H", "W"), "FilterTensor": ("K", "C", 3, 3),
+            "BiasTensor": (1, "K", 1, 1),
+        },
+        {
+            "Mode": "CROSS_CORRELATION", "Direction": "FORWARD", "DimensionCount": 2,
+            "Strides": [2, 1], "Dilations": [1, 2], "StartPadding": [1, 0],
+            "EndPadding": [1, 0], "OutputPadding": [0, 0], "GroupCount": 1,
+        },
+        {"N": 3, "C": 5, "H": 15, "W": 15, "K": 5},
+        least={"W": 5},
+    ),
+    "depth_to_space_of_any": Subject(
+        "directml.DEPTH_TO_SPACE1",
+        {"InputTensor": ("N", "C", "H", "W")},
+        {"BlockSize": 2, "Order": "DEPTH_COLUMN_ROW"},
+        {"N": 4, "C": 24, "H": 15, "W": 15},
+        multiple={"C": 4},
+    ),
+    "space_to_depth": Subject(
+        "directml.SPACE_TO_DEPTH1",
+        {"InputTensor": ("N", "C", "H", "W")},
+        {"BlockSize": 2, "Order": "DEPTH_COLUMN_ROW"},
+        {"N": 4, "C": 6, "H": 24, "W": 24},
+        multiple={"H": 2, "W": 2},
+    ),
+    "tile": Subject(
+        "directml.TILE", {"InputTensor": ("N", "C")}, {"Repeats": [2, 3]}, {"N": 40, "C": 60}
     ),
     "halves": Subject(
         "directml.ACTIVATION_SOFTMAX1",

@@ -21,6 +21,7 @@ import dmlc.testing.bounds
 import dmlc.testing.compare
 import dmlc.testing.examples
 import dmlc.testing.gradients
+import dmlc.testing.harness
 import dmlc.testing.verify
 from dmlc import DataType, DmlcError, TensorDesc, ir
 from dmlc.testing.compare import Tolerance
@@ -195,12 +196,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
                                 {"subject": SCALED, "tensors": {"X": (3,)}, "attributes": {},
                                  "dims": {}}),
     "testing.run_examples": (
-        lambda operator, device: finish(dmlc.testing.examples.run_examples(operator, device)),
+        lambda operator, device: finish(dmlc.testing.harness.run_examples(operator, device)),
         {"operator": SCALED, "device": "opencl"}),
     "testing.read_cases": (
-        lambda definition, example: finish(
-            dmlc.testing.examples.read_cases(definition, example)),
-        {"definition": SCALED.definition, "example": SCALED.definition.examples[0]}),
+        lambda operator, example: finish(dmlc.testing.examples.read_cases(operator, example)),
+        {"operator": SCALED, "example": SCALED.definition.examples[0]}),
     "testing.widen_floats": (dmlc.testing.gradients.widen_floats, {"function": FUNCTION}),
     "testing.difference_gradient": (
         dmlc.testing.gradients.difference_gradient,

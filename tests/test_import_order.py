@@ -35,10 +35,12 @@ RUNTIME_MAY_IMPORT = (
 
 OWNERS = {
     "click": ("dmlc.cli",),
+    "hypothesis": ("dmlc.testing.strategies",),
     "jinja2": ("dmlc.codegen.render", "dmlc.picture.svg"),
     "lark": ("dmlc.language",),
     "ml_dtypes": ("dmlc.scalars",),
     "pyopencl": ("dmlc.runtime.opencl.driver", "dmlc.runtime.opencl.executable"),
+    "pytest": ("dmlc.testing.plugin", "dmlc.testing.items"),
 }
 """The third-party packages, and the modules that may import them. NumPy is at home wherever
 values are: everywhere but in the places below."""

@@ -3,6 +3,7 @@ for what a host must know."""
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,12 @@ from tests.open_sizes import SUBJECTS, Subject, evaluate_formula
 
 ROOT = Path(__file__).resolve().parent.parent
 MUST_RUN = ("relu_grad", "bn_training_grad", "softmax", "gemm")
+DERIVED = (
+    "padding", "padding_mirrored", "padding_of_edges", "join", "concat", "slice",
+    "average_pooling", "max_pooling_of_halves", "convolution_of_strides", "depth_to_space_of_any",
+    "space_to_depth", "tile",
+)  # fmt: skip
+"""Those with sizes that are made of open ones."""
 TARGETS = {"opencl": ("opencl", None), "vulkan": ("hlsl", None), "opencl-gpu": ("opencl", "gpu")}
 
 
@@ -48,7 +55,7 @@ def test_one_program_for_all_sizes(name: str, device: str) -> None:
     executable = dmlc.load_program(
         compile(subject.bind(), target, profile), device.partition("-")[0]
     )
-    for number in range(20 if name in MUST_RUN else 4):
+    for number in range(20 if name in (*MUST_RUN, *DERIVED) else 4):
         sizes = subject.draw(chance)
         inputs = subject.make(sizes, number)
         got = executable(inputs)
@@ -61,12 +68,11 @@ def test_one_program_for_all_sizes(name: str, device: str) -> None:
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_no_kernel_leaves_its_buffers(name: str, kind: tuple[str, str]) -> None:
     subject, chance = SUBJECTS[name], random.Random(name)
-    small = Subject(subject.operator, subject.tensors, subject.attributes,
-                    {s: min(most, 9) for s, most in subject.sizes.items()},
-                    subject.data_type)  # fmt: skip
+    most = {s: min(most, 9) for s, most in subject.sizes.items()}
+    small = dataclasses.replace(subject, sizes=most)
     function, kernels = make_kernels(subject.bind(), *kind)
     for number in range(2):
-        sizes = small.draw(chance) if number else dict.fromkeys(subject.sizes, 1)
+        sizes = small.draw(chance) if number else small.smallest()
         inputs = subject.make(sizes, number)
         check(subject, sizes, inputs, run_kernels(function, kernels, inputs))
 
@@ -206,9 +212,11 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
      "the size 'P' of output 'OutputGradientTensor', along axis 1, is left open, and no input has"),
     ("directml.VALUE_SCALE_2D", {"InputTensor": (2, "C", 3, 3)}, {"Scale": 1, "Bias": [1, 2]},
      "attribute 'ChannelCount' is the size 'C' by itself, which is left open"),
-    ("directml.PADDING", {"InputTensor": ("N",)},
-     {"PaddingMode": "CONSTANT", "PaddingValue": 0, "StartPadding": [1], "EndPadding": [1]},
-     "a size of output 'OutputTensor' comes to N + 2, and a size that is left open is one name"),
+    ("directml.TILE", {"InputTensor": ("2 * N",)}, {"Repeats": [2]},
+     "the size 'N' of input 'InputTensor', along axis 0, is left open, and no input has it by its"),
+    ("directml.SPACE_TO_DEPTH1", {"InputTensor": (1, 1, "2 * H + 1", "H")},
+     {"BlockSize": 2, "Order": "DEPTH_COLUMN_ROW"},
+     "broken constraint: the squares must fill the image"),
 ]  # fmt: skip
 
 
@@ -392,6 +400,49 @@ def test_graphs_of_training_steps(name: str, target: str) -> None:
         for result, wanted in expected.items():
             verdict = Verdict.of(got[result], wanted, allowed[result])
             assert verdict.holds, f"{result} at {sizes}: {verdict}"
+
+
+JOINED = """module g
+graph pooled[N, C, S, H](
+    x: FLOAT32[N, C, H], z: FLOAT32[N, S, H], filter: FLOAT32[4, C + S, 3]
+) {
+    both   = onednn.Concat(src: [x, z], axis: 1)
+    image  = onednn.Convolution(
+        src: both, weights: filter, strides: [1], pads_begin: [0], pads_end: [0], dilations: [1],
+        data_format: "NCX", weights_format: "OIX")
+    output y = onednn.AvgPool(
+        src: image, strides: [2], kernel: [2], pads_begin: [0], pads_end: [0],
+        exclude_pad: true, data_format: "NCX")
+}"""
+
+
+@pytest.mark.parametrize("device", ["reference", "opencl", "vulkan"])
+def test_gradients_of_graphs_whose_sizes_are_made_of_symbols(device: str) -> None:
+    derived = dmlc.gradient(dmlc.parse(JOINED).graphs["g.pooled"], wrt=["x", "z", "filter"])
+    assert "d_y: FLOAT32[N, 4, floor(H / 2) - 1]" in str(derived)
+    function = derived.bind()
+    assert function.checks == ("H >= 3", "H >= 4")
+    assert ir.parse(str(function)) == function
+    assert ir.from_json(ir.to_json(function)) == function
+    numbers = np.random.default_rng(0)
+    for sizes in ({"N": 2, "C": 3, "S": 1, "H": 9}, {"N": 1, "C": 1, "S": 4, "H": 16}):
+        bound = derived.bind(dims=sizes)
+        inputs = {
+            p.name: numbers.standard_normal([e for e in p.extents if isinstance(e, int)]).astype(
+                np.float32
+            )
+            for p in bound.parameters
+        }
+        expected, allowed = evaluate(bound, inputs), bound_errors(bound, inputs)
+        got = dmlc.run(function, inputs, device=device)
+        for name, wanted in expected.items():
+            verdict = Verdict.of(got[name], wanted, allowed[name])
+            assert verdict.holds, f"{name} at {sizes}: {verdict}"
+        inputs["d_y"] = inputs["d_y"][..., :-1]
+        with pytest.raises(
+            DmlcError, match=r"the size '\(H / 2\) - 1' is \d+ where 'H' is \d+ along"
+        ):
+            dmlc.run(function, inputs, device=device)
 
 
 def test_inputs_of_graphs_take_names_of_their_own() -> None:

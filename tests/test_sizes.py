@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from dmlc.sizes import (
     Measure,
     Shapes,
     Size,
+    divide_down,
     divide_up,
     estimate,
     evaluate_size,
@@ -23,6 +26,7 @@ from dmlc.sizes import (
     multiply,
     pack_strides,
     parse_size,
+    read_counted,
     refuse_sizes,
     write_condition,
 )
@@ -86,10 +90,43 @@ def test_one_form() -> None:
     assert estimate(2 * n) == 2048
 
 
-@pytest.mark.parametrize("text", ["", "N +", "N N", "* N", "N / 2", "N % 2", "(N)", "2N"])
+@pytest.mark.parametrize("text", ["", "N +", "N N", "* N", "N / 0", "N % 2", "N / N", "(N", "2N"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(DmlcError, match="is no size: expected sums of products"):
+    with pytest.raises(DmlcError, match="is no size: expected sums, products and quotients"):
         parse_size(text)
+
+
+def test_quotients_have_one_form() -> None:
+    n, c = Size.of("N"), Size.of("C")
+    assert str(divide_down(n - 3, 2) + 1) == "((N + 1) / 2) - 1"
+    assert divide_down(n - 3, 2) + 1 == divide_down(n - 1, 2)
+    assert divide_down(divide_down(n + 1, 2) + 1, 3) == divide_down(n + 3, 6)
+    assert divide_down(4 * n * c + 7, 8) == divide_down(n * c + 1, 2) + 0
+    assert str(divide_down(n * -1, 2)) == "(N / 2) - N"
+    assert parse_size("(H - 3) / 2 + 1") == parse_size("((H + 1) / 2) - 1")
+    assert str(n - c) == "N - C"
+
+
+def test_bounds() -> None:
+    n, c = Size.of("N"), Size.of("C")
+    half = divide_down(n, 2)
+    for size, low, high in (
+        (n * c - n, 0, math.inf),
+        (n - 2 * half, 0, 1),
+        (half - 1, -1, math.inf),
+        (divide_down(n + 1, 2), 1, math.inf),
+        (half - n, -math.inf, -1),
+        (c - n, -math.inf, math.inf),
+    ):
+        assert isinstance(size, Size)
+        assert size.bounds() == (low, high), size
+
+
+def test_what_conditions_say() -> None:
+    assert write_condition(divide_down(Size.of("N") - 3, 2) + 1, ">=", 1) == "N >= 3"
+    conditions = ["N >= 3", "C < N", "C == 2 * H", "N != 4"]
+    found = ["N - 3", "N - C - 1", "C - 2 * H", "2 * H - C"]
+    assert [parse_size(text) for text in found] == read_counted(conditions)
 
 
 def test_conditions() -> None:
@@ -121,12 +158,22 @@ def test_shapes() -> None:
     )
 
 
+def test_shapes_made_of_symbols() -> None:
+    shapes = Shapes()
+    assert shapes.match("dy", ("2 * N", "(H / 2)"), (6, 4)) is None
+    assert shapes.match("x", ("N",), (3,)) is None
+    assert shapes.match("z", ("H",), (7,)) == (
+        "the size '(H / 2)' is 3 where 'H' is 7 along axis 0 of z, and the array given has 4 along "
+        "axis 1 of dy"
+    )
+
+
 @pytest.mark.parametrize(
     ("position", "inside"),
     [
         ("i0", True),
         ("sub(size(N), 1)", True),
-        ("sub(sub(size(N), 1), i0)", False),
+        ("sub(sub(size(N), 1), i0)", True),
         ("min(max(sub(i1, 3), 0), sub(size(N), 1))", True),
         ("min(sub(i1, 3), sub(size(N), 1))", False),
         ("max(sub(i0, 1), 0)", True),
@@ -137,10 +184,24 @@ def test_shapes() -> None:
         ("select(lt(i1, 2), i0, i1)", False),
         ("i1", False),
         ("1", False),
+        ("div(i2, 2)", True),
+        ("div(add(i2, 1), 2)", False),
+        ("sub(i2, i0)", False),
+        ("add(mul(i3, 2), 1)", True),
+        ("add(mul(i3, 2), 2)", False),
+        ("div(add(mul(i0, size(M)), mod(i1, size(M))), size(M))", True),
+        ("select(lt(i2, size(N)), i2, sub(size(2 * N - 1), i2))", True),
+        ("select(lt(i2, size(N)), i2, sub(size(2 * N), i2))", False),
+        ("mod(i1, max(1, size(2 * N - 2)))", False),
     ],
 )
 def test_positions_below_an_open_size(position: str, inside: bool) -> None:
-    text = f"func @f(%X: f32[N]) -> (%Y) {{ %Y: f32[i0 < N, i1 < 9] = %X[{position}] }}"
+    # That an axis has an element says something of its size.
+    half = ", i3 < (N / 2)" if "i3" in position else ""
+    text = (
+        "func @f(%X: f32[N], %Z: f32[M]) -> (%Y) "
+        f"{{ %Y: f32[i0 < N, i1 < 9, i2 < 2 * N{half}] = %X[{position}] }}"
+    )
     if inside:
         parse(text)
         return

@@ -16,8 +16,8 @@ from dmlc.binding.builder import Builder
 from dmlc.binding.emission import Emission
 from dmlc.binding.reads import Place
 from dmlc.binding.values import span_text
-from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
+from dmlc.ir.inside import is_inside_along
 from dmlc.ir.ranges import Interval, Ranges, stage_range
 from dmlc.source import Diagnostic, DmlcError
 
@@ -53,7 +53,7 @@ def check_reads(
         ):
             low, high = ranges[position]
             if isinstance(size, str):
-                if not is_inside_open(probe, position, size, ranges):
+                if not is_inside_along(probe, position, size, ranges):
                     found.append(_leaves(builder.reads.places[node], axis, size, (low, high)))
                 continue
             if low >= 0 and high < size:

@@ -15,7 +15,7 @@ from dmlc.binding.axes import move_axes, reduce_like
 from dmlc.binding.indexed import IndexNotation
 from dmlc.binding.nodes import Form, Node, Value, is_constant, shape_of
 from dmlc.binding.scope import MOST_NOTES, Evaluating, Scope
-from dmlc.binding.tensor_arrays import TensorArrays
+from dmlc.binding.tensor_arrays import TensorArrays, find_axis_to_join
 from dmlc.binding.values import OpenSize, describe, show, span_text
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
@@ -111,7 +111,7 @@ class Calls:
     def whole_sizes(self, value: Value, span: Span) -> tuple[Measure, ...]:
         """An array as sizes, some of which may be left open. Raises `DmlcError`."""
         items = value if isinstance(value, tuple) else ()
-        opened = {place: v.size for place, v in enumerate(items) if isinstance(v, OpenSize)}
+        opened = {n: v.size for n, v in enumerate(items) if isinstance(v, OpenSize) and v.over == 1}
         if not opened:
             return whole_sizes(value, span)
         numbers = whole_sizes(tuple(0 if n in opened else v for n, v in enumerate(items)), span)
@@ -164,6 +164,14 @@ class Calls:
 
     def join(self, given: Given) -> Value:
         return self._arrays.join(given)
+
+    def joined_sizes(self, given: Given) -> Value:
+        (name, axis), (where, place), span = given.values, given.spans, given.span
+        members = self._on.binding.members(name)
+        shapes = [self._on.binding.sizes(member.name, where) for member in members]
+        at = find_axis_to_join(shapes, axis, place, span)
+        length = self.fold(REDUCTIONS["sum"], [shape[at] for shape in shapes], span)
+        return (*shapes[0][:at], length, *shapes[0][at + 1 :])
 
     def split(self, given: Given) -> Value:
         return self._arrays.split(given)

@@ -34,7 +34,7 @@ from dmlc.source import DmlcError, Span, counted, unknown_name
 
 def lower_compute(binding: Binding) -> ir.Function:
     """The bound function. Raises `DmlcError` with every independent mistake found."""
-    lowering = _Lowering(binding)
+    lowering = Lowering(binding)
     lowering.run()
     lowering.raise_errors()
     return lowering.function()
@@ -43,14 +43,16 @@ def lower_compute(binding: Binding) -> ir.Function:
 def infer_outputs(binding: Binding, wanted: Sequence[str]) -> Mapping[str, Shape]:
     """The shapes that `compute` gives to outputs whose sizes are open. Raises `DmlcError` where a
     mistake keeps it from following one of those wanted; None stands for a value without a shape."""
-    lowering = _Lowering(binding)
+    lowering = Lowering(binding)
     lowering.run()
     if any(name not in lowering.inferred for name in wanted):
         lowering.raise_errors()
     return lowering.inferred
 
 
-class _Lowering(StageMaker):
+class Lowering(StageMaker):
+    """The statements of one binding as stages, in order."""
+
     def __init__(self, binding: Binding) -> None:
         super().__init__(binding)
         self.kept = dict.fromkeys(binding.tensors)

@@ -54,7 +54,7 @@ class Conversions:
         if isinstance(value, tuple):
             raise is_array(value, span)
         if isinstance(value, OpenSize):
-            return self.adapt(self._nodes.size(value.size), to, span)
+            return self.adapt(self._open(value), to, span)
         if to is _BOOL or not isinstance(value, int | float) or isinstance(value, bool):
             if to is _BOOL and isinstance(value, bool):
                 return self._nodes.literal(value, to)
@@ -114,11 +114,22 @@ class Conversions:
         if isinstance(value, Node):
             return value
         if isinstance(value, OpenSize):
-            return self._nodes.size(value.size)
+            return self._open(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             kind = Weak.INTEGER if isinstance(value, int) else Weak.FLOAT
             return self._nodes.literal(value, kind)
         return self._constant(value, _BOOL if isinstance(value, bool) else DataType.FLOAT32, span)
+
+    def _open(self, value: OpenSize) -> Node:
+        """A size that is left open, or a fraction of one."""
+        size = self._nodes.size(value.size)
+        if value.over == 1:
+            return size
+        operands = (
+            self.convert(size, DataType.FLOAT32, DataType.FLOAT32.name, soft=True),
+            self._nodes.literal(float(value.over), DataType.FLOAT32),
+        )
+        return self._nodes.apply(OPERATIONS["div"], operands, DataType.FLOAT32, None, soft=True)
 
     def cast(self, value: Node, to: DataType, span: Span) -> Node:
         """What `cast(x, TYPE)` gives: a value of the compute type of a type, which for a 16-bit
@@ -212,7 +223,7 @@ def _weak_type(value: Scalar | tuple[Value, ...], span: Span) -> ValueType:
         case float():
             return Weak.FLOAT
         case OpenSize():
-            return _INDEX
+            return _INDEX if value.over == 1 else DataType.FLOAT32
         case tuple():
             raise is_array(value, span)
         case _:

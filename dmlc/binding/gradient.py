@@ -15,7 +15,7 @@ from dmlc import ir
 from dmlc.binding.call_errors import explain_at, raise_mistakes
 from dmlc.binding.compute import lower_compute
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.stages import make_bound, rename_stage
+from dmlc.binding.stages import make_bound, rename_stage, rename_tensors
 from dmlc.ir.naming import take_name
 from dmlc.language.definitions import GradientDefinition
 from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Span, join_words
@@ -81,7 +81,7 @@ class _Deriving:
         self.names |= {s.name: take_name(s.name, self.taken) for s in lowered.stages}
         self.own = {name: inner for inner, name in self.names.items()}
         """What the forward operator calls its tensors, by their names here."""
-        self.function = _rename(lowered, self.names)
+        self.function = rename_tensors(lowered, self.names)
         self.wanted = self.find_named(inputs, gradient.gradients)
         self.given = self.find_named(outputs, gradient.gradients)
         self.kept = self.find_named(outputs, gradient.values)
@@ -176,17 +176,4 @@ def warn_of_nothing(gradient: str, tensor: str, span: Span) -> Diagnostic:
         span,
         (Note("rounding, comparisons, positions and integers have none"),),
         warning=True,
-    )
-
-
-def _rename(function: ir.Function, names: Mapping[str, str]) -> ir.Function:
-    """The function with other names for its tensors."""
-    return dataclasses.replace(
-        function,
-        parameters=tuple(
-            dataclasses.replace(p, name=names[p.name], strides=None) for p in function.parameters
-        ),
-        stages=tuple(rename_stage(s, names, None) for s in function.stages),
-        results=tuple(ir.Result(names[r.name]) for r in function.results),
-        in_place=(),
     )

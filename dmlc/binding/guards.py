@@ -7,7 +7,7 @@ inside is held inside, at the nearest place, as a read with `else` is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dmlc.binding.nodes import Form, Node, Value
 from dmlc.binding.positions import Positions
@@ -43,12 +43,14 @@ def hold_inside(
     size: Extent,
     guards: Sequence[Node],
     conditions: Sequence[Node],
+    checks: Iterable[str] = (),
 ) -> tuple[Node, Interval]:
     """A position as an axis of that size may be read at it, and how far it reaches where the
     conditions hold. Where the `guards` do not, the point is left out and nothing is read; where
-    the other `conditions` do not, an element is read and not used."""
+    the other `conditions` do not, an element is read and not used. `checks` hold of sizes that are
+    left open."""
     if isinstance(size, str):
-        return _hold_inside_open(positions, position, size, guards, conditions)
+        return _hold_inside_open(positions, position, size, guards, conditions, checks)
     found = positions.reach(position, size)
     if _is_inside(found, size) or not (guards or conditions):
         return position, found
@@ -68,12 +70,15 @@ def _hold_inside_open(
     size: str,
     guards: Sequence[Node],
     conditions: Sequence[Node],
+    checks: Iterable[str],
 ) -> tuple[Node, Interval]:
     """The same along an axis whose size is left open."""
     for known in ((), guards):
         if positions.is_inside_open(position, size, known):
             return position, (0, LARGEST - 1)
-    if conditions and positions.is_inside_open(position, size, (*guards, *conditions)):
+    given = tuple(checks)
+    every = (*guards, *conditions)
+    if (conditions or given) and positions.is_inside_open(position, size, every, given):
         return positions.keep_inside(position, size), (0, LARGEST - 1)
     return position, UNKNOWN
 

@@ -13,13 +13,13 @@ from dmlc.binding.guards import hold_inside, list_conditions
 from dmlc.binding.nodes import Node, Value
 from dmlc.binding.reads import Place
 from dmlc.binding.scope import EmptyPack, Evaluating, Expansion, Scope
-from dmlc.binding.values import OpenSize, describe, expect_symbol, show, span_text, whole_number
+from dmlc.binding.values import OpenSize, describe, expect_extent, show, span_text, whole_number
 from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.walk import Step
 from dmlc.scalars import DataType
-from dmlc.source import DmlcError, Note, Span, counted
+from dmlc.source import DmlcError, Note, Span, UnsupportedError, counted
 
 _MOST_EXTENT = 2**31 - 1
 
@@ -149,8 +149,9 @@ class IndexNotation:
         place = Place(expression.span, tuple(spans), scope.notes())
         if otherwise is not None:
             return builder.reads.read_or(tensor, dtype, sizes, whole, otherwise, place)
+        checks = self._on.binding.checks
         held = [
-            hold_inside(builder.positions, position, size, scope.guards, scope.conditions)
+            hold_inside(builder.positions, position, size, scope.guards, scope.conditions, checks)
             for position, size in zip(whole, sizes, strict=True)
         ]
         reach = tuple(found for _, found in held)
@@ -202,7 +203,7 @@ class IndexNotation:
         found: list[Extent] = []
         for item in items:
             if isinstance(item, OpenSize):
-                found.append(expect_symbol(item, f"the extent of '{name}'", span))
+                found.append(expect_extent(item, f"the extent of '{name}'", span))
                 continue
             if isinstance(item, Node):
                 raise DmlcError(
@@ -211,7 +212,11 @@ class IndexNotation:
                     span,
                 )
             whole = whole_number(item)
-            if whole is None or not 0 <= whole <= _MOST_EXTENT:
+            if whole is not None and whole > _MOST_EXTENT:
+                raise UnsupportedError(
+                    f"'{name}' runs over {whole} places, and {_MOST_EXTENT} are the most", span
+                )
+            if whole is None or whole < 0:
                 shown = "an array" if isinstance(item, tuple) else show(item)
                 raise DmlcError(f"an extent is a whole number of 0 or more, not {shown}", span)
             found.append(whole)

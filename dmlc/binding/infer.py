@@ -17,7 +17,7 @@ from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor, name_sizes
 from dmlc.binding.nodes import Shape
 from dmlc.binding.tensors import MAXIMUM_RANK, refuse_excess
-from dmlc.binding.values import Constant, OpenSize, expect_symbol, show, whole_number
+from dmlc.binding.values import Constant, OpenSize, expect_extent, show, whole_number
 from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition, mistake
@@ -223,7 +223,7 @@ def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bo
     for constraint in binding.operator.constraints:
         if not isinstance(constraint, syntax.Require):
             continue
-        for name, other in _list_equations(evaluator, constraint.condition):
+        for name, other in list_equations(evaluator, constraint.condition):
             tensor = tensors.get(name)
             if tensor is None or tensor.sizes is not None or not tensor.definition.output:
                 continue
@@ -238,7 +238,7 @@ def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bo
     return solved
 
 
-def _list_equations(
+def list_equations(
     evaluator: Evaluator, condition: syntax.Expression
 ) -> list[tuple[str, syntax.Expression]]:
     """The tensors whose sizes a condition states, and the expressions that it says they are."""
@@ -284,7 +284,7 @@ def _read_sizes(value: Constant, name: str, span: Span) -> tuple[Extent, ...] | 
         return None
     what = f"a size of output '{name}'"
     sizes = [
-        expect_symbol(v, what, span) if isinstance(v, OpenSize) else whole_number(v) for v in value
+        expect_extent(v, what, span) if isinstance(v, OpenSize) else whole_number(v) for v in value
     ]
     if (
         any(s is None or (isinstance(s, int) and s < 0) for s in sizes)

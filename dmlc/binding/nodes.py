@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, TypeGuard
 
 from dmlc import ir
 from dmlc.binding.values import Constant
 from dmlc.scalars import OPERATIONS, DataType, Operation
-from dmlc.sizes import Size
-from dmlc.source import DmlcError, InternalError
+from dmlc.sizes import Measure, Size
+from dmlc.source import DmlcError
 
 _MOST_NODES = 200_000
 
@@ -173,23 +172,18 @@ class Nodes:
         return self.add(Node(Form.LOAD, tensor, (), dtype.compute, shape))
 
     def size(self, size: Size) -> Node:
-        """A size that is known at run time."""
-        total: Node | None = None
-        for symbols, number in size.terms:
-            parts = [self._symbol(symbol) for symbol in symbols]
-            if number != 1 or not parts:
-                parts.insert(0, self.literal(number, DataType.INDEX))
-            product = functools.reduce(functools.partial(self._compute, "mul"), parts)
-            total = product if total is None else self._compute("add", total, product)
-        if total is None:
-            raise InternalError("a size without terms")
-        return total
+        """A size that is known at run time. What may be negative is a difference of such as are
+        not: kernels have sizes without a sign."""
+        taken, kept = size.part_negative()
+        if taken == 0 or size.bounds()[0] >= 0:
+            return self._size(size)
+        operands = (self._size(kept), self._size(taken))
+        return self.apply(OPERATIONS["sub"], operands, DataType.INDEX, None, soft=True)
 
-    def _symbol(self, symbol: str) -> Node:
-        return self.add(Node(Form.SIZE, symbol, (), DataType.INDEX, soft=True))
-
-    def _compute(self, name: str, left: Node, right: Node) -> Node:
-        return self.apply(OPERATIONS[name], (left, right), DataType.INDEX, None, soft=True)
+    def _size(self, size: Measure) -> Node:
+        if isinstance(size, int):
+            return self.literal(size, DataType.INDEX)
+        return self.add(Node(Form.SIZE, str(size), (), DataType.INDEX, soft=True))
 
     def bind(self, level: int, extent: ir.Extent) -> Node:
         """The index variable of a level and an extent."""

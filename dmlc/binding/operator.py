@@ -14,7 +14,7 @@ from dmlc.binding.attributes import MOST_ENTRIES
 from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.facts import Binding
 from dmlc.binding.gradient import lower
-from dmlc.binding.resolve import resolve
+from dmlc.binding.resolve import begin, resolve
 from dmlc.binding.tables import (
     AttributeRow,
     TensorRow,
@@ -22,7 +22,7 @@ from dmlc.binding.tables import (
     list_tensors,
     list_types,
 )
-from dmlc.binding.tensors import Given, TensorDesc, is_symbol, read_open_sizes
+from dmlc.binding.tensors import Given, TensorDesc, as_open_size, read_open_sizes
 from dmlc.language.definitions import (
     GradientDefinition,
     OperatorDefinition,
@@ -41,6 +41,7 @@ from dmlc.parameters import (
     wrong_kind,
 )
 from dmlc.scalars import DataType
+from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, DmlcError, list_names, unknown_name
 
 _ENTRY = re.compile(r"([A-Za-z_]\w*?)(?:\[(\d{1,9})\]|_(\d{1,9}))", re.ASCII)
@@ -142,6 +143,18 @@ class Operator:
         return resolve(self.definition, table, given, values, computed, diagnostics)
 
 
+def read_call(
+    definition: OperatorDefinition,
+    tensors: Mapping[str, Description | Sequence[Description]],
+    attributes: Mapping[str, object],
+) -> Binding:
+    """What a call says, not held to the constraints: `Operator.resolve` goes on from there. Raises
+    as that does what the tables alone refuse."""
+    diagnostics: list[Diagnostic] = []
+    given, table = expand_arrays(definition.newest, tensors, diagnostics, definition.gradient)
+    return begin(definition, table, given, read_attributes(attributes), (), diagnostics)
+
+
 def expand_arrays(
     table: TensorLevel,
     given: object,
@@ -213,7 +226,7 @@ def read_description(name: str, given: object) -> Given:
         raise wrong_kind(parameter, expected, cast("object", given), [note])
     sizes = expect_items(parameter, given, expected)
     whole = [
-        size if is_symbol(size) else expect_integer(f"each size of {parameter}", size)
+        size if as_open_size(size) else expect_integer(f"each size of {parameter}", size)
         for size in sizes
     ]
     return Given(sizes=read_open_sizes(whole, name))
@@ -257,10 +270,15 @@ def _check_open(binding: Binding) -> None:
     given = {e for t in tensors if not t.definition.output for e in t.sizes or ()}
     for tensor in tensors:
         for axis, size in enumerate(tensor.sizes or ()):
-            if isinstance(size, str) and size not in given:
+            for symbol in find_symbols([size]):
+                if symbol in given:
+                    continue
+                role = "output" if tensor.definition.output else "input"
+                by_itself = "" if symbol == size else " by itself"
                 message = (
-                    f"the size '{size}' of output '{tensor.name}', along axis {axis}, is left "
-                    "open, and no input has it: give it a number, or the name of an input's size"
+                    f"the size '{symbol}' of {role} '{tensor.name}', along axis {axis}, is left "
+                    f"open, and no input has it{by_itself}: give it a number, or the name of an "
+                    "input's size"
                 )
                 diagnostics.append(mistake(tensor.definition, message))
     raise_mistakes(diagnostics)

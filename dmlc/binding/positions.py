@@ -6,7 +6,7 @@ prove.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import Measure, Size, pack_strides
+from dmlc.sizes import Measure, Size, measure, pack_strides
 from dmlc.source import DmlcError, Span
 
 _INDEX = DataType.INDEX
@@ -156,16 +156,22 @@ class Positions:
         exact = find_reach(stage, stage.body.result, size)
         return max(found[0], exact[0]), min(found[1], exact[1])
 
-    def is_inside_open(self, value: Node, size: str, conditions: Sequence[Node] = ()) -> bool:
+    def is_inside_open(
+        self,
+        value: Node,
+        size: str,
+        conditions: Sequence[Node] = (),
+        checks: Iterable[str] = (),
+    ) -> bool:
         """Whether an INDEX value lies inside an axis whose size is left open, wherever some
-        conditions hold."""
+        conditions hold, of positions and of sizes."""
         stage = self.probe(value, conditions)
         if stage is None:
             return False
         ranges = Ranges(stage, self.ranges)
         for instruction in stage.body.instructions:
             ranges.add(instruction)
-        return is_inside_open(stage, stage.body.result, size, ranges)
+        return is_inside_open(stage, stage.body.result, size, ranges, checks)
 
     def probe(self, value: Node, conditions: Sequence[Node] = ()) -> ir.Stage | None:
         """A stage that computes a value at every point of the variables it depends on, under those
@@ -192,7 +198,7 @@ class Positions:
         """The last position along an axis."""
         if isinstance(size, int):
             return self.number(size - 1)
-        return self.apply("sub", self._nodes.size(Size.of(size)), self.number(1))
+        return self.apply("sub", self.size(measure(size)), self.number(1))
 
     # Numbers of places --------------------------------------------------------------------
 
@@ -202,7 +208,7 @@ class Positions:
         total: Node | None = None
         for value, stride in zip(positions, strides, strict=True):
             position = self.of(value, span)
-            term = position if stride == 1 else self.apply("mul", position, self._size(stride))
+            term = position if stride == 1 else self.apply("mul", position, self.size(stride))
             total = term if total is None else self.apply("add", total, term)
         return 0 if total is None else total
 
@@ -212,14 +218,15 @@ class Positions:
         strides = pack_strides(sizes)
         made: list[Node] = []
         for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
-            rest = whole if stride == 1 else self.apply("div", whole, self._size(stride))
+            rest = whole if stride == 1 else self.apply("div", whole, self.size(stride))
             if axis > 0:
                 least = max(size, 1) if isinstance(size, int) else size
-                rest = self.apply("mod", rest, self._size(least))
+                rest = self.apply("mod", rest, self.size(least))
             made.append(rest)
         return tuple(made)
 
-    def _size(self, size: Measure) -> Node:
+    def size(self, size: Measure) -> Node:
+        """A size as a position."""
         return self._nodes.size(size) if isinstance(size, Size) else self.number(size)
 
 

@@ -13,7 +13,7 @@ from dmlc.binding.positions import Positions
 from dmlc.ir import Extent
 from dmlc.ir.ranges import Interval
 from dmlc.scalars import DataType
-from dmlc.sizes import LARGEST, Size
+from dmlc.sizes import LARGEST, measure
 from dmlc.source import Note, Span
 
 
@@ -83,7 +83,7 @@ class Reads:
                 bounded = apply("max", bounded, number(0))
             leaves = high >= size if isinstance(size, int) else high >= LARGEST
             if leaves:
-                end = number(size) if isinstance(size, int) else self._nodes.size(Size.of(size))
+                end = self._positions.size(measure(size))
                 inside.append(apply("lt", position, end))
                 bounded = apply("min", bounded, self._positions.last_place(size))
             kept.append(bounded)

@@ -40,10 +40,10 @@ def resolve(
     """Every tensor's type and sizes and every attribute's value, held to the constraints. Optional
     outputs among `computed` take part though nothing describes them. Raises `DmlcError` with
     `diagnostics` and every further mistake."""
-    return _settle(_begin(definition, table, given, attributes, computed, diagnostics))
+    return _settle(begin(definition, table, given, attributes, computed, diagnostics))
 
 
-def _begin(
+def begin(
     definition: OperatorDefinition,
     table: TensorLevel,
     given: Mapping[str, Given],
@@ -52,8 +52,8 @@ def _begin(
     diagnostics: list[Diagnostic],
     inferred: bool = False,
 ) -> Binding:
-    """The binding with every data type and attribute; where it is `inferred`, inputs may have no
-    sizes yet."""
+    """The binding with every data type and attribute, not held to the constraints; where it is
+    `inferred`, inputs may have no sizes yet."""
     binding = _start(definition, table, given, attributes, computed, diagnostics, inferred)
     refused = set(attributes) - set(binding.attributes)
     if not diagnostics:
@@ -194,7 +194,7 @@ def _begin_forward(binding: Binding, gradient: GradientDefinition) -> Binding:
     }
     raise_mistakes(diagnostics)
     table = TensorLevel(gradient.forward.newest.level, tuple(rows))
-    return _begin(gradient.forward, table, given, attributes, (), diagnostics, inferred=True)
+    return begin(gradient.forward, table, given, attributes, (), diagnostics, inferred=True)
 
 
 def _check_inputs(forward: Binding) -> None:

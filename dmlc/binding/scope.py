@@ -32,7 +32,7 @@ from dmlc.language.builtins import Given
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Visit
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import write_condition
+from dmlc.sizes import has_quotients, write_condition
 from dmlc.source import DmlcError, InternalError, Note, Span, counted
 
 MOST_NOTES = 4
@@ -212,11 +212,15 @@ class Evaluating(abc.ABC):
         """What a comparison with sizes that are left open is taken to give, which is checked when
         kernels run; None where it is not. A size that is left open is none of the numbers it is
         compared with, and what a `require` demands holds."""
-        sizes = measure_all(given)
-        if sizes is None or name not in COMPARED:
+        found = measure_all(given)
+        if found is None or name not in COMPARED:
             return None
-        left, right = sizes
+        left, right = found[0]
         if name in ("eq", "ne"):
+            if name == "eq" and self.requires and has_quotients(left - right):
+                # What divides one size by another number demands that nothing is over.
+                self.binding.checks[write_condition(left, "==", right)] = None
+                return True
             if not isinstance(left, int) and not isinstance(right, int):
                 return None
             self.binding.checks[write_condition(left, "!=", right)] = None

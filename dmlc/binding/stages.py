@@ -21,7 +21,7 @@ from dmlc.binding.tensors import refuse_excess
 from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
-from dmlc.sizes import LARGEST, Size, list_symbols, multiply, write_condition
+from dmlc.sizes import LARGEST, Size, list_symbols, measure, multiply, write_condition
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 
 
@@ -187,7 +187,7 @@ def make_function(
     given, made, leave = tuple(parameters), tuple(stages), tuple(results)
     function = ir.Function(name, given, made, leave, in_place, span)
     symbols = function.symbols()
-    checks = dict.fromkeys((*checks, *list_counted(stages)))
+    checks = dict.fromkeys((*checks, *list_counted(stages), *list_least(given, made)))
     kept = tuple(c for c in checks if all(s in symbols for s in list_symbols(c)))
     return dataclasses.replace(function, checks=kept) if kept else function
 
@@ -222,6 +222,18 @@ def list_counted(stages: Sequence[ir.Stage]) -> list[str]:
         if each.combiner in ir.POSITIONAL_COMBINERS
     ]
     return [write_condition(c, "<=", LARGEST) for c in counts if isinstance(c, Size)]
+
+
+def list_least(parameters: Sequence[ir.Parameter], stages: Sequence[ir.Stage]) -> list[str]:
+    """The conditions under which every axis has an element, as an axis of open size does."""
+    extents: dict[ir.Extent, None] = {}
+    for tensor in (*parameters, *stages):
+        extents.update(dict.fromkeys(tensor.extents))
+        reduction = tensor.reduction if isinstance(tensor, ir.Stage) else None
+        extents.update(dict.fromkeys(e for _, e in (reduction.axes if reduction else ())))
+    sizes = [measure(e) for e in extents if isinstance(e, str)]
+    short = (s for s in sizes if isinstance(s, Size) and s.bounds()[0] < 1)
+    return [write_condition(size, ">=", 1) for size in short]
 
 
 def _find_in_place(
@@ -288,6 +300,19 @@ def rename_stage(stage: ir.Stage, names: Mapping[str, str], span: Span | None) -
     body = ir.Body(instructions, stage.body.result, stage.body.guard)
     name = names.get(stage.name, stage.name)
     return ir.Stage(name, stage.dtype, stage.domain, body, stage.reduction, span or stage.span)
+
+
+def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Function:
+    """The function with other names for its tensors."""
+    return dataclasses.replace(
+        function,
+        parameters=tuple(
+            dataclasses.replace(p, name=names[p.name], strides=None) for p in function.parameters
+        ),
+        stages=tuple(rename_stage(s, names, None) for s in function.stages),
+        results=tuple(ir.Result(names[r.name]) for r in function.results),
+        in_place=(),
+    )
 
 
 def drop_unread(stages: Sequence[ir.Stage], results: Sequence[str]) -> tuple[ir.Stage, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.tensors import TensorDesc, refuse_excess, show_sizes
-from dmlc.binding.values import OpenSize, expect_symbol, show, span_text, whole_number
+from dmlc.binding.values import OpenSize, expect_extent, show, span_text, whole_number
 from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.walk import names_read
@@ -190,7 +190,7 @@ class Symbols:
         """A declared size. Raises `DmlcError` for what is none."""
         value = self.evaluator.constant(expression)
         if isinstance(value, OpenSize):
-            return expect_symbol(value, "a declared size", expression.span)
+            return expect_extent(value, "a declared size", expression.span)
         size = whole_number(value)
         if size is None or not 0 <= size <= _LARGEST_SIZE:
             raise DmlcError(

@@ -6,7 +6,7 @@ Each becomes a tensor whose element at each position is read from the one it com
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.binding.indexed import IndexNotation
@@ -14,10 +14,11 @@ from dmlc.binding.nodes import Node, Value
 from dmlc.binding.reads import Place
 from dmlc.binding.scope import Evaluating
 from dmlc.binding.tensors import show_sizes
-from dmlc.binding.values import OpenSize, refuse_open, span_text
+from dmlc.binding.values import span_text
 from dmlc.language.arrays import read_axes
 from dmlc.language.builtins import Given
 from dmlc.scalars import DataType
+from dmlc.sizes import Measure, Size, as_extent, measure
 from dmlc.source import DmlcError, Span
 
 
@@ -35,9 +36,9 @@ class TensorArrays:
         return value, value.shape
 
     def _place_in(
-        self, value: Node, axis: int, offset: int, span: Span
+        self, value: Node, axis: int, offset: Measure, span: Span
     ) -> Callable[[list[Node]], Node]:
-        """What reads a tensor so many places further along an axis; a position before it or after
+        """What reads a tensor so many places nearer along an axis; a position before it or after
         it reads its edge, and where there is no element there is 0."""
         builder, shape = self._on.built(), _known_shape(value)
         if 0 in shape and isinstance(value.dtype, DataType):
@@ -49,8 +50,8 @@ class TensorArrays:
 
         def read(at: list[Node]) -> Node:
             moved = at[axis]
-            if offset:
-                moved = builder.operations.apply("add", [moved, offset], span)
+            if offset != 0:
+                moved = builder.positions.apply("sub", moved, builder.positions.size(offset))
             kept = builder.positions.keep_inside(moved, shape[axis])
             return builder.reads.read(tensor, dtype, [*at[:axis], kept, *at[axis + 1 :]], place)
 
@@ -67,20 +68,12 @@ class TensorArrays:
         if self._on.place is None:
             raise DmlcError("tensors cannot be joined here", span)
         shapes = [_known_shape(p) for p in parts]
-        (at,) = read_axes((axis,) if isinstance(axis, int) else axis, len(shapes[0]), place)
-        rest = {(*s[:at], *s[at + 1 :]) for s in shapes}
-        if len(rest) > 1 or len({len(s) for s in shapes}) > 1:
-            shown = ", ".join(show_sizes(s) for s in shapes)
-            raise DmlcError(
-                f"tensors of sizes {shown} cannot be joined along axis {at}: their other sizes "
-                "must be the same",
-                span,
-            )
-        lengths = [self._known(s[at], where) for s in shapes]
+        at = find_axis_to_join(shapes, axis, place, span)
+        lengths = [measure(s[at]) for s in shapes]
         ends = list(itertools.accumulate(lengths))
-        whole = (*shapes[0][:at], ends[-1], *shapes[0][at + 1 :])
+        whole = (*shapes[0][:at], as_extent(ends[-1]), *shapes[0][at + 1 :])
         readers = [
-            (self._place_in(part, at, length - end, span), end)
+            (self._place_in(part, at, end - length, span), end)
             for part, shape, length, end in zip(parts, shapes, lengths, ends, strict=True)
             if 0 not in shape
         ] or [(self._place_in(parts[0], at, 0, span), 0)]
@@ -88,7 +81,7 @@ class TensorArrays:
         def make(bound: list[Node]) -> Value:
             found: Value = readers[-1][0](bound)
             for read, end in reversed(readers[:-1]):
-                before = builder.operations.apply("lt", [bound[at], end], span)
+                before = builder.positions.apply("lt", bound[at], builder.positions.size(end))
                 found = builder.operations.select((before, read(bound), found), span)
             return found
 
@@ -108,29 +101,44 @@ class TensorArrays:
                 "'split' defines an array of outputs: write OutputTensors = split(X, axis: A)", span
             )
         rest = (*shape[:at], *shape[at + 1 :])
-        lengths = [
-            self._known(sizes[at], where) if at < len(sizes) else -1 for sizes in self._on.targets
-        ]
+        lengths = [measure(sizes[at]) if at < len(sizes) else -1 for sizes in self._on.targets]
         others = [(*s[:at], *s[at + 1 :]) for s in self._on.targets]
-        if any(o != rest for o in others) or sum(lengths) != shape[at]:
+        if any(o != rest for o in others) or sum(lengths) != measure(shape[at]):
             shown = ", ".join(show_sizes(s) for s in self._on.targets)
+            said = ""
+            if any(isinstance(size, Size) for size in (measure(shape[at]), *lengths)):
+                said = (
+                    f": along it they have {sum(lengths)} together, and sizes that are left open "
+                    "are the same where they are made of the same names"
+                )
             raise DmlcError(
                 f"a tensor of sizes {show_sizes(shape)} cannot be split along axis {at} into "
-                f"{shown}",
+                f"{shown}{said}",
                 span,
             )
         made: list[Node] = []
         ends = itertools.accumulate(lengths)
         for sizes, length, end in zip(self._on.targets, lengths, ends, strict=True):
-            read = self._place_in(value, at, end - length, span)
+            read = self._place_in(value, at, length - end, span)
             made.append(self._on.place(sizes, read, span))
         return tuple(made)
 
-    def _known(self, extent: ir.Extent, span: Span) -> int:
-        """The length of a part, which must be known when binding. Raises `DmlcError`."""
-        if isinstance(extent, str):
-            raise refuse_open([OpenSize.of(extent)], span)
-        return extent
+
+def find_axis_to_join(
+    shapes: Sequence[Sequence[object]], axis: object, place: Span, span: Span
+) -> int:
+    """The axis along which tensors of these sizes are joined. Raises `DmlcError` where their other
+    sizes are not the same."""
+    (at,) = read_axes((axis,) if isinstance(axis, int) else axis, len(shapes[0]), place)
+    rest = {(*s[:at], *s[at + 1 :]) for s in shapes}
+    if len(rest) > 1 or len({len(s) for s in shapes}) > 1:
+        shown = ", ".join(f"[{', '.join(map(str, s))}]" for s in shapes)
+        raise DmlcError(
+            f"tensors of sizes {shown} cannot be joined along axis {at}: their other sizes "
+            "must be the same",
+            span,
+        )
+    return at
 
 
 def _known_shape(value: Node) -> tuple[ir.Extent, ...]:

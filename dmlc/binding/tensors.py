@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Sequence
-from typing import TypeGuard
 
 import numpy.typing as npt
 
 from dmlc.ir import Extent, packed_strides
 from dmlc.parameters import expect_integer, expect_items
 from dmlc.scalars import DataType, as_data_type
+from dmlc.sizes import find_symbols, list_symbols, parse_size
 from dmlc.source import DmlcError, Span
 
 MAXIMUM_RANK = 8
@@ -26,7 +25,8 @@ class TensorDesc:
 
     `data_type` is a `DataType`, a name such as `"FLOAT32"` or `"f32"`, or NumPy's type or dtype.
     `sizes` has 1 to 8 dimensions of 0 or more elements; a name such as `"N"` leaves one open until
-    kernels run, for 1 element or more, and None leaves all of them open.
+    kernels run, for 1 element or more, and so does what is made of names, such as `"N + 2"`; None
+    leaves all of them open.
     `strides` are in elements, 0 or more, one per dimension; None means packed, last dimension
     fastest. A stride of 0 repeats the same element. Raises `DmlcError` for anything else.
     """
@@ -56,7 +56,7 @@ class TensorDesc:
     @property
     def symbols(self) -> tuple[str, ...]:
         """The sizes that are left open, by name."""
-        return tuple(dict.fromkeys(e for e in self.sizes or () if isinstance(e, str)))
+        return find_symbols(self.sizes or ())
 
     @property
     def dimension_count(self) -> int | None:
@@ -145,18 +145,25 @@ def read_open_sizes(given: object, name: str | None = None) -> tuple[Extent, ...
     """The same, where names may stand for sizes that are left open. Raises `DmlcError`."""
     whose = "" if name is None else f"tensor '{name}': "
     items = expect_items(f"{whose}sizes", given, "a list of whole numbers, or names of open sizes")
-    symbols = {axis: item for axis, item in enumerate(items) if is_symbol(item)}
+    read = {axis: as_open_size(item) for axis, item in enumerate(items)}
+    symbols = {axis: size for axis, size in read.items() if size is not None}
     # What is left open counts as 1 element at least.
     known = read_sizes([1 if axis in symbols else item for axis, item in enumerate(items)], name)
     return tuple(symbols.get(axis, size) for axis, size in enumerate(known))
 
 
-def is_symbol(size: object) -> TypeGuard[str]:
-    """Whether a size is a name, which leaves it open."""
-    return isinstance(size, str) and _SYMBOL.fullmatch(size) is not None
+def as_open_size(size: object) -> str | None:
+    """A size that a name leaves open, or that is made of such, as `N + 2` is; None for others."""
+    if not isinstance(size, str) or max(map(len, list_symbols(size)), default=0) > _LONGEST_NAME:
+        return None
+    try:
+        found = parse_size(size)
+    except DmlcError:
+        return None
+    return None if isinstance(found, int) else str(found)
 
 
-_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+_LONGEST_NAME = 64
 
 
 def find_excess(sizes: Sequence[int | str]) -> str | None:

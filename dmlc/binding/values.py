@@ -17,8 +17,8 @@ import numpy as np
 
 from dmlc.language.definitions import EnumDefinition
 from dmlc.scalars import DataType, Operands, Operation, convert
-from dmlc.sizes import Measure, Size
-from dmlc.source import DmlcError, Span
+from dmlc.sizes import Measure, Size, divide_down, divide_up, measure
+from dmlc.source import DmlcError, InternalError, Span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,22 +34,41 @@ class EnumValue:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpenSize:
-    """A size that is left open until the kernels run, or what is made of such sizes."""
+    """A size that is left open until the kernels run, or what is made of such sizes: also a
+    fraction, until something rounds it."""
 
     size: Size
+    over: int = 1
+    """What it is divided by."""
 
     @staticmethod
-    def of(symbol: str) -> OpenSize:
-        return OpenSize(Size.of(symbol))
+    def of(extent: str) -> OpenSize:
+        """The size that the extent of an axis is."""
+        size = measure(extent)
+        if isinstance(size, int):
+            raise InternalError(f"the size {extent} is a number")
+        return OpenSize(size)
+
+    @staticmethod
+    def make(size: Measure, over: int) -> OpenSize | int | float:
+        """A size over a number, in lowest terms."""
+        if isinstance(size, int):
+            return size // over if size % over == 0 else size / over
+        shared = math.gcd(over, *(n for _, n in size.terms)) * (1 if over > 0 else -1)
+        divided = size.divide(shared)
+        if not isinstance(divided, Size):
+            raise InternalError(f"{size} is no multiple of {shared}")
+        return OpenSize(divided, over // shared)
 
     @property
-    def symbol(self) -> str | None:
-        """The symbol that it is; None for what is made of some."""
-        symbols = self.size.symbols
-        return symbols[0] if self.size == Size.of(symbols[0]) else None
+    def extent(self) -> str | None:
+        """What the axis of a tensor has for it; None where it is a fraction."""
+        return str(self.size) if self.over == 1 else None
 
     def __str__(self) -> str:
-        return str(self.size)
+        if self.over == 1:
+            return str(self.size)
+        return f"{self.size if len(self.size.terms) == 1 else f'({self.size})'} / {self.over}"
 
 
 Scalar: TypeAlias = bool | int | float | str | EnumValue | DataType | OpenSize
@@ -95,43 +114,70 @@ def show(value: Constant) -> str:
             return str(value)
 
 
-def measure_all(given: Sequence[Scalar]) -> list[Measure] | None:
-    """Whole numbers and sizes, some of which are left open; None where there is anything else."""
-    whole = [v.size if isinstance(v, OpenSize) else whole_number(v) for v in given]
-    return [v for v in whole if v is not None] if None not in whole else None
+def measure_all(given: Sequence[Scalar]) -> tuple[list[Measure], int] | None:
+    """Numbers and sizes, some of which are left open, each times the number that makes all of them
+    whole, and that number; None where there is anything else."""
+    parts = [_part_fraction(value) for value in given]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    over = math.lcm(*(part[1] for part in found))
+    return [size * (over // own) for size, own in found], over
+
+
+def _part_fraction(value: Scalar) -> tuple[Measure, int] | None:
+    """A number as a whole one over another; None for what is none, or too fine."""
+    if isinstance(value, OpenSize):
+        return value.size, value.over
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    above, below = value.as_integer_ratio()
+    return (above, below) if below <= _FINEST else None
+
+
+_FINEST = 2**20
+"""The most that a size is divided by where a fraction of it is computed with: doubles hold the
+product of such a fraction and every size, so that both come to the same."""
 
 
 def apply_open(operation: Operation, given: Sequence[Scalar]) -> Scalar | None:
     """An operation on sizes that are left open, where it gives the same whatever they are: a size
     again, or how they compare. None where that depends on them."""
-    sizes = measure_all(given)
-    if sizes is None:
+    found = measure_all(given)
+    if found is None:
         return None
+    sizes, over = found
     if operation.name in COMPARED:
         return _compare_open(operation.name, sizes[0], sizes[1])
-    found: Measure | None = None
     match operation.name, sizes:
         case ("add", [left, right]):
-            found = left + right
+            return OpenSize.make(left + right, over)
         case ("sub", [left, right]):
-            found = left - right
+            return OpenSize.make(left - right, over)
         case ("mul", [left, right]):
-            found = left * right
+            return OpenSize.make(left * right, over * over)
         case ("neg", [size]):
-            found = size * -1
-        case ("div", [Size() as size, int(divisor)]) if divisor:
-            found = size.divide(divisor)
+            return OpenSize.make(size * -1, over)
+        case ("div", [size, int(divisor)]) if divisor:
+            return OpenSize.make(size * (1 if divisor > 0 else -1), abs(divisor))
         case ("mod", [Size() as size, int(divisor)]) if divisor and size.divide(divisor):
-            found = 0
-        case (name, [size]) if name in TO_WHOLE:
-            found = size
+            return 0
+        case ("mod", [Size() as size, int(divisor)]) if divisor > 0 and size.bounds()[0] >= 0:
+            # A remainder goes towards 0.
+            return OpenSize.make(size - divide_down(size, divisor) * divisor, over)
+        case ("floor", [size]):
+            return OpenSize.make(divide_down(size, over), 1)
+        case ("ceil", [size]):
+            return OpenSize.make(divide_up(size, over), 1)
+        case ("trunc" | "round", [size]) if over == 1:
+            return OpenSize.make(size, 1)
         case ("min" | "max", [left, right]):
             below = _compare_open("le", left, right)
             if below is not None:
-                found = left if below == (operation.name == "min") else right
+                return OpenSize.make(left if below == (operation.name == "min") else right, over)
         case _:
             pass
-    return OpenSize(found) if isinstance(found, Size) else found
+    return None
 
 
 def _compare_open(name: str, left: Measure, right: Measure) -> bool | None:
@@ -153,17 +199,16 @@ COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="
 """Comparisons, and how C spells them."""
 
 
-def expect_symbol(value: OpenSize, what: str, span: Span) -> str:
-    """The symbol that a size is. Raises `DmlcError` for what is made of some: sizes of tensors are
-    symbols or numbers."""
-    symbol = value.symbol
-    if symbol is None:
+def expect_extent(value: OpenSize, what: str, span: Span) -> str:
+    """The extent of an axis that a size is. Raises `DmlcError` for a fraction."""
+    extent = value.extent
+    if extent is None:
         raise DmlcError(
-            f"{what} comes to {value}, and a size that is left open is one name: give "
-            f"{' and '.join(value.size.symbols)} numbers when binding",
+            f"{what} comes to {value}, which may be a fraction: round it, as in floor(...), or "
+            f"give {' and '.join(value.size.symbols)} numbers when binding",
             span,
         )
-    return symbol
+    return extent
 
 
 def refuse_open(given: Sequence[Scalar], span: Span) -> DmlcError:

@@ -27,6 +27,7 @@ from dmlc.language.parse import parse
 from dmlc.language.walk import names_read
 from dmlc.parameters import expect_items, expect_mapping, expect_text, wrong_kind
 from dmlc.scalars import TENSOR_TYPES, DataType
+from dmlc.sizes import Measure, measure, part_quotient
 from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Source, unknown_name
 
 
@@ -288,8 +289,37 @@ def _reference(name: str) -> syntax.Reference:
 
 
 def _type(stage: ir.Stage) -> syntax.TensorType:
-    sizes = tuple(
-        _reference(e) if isinstance(e, str) else syntax.Literal(str(e), e, span=NOWHERE)
-        for e in stage.domain
-    )
+    sizes = tuple(_write_size(measure(extent)) for extent in stage.domain)
     return syntax.TensorType(_name(stage.dtype.name), sizes, span=NOWHERE)
+
+
+def _write_size(size: Measure) -> syntax.Expression:
+    """A size as the language has it."""
+    if isinstance(size, int):
+        return syntax.Literal(str(size), size, span=NOWHERE)
+    made: syntax.Expression | None = None
+    for symbols, number in size.sort_terms():
+        factors = [_write_symbol(symbol) for symbol in symbols]
+        if abs(number) != 1 or not symbols:
+            factors.insert(0, syntax.Literal(str(abs(number)), abs(number), span=NOWHERE))
+        term = factors[0]
+        for factor in factors[1:]:
+            term = syntax.Binary("*", term, factor, span=NOWHERE)
+        if made is None:
+            made = syntax.Unary("-", term, span=NOWHERE) if number < 0 else term
+        else:
+            made = syntax.Binary("-" if number < 0 else "+", made, term, span=NOWHERE)
+    if made is None:
+        raise InternalError("a size without terms")
+    return made
+
+
+def _write_symbol(symbol: str) -> syntax.Expression:
+    """A symbol, or a quotient that is rounded down."""
+    quotient = part_quotient(symbol)
+    if quotient is None:
+        return _reference(symbol)
+    by = syntax.Literal(str(quotient[1]), quotient[1], span=NOWHERE)
+    divided = syntax.Binary("/", _write_size(quotient[0]), by, span=NOWHERE)
+    rounded = syntax.Argument(None, divided, span=NOWHERE)
+    return syntax.Call(_reference("floor"), (rounded,), span=NOWHERE)

@@ -29,6 +29,8 @@ COMMANDS = {
     "compile": "Compile an operator to HLSL, OpenCL or WGSL, with a manifest.",
     "inspect": "Show what each kernel is on a GPU, without one.",
     "run": "Run an operator on arrays.",
+    "test": "Test operators, on devices, from their own tables and examples.",
+    "export": "Write a case for other machines' tools: DxDispatch, LLVM's offload-test-suite.",
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
 }

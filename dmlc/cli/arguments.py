@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 import dmlc
 from dmlc import ir
-from dmlc.binding.tensors import is_symbol, read_open_sizes
+from dmlc.binding.tensors import as_open_size, read_open_sizes
 from dmlc.codegen.targets import TARGETS
 from dmlc.kernel.schedule import PROFILES
 from dmlc.source import Diagnostic, DmlcError, UnknownNameError, unknown_name
@@ -78,6 +79,13 @@ def show_warnings(warnings: Iterable[Diagnostic]) -> None:
     """Says what may not be meant or is slow; of several programs for one function, once."""
     for warning in dict.fromkeys(warning.render() for warning in warnings):
         click.echo(warning, err=True)
+
+
+def show_commands(where: str, commands: Iterable[str]) -> None:
+    """What to run with files that were written, on the machine they are meant for."""
+    click.echo(f"{where}:", err=True)
+    for line in commands:
+        click.echo(f"  {line}", err=True)
 
 
 # Subjects -------------------------------------------------------------------------------------
@@ -150,6 +158,14 @@ def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc
     )
 
 
+def matches_pattern(name: str, pattern: str) -> bool:
+    """Whether a name has a pattern as a part, or is all of it where that has '*' or '?' in it;
+    case does not matter."""
+    folded = pattern.lower()
+    whole = folded if any(c in folded for c in "*?[") else f"*{folded}*"
+    return fnmatch.fnmatchcase(name.lower(), whole)
+
+
 def find_file(text: str) -> str:
     """The file in `FILE[:NAME]`; the text itself where it names none."""
     path = text.rpartition(":")[0]
@@ -213,7 +229,7 @@ def _tensor(name: str, text: str) -> dmlc.TensorDesc:
 def _sizes(text: str | None) -> tuple[ir.Extent, ...] | None:
     """Sizes, of which names are left open."""
     parts = [] if text is None else text.split(",")
-    names = [part for part in parts if is_symbol(part)]
+    names = [part for part in parts if as_open_size(part) is not None]
     if text is None or not names:
         return _integers(text)
     numbers = [part for part in parts if part not in names]

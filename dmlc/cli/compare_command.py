@@ -14,6 +14,9 @@ from dmlc.source import DmlcError
 from dmlc.testing.compare import Tolerance
 from dmlc.testing.verify import Verdict
 
+_UNITS = (4, 8, 16, 32)
+"""The bytes of what buffers hold whole numbers of: words, and what shaders count them in."""
+
 
 @click.command(
     "compare",
@@ -44,19 +47,27 @@ def command(
     """Compare two arrays, such as what two devices gave: exactly, or within a tolerance, or within
     bounds that each element has.
 
-    Shapes may differ as long as the elements are as many: DxDispatch writes lines of elements.
-    Exits with 1 where the arrays differ by more, and says where and by how much.
+    Shapes may differ as long as the elements are as many: DxDispatch writes lines of elements, and
+    whole buffers, so that a line may end with what is no element. Exits with 1 where the arrays differ by more, and says where and by how much.
     """
     dtype = DataType.BFLOAT16 if bfloat16 else None
+    limits = [_read_bound(path) for path in bounds]
     left, right = read_array(actual, dtype), read_array(expected, dtype)
+    count = min(array.size for array in (left, right, *limits))
+    left, right = _cut_padding(left, count), _cut_padding(right, count)
     if left.dtype != right.dtype or left.size != right.size:
         raise DmlcError(
             f"'{actual}' has {left.size:,} elements of {left.dtype}, and '{expected}' "
             f"{right.size:,} of {right.dtype}: they cannot be compared"
         )
     allowed = Tolerance(relative, absolute).allow(right)
-    for path in bounds:
-        allowed = allowed + _read_bound(path, right)
+    for path, limit in zip(bounds, limits, strict=True):
+        if limit.size != right.size:
+            raise DmlcError(
+                f"'{path}' has {limit.size:,} bounds, and one is needed for each of "
+                f"{right.size:,} elements"
+            )
+        allowed = allowed + limit.reshape(right.shape)
     verdict = Verdict.of(left.reshape(right.shape), right, allowed)
     found = verdict.comparison
     if as_json:
@@ -78,20 +89,21 @@ def command(
     return 0 if found.within else 1
 
 
-def _read_bound(path: str, expected: Array) -> Array:
+def _cut_padding(array: Array, count: int) -> Array:
+    """A line of elements without those that only fill up a buffer."""
+    padded = {-(-count * array.itemsize // unit) * unit for unit in _UNITS}
+    return array[:count] if array.ndim == 1 and array.nbytes in padded else array
+
+
+def _read_bound(path: str) -> Array:
     """How far each element may be off. Raises `DmlcError` for what says no such thing."""
     bound = read_array(path)
-    if bound.dtype.kind != "f" or bound.size != expected.size:
+    if bound.dtype.kind != "f" or not np.all(bound >= 0):
         raise DmlcError(
-            f"'{path}' has {bound.size:,} elements of {bound.dtype}, and a bound is needed for "
-            f"each of {expected.size:,}, as floating-point numbers"
+            f"'{path}' has elements that are no bounds: each must be a floating-point number of 0 "
+            "or more"
         )
-    bound = bound.astype(np.float64).reshape(expected.shape)
-    if not np.all(bound >= 0):
-        raise DmlcError(
-            f"'{path}' has elements that are no bounds: each must be a number of 0 or more"
-        )
-    return bound
+    return bound.astype(np.float64)
 
 
 def _spell(value: bool | int | float | None) -> bool | int | float | str | None:

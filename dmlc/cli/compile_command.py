@@ -18,6 +18,7 @@ from dmlc.cli.arguments import (
     read_attributes,
     read_dimensions,
     read_tensors,
+    show_commands,
     show_warnings,
 )
 from dmlc.codegen.targets import TARGETS, find_target
@@ -27,7 +28,7 @@ from dmlc.runtime.interface import find_compiler
 from dmlc.shader_model import SHADER_MODELS
 
 if TYPE_CHECKING:
-    from dmlc.interop.dxdispatch import DispatchModel
+    from dmlc.interop.export import Export
 
 _ALL = [target for target in TARGETS if target.is_general]
 
@@ -96,14 +97,17 @@ def command(
         for found in targets
     ]
     show_warnings(warning for program in programs for warning in program.warnings)
-    model: DispatchModel | None = None
+    export: Export | None = None
     if dxdispatch:
         subject = find_subject(operator, folders)
-        model = interop.dxdispatch.make_model(
-            subject,
-            read_tensors(tensors),
-            read_attributes(attributes, subject),
-            dims=read_dimensions(dimensions, subject),
+        export = interop.export.export_proof(
+            interop.proof.prove(
+                subject,
+                read_tensors(tensors),
+                read_attributes(attributes, subject),
+                dims=read_dimensions(dimensions, subject),
+            ),
+            interop.export.DXDISPATCH,
             shader_model=shader_model,
             contract=contract,
         )
@@ -113,10 +117,9 @@ def command(
             if found.compiler:
                 compiled |= find_compiler(found.compiler).compile_files(program)
         paths = write_programs(programs, directory, compiled)
-        if model is not None:
-            files = model.all_files(programs[0].name)
-            paths += write_files(Path(directory) / "dxdispatch", files)
-            _show_next_steps(programs[0].name, model)
+        if export is not None:
+            paths += write_files(Path(directory) / "dxdispatch", export.files)
+            show_commands("on Windows, in the folder dxdispatch", export.commands)
         for path in paths:
             click.echo(path, err=as_json)
     elif not as_json:
@@ -124,11 +127,3 @@ def command(
     if as_json:
         whole = programs[0].manifest() if len(programs) == 1 else combine_manifests(programs)
         click.echo(json.dumps(whole, indent=2))
-
-
-def _show_next_steps(name: str, model: DispatchModel) -> None:
-    """What to do with a model, on the machine it is meant for."""
-    click.echo("on Windows, in the folder dxdispatch:", err=True)
-    click.echo(f"  dxdispatch.exe {name}.json", err=True)
-    for comparison in model.comparisons:
-        click.echo(f"  dmlc compare {' '.join(comparison.arguments())}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 import dmlc
 from dmlc.binding import Operator
+from dmlc.cli.arguments import matches_pattern
 from dmlc.language.definitions import is_differentiable
 
 _COLUMNS = ("name", "family", "types", "ranks", "gradient")
@@ -30,7 +30,11 @@ def command(pattern: str | None, as_json: bool) -> int:
     for name, operator in library.items():
         if operator.definition.forward is not None:
             gradients.setdefault(operator.definition.forward, []).append(name)
-    rows = [_describe(o, gradients) for name, o in library.items() if _matches(name, pattern)]
+    rows = [
+        _describe(o, gradients)
+        for name, o in library.items()
+        if pattern is None or matches_pattern(name, pattern)
+    ]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     elif rows:
@@ -39,14 +43,6 @@ def command(pattern: str | None, as_json: bool) -> int:
         click.echo(f"no operator matches '{pattern}'", err=True)
         return 1
     return 0
-
-
-def _matches(name: str, pattern: str | None) -> bool:
-    if pattern is None:
-        return True
-    folded = pattern.lower()
-    whole = folded if any(c in folded for c in "*?[") else f"*{folded}*"
-    return fnmatch.fnmatchcase(name.lower(), whole)
 
 
 def _describe(operator: Operator, gradients: dict[str, list[str]]) -> dict[str, Any]:

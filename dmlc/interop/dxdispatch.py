@@ -11,22 +11,19 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dmlc.binding import Graph, Operator, TensorDesc
 from dmlc.binding.values import Constant, EnumValue
+from dmlc.interop.proof import Proof, buffer_bytes, place, unwritten
 from dmlc.ir import Function
-from dmlc.oracle import find_expected
 from dmlc.pipeline import compile
 from dmlc.program import KernelSource, Program, Role, TensorSpec
 from dmlc.runtime.arrays import constant_array
 from dmlc.scalars import Array, DataType
 from dmlc.shader_model import dxil_arguments
-from dmlc.source import DmlcError, UnsupportedError
-from dmlc.testing.bounds import bound_errors
 
 CONSTANT_BUFFER_BYTES = 256
 """Direct3D 12 aligns constant buffer views to this."""
@@ -59,6 +56,7 @@ class FileComparison:
 class DispatchModel:
     """A model and the files it names. Paths are relative to the model's folder."""
 
+    name: str
     content: dict[str, Any]
     files: Mapping[str, bytes]
     """The shaders and the inputs as `.npy`; `expected.NAME.npy` is what the reference gives, and
@@ -66,141 +64,108 @@ class DispatchModel:
     comparisons: tuple[FileComparison, ...]
     """What to compare after the model has run."""
 
-    def all_files(self, name: str) -> dict[str, bytes]:
-        """Every file to write: the model as `NAME.json`, and what it names."""
+    def list_commands(self) -> list[str]:
+        """What to run in the model's folder, on the machine that it is meant for."""
+        compare = (f"dmlc compare {' '.join(c.arguments())}" for c in self.comparisons)
+        return [f"dxdispatch.exe {self.name}.json", *compare]
+
+    def all_files(self) -> dict[str, bytes]:
+        """Every file to write: the model, what it names, and a README with the commands."""
         text = json.dumps(self.content, indent=2) + "\n"
-        return {f"{name}.json": text.encode(), **self.files}
+        commands = "".join(f"    {command}\n" for command in self.list_commands())
+        readme = (
+            f"{self.name}: a model for DxDispatch, of Microsoft's DirectML repository.\n"
+            f"On Windows, in this folder:\n\n{commands}\n"
+            "Each comparison says how near the results are, and leaves with 1 where one of them is "
+            "too far off.\n"
+        )
+        return {f"{self.name}.json": text.encode(), "README.txt": readme.encode(), **self.files}
 
 
 def make_model(
-    subject: Operator | Graph,
-    tensors: Mapping[str, TensorDesc],
-    attributes: Mapping[str, object],
-    seed: int = 0,
-    shader_model: str | None = None,
-    dims: Mapping[str, int] | None = None,
-    contract: bool = False,
+    proof: Proof, shader_model: str | None = None, contract: bool = False
 ) -> DispatchModel:
-    """The model of an operator with these tensors and attributes, or of a graph with these
-    symbols, on random inputs.
-
-    Every input needs its sizes. Raises `DmlcError` without them, and whatever binding and
-    compiling raise.
-    """
-    if isinstance(subject, Graph):
-        function = subject.bind(tensors, dims)
-    else:
-        function = subject.bind(tensors, attributes)
-    if function.symbols():
-        raise DmlcError(
-            f"a DxDispatch model needs the sizes of {subject.name}'s tensors",
-            notes=["give them: --tensor NAME=FLOAT32[2,3]"],
-        )
+    """The model of a proof. Raises `DmlcError` where HLSL cannot express it."""
+    function = proof.function
     program = compile(
         function, "hlsl", root_signature=False, shader_model=shader_model, contract=contract
     )
-    inputs = {t.name: _make_input(t, seed + k) for k, t in enumerate(program.inputs)}
-    expected, bounds = find_expected(function, inputs), bound_errors(function, inputs)
-    files = {
-        f"{name}.npy": _encode(_lay_out(program.tensor(name), a)) for name, a in inputs.items()
-    }
-    files |= {f"{p.name}.hlsl": p.source.encode() for p in program.kernels}
+    files = {f"{p.name}.hlsl": p.source.encode() for p in program.kernels}
     files |= {
-        f"expected.{name}.npy": _encode(_lay_out(program.tensor(name), a))
-        for name, a in expected.items()
+        f"{name}.npy": _encode(place(program.tensor(name), array, np.zeros(1, array.dtype)))
+        for name, array in proof.inputs.items()
     }
-    files |= {
-        f"bound.{name}.npy": _encode(_lay_out(program.tensor(name), a))
-        for name, a in bounds.items()
-    }
+    for name, array in proof.expected.items():
+        tensor = program.tensor(name)
+        files[f"expected.{name}.npy"] = _encode(place(tensor, array, unwritten(tensor.dtype)))
+        files[_bound_file(name)] = _encode(place(tensor, proof.allowed[name], np.zeros(1)))
+    files |= {f"{t.name}.npy": _encode(constant_array(t)) for t in program.constants}
     homes = program.scratch_homes()
-    resources: dict[str, Any] = {n: {"initialValues": {"sourcePath": f"{n}.npy"}} for n in inputs}
-    for tensor in program.tensors:
-        if tensor.role is Role.CONSTANT:
-            files[f"{tensor.name}.npy"] = _encode(constant_array(tensor))
-            resources[tensor.name] = {"initialValues": {"sourcePath": f"{tensor.name}.npy"}}
-        elif tensor.role is not Role.INPUT and homes.get(tensor.name, tensor.name) == tensor.name:
-            resources[tensor.name] = _empty(tensor)
+    sizes = _find_sizes(program, homes)
+    resources: dict[str, Any] = {}
+    for name, size in sizes.items():
+        tensor = program.tensor(name)
+        if tensor.role in (Role.INPUT, Role.CONSTANT):
+            values = {"sourcePath": f"{name}.npy"}
+            resources[name] = {"initialValues": values, "sizeInBytes": size}
+        else:
+            resources[name] = _empty(tensor, size)
     dispatchables: dict[str, Any] = {}
     commands: list[dict[str, Any]] = []
     for kernel in program.kernels:
         dispatchables[kernel.name] = _shader(kernel)
         if kernel.scalars:
             resources[f"{kernel.name}.{CONSTANT_BUFFER}"] = _constants(kernel)
-        commands.append(_dispatch(kernel, homes))
+        commands.append(_dispatch(kernel, homes, sizes))
     comparisons: list[FileComparison] = []
     for tensor in program.outputs:
-        commands.append(_write(tensor.name, f"{tensor.name}.dmlc.npy"))
-        bound = f"bound.{tensor.name}.npy"
-        comparisons.append(
-            FileComparison(
-                f"{tensor.name}.dmlc.npy", f"expected.{tensor.name}.npy", (bound,), tensor.dtype
-            )
-        )
-    if isinstance(subject, Operator) and _has_directml(subject, program):
-        desc = _operator_desc(subject, function, tensors, attributes)
-        short = subject.definition.short_name
-        dispatchables["DirectML"] = {"type": f"DML_OPERATOR_{short}", "desc": desc}
-        bindings = {t.name: t.name for t in program.inputs}
+        found, bound = f"{tensor.name}.dmlc.npy", _bound_file(tensor.name)
+        commands.append(_write(tensor.name, found))
+        expected = f"expected.{tensor.name}.npy"
+        comparisons.append(FileComparison(found, expected, (bound,), tensor.dtype))
+    operator = proof.operator
+    if operator is not None and _has_directml(operator.name, program):
+        names = _name_fields(proof)
+        desc = {field: _describe(function, found) for field, found in names.items()}
+        desc |= {name: _attribute(value) for name, value in proof.attributes.items()}
+        kind = f"DML_OPERATOR_{operator.definition.short_name}"
+        dispatchables["DirectML"] = {"type": kind, "desc": desc}
+        own = {tensor.name: f"{tensor.name}.DirectML" for tensor in program.outputs}
         for tensor in program.outputs:
-            resources[f"{tensor.name}.DirectML"] = _empty(tensor)
-            bindings[tensor.name] = f"{tensor.name}.DirectML"
+            resources[own[tensor.name]] = _empty(tensor, sizes[tensor.name])
+        bindings = {
+            field: own.get(found, found)
+            if isinstance(found, str)
+            else [own.get(name, name) for name in found]
+            for field, found in names.items()
+        }
         commands.append({"type": "dispatch", "dispatchable": "DirectML", "bindings": bindings})
         for tensor in program.outputs:
-            name = f"{tensor.name}.directml.npy"
-            commands.append(_write(f"{tensor.name}.DirectML", name))
+            written, bound = f"{tensor.name}.directml.npy", _bound_file(tensor.name)
+            commands.append(_write(own[tensor.name], written))
             # Each of the two may be off by the bound.
-            bound = f"bound.{tensor.name}.npy"
-            comparisons.append(
-                FileComparison(f"{tensor.name}.dmlc.npy", name, (bound, bound), tensor.dtype)
-            )
+            found = f"{tensor.name}.dmlc.npy"
+            comparisons.append(FileComparison(found, written, (bound, bound), tensor.dtype))
     content = {"resources": resources, "dispatchables": dispatchables, "commands": commands}
-    return DispatchModel(content, files, tuple(comparisons))
+    return DispatchModel(program.name, content, files, tuple(comparisons))
+
+
+def _bound_file(name: str) -> str:
+    return f"bound.{name}.npy"
 
 
 # Resources ------------------------------------------------------------------------------------
 
 
-def _sizes(tensor: TensorSpec) -> tuple[int, ...]:
-    return tuple(e for e in tensor.extents if isinstance(e, int))
-
-
-def _elements(tensor: TensorSpec) -> int:
-    """How many elements the tensor's memory spans."""
-    return TensorDesc(tensor.dtype, _sizes(tensor), tensor.strides).last_offset + 1
-
-
-def _make_input(tensor: TensorSpec, seed: int) -> Array:
-    """Random values of both signs, with zeros of both signs among those of a float."""
-    random = np.random.default_rng(seed)
-    sizes = _sizes(tensor)
-    if 0 in sizes:
-        raise UnsupportedError(f"'{tensor.name}' is empty: there is nothing to dispatch")
-    if tensor.dtype is DataType.BOOL:
-        return random.random(sizes) < 0.5
-    if tensor.dtype.is_float:
-        values = random.standard_normal(sizes)
-        values = np.where(random.random(sizes) < 0.05, np.copysign(0.0, values), values)
-        return values.astype(tensor.dtype.dtype)
-    low = -50 if np.iinfo(tensor.dtype.dtype).min else 0
-    return random.integers(low, 50, sizes).astype(tensor.dtype.dtype)
-
-
-def _lay_out(tensor: TensorSpec, array: Array) -> Array:
-    """An array as the tensor's memory holds it: itself where packed, else a line of elements."""
-    if tensor.strides is None:
-        return array
-    memory = np.zeros(_elements(tensor), array.dtype)
-    steps = [s * array.itemsize for s in tensor.strides]
-    np.lib.stride_tricks.as_strided(memory, array.shape, steps)[...] = array
-    return memory
-
-
 def _encode(array: Array) -> bytes:
     buffer = io.BytesIO()
-    stored = array.view(np.uint16) if array.dtype == DataType.BFLOAT16.dtype else array
-    np.save(buffer, stored, allow_pickle=False)
+    np.save(buffer, _store(array), allow_pickle=False)
     return buffer.getvalue()
+
+
+def _store(array: Array) -> Array:
+    """The elements as DxDispatch knows them: words, where they are bfloat16."""
+    return array.view(np.uint16) if array.dtype == DataType.BFLOAT16.dtype else array
 
 
 def _value_type(tensor: TensorSpec) -> str:
@@ -208,9 +173,26 @@ def _value_type(tensor: TensorSpec) -> str:
     return "UINT16" if tensor.dtype is DataType.BFLOAT16 else tensor.dtype.name
 
 
-def _empty(tensor: TensorSpec) -> dict[str, Any]:
-    values = {"valueCount": max(1, _elements(tensor)), "value": 0}
-    return {"initialValuesDataType": _value_type(tensor), "initialValues": values}
+def _find_sizes(program: Program, homes: Mapping[str, str]) -> dict[str, int]:
+    """The bytes of each buffer; `homes` are those that scratch tensors share."""
+    sizes: dict[str, int] = {}
+    for tensor in program.tensors:
+        home = homes.get(tensor.name, tensor.name)
+        sizes[home] = max(buffer_bytes(tensor, program), sizes.get(home, 0))
+    return sizes
+
+
+def _empty(tensor: TensorSpec, size: int) -> dict[str, Any]:
+    fill = unwritten(tensor.dtype)
+    value = _store(fill)[0].item()
+    return {
+        "initialValuesDataType": _value_type(tensor),
+        # JSON has no number for NaN.
+        "initialValues": {
+            "valueCount": size // tensor.dtype.bytes,
+            "value": "nan" if value != value else value,
+        },
+    }
 
 
 def _constants(kernel: KernelSource) -> dict[str, Any]:
@@ -242,9 +224,17 @@ def _shader(kernel: KernelSource) -> dict[str, Any]:
     }
 
 
-def _dispatch(kernel: KernelSource, homes: Mapping[str, str]) -> dict[str, Any]:
-    """A kernel's launch; `homes` are the resources that scratch tensors share."""
-    bindings = {b.name: homes.get(b.tensor, b.tensor) for b in kernel.buffers}
+def _dispatch(
+    kernel: KernelSource, homes: Mapping[str, str], sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    """A kernel's launch. Unless it is told, DxDispatch sees a structure for each element that a
+    buffer was filled with: past its end where structures hold several, and not to its end where
+    the last one is not filled."""
+    bindings: dict[str, Any] = {}
+    for buffer in kernel.buffers:
+        home = homes.get(buffer.tensor, buffer.tensor)
+        count = sizes[home] // buffer.structure_bytes
+        bindings[buffer.name] = {"name": home, "elementCount": count}
     if kernel.scalars:
         bindings[CONSTANT_BUFFER] = f"{kernel.name}.{CONSTANT_BUFFER}"
     return {
@@ -259,31 +249,36 @@ def _write(resource: str, path: str) -> dict[str, Any]:
     return {"type": "writeFile", "resource": resource, "targetPath": path}
 
 
-def _has_directml(operator: Operator, program: Program) -> bool:
+def _has_directml(name: str, program: Program) -> bool:
     """Whether DirectML has the operator, with these types."""
-    known = operator.name.startswith(_DIRECTML)
+    known = name.startswith(_DIRECTML)
     return known and not any(t.dtype in _ABSENT for t in program.tensors)
 
 
-def _operator_desc(
-    operator: Operator,
-    function: Function,
-    tensors: Mapping[str, TensorDesc],
-    attributes: Mapping[str, object],
-) -> dict[str, Any]:
-    """The operator's description in the API's own field names, which the library's tables have."""
-    desc: dict[str, Any] = {}
-    strides = {r.name: r.strides for r in function.results}
-    for definition in operator.definition.levels[-1].tensors:
-        name = definition.name
-        parameter, stage = function.parameter(name), function.stage(name)
-        if parameter is not None:
-            desc[name] = _tensor_desc(parameter.dtype, parameter.extents, parameter.strides)
-        elif stage is not None and name in strides:
-            desc[name] = _tensor_desc(stage.dtype, stage.domain, strides[name])
-    for name, value in operator.resolve(tensors, attributes).attributes.items():
-        desc[name] = _attribute(value)
-    return desc
+def _name_fields(proof: Proof) -> dict[str, str | list[str]]:
+    """The function's tensors by the field of the operator's description that has them: the
+    library's tables have the API's own names. Of an array of tensors, all in order."""
+    function = proof.function
+    known = [p.name for p in function.parameters] + [r.name for r in function.results]
+    fields: dict[str, str | list[str]] = {}
+    rows = () if proof.operator is None else proof.operator.definition.newest.tensors
+    for row in rows:
+        entries = [n for n in known if n.rpartition("_")[0] == row.name and row.array]
+        if entries:
+            fields[row.name] = sorted(entries, key=lambda n: int(n.rpartition("_")[2]))
+        elif row.name in known:
+            fields[row.name] = row.name
+    return fields
+
+
+def _describe(function: Function, found: str | Sequence[str]) -> Any:
+    if not isinstance(found, str):
+        return [_describe(function, name) for name in found]
+    parameter, stage = function.parameter(found), function.stage(found)
+    if parameter is not None:
+        return _tensor_desc(parameter.dtype, parameter.extents, parameter.strides)
+    strides = next((r.strides for r in function.results if r.name == found), None)
+    return None if stage is None else _tensor_desc(stage.dtype, stage.domain, strides)
 
 
 def _attribute(value: Constant) -> Any:

@@ -1,133 +1,348 @@
-"""Which positions lie inside an axis whose size is a symbol, whatever that is.
+"""Which positions lie inside an axis whose size is known at run time only, whatever that is.
 
-A position is proved inside by the way it is computed: it is an index over the axis itself, a clamp
-to it, a choice or a minimum of such, or the stage's guard compares it with the size. Numbers that
-sizes do not come into are `ranges`' to bound.
+A position is bounded by sizes: an index by the axis it runs over, a sum by what bounds its parts, a
+clamp, a remainder, and what the stage's guard compares with something. It lies inside where such a
+bound lies below the size, whatever the symbols are. Numbers that sizes do not come into are
+`ranges`' to bound.
 """
 
 from __future__ import annotations
 
-from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, Symbol
+import copy
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, Symbol, value_type
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
+from dmlc.sizes import LARGEST, Measure, Size, divide_down, find_least, measure, read_counted
 
-_DEEPEST = 16
+_DEEPEST = 24
 """Operations that a proof looks into, one in the other."""
+_MOST_NESTED = 3
+"""Choices of which each branch is looked at where its condition holds."""
+_MOST = 4
+"""Bounds of one value that are looked at."""
 
 
-def is_inside_open(stage: Stage, value: int, symbol: str, ranges: Ranges) -> bool:
-    """Whether an INDEX value of a stage is 0 or more and below the size that a symbol has, at every
-    point that the guard lets through. `ranges` are the intervals of the values up to it."""
-    proof = _Proof(stage, symbol, ranges)
-    return proof.is_counted(value) and proof.is_below(value, 0)
+def is_inside_open(
+    stage: Stage, value: int, size: str, ranges: Ranges, checks: Iterable[str] = ()
+) -> bool:
+    """Whether an INDEX value of a stage is 0 or more and below a size, at every point that the
+    guard lets through, where `checks` hold of symbols. `ranges` are the intervals of the values up
+    to it."""
+    return Proof(stage, ranges, measure(size), checks).is_inside(value)
 
 
-class _Proof:
-    def __init__(self, stage: Stage, symbol: str, ranges: Ranges) -> None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Reach:
+    """What a value is not below, and what it is not above: each of them holds."""
+
+    low: tuple[Measure, ...] = ()
+    high: tuple[Measure, ...] = ()
+
+
+class Proof:
+    """What is known of the positions of a stage: where its guard holds, and `conditions`, each of
+    which holds or does not; and where `checks` hold of symbols. `size` is that of the axis which
+    is asked about."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        ranges: Ranges,
+        size: Measure = 1,
+        checks: Iterable[str] = (),
+        conditions: Iterable[tuple[int, bool]] = (),
+    ) -> None:
         self._stage = stage
         self._values = stage.body.instructions
-        self._symbol = symbol
+        self._size = size
         self._ranges = ranges
-        self._conditions = _list_conditions(stage)
+        self._conditions = _list_conditions(self._values, stage.body.guard, True)
+        for condition, holds in conditions:
+            self._conditions += _list_conditions(self._values, condition, holds)
+        self._nested = 0
+        self._found: dict[int, _Reach] = {}
+        axes = stage.reduction.axes if stage.reduction is not None else ()
+        extents = (*stage.domain, *(extent for _, extent in axes))
+        sizes = [size, *(measure(e) for e in dict.fromkeys(extents) if isinstance(e, str))]
+        # Axes have an element at least.
+        self._counted = [*(each - 1 for each in sizes), *read_counted(checks)]
+        """What is 0 or more."""
 
-    def is_counted(self, value: int) -> bool:
-        """Whether a value is 0 or more."""
-        if self._ranges[value][0] >= 0:
-            return True
-        match self._values[value]:
-            case Apply(operation=operation, operands=(left, _)) if operation.name == "mod":
-                return self.is_counted(left)
-            case _:
-                pass
-        return any(
-            name == "ge" and left == value and self._constant(right) == 0
-            for name, left, right in self._conditions
+    def is_inside(self, value: int) -> bool:
+        reach = self._reach(value, 0)
+        counted = any(self._least(low) >= 0 for low in reach.low)
+        return counted and any(self._least(self._size - 1 - high) >= 0 for high in reach.high)
+
+    def is_at_most(self, value: int, other: int) -> bool:
+        """Whether an INDEX value is never above another."""
+        high, low = self._reach(value, 0).high, self._reach(other, 0).low
+        return any(self._least(b - a) >= 0 for a in high for b in low)
+
+    def is_certain(self, condition: int) -> bool:
+        """Whether a condition holds at every point."""
+        instruction = self._values[condition]
+        if not isinstance(instruction, Apply):
+            return isinstance(instruction, Constant) and bool(instruction.value)
+        name, given = instruction.operation.name, instruction.operands
+        if name == "and":
+            return all(map(self.is_certain, given))
+        made = _list_conditions(self._values, condition, True)
+        return bool(made) and all(self._is_ordered(*each) for each in made)
+
+    def _is_ordered(self, name: str, left: int, right: int) -> bool:
+        """Whether two values always compare so."""
+        if name in ("gt", "ge"):
+            return self._is_ordered(_MIRRORED[name], right, left)
+        if name == "eq":
+            return self.is_at_most(left, right) and self.is_at_most(right, left)
+        high, low = self._reach(left, 0).high, self._reach(right, 0).low
+        return any(self._least(b - a - (name == "lt")) >= 0 for a in high for b in low)
+
+    def _least(self, given: Measure) -> float:
+        """The least that a size may be, by itself or by what it has more than another."""
+        if not isinstance(given, Size):
+            return given
+        return max(map(find_least, (given, *(given - counted for counted in self._counted))))
+
+    # Values -----------------------------------------------------------------------------------
+
+    def _reach(self, value: int, depth: int) -> _Reach:
+        """What bounds a value."""
+        if value in self._found:
+            return self._found[value]
+        low, high = self._ranges[value]
+        numbers = _Reach(
+            (int(low),) if math.isfinite(low) else (),
+            (int(high),) if math.isfinite(high) and high < LARGEST - 1 else (),
         )
-
-    def is_below(self, value: int, depth: int) -> bool:
-        """Whether a value is less than the size."""
-        instruction = self._values[value]
         if depth > _DEEPEST:
-            return False
-        if self._is_limited(value):
-            return True
+            return numbers
+        if isinstance(self._values[value], Constant | Symbol):
+            self._found[value] = self._find(self._values[value], depth)
+            return self._found[value]
+        self._found[value] = numbers  # A guard may compare it with what is made of it.
+        reaches = [numbers, self._find(self._values[value], depth + 1)]
+        reaches += [self._compare(name, other, depth + 1) for name, other in self._said_of(value)]
+        reaches.reverse()
+        lows = dict.fromkeys(bound for reach in reaches for bound in reach.low)
+        highs = dict.fromkeys(bound for reach in reaches for bound in reach.high)
+        found = _Reach(tuple(lows)[:_MOST], tuple(highs)[:_MOST])
+        self._found[value] = found
+        return found
+
+    def _said_of(self, value: int) -> Iterable[tuple[str, int]]:
+        return ((name, right) for name, left, right in self._conditions if left == value)
+
+    def _compare(self, name: str, other: int, depth: int) -> _Reach:
+        """What a comparison with another value says."""
+        reach = self._reach(other, depth)
+        match name:
+            case "lt":
+                return _Reach((), tuple(bound - 1 for bound in reach.high))
+            case "le":
+                return _Reach((), reach.high)
+            case "gt":
+                return _Reach(tuple(bound + 1 for bound in reach.low), ())
+            case "ge":
+                return _Reach(reach.low, ())
+            case _:
+                return reach
+
+    def _find(self, instruction: Instruction, depth: int) -> _Reach:
         match instruction:
             case Index():
-                return self._stage.extent(instruction) == self._symbol
+                extent = self._stage.extent(instruction)
+                return _Reach((0,), () if extent is None else (measure(extent) - 1,))
             case Constant(dtype=DataType.INDEX):
-                return int(instruction.value) <= 0
+                return _Reach((int(instruction.value),), (int(instruction.value),))
+            case Symbol(name=name):
+                return _Reach((measure(name),), (measure(name),))
             case Select():
-                branches = (instruction.then, instruction.otherwise)
-                return all(self.is_below(branch, depth + 1) for branch in branches)
-            case Apply(operation=operation, operands=given):
-                return self._is_made_below(operation.name, given, depth + 1)
-            case _:
-                return False
-
-    def _is_limited(self, value: int) -> bool:
-        """Whether the guard compares a value with the size."""
-        return any(
-            (name == "lt" and left == value and self._is_size(right))
-            or (name == "le" and left == value and self._is_last(right))
-            for name, left, right in self._conditions
-        )
-
-    def _is_made_below(self, name: str, given: tuple[int, ...], depth: int) -> bool:
-        match name:
-            case "min":
-                return any(self.is_below(each, depth) for each in given)
-            case "max":
-                return all(self.is_below(each, depth) for each in given)
-            case "add":
-                ends = zip(given, reversed(given), strict=True)
-                still = [one for one, other in ends if self._ranges[other] == (0, 0)]
-                return any(self.is_below(each, depth) for each in still)
-            case "sub":
-                if self._is_size(given[0]):
-                    return self._ranges[given[1]][0] >= 1
-                return self._ranges[given[1]][0] >= 0 and self.is_below(given[0], depth)
-            case "div":
-                return (
-                    self._ranges[given[0]][0] >= 0
-                    and self._ranges[given[1]][0] >= 1
-                    and self.is_below(given[0], depth)
+                then = self._assume(instruction.condition, True)
+                otherwise = self._assume(instruction.condition, False)
+                return self._either(
+                    then._reach(instruction.then, depth),
+                    otherwise._reach(instruction.otherwise, depth),
                 )
+            case Apply(operation=operation, operands=given, dtype=DataType.INDEX):
+                return self._combine(operation.name, [self._reach(o, depth) for o in given])
+            case _:
+                return _Reach()
+
+    def _assume(self, condition: int, holds: bool) -> Proof:
+        """The proof where a condition holds too, or does not."""
+        made = _list_conditions(self._values, condition, holds)
+        if not made or self._nested >= _MOST_NESTED:
+            return self
+        inner = copy.copy(self)
+        inner._conditions = [*self._conditions, *made]
+        inner._found, inner._nested = {}, self._nested + 1
+        return inner
+
+    def _either(self, one: _Reach, other: _Reach) -> _Reach:
+        """What bounds a value that is one or the other."""
+        return _Reach(self._lower(one.low, other.low), self._upper(one.high, other.high))
+
+    def _lower(self, one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
+        """What neither of two values is below."""
+        found = (
+            bound for a in one for b in other for bound in (a, b, 0) if self._holds(bound, a, b)
+        )
+        return tuple(dict.fromkeys(found))
+
+    def _upper(self, one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
+        """What neither of two values is above."""
+        last = self._size - 1
+        found = (
+            bound
+            for a in one
+            for b in other
+            for bound in (a, b, last)
+            if self._holds(bound * -1, a * -1, b * -1)
+        )
+        return tuple(dict.fromkeys(found))
+
+    def _holds(self, bound: Measure, *values: Measure) -> bool:
+        """Whether no value is below a bound."""
+        return all(self._least(value - bound) >= 0 for value in values)
+
+    # Operations -------------------------------------------------------------------------------
+
+    def _combine(self, name: str, given: list[_Reach]) -> _Reach:
+        first, second = given[0], given[-1]
+        match name:
+            case "add":
+                return _Reach(_sum(first.low, second.low), _sum(first.high, second.high))
+            case "sub":
+                return _Reach(
+                    _difference(first.low, second.high), _difference(first.high, second.low)
+                )
+            case "neg":
+                return _Reach(_difference((0,), first.high), _difference((0,), first.low))
+            case "mul":
+                return self._multiply(first, second)
+            case "div":
+                return self._divide(first, second)
             case "mod":
-                return self._is_size(given[1]) or self.is_below(given[0], depth)
+                return self._remain(first, second)
+            case "min":
+                return _Reach(self._lower(first.low, second.low), (*first.high, *second.high))
+            case "max":
+                highs = self._upper(first.high, second.high)
+                if self._is_counted(first) and self._is_counted(second):
+                    highs = (*highs, *_sum(first.high, second.high))
+                return _Reach((*first.low, *second.low), highs)
             case _:
-                return False
+                return _Reach()
 
-    def _is_size(self, value: int) -> bool:
-        return self._values[value] == Symbol(self._symbol)
+    def _is_counted(self, reach: _Reach) -> bool:
+        return any(self._least(low) >= 0 for low in reach.low)
 
-    def _is_last(self, value: int) -> bool:
-        """Whether a value is the last place along the axis."""
-        match self._values[value]:
-            case Apply(operation=operation, operands=(size, one)) if operation.name == "sub":
-                return self._is_size(size) and self._constant(one) == 1
-            case _:
-                return False
+    def _multiply(self, first: _Reach, second: _Reach) -> _Reach:
+        if self._is_counted(first) and self._is_counted(second):
+            lows = (low for low in _product(first.low, second.low) if self._least(low) >= 0)
+            return _Reach((*lows, 0), _product(first.high, second.high))
+        for one, other in ((first, second), (second, first)):
+            factor = _exact(other)
+            if factor is not None and self._least(factor) >= 0:
+                return _Reach(_product(one.low, (factor,)), _product(one.high, (factor,)))
+            if factor is not None and self._least(factor * -1) >= 0:
+                return _Reach(_product(one.high, (factor,)), _product(one.low, (factor,)))
+        return _Reach()
 
-    def _constant(self, value: int) -> bool | int | float | None:
-        instruction = self._values[value]
-        return instruction.value if isinstance(instruction, Constant) else None
+    def _divide(self, first: _Reach, second: _Reach) -> _Reach:
+        """A quotient that is rounded towards 0."""
+        divisor = _exact(second)
+        if isinstance(divisor, int) and divisor > 0:
+            high = (divide_down(h, divisor) for h in first.high if self._least(h) >= 0)
+            return _Reach(tuple(divide_down(low, divisor) for low in first.low), tuple(high))
+        if not self._is_counted(first) or not any(self._least(low) >= 1 for low in second.low):
+            return _Reach()
+        high = list(first.high)
+        if isinstance(divisor, Size):
+            made = (self._divide_by(bound, divisor) for bound in first.high)
+            high = [*(bound for bound in made if bound is not None), *high]
+        return _Reach((0,), tuple(high))
+
+    def _divide_by(self, bound: Measure, divisor: Size) -> Measure | None:
+        """What a bound comes to, divided by a size: its multiples of that, and what is over."""
+        if len(divisor.terms) != 1 or not isinstance(bound, Size):
+            return None
+        symbols, number = next(iter(divisor.terms))
+        whole: Measure = 0
+        for factors, n in bound.terms:
+            rest = list(factors)
+            for symbol in symbols:
+                if symbol in rest:
+                    rest.remove(symbol)
+            if len(rest) == len(factors) - len(symbols) and n % number == 0:
+                whole = Size(((tuple(rest), n // number),)) + whole if rest else whole + n // number
+        over = bound - whole * divisor
+        if self._least(divisor - 1 - over) < 0:
+            return None
+        return whole - 1 if self._least(-1 - over) >= 0 else whole
+
+    def _remain(self, first: _Reach, second: _Reach) -> _Reach:
+        """What is over of a division, with the sign of what is divided."""
+        last = tuple(high - 1 for high in second.high)
+        positive = any(self._least(low) >= 1 for low in second.low)
+        if self._is_counted(first):
+            return _Reach((0,), (*(last if positive else ()), *first.high))
+        return _Reach(_difference((0,), last), last) if positive else _Reach()
 
 
-_MIRRORED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
+def _pairs(
+    combine: Callable[[Measure, Measure], Measure], one: Iterable[Measure], other: Iterable[Measure]
+) -> tuple[Measure, ...]:
+    seconds = tuple(other)
+    return tuple(dict.fromkeys(combine(a, b) for a in one for b in seconds))
 
 
-def _list_conditions(stage: Stage) -> list[tuple[str, int, int]]:
-    """The comparisons that the guard joins by `and`, both ways round."""
+def _sum(one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
+    return _pairs(lambda a, b: a + b, one, other)
+
+
+def _difference(one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
+    return _pairs(lambda a, b: a - b, one, other)
+
+
+def _product(one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
+    return _pairs(lambda a, b: a * b, one, other)
+
+
+def _exact(reach: _Reach) -> Measure | None:
+    """What a value is, where its bounds are one."""
+    return next((low for low in reach.low if low in reach.high), None)
+
+
+_MIRRORED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge", "eq": "eq"}
+_NEGATED = {"gt": "le", "ge": "lt", "lt": "ge", "le": "gt", "ne": "eq"}
+
+
+def _list_conditions(
+    values: Sequence[Instruction], condition: int | None, holds: bool
+) -> list[tuple[str, int, int]]:
+    """The comparisons of positions that hold where a condition does, or does not, both ways
+    round."""
     found: list[tuple[str, int, int]] = []
-    pending = [] if stage.body.guard is None else [stage.body.guard]
+    pending = [] if condition is None else [(condition, holds)]
     while pending:
-        instruction: Instruction = stage.body.instructions[pending.pop()]
+        value, wanted = pending.pop()
+        instruction = values[value]
         if not isinstance(instruction, Apply):
             continue
         name, given = instruction.operation.name, instruction.operands
-        if name == "and":
-            pending += given
-        elif name in _MIRRORED:
-            left, right = given
-            found += [(name, left, right), (_MIRRORED[name], right, left)]
+        if name == "not":
+            pending.append((given[0], not wanted))
+        elif name == ("and" if wanted else "or"):
+            pending += [(operand, wanted) for operand in given]
+        elif value_type(values[given[0]]) is DataType.INDEX:
+            compared = name if wanted else _NEGATED.get(name, "")
+            if compared in _MIRRORED:
+                left, right = given
+                found += [(compared, left, right), (_MIRRORED[compared], right, left)]
     return found

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dmlc.ir.nodes import Parameter, Result, Stage, Table
 from dmlc.ir.print import print_fields
 from dmlc.parameters import expect
+from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, Span, UnknownNameError, list_names, unknown_name
 
 
@@ -78,11 +79,11 @@ class Function:
         """The run-time sizes, in order of first use."""
         found: dict[str, None] = {}
         for parameter in self.parameters:
-            found.update({e: None for e in parameter.extents if isinstance(e, str)})
+            found.update(dict.fromkeys(find_symbols(parameter.extents)))
         for stage in self.stages:
             axes = () if stage.reduction is None else stage.reduction.axes
             extents = (*stage.domain, *(extent for _, extent in axes))
-            found.update({e: None for e in extents if isinstance(e, str)})
+            found.update(dict.fromkeys(find_symbols(extents)))
         return tuple(found)
 
     def run_symbol(self) -> str | None:
@@ -92,7 +93,7 @@ class Function:
         symbols = self.symbols()
         tensors = (*self.parameters, *self.stages)
         runs = (t.extents for t in tensors if any(isinstance(e, str) for e in t.extents))
-        return symbols[0] if len(symbols) == 1 and all(len(e) == 1 for e in runs) else None
+        return symbols[0] if len(symbols) == 1 and all(e == symbols for e in runs) else None
 
     def tensors(self) -> Mapping[str, Parameter | Table | Stage]:
         """Everything a load can name: parameters, tables, stages."""

@@ -33,9 +33,7 @@ def find_outside(
     for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
         low, high = ranges[number]
         if isinstance(extent, str):
-            position = stage.body.instructions[number]
-            along = isinstance(position, Index) and stage.extent(position) == extent
-            if not along and not is_inside_open(stage, number, extent, ranges):
+            if not is_inside_along(stage, number, extent, ranges):
                 yield axis, (low, high)
             continue
         if low >= 0 and high < extent:
@@ -44,6 +42,13 @@ def find_outside(
         low, high = max(low, reach[0]), min(high, reach[1])
         if low < 0 or high >= extent:
             yield axis, (low, high)
+
+
+def is_inside_along(stage: Stage, position: int, extent: str, ranges: Ranges) -> bool:
+    """Whether a position lies inside an axis whose size is known at run time only."""
+    index = stage.body.instructions[position]
+    along = isinstance(index, Index) and stage.extent(index) == extent
+    return along or is_inside_open(stage, position, extent, ranges)
 
 
 def find_open_reads(

@@ -28,7 +28,8 @@ from dmlc.scalars import Array, DataType, Operation
 from dmlc.source import Span
 
 Extent: TypeAlias = int | str
-"""The size of an axis: a number of elements, or the name of a symbol bound at run time."""
+"""The size of an axis: a number of elements, or the text of a size that is known at run time only:
+a symbol, or what is made of some, as `sizes` spells it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -104,8 +105,8 @@ class Cast:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Symbol:
-    """The size that a symbol has at run time, as an INDEX: 1 or more. In a kernel, also what is
-    made of such sizes."""
+    """The size that a symbol has at run time, as an INDEX: 1 or more; or what is made of such
+    sizes."""
 
     name: str
 

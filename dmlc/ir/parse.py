@@ -230,9 +230,10 @@ class _Parser(Scanner[int]):
             self.fail("a value")
         self.next()
         if token.text == "size" and self.accept("("):
-            symbol = Symbol(self.name("a symbol"))
+            size = self.extent()
             self.expect(")")
-            return self._add(symbol)
+            whole = isinstance(size, int)
+            return self._add(Constant(DataType.INDEX, size) if whole else Symbol(size))
         if self.accept("("):
             opened.append(Open(token, ")", [], 1 if token.text == "cast" else None))
             return None

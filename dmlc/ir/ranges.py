@@ -7,6 +7,7 @@ reach, which is `fractions`' to say.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -32,7 +33,7 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.scalars import LARGEST_INDEX, DataType
-from dmlc.sizes import LARGEST
+from dmlc.sizes import LARGEST, Size, measure
 
 Bound: TypeAlias = int | float
 """An integer, or minus or plus infinity."""
@@ -103,8 +104,8 @@ class Ranges:
             case Index():
                 extent = self._stage.extent(instruction)
                 return 0, (extent if isinstance(extent, int) else LARGEST) - 1
-            case Symbol():
-                return 1, LARGEST
+            case Symbol(name=name):
+                return size_range(name)
             case Load():
                 return self._known.get(instruction.tensor, limits)
             case Select():
@@ -173,6 +174,17 @@ def _hold(bound: float, limits: Interval) -> Bound:
     return min(max(math.trunc(bound), low), high)
 
 
+@functools.lru_cache(1024)
+def size_range(text: str) -> Interval:
+    """What a size that is known at run time only may be."""
+    size = measure(text)
+    if not isinstance(size, Size):
+        return size, size
+    low, high = size.bounds()
+    most = sum(n * (LARGEST ** len(symbols) if n > 0 else 1) for symbols, n in size.terms)
+    return low, min(high, most if most < _LIMIT else math.inf)
+
+
 def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
     """The smallest and the largest value of each table of whole numbers."""
     return {
@@ -238,10 +250,11 @@ def _multiply(given: list[_Whole]) -> Interval:
 
 
 def _divide(given: list[_Whole]) -> Interval:
-    (low, high), (divisor, same) = given
-    if divisor != same or divisor <= 0:
+    (low, high), divisors = given
+    if divisors[0] <= 0:
         return UNKNOWN
-    return _truncate(low, divisor), _truncate(high, divisor)
+    ends = [_truncate(end, divisor) for end in (low, high) for divisor in divisors]
+    return min(ends), max(ends)
 
 
 def _truncate(value: int, divisor: int) -> int:
@@ -249,10 +262,10 @@ def _truncate(value: int, divisor: int) -> int:
 
 
 def _remain(given: list[_Whole]) -> Interval:
-    (low, high), (divisor, same) = given
-    if divisor != same or divisor <= 0:
+    (low, high), (least, largest) = given
+    if least <= 0:
         return UNKNOWN
-    most = divisor - 1
+    most = largest - 1
     return max(min(low, 0), -most), min(max(high, 0), most)
 
 

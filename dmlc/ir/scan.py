@@ -16,8 +16,11 @@ from typing import ClassVar, Generic, NoReturn, TypeVar
 import numpy as np
 
 from dmlc.scalars import DataType, data_type_names, find_data_type
+from dmlc.sizes import Measure, as_extent, parse_size
 from dmlc.source import DmlcError, Source, Span, unknown_name
 
+_JOINTS = ("+", "-", "*", "/")
+"""What may stand between the parts of a size."""
 LITERALS = ("true", "false", "inf", "nan")
 """Words that are values."""
 
@@ -29,7 +32,7 @@ def token_pattern(name: str = r"[A-Za-z_][A-Za-z0-9_.]*") -> re.Pattern[str]:
         | (?P<number>-?(?:\d+\.(?!\.)\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+)|-inf\b)
         | (?P<name>{name})
         | (?P<text>"(?:[^"\\\n]|\\.)*")
-        | (?P<mark>->|\.\.|[%@(){{}}\[\]:,=</])""",
+        | (?P<mark>->|\.\.|[-%@(){{}}\[\]:,=</+*])""",
         re.VERBOSE | re.ASCII,
     )
 
@@ -127,9 +130,33 @@ class Scanner(abc.ABC, Generic[Value]):
             self.fail(what)
         return int(self.next().text)
 
-    def extent(self) -> int | str:
-        what = "a size or a symbol"
+    def name_or_number(self, what: str) -> int | str:
         return self.name(what) if self.token.kind == "name" else self.integer(what)
+
+    def extent(self) -> int | str:
+        """The size of an axis."""
+        what, start = "a size or a symbol", self.token
+        if start.kind == "number" and self.following.text not in _JOINTS:
+            return self.integer(what)
+        if start.kind not in ("name", "number") and start.text != "(":
+            self.fail(what)
+        return as_extent(self._size())
+
+    def _size(self) -> Measure:
+        """A size that is made of symbols, up to what cannot stand in one."""
+        start, depth, end = self.token, 0, self.token.start
+        while self.token.kind in ("name", "number") or self.token.text in ("(", ")", *_JOINTS):
+            depth += (self.token.text == "(") - (self.token.text == ")")
+            # Names and numbers have something between them.
+            before = self.tokens[self.at - 1].kind if self.token is not start else ""
+            if depth < 0 or (before in ("name", "number") and self.token.kind == "name"):
+                break
+            token = self.next()
+            end = token.start + len(token.text)
+        try:
+            return parse_size(self.source.text[start.start : end])
+        except DmlcError as error:
+            raise DmlcError(error.diagnostics[0].message, self.span_from(start)) from None
 
     def list_until(self, closing: str, read: Callable[[], Item]) -> list[Item]:
         """Items with commas between them, up to what closes the list."""

@@ -19,7 +19,7 @@ from dmlc.ir.nodes import (
     Symbol,
 )
 from dmlc.scalars import DataType
-from dmlc.sizes import refuse_sizes
+from dmlc.sizes import evaluate_size, refuse_sizes
 
 
 def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
@@ -30,7 +30,7 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
     refuse_sizes(function.name, function.checks, sizes)
 
     def settle(extents: Sequence[Extent]) -> tuple[int, ...]:
-        return tuple(sizes[e] if isinstance(e, str) else e for e in extents)
+        return tuple(evaluate_size(e, sizes) for e in extents)
 
     parameters = [dataclasses.replace(p, extents=settle(p.extents)) for p in function.parameters]
     stages = [_settle_stage(stage, settle(stage.domain), sizes) for stage in function.stages]
@@ -42,11 +42,11 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
 def _settle_stage(stage: Stage, domain: tuple[int, ...], sizes: Mapping[str, int]) -> Stage:
     reduction = stage.reduction
     if reduction is not None:
-        axes = ((label, sizes[e] if isinstance(e, str) else e) for label, e in reduction.axes)
+        axes = ((label, evaluate_size(e, sizes)) for label, e in reduction.axes)
         reduction = Reduction(reduction.combiner, tuple(axes))
     body = stage.body
     made: list[Instruction] = [
-        Constant(DataType.INDEX, sizes[i.name]) if isinstance(i, Symbol) else i
+        Constant(DataType.INDEX, evaluate_size(i.name, sizes)) if isinstance(i, Symbol) else i
         for i in body.instructions
     ]
     return dataclasses.replace(

@@ -41,7 +41,7 @@ from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_r
 from dmlc.parameters import expect, expect_items, wrong_kind
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands, is_float32
 from dmlc.scalars import DataType as T
-from dmlc.sizes import LARGEST, holds, list_symbols
+from dmlc.sizes import LARGEST, find_symbols, holds, list_symbols, parse_size
 from dmlc.source import DmlcError, InternalError, Span
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -92,7 +92,15 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         if fault is not None:
             return fault
         known[parameter.name] = parameter
-        symbols += [e for e in parameter.extents if isinstance(e, str) and e not in symbols]
+        symbols += [e for e in find_symbols(parameter.extents) if e in parameter.extents]
+    for parameter in function.parameters:
+        for symbol in find_symbols(parameter.extents):
+            if symbol not in symbols:
+                return Fault(
+                    f"%{parameter.name}",
+                    f"no axis of a parameter has the size '{symbol}' by itself",
+                    parameter.span,
+                )
     for table in function.tables:
         fault = _check_name(table, known)
         if fault is None and seen.get(table.name) is not table:
@@ -178,12 +186,24 @@ def _check_definition(node: Tensor, extents: tuple[Extent, ...]) -> Fault | None
 def _check_extents(extents: Sequence[Extent]) -> str | None:
     for extent in extents:
         if isinstance(extent, str):
-            if not _NAME.fullmatch(extent):
-                return f"{extent!r} is no symbol"
+            why = _check_size(extent)
+            if why:
+                return why
         elif not 0 <= extent <= _LARGEST_SIZE:
             return f"an axis has size {extent}"
     sizes = [e for e in extents if isinstance(e, int)]
     return "it has more than 2**63 elements" if math.prod(sizes) > _LARGEST_SIZE else None
+
+
+def _check_size(text: str) -> str | None:
+    """What is wrong with the text of a size that is known at run time only."""
+    try:
+        size = parse_size(text)
+    except DmlcError as error:
+        return error.diagnostics[0].message
+    if isinstance(size, int):
+        return f"'{text}' is {size}, a number"
+    return None if str(size) == text else f"'{text}' is written '{size}'"
 
 
 def _check_strides(extents: tuple[Extent, ...], strides: tuple[int, ...] | None) -> str | None:
@@ -240,9 +260,9 @@ def _check_stage(
     if why:
         return Fault(name, why, stage.span)
     named = [i.name for i in stage.body.instructions if isinstance(i, Symbol)]
-    for extent in (*stage.domain, *(e for _, e in axes), *named):
-        if isinstance(extent, str) and extent not in symbols:
-            return Fault(name, f"'{extent}' is no parameter's size", stage.span)
+    for symbol in find_symbols((*stage.domain, *(e for _, e in axes), *named)):
+        if symbol not in symbols:
+            return Fault(name, f"'{symbol}' is no parameter's size", stage.span)
     labels = [label for label, _ in axes]
     if len(set(labels)) != len(labels):
         return Fault(name, "two reduction axes share a label", stage.span)
@@ -336,8 +356,7 @@ def _check_instruction(
             found = stage.extent(instruction)
             return None if found is not None else f"there is no axis {instruction.name}"
         case Symbol():
-            if not _NAME.fullmatch(instruction.name):
-                return f"{instruction.name!r} is no symbol"
+            return _check_size(instruction.name)
         case Load():
             if any(dtype is not T.INDEX for dtype in given):
                 return "a position is no INDEX"

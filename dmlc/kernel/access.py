@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from dmlc import ir
 from dmlc.ir.index import Affine, IndexFacts, find_affine
+from dmlc.ir.inside import is_inside_along
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, table_ranges
 from dmlc.kernel.schedule import RUN_TIME_COUNT
 from dmlc.scalars import DataType
@@ -29,18 +30,40 @@ class Positions:
     sizes: Mapping[str, tuple[ir.Extent, ...]]
     """Of the tensors read."""
     forms: tuple[Affine | None, ...]
+    along: Mapping[tuple[int, str], bool]
+    """Whether a position lies inside an axis of open size, with no help from the guard."""
 
     def is_inside(self, load: ir.Load, position: int) -> bool:
         """Whether a position of a load is inside the tensor, with no help from the guard."""
         return all(
-            _is_within(self.forms[number], self.ranges[number], size)
+            self.is_within(number, size)
             for number, size in zip(load.indices, self.sizes[load.tensor], strict=True)
             if number == position
         )
 
+    def is_within(self, number: int, size: ir.Extent) -> bool:
+        """Whether a value is a position inside an axis of that size, guarded or not."""
+        if isinstance(size, str):
+            return self.along[number, size]
+        low, high = self.ranges[number]
+        return low >= 0 and high < max(size, 1)
+
     def list_forms(self, load: ir.Load) -> tuple[Affine | None, ...]:
-        """For each axis of a load the position as a sum, where it moves evenly and is inside."""
-        return _list_forms(load, self.sizes[load.tensor], self.forms, self.ranges)
+        """For each axis of a load the position as a sum, where it moves evenly and is inside. Along
+        an axis whose stride is known at run time only it begins at 0, for offsets are numbers."""
+        found: list[Affine | None] = []
+        extents = self.sizes[load.tensor]
+        for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
+            form = self._choose_form(number, extent)
+            is_open = any(isinstance(e, str) for e in extents[axis + 1 :])
+            found.append(None if form is not None and form.constant and is_open else form)
+        return tuple(found)
+
+    def _choose_form(self, number: int, size: ir.Extent) -> Affine | None:
+        form = self.forms[number]
+        if form is None or any(factor < 0 for _, factor in form.factors):
+            return None
+        return form if self.is_within(number, size) else None
 
 
 def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
@@ -49,15 +72,16 @@ def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
     read = (tensors[load.tensor] for load in body.loads())
     numbers = number_ranges(each for each in read if isinstance(each, ir.Stage))
     ranges = find_ranges(stage, table_ranges(function.tables) | numbers)
-    forms = find_affine(body)
     sizes = {load.tensor: tensors[load.tensor].extents for load in body.loads()}
+    along = _find_along(stage, sizes)
+    positions = Positions(ranges, frozenset(), sizes, find_affine(body), along)
     needed: set[int] = {body.result} if body.guard is None else {body.result, body.guard}
     for number in range(len(body.instructions) - 1, -1, -1):
         if number not in needed:
             continue
         instruction = body.instructions[number]
         if isinstance(instruction, ir.Load):
-            chosen = _list_forms(instruction, sizes[instruction.tensor], forms, ranges)
+            chosen = positions.list_forms(instruction)
             needed.update(
                 position
                 for position, form in zip(instruction.indices, chosen, strict=True)
@@ -65,36 +89,26 @@ def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
             )
         else:
             needed.update(ir.operands(instruction))
-    return Positions(ranges, frozenset(needed), sizes, forms)
+    return dataclasses.replace(positions, needed=frozenset(needed))
 
 
-def _list_forms(
-    load: ir.Load,
-    extents: Sequence[ir.Extent],
-    forms: Sequence[Affine | None],
-    ranges: Sequence[Interval],
-) -> tuple[Affine | None, ...]:
-    """For each axis of a load the position as a sum, where it moves evenly and is inside. Along an
-    axis whose stride is known at run time only it begins at 0, for offsets are numbers."""
-    found: list[Affine | None] = []
-    for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
-        form = _choose_form(forms[number], ranges[number], extent)
-        is_open = any(isinstance(e, str) for e in extents[axis + 1 :])
-        found.append(None if form is not None and form.constant and is_open else form)
-    return tuple(found)
-
-
-def _choose_form(form: Affine | None, reach: Interval, size: ir.Extent) -> Affine | None:
-    if form is None or any(factor < 0 for _, factor in form.factors):
-        return None
-    return form if _is_within(form, reach, size) else None
-
-
-def _is_within(form: Affine | None, reach: Interval, size: ir.Extent) -> bool:
-    if isinstance(size, str):
-        # One index alone runs over the axis itself: so the verifier says.
-        return form is not None and form.constant == 0 and [f for _, f in form.factors] == [1]
-    return reach[0] >= 0 and reach[1] < max(size, 1)
+def _find_along(
+    stage: ir.Stage, sizes: Mapping[str, tuple[ir.Extent, ...]]
+) -> dict[tuple[int, str], bool]:
+    """Which positions lie inside axes of open sizes at every point, guarded or not."""
+    asked = {
+        (number, size): None
+        for load in stage.body.loads()
+        for number, size in zip(load.indices, sizes[load.tensor], strict=True)
+        if isinstance(size, str)
+    }
+    if not asked:
+        return {}
+    free = dataclasses.replace(stage, body=dataclasses.replace(stage.body, guard=None))
+    ranges = Ranges(free)
+    for instruction in free.body.instructions:
+        ranges.add(instruction)
+    return {key: is_inside_along(free, key[0], key[1], ranges) for key in asked}
 
 
 def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interval, ...]:

@@ -516,7 +516,8 @@ def _combine_sizes(name: str, given: Sequence[Value]) -> Size | None:
     if len(sizes) < len(given) or name not in _SIZES:
         return None
     made = _SIZES[name](sizes[0], sizes[1])
-    return made if isinstance(made, Size) else None
+    # An argument has no sign.
+    return made if isinstance(made, Size) and made.bounds()[0] >= 0 else None
 
 
 _SIZES: Mapping[str, Callable[[Measure, Measure], Measure]] = {

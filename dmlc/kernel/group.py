@@ -98,6 +98,38 @@ def lower_stages(
     return make_kernel(function, (phase,), stages, (stages,), profile, limits)
 
 
+def collect_group(
+    function: ir.Function, group: Group
+) -> tuple[tuple[Phase, ...], tuple[tuple[str, ...], ...]]:
+    """The phases of a group as one kernel has them, whatever its schedule is, and the stages of
+    each pass. Raises `UnsupportedError` where it takes several kernels, or a schedule of its
+    own."""
+    if not group.passes:
+        elements = collect_elements(function, group.stages, group.local)
+        return (Phase(elements, collapse(elements)),), (group.stages,)
+    if group.row is not None or group.crossed is not None:
+        raise UnsupportedError(
+            f"the kernel of '{group.stages[0]}' holds rows, which takes a schedule of its own"
+        )
+    stored = _list_stored(function, group.stages)
+    phases = collect_phases(function, group.parallel, group.passes, stored)
+    passes: Sequence[Pass] = group.passes
+    if any(p.tests_guard for p in phases):
+        passes = _part_guards(function, passes)
+        phases = collect_phases(function, group.parallel, passes, stored)
+    if len(_split(passes)) > 1 and _is_parted(phases):
+        raise UnsupportedError(_PARTED)
+    return phases, _name_members(passes)
+
+
+def _is_parted(phases: Sequence[Phase]) -> bool:
+    """Whether each reduction among some phases has a kernel of its own, however few points."""
+    return any(p.has_computed_reads or p.tests_guard for p in phases)
+
+
+_PARTED = "it takes several kernels, for values depend on the positions of points"
+
+
 def _find_obstacle(
     function: ir.Function,
     phases: Sequence[Phase],
@@ -107,8 +139,8 @@ def _find_obstacle(
 ) -> str:
     """Why one kernel cannot have all phases, which are so many reductions with what derives from
     each, in words; nothing where it can."""
-    if parts > 1 and any(p.has_computed_reads or p.tests_guard for p in phases):
-        return "it takes several kernels, for values depend on the positions of points"
+    if parts > 1 and _is_parted(phases):
+        return _PARTED
     if not keeps_busy(phases, profile, limits):
         return "it takes several kernels, for there are too few outputs to share out"
     if count_buffers(phases) > limits.buffers:

@@ -503,7 +503,7 @@ def run_kernels(
     sizes = known.sizes if counted is None else {counted: math.prod(shape)}
     for parameter in function.parameters:
         values = inputs_of[parameter.name]
-        extents = [sizes[e] if isinstance(e, str) else e for e in parameter.extents]
+        extents = [evaluate_size(e, sizes) for e in parameter.extents]
         memory = _lay_out(extents, parameter.strides, parameter.dtype, filled=True)
         memory.misaligned = misaligned
         _view(memory, extents, parameter.strides)[...] = values.reshape(extents)
@@ -513,7 +513,7 @@ def run_kernels(
         memories[table.name] = Memory(values, filled=True, misaligned=misaligned)
     strides = {r.name: r.strides for r in function.results}
     for stage in function.stages:
-        extents = [sizes[e] if isinstance(e, str) else e for e in stage.domain]
+        extents = [evaluate_size(e, sizes) for e in stage.domain]
         memory = _lay_out(extents, strides.get(stage.name), stage.dtype, filled=False)
         memory.misaligned = misaligned
         memories[stage.name] = memory
@@ -527,7 +527,7 @@ def run_kernels(
     for result in function.results:
         stage = function.stage(result.name)
         assert stage is not None
-        extents = [sizes[e] if isinstance(e, str) else e for e in stage.domain]
+        extents = [evaluate_size(e, sizes) for e in stage.domain]
         memory = memories[result.name]
         if not _view_of(memory.filled, extents, result.strides).all():
             raise KernelFault(f"'{result.name}' has elements that no kernel writes")

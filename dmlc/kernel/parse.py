@@ -94,7 +94,7 @@ class _Parser(Scanner[k.Expression]):
 
     def _launch(self) -> dict[str, Any]:
         self.expect("ceil", "(")
-        count = self.extent()
+        count = self.name_or_number("a size or a symbol")
         self.expect("/")
         per_group = self.integer("how many a group takes")
         self.expect(")", "groups", "of")
@@ -125,7 +125,7 @@ class _Parser(Scanner[k.Expression]):
         if kind == "scalar":
             type = self._type()
             self.expect("=")
-            self.scalars[name] = k.Scalar(name, type), self.extent()
+            self.scalars[name] = k.Scalar(name, type), self.name_or_number("a size or a symbol")
             return
         type, count = self._type(), None
         if self.accept("["):

@@ -78,6 +78,14 @@ def other_axes(listed: object, count: object, span: Span, place: Span) -> tuple[
     return tuple(a for a in range(count) if a not in found)
 
 
+def are_axes(listed: object, count: object, span: Span, place: Span) -> bool:
+    """Whether an array lists axes of a tensor of `count` dimensions, each once."""
+    if not _is_whole(count) or not 0 <= count <= MAX_RANK:
+        raise DmlcError(f"'are_axes' takes a dimension count of 0 to {MAX_RANK}", place)
+    found = [find_entry(axis, count) for axis in axes_array(listed, span)]
+    return None not in found and len(set(found)) == len(found)
+
+
 def list_range(first: object, end: object, span: Span) -> tuple[int, ...]:
     """The whole numbers from `first` up to but not including `end`."""
     if not _is_whole(first) or not _is_whole(end):

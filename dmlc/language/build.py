@@ -174,9 +174,9 @@ class Builder:
         )
 
     def make_example_item(self, children: list[_Node], span: Span) -> syntax.ExampleItem:
-        expect, name, number, value = children
+        expect, name, number, value, _, within = children
         entry = None if number is None else self.integer(number)
-        return syntax.ExampleItem(name, value, expect is not None, entry, span=span)
+        return syntax.ExampleItem(name, value, expect is not None, entry, within, span=span)
 
     def make_table(self, children: list[_Node], span: Span) -> syntax.Table:
         rows = [self.row(token) for token in children]

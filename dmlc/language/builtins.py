@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, cast
 
-from dmlc.language.arrays import axes_array, invert_order, list_range, other_axes
+from dmlc.language.arrays import are_axes, axes_array, invert_order, list_range, other_axes
 from dmlc.language.kinds import BOOL, NUMBER, NUMBERS, TYPE, Form, Kind, What
 from dmlc.scalars import OPERATIONS, DataType, Operation, find_data_type
 from dmlc.source import DmlcError, Span
@@ -55,6 +55,8 @@ class Evaluation(Protocol):
         ...
 
     def join(self, given: Given) -> Value: ...
+
+    def joined_sizes(self, given: Given) -> Value: ...
 
     def split(self, given: Given) -> Value: ...
 
@@ -236,6 +238,11 @@ def _other_axes(on: Evaluation, given: Given) -> Value:
     return other_axes(listed, count, place, counted)
 
 
+def _are_axes(on: Evaluation, given: Given) -> Value:
+    (listed, count), (place, counted) = given.values, given.spans
+    return are_axes(listed, count, place, counted)
+
+
 def _flatten(on: Evaluation, given: Given) -> Value:
     sizes = on.whole_sizes(given.values[1], given.spans[1])
     return on.flatten(given.values[0], sizes, given.spans[0])
@@ -267,6 +274,11 @@ _OF_ARRAYS = (
         "a compile-time array, such as [0, 2]", "a dimension count, second",
     ),
     _array(
+        "are_axes", BOOL, "whether a lists axes of n dimensions, each once",
+        _are_axes,
+        "a compile-time array, such as [0, 2]", "a dimension count, second",
+    ),
+    _array(
         "inverse", NUMBERS, "where a permutation takes each axis",
         lambda on, given: invert_order(given.values[0], given.spans[0]),
         "a permutation, an array such as [1, 0]",
@@ -289,6 +301,13 @@ _OF_TENSORS = (
         lambda given: Kind(What.UNKNOWN, Form.TENSOR),
         lambda on, given: on.join(given),
         ("'join' takes an array of tensors and an axis: join(x, axis: A)",),
+    ),
+    Builtin(
+        "joined_sizes",
+        (Parameter(Takes.TENSORS, "'joined_sizes' takes an array of tensors"), _AXIS),
+        NUMBERS,
+        lambda on, given: on.joined_sizes(given),
+        ("'joined_sizes' takes an array of tensors and an axis: joined_sizes(x, axis: A)",),
     ),
     Builtin(
         "split",

@@ -5,6 +5,7 @@ Mistakes accumulate, up to 20, behind kinds that fit everywhere; nothing is boun
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -118,6 +119,8 @@ class _Checker:
             return known.find(name, self.diagnostics)
 
         self.operators |= check_gradients(own, find, self.diagnostics, self.warnings)
+        for operator in own:
+            self.find_partner(operator.name)
         for graph in graphs:
             name = qualify(module, graph.name.text)
             self.declare("operator or graph", graph.name, name)
@@ -126,6 +129,19 @@ class _Checker:
             self.graphs[name] = GraphDefinition(
                 name, graph, MappingProxyType(called), names.functions, names.enums
             )
+
+    def find_partner(self, name: str) -> None:
+        """Ties an operator to the one that it says to be the gradient of. That one may be
+        elsewhere: only what compares the two needs it."""
+        operator = self.operators[name]
+        if operator.forward is None or operator.forward == name:
+            return
+        partner = self.operators.get(operator.forward)
+        if partner is None and operator.syntax.forward is not None:
+            partner = self.operators.get(operator.syntax.forward.text)
+        if partner is None and self.library is not None:
+            partner = self.library.find(operator.forward)
+        self.operators[name] = dataclasses.replace(operator, partner=partner)
 
     def copy_names(self, *, elements: bool = False) -> Names:
         """What is declared by now, for one operator or graph."""

@@ -376,7 +376,11 @@ class _OperatorChecker(ExpressionChecker):
                 self.fail(f"'{name.text}' is an attribute: give all of its values", name.span)
             elif tensor is not None:
                 self.check_example_tensor(item, tensor)
+                if item.within is not None:
+                    self.check_within(item.within, tensor)
             elif attribute is not None:
+                if item.within is not None:
+                    self.fail("'within' belongs to what is expected", item.within.span)
                 if item.expected:
                     self.fail(f"'{name.text}' is an attribute, not an output", name.span)
                 self.check_example_attribute(item, attribute)
@@ -406,6 +410,15 @@ class _OperatorChecker(ExpressionChecker):
                 f"'{tensor.name}' has {show_ranks(tensor.ranks)} dimensions, but this "
                 f"has {len(shape)}",
                 item.value.span,
+            )
+
+    def check_within(self, within: syntax.Literal, tensor: TensorDefinition) -> None:
+        if not tensor.output:
+            self.fail("'within' belongs to what is expected", within.span)
+        elif not tensor.holds_floats:
+            self.fail(
+                f"'{tensor.name}' holds whole numbers, which are exact: leave out 'within'",
+                within.span,
             )
 
     def literal_shape(self, value: syntax.Expression) -> tuple[int, ...] | None:

@@ -197,6 +197,8 @@ class OperatorDefinition:
     """Declared in the file or its imports; the functions of `compute` are among its statements."""
     enums: Mapping[str, EnumDefinition]
     syntax: syntax.Operator
+    partner: OperatorDefinition | None = dataclasses.field(default=None, repr=False)
+    """The operator that `forward` names, where the file, an import or the library has it."""
 
     @property
     def short_name(self) -> str:

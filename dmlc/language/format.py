@@ -47,6 +47,16 @@ def format_enum(name: str, members: Mapping[str, int]) -> str:
     return format_file(syntax.File(None, (enum,), (), nowhere.source))
 
 
+def format_scalar_function(name: str, parameters: Sequence[str], body: syntax.Expression) -> str:
+    """The text of a function of a file."""
+    nowhere = Span(Source("<function>", ""), 0, 0)
+    named = tuple(syntax.Name(parameter, span=nowhere) for parameter in parameters)
+    function = syntax.ScalarFunction(
+        syntax.Name(name, span=nowhere), named, body, True, span=nowhere
+    )
+    return format_file(syntax.File(None, (function,), (), nowhere.source))
+
+
 def _format_alone(node: syntax.Operator | syntax.Graph) -> str:
     whole = parse(node.span.source)
     inside = [c for c in whole.comments if node.span.start <= c.span.start < node.span.end]
@@ -469,7 +479,9 @@ class _Printer:
         padded = self.align(heads, [node.span for node in nodes])
         for node, head in zip(nodes, padded, strict=True):
             value = node.body if isinstance(node, syntax.ScalarFunction) else node.value
-            self.item(self.statement_text(f"{head} = ", value), node.span)
+            within = node.within if isinstance(node, syntax.ExampleItem) else None
+            behind = "" if within is None else f" within {within.text}"
+            self.item(self.statement_text(f"{head} = ", value) + behind, node.span)
 
     def align(self, heads: Sequence[str], spans: Sequence[Span]) -> list[str]:
         """Left-hand sides padded so that neighbours of like length have their `=` in one column;

@@ -28,6 +28,7 @@ _WORDS = {
     "REQUIRE": "'require'",
     "EXPECT": "'expect'",
     "OUTPUT": "'output'",
+    "WITHIN": "'within'",
     "GRADIENT_OF": "'gradient of'",
     "WITH_RESPECT_TO": "'with respect to'",
     "FROM": "'from'",

@@ -265,12 +265,15 @@ class TensorsSection(Node):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExampleItem(Node):
-    """`Name = value`, or `expect Name = value`; `Name[0] = value` for an array of tensors."""
+    """`Name = value`, or `expect Name = value within 1e-5`; `Name[0] = value` for an array of
+    tensors."""
 
     name: Name
     value: Expression
     expected: bool
     entry: int | None = None
+    within: Literal | None = None
+    """What each element may differ by at most; None where the error bounds say it."""
 
     @property
     def tensor(self) -> str:

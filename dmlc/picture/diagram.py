@@ -308,7 +308,8 @@ def _list_reads(stage: Stage) -> list[str]:
 
 def _describe(tensor: Parameter | Table | Stage) -> Tensor:
     known = math.prod(e for e in tensor.extents if isinstance(e, int)) * tensor.dtype.bytes
-    symbols = [e for e in tensor.extents if isinstance(e, str)]
+    sizes = [e for e in tensor.extents if isinstance(e, str)]
+    symbols = [e if e.isidentifier() else f"({e})" for e in sizes]
     return Tensor(
         tensor.name,
         tensor.dtype.short,

@@ -20,6 +20,7 @@ from dmlc.runtime.arrays import Array, Bytes, as_bytes, span
 from dmlc.runtime.interface import AnyDevice
 from dmlc.runtime.placement import Outputs, Placement, place
 from dmlc.runtime.report import Report
+from dmlc.sizes import evaluate_size
 
 _KEPT_FRAMES = 4
 _KEPT_BYTES = 256 << 20
@@ -62,7 +63,7 @@ def groups_of(kernel: KernelSource, window: Window) -> tuple[int, int, int]:
 
 def tensor_bytes(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
     """The memory that a tensor covers."""
-    shape = tuple(sizes[e] if isinstance(e, str) else e for e in tensor.extents)
+    shape = tuple(evaluate_size(e, sizes) for e in tensor.extents)
     if tensor.strides is None or tensor.role is Role.SCRATCH:
         return math.prod(shape) * tensor.dtype.bytes
     return span(shape, tensor.strides) * tensor.dtype.bytes

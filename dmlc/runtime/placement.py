@@ -33,6 +33,7 @@ from dmlc.runtime.arrays import (
     read_sizes,
     show_shape,
 )
+from dmlc.sizes import evaluate_size
 from dmlc.source import DmlcError
 
 Outputs = Mapping[str, "Array | Shape"]
@@ -127,7 +128,7 @@ def _split_outputs(outputs: Mapping[str, object]) -> tuple[dict[str, Array], dic
 
 
 def _extents(spec: TensorSpec, sizes: Mapping[str, int]) -> Shape:
-    return tuple(sizes[e] if isinstance(e, str) else e for e in spec.extents)
+    return tuple(evaluate_size(e, sizes) for e in spec.extents)
 
 
 def _check_outputs_apart(given: Mapping[str, Array]) -> None:

@@ -68,6 +68,12 @@ _SMALLEST = {
 """What may be lost where a result is flushed to zero, or rounded among denormals."""
 
 
+def rounds_alike(operation: Operation) -> bool:
+    """Whether an operation on floats gives the same bits in every kernel."""
+    named = operation.name in _EXACT or operation.name in ("add", "sub", "mul")
+    return named or operation.gives_bool or operation.rounds_to is not None
+
+
 def bound_errors(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The largest difference from the reference that each element of each result may have, by the
     result's name, in float64; 0 where it must be exact, and infinite where nothing can be said.

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -17,7 +17,7 @@ from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.binding.facts import Binding
 from dmlc.oracle import find_expected
 from dmlc.scalars import Array
-from dmlc.source import DmlcError
+from dmlc.source import Span
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.verify import Verdict
 
@@ -25,7 +25,7 @@ _UNWRITTEN = 0xA5
 """The bytes of an output before it is computed, so that what nothing writes is seen."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Call:
     """What a call of an operator says, beside the elements of its tensors."""
 
@@ -58,6 +58,13 @@ class Call:
         rows = {t.name: t.output for t in self.operator.definition.newest.tensors}
         return {n: d for n, d in self.tensors.items() if rows[n.partition("[")[0]] == output}
 
+    def __repr__(self) -> str:
+        return f"<call of {self.operator.name}: {self}>"
+
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """What Hypothesis and IPython show, in place of all fields."""
+        printer.text(repr(self))
+
     def __str__(self) -> str:
         """The call in the words of the command line."""
         tensors = [f"{name}={show_tensor(desc)}" for name, desc in self.tensors.items()]
@@ -81,7 +88,7 @@ def show_value(value: object) -> str:
     return str(value)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Case:
     """A call with the elements of its inputs."""
 
@@ -94,6 +101,17 @@ class Case:
     """What an example expects of outputs, in float64; the reference says it for the others."""
     within: Mapping[str, float] = dataclasses.field(default_factory=dict[str, float])
     """What an example's outputs may differ by at most, where it says so."""
+    span: Span | None = None
+    """The example, or the constraint that forbids the call."""
+    places: Mapping[str, Span] = dataclasses.field(default_factory=dict[str, Span])
+    """Where an example says what it expects of an output."""
+
+    def __repr__(self) -> str:
+        return f"<case of {self.call.operator.name}, {self.title}: {self.call}>"
+
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """What Hypothesis and IPython show, in place of all fields."""
+        printer.text(repr(self))
 
     @functools.cached_property
     def truth(self) -> Truth:
@@ -148,20 +166,23 @@ def run_case(case: Case, device: str) -> dict[str, Array]:
 
 
 def judge(case: Case, results: Mapping[str, Array]) -> dict[str, Verdict]:
-    """Holds each result to what the case must give: what an example expects of it, or else what
-    the reference gives. Raises `DmlcError` where an output cannot hold what is expected."""
-    truth = case.truth
-    verdicts: dict[str, Verdict] = {}
-    for name, found in results.items():
-        expected, allowed = truth.expected[name], truth.allowed[name]
-        if name in case.expected:
-            with np.errstate(all="ignore"):
-                stored = case.expected[name].astype(found.dtype)
-            whole = not case.call.tensors[name].data_type.is_float
-            if whole and not np.array_equal(stored, case.expected[name]):
-                raise DmlcError(f"example \"{case.title}\": '{name}' cannot hold what it expects")
-            expected = stored
-            if name in case.within:
-                allowed = np.full(found.shape, case.within[name])
-        verdicts[name] = Verdict.of(found, expected, allowed)
-    return verdicts
+    """Holds each result to what the case must give."""
+    wanted = find_wanted(case)
+    return {
+        name: Verdict.of(found, wanted.expected[name], wanted.allowed[name])
+        for name, found in results.items()
+    }
+
+
+def find_wanted(case: Case) -> Truth:
+    """What each output must be, in its own type: what an example expects of it, or else what the
+    reference gives."""
+    expected, allowed = dict(case.truth.expected), dict(case.truth.allowed)
+    for name, exact in case.expected.items():
+        dtype = case.call.tensors[name].data_type
+        with np.errstate(all="ignore"):
+            stored = exact.astype(dtype.dtype)
+        expected[name] = stored
+        if name in case.within:
+            allowed[name] = np.full(stored.shape, case.within[name])
+    return Truth(expected, allowed)

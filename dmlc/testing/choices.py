@@ -37,12 +37,8 @@ def _list_bindings(operator: Operator) -> Iterator[Binding]:
     """The operator as its examples have it, or as those of its forward operator imply."""
     definition = operator.definition
     for example in definition.examples:
-        for case in read_cases(definition, example):
-            try:
-                yield operator.resolve(case.descriptions(), case.attributes)
-            except DmlcError:
-                continue  # With other data types, perhaps.
-            break
+        with contextlib.suppress(DmlcError):
+            yield next(read_cases(operator, example)).call.binding
     gradient = definition.gradient
     if definition.examples:
         return

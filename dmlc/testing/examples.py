@@ -1,107 +1,68 @@
-"""Runs the examples that stand in operators: executable documentation.
+"""The examples that stand in operators, as cases: executable documentation.
 
-An example gives numbers, and no data type: it runs with every type of the operator's first input
-that holds all of them and that the operator permits with its attributes.
+An example gives numbers, and no data type: it is a case with every type of the operator's first
+input that holds all of them and that the operator permits with its attributes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from dmlc.api import run
-from dmlc.binding import Operator, TensorDesc, ir_name
+from dmlc.binding import Operator, TensorDesc
+from dmlc.binding.call_errors import explain_at
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.operator import Description
+from dmlc.binding.tensors import show_sizes
+from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
-from dmlc.parameters import expect, expect_text
-from dmlc.scalars import Array, DataType, data_type_of
-from dmlc.source import DmlcError, UnsupportedError
-from dmlc.testing.bounds import bound_errors
-from dmlc.testing.verify import Verdict
+from dmlc.parameters import expect
+from dmlc.scalars import Array, DataType
+from dmlc.source import DmlcError, Note
+from dmlc.testing.case import Call, Case
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ExampleRun:
-    """One example with one data type, and how near each expected output came."""
-
-    title: str
-    data_type: DataType
-    verdicts: dict[str, Verdict]
-
-    @property
-    def holds(self) -> bool:
-        return all(verdict.holds for verdict in self.verdicts.values())
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Case:
-    """An example as arrays: its inputs stored in their data types, what it expects in float64."""
-
-    title: str
-    data_type: DataType
-    attributes: dict[str, object]
-    inputs: dict[str, Array]
-    expected: dict[str, Array]
-    output_types: dict[str, DataType] = dataclasses.field(default_factory=dict[str, DataType])
-    """The data types of outputs, where no input decides them."""
-
-    def descriptions(self) -> dict[str, Description]:
-        """What binding is told: the types of the inputs, and the sizes of all."""
-        given: dict[str, Description] = {}
-        for name, array in self.expected.items():
-            dtype = self.output_types.get(name)
-            given[name] = array.shape if dtype is None else TensorDesc(dtype, array.shape)
-        for name, array in self.inputs.items():
-            given[name] = TensorDesc(data_type_of(array.dtype) or self.data_type, array.shape)
-        return given
-
-
-def run_examples(operator: Operator, device: str = "opencl") -> Iterator[ExampleRun]:
-    """Every example of an operator with every choice of data types that holds its numbers and
-    that the operator permits and the device has.
-
-    Raises `DmlcError` where an example cannot be run with any data types.
-    """
+def read_cases(operator: Operator, example: syntax.Example) -> Iterator[Case]:
+    """An example of an operator with every choice of data types that holds its numbers and that
+    the operator permits. Raises `DmlcError` at the example, or at the `expect` that is at fault,
+    where there is none."""
     expect("operator", operator, Operator, "a dmlc.Operator")
-    expect_text("device", device, "the name of a device")
-    for example in operator.definition.examples:
-        refused: DmlcError | None = None
-        ran = False
-        for case in read_cases(operator.definition, example):
-            try:
-                binding = operator.resolve(case.descriptions(), case.attributes)
-            except DmlcError as error:
-                refused = refused or error
-                continue
-            try:
-                found = _run_case(operator, case, binding, device)
-            except UnsupportedError as error:
-                refused = refused or error
-                continue
-            ran = True
-            yield found
-        if not ran and refused is not None:
-            raise refused
-
-
-def read_cases(definition: OperatorDefinition, example: syntax.Example) -> Iterator[Case]:
-    """An example with every choice of data types that holds its numbers."""
-    expect("definition", definition, OperatorDefinition, "an operator's definition")
     expect("example", example, syntax.Example, "an example of its file")
-    for types in _choose_types(definition):
-        case = _read_example(definition, example, types)
-        if case is not None:
-            yield case
+    found = False
+    unheld: DmlcError | None = None
+    refused: tuple[dict[str, DataType], DmlcError] | None = None
+    numbers = _Numbers.read(operator.definition, example)
+    for types in _choose_types(operator.definition):
+        try:
+            case = numbers.bind(operator, types)
+        except _UnheldError as error:
+            unheld = unheld or error
+            continue
+        except DmlcError as error:
+            refused = refused or (types, error)
+            continue
+        found = True
+        yield case
+    if found:
+        return
+    if refused is not None:
+        raise _place_refusal(operator, numbers, *refused)
+    message = f"no data types that '{operator.name}' permits hold the numbers of this example"
+    raise unheld or DmlcError(message, example.span)
+
+
+class _UnheldError(DmlcError):
+    """Numbers that a data type does not hold."""
 
 
 def _choose_types(definition: OperatorDefinition) -> Iterator[dict[str, DataType]]:
     """The data types of the inputs, for every type of the first and every row of `types`."""
-    tensors = definition.levels[-1].tensors
+    tensors = definition.newest.tensors
     # An operator that reads nothing goes by its outputs.
     inputs = [t for t in tensors if not t.output] or list(tensors)
     rows = [c.types for c in definition.combinations] or [{}]
@@ -113,55 +74,112 @@ def _choose_types(definition: OperatorDefinition) -> Iterator[dict[str, DataType
             yield {n: dtype if dtype in some else some[0] for n, some in choices.items()}
 
 
-def _read_example(
-    definition: OperatorDefinition, example: syntax.Example, types: dict[str, DataType]
-) -> Case | None:
-    """None where a data type does not hold the example's numbers."""
-    evaluator = Evaluator(Binding(definition, {}, {}, {}, False))
-    case = Case(example.title, next(iter(types.values())), {}, {}, {})
-    for item in example.items:
-        name, value = item.name.text, item.value
-        if definition.levels[-1].tensor(name) is None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Numbers:
+    """An example's numbers, of no data type yet, and where each stands."""
+
+    example: syntax.Example
+    attributes: Mapping[str, object]
+    inputs: Mapping[str, Array]
+    expected: Mapping[str, Array]
+    items: Mapping[str, syntax.ExampleItem]
+
+    @staticmethod
+    def read(definition: OperatorDefinition, example: syntax.Example) -> _Numbers:
+        evaluator = Evaluator(Binding(definition, {}, {}, {}, False))
+        attributes: dict[str, object] = {}
+        arrays: tuple[dict[str, Array], dict[str, Array]] = {}, {}
+        items: dict[str, syntax.ExampleItem] = {}
+        for item in example.items:
+            name, value = item.name.text, item.value
+            if definition.newest.tensor(name) is not None:
+                exact = np.array(evaluator.constant(value), np.float64)
+                arrays[item.expected][item.tensor] = exact
+                items[item.tensor] = item
+                continue
             # A bare word is a member of the attribute's enum.
             word = isinstance(value, syntax.Reference)
-            case.attributes[name] = value.name if word else evaluator.constant(value)
-            continue
-        exact = np.array(evaluator.constant(value), np.float64)
-        if item.expected:
-            case.expected[item.tensor] = exact
-            if name in types:
-                case.output_types[item.tensor] = types[name]
-            continue
-        stored = _store(exact, types[name])
-        if stored is None:
-            return None
-        case.inputs[item.tensor] = stored
-    return case
+            attributes[name] = value.name if word else evaluator.constant(value)
+        return _Numbers(example, attributes, *arrays, items)
+
+    def describe(self, types: Mapping[str, DataType]) -> dict[str, Description]:
+        """What binding is told: the data types that are chosen, and the sizes of all."""
+        found: dict[str, Description] = {}
+        for name, array in (*self.expected.items(), *self.inputs.items()):
+            dtype = types.get(_row(name))
+            found[name] = array.shape if dtype is None else TensorDesc(dtype, array.shape)
+        return found
+
+    def bind(self, operator: Operator, types: Mapping[str, DataType]) -> Case:
+        """The case with these data types. Raises `DmlcError` where they do not hold the numbers,
+        or the operator does not permit the call."""
+        inputs = {n: self.store(n, a, types[_row(n)]) for n, a in self.inputs.items()}
+        binding = operator.resolve(self.describe(types), self.attributes)
+        tensors = {
+            name: TensorDesc(binding.dtype(name, None), tensor.sizes, tensor.strides)
+            for name, tensor in binding.tensors.items()
+        }
+        for name, array in self.expected.items():
+            self.store(name, array, tensors[name].data_type)
+        within = {n: float(i.within.value) for n, i in self.items.items() if i.within is not None}
+        call = Call(operator, tensors, self.attributes)
+        try:
+            _ = call.function
+        except DmlcError:
+            # Of what its constraints permit, an operator is at fault, but for an output's sizes.
+            if _find_misshapen(operator, self, types) is not None:
+                raise
+        title, place = self.example.title, self.example.span
+        places = {name: self.items[name].value.span for name in self.expected}
+        return Case(call, inputs, title, self.expected, within, place, places)
+
+    def store(self, name: str, values: Array, dtype: DataType) -> Array:
+        """A tensor's numbers in a data type. Raises `_UnheldError` where a whole-number type does
+        not hold them, or a floating one makes infinities of them."""
+        with np.errstate(all="ignore"):
+            stored = values.astype(dtype.dtype)
+            same = stored.astype(np.float64)
+        held = np.isfinite(same) if dtype.is_float else same == values
+        if not np.all(held | ~np.isfinite(values) & dtype.is_float):
+            message = f"'{name}' is {dtype.name}, which does not hold these numbers"
+            raise _UnheldError(message, self.items[name].value.span)
+        return stored
 
 
-def _run_case(operator: Operator, case: Case, binding: Binding, device: str) -> ExampleRun:
-    function = operator.bind(case.descriptions(), case.attributes)
-    wanted: dict[str, Array | tuple[int, ...]] = {}
-    for name, array in case.expected.items():
-        dtype = case.output_types.get(name)
-        wanted[name] = array.shape if dtype is None else np.empty(array.shape, dtype.dtype)
-    allowed = bound_errors(function, {ir_name(n): a for n, a in case.inputs.items()})
-    results = run(operator, case.inputs, case.attributes, outputs=wanted, device=device)
-    verdicts: dict[str, Verdict] = {}
-    for name, exact in case.expected.items():
-        stored = _store(exact, binding.dtype(name, None))
-        if stored is None:
-            raise DmlcError(f"example \"{case.title}\": '{name}' cannot hold what it expects")
-        verdicts[name] = Verdict.of(results[name], stored, allowed[ir_name(name)])
-    return ExampleRun(case.title, case.data_type, verdicts)
+def _row(name: str) -> str:
+    """The row of the table that a tensor is of."""
+    return name.partition("[")[0]
 
 
-def _store(values: Array, dtype: DataType) -> Array | None:
-    """The values in a data type, or None where a whole-number type does not hold them."""
-    if not dtype.is_integer:
-        return values.astype(dtype.dtype)
-    limits = np.iinfo(dtype.dtype)
-    whole = np.isfinite(values) & (values == np.trunc(values))
-    if not np.all(whole & (limits.min <= values) & (values <= limits.max)):
-        return None
-    return values.astype(dtype.dtype)
+def _place_refusal(
+    operator: Operator, numbers: _Numbers, types: Mapping[str, DataType], error: DmlcError
+) -> DmlcError:
+    """Why an example cannot be bound, at the place in it that is at fault: the `expect` without
+    whose sizes it can be, or else what binding names, or the example."""
+    given = {item.name.text: item.value.span for item in numbers.example.items}
+    misshapen = _find_misshapen(operator, numbers, types)
+    if misshapen is None:
+        return explain_at(error, operator.definition, numbers.example.span, given)
+    name, sizes = misshapen
+    place, expected = given[_row(name)], numbers.expected[name].shape
+    because = explain_at(error, operator.definition, place, {name: place})
+    if sizes is None or sizes == expected:
+        return because
+    message = f"'{name}' is {show_sizes(sizes)} here, and {show_sizes(expected)} expected"
+    notes = [Note(d.message, note.span) for d in because.diagnostics for note in d.notes[:1]]
+    return DmlcError(message, place, notes)
+
+
+def _find_misshapen(
+    operator: Operator, numbers: _Numbers, types: Mapping[str, DataType]
+) -> tuple[str, tuple[Extent, ...] | None] | None:
+    """The first output without whose expected sizes an example can be bound, and the sizes that it
+    has then, where they follow."""
+    described = numbers.describe(types)
+    for name in numbers.expected:
+        others = {n: d for n, d in described.items() if n != name}
+        with contextlib.suppress(DmlcError):
+            operator.bind(others, numbers.attributes)
+            binding = operator.resolve(others, numbers.attributes, computed=(name,))
+            return name, binding.tensors[name].sizes
+    return None

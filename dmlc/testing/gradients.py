@@ -33,15 +33,17 @@ from dmlc.source import UnknownNameError, unknown_name
 _Tensor = TypeVar("_Tensor", Parameter, Stage)
 
 
-def widen_floats(function: Function) -> Function:
-    """The same function with every floating tensor and value in FLOAT64; constants keep the value
-    they have."""
+def widen_floats(function: Function, least: DataType = DataType.FLOAT64) -> Function:
+    """The same function with every floating tensor and value in FLOAT64, or those of smaller types
+    in `least`; constants keep the value they have."""
     expect("function", function, Function, "an ir.Function")
+    expect("least", least, DataType, "a data type")
     widened = dataclasses.replace(
         function,
-        parameters=tuple(_widen_tensor(p) for p in function.parameters),
+        parameters=tuple(_widen_tensor(p, least) for p in function.parameters),
         stages=tuple(
-            dataclasses.replace(_widen_tensor(s), body=_widen_body(s.body)) for s in function.stages
+            dataclasses.replace(_widen_tensor(s, least), body=_widen_body(s.body, least))
+            for s in function.stages
         ),
         in_place=(),
     )
@@ -49,22 +51,22 @@ def widen_floats(function: Function) -> Function:
     return widened
 
 
-def _wide(dtype: DataType) -> DataType:
-    return DataType.FLOAT64 if dtype.is_float else dtype
+def _wide(dtype: DataType, least: DataType) -> DataType:
+    return least if dtype.is_float and dtype.bytes < least.bytes else dtype
 
 
-def _widen_tensor(tensor: _Tensor) -> _Tensor:
-    return dataclasses.replace(tensor, dtype=_wide(tensor.dtype))
+def _widen_tensor(tensor: _Tensor, least: DataType) -> _Tensor:
+    return dataclasses.replace(tensor, dtype=_wide(tensor.dtype, least))
 
 
-def _widen_body(body: Body) -> Body:
-    made = [_widen_instruction(i) for i in body.instructions]
+def _widen_body(body: Body, least: DataType) -> Body:
+    made = [_widen_instruction(i, least) for i in body.instructions]
     return Body.make(made, body.result, body.guard)
 
 
-def _widen_instruction(instruction: Instruction) -> Instruction:
+def _widen_instruction(instruction: Instruction, least: DataType) -> Instruction:
     if isinstance(instruction, Constant | Load | Apply | Select | Cast):
-        return dataclasses.replace(instruction, dtype=_wide(instruction.dtype))
+        return dataclasses.replace(instruction, dtype=_wide(instruction.dtype, least))
     return instruction
 
 
@@ -80,29 +82,84 @@ def difference_gradient(
 
     Floating inputs and weights are given in any float type.
     """
-    widened = widen_floats(function)
-    expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays")
-    expect_mapping("weights", weights, "a mapping of results' names to arrays")
+    moving = _Moving(function, inputs, weights, with_respect_to)
     expect("step", step, float, "a small number")
-    expect_text("with_respect_to", with_respect_to, "the name of an input")
-    for what, known, names in (
-        ("input", inputs, [with_respect_to]),
-        ("result", [r.name for r in function.results], list(weights)),
-    ):
-        for name in names:
-            if name not in known:
-                raise UnknownNameError(unknown_name(what, name, known))
-    floats = {p.name for p in function.parameters if p.dtype.is_float}
-    given = {n: np.array(a, np.float64) if n in floats else a for n, a in inputs.items()}
-    moved = given[with_respect_to]
-    gradient = np.zeros(moved.shape)
-    for place in np.ndindex(moved.shape):
-        kept = moved[place]
-        sides: list[float] = []
-        for offset in (step, -step):
-            moved[place] = kept + offset
-            results = evaluate(widened, given)
-            sides.append(sum(float((w * results[name]).sum()) for name, w in weights.items()))
-        moved[place] = kept
-        gradient[place] = (sides[0] - sides[1]) / (2 * step)
-    return gradient
+    above, below = moving.sample(step), moving.sample(-step)
+    return (above - below) / (2 * step)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Slopes:
+    """A gradient by differences, and what it may be off by: infinite at a kink."""
+
+    gradient: Array
+    allowed: Array
+
+
+def measure_gradient(
+    function: Function,
+    inputs: Mapping[str, Array],
+    weights: Mapping[str, Array],
+    with_respect_to: str,
+    step: float = 1e-5,
+) -> Slopes:
+    """The same, and how far to trust it: by how much it changes when the step is doubled, by what
+    is lost to rounding, and whether the slopes to both sides agree."""
+    moving = _Moving(function, inputs, weights, with_respect_to)
+    expect("step", step, float, "a small number")
+    above, below, middle = moving.sample(step), moving.sample(-step), moving.find()
+    twice = (moving.sample(2 * step) - moving.sample(-2 * step)) / (4 * step)
+    gradient = (above - below) / (2 * step)
+    rounding = 16 * 2.0**-52 * moving.size() / step
+    with np.errstate(all="ignore"):
+        bend = np.abs(above - 2 * middle + below) / step
+        kinked = ~(bend <= 1e-2 * np.abs(gradient) + 1e-4 + 4 * rounding)
+        allowed = 4 * np.abs(gradient - twice) + 1e-9 * np.abs(gradient) + rounding
+    return Slopes(gradient, np.where(kinked, np.inf, allowed))
+
+
+class _Moving:
+    """A weighted sum of a widened function's results, as one of its inputs moves."""
+
+    def __init__(
+        self,
+        function: Function,
+        inputs: Mapping[str, Array],
+        weights: Mapping[str, Array],
+        moved: str,
+    ) -> None:
+        self.function = widen_floats(function)
+        expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays")
+        expect_mapping("weights", weights, "a mapping of results' names to arrays")
+        expect_text("with_respect_to", moved, "the name of an input")
+        for what, known, names in (
+            ("input", inputs, [moved]),
+            ("result", [r.name for r in function.results], list(weights)),
+        ):
+            for name in names:
+                if name not in known:
+                    raise UnknownNameError(unknown_name(what, name, known))
+        floats = {p.name for p in function.parameters if p.dtype.is_float}
+        self.given = {n: np.array(a, np.float64) if n in floats else a for n, a in inputs.items()}
+        self.weights = weights
+        self.moved = self.given[moved]
+
+    def find(self) -> float:
+        """The sum where the inputs are."""
+        results = evaluate(self.function, self.given)
+        return sum(float((w * results[name]).sum()) for name, w in self.weights.items())
+
+    def size(self) -> float:
+        """What the terms of the sum come to without their signs."""
+        results = evaluate(self.function, self.given)
+        return sum(float(np.abs(w * results[name]).sum()) for name, w in self.weights.items())
+
+    def sample(self, offset: float) -> Array:
+        """The sum where each element of the input, one at a time, is so far away."""
+        found = np.zeros(self.moved.shape)
+        for place in np.ndindex(self.moved.shape):
+            kept = self.moved[place]
+            self.moved[place] = kept + offset
+            found[place] = self.find()
+            self.moved[place] = kept
+        return found

@@ -45,7 +45,7 @@ def check_run(
         raise UnsupportedError("the reference has no kernels whose memory could be checked")
     used, ran = plan.device, plan.executable.program
     # What ran may serve all sizes, so that it is checked beside what serves these alone.
-    programs = [ran, *(compile_for(plan.function, used, p) for p in list_profiles(used))]
+    programs = [ran, *(compile_for(plan.function, used, profile=p) for p in list_profiles(used))]
     watch = find_runtime(used.runtime).check_accesses
     found: dict[str, None] = {}
     for program in dict.fromkeys(programs):

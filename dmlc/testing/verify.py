@@ -28,6 +28,8 @@ class Verdict:
     """The element that is furthest from what is allowed, where any differs."""
     wanted: bool | int | float | None = None
     """What is expected there."""
+    share: float = 0.0
+    """The largest part of what it may differ by that any element does: 1 is all of it."""
 
     @staticmethod
     def of(actual: Array, expected: Array, allowed: Array | float) -> Verdict:
@@ -36,7 +38,7 @@ class Verdict:
         if comparison.worst is None:
             return Verdict(comparison, spread)
         found, wanted = (a[comparison.worst].item() for a in (actual, expected))
-        return Verdict(comparison, spread, found, wanted)
+        return Verdict(comparison, spread, found, wanted, _find_share(actual, expected, spread))
 
     @property
     def most(self) -> float | None:
@@ -58,6 +60,15 @@ class Verdict:
             f"{v:.9g}" if isinstance(v, float) else str(v) for v in (self.found, self.wanted)
         )
         return f"{self.comparison};{place} it is {found} where {wanted} is expected: {must}"
+
+
+def _find_share(actual: Array, expected: Array, allowed: Array) -> float:
+    with np.errstate(all="ignore"):
+        a, b = actual.astype(np.float64), expected.astype(np.float64)
+        same = (actual == expected) | (np.isnan(a) & np.isnan(b))
+        shares = np.where(same, 0.0, np.where(np.isinf(allowed), 0.0, np.abs(a - b) / allowed))
+        # NaN where one of the two is: no error allows that.
+        return float(np.where(np.isnan(shares), np.inf, shares).max(initial=0.0))
 
 
 def verify(

@@ -25,6 +25,7 @@ from dmlc.ir import (
     value_type,
     with_operands,
 )
+from dmlc.ir.below import Proof
 from dmlc.ir.builder import Builder
 from dmlc.ir.index import reach_back
 from dmlc.ir.ranges import Ranges
@@ -143,30 +144,9 @@ def drop_certain(
     """Conditions without those that hold at every place, by the extents of the axes."""
     body = Body(tuple(builder.instructions), 0)
     reduction = Reduction("sum", axes) if axes else None
-    ranges = Ranges(Stage("", DataType.FLOAT32, tuple(domain), body, reduction))
+    stage = Stage("", DataType.FLOAT32, tuple(domain), body, reduction)
+    ranges = Ranges(stage)
     for instruction in body.instructions:
         ranges.add(instruction)
-
-    def is_certain(condition: int) -> bool:
-        match body.instructions[condition]:
-            case Constant(value=value):
-                return bool(value)
-            case Apply(operation=operation, operands=(left, right)):
-                if value_type(body.instructions[left]) is not DataType.INDEX:
-                    return False
-                (low, high), (least, most) = ranges[left], ranges[right]
-                match operation.name:
-                    case "ge":
-                        return low >= most
-                    case "gt":
-                        return low > most
-                    case "le":
-                        return high <= least
-                    case "lt":
-                        return high < least
-                    case _:
-                        return False
-            case _:
-                return False
-
-    return [c for c in dict.fromkeys(conditions) if not is_certain(c)]
+    proof = Proof(stage, ranges)
+    return [c for c in dict.fromkeys(conditions) if not proof.is_certain(c)]

@@ -30,6 +30,7 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.scalars import DataType
+from dmlc.sizes import Size, measure
 
 _MOST_TERMS = 64
 """The most terms of a sum of products; beyond, it is one thing."""
@@ -241,6 +242,17 @@ def list_inner(atom: Atom) -> tuple[Polynomial, ...]:
             return ()
 
 
+def read_size(text: str) -> Polynomial:
+    """A size that is known at run time only, over the symbols that it is made of."""
+    size, total = measure(text), ZERO
+    for symbols, number in size.terms if isinstance(size, Size) else (((), size),):
+        term = Polynomial.number(Fraction(number))
+        for symbol in symbols:
+            term = term.times(Polynomial.of(Symbol(symbol)))
+        total = total.plus(term)
+    return total
+
+
 class Normal:
     """Knows the stages of a function as polynomials.
 
@@ -302,8 +314,8 @@ class Normal:
                 if value != value or value in (float("inf"), float("-inf")):
                     return Polynomial.of(Made(f"{value}", (), instruction.dtype, instruction.dtype))
                 return Polynomial.number(Fraction(value))
-            case Symbol():
-                return Polynomial.of(instruction)
+            case Symbol(name=name):
+                return read_size(name)
             case Load(tensor=tensor, indices=indices, dtype=dtype):
                 return self._read(tensor, [values[n] for n in indices], dtype)
             case Select(condition=condition, then=then, otherwise=otherwise, dtype=dtype):

@@ -32,6 +32,7 @@ from dmlc.ir import (
     Result,
     Select,
     Stage,
+    Symbol,
     reads_own_place,
     value_type,
     verify,
@@ -40,6 +41,7 @@ from dmlc.ir.builder import Builder
 from dmlc.ir.index import find_index_only, list_conjuncts
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
+from dmlc.sizes import find_symbols
 from dmlc.source import DmlcError, Span, UnknownNameError, unknown_name
 from dmlc.transform.adjoints import (
     add_adjoints,
@@ -418,8 +420,7 @@ class _Reverse:
             joined = list_conjuncts(own) if holds else (condition,)
             chosen += [(c, holds) for c in joined if (c, holds) not in chosen]
         made = Builder()
-        known = [condition for condition, holds in chosen if holds]
-        readers = find_readers(reader, load, tensor.extents, known, made)
+        readers = find_readers(reader, load, tensor.extents, chosen, made)
         wanted = [total.value, *(c for c, _ in chosen), *(number for _, number in readers.left)]
         numbers = copy_values(body, wanted, readers.positions, made)
         conditions = list(readers.conditions)
@@ -474,14 +475,16 @@ def _list_needed(
     """The parameters that are read, and those without which nothing says an open size. What is at
     hand says it before what has to be computed again, and stands last."""
     needed = {p.name: p for p in parameters if p.name in set(read)}
-    said = {e for p in needed.values() for e in p.extents if isinstance(e, str)}
+    said = {e for p in needed.values() for e in p.extents}
     axes = (a for s in stages if s.reduction is not None for a in s.reduction.axes)
     extents = [*(e for s in stages for e in s.domain), *(extent for _, extent in axes)]
-    for symbol in dict.fromkeys(e for e in extents if isinstance(e, str)):
+    extents += [e for p in needed.values() for e in p.extents]
+    extents += [i.name for s in stages for i in s.body.instructions if isinstance(i, Symbol)]
+    for symbol in find_symbols(extents):
         having = [p for p in parameters if symbol in p.extents]
         if symbol not in said and having:
             needed[having[-1].name] = having[-1]
-            said.update(e for e in having[-1].extents if isinstance(e, str))
+            said.update(having[-1].extents)
     return tuple(p for p in parameters if p.name in needed)
 
 

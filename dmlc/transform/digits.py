@@ -9,8 +9,9 @@ import dataclasses
 import math
 from typing import TypeAlias
 
-from dmlc.ir import Extent
-from dmlc.ir.ranges import Bound, Interval
+from dmlc.ir import Extent, Symbol
+from dmlc.ir.ranges import Bound, Interval, size_range
+from dmlc.sizes import Measure, Size, measure
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Quotient:
     remains: bool
 
 
-Term: TypeAlias = "Digit | Place | Quotient"
+Term: TypeAlias = "Digit | Place | Quotient | Symbol"
+"""A symbol is a size that is known at run time only, or a product of such."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,19 +83,54 @@ class Sum:
                 case Quotient():
                     given = term.given.replaced(digit, by)
                     one = take_part(given, term.divisor, remains=term.remains)
-                case Place():
+                case Place() | Symbol():
                     one = Sum(0, ((term, 1),))
             made = made.plus(one, factor)
         return made
 
 
 def _find_interval(term: Term) -> Interval:
+    if isinstance(term, Symbol):
+        return size_range(term.name)
     if not isinstance(term, Quotient):
         return 0, term.extent - 1 if isinstance(term.extent, int) else math.inf
     low, high = term.given.interval
     if term.remains:
         return 0, min(high, term.divisor - 1)
     return max(low // term.divisor, 0), high // term.divisor
+
+
+def read_size(text: str) -> Sum:
+    """A size that is known at run time only, as a sum."""
+    size, made = measure(text), Sum()
+    for symbols, number in size.terms if isinstance(size, Size) else (((), size),):
+        term = Sum(0, ((Symbol(" * ".join(symbols)), number),)) if symbols else Sum(number)
+        made = made.plus(term)
+    return made
+
+
+def find_ends(form: Sum) -> tuple[Measure | None, Measure | None]:
+    """The smallest and the largest that a sum may be, as sizes; None where they are not known."""
+    low: Measure | None = form.constant
+    high: Measure | None = form.constant
+    for term, factor in form.factors:
+        least, most = _find_ends(term)
+        if factor < 0:
+            least, most = most, least
+        low = None if low is None or least is None else low + least * factor
+        high = None if high is None or most is None else high + most * factor
+    return low, high
+
+
+def _find_ends(term: Term) -> tuple[Measure | None, Measure | None]:
+    match term:
+        case Symbol(name=name):
+            return measure(name), measure(name)
+        case Quotient():
+            least, most = _find_interval(term)
+            return int(least), int(most) if math.isfinite(most) else None
+        case _:
+            return 0, measure(term.extent) - 1
 
 
 def as_sum(term: Term) -> Sum:

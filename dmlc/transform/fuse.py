@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from dmlc.ir import Extent, Function, Stage
 from dmlc.transform.cost import Budget, decide_stored
-from dmlc.transform.grouping import Grouping, Plain, group_stages
+from dmlc.transform.grouping import Grouping, Plain, group_apart, group_stages
 from dmlc.transform.inline import Drawn, inline_producers
 from dmlc.transform.passes import Crossed, Draft, Pass
 from dmlc.transform.simplify import replace_stages, simplify_stage
@@ -96,6 +96,19 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     if budget.held:
         function = reduce_stepwise(function)
     drawn, grouping = _part(function, longest_row, budget)
+    return _put_together(function, drawn, grouping, budget)
+
+
+def keep_apart(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> Fusion:
+    """Every stage as it is, in a kernel of its own: what `fuse` makes must compute the same."""
+    names = {stage.name: (stage.name,) for stage in function.stages}
+    drawn = Drawn(function.stages, names, {})
+    return _put_together(function, drawn, group_apart(function, budget), budget)
+
+
+def _put_together(
+    function: Function, drawn: Drawn, grouping: Grouping, budget: Budget
+) -> Fusion:
     left = function.with_stages(map(simplify_stage, drawn.stages))
     homes = grouping.find_homes()
     fused = read_results(left, homes)

@@ -109,6 +109,14 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     return grouping
 
 
+def group_apart(function: Function, budget: Budget) -> Grouping:
+    """Each stage of a function in a group of its own."""
+    grouping = Grouping(function, {}, budget)
+    for stage in function.stages:
+        grouping.start(stage)
+    return grouping
+
+
 def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str, str]:
     """The reductions of which only a row of at most so many elements at a time is needed, each with
     its one reader."""
@@ -196,13 +204,18 @@ class Grouping:
             candidates = self._list_candidates(stage, latest)
             place = next((p for p in candidates if self._join(p, stage)), None)
         if place is None:
-            place = len(self.members)
-            reduces = is_fixed_reduction(stage)
-            self.members.append(Draft(stage, self._streams) if reduces else Plain(stage))
-            self._rooms.append(_Room(self._function, self._reads, self._budget))
+            place = self.start(stage)
         self._rooms[place].take(stage)
         self._homes[stage.name] = place
         self._note(place, stage)
+
+    def start(self, stage: Stage) -> int:
+        """Makes a group of a stage, and gives its place."""
+        place = self._homes[stage.name] = len(self.members)
+        reduces = is_fixed_reduction(stage)
+        self.members.append(Draft(stage, self._streams) if reduces else Plain(stage))
+        self._rooms.append(_Room(self._function, self._reads, self._budget))
+        return place
 
     def cross(self) -> None:
         """Has groups that reduce the inner axes of tensors take in those that reduce their outer

@@ -18,9 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.ir import Apply, Body, Constant, Extent, Index, Load, Stage, Symbol
+from dmlc.ir.below import Proof
 from dmlc.ir.builder import Builder
-from dmlc.ir.ranges import Interval
+from dmlc.ir.ranges import Interval, Ranges
 from dmlc.scalars import DataType
+from dmlc.sizes import find_least, measure
 from dmlc.transform.digits import (
     Digit,
     Place,
@@ -29,7 +31,9 @@ from dmlc.transform.digits import (
     Term,
     as_sum,
     divide,
+    find_ends,
     list_digits,
+    read_size,
     take_part,
 )
 
@@ -54,14 +58,32 @@ class Readers:
 
 
 def find_readers(
-    stage: Stage, load: Load, extents: Sequence[Extent], conditions: Sequence[int], builder: Builder
+    stage: Stage,
+    load: Load,
+    extents: Sequence[Extent],
+    conditions: Sequence[tuple[int, bool]],
+    builder: Builder,
 ) -> Readers:
     """The points of a stage that read the element at a place of a tensor of those extents.
-    `conditions` are values of the stage's body that hold wherever the read counts. The builder
-    makes a body over the tensor."""
-    equations = _Equations(stage, load, extents, _find_bounds(stage.body, conditions))
+    `conditions` are values of the stage's body that hold, or do not, wherever the read counts. The
+    builder makes a body over the tensor."""
+    ranges = Ranges(stage)
+    for instruction in stage.body.instructions:
+        ranges.add(instruction)
+    proof = Proof(stage, ranges, conditions=conditions)
+    bounds = _find_bounds(stage.body, [value for value, holds in conditions if holds])
+    equations = _Equations(stage, load, extents, _Known(bounds, proof))
     equations.solve()
     return equations.write(builder)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Known:
+    """What conditions say of the values of a body: numbers that they lie between, and how they
+    compare with sizes."""
+
+    bounds: Mapping[int, Interval]
+    proof: Proof
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,34 +96,23 @@ class _Asked:
 
     @property
     def is_certain(self) -> bool:
-        low, high = self.form.interval
+        low, high = find_ends(self.form)
         match self.comparison:
             case "ge":
-                return low >= 0
-            case "lt" if isinstance(self.extent, int):
-                return high < self.extent
+                return low is not None and find_least(low) >= 0
             case "lt":
-                return self.form == _along(self.form, self.extent)
+                return high is not None and find_least(measure(self.extent) - 1 - high) >= 0
             case _:
                 return self.form == Sum()
-
-
-def _along(form: Sum, extent: Extent) -> Sum | None:
-    """The place along an axis of that extent that a sum has, if it has one."""
-    found = (term for term, _ in form.factors if isinstance(term, Place) and term.extent == extent)
-    place = next(found, None)
-    return None if place is None else as_sum(place)
 
 
 class _Equations:
     """What is known of the indices of one read, from one step to the next."""
 
-    def __init__(
-        self, stage: Stage, load: Load, extents: Sequence[Extent], bounds: Mapping[int, Interval]
-    ) -> None:
+    def __init__(self, stage: Stage, load: Load, extents: Sequence[Extent], facts: _Known) -> None:
         self._body = stage.body
         self._extents = extents
-        self._bounds = bounds
+        self._facts = facts
         self._digits = 0
         self._indices: dict[Index, Sum] = {}
         for index in stage.indices:
@@ -125,7 +136,7 @@ class _Equations:
         pending = self._join_digits()
         splits = 0
         while True:
-            forms = _Forms(self._body, self._indices, self._bounds)
+            forms = _Forms(self._body, self._indices, self._facts)
             found = [(axis, number, forms.find(number)) for axis, number in self._open]
             if forms.split is None or splits == _MOST_SPLITS:
                 break
@@ -161,7 +172,7 @@ class _Equations:
     def _join_digits(self) -> list[Sum]:
         """Puts together what a reshape takes apart: positions that are the digits of one number
         say that number."""
-        forms = _Forms(self._body, self._indices, self._bounds)
+        forms = _Forms(self._body, self._indices, self._facts)
         parts: dict[int, list[tuple[int, int, int | None]]] = {}
         for axis, number in self._open:
             given, step, count = _find_part(self._body, number)
@@ -255,7 +266,7 @@ class _Equations:
         open_digits = dict.fromkeys(digit for form in forms for digit in list_digits(form))
         axes = {digit: label for label, digit in enumerate(open_digits)}
         writer = _Writer(builder, axes)
-        known = _Forms(self._body, self._indices, self._bounds)
+        known = _Forms(self._body, self._indices, self._facts)
         found = ((number, known.find(number)) for number in range(len(self._body.instructions)))
         positions = {number: writer.write(form) for number, form in found if form is not None}
         conditions = [writer.compare(each) for each in asked]
@@ -302,6 +313,8 @@ class _Writer:
                 return self._builder.add(Index(self._axes[term], reduced=True))
             case Place():
                 return self._builder.add(Index(term.axis))
+            case Symbol():
+                return self._builder.add(term)
             case Quotient():
                 name = "mod" if term.remains else "div"
                 divisor = self._builder.constant(term.divisor)
@@ -328,12 +341,10 @@ class _Writer:
 class _Forms:
     """The values of a body as sums of digits, where they are such."""
 
-    def __init__(
-        self, body: Body, indices: Mapping[Index, Sum], bounds: Mapping[int, Interval]
-    ) -> None:
+    def __init__(self, body: Body, indices: Mapping[Index, Sum], facts: _Known) -> None:
         self._body = body
         self._indices = indices
-        self._bounds = bounds
+        self._facts = facts
         self._found: dict[int, Sum | None] = {}
         self.split: tuple[Digit, int, int] | None = None
         """A digit that has to be taken apart for a quotient to be such a sum: at which step, and
@@ -350,6 +361,8 @@ class _Forms:
                 return self._indices[index]
             case Constant(dtype=DataType.INDEX, value=value):
                 return Sum(int(value))
+            case Symbol(name=name):
+                return read_size(name)
             case Apply(operation=operation, operands=given, dtype=DataType.INDEX):
                 found = [self.find(value) for value in given]
                 known = [form for form in found if form is not None]
@@ -371,13 +384,20 @@ class _Forms:
                 return self._part(form, self._reach(given[0], form), divisor, name == "mod")
             case (("min" | "max"), left, right):
                 reach = [self._reach(v, f) for v, f in zip(given, forms, strict=True)]
-                return _choose(name, (left, right), reach)
+                return _choose(name, (left, right), reach) or self._choose_open(name, given)
             case _:
                 return None
 
+    def _choose_open(self, name: str, given: Sequence[int]) -> Sum | None:
+        """The smaller or the larger of two values, where sizes say which it is."""
+        for least, most in (given, given[::-1]):
+            if self._facts.proof.is_at_most(least, most):
+                return self.find(least if name == "min" else most)
+        return None
+
     def _reach(self, number: int, form: Sum) -> Interval:
         """How far a value goes where the read counts."""
-        intervals = [form.interval, self._bounds.get(number, (-math.inf, math.inf))]
+        intervals = [form.interval, self._facts.bounds.get(number, (-math.inf, math.inf))]
         match self._body.instructions[number]:
             case Apply(operation=operation, operands=given) if operation.name in ("min", "max"):
                 ends = [self._reach(v, f) for v in given if (f := self.find(v)) is not None]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,38 +16,38 @@ import pytest
 
 import dmlc
 from dmlc import TensorDesc, cli
-from dmlc.codegen.hlsl_host import HLSL
-from dmlc.interop.dxdispatch import DispatchModel, make_model
-from dmlc.program import (
-    BufferBinding,
-    Dispatch,
-    KernelSource,
-    Program,
-    Role,
-    ScalarBinding,
-    TensorSpec,
-)
-from dmlc.runtime import vulkan
-from dmlc.runtime.dxc import Reflection, compile_dxil, reflect
+from dmlc.interop.dxdispatch import DispatchModel, FileComparison, make_model
+from dmlc.interop.export import export_case
+from dmlc.interop.proof import prove
 from dmlc.scalars import Array, DataType, find_data_type
 from dmlc.source import DmlcError, UnsupportedError
+from dmlc.testing.case import Call, Case
+from tests.interop import shaders
+from tests.interop.shaders import OPERATORS, describe
 
 SCHEMA = json.loads(
     (Path(dmlc.__file__).parent / "interop" / "model.schema.json").read_text(encoding="utf-8")
 )
 ROOT = Path(__file__).parents[2]
 FACTS = Path(__file__).parents[3] / "shared" / "data" / "directml_operators.json"
+RELU_GRAD = "directml.ACTIVATION_RELU_GRAD"
 
 
-def describe(
-    *sizes: int, dtype: str = "FLOAT32", strides: tuple[int, ...] | None = None
-) -> TensorDesc:
-    return TensorDesc(dtype, sizes, strides)
+def model_of(
+    name: str, tensors: dict[str, TensorDesc], model: str | None = None, **attributes: object
+) -> DispatchModel:
+    """The model of an operator of the library, or of the one in an example's file."""
+    path = ROOT / "examples" / f"{name}.dml"
+    known = next(iter(dmlc.load(path).operators.values())) if path.is_file() else None
+    return make_model(prove(known or dmlc.operator(name), tensors, attributes, seed=7), model)
 
 
-def relu_grad(dtype: str = "FLOAT32", *sizes: int) -> DispatchModel:
-    tensors = {n: TensorDesc(dtype, sizes) for n in ("InputTensor", "InputGradientTensor")}
-    return make_model(dmlc.operator("directml.ACTIVATION_RELU_GRAD"), tensors, {})
+def relu_grad(
+    *sizes: int, dtype: str = "FLOAT32", strides: tuple[int, ...] | None = None,
+    model: str | None = None,
+) -> DispatchModel:  # fmt: skip
+    names = ("InputTensor", "InputGradientTensor")
+    return model_of(RELU_GRAD, {n: TensorDesc(dtype, sizes, strides) for n in names}, model)
 
 
 TWO_KERNELS = """
@@ -62,25 +63,29 @@ operator CHAIN {
 """
 
 MODELS: dict[str, DispatchModel] = {
-    "float32": relu_grad("FLOAT32", 3, 5, 7),
-    "float16": relu_grad("FLOAT16", 4097),
-    "strided": make_model(
-        dmlc.operator("directml.ACTIVATION_RELU_GRAD"),
+    "float32": relu_grad(3, 5, 7),
+    "structures of four": relu_grad(64, 64),
+    "float16": relu_grad(4097, dtype="FLOAT16"),
+    "float16 in words": relu_grad(5, 7, dtype="FLOAT16", model="6.0"),
+    "strided": model_of(
+        RELU_GRAD,
         {
             "InputTensor": describe(5, 6, strides=(1, 5)),
             "InputGradientTensor": describe(5, 6, strides=(12, 2)),
+            "OutputGradientTensor": describe(5, 6, strides=(13, 2)),
         },
-        {},
     ),
-    "bfloat16": make_model(
-        dmlc.operator("onednn.ReLUBackward"),
+    "repeated": relu_grad(5, 6, strides=(0, 1)),
+    "bfloat16": model_of(
+        "onednn.ReLUBackward",
         {"src": describe(2, 9, dtype="BFLOAT16"), "diff_dst": describe(2, 9, dtype="BFLOAT16")},
-        {"use_dst": False},
+        use_dst=False,
     ),
     "broadcast": make_model(
-        next(iter(dmlc.parse(TWO_KERNELS).operators.values())),
-        {"X": describe(4, 8, dtype="FLOAT16"), "W": describe(1, 8, dtype="FLOAT16")},
-        {},
+        shaders.parse(
+            TWO_KERNELS,
+            {"X": describe(4, 8, dtype="FLOAT16"), "W": describe(1, 8, dtype="FLOAT16")},
+        )
     ),
 }
 
@@ -96,10 +101,24 @@ def test_models_keep_to_the_schema_and_name_only_what_is_there(name: str) -> Non
     for command in model.content["commands"]:
         if command["type"] == "dispatch":
             assert command["dispatchable"] in dispatchables
-            assert set(command["bindings"].values()) <= set(resources)
+            assert {n for found in command["bindings"].values() for n in names(found)} <= set(
+                resources
+            )
         else:
             assert command["resource"] in resources
-    assert f"{name}.json" in model.all_files(name)
+    files = model.all_files()
+    readme = files["README.txt"].decode()
+    assert f"dxdispatch.exe {model.name}.json" in readme
+    assert f"{model.name}.json" in files
+    for comparison in model.comparisons:
+        assert f"dmlc compare {' '.join(comparison.arguments())}" in readme
+
+
+def names(found: Any) -> list[str]:
+    """The resources of a binding, which is a name, a view, or a list."""
+    if isinstance(found, list):
+        return [str(name) for name in found]
+    return [found["name"] if isinstance(found, dict) else found]
 
 
 def test_the_schema_refuses_what_is_no_model() -> None:
@@ -116,7 +135,7 @@ def test_directmls_own_operator_runs_beside_the_shader() -> None:
     assert directml["desc"] == {
         "InputTensor": {"DataType": "FLOAT32", "Sizes": [5, 6], "Strides": [1, 5]},
         "InputGradientTensor": {"DataType": "FLOAT32", "Sizes": [5, 6], "Strides": [12, 2]},
-        "OutputGradientTensor": {"DataType": "FLOAT32", "Sizes": [5, 6]},
+        "OutputGradientTensor": {"DataType": "FLOAT32", "Sizes": [5, 6], "Strides": [13, 2]},
     }
     bounds = ("--bounds", "bound.OutputGradientTensor.npy")
     found = "OutputGradientTensor.dmlc.npy"
@@ -141,23 +160,34 @@ def test_fields_are_those_of_the_api() -> None:
             if dispatchable["type"] != "hlsl":
                 assert set(dispatchable["desc"]) <= set(fields[short])
                 checked += 1
-    assert checked == 3
+    assert checked == 6
+
+
+@pytest.mark.parametrize(("name", "field"), [("JOIN", "InputTensors"), ("SPLIT", "OutputTensors")])
+def test_directml_gets_arrays_of_tensors_as_lists(name: str, field: str) -> None:
+    content = make_model(shaders.example(f"directml.{name}")).content
+    described = content["dispatchables"]["DirectML"]["desc"][field]
+    assert [tensor["Sizes"] for tensor in described] == [[2, 2], [2, 1]]
+    (command,) = (c for c in content["commands"] if c.get("dispatchable") == "DirectML")
+    resources = content["resources"]
+    assert len(command["bindings"][field]) == 2
+    assert set(command["bindings"][field]) <= set(resources)
+    assert not any(key.endswith(("_0", "_1")) for key in command["bindings"])
 
 
 def test_sizes_are_needed() -> None:
-    operator = dmlc.operator("directml.ACTIVATION_RELU_GRAD")
-    with pytest.raises(DmlcError, match="needs the sizes"):
-        make_model(operator, {}, {})
-    empty = {n: describe(0, 3) for n in ("InputTensor", "InputGradientTensor")}
+    operator = dmlc.operator(RELU_GRAD)
+    with pytest.raises(DmlcError, match="before the sizes of its tensors are known"):
+        prove(operator, {}, {})
     with pytest.raises(UnsupportedError, match="is empty"):
-        make_model(operator, empty, {})
+        relu_grad(0, 3)
 
 
 # Replaying ------------------------------------------------------------------------------------
 
 
 class Replay:
-    """Carries out a model's commands, from the model alone, on a Vulkan device."""
+    """Carries out a model's commands as DxDispatch does, from the model alone, with Vulkan."""
 
     def __init__(self, model: DispatchModel) -> None:
         self.model = model
@@ -165,16 +195,22 @@ class Replay:
         self.written: dict[str, Array] = {}
 
     def make_buffer(self, resource: dict[str, Any]) -> Array:
+        """A resource's bytes: whole words of them."""
         values = resource["initialValues"]
         if "sourcePath" in values:
-            loaded = np.load(io.BytesIO(self.model.files[values["sourcePath"]]))
-            return np.ascontiguousarray(loaded).reshape(-1)
-        if resource["initialValuesDataType"] == "UNKNOWN":
+            array: Array = np.load(io.BytesIO(self.model.files[values["sourcePath"]])).reshape(-1)
+        elif resource["initialValuesDataType"] == "UNKNOWN":
             parts = [np.asarray(v["value"], numpy_type(v["type"])).tobytes() for v in values]
             content = b"".join(parts).ljust(resource["sizeInBytes"], b"\0")
-            return np.frombuffer(content, np.uint8).copy()
-        dtype = numpy_type(resource["initialValuesDataType"])
-        return np.full(values["valueCount"], values["value"], dtype)
+            array = np.frombuffer(content, np.uint8)
+        else:
+            dtype = numpy_type(resource["initialValuesDataType"])
+            array = np.full(values["valueCount"], float(values["value"])
+                            if isinstance(values["value"], str) else values["value"], dtype)  # fmt: skip
+        size = resource.get("sizeInBytes", -(-array.nbytes // 4) * 4)
+        assert size >= array.nbytes
+        behind = np.zeros((size - array.nbytes) // array.itemsize, array.dtype)
+        return np.concatenate([array, behind])
 
     def run(self) -> dict[str, Array]:
         for command in self.model.content["commands"]:
@@ -188,14 +224,19 @@ class Replay:
 
     def dispatch(self, shader: dict[str, Any], command: dict[str, Any]) -> None:
         source = self.model.files[shader["sourcePath"]].decode()
-        entry = shader["compilerArgs"][shader["compilerArgs"].index("-E") + 1]
-        reflection = reflect(compile_dxil(source, entry).code)
-        bound = {r.name: self.buffers[command["bindings"][r.name]] for r in reflection.resources}
-        assert set(bound) == set(command["bindings"])
-        program = make_program(source, entry, reflection, bound, command["threadGroupCount"])
-        outputs = {t.name: bound[t.name] for t in program.outputs}
-        inputs = {t.name: bound[t.name] for t in program.inputs}
-        vulkan.load(program)(inputs, outputs)
+        bindings = {name: names(found)[0] for name, found in command["bindings"].items()}
+        bound = {name: self.buffers[found] for name, found in bindings.items()}
+        constants = bound.get("Arguments")
+        groups = command["threadGroupCount"]
+        reflection = shaders.dispatch(source, shader["compilerArgs"], bound, constants, groups)
+        # What a shader does not use must not be bound.
+        assert {r.name for r in reflection.resources} == set(bindings)
+        for resource in reflection.resources:
+            if resource.stride:
+                found, buffer = command["bindings"][resource.name], bound[resource.name]
+                # Without a count, a structure for each element of the initial values.
+                view = found["elementCount"] if isinstance(found, dict) else buffer.size
+                assert view * resource.stride == buffer.nbytes
 
 
 def numpy_type(name: str) -> np.dtype[Any]:
@@ -204,65 +245,18 @@ def numpy_type(name: str) -> np.dtype[Any]:
     return found.dtype
 
 
-def make_program(
-    source: str, entry: str, reflection: Reflection, bound: dict[str, Array], groups: list[int]
-) -> Program:
-    """A program around a shader, as DXC's reflection and the model's bindings describe it."""
-    tensors: list[TensorSpec] = []
-    buffers: list[BufferBinding] = []
-    scalars: list[ScalarBinding] = []
-    for resource in reflection.resources:
-        kind = resource.kind.register_class
-        array = bound[resource.name]
-        if kind == "b":
-            scalars = [
-                ScalarBinding(c.name, int(array[c.offset : c.offset + 4].view(np.uint32)[0]), 32, 0,
-                              c.offset)
-                for c in reflection.constants
-            ]  # fmt: skip
-            continue
-        dtype = next(t for t in DataType if t.dtype == array.dtype)
-        role = Role.OUTPUT if kind == "u" else Role.INPUT
-        tensors.append(TensorSpec(resource.name, role, dtype, array.shape))
-        written = kind == "u"
-        buffers.append(
-            BufferBinding(
-                resource.name,
-                resource.name,
-                dtype,
-                written,
-                not written,
-                resource.slot,
-                resource.stride,
-            )
-        )
-    assert groups[1:] == [1, 1]
-    dispatch = Dispatch(groups[0], 1, reflection.group_size[0], None)
-    kernel = KernelSource(
-        "replayed", entry, source, tuple(buffers), tuple(scalars), dispatch, shader_model="6.2"
-    )
-    return Program("replayed", HLSL, "gpu", tuple(tensors), (kernel,), 1 << 31)
-
-
-def random_model(name: str, tensors: dict[str, TensorDesc], **attributes: object) -> DispatchModel:
-    path = ROOT / "examples" / f"{name}.dml"
-    known = next(iter(dmlc.load(path).operators.values())) if path.is_file() else None
-    subject = known or dmlc.operator(name)
-    return make_model(subject, tensors, attributes, seed=7)
-
-
 ROUNDED = {
-    "rms_norm": random_model(
+    "rms_norm": model_of(
         "rms_norm", {"src": describe(16, 1024), "gamma": describe(1024), "rms": describe(16)}
     ),
-    "rms_norm of bfloat16": random_model("rms_norm", {"src": describe(8, 512, dtype="BFLOAT16")}),
-    "rms_norm of strided rows": random_model("rms_norm", {"src": describe(6, 32, strides=(40, 1))}),
-    "softmax": random_model("onednn.SoftMax", {"src": describe(8, 300)}, axis=1),
-    "gemm": random_model(
+    "rms_norm of bfloat16": model_of("rms_norm", {"src": describe(8, 512, dtype="BFLOAT16")}),
+    "rms_norm of strided rows": model_of("rms_norm", {"src": describe(6, 32, strides=(40, 1))}),
+    "softmax": model_of("onednn.SoftMax", {"src": describe(8, 300)}, axis=1),
+    "gemm": model_of(
         "directml.GEMM", {"ATensor": describe(1, 1, 17, 65), "BTensor": describe(1, 1, 65, 9)}
     ),
-    "layer_norm": random_model("onednn.LayerNorm", {"src": describe(4, 6, 100)}, use_affine=False),
-    "softmax of float16": random_model("directml.ACTIVATION_SOFTMAX1",
+    "layer_norm": model_of("onednn.LayerNorm", {"src": describe(4, 6, 100)}, use_affine=False),
+    "softmax of float16": model_of("directml.ACTIVATION_SOFTMAX1",
                                        {"InputTensor": describe(5, 65, dtype="FLOAT16")}, Axes=[1]),
 }  # fmt: skip
 """Models of what rounds in another order on every device."""
@@ -313,17 +307,112 @@ def test_the_printed_comparisons_name_what_is_ten_bounds_off(
     model = ROUNDED[name]
     written = Replay(model).run()
     comparison = model.comparisons[0]
-    bound = np.load(io.BytesIO(model.files[comparison.bounds[0]])).reshape(-1)
-    stored = np.load(io.BytesIO(model.files[comparison.expected]))
-    expected = stored.reshape(-1).view(comparison.dtype.dtype).astype(np.float64)
+    bound = load(model, comparison.bounds[0]).reshape(-1)
+    stored = load(model, comparison.expected)
+    expected = stored.reshape(-1).view(comparison.dtype.dtype)
     place = int(np.flatnonzero(bound > 0)[-1])
-    words = written[comparison.actual].reshape(-1).copy()
-    spoilt = words.view(comparison.dtype.dtype)
-    spoilt[place] = expected[place] + 10 * bound[place]
+    words = shaders.spoil(written[comparison.actual], place, stored, bound, comparison.dtype)
+    found = words.view(comparison.dtype.dtype)[place]
     (status, text), *_ = run_printed_comparisons(
         model, {**written, comparison.actual: words}, tmp_path, capsys
     )
     assert status == 1
     at = [int(k) for k in np.unravel_index(place, stored.shape)]
-    got = f"it is {float(spoilt[place]):.9g} where {expected[place]:.9g} is expected"
+    got = f"it is {float(found):.9g} where {float(expected[place]):.9g} is expected"
     assert f"at {at} {got}: it may be off by {bound[place]:.3g} at most" in text
+
+
+def load(model: DispatchModel, name: str) -> Array:
+    array: Array = np.load(io.BytesIO(model.files[name]))
+    return array
+
+
+def spoilt(model: DispatchModel, written: dict[str, Array]) -> Iterator[tuple[FileComparison, Array]]:
+    """Each result with an element made wrong: of those held closest and least, and the last."""
+    for comparison in model.comparisons:
+        if comparison.expected not in model.files:
+            continue
+        stored = load(model, comparison.expected)
+        bounds = load(model, comparison.bounds[0]).reshape(-1)
+        places = {int(bounds.argmin()), int(bounds.argmax()), bounds.size - 1}
+        for place in sorted(places):
+            actual = written[comparison.actual]
+            yield comparison, shaders.spoil(actual, place, stored, bounds, comparison.dtype)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_examples_of_the_library_pass_and_their_mistakes_do_not(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = make_model(shaders.example(name))
+    jsonschema.validate(model.content, SCHEMA)
+    written = Replay(model).run()
+    found = run_printed_comparisons(model, written, tmp_path, capsys)
+    assert [status for status, _ in found] == [0] * len(found), found
+    checked = 0
+    for comparison, wrong in spoilt(model, written):
+        np.save(tmp_path / comparison.actual, wrong)
+        assert cli.run(["compare", *comparison.arguments()]) == 1
+        np.save(tmp_path / comparison.actual, written[comparison.actual])
+        checked += 1
+    assert checked >= len(found) > 0
+
+
+def test_a_graph_passes_and_its_mistakes_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = ROOT / "examples" / "graphs" / "softmax_cross_entropy_backward.dml"
+    graph = dmlc.load(path).graphs["softmax_cross_entropy_backward"]
+    model = make_model(prove(graph, {}, {}, dims={"N": 65, "K": 300}))
+    assert len(model.content["dispatchables"]) > 1
+    written = Replay(model).run()
+    found = run_printed_comparisons(model, written, tmp_path, capsys)
+    assert [status for status, _ in found] == [0] * len(found), found
+    for comparison, wrong in spoilt(model, written):
+        np.save(tmp_path / comparison.actual, wrong)
+        assert cli.run(["compare", *comparison.arguments()]) == 1
+
+
+def test_what_nothing_writes_does_not_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A result of zeros is no proof where memory was full of them."""
+    monkeypatch.chdir(tmp_path)
+    model = relu_grad(4, 5)
+    replay = Replay(model)
+    model.content["commands"][:] = [c for c in model.content["commands"] if "resource" in c]
+    found = run_printed_comparisons(model, replay.run(), tmp_path, capsys)
+    assert [status for status, _ in found] == [1]
+
+
+def test_a_case_is_exported_with_what_its_example_expects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    operator = dmlc.operator("directml.ACTIVATION_RELU")
+    tensors = {n: describe(3) for n in ("InputTensor", "OutputTensor")}
+    inputs = {"InputTensor": np.float32([-1, 0, 2])}
+    case = Case(
+        Call(operator, tensors, {}),
+        inputs,
+        "three",
+        {"OutputTensor": np.float64([0, 0, 2.5])},
+        {"OutputTensor": 0.75},
+    )
+    paths = export_case(case, "proof")
+    assert Path("proof/ACTIVATION_RELU.json") in paths
+    assert np.load("proof/expected.OutputTensor.npy").tolist() == [0, 0, 2.5]
+    assert np.load("proof/bound.OutputTensor.npy").tolist() == [0.75] * 3
+    assert case.inputs["InputTensor"].tolist() == np.load("proof/InputTensor.npy").tolist()
+
+
+def test_empty_elements_are_told_from_wrong_ones() -> None:
+    """Bounds lie where the elements do."""
+    model = MODELS["strided"]
+    bound = load(model, "bound.OutputGradientTensor.npy")
+    expected = load(model, "expected.OutputGradientTensor.npy")
+    assert bound.shape == expected.shape == (63,)
+    assert np.count_nonzero(~np.isnan(expected)) == 30
+    assert DataType.FLOAT32.dtype == expected.dtype

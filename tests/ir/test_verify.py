@@ -86,7 +86,7 @@ def test_the_message_names_pass_node_and_place() -> None:
         (Parameter("X", T.FLOAT32, ()), "it is defined twice"),
         (Parameter("I", T.INDEX, ()), "a tensor holds no INDEX"),
         (Parameter("P", T.FLOAT32, (-1,)), "an axis has size -1"),
-        (Parameter("P", T.FLOAT32, ("a b",)), "'a b' is no symbol"),
+        (Parameter("P", T.FLOAT32, ("a b",)), "'a b' is no size"),
         (Parameter("P", T.FLOAT32, (2**40, 2**40)), "it has more than 2**63 elements"),
         (Parameter("P", T.FLOAT32, (2, 3), (1,)), "it has strides for 1 axes, not 2"),
         (Parameter("P", T.FLOAT32, ("n",), (1,)), "a tensor of run-time size is packed"),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from random import Random
+from collections.abc import Sequence
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,25 +12,14 @@ from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.assemble import make_kernel
-from dmlc.kernel.element import collect_elements
-from dmlc.kernel.phases import Phase, collect_phases
+from dmlc.kernel.group import collect_group
+from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import CPU
-from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
-from dmlc.kernel.schedule.verbs import (
-    ScheduleError,
-    bind,
-    deal,
-    interleave,
-    merge,
-    naive,
-    reorder,
-    split,
-    unroll,
-    vectorize,
-)
-from dmlc.kernel.space import collapse
+from dmlc.kernel.schedule.nest import Nest
+from dmlc.kernel.schedule.verbs import naive
 from dmlc.pipeline import find_fusion
 from dmlc.scalars import Array
+from dmlc.testing.schedules import draw_steps
 
 LIMITS = find_dialect("opencl").limits
 
@@ -119,89 +107,11 @@ def read(name: str, sizes: tuple[int, int, int], fold: str) -> Kernels:
     a, b, c = sizes
     text = FUNCTIONS[name].format(a=a, b=b, c=c, last_b=b - 1, fold=fold)
     fusion = find_fusion(ir.parse(text), "opencl", "gpu")
-    found: list[tuple[tuple[Phase, ...], tuple[str, ...]]] = []
-    function, readers = fusion.function, fusion.function.readers()
-    for group in fusion.groups:
-        own = set(group.stages)
-        if not group.passes:
-            elements = collect_elements(function, group.stages, group.local)
-            found.append(((Phase(elements, collapse(elements)),), group.stages))
-            continue
-        stored = {n for n in own if function.result(n) or not own.issuperset(readers.get(n, ()))}
-        phases = collect_phases(function, group.parallel, group.passes, stored)
-        found.append((phases, group.stages))
-    return Kernels(function, tuple(found))
-
-
-Step = tuple[str, int, int]
-"""A verb, the loop from which on one is looked for that it suits, and its number."""
-
-
-def _vectorize_all(nest: Nest, loop: Loop, number: int) -> Nest:
-    """Every loop that can go in vectors: only such are interleaved."""
-    done = 0
-    for each in range(len(_list_loops(nest))):
-        try:
-            nest = vectorize(nest, _list_loops(nest)[each], (4, 16)[number % 2])
-            done += 1
-        except ScheduleError:
-            continue
-    if not done:
-        raise ScheduleError("no loop goes in vectors")
-    return nest
-
-
-VERBS: Mapping[str, Callable[[Nest, Loop, int], Nest]] = {
-    "split": lambda nest, loop, number: split(nest, loop, (2, 3, 4, 8)[number]),
-    "merge": lambda nest, loop, number: merge(nest, loop, f"m{loop.name}"),
-    "reorder": lambda nest, loop, number: reorder(nest, loop),
-    "groups": lambda nest, loop, number: bind(nest, loop, Kind.GROUP),
-    "items": lambda nest, loop, number: bind(nest, loop, Kind.LANE, ("row", "column")[number % 2]),
-    "deal": lambda nest, loop, number: deal(
-        nest, loop, ("row", "column")[number % 2], (2, 4)[number // 2]
-    ),
-    "unroll": lambda nest, loop, number: unroll(nest, loop),
-    "vectorize": lambda nest, loop, number: vectorize(nest, loop, (4, 16)[number % 2]),
-    "vectorize all": _vectorize_all,
-    "interleave": lambda nest, loop, number: interleave(nest, loop),
-}
-
-
-def draw_steps(random: Random) -> list[Step]:
-    """Some steps; half of them have what it takes to interleave loops."""
-
-    def some(most: int) -> list[Step]:
-        verbs, count = tuple(VERBS), random.randint(0, most)
-        return [(random.choice(verbs), random.randrange(8), random.randrange(4))
-                for _ in range(count)]  # fmt: skip
-
-    if random.randrange(2):
-        return some(8)
-    ahead = [("vectorize all", 0, random.randrange(2)), ("interleave", 0, 0)]
-    return [*some(2), *ahead, *some(4)]
+    found = [(collect_group(fusion.function, g)[0], g.stages) for g in fusion.groups]
+    return Kernels(fusion.function, tuple(found))
 
 
 STEPS = st.randoms(use_true_random=False).map(draw_steps)
-
-
-def _list_loops(nest: Nest) -> list[Loop]:
-    return [n for n in walk(nest.body) if isinstance(n, Loop)]
-
-
-def follow(nest: Nest, steps: Sequence[Step]) -> tuple[Nest, list[str]]:
-    """A nest after those of some steps that are legal for a loop of it, and their verbs."""
-    done: list[str] = []
-    for verb, which, number in steps:
-        loops = _list_loops(nest)
-        first = which % max(1, len(loops))
-        for loop in (*loops[first:], *loops[:first]):
-            try:
-                nest = VERBS[verb](nest, loop, number)
-            except ScheduleError:
-                continue
-            done.append(verb)
-            break
-    return nest, done
 
 
 def start(kernels: Kernels) -> list[Nest]:

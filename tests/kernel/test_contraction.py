@@ -19,9 +19,9 @@ from dmlc.kernel.phases import collect_phases
 from dmlc.pipeline import find_fusion, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
+from dmlc.testing.mutate import list_mutants
 from tests.goldens import make_inputs
 from tests.kernel.lowering import interpret, run
-from tests.kernel.mutations import list_mutants
 from tests.products import Product, Windows, draw_product, draw_windows
 
 PROFILES = (("hlsl", "gpu"), ("opencl", "gpu"), ("opencl", "cpu"))

@@ -1,5 +1,5 @@
 """A kernel that is broken is found out without a device: by the verifier, the interpreter or its
-results. `mutations` has the ways to break one; each is tried wherever it applies."""
+results. `mutate` has the ways to break one; each is tried wherever it applies."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dmlc.pipeline import make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.source import InternalError
+from dmlc.testing.mutate import KINDS, list_mutants
 from tests.goldens import find_wrong, make_inputs, read_case
 from tests.kernel.lowering import run
-from tests.kernel.mutations import OF_EXPRESSIONS, OF_KERNELS, OF_STATEMENTS, list_mutants
 
 COUNT = 33001
 """More than one group of every profile has."""
@@ -76,6 +76,11 @@ CAUGHT = {
     "a vector is read as a scalar": (VECTORS, {VERIFIER}),
     "lanes are turned": (LANES, {RESULT}),
     "a lane is beyond its vectors": (LANES, {VERIFIER}),
+    "a tie is taken in": (WORDS, {RESULT}),
+    "a tie is left out": (BORDER, {RESULT}),
+    "a constant is off": (NEIGHBOURS, {RESULT}),
+    "a factor is missing": (WINDOW, {RESULT}),
+    "a term is missing": (TREE, {RESULT}),
     "a barrier is drawn into a guard": (PIECES, {VERIFIER}),
     "half the items of a group": (TREE, {FAULT}),
     "double the items of a group": (TREE, {VERIFIER}),
@@ -111,7 +116,7 @@ def catch(
 
 
 def test_every_way_is_tried() -> None:
-    assert list(CAUGHT) == [*OF_STATEMENTS, *OF_EXPRESSIONS, *OF_KERNELS]
+    assert list(CAUGHT) == list(KINDS)
     assert len(CAUGHT) >= 40
 
 

@@ -31,18 +31,8 @@ from dmlc.kernel.schedule.verbs import (
 from dmlc.program import Program
 from dmlc.reference import evaluate
 from dmlc.runtime import vulkan
-from tests.kernel.schedules import (
-    FOLDS,
-    FUNCTIONS,
-    STEPS,
-    VERBS,
-    Kernels,
-    Step,
-    draw_steps,
-    follow,
-    read,
-    start,
-)
+from dmlc.testing.schedules import SCALAR_VERBS, VERBS, Step, draw_steps, follow
+from tests.kernel.schedules import FOLDS, FUNCTIONS, STEPS, Kernels, read, start
 from tests.opencl_launch import run_program
 
 SIZES = st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 18))
@@ -125,9 +115,7 @@ def test_a_sample_on_opencl(name: str, seed: int) -> None:
 @pytest.mark.parametrize(("name", "seed"), SAMPLES)
 def test_a_sample_on_vulkan(name: str, seed: int) -> None:
     # HLSL has no vectors of sixteen, nor private arrays that are loaded four by four.
-    kernels, nests = sample(
-        name, seed, [verb for verb in VERBS if not verb.startswith("vectorize")]
-    )
+    kernels, nests = sample(name, seed, SCALAR_VERBS)
     inputs = kernels.inputs(seed)
     got = vulkan.load(make_program(kernels, nests, "hlsl"))(inputs)
     for result, values in evaluate(kernels.function, inputs).items():

@@ -296,7 +296,7 @@ def test_mistakes_in_attributes(case: tuple[str, ...]) -> None:
 
 
 EXAMPLES = [
-    ("X = [1] expect Y = [1] @W = [1]", "unknown tensor or attribute 'W'",),
+    ("X = [1] expect Y = [1] @V = [1]", "unknown tensor or attribute 'V'",),
     ("X = [1] expect Y = [1] @X = [2]", "'X' is given twice in this example",
      "it is given here first"),
     ("X = [1] @Y = [1] expect Z = [1]", "'Y' is an output: write 'expect' before it"),
@@ -312,6 +312,10 @@ EXAMPLES = [
      "the value of 'Epsilon' must be a number, but this is a boolean"),
     ("X = [1] Scales = @3 expect Y = [1]", "the value of 'Scales' must be an array"),
     ("X = [1] expect @Epsilon = 2 expect Y = [1]", "'Epsilon' is an attribute, not an output"),
+    ("X = [1] within @1e-5 expect Y = [1]", "'within' belongs to what is expected"),
+    ("X = [1] Epsilon = 1 within @0.5 expect Y = [1]", "'within' belongs to what is expected"),
+    ("X = [1] expect Y = [1] within 1 expect W = [1] within @2",
+     "'W' holds whole numbers, which are exact: leave out 'within'"),
 ]  # fmt: skip
 
 
@@ -321,12 +325,13 @@ def test_mistakes_in_examples(case: tuple[str, ...]) -> None:
     text = operator(
         before=ENUM,
         attributes=ATTRIBUTES,
-        tensors="| Z | Optional output | | 1 to 8 | FLOAT32 |",
-        compute="Y = X\nZ = X",
+        tensors="| Z | Optional output | | 1 to 8 | FLOAT32 |\n"
+        "| W | Optional output | | 1 to 8 | INT32 |",
+        compute="Y = X\nZ = X\nW = cast(X, INT32)",
         after=f'example "case" {{ {items} }}',
     )
-    if case[0].startswith("X = [1] expect Y = [1] @W"):
-        notes = ["known here: X, Y, Z, Epsilon, Mode, Scales, Layout, Flag"]
+    if case[0].startswith("X = [1] expect Y = [1] @V"):
+        notes = ["known here: X, Y, Z, W, Epsilon, Mode, Scales, Layout, Flag"]
     if "Z = [" in items:
         shown = [d.message for d in mistakes(text.replace("@", ""))]
         assert message in shown

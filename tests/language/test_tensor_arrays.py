@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dmlc.binding import Operator
 from dmlc.language.check import check_text
 from dmlc.language.format import format_file
 from dmlc.language.parse import parse
@@ -30,7 +31,7 @@ TEXT = """operator CUT {
     example "two" {
         Axis = 0
         @PART = [1, 2]
-        One = [3]
+        One = [3, 4]
         expect Pieces[0] = [1, 2]
     }
 }
@@ -49,7 +50,7 @@ def text(
 
 def test_entries_of_examples_are_read_and_written() -> None:
     definition = check_text(text(), "cut.dml").operators["CUT"]
-    case = next(read_cases(definition, definition.examples[0]))
+    case = next(read_cases(Operator(definition), definition.examples[0]))
     assert list(case.inputs) == ["Parts[0]", "One"]
     assert list(case.expected) == ["Pieces[0]"]
     assert [item.tensor for item in definition.examples[0].items][1] == "Parts[0]"

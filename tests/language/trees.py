@@ -20,11 +20,14 @@ dotted_nodes = st.lists(names, min_size=1, max_size=3).map(
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=12)
 cell_texts = st.from_regex(r"[A-Za-z0-9{}\[\], _*`.-]{0,12}", fullmatch=True).map(str.strip)
 
-literals = st.one_of(
+numbers = st.one_of(
     st.integers(0, 10**9).map(lambda n: syntax.Literal(str(n), n, span=NOWHERE)),
     st.sampled_from(["1.5", "1e-5", "0.25", "2.5E+3"]).map(
         lambda t: syntax.Literal(t, float(t), span=NOWHERE)
     ),
+)
+literals = st.one_of(
+    numbers,
     st.sampled_from(["inf", "nan"]).map(lambda t: syntax.Literal(t, float(t), span=NOWHERE)),
     st.sampled_from(["true", "false"]).map(lambda t: syntax.Literal(t, t == "true", span=NOWHERE)),
 )
@@ -139,6 +142,7 @@ example_items = st.builds(
     expressions,
     st.booleans(),
     st.none() | st.integers(0, 99),
+    st.none() | numbers,
     span=st.just(NOWHERE),
 )
 examples = st.builds(

@@ -4,6 +4,7 @@ says which size is in the way."""
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from dmlc.kernel.interpret import run_kernels
 from dmlc.pipeline import make_kernels
 from dmlc.reference import evaluate
 from dmlc.source import DmlcError
-from dmlc.testing.examples import Case, read_cases
+from dmlc.testing.case import Case
+from dmlc.testing.examples import read_cases
 
 KINDS = (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu"))
 SAYS = (
@@ -28,11 +30,10 @@ SAYS = (
 
 def list_cases(operator: Operator) -> list[Case]:
     """Each example of an operator, with the first data types that hold it."""
-    found = (next(read_cases(operator.definition, e), None) for e in operator.definition.examples)
-    return [case for case in found if case is not None]
+    return [next(read_cases(operator, example)) for example in operator.definition.examples]
 
 
-def open_sizes(described: dict[str, Description]) -> dict[str, Description]:
+def open_sizes(described: Mapping[str, Description]) -> dict[str, Description]:
     """The same descriptions with names for sizes above 1: one for each size."""
 
     def leave_open(sizes: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -49,7 +50,7 @@ def open_sizes(described: dict[str, Description]) -> dict[str, Description]:
 def find_refusal(operator: Operator, case: Case, kind: tuple[str, str]) -> str:
     """Why an example does not compile with its sizes left open; nothing where it does."""
     try:
-        function = operator.bind(open_sizes(case.descriptions()), case.attributes)
+        function = operator.bind(open_sizes(case.call.tensors), case.call.attributes)
         make_kernels(function, *kind)
     except DmlcError as error:
         return str(error)
@@ -61,15 +62,15 @@ def test_examples_with_sizes_left_open(name: str) -> None:
     operator = dmlc.operator(name)
     kinds = itertools.cycle(KINDS)
     for case in list_cases(operator):
-        described = case.descriptions()
+        described = case.call.tensors
         refusal = find_refusal(operator, case, next(kinds))
         if refusal:
             assert any(words in refusal for words in SAYS), refusal
             continue
-        function = operator.bind(open_sizes(described), case.attributes)
+        function = operator.bind(open_sizes(described), case.call.attributes)
         fused, kernels = make_kernels(function, *next(kinds))
         inputs = {ir_name(n): array for n, array in case.inputs.items()}
-        known = evaluate(operator.bind(described, case.attributes), inputs)
+        known = evaluate(operator.bind(described, case.call.attributes), inputs)
         found, got = evaluate(function, inputs), run_kernels(fused, kernels, inputs)
         for result, wanted in known.items():
             assert np.array_equal(found[result], wanted, equal_nan=True), case.title
@@ -83,9 +84,9 @@ def test_most_of_the_library_takes_some() -> None:
     served: list[str] = []
     for name, operator in dmlc.operators().items():
         for case in list_cases(operator):
-            described = open_sizes(case.descriptions())
+            described = open_sizes(case.call.tensors)
             try:
-                operator.bind(described, case.attributes)
+                operator.bind(described, case.call.attributes)
             except DmlcError:
                 continue
             served.append(name)

@@ -160,17 +160,14 @@ def test_an_extent_may_be_0_in_an_operator(name: str) -> None:
     operator = dmlc.operator(name)
     seen: dict[str, ir.Function] = {}
     for example in operator.definition.examples:
-        case = next(read_cases(operator.definition, example))
-        given = {
-            n: d if isinstance(d, TensorDesc) else TensorDesc("FLOAT32", d)
-            for n, d in case.descriptions().items()
-        }
+        call = next(read_cases(operator, example)).call
+        given = call.tensors
         ranks = {n: len(d.sizes or ()) for n, d in given.items()}
         for axis in range(max(ranks.values())):
             for chosen in (tuple(given), *((n,) for n in given)):
                 changed = {n: _empty_axis(d, axis) if n in chosen else d for n, d in given.items()}
                 with contextlib.suppress(DmlcError):
-                    function = operator.bind(changed, case.attributes)
+                    function = operator.bind(changed, call.attributes)
                     seen.setdefault(str(function), function)
     run_everywhere(seen.values())
 

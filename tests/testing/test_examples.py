@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 import dmlc
 from dmlc import DataType
-from dmlc.testing.examples import ExampleRun, read_cases, run_examples
+from dmlc.testing.examples import read_cases
+from dmlc.testing.harness import run_examples
+from dmlc.testing.outcome import Cause, Outcome, Status
 from dmlc.testing.verify import verify
 from tests.library.run import devices_of
 
@@ -44,19 +42,11 @@ operator SCALE {
 """
 
 
-def run_on_device(operator: dmlc.Operator, device: str) -> Iterator[ExampleRun]:
-    """Every example with one choice of data types, and with all of them where one has not run."""
-    ran: set[DataType] = set()
-    for example in operator.definition.examples:
-        alone = dataclasses.replace(operator.definition, examples=(example,))
-        types = {case.data_type for case in read_cases(alone, example)}
-        if device == "vulkan":
-            # Shaders have no 8 bits.
-            types = {t for t in types if t.bytes > 1}
-        runs = run_examples(dmlc.Operator(alone), device)
-        for done in itertools.islice(runs, 1 if types <= ran else None):
-            ran.add(done.data_type)
-            yield done
+def type_of(outcome: Outcome) -> DataType:
+    """The data type of the first input, or of the first output where there is none."""
+    assert outcome.case is not None
+    call = outcome.case.call
+    return next(iter((call.inputs or call.outputs).values())).data_type
 
 
 @pytest.mark.parametrize(
@@ -64,33 +54,109 @@ def run_on_device(operator: dmlc.Operator, device: str) -> Iterator[ExampleRun]:
 )
 def test_the_examples_of_the_library(name: str, device: str) -> None:
     operator = dmlc.operator(name)
-    runs = run_examples if device == "reference" else run_on_device
-    done = list(runs(operator, device))
-    assert {r.title for r in done} == {e.title for e in operator.definition.examples}
+    done = list(run_examples(operator, device))
+    ran = [outcome for outcome in done if outcome.status is not Status.UNSUPPORTED]
+    assert {r.title for r in ran} == {e.title for e in operator.definition.examples}
     inputs = [t for t in operator.definition.levels[-1].tensors if not t.output]
     if inputs and DataType.FLOAT16 in inputs[0].dtypes:
-        assert DataType.FLOAT16 in {r.data_type for r in done}
-    for result in done:
-        assert result.holds, (result.title, result.data_type, result.verdicts)
+        assert DataType.FLOAT16 in {type_of(r) for r in ran}
+    for outcome in ran:
+        assert outcome.status is Status.PASSED, outcome.message
+    if device != "vulkan":
+        assert ran == done  # Shaders have no 8 bits.
 
 
 def test_an_example_runs_with_the_types_that_hold_its_numbers() -> None:
     operator = dmlc.parse(SCALE % "0").operators["SCALE"]
-    done = [(r.title, r.data_type.short, r.holds) for r in run_examples(operator)]
+    done = [(r.title, type_of(r).short, r.status.value) for r in run_examples(operator)]
     assert done == [
-        ("whole", "f32", True),
-        ("whole", "f16", True),
-        ("whole", "s32", True),
-        ("negated", "f32", True),
-        ("negated", "f16", True),
+        ("whole", "f32", "passed"),
+        ("whole", "f16", "passed"),
+        ("whole", "s32", "passed"),
+        ("negated", "f32", "passed"),
+        ("negated", "f16", "passed"),
     ]
 
 
 def test_an_example_that_is_wrong() -> None:
-    operator = dmlc.parse(SCALE % "1").operators["SCALE"]
+    operator = dmlc.parse(SCALE % "1", "scale.dml").operators["SCALE"]
     first = next(run_examples(operator))
-    assert not first.holds
+    assert (first.status, first.cause) == (Status.FAILED, Cause.EXPECTED)
     assert first.verdicts["y"].comparison.different == 1
+    assert first.place == "scale.dml:18"
+    assert "at [1] it is 0 where 1 is expected: it must be exact" in first.message
+
+
+def read_mistake(items: str) -> str:
+    """What is said of an example of an operator that copies `x` to `y`."""
+    text = f"""operator COPY {{
+    tensors {{
+        | Tensor | Kind   | Ranks | Types    |
+        | x      | Input  | 1, 2  | s32, f16 |
+        | y      | Output | 1, 2  | s32, f16 |
+        | z      | Output | 1, 2  | f32 |
+    }}
+    constraints {{
+        x and y must have the same DataType and Sizes.
+        require x.Sizes[0] < 4, "x is short"
+    }}
+    compute {{
+        y = x
+        z = cast(x, FLOAT32)
+    }}
+    example "one" {{ {items} }}
+}}
+"""
+    operator = dmlc.parse(text, "copy.dml").operators["COPY"]
+    with pytest.raises(dmlc.DmlcError) as caught:
+        list(read_cases(operator, operator.definition.examples[0]))
+    return str(caught.value)
+
+
+def test_what_is_expected_in_other_sizes_is_reported_there() -> None:
+    assert read_mistake("x = [1, 2] expect y = [1, 2, 3]").splitlines()[:3] == [
+        "copy.dml:16:43: error: 'y' is [2] here, and [3] expected",
+        '   16 |     example "one" { x = [1, 2] expect y = [1, 2, 3] }',
+        "      |                                           ^^^^^^^^^",
+    ]
+    said = read_mistake("x = [1, 2] expect y = [1, 2] expect z = [[1, 2]]")
+    assert said.startswith("copy.dml:16:61: error: 'z' is [2] here, and [1, 2] expected")
+
+
+def test_numbers_that_no_type_holds_are_reported_there() -> None:
+    said = read_mistake("x = [1] expect y = [1] expect z = [1e39]")
+    assert said.startswith(
+        "copy.dml:16:55: error: 'z' is FLOAT32, which does not hold these numbers"
+    )
+
+
+def test_an_example_that_cannot_be_bound_is_reported_there() -> None:
+    said = read_mistake("x = [1, 2, 3, 4] expect y = [1, 2, 3, 4]")
+    assert said.startswith("copy.dml:16:5: error: COPY: broken constraint: x is short")
+    assert "copy.dml:10:9: note: in COPY" in said
+
+
+def test_what_may_differ_is_said_within() -> None:
+    text = """operator THIRD {
+    tensors {
+        | Tensor | Kind   | Types |
+        | x      | Input  | f32   |
+        | y      | Output | f32   |
+    }
+    compute { y = x / 3 }
+    example "wide" { x = [1, 2, nan] expect y = [0.33, 0.67, nan] within 0.005 }
+    example "narrow" { x = [1, 2, nan] expect y = [0.33, 0.67, nan] within 1e-3 }
+    example "exact" { x = [3] expect y = [1] within 0 }
+}
+"""
+    operator = dmlc.parse(text).operators["THIRD"]
+    wide, narrow, exact = run_examples(operator)
+    assert (wide.status, exact.status) == (Status.PASSED, Status.PASSED)
+    assert wide.share == pytest.approx(2 / 3, 1e-3)
+    assert narrow.status is Status.FAILED
+    assert "it is 0.333333343 where 0.330000013 is expected: it may be off by 0.001" in (
+        narrow.message
+    )
 
 
 def test_results_are_held_to_the_reference() -> None:

@@ -68,7 +68,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
         def compile_wrongly(
             function: Function, device: AnyDevice, profile: str | None = None
         ) -> Program:
-            program = devices.compile_for(function, device, profile)
+            program = devices.compile_for(function, device, profile=profile)
             kernels = tuple(
                 dataclasses.replace(k, source=k.source.replace(old, new)) for k in program.kernels
             )

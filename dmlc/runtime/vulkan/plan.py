@@ -22,6 +22,7 @@ from dmlc.runtime.arrays import span
 from dmlc.runtime.constants import fill_constants
 from dmlc.runtime.hlsl import CompiledKernel
 from dmlc.runtime.vulkan.device import VulkanDevice
+from dmlc.sizes import evaluate_size
 from dmlc.source import UnsupportedError
 
 INDEX_LIMIT = 1 << 32
@@ -160,7 +161,7 @@ def _launch_all(
 
 
 def _memory_elements(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
-    shape = tuple(sizes[e] if isinstance(e, str) else e for e in tensor.extents)
+    shape = tuple(evaluate_size(e, sizes) for e in tensor.extents)
     if tensor.strides is None or tensor.role is Role.SCRATCH:
         return math.prod(shape)
     return span(shape, tensor.strides)

@@ -1,13 +1,20 @@
-"""Ways to break a kernel, each at one place: what a mistake in a schedule would leave behind."""
+"""Ways to break a kernel, each at one place: what a mistake in a schedule or in a formula would
+leave behind. Cases that let a broken kernel pass are too weak."""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import itertools
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
 from typing import TypeAlias
 
+from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.group import lower_group
+from dmlc.kernel.print import print_kernel
 from dmlc.kernel.rewrite import (
     find_body,
     list_expressions,
@@ -16,7 +23,10 @@ from dmlc.kernel.rewrite import (
     replace_body,
     walk,
 )
+from dmlc.kernel.schedule import Limits, Profile
+from dmlc.pipeline import Steps
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.transform.fuse import Group
 
 Statements: TypeAlias = tuple[k.Statement, ...]
 OfStatement: TypeAlias = Callable[[k.Statement], Statements | None]
@@ -209,6 +219,25 @@ def _narrow(expression: k.Expression) -> k.Expression | None:
     return None
 
 
+def _off(expression: k.Expression) -> k.Expression | None:
+    """A constant of floats that is half as large again, and one more."""
+    if not isinstance(expression, k.Literal) or not expression.type.dtype.is_float:
+        return None
+    value = float(expression.value)
+    return k.Literal(expression.type, value * 1.5 + 1.0) if math.isfinite(value) else None
+
+
+def first_of(name: str) -> OfExpression:
+    """The first operand alone, of an operation on floats."""
+
+    def change(expression: k.Expression) -> k.Expression | None:
+        if isinstance(expression, k.Operate) and expression.operation.name == name:
+            return expression.operands[0] if expression.type.dtype.is_float else None
+        return None
+
+    return change
+
+
 def _turn_lanes(expression: k.Expression) -> k.Expression | None:
     if isinstance(expression, k.Shuffle):
         return dataclasses.replace(expression, lanes=expression.lanes[1:] + expression.lanes[:1])
@@ -310,6 +339,11 @@ OF_EXPRESSIONS: dict[str, OfExpression] = {
     "a vector is read as a scalar": _narrow,
     "lanes are turned": _turn_lanes,
     "a lane is beyond its vectors": _beyond_lanes,
+    "a tie is taken in": exchange("gt", "ge"),
+    "a tie is left out": exchange("ge", "gt"),
+    "a constant is off": _off,
+    "a factor is missing": first_of("mul"),
+    "a term is missing": first_of("add"),
 }
 
 
@@ -338,6 +372,9 @@ OF_KERNELS: dict[str, OfKernel] = {
 }
 
 
+KINDS: tuple[str, ...] = (*OF_STATEMENTS, *OF_EXPRESSIONS, *OF_KERNELS)
+
+
 def list_mutants(kernel: k.Kernel, kind: str) -> list[k.Kernel]:
     """The kernel, broken one way at each place where that can be."""
     if kind in OF_STATEMENTS:
@@ -346,3 +383,50 @@ def list_mutants(kernel: k.Kernel, kind: str) -> list[k.Kernel]:
         return list(change_expressions(kernel, OF_EXPRESSIONS[kind]))
     made = OF_KERNELS[kind](kernel)
     return [] if made is None or made == kernel else [made]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """One of the kernels of a program, broken at one place."""
+
+    kind: str
+    number: int
+    """Of the kernel, in execution order."""
+    place: int
+    """Of those where it can be broken so."""
+    whole: k.Kernel
+    broken: k.Kernel
+
+    def replace_in(self, kernels: Sequence[k.Kernel]) -> tuple[k.Kernel, ...]:
+        """The kernels of the program, with this one in the place of the whole one."""
+        return tuple(self.broken if kernel == self.whole else kernel for kernel in kernels)
+
+    @property
+    def steps(self) -> Steps:
+        """The compiler's steps, but for one kernel that comes out broken."""
+        return Steps(lower=self._lower)
+
+    def _lower(
+        self, function: ir.Function, group: Group, profile: Profile, limits: Limits
+    ) -> tuple[k.Kernel, ...]:
+        return self.replace_in(lower_group(function, group, profile, limits))
+
+    def __str__(self) -> str:
+        """How the broken kernel differs, in lines."""
+        lines = (print_kernel(kernel).splitlines() for kernel in (self.whole, self.broken))
+        shown = [line for line in difflib.ndiff(*lines) if line[0] in "+-"]
+        return "\n".join([f"{self.kind}, kernel {self.number}:", *shown])
+
+
+def draw_mutants(
+    kernels: Sequence[k.Kernel], random: Random, most: int | None = None
+) -> Iterator[Mutant]:
+    """The kernels of a program, each broken in each way, at so many places of it at most."""
+    for number, kernel in enumerate(kernels):
+        for kind in KINDS:
+            made = list(enumerate(list_mutants(kernel, kind)))
+            if most is not None and len(made) > most:
+                made = sorted(random.sample(made, most), key=lambda each: each[0])
+            for place, broken in made:
+                if broken != kernel:
+                    yield Mutant(kind, number, place, kernel, broken)

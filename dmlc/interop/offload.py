@@ -1,0 +1,318 @@
+"""Test files of LLVM's offload-test-suite: a proof for Direct3D 12, Vulkan and Metal machines.
+
+The suite (github.com/llvm/offload-test-suite) runs HLSL on the devices that it finds. A test file
+holds the shader, a YAML pipeline with the contents of its buffers, and the commands that `lit`
+runs. `pipeline.schema.json` beside this file says as a JSON schema what a pipeline may hold, as far
+as it is written here; its source is the suite's `lib/Support/Pipeline.cpp` and README.
+
+A pipeline has one compute shader. A program of several kernels becomes a pipeline each in the same
+file, and what one kernel leaves to the next is what the reference gives. How results are compared,
+`rules` says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from dmlc.interop.proof import WORD_BYTES, Proof, buffer_bytes, count_elements, place, unwritten
+from dmlc.interop.rules import Rule, make_rules
+from dmlc.ir import Result
+from dmlc.oracle import find_expected
+from dmlc.pipeline import compile, make_kernels
+from dmlc.program import (
+    BufferBinding,
+    KernelSource,
+    Program,
+    Role,
+    TensorSpec,
+    constant_buffer_bytes,
+)
+from dmlc.runtime.arrays import constant_array
+from dmlc.runtime.dxc import RegisterShifts
+from dmlc.scalars import Array, DataType
+from dmlc.shader_model import dxc_arguments, list_needs
+from dmlc.source import UnsupportedError
+from dmlc.testing.bounds import bound_errors
+
+_FORMATS = {
+    DataType.FLOAT64: "Float64",
+    DataType.FLOAT32: "Float32",
+    # Its words: the suite counts the steps between those of two floats.
+    DataType.BFLOAT16: "Float16",
+    DataType.FLOAT16: "Float16",
+    DataType.INT64: "Int64",
+    DataType.INT32: "Int32",
+    DataType.INT16: "Int16",
+    DataType.UINT64: "UInt64",
+    DataType.UINT32: "UInt32",
+    DataType.UINT16: "UInt16",
+}
+_FEATURES = {"64-bit integers": "Int64", "FLOAT64": "Double"}
+"""What `lit` calls the abilities of devices."""
+_CONSTANT_BUFFER = "Arguments"
+_WIDTH = 96
+
+
+def make_test(proof: Proof, shader_model: str | None = None, contract: bool = False) -> str:
+    """The text of a test file. Raises `UnsupportedError` for what no such file can say, and
+    `DmlcError` where HLSL cannot express the function."""
+    program = compile(
+        proof.function, "hlsl", root_signature=False, shader_model=shader_model, contract=contract
+    )
+    values = _find_values(proof, program, shader_model)
+    parts: list[tuple[KernelSource, str, str]] = []
+    for kernel in program.kernels:
+        stem = "pipeline" if len(program.kernels) == 1 else kernel.name
+        parts.append((kernel, stem, "source" if stem == "pipeline" else stem))
+    lines: list[str] = []
+    for kernel, stem, source in parts:
+        shifts = RegisterShifts.for_counts(*_count_registers(kernel))
+        lines += [f"#--- {source}.hlsl", *_bind_vulkan(kernel, shifts).splitlines()]
+        lines += [f"#--- {stem}.yaml", *_write_pipeline(kernel, program, values, shifts)]
+    lines += ["#--- end", "", *_describe(proof, program, values), ""]
+    needs = [need for kernel in program.kernels for need in _list_features(kernel)]
+    if needs:
+        lines.append(f"# REQUIRES: {', '.join(dict.fromkeys(needs))}")
+    lines.append("# RUN: split-file %s %t")
+    for kernel, stem, source in parts:
+        arguments = dxc_arguments(kernel.source, kernel.entry_point, kernel.shader_model)
+        lines += [
+            # DXC has no strict arithmetic for SPIR-V, and needs none there.
+            f"# RUN: %dxc_target {' '.join(arguments)} %if DXC && !Vulkan %{{ -Gis %}} "
+            f"-Fo %t/{stem}.o %t/{source}.hlsl",
+            f"# RUN: %offloader %t/{stem}.yaml %t/{stem}.o",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Values:
+    """What a tensor's memory holds when it has been computed, and how far off it may be."""
+
+    expected: Array
+    """A line of elements; between those of the tensor, and behind them, what memory is full of."""
+    allowed: Array
+
+
+def _find_values(
+    proof: Proof, program: Program, shader_model: str | None
+) -> dict[str, _Values]:
+    """The values of every tensor of the program. Raises `UnsupportedError` where the reference
+    knows nothing of one, or memory is used in a way that pipelines apart cannot show."""
+    _check_dataflow(program)
+    expected, allowed = dict(proof.expected), dict(proof.allowed)
+    scratch = [tensor.name for tensor in program.scratch]
+    if scratch:
+        fused, _ = make_kernels(proof.function, "hlsl", shader_model=shader_model)
+        unknown = [name for name in scratch if fused.stage(name) is None]
+        if unknown:
+            raise UnsupportedError(
+                f"kernels of {program.name} pass on partial results in '{unknown[0]}', and a "
+                "pipeline of the offload-test-suite runs one kernel",
+                notes=["take sizes that one kernel computes: with shorter reductions"],
+            )
+        between = dataclasses.replace(fused, results=tuple(Result(name) for name in scratch))
+        expected |= find_expected(between, proof.inputs)
+        allowed |= bound_errors(between, proof.inputs)
+    expected |= proof.inputs
+    expected |= {tensor.name: constant_array(tensor) for tensor in program.constants}
+    values: dict[str, _Values] = {}
+    for tensor in program.tensors:
+        array = np.ascontiguousarray(expected[tensor.name])
+        given = tensor.role in (Role.INPUT, Role.CONSTANT)
+        fill = np.zeros(1, array.dtype) if given else unwritten(tensor.dtype)
+        count = buffer_bytes(tensor, program) // tensor.dtype.bytes
+        line = _pad(place(tensor, array, fill).reshape(-1), count, fill)
+        if program.kernels[0].shader_model == "6.0" and not given:
+            # Kernels store all of the last word.
+            written = count_elements(tensor)
+            line[written : -(-written * line.itemsize // WORD_BYTES) * WORD_BYTES // line.itemsize] = 0
+        bound = np.asarray(allowed.get(tensor.name, np.zeros(array.shape)))
+        zero = np.zeros(1)
+        bounds = _pad(place(tensor, bound, zero).reshape(-1), count, zero)
+        values[tensor.name] = _Values(line, bounds)
+    return values
+
+
+def _check_dataflow(program: Program) -> None:
+    written: dict[str, str] = {}
+    for kernel in program.kernels:
+        for buffer in (b for b in kernel.buffers if b.written):
+            if buffer.read or buffer.tensor in written:
+                raise UnsupportedError(
+                    f"kernels of {program.name} store '{buffer.tensor}' one after another, and a "
+                    "pipeline of the offload-test-suite runs one kernel"
+                )
+            written[buffer.tensor] = kernel.name
+
+
+def _pad(line: Array, count: int, behind: Array) -> Array:
+    """A line filled up to so many elements."""
+    return np.concatenate([line, np.repeat(behind, count - line.size)])
+
+
+# The shader ------------------------------------------------------------------------------------
+
+
+def _count_registers(kernel: KernelSource) -> tuple[int, int]:
+    written = sum(b.written for b in kernel.buffers)
+    return len(kernel.buffers) - written, written
+
+
+def _find_register(buffer: BufferBinding, shifts: RegisterShifts) -> tuple[str, int]:
+    """The register, and Vulkan's binding for it."""
+    if buffer.written:
+        return f"u{buffer.slot}", shifts.u + buffer.slot
+    return f"t{buffer.slot}", shifts.t + buffer.slot
+
+
+def _bind_vulkan(kernel: KernelSource, shifts: RegisterShifts) -> str:
+    """A kernel's source with Vulkan's bindings, which all registers share."""
+    bindings = dict(_find_register(buffer, shifts) for buffer in kernel.buffers) | {"b0": shifts.b}
+
+    def bind(match: re.Match[str]) -> str:
+        return f"[[vk::binding({bindings[match['register']]}, 0)]] {match[0]}"
+
+    declaration = r"^(?:RW)?(?:StructuredBuffer|cbuffer)\b.*: register\((?P<register>[tub]\d+)\)"
+    return re.sub(declaration, bind, kernel.source, flags=re.MULTILINE)
+
+
+def _list_features(kernel: KernelSource) -> Iterator[str]:
+    for need in list_needs(kernel.source):
+        if need in _FEATURES:
+            yield _FEATURES[need]
+        else:
+            yield from (n for n, t in (("Half", "float16_t"), ("Int16", "int16_t"))
+                        if t in kernel.source)  # fmt: skip
+
+
+# The pipeline ----------------------------------------------------------------------------------
+
+
+def _write_pipeline(
+    kernel: KernelSource, program: Program, values: Mapping[str, _Values], shifts: RegisterShifts
+) -> list[str]:
+    groups = ", ".join(map(str, kernel.dispatch.groups({})))
+    lines = ["---", "Shaders:", "  - Stage: Compute", f"    Entry: {kernel.entry_point}"]
+    lines += ["DispatchParameters:", f"  DispatchGroupCount: [{groups}]", "Buffers:"]
+    resources: list[str] = []
+    rules: list[Rule] = []
+    for buffer in kernel.buffers:
+        tensor, own = program.tensor(buffer.tensor), values[buffer.tensor]
+        stride, name = buffer.structure_bytes, _quote(tensor.name)
+        if buffer.written:
+            lines += _write_fill(name, tensor, stride, own.expected.nbytes)
+            made = make_rules(tensor.name, own.expected, own.allowed, tensor.dtype)
+            rules += made
+            for rule in made:
+                lines += _write_buffer(_quote(rule.buffer), tensor.dtype, stride, rule.expected)
+        else:
+            lines += _write_buffer(name, tensor.dtype, stride, own.expected)
+        kind = "RWStructuredBuffer" if buffer.written else "StructuredBuffer"
+        _, binding = _find_register(buffer, shifts)
+        resources += _write_resource(name, kind, buffer.slot, binding)
+    if kernel.scalars:
+        lines += _write_constants(kernel)
+        resources += _write_resource(_CONSTANT_BUFFER, "ConstantBuffer", 0, shifts.b)
+    lines += ["Results:", *(line for rule in rules for line in _write_rule(rule))]
+    return [*lines, "DescriptorSets:", "  - Resources:", *resources, "..."]
+
+
+def _write_buffer(name: str, dtype: DataType, stride: int, values: Array) -> list[str]:
+    head = [f"  - Name: {name}", f"    Format: {_FORMATS[dtype]}", f"    Stride: {stride}"]
+    return [*head, *_wrap("    Data: [ ", _spell(dtype, values))]
+
+
+def _write_fill(name: str, tensor: TensorSpec, stride: int, count: int) -> list[str]:
+    """A buffer that a kernel is to write."""
+    (fill,) = _spell(tensor.dtype, unwritten(tensor.dtype))
+    return [
+        f"  - Name: {name}",
+        f"    Format: {_FORMATS[tensor.dtype]}",
+        f"    Stride: {stride}",
+        f"    FillSize: {count}",
+        f"    FillValue: {fill}",
+    ]
+
+
+def _write_constants(kernel: KernelSource) -> list[str]:
+    content = np.zeros(constant_buffer_bytes(kernel.scalars), np.uint8)
+    for scalar in kernel.scalars:
+        value = np.array([scalar.value], f"u{scalar.bits // 8}").view(np.uint8)
+        content[scalar.offset : scalar.offset + value.size] = value
+    words = [f"0x{word:08x}" for word in content.view(np.uint32)]
+    head = [f"  - Name: {_CONSTANT_BUFFER}", "    Format: Hex32"]
+    return [*head, *_wrap("    Data: [ ", words)]
+
+
+def _write_resource(name: str, kind: str, register: int, binding: int) -> list[str]:
+    return [
+        f"    - Name: {name}",
+        f"      Kind: {kind}",
+        "      DirectXBinding:",
+        f"        Register: {register}",
+        "        Space: 0",
+        "      VulkanBinding:",
+        f"        Binding: {binding}",
+    ]
+
+
+def _write_rule(rule: Rule) -> list[str]:
+    return [
+        f"  - Result: {_quote(rule.title)}",
+        f"    Rule: {rule.name}",
+        *(f"    {key}: {value}" for key, value in rule.settings),
+        f"    Actual: {_quote(rule.actual)}",
+        f"    Expected: {_quote(rule.buffer)}",
+    ]
+
+
+def _quote(text: str) -> str:
+    """A name as YAML has it; in quotes where it could be taken for something else."""
+    plain = re.fullmatch(r"[A-Za-z_][\w.]*( [\w.]+)*", text)
+    return text if plain and text.lower() not in _WORDS else f"'{text}'"
+
+
+_WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf")
+
+
+def _spell(dtype: DataType, values: Array) -> list[str]:
+    """Elements as the suite reads them: floats of 16 bits by their words, others in the fewest
+    digits that tell them apart."""
+    if dtype.is_float and dtype.bytes == 2:
+        return [f"0x{word:04x}" for word in values.view(np.uint16)]
+    return [str(value) for value in values]
+
+
+def _wrap(head: str, items: Sequence[str]) -> list[str]:
+    lines, line = list[str](), head
+    for number, item in enumerate(items):
+        text = item + ("," if number + 1 < len(items) else " ]")
+        if len(line) + len(text) > _WIDTH and line.strip():
+            lines.append(line.rstrip())
+            line = " " * len(head)
+        line += f"{text} "
+    return [*lines, line.rstrip()]
+
+
+# What the file says of itself ------------------------------------------------------------------
+
+
+def _describe(
+    proof: Proof, program: Program, values: Mapping[str, _Values]
+) -> Iterable[str]:
+    yield f"# {program.name}: {proof.title}. Made by dmlc from the operator's reference."
+    yield "# With the offload-test-suite built, and this file among its tests: llvm-lit FILE"
+    if any(np.any(values[t.name].allowed > 0) for t in program.outputs):
+        yield "# Each element may be off by a bound of its own. A rule has one tolerance for all"
+        yield "# elements: so results are held to two buffers, each as far off to one side as the"
+        yield "# tolerance is larger than the bound."
+    if len(program.kernels) > 1:
+        yield "# Each kernel is given what the reference says that those before it leave."
+    for tensor in program.outputs:
+        if tensor.dtype is DataType.BFLOAT16:
+            yield f"# {tensor.name} is bfloat16, compared by the steps between its words."

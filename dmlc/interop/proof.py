@@ -1,0 +1,178 @@
+"""A bound function with data and what it must give: what is proven on machines that others have.
+
+The exports to tools that run shaders (`dxdispatch`, `offload`) are made of a proof: a case of the
+harness, or a function with data drawn for it. Here its arrays are laid out as the program's buffers
+hold them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from dmlc.binding import Graph, Operator, TensorDesc, ir_name
+from dmlc.binding.values import Constant
+from dmlc.ir import Function
+from dmlc.oracle import find_expected
+from dmlc.pipeline import compile
+from dmlc.program import Program, TensorSpec
+from dmlc.scalars import Array, DataType
+from dmlc.source import DmlcError, UnsupportedError
+from dmlc.testing.bounds import bound_errors
+from dmlc.testing.case import Case, find_wanted, lay_out
+from dmlc.testing.examples import read_cases
+
+WORD_BYTES = 4
+"""Buffers hold whole words."""
+_UNWRITTEN = 0x5A
+"""The bytes of an integer that no kernel has written."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Proof:
+    """A function with the elements of its inputs, and what its results are held to, by the names
+    that the function has for them."""
+
+    title: str
+    """A few words that say where the data come from."""
+    function: Function
+    inputs: Mapping[str, Array]
+    expected: Mapping[str, Array]
+    """Each result, in its own type."""
+    allowed: Mapping[str, Array]
+    """The largest difference that each element may have: see `testing.bounds`."""
+    operator: Operator | None = None
+    """What the function was bound from; None of a graph."""
+    attributes: Mapping[str, Constant] = dataclasses.field(default_factory=dict[str, Constant])
+    """All the operator's attributes, as they were resolved."""
+
+    def __post_init__(self) -> None:
+        for name, array in {**self.inputs, **self.expected}.items():
+            if array.size == 0:
+                raise UnsupportedError(f"'{name}' is empty: there is nothing to dispatch")
+
+    @staticmethod
+    def of_case(case: Case) -> Proof:
+        """The proof of a case. Raises as binding does, and where an output cannot hold what an
+        example expects."""
+        call, wanted = case.call, find_wanted(case)
+        return Proof(
+            case.title,
+            call.function,
+            {ir_name(name): array for name, array in case.inputs.items()},
+            {ir_name(name): array for name, array in wanted.expected.items()},
+            {ir_name(name): array for name, array in wanted.allowed.items()},
+            call.operator,
+            call.binding.attributes,
+        )
+
+
+def find_example(operator: Operator, shader_model: str | None = None) -> Proof:
+    """The proof of an operator's first example, with the first of its data types that HLSL has.
+    Raises `DmlcError` where there is none."""
+    refused: DmlcError | None = None
+    for example in operator.definition.examples[:1]:
+        for case in read_cases(operator, example):
+            try:
+                compile(case.call.function, "hlsl", shader_model=shader_model)
+            except DmlcError as error:
+                refused = refused or error
+                continue
+            return Proof.of_case(case)
+    raise refused or DmlcError(
+        f"{operator.name} has no example, and so no data",
+        notes=["give the sizes of its tensors, --tensor NAME=FLOAT32[2,3], and data are drawn"],
+    )
+
+
+def prove(
+    subject: Operator | Graph,
+    tensors: Mapping[str, TensorDesc],
+    attributes: Mapping[str, object],
+    *,
+    dims: Mapping[str, int] | None = None,
+    arrays: Mapping[str, Array] | None = None,
+    seed: int = 0,
+) -> Proof:
+    """The proof of an operator with these tensors and attributes, or of a graph with these symbols:
+    with these arrays, and values drawn for the inputs that are left out. Every input needs its
+    sizes. Raises `DmlcError` without them, and what binding raises."""
+    if isinstance(subject, Graph):
+        function, operator, known = subject.bind(tensors, dims), None, dict[str, Constant]()
+    else:
+        function, operator = subject.bind(tensors, attributes), subject
+        known = subject.resolve(tensors, attributes).attributes
+    if function.symbols():
+        raise DmlcError(
+            f"what {subject.name} gives cannot be proven before the sizes of its tensors are known",
+            notes=["give them: --tensor NAME=FLOAT32[2,3]"],
+        )
+    given = {ir_name(name): array for name, array in (arrays or {}).items()}
+    inputs: dict[str, Array] = {}
+    for number, parameter in enumerate(function.parameters):
+        desc = TensorDesc(parameter.dtype, parameter.extents, parameter.strides)
+        values = given.get(parameter.name)
+        if values is None:
+            values = _draw(desc, np.random.default_rng(seed + number))
+        inputs[parameter.name] = lay_out(values, desc)
+    return Proof(
+        f"data drawn with seed {seed}" if len(given) < len(inputs) else "given arrays",
+        function,
+        inputs,
+        find_expected(function, inputs),
+        bound_errors(function, inputs),
+        operator,
+        known,
+    )
+
+
+def _draw(desc: TensorDesc, random: np.random.Generator) -> Array:
+    """Random values of both signs, with zeros of both signs among those of a float."""
+    sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
+    dtype = desc.data_type
+    if dtype is DataType.BOOL:
+        return random.random(sizes) < 0.5
+    if dtype.is_float:
+        values = random.standard_normal(sizes)
+        values = np.where(random.random(sizes) < 0.05, np.copysign(0.0, values), values)
+        return values.astype(dtype.dtype)
+    low = -50 if np.iinfo(dtype.dtype).min else 0
+    return random.integers(low, 50, sizes).astype(dtype.dtype)
+
+
+# Memory ---------------------------------------------------------------------------------------
+
+
+def unwritten(dtype: DataType) -> Array:
+    """What memory is full of before a kernel writes it, so that what nothing writes is seen: NaN,
+    or a number that no computation is likely to give. One element."""
+    if dtype.is_float:
+        return np.full(1, math.nan, dtype.dtype)
+    return np.full(dtype.bytes, _UNWRITTEN, np.uint8).view(dtype.dtype)
+
+
+def count_elements(tensor: TensorSpec) -> int:
+    """How many elements the tensor's memory spans."""
+    return TensorDesc(tensor.dtype, tensor.extents, tensor.strides).last_offset + 1
+
+
+def buffer_bytes(tensor: TensorSpec, program: Program) -> int:
+    """The bytes of a buffer that holds the tensor, as all of the program's shaders see it: whole
+    structures, of which the last may have room for elements behind the tensor's."""
+    seen = [b.structure_bytes for k in program.kernels for b in k.buffers if b.tensor == tensor.name]
+    unit = max([*seen, WORD_BYTES])
+    return max(1, -(-count_elements(tensor) * tensor.dtype.bytes // unit)) * unit
+
+
+def place(tensor: TensorSpec, array: Array, gap: Array) -> Array:
+    """An array as the tensor's memory holds it: itself where packed, else a line of elements, with
+    `gap` between them."""
+    if tensor.strides is None:
+        return array
+    memory = np.full(count_elements(tensor), gap)
+    steps = [s * array.itemsize for s in tensor.strides]
+    np.lib.stride_tricks.as_strided(memory, array.shape, steps)[...] = array
+    return memory

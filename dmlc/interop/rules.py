@@ -1,0 +1,162 @@
+"""How the offload-test-suite is told what results may be: its comparison rules.
+
+A rule holds every element of a buffer to the same tolerance, and results have a bound each. So two
+rules hold them, with expected values that are moved: where the tolerance is T and an element's
+bound is b, one buffer has what is expected plus (T - b), the other minus it. What is within T of
+both is within b of what is expected. Both are rounded so that what is right passes; what is wrong
+by a step of the float type or two may as well.
+
+`BufferFloatEpsilon` compares FLOAT32 and FLOAT64 by their difference. Of 16 bits there are too few
+values for that: `BufferFloatULP` counts the steps between those, and between words of bfloat16 as
+well, which the suite has no name for: only what it takes for NaN, values from 2**121 on, is not
+told apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from dmlc.scalars import Array, DataType
+from dmlc.source import UnsupportedError
+
+_SIGN, _WORD = 0x8000, 0xFFFF
+_LARGEST = 0x7BFF
+"""The word of the largest FLOAT16."""
+_EXACT = ("ULPT", "0")
+_KEEP = ("DenormMode", "Preserve")
+"""Otherwise a zero stands for a denormal, whatever the tolerance."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """One comparison of a buffer that a kernel wrote."""
+
+    title: str
+    name: str
+    settings: tuple[tuple[str, str], ...]
+    actual: str
+    buffer: str
+    """The buffer of expected values."""
+    expected: Array
+    """Its elements, of the type of those that they are compared with."""
+
+
+def make_rules(name: str, expected: Array, allowed: Array, dtype: DataType) -> list[Rule]:
+    """The rules for a line of elements. Raises `UnsupportedError` where one may be off by any
+    amount: no rule leaves an element out."""
+    held = np.isfinite(expected.astype(np.float64))
+    most_off = allowed[held].max(initial=0.0)
+    if most_off == 0:
+        if not dtype.is_float:
+            return [Rule(name, "BufferExact", (), name, f"{name}.expected", expected)]
+        settings = (_EXACT,) if dtype.bytes == 2 else (_EXACT, _KEEP)
+        return [Rule(name, "BufferFloatULP", settings, name, f"{name}.expected", expected)]
+    if not dtype.is_float or most_off == math.inf:
+        raise UnsupportedError(
+            f"elements of '{name}' may be off by any amount with these inputs, and a rule of the "
+            "offload-test-suite leaves no element out",
+            notes=["give inputs that are no close calls"],
+        )
+    allowed = np.where(held, allowed, 0.0)
+    if dtype.bytes != 2:
+        return _hold_values(name, expected, allowed, held, dtype)
+    words, clipped = _hold_words(name, expected, allowed, held, dtype)
+    if clipped and dtype is DataType.FLOAT16:
+        return words + _hold_values(name, expected, allowed, held, dtype)
+    return words
+
+
+def _hold_both(
+    name: str, least: Array, most: Array, rule: str, tolerance: tuple[tuple[str, str], ...], unit: str
+) -> list[Rule]:
+    """The two rules of a tolerance."""
+    return [
+        Rule(f"{name} is large enough{unit}", rule, tolerance, name, f"{name}.above{unit}", most),
+        Rule(f"{name} is small enough{unit}", rule, tolerance, name, f"{name}.below{unit}", least),
+    ]
+
+
+def _hold_values(
+    name: str, expected: Array, allowed: Array, held: Array, dtype: DataType
+) -> list[Rule]:
+    """Rules for differences."""
+    kind = dtype.dtype.type
+    exact = np.where(held, expected, 0.0).astype(np.float64)
+    reach = float(_up(np.asarray(allowed.max()), dtype))
+    with np.errstate(all="ignore"):
+        # Moved values are rounded by up to a step here and there: the tolerance has room for these.
+        size = np.minimum((np.abs(exact).max() + 4.0 * reach).astype(kind), np.finfo(kind).max)
+        tolerance = float(_up(np.asarray(reach + 4.0 * float(np.spacing(size))), dtype))
+        most = _down(exact + (tolerance - allowed), dtype)
+        least = -_down(-exact + (tolerance - allowed), dtype)
+    # The suite wants differences below it, not up to it.
+    epsilon = tolerance + 4.0 * float(np.spacing(kind(tolerance)))
+    moved = [np.where(held, values, expected) for values in (least, most)]
+    settings = (("Epsilon", repr(epsilon)), *((_KEEP,) if dtype.bytes > 2 else ()))
+    unit = ".difference" if dtype.bytes == 2 else ""
+    return _hold_both(name, *moved, "BufferFloatEpsilon", settings, unit)
+
+
+def _up(values: Array, dtype: DataType) -> Array:
+    """Rounded to a type, and not below what they are."""
+    return -_down(-values, dtype)
+
+
+def _down(values: Array, dtype: DataType) -> Array:
+    """Rounded to a type, and not above what they are; no lower than its finite values, either, nor
+    higher. The float64 that are given may be rounded themselves."""
+    kind = dtype.dtype.type
+    lower = np.nextafter(values, -math.inf)
+    stored = lower.astype(kind)
+    below = np.where(stored > lower, np.nextafter(stored, kind(-math.inf)), stored)
+    limit = np.finfo(kind).max
+    return np.clip(below, -limit, limit).astype(kind)
+
+
+# Steps between words ---------------------------------------------------------------------------
+
+
+def _hold_words(
+    name: str, expected: Array, allowed: Array, held: Array, dtype: DataType
+) -> tuple[list[Rule], bool]:
+    """Rules for steps between words, and whether some words could not be moved as far as they
+    should: for these the rules allow more."""
+    words = expected.view(np.uint16)
+    # What the suite takes for NaN is not moved.
+    held = held & ((words & ~np.uint16(_SIGN)) <= _LARGEST)
+    exact = np.where(held, expected.astype(np.float64), 0.0)
+    first = _rank_within(exact - allowed, dtype, 1)
+    last = _rank_within(exact + allowed, dtype, -1)
+    steps = int(np.where(held, last - first + 1, 0).max()) // 2
+    limits = [_rank(np.uint16(_LARGEST | sign)) for sign in (_SIGN, 0)]
+    targets = last - steps, first + steps
+    clipped = any(bool(np.any(held & (t != np.clip(t, *limits)))) for t in targets)
+    moved = [np.where(held, _unrank(np.clip(t, *limits)), words) for t in targets]
+    least, most = (found.astype(np.uint16).view(expected.dtype) for found in moved)
+    return _hold_both(name, least, most, "BufferFloatULP", (("ULPT", str(steps)),), ""), clipped
+
+
+def _rank_within(values: Array, dtype: DataType, inward: int) -> Array:
+    """The rank of the nearest value of a type that lies at a value or inward of it; of a zero, that
+    of the one further out."""
+    with np.errstate(all="ignore"):
+        stored = values.astype(dtype.dtype)
+    rank = _rank(stored.view(np.uint16))
+    found = stored.astype(np.float64)
+    outside = found < values if inward > 0 else found > values
+    zero = found == 0
+    rank = np.where(zero & ~outside, _rank(np.uint16(_SIGN if inward > 0 else 0)), rank)
+    return rank + np.where(outside, inward, 0)
+
+
+def _rank(words: Array | np.uint16) -> Array:
+    """A number for every word of a float, in the order of their values; zeros have two."""
+    wide = np.asarray(words).astype(np.int64)
+    return np.where(wide & _SIGN, ~wide & _WORD, wide | _SIGN)
+
+
+def _unrank(ranks: Array) -> Array:
+    return np.where(ranks & _SIGN, ranks & ~_SIGN, ~ranks & _WORD)

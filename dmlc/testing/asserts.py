@@ -1,0 +1,176 @@
+"""Assertions for tests of operators: that a device gives what the reference gives, and that a
+gradient is one.
+
+A failure says of each output that is wrong where its worst element is, what was got and what was
+expected there, how large the error is, and how large it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+import numpy as np
+
+from dmlc.api import Outputs
+from dmlc.binding import Operator, TensorDesc
+from dmlc.binding.operator import Description
+from dmlc.catalog import operator
+from dmlc.parameters import expect, expect_mapping, expect_text, wrong_kind
+from dmlc.scalars import Array, held_type
+from dmlc.source import ArgumentError, DmlcError
+from dmlc.testing.case import Call, Case, judge, run_case
+from dmlc.testing.pairs import check_derived, check_differences, check_pair, find_forward
+from dmlc.testing.verify import Verdict
+
+_Value = bool | int | float
+
+Arrays = Mapping[str, Array | Sequence[Array] | None]
+
+
+def assert_matches_reference(
+    subject: str | Operator | Case,
+    inputs: Arrays | None = None,
+    attributes: Mapping[str, object] | None = None,
+    *,
+    device: str = "opencl",
+    outputs: Outputs | None = None,
+) -> dict[str, Array]:
+    """Runs an operator on a device and holds each result to the reference, within the bound that is
+    computed for each element. Gives the results by name.
+
+    `subject` is an operator, or the name of one of the library, with `inputs` (arrays by name, of
+    any strides; a list for an array of tensors), `attributes`, and `outputs`, arrays or sizes by
+    name, as `dmlc.run` takes them; or it is a `Case`, which has all of that. `device` is
+    `opencl`, `vulkan`, `d3d12` or `wgpu`, also followed by `:` and an index or part of a name.
+
+    Raises `AssertionError` where a result is wrong, and `DmlcError` where the operator does not
+    take the call.
+    """
+    __tracebackhide__ = True
+    case = _make_case(subject, inputs, attributes, outputs)
+    expect_text("device", device, "the name of a device")
+    results = run_case(case, device)
+    wrong = {name: v for name, v in judge(case, results).items() if not v.holds}
+    if wrong:
+        name = case.call.operator.name
+        lines = [f"{name} on {device} does not give what the reference gives"]
+        lines += [f"  {output}{_describe(verdict)}" for output, verdict in wrong.items()]
+        raise AssertionError("\n".join([*lines, f"  for {case.call}"]))
+    return results
+
+
+def assert_gradient(
+    subject: str | Operator | Case,
+    inputs: Arrays | None = None,
+    attributes: Mapping[str, object] | None = None,
+    *,
+    outputs: Outputs | None = None,
+) -> None:
+    """Holds a gradient to its forward operator, in float64 and away from kinks: to the gradient
+    that dmlc derives from it, and to differences of it. No device is needed.
+
+    An operator that has a `forward` operator, or `gradient of`, is called with the gradient's
+    inputs; what it is given of the forward operator's results is computed anew from its inputs. Of
+    another operator the gradient that dmlc derives is held to differences, for all its inputs of
+    floating-point numbers. Parameters are those of `assert_matches_reference`. Differences take two
+    evaluations for each element of an input: use small arrays.
+
+    Raises `AssertionError` where the gradient is wrong or not a single element could be compared,
+    and `DmlcError` where it cannot be compared with its forward operator.
+    """
+    __tracebackhide__ = True
+    case = _make_case(subject, inputs, attributes, outputs)
+    name = case.call.operator.name
+    if case.call.operator.definition.forward is None:
+        checks, of = [check_derived], name
+    else:
+        checks, of = [check_pair, check_differences], find_forward(case.call.operator).name
+    judged = 0
+    for check in checks:
+        found = check(case)
+        wrong = [f"  {output}: {v}" for output, v in found.items() if not v.holds]
+        if wrong:
+            means = "differences of" if check is not check_pair else "what is derived from"
+            who = f"what is derived from {of}" if check is check_derived else name
+            lines = [f"{who} is not the gradient of {of}, by {means} that", *wrong]
+            raise AssertionError("\n".join([*lines, f"  for {case.call}"]))
+        judged += sum(verdict.judged for verdict in found.values())
+    if not judged:
+        raise AssertionError(
+            f"nothing is shown of the gradient of {of}: all elements are at kinks, or not finite\n"
+            f"  for {case.call}"
+        )
+
+
+def _describe(verdict: Verdict) -> str:
+    """What is wrong with an output."""
+    worst, most, comparison = verdict.comparison.worst, verdict.most, verdict.comparison
+    got, expected = cast(_Value, verdict.found), cast(_Value, verdict.wanted)
+    place = f" at {list(worst)}" if worst else ""
+    error = abs(float(got) - float(expected))
+    used = f"the error is {error:.3g}" if np.isfinite(error) else "they are infinitely far apart"
+    allowed = f"{most:.3g} is allowed" if most else "none is allowed"
+    count = f"{comparison.different:,} of {comparison.elements:,} elements differ"
+    return f"{place}: got {got:.9g}, expected {expected:.9g}; {used}, and {allowed} ({count})"
+
+
+# Cases ----------------------------------------------------------------------------------------
+
+
+def _make_case(
+    subject: str | Operator | Case,
+    inputs: Arrays | None,
+    attributes: Mapping[str, object] | None,
+    outputs: Outputs | None,
+) -> Case:
+    """The case that the parameters of an assertion say."""
+    if isinstance(subject, Case):
+        for name, given in (("inputs", inputs), ("attributes", attributes), ("outputs", outputs)):
+            if given is not None:
+                raise ArgumentError(f"a Case has its {name}: leave out {name}=")
+        return subject
+    found = operator(subject) if isinstance(subject, str) else subject
+    if not isinstance(found, Operator):
+        raise wrong_kind("subject", "an operator, the name of one, or a Case", found)
+    arrays = dict(_list_arrays("inputs", inputs))
+    stated = {} if attributes is None else expect_mapping("attributes", attributes, "a mapping")
+    described: dict[str, Description] = {n: _describe_array(n, a) for n, a in arrays.items()}
+    for name, value in _list_entries("outputs", outputs):
+        described[name] = (
+            _describe_array(name, cast(Array, value))
+            if isinstance(value, np.ndarray)
+            else cast("Sequence[int]", value)
+        )
+    binding = found.resolve(described, stated)
+    tensors: dict[str, TensorDesc] = {}
+    for tensor in binding.tensors.values():
+        if tensor.dtype is None or tensor.sizes is None:
+            raise DmlcError(f"the data type and the sizes of '{tensor.name}' do not follow")
+        tensors[tensor.name] = TensorDesc(tensor.dtype, tensor.sizes)
+    return Case(Call(found, tensors, stated), arrays, "a test's arrays")
+
+
+def _list_entries(parameter: str, given: object) -> Iterator[tuple[str, object]]:
+    """What is given by name, entries of arrays of tensors one by one."""
+    if given is None:
+        return
+    named = expect_mapping(parameter, given, "a mapping of tensors' names")
+    for name, value in named.items():
+        items = cast("Sequence[object]", value) if isinstance(value, list | tuple) else None
+        if items is not None and any(isinstance(item, np.ndarray | list | tuple) for item in items):
+            yield from ((f"{name}[{number}]", item) for number, item in enumerate(items))
+        elif value is not None:
+            yield name, value
+
+
+def _list_arrays(parameter: str, given: object) -> Iterator[tuple[str, Array]]:
+    for name, value in _list_entries(parameter, given):
+        yield name, expect(f"{parameter}['{name}']", value, np.ndarray, "an array")
+
+
+def _describe_array(name: str, array: Array) -> TensorDesc:
+    dtype = held_type(array.dtype)
+    if dtype is None:
+        raise DmlcError(f"'{name}' holds {array.dtype}, which no tensor can hold")
+    return TensorDesc(dtype, array.shape)

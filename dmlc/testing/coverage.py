@@ -1,0 +1,588 @@
+"""What the cases of an operator have come by, of all that its own text offers.
+
+The rows are read off the operator: its `types` rows, data types, dimension counts, optional
+tensors, values of attributes, broadcasting, strides, empty tensors, both sides of every constraint,
+and both ways of everything that is decided in its constraints, defaults and formula. A row that no
+case came by says why, as far as that is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from dmlc.binding import Operator, TensorDesc
+from dmlc.binding.constraints import check_constraints
+from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.operator import read_call
+from dmlc.binding.values import COMPARED, EnumValue
+from dmlc.ir import packed_strides
+from dmlc.language import syntax
+from dmlc.language.definitions import OperatorDefinition, TensorDefinition
+from dmlc.language.walk import subexpressions
+from dmlc.scalars import DataType
+from dmlc.source import Diagnostic, DmlcError, Span, counted, join_words
+from dmlc.testing.case import Call, Case
+from dmlc.testing.exchange import list_called, list_formula
+from dmlc.testing.trace import Comparison, Log, Outcome, Role, trace_formula, trace_tables
+
+KINDS = (
+    "types row", "data type", "dimension count", "optional tensor", "attribute", "broadcasting",
+    "strides", "empty tensor", "constraint", "decision",
+)  # fmt: skip
+"""What a row is of, in the order of the table."""
+
+_NEAR = 1e-3
+"""How far apart real numbers are at the edge of a comparison, at most, of 1 or the larger one."""
+_TURNED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+_NO_CASE = "no case had it"
+
+
+@dataclasses.dataclass(slots=True)
+class Row:
+    """One thing that cases may come by."""
+
+    kind: str
+    what: str
+    place: Span | None
+    hits: int = 0
+    """How many cases came by it."""
+    reason: str = _NO_CASE
+    """Why none did, as far as that is known."""
+
+    def __str__(self) -> str:
+        where = ""
+        if self.place is not None:
+            where = f"{self.place.source.name}:{self.place.line}:{self.place.column}: "
+        found = f"hit by {counted(self.hits, 'case')}" if self.hits else f"not hit: {self.reason}"
+        return f"{where}{self.kind}: {self.what}: {found}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Edge:
+    """A comparison that a constraint makes, and how it reads where `!` turns it round."""
+
+    constraint: syntax.Require
+    place: Span
+    turned: bool
+
+
+class Coverage:
+    """Which rows of an operator's table its cases hit."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self.cases = 0
+        self.refused = 0
+        self._rows: dict[object, Row] = {}
+        self._edges: list[_Edge] = []
+        self._known: dict[Outcome, None] = {}
+        self._visited: dict[Span, int] = {}
+        """How many calls evaluated each place."""
+        definition = operator.definition
+        self._list_tensors(definition)
+        self._list_attributes(definition)
+        for constraint in definition.constraints:
+            self._list_constraint(constraint)
+        for expression in _list_expressions(definition):
+            self._list_decisions(expression)
+
+    # Rows ---------------------------------------------------------------------------------
+
+    def _put(
+        self, key: object, kind: str, what: str, place: Span | None, reason: str = _NO_CASE
+    ) -> None:
+        self._rows.setdefault(key, Row(kind, what, place, reason=reason))
+
+    def _list_tensors(self, definition: OperatorDefinition) -> None:
+        tensors, combinations = definition.newest.tensors, definition.combinations
+        for number, combination in enumerate(combinations):
+            parts = (f"{n} {_join(t)}" for n, t in combination.types.items())
+            self._put(("types", number), "types row", ", ".join(parts), combination.span)
+        if combinations:
+            table = combinations[0].span.to(combinations[-1].span)
+            what = "data types that no row has are refused"
+            self._put(("types refused",), "types row", what, table)
+        for t in tensors:
+            for dtype in t.dtypes:
+                reason = _find_type_conflict(definition, t, dtype) or _NO_CASE
+                what = f"'{t.name}' is {dtype.name}"
+                self._put(("dtype", t.name, dtype), "data type", what, t.span, reason)
+        for t in tensors:
+            for rank in t.ranks:
+                reason = _find_rank_conflict(definition, t, rank) or _NO_CASE
+                what = f"'{t.name}' has {counted(rank, 'dimension')}"
+                self._put(("rank", t.name, rank), "dimension count", what, t.span, reason)
+        for t in tensors:
+            if t.optional:
+                for present, word in ((True, "given"), (False, "left out")):
+                    what = f"'{t.name}' is {word}"
+                    self._put(("present", t.name, present), "optional tensor", what, t.span)
+        for t in tensors:
+            if not t.output and any(_may_exceed(definition, other, t) for other in tensors):
+                what = f"'{t.name}' has size 1 where another tensor is larger"
+                self._put(("broadcast", t.name), "broadcasting", what, t.span)
+            self._put(("strides", t.name), "strides", f"'{t.name}' is not packed", t.span)
+            if not t.output:
+                what = f"'{t.name}' repeats elements, by a stride of 0"
+                self._put(("repeats", t.name), "strides", what, t.span)
+            self._put(("empty", t.name), "empty tensor", f"'{t.name}' has a size of 0", t.span)
+
+    def _list_attributes(self, definition: OperatorDefinition) -> None:
+        for a in definition.attributes:
+            values: Iterable[str] = a.values or ()
+            if a.enum is not None:
+                values = a.enum.members
+            elif a.base == "BOOL":
+                values = ("true", "false")
+            for value in values:
+                key = ("value", a.name, _spell_listed(value))
+                self._put(key, "attribute", f"'{a.name}' is {value}", a.span)
+            if a.default is not None:
+                what = f"'{a.name}' is left to its default"
+                self._put(("default", a.name), "attribute", what, a.span)
+
+    def _list_constraint(self, constraint: syntax.Constraint) -> None:
+        place, text = constraint.span, _shorten(constraint.span)
+        if isinstance(constraint, syntax.Require):
+            for part, turned in _list_comparisons(constraint.condition, False):
+                self._edges.append(_Edge(constraint, part.span, turned))
+                shown = _shorten(part.span)
+                what = f"{shown}: at its edge"
+                self._put(("edge", part.span, True), "constraint", what, part.span)
+                what = f"{shown}: just beyond its edge, and refused"
+                self._put(("edge", part.span, False), "constraint", what, part.span)
+        else:
+            self._put(("holds", place), "constraint", f"{text}: holds of tensors given", place)
+            if constraint.kind == "broadcastable":
+                what = f"{text}: with a size of 1 that is repeated"
+                self._put(("repeated", place), "constraint", what, place)
+        self._put(("broken", place), "constraint", f"{text}: broken, and refused", place)
+
+    def _list_decisions(self, expression: syntax.Expression) -> None:
+        for part in subexpressions(expression):
+            match part:
+                case syntax.Ternary(condition=condition, then=then, otherwise=otherwise):
+                    for arm, holds in ((then, True), (otherwise, False)):
+                        what = f"'{_shorten(arm.span, 40)}' of '{_shorten(condition.span, 40)} ?'"
+                        self._put_decision(condition, Role.CONDITION, holds, what, arm.span)
+                case syntax.Binary(operator="&&" | "||" as operator):
+                    holds = operator == "||"
+                    word = "holds" if holds else "fails"
+                    for side in (part.left, part.right):
+                        what = f"'{_shorten(side.span, 60)}' {word}"
+                        self._put_decision(side, Role.CONDITION, holds, what, side.span)
+                case syntax.Reduce(condition=syntax.Node() as condition):
+                    for holds, word in ((True, "takes part"), (False, "is left out")):
+                        what = f"a point {word}, where '{_shorten(condition.span, 60)}'"
+                        self._put_decision(condition, Role.CONDITION, holds, what, condition.span)
+                case syntax.Index(otherwise=syntax.Node()):
+                    for holds, word in ((True, "inside"), (False, "outside")):
+                        what = f"'{_shorten(part.span, 60)}' reads {word}"
+                        self._put_decision(part, Role.INSIDE, holds, what, part.span)
+                case _:
+                    pass
+
+    def _put_decision(
+        self, condition: syntax.Expression, role: Role, holds: bool, what: str, place: Span
+    ) -> None:
+        self._put(Outcome(condition.span, role, holds), "decision", what, place)
+
+    # Cases --------------------------------------------------------------------------------
+
+    def add(self, case: Case) -> None:
+        """Takes in a case. Raises `DmlcError` where the operator does not permit its call."""
+        binding = case.call.binding
+        trace, tables = trace_formula(case.call), trace_tables(binding)
+        outcomes = {**tables.outcomes, **trace.find_outcomes(case.inputs, self._known)}
+        # What is known already is hit again, for all that can be told without its elements.
+        hits: dict[object, None] = {**dict.fromkeys(outcomes), **trace.log.outcomes}
+        self._known.update(outcomes)
+        self._visit(trace.log, tables)
+        hits.update(dict.fromkeys(_list_bound(case.call, binding)))
+        for edge in self._edges:
+            for comparison in tables.comparisons.get(edge.place, ()):
+                if _is_at_edge(_turn(comparison, edge.turned)):
+                    hits["edge", edge.place, True] = None
+        for constraint in self.operator.definition.constraints:
+            if isinstance(constraint, syntax.Sentence):
+                hits.update(dict.fromkeys(_list_held(constraint, binding)))
+        self.cases += 1
+        self._hit(hits)
+
+    def add_refused(self, call: Call) -> None:
+        """Takes in a call that a constraint forbids. What the tables alone forbid comes by no
+        constraint."""
+        self.refused += 1
+        try:
+            binding = read_call(call.operator.definition, call.tensors, call.attributes)
+        except DmlcError:
+            return
+        diagnostics: list[Diagnostic] = []
+        check_constraints(binding, diagnostics)
+        broken = {d.span: None for d in diagnostics if d.span is not None}
+        tables = trace_tables(binding)
+        self._visit(tables)
+        hits: dict[object, None] = dict.fromkeys(tables.outcomes)
+        hits.update({("broken", place): None for place in broken})
+        combinations = self.operator.definition.combinations
+        if combinations and combinations[0].span.to(combinations[-1].span) in broken:
+            hits["types refused",] = None
+        for edge in self._edges:
+            if edge.constraint.span in broken:
+                for comparison in tables.comparisons.get(edge.place, ()):
+                    if _is_beyond_edge(_turn(comparison, edge.turned)):
+                        hits["edge", edge.place, False] = None
+        self._hit(hits)
+
+    def _visit(self, *logs: Log) -> None:
+        for place in dict.fromkeys(place for log in logs for place in log.visited):
+            self._visited[place] = self._visited.get(place, 0) + 1
+
+    def _hit(self, keys: Iterable[object]) -> None:
+        for key in keys:
+            if key in self._rows:
+                self._rows[key].hits += 1
+
+    # What came of it ----------------------------------------------------------------------
+
+    def rows(self) -> tuple[Row, ...]:
+        """Every row, in the order of `KINDS`."""
+        for key, row in self._rows.items():
+            if isinstance(key, Outcome) and not row.hits:
+                row.reason = self._explain(key)
+        order = {kind: number for number, kind in enumerate(KINDS)}
+        return tuple(sorted(self._rows.values(), key=lambda row: order[row.kind]))
+
+    def _explain(self, outcome: Outcome) -> str:
+        visits = self._visited.get(outcome.place, 0)
+        if not visits:
+            return "no case came to it"
+        never = "held" if outcome.holds else "failed"
+        if outcome.role is Role.INSIDE:
+            never = "was inside" if outcome.holds else "was outside"
+        return f"it never {never} in the {counted(visits, 'call')} that came to it"
+
+    @property
+    def hit(self) -> int:
+        return sum(row.hits > 0 for row in self._rows.values())
+
+    @property
+    def percent(self) -> float:
+        return 100.0 * self.hit / len(self._rows) if self._rows else 100.0
+
+    def missing(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows() if not row.hits)
+
+    def __str__(self) -> str:
+        """A line of counts, and the rows that no case hit."""
+        lines = [
+            f"{self.operator.name}: {self.hit} of {len(self._rows)} rows hit "
+            f"({self.percent:.0f} %), by {counted(self.cases, 'case')} and "
+            f"{counted(self.refused, 'refused call')}"
+        ]
+        return "\n".join([*lines, *(f"  {row}" for row in self.missing())])
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "operator": self.operator.name,
+            "cases": self.cases,
+            "refused": self.refused,
+            "rows": len(self._rows),
+            "hit": self.hit,
+            "table": [
+                {
+                    "kind": row.kind,
+                    "what": row.what,
+                    "file": None if row.place is None else row.place.source.name,
+                    "line": None if row.place is None else row.place.line,
+                    "column": None if row.place is None else row.place.column,
+                    "hits": row.hits,
+                    **({} if row.hits else {"reason": row.reason}),
+                }
+                for row in self.rows()
+            ],
+        }
+
+
+def show_table(tables: Mapping[str, Sequence[Row]]) -> str:
+    """A line for each operator by name and one for all: how many rows of each kind were hit."""
+    names = [*tables, "all"]
+    width = max(len(name) for name in names)
+    counts = [_count_kinds(rows) for rows in tables.values()]
+    whole = _count_kinds([row for rows in tables.values() for row in rows])
+    lines = ["  ".join([" " * width, *KINDS, "     all"])]
+    for name, found in zip(names, [*counts, whole], strict=True):
+        cells = [_show_count(*found[kind]).rjust(len(kind)) for kind in KINDS]
+        hit, total = (sum(found[kind][k] for kind in KINDS) for k in (0, 1))
+        share = f"{100 * hit / total:.0f} %" if total else "-"
+        lines.append("  ".join([name.ljust(width), *cells, share.rjust(8)]))
+    return "\n".join(lines)
+
+
+def _count_kinds(rows: Sequence[Row]) -> dict[str, tuple[int, int]]:
+    """Hit rows and all rows, of each kind."""
+    return {
+        kind: (
+            sum(row.hits > 0 for row in rows if row.kind == kind),
+            sum(row.kind == kind for row in rows),
+        )
+        for kind in KINDS
+    }
+
+
+def _show_count(hit: int, total: int) -> str:
+    return f"{hit}/{total}" if total else "-"
+
+
+def _join(types: Iterable[DataType]) -> str:
+    return join_words(t.name for t in types)
+
+
+def _shorten(place: Span, most: int = 80) -> str:
+    text = " ".join(place.text.split())
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _list_expressions(definition: OperatorDefinition) -> list[syntax.Expression]:
+    """All that is evaluated for an operator: its constraints, its defaults and its formula, and the
+    functions that they call."""
+    found = [c.condition for c in definition.constraints if isinstance(c, syntax.Require)]
+    found += [e for a in definition.attributes for e in (a.length, a.default) if e is not None]
+    found += list_called(definition, found)
+    formula = list_formula(definition)
+    return [*found, *(e for e in formula if not any(e is other for other in found))]
+
+
+# Tables ----------------------------------------------------------------------------------------
+
+
+def _list_same(
+    definition: OperatorDefinition, t: TensorDefinition, facts: Sequence[str]
+) -> list[str]:
+    """The rows that have the same of something as a row, by the sentences; itself too."""
+    groups = [
+        [subject.text for subject in constraint.subjects]
+        for constraint in definition.constraints
+        if isinstance(constraint, syntax.Sentence)
+        and constraint.kind == "same"
+        and any(o.text in facts for o in constraint.objects)
+    ]
+    found = [t.name]
+    for name in found:
+        met = [n for group in groups if name in group for n in group]
+        found += [n for n in dict.fromkeys(met) if n not in found]
+    return found
+
+
+def _list_same_sizes(definition: OperatorDefinition, t: TensorDefinition) -> list[str]:
+    found = _list_same(definition, t, ("Sizes",))
+    if t.shape_name is not None:
+        found += [
+            other.name
+            for other in definition.newest.tensors
+            if other.shape_name == t.shape_name and other.name not in found
+        ]
+    return found
+
+
+def _may_exceed(
+    definition: OperatorDefinition, other: TensorDefinition, t: TensorDefinition
+) -> bool:
+    """Whether a tensor may be larger than another along an axis, for all that sentences say."""
+    same = _list_same_sizes(definition, t)
+    alike = _list_same_sizes(definition, other)
+    if other.name in same:
+        return False
+    for constraint in definition.constraints:
+        if not isinstance(constraint, syntax.Sentence):
+            continue
+        bound = any(subject.text in alike for subject in constraint.subjects)
+        if bound and constraint.kind == "scalar":
+            return False
+        if bound and constraint.kind == "broadcastable" and constraint.objects[0].text in same:
+            return False
+    return True
+
+
+def _list_bound_to(
+    definition: OperatorDefinition, t: TensorDefinition, facts: Sequence[str]
+) -> Iterator[TensorDefinition]:
+    """The rows of tensors that are always there, and have the same of something."""
+    for name in _list_same(definition, t, facts):
+        other = definition.newest.tensor(name)
+        if other is not None and other is not t and not other.optional:
+            yield other
+
+
+def _find_type_conflict(
+    definition: OperatorDefinition, t: TensorDefinition, dtype: DataType
+) -> str | None:
+    """Why no call can have a tensor of a data type that its row lists."""
+    combinations = definition.combinations
+    if combinations and all(dtype not in c.types.get(t.name, (dtype,)) for c in combinations):
+        return "no row of 'types' permits it"
+    for other in _list_bound_to(definition, t, ("DataType",)):
+        if dtype not in other.dtypes:
+            return f"'{other.name}' has the same DataType, and its row does not list that"
+    return None
+
+
+def _find_rank_conflict(
+    definition: OperatorDefinition, t: TensorDefinition, rank: int
+) -> str | None:
+    for other in _list_bound_to(definition, t, ("DimensionCount", "Sizes")):
+        if rank not in other.ranks:
+            return f"'{other.name}' has as many dimensions, and its row does not list that"
+    return None
+
+
+def _spell_listed(value: object) -> str:
+    """A value of a list of values, however it is spelt."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, EnumValue):
+        return value.member
+    try:
+        return str(float(str(value)))
+    except ValueError:
+        return str(value)
+
+
+# Bindings --------------------------------------------------------------------------------------
+
+
+def _list_bound(call: Call, binding: Binding) -> Iterator[object]:
+    """The keys of the rows of tensors and attributes that a call hits."""
+    present = list(binding.tensors.values())
+    for number, combination in enumerate(binding.operator.combinations):
+        types = combination.types
+        if all(t.dtype in types.get(t.definition.row, (t.dtype,)) for t in present):
+            yield "types", number
+    for t in binding.operator.newest.tensors:
+        yield "present", t.name, bool(binding.members(t.name))
+    for tensor in present:
+        yield from _list_tensor(tensor, call.tensors.get(tensor.name), present)
+    for name, value in binding.attributes.items():
+        for entry in value if isinstance(value, tuple) else (value,):
+            yield "value", name, _spell_listed(entry)
+        if name not in call.attributes:
+            yield "default", name
+
+
+def _list_tensor(
+    tensor: BoundTensor, desc: TensorDesc | None, present: Iterable[BoundTensor]
+) -> Iterator[object]:
+    row, sizes = tensor.definition.row, _whole(tensor.sizes or ())
+    yield "dtype", row, tensor.dtype
+    yield "rank", row, len(sizes)
+    if 0 in sizes:
+        yield "empty", row
+    shapes = [_whole(other.sizes or ()) for other in present]
+    if any(_repeats(sizes, shape) for shape in shapes):
+        yield "broadcast", row
+    strides = None if desc is None else desc.strides
+    if strides is None:
+        return
+    packed = packed_strides(sizes)
+    moved = [s for s, p, size in zip(strides, packed, sizes, strict=True) if size > 1 and s != p]
+    if moved:
+        yield "strides", row
+    if 0 in moved:
+        yield "repeats", row
+
+
+def _whole(sizes: Iterable[object]) -> tuple[int, ...]:
+    return tuple(size for size in sizes if isinstance(size, int))
+
+
+def _repeats(sizes: Sequence[int], larger: Sequence[int]) -> bool:
+    """Whether one has size 1 where the other, of as many dimensions, is larger."""
+    return len(sizes) == len(larger) and any(
+        size == 1 < other for size, other in zip(sizes, larger, strict=True)
+    )
+
+
+def _list_held(sentence: syntax.Sentence, binding: Binding) -> Iterator[object]:
+    subjects = [t for s in sentence.subjects for t in binding.members(s.text)]
+    least = 2 if sentence.kind == "same" else 1
+    if len(subjects) < least:
+        return
+    yield "holds", sentence.span
+    if sentence.kind == "broadcastable":
+        targets = binding.members(sentence.objects[0].text)
+        pairs = itertools.product(subjects, targets)
+        if any(_repeats(_whole(s.sizes or ()), _whole(t.sizes or ())) for s, t in pairs):
+            yield "repeated", sentence.span
+
+
+# Comparisons -----------------------------------------------------------------------------------
+
+
+def _list_comparisons(
+    condition: syntax.Expression, turned: bool
+) -> Iterator[tuple[syntax.Binary, bool]]:
+    """The comparisons that a condition is made of; whether `!` turns each round."""
+    match condition:
+        case syntax.Binary(operator="&&" | "||"):
+            yield from _list_comparisons(condition.left, turned)
+            yield from _list_comparisons(condition.right, turned)
+        case syntax.Binary(operator=operator) if operator in COMPARED.values():
+            yield condition, turned
+        case syntax.Unary(operator="!"):
+            yield from _list_comparisons(condition.operand, not turned)
+        case syntax.Ternary():
+            yield from _list_comparisons(condition.then, turned)
+            yield from _list_comparisons(condition.otherwise, turned)
+        case syntax.Pack():
+            yield from _list_comparisons(condition.operand, turned)
+        case syntax.Call(function=syntax.Reference(name="all" | "any")):
+            for argument in condition.arguments:
+                yield from _list_comparisons(argument.value, turned)
+        case _:
+            return
+
+
+def _turn(comparison: Comparison, turned: bool) -> Comparison:
+    if not turned:
+        return comparison
+    return dataclasses.replace(comparison, operation=_TURNED[comparison.operation])
+
+
+def _measure(comparison: Comparison) -> tuple[float, float] | None:
+    """How far the left side is above the right one, and how far apart neighbours are: 1 between
+    whole numbers. None for what is no number."""
+    left, right = comparison.left, comparison.right
+    if not isinstance(left, int | float) or not isinstance(right, int | float):
+        return None
+    if isinstance(left, bool) or isinstance(right, bool):
+        return None
+    whole = isinstance(left, int) and isinstance(right, int)
+    return left - right, 1 if whole else _NEAR * max(1.0, abs(left), abs(right))
+
+
+_EDGES: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "ge": ((0,), (-1,)), "le": ((0,), (1,)), "gt": ((1,), (0,)), "lt": ((-1,), (0,)),
+    "eq": ((0,), (-1, 1)), "ne": ((-1, 1), (0,)),
+}  # fmt: skip
+"""How many steps the left side is above the right one at the edge, and just beyond."""
+
+
+def _is_at_edge(comparison: Comparison) -> bool:
+    return _is_apart(comparison, beyond=False)
+
+
+def _is_beyond_edge(comparison: Comparison) -> bool:
+    return _is_apart(comparison, beyond=True)
+
+
+def _is_apart(comparison: Comparison, beyond: bool) -> bool:
+    steps = _EDGES[comparison.operation][beyond]
+    measured = _measure(comparison)
+    if measured is None:
+        return (comparison.left == comparison.right) == (0 in steps)
+    difference, step = measured
+    return any(
+        difference == 0 if wanted == 0 else 0 < difference * wanted <= step for wanted in steps
+    )

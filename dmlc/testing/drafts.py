@@ -1,0 +1,240 @@
+"""Drafts of calls: data types, sizes and attributes drawn, and what follows from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from dmlc.binding import Operator, TensorDesc
+from dmlc.binding.attributes import convert
+from dmlc.binding.evaluate import Evaluator
+from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.infer import infer_types, spread_sizes
+from dmlc.binding.values import Constant, whole_number
+from dmlc.language import syntax
+from dmlc.language.definitions import AttributeDefinition, TensorDefinition
+from dmlc.scalars import DataType
+from dmlc.source import Diagnostic, DmlcError
+from dmlc.testing.draw_values import (
+    Random,
+    Shape,
+    draw_size,
+    draw_sizes,
+    draw_value,
+    pick,
+    read_items,
+    shuffle,
+    whole,
+)
+
+MOST_ELEMENTS = 32_768
+"""A tensor has so many elements at most: what is drawn is evaluated in NumPy, too."""
+
+
+@dataclasses.dataclass(slots=True)
+class Draft:
+    """What is drawn; the other tensors' types and sizes follow."""
+
+    present: list[TensorDefinition]
+    """With entries in place of arrays of tensors."""
+    types: dict[str, DataType]
+    sizes: dict[str, Shape]
+    attributes: dict[str, object]
+    fixed: frozenset[str] = frozenset()
+    """The attributes that are wished for."""
+
+    ranked: str | None = None
+    """The row of a tensor whose number of dimensions is wished for."""
+    rank: int | None = None
+
+    def keeps_rank(self) -> bool:
+        """Whether what is drawn has the number of dimensions that is wished for."""
+        wanted = [self.sizes.get(t.name) for t in self.present if t.row == self.ranked]
+        return all(sizes is None or len(sizes) == self.rank for sizes in wanted)
+
+    def copy(self) -> Draft:
+        return Draft(
+            list(self.present),
+            dict(self.types),
+            dict(self.sizes),
+            dict(self.attributes),
+            self.fixed,
+            self.ranked,
+            self.rank,
+        )
+
+
+class Drafter:
+    """Drafts calls of one operator."""
+
+    def __init__(self, operator: Operator, random: Random) -> None:
+        self.operator = operator
+        self.definition = operator.definition
+        self.random = random
+        self.rows = operator.definition.newest.tensors
+
+    def choose_types(
+        self, draft: Draft, row: str | None = None, wished: DataType | None = None
+    ) -> None:
+        """Some data types; those that the tables decide follow."""
+        if wished is not None:
+            draft.types.update((t.name, wished) for t in draft.present if t.row == row)
+        inputs = [t for t in draft.present if not t.output] or draft.present
+        often = float(self.random.choice([0.0, 0.5]))
+        for tensor in inputs:
+            if tensor.name in draft.types:
+                continue
+            if tensor is not inputs[0] and self.random.random() >= often:
+                continue
+            tried = draft.copy()
+            tried.types[tensor.name] = pick(self.random, tensor.dtypes)
+            if self._permits_types(tried):
+                draft.types = tried.types
+            elif tensor is inputs[0] and wished is None:
+                draft.types.pop(tensor.name, None)
+
+    def _permits_types(self, draft: Draft) -> bool:
+        binding = self.bind(draft)
+        combinations = self.definition.combinations
+        present = [t for t in infer_types(binding).tensors.values() if t.dtype is not None]
+        if any(t.dtype not in t.definition.dtypes for t in present):
+            return False
+        return not combinations or any(
+            all(t.dtype in c.types.get(t.definition.row, (t.dtype,)) for t in present)
+            for c in combinations
+        )
+
+    def bind(self, draft: Draft) -> Binding:
+        """What is known by now, worked out no further."""
+        bound = {
+            t.name: BoundTensor(
+                t, draft.types.get(t.name), draft.sizes.get(t.name), None, t.name in draft.sizes
+            )
+            for t in draft.present
+        }
+        definitions = {t.name: t for t in self.rows} | {t.name: t for t in draft.present}
+        attributes: dict[str, Constant] = {}
+        for name, value in draft.attributes.items():
+            attribute = self.definition.attribute(name)
+            if attribute is not None:
+                attributes[name] = convert(attribute, value)
+        return Binding(self.definition, bound, attributes, definitions, False)
+
+    def complete(self, draft: Draft) -> Binding:
+        """Draws the sizes of inputs that nothing decides, one after another, into the draft."""
+        binding = spread(self.bind(draft))
+        named = [t.name for t in draft.present if not t.output]
+        # Where nothing is read, what is written decides.
+        named = named or [t.name for t in draft.present]
+        for name in shuffle(self.random, named):
+            tensor = binding.tensors[name]
+            if tensor.sizes is None:
+                draft.sizes[tensor.name] = self.draw_sizes_of(tensor, binding)
+                binding = spread(self.bind(draft))
+        return binding
+
+    def draw_sizes_of(self, tensor: BoundTensor, binding: Binding) -> Shape:
+        """Sizes for one tensor beside those of others: as many dimensions, mostly; and those of a
+        tensor it is broadcastable to, with some of them 1."""
+        definition = tensor.definition
+        known = [t for t in binding.tensors.values() if t.sizes is not None]
+        pattern = definition.dimensions
+        if pattern is not None:
+            named = {
+                d.name: size
+                for t in known
+                if t.definition.dimensions is not None
+                and len(t.definition.dimensions) == len(t.sizes or ())
+                for d, size in zip(t.definition.dimensions, t.sizes or (), strict=True)
+            }
+            kept = [d for d in pattern if not d.optional or self.random.random() < 0.7]
+            made = [
+                d.size if d.size is not None else named.get(d.name, draw_size(self.random))
+                for d in kept
+            ]
+            if made:
+                return tuple(int(size) for size in made)
+        for constraint in self.definition.constraints:
+            if not isinstance(constraint, syntax.Sentence) or definition.row not in {
+                s.text for s in constraint.subjects
+            }:
+                continue
+            if constraint.kind == "scalar":
+                return (1,) * pick(self.random, definition.ranks)
+            target = binding.tensors.get(constraint.objects[0].text)
+            if constraint.kind == "broadcastable" and target is not None and target.sizes:
+                return self._shrink_axes(whole(target.sizes))
+        alike = [t for t in known if len(t.sizes or ()) in definition.ranks]
+        if alike and self.random.random() < 0.8:
+            other = alike[int(self.random.integers(len(alike)))]
+            sizes = whole(other.sizes or ())
+            if self.random.random() < 0.6:
+                return sizes
+            return draw_sizes(self.random, len(sizes))
+        return draw_sizes(self.random, pick(self.random, definition.ranks))
+
+    def _shrink_axes(self, sizes: Shape) -> Shape:
+        often = float(self.random.choice([0.0, 0.5, 1.0]))
+        return tuple(1 if self.random.random() < often else size for size in sizes)
+
+    def choose_attributes(self, draft: Draft, binding: Binding) -> None:
+        ranks = [len(t.sizes) for t in binding.tensors.values() if t.sizes is not None]
+        lengths = [n for r in ranks for n in (r, r - 2) if n > 0] or [1, 2]
+        common = pick(self.random, lengths)
+        defaults = self.random.random() < 0.15
+        for attribute in self.definition.attributes:
+            name = attribute.name
+            if name in draft.attributes or self.definition.arrays_of_length(name):
+                continue
+            if attribute.default is not None and (defaults or self.random.random() < 0.25):
+                continue
+            length = None
+            if attribute.is_array:
+                length = self._find_length(draft, attribute)
+                length = common if length is None else length
+            draft.attributes[name] = draw_value(self.random, attribute, length)
+
+    def _find_length(self, draft: Draft, attribute: AttributeDefinition) -> int | None:
+        """The length of an array where it follows from what is drawn; mostly the tables say it."""
+        if attribute.length is None:
+            return int(self.random.integers(1, 5)) if self.random.random() < 0.3 else None
+        if isinstance(attribute.length, syntax.Reference):
+            others = self.definition.arrays_of_length(attribute.length.name)
+            for other in others:
+                items = read_items(draft.attributes.get(other.name))
+                if items is not None:
+                    return len(items)
+        try:
+            found = whole_number(Evaluator(spread(self.bind(draft))).constant(attribute.length))
+        except DmlcError:
+            return None  # It depends on what is not drawn yet.
+        return found if found is not None and 0 <= found <= 16 else None
+
+    def resolve(self, draft: Draft) -> Binding | list[Diagnostic]:
+        """What the operator makes of a draft, or what is wrong with it."""
+        try:
+            known = spread(self.bind(draft))
+            described: dict[str, TensorDesc | Shape] = {}
+            for tensor in known.tensors.values():
+                dtype = draft.types.get(tensor.name)
+                if tensor.sizes is None:
+                    if not tensor.definition.output:
+                        return [Diagnostic(f"the sizes of '{tensor.name}' are open", None)]
+                    continue
+                sizes = whole(tensor.sizes)
+                described[tensor.name] = sizes if dtype is None else TensorDesc(dtype, sizes)
+            wanted = [t.name for t in draft.present if t.output]
+            binding = self.operator.resolve(described, draft.attributes, computed=wanted)
+        except DmlcError as error:
+            return list(error.diagnostics)
+        if any(math.prod(whole(t.sizes or ())) > MOST_ELEMENTS for t in binding.tensors.values()):
+            return [Diagnostic("too many elements", None)]
+        return binding
+
+
+def spread(binding: Binding) -> Binding:
+    """The binding with what follows from what is known."""
+    try:
+        return spread_sizes(binding)
+    except DmlcError:
+        return binding  # What does not fit is found when it is resolved.

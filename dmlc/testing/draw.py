@@ -1,0 +1,245 @@
+"""Draws calls of an operator from its own tables and constraints.
+
+A call is first drafted (`drafts`): which tensors take part, the data types and sizes of some, and
+attributes. What the sentences and the `Dimensions` column decide follows from those. A draft that
+breaks constraints is mended (`mend`). Examples of the operator are starting points too. What is
+permitted is for `Operator.resolve` to say.
+
+Each call is given one *wish*, so that rare choices are not left to chance: a data type of a tensor,
+a number of dimensions, an optional tensor there or not, a member of an enum.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+from dmlc.binding import Operator, TensorDesc
+from dmlc.binding.facts import Binding
+from dmlc.language.definitions import TensorDefinition
+from dmlc.scalars import DataType
+from dmlc.source import DmlcError
+from dmlc.testing.case import Call
+from dmlc.testing.drafts import Draft, Drafter, spread
+from dmlc.testing.draw_values import (
+    LONG_SIZES,
+    SIZES,
+    Random,
+    draw_sizes,
+    draw_strides,
+    list_values,
+    pick,
+    shuffle,
+    whole,
+)
+from dmlc.testing.examples import read_cases
+from dmlc.testing.mend import Mender
+
+_DRAFTS = 12
+"""So many drafts are begun for one call."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """One choice that a call is to have."""
+
+    tensor: str | None = None
+    dtype: DataType | None = None
+    rank: int | None = None
+    present: bool | None = None
+    attribute: str | None = None
+    value: object = None
+
+
+def draw_calls(operator: Operator, random: Random, count: int) -> Iterator[Call]:
+    """So many calls that the operator permits, as different from each other as can be; fewer where
+    none is found in many tries."""
+    drawer = Drawer(operator, random)
+    wishes = drawer.list_wishes()
+    order = shuffle(random, wishes) or [Wish()]
+    for wish in itertools.islice(itertools.cycle(order), count):
+        call = drawer.draw(wish) or drawer.draw(Wish())
+        if call is not None:
+            yield call
+
+
+class Drawer:
+    """Draws calls of one operator."""
+
+    def __init__(self, operator: Operator, random: Random) -> None:
+        self.operator = operator
+        self.random = random
+        self.drafter = Drafter(operator, random)
+        self.mender = Mender(self.drafter)
+        self.rows = self.drafter.rows
+        self.examples = _read_examples(operator)
+
+    def list_wishes(self) -> list[Wish]:
+        """Every single choice that the tables offer."""
+        found: list[Wish] = []
+        for row in self.rows:
+            if row.optional:
+                found += [Wish(tensor=row.name, present=p) for p in (True, False)]
+            if row is self.rows[0] or not row.output:
+                found += [Wish(tensor=row.name, dtype=t) for t in row.dtypes]
+                found += [Wish(tensor=row.name, rank=r) for r in row.ranks]
+        for attribute in self.operator.definition.attributes:
+            found += [
+                Wish(attribute=attribute.name, value=value) for value in list_values(attribute)
+            ]
+        return found
+
+    def draw(self, wish: Wish) -> Call | None:
+        for _ in range(_DRAFTS):
+            draft = self._begin(wish)
+            found = None if draft is None else self.mender.mend(draft)
+            if found is None:
+                continue
+            draft, binding = found
+            for _ in range(int(self.random.integers(0, 4))):
+                draft, binding = self._vary(draft, binding)
+            if not _grants(wish, binding):
+                continue
+            return self._lay_out(draft, binding)
+        return None
+
+    def _begin(self, wish: Wish) -> Draft | None:
+        if self.examples and self.random.random() < 0.4:
+            return self._from_example(wish)
+        present = self._choose_present(wish)
+        draft = Draft(present, {}, {}, {})
+        self.drafter.choose_types(draft, wish.tensor, wish.dtype)
+        if wish.attribute is not None:
+            draft.attributes[wish.attribute] = wish.value
+            draft.fixed = frozenset((wish.attribute,))
+        draft.ranked, draft.rank = wish.tensor if wish.rank else None, wish.rank
+        if wish.rank is not None and wish.tensor is not None:
+            first = next((t for t in present if t.row == wish.tensor), None)
+            if first is not None:
+                draft.sizes[first.name] = draw_sizes(self.random, wish.rank)
+        binding = self.drafter.complete(draft)
+        self.drafter.choose_attributes(draft, binding)
+        return draft
+
+    def _choose_present(self, wish: Wish) -> list[TensorDefinition]:
+        found: list[TensorDefinition] = []
+        many = int(self.random.integers(1, 5))
+        often = float(self.random.choice([0.0, 0.5, 1.0]))
+        for row in self.rows:
+            wished = wish.present if row.name == wish.tensor else None
+            needed = row.name == wish.tensor and wish.present is None
+            if row.optional and not needed:
+                takes_part = self.random.random() < often if wished is None else wished
+                if not takes_part:
+                    continue
+            found += [row.entry(k) for k in range(many)] if row.array else [row]
+        return found
+
+    def _from_example(self, wish: Wish) -> Draft | None:
+        """An example's call, as few of its sizes kept as decide the others."""
+        call = self.examples[int(self.random.integers(len(self.examples)))]
+        binding = call.binding
+        present = [
+            t.definition
+            for t in binding.tensors.values()
+            if wish.present is not False or t.definition.row != wish.tensor
+        ]
+        present += [
+            row
+            for row in self.rows
+            if row.name == wish.tensor
+            and row.optional
+            and row.name not in binding.tensors
+            and wish.present is not False
+        ]
+        draft = Draft(present, {}, {}, dict(call.attributes))
+        ranked = binding.members(wish.tensor) if wish.rank and wish.tensor is not None else []
+        further = (wish.rank or 0) - len(ranked[0].sizes or ()) if ranked else 0
+        if ranked:
+            draft.ranked, draft.rank = wish.tensor, wish.rank
+        order = shuffle(self.random, present)
+        self.drafter.choose_types(draft, wish.tensor, wish.dtype)
+        for outputs in (False, True):
+            for tensor in order:
+                if tensor.output == outputs and tensor.name in call.tensors:
+                    known = spread(self.drafter.bind(draft)).tensors[tensor.name].sizes
+                    sizes = whole(call.tensors[tensor.name].sizes or ())
+                    sizes = (*((1,) * further), *sizes[max(-further, 0) :])
+                    if known is None and (not outputs or self._is_open(draft, tensor.name)):
+                        draft.sizes[tensor.name] = sizes
+        if wish.attribute is not None:
+            draft.attributes[wish.attribute] = wish.value
+            draft.fixed = frozenset((wish.attribute,))
+        return draft
+
+    def _is_open(self, draft: Draft, name: str) -> bool:
+        """Whether nothing decides an output's sizes."""
+        found = self.drafter.resolve(draft)
+        return not isinstance(found, Binding) and any(
+            f"output '{name}' cannot be inferred" in d.message for d in found
+        )
+
+    def _vary(self, draft: Draft, binding: Binding) -> tuple[Draft, Binding]:
+        """The draft with one thing changed, where that is permitted; a long size, mostly."""
+        moved = draft.copy()
+        roll = self.random.random()
+        if roll < 0.7 and moved.sizes:
+            name = pick(self.random, tuple(moved.sizes))
+            axis = int(self.random.integers(len(moved.sizes[name])))
+            size = moved.sizes[name][axis]
+            pool = LONG_SIZES if self.random.random() < 0.6 else SIZES
+            changed = pick(self.random, pool)
+            for other, sizes in moved.sizes.items():
+                if axis < len(sizes) and sizes[axis] == size and (size != 1 or other == name):
+                    moved.sizes[other] = (*sizes[:axis], changed, *sizes[axis + 1 :])
+        elif self.operator.definition.attributes:
+            attribute = pick(self.random, self.operator.definition.attributes)
+            if attribute.name not in moved.fixed and attribute.name in moved.attributes:
+                self.mender.move_attribute(moved, attribute)
+        found = self.drafter.resolve(moved)
+        return (moved, found) if isinstance(found, Binding) else (draft, binding)
+
+    def _lay_out(self, draft: Draft, binding: Binding) -> Call:
+        """The call with every tensor described, some of them in other layouts than packed."""
+        tensors: dict[str, TensorDesc] = {}
+        often = float(self.random.choice([0.0, 0.0, 0.5, 1.0]))
+        for name, tensor in binding.tensors.items():
+            sizes = whole(tensor.sizes or ())
+            dtype = tensor.dtype or DataType.FLOAT32
+            strides = None
+            if self.random.random() < often and sizes and 0 not in sizes:
+                strides = draw_strides(self.random, sizes, tensor.definition.output)
+            tensors[name] = TensorDesc(dtype, sizes, strides)
+        call = Call(self.operator, tensors, dict(draft.attributes))
+        try:
+            self.operator.resolve(tensors, draft.attributes)
+        except DmlcError:
+            # A constraint reads strides.
+            packed = {n: TensorDesc(d.data_type, d.sizes) for n, d in tensors.items()}
+            return Call(self.operator, packed, dict(draft.attributes))
+        return call
+
+
+def _grants(wish: Wish, binding: Binding) -> bool:
+    """Whether what was drawn has what was wished for."""
+    if wish.attribute is not None:
+        return True
+    if wish.tensor is None:
+        return True
+    members = binding.members(wish.tensor)
+    if wish.present is not None:
+        return bool(members) == wish.present
+    if wish.dtype is not None:
+        return any(t.dtype is wish.dtype for t in members)
+    return any(len(t.sizes or ()) == wish.rank for t in members)
+
+
+def _read_examples(operator: Operator) -> list[Call]:
+    """The calls of the operator's examples that it permits."""
+    found: list[Call] = []
+    for example in operator.definition.examples:
+        with contextlib.suppress(DmlcError):
+            found.append(next(read_cases(operator, example)).call)
+    return found

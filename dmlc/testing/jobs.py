@@ -1,0 +1,65 @@
+"""Runs the harness on operators in several processes: building kernels takes one core each.
+
+A process is told which operators to test and reads them itself, so that nothing but names goes to
+it, and what came of each case, without its arrays, comes back.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import multiprocessing
+import warnings
+from collections.abc import Iterator, Sequence
+
+from dmlc.binding import Operator
+from dmlc.catalog import load, operator
+from dmlc.testing.harness import OperatorTest, Settings
+from dmlc.testing.outcome import Outcome
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """An operator by name: of the library, or of a file."""
+
+    name: str
+    path: str | None = None
+    folders: tuple[str, ...] = ()
+    """Which a file may import from."""
+
+    def find(self) -> Operator:
+        """The operator. Raises `DmlcError` as reading it does."""
+        if self.path is None:
+            return operator(self.name)
+        return load(self.path, self.folders).operators[self.name]
+
+
+def run_targets(
+    targets: Sequence[Target], settings: Settings, jobs: int
+) -> Iterator[tuple[Target, list[Outcome]]]:
+    """What came of each operator's cases, in the order of the operators, whichever ends first."""
+    if jobs == 1 or len(targets) == 1:
+        for target in targets:
+            yield target, _run(target, settings)
+        return
+    # A forked process would share the drivers that this one has begun to use.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(
+        min(jobs, len(targets)), context, _ignore_warnings
+    ) as pool:
+        running = [pool.submit(_run, target, settings) for target in targets]
+        try:
+            for target, future in zip(targets, running, strict=True):
+                yield target, future.result()
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def _ignore_warnings() -> None:
+    """The first process has said what there is to say of the devices."""
+    warnings.simplefilter("ignore")
+
+
+def _run(target: Target, settings: Settings) -> list[Outcome]:
+    return [o.without_arrays() for o in OperatorTest(target.find(), settings).run()]

@@ -1,0 +1,254 @@
+"""What comes of one case on one device: whether it passes, and if not, what is at fault and where.
+
+Nothing here raises for what a case does: an exception of any kind is an outcome.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from dmlc.binding import Operator
+from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
+from dmlc.testing.case import Call, Case, judge, run_case
+from dmlc.testing.pairs import check_pair
+from dmlc.testing.verify import Verdict
+
+_MOST_SHOWN = 16
+"""Inputs with more elements are not shown."""
+
+
+class Status(enum.StrEnum):
+    """What came of a case."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+    """A device, or this version, cannot express it, and says so."""
+
+
+class Kind(enum.StrEnum):
+    """What a case is to show."""
+
+    EXAMPLE = "example"
+    CALL = "drawn call"
+    REFUSED = "refused call"
+    GRADIENT = "gradient and its forward operator"
+
+
+class Cause(enum.StrEnum):
+    """Why a case fails, in a few words."""
+
+    NO_CASE = "it cannot be run"
+    FORMULA = "the constraints permit this call, and the formula cannot take it"
+    EXCEPTION = "the device ran into an error"
+    RESULT = "a result is not near enough"
+    EXPECTED = "the example, or the formula, is wrong"
+    GRADIENT = "the gradient is not that of its forward operator"
+    TAKEN = "a constraint forbids this call, and it was taken"
+    REFUSAL = "a constraint forbids this call, and it was not refused in words"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one case."""
+
+    operator: str
+    kind: Kind
+    title: str
+    status: Status
+    device: str | None = None
+    """None where it did not come to a device."""
+    cause: Cause | None = None
+    """Of a failure."""
+    message: str = ""
+    """What was found, where it is not passed."""
+    span: Span | None = None
+    """What is at fault in the operator's file, as far as that is known."""
+    verdicts: Mapping[str, Verdict] = dataclasses.field(default_factory=dict[str, Verdict])
+    """How near each output is, where it ran."""
+    case: Case | None = None
+    """What was run; of a failure that was kept the smallest case that was found. None where it was
+    run in another process."""
+    call: str = ""
+    """The call in the words of the command line."""
+    data: str = ""
+    """The inputs of a failure, a line each, where they are few."""
+    share: float = 0.0
+    """The largest part of its bound that any element's error takes up."""
+    folder: Path | None = None
+    """Where a failure is kept, for `dmlc test --replay`."""
+    seconds: float = 0.0
+
+    @property
+    def place(self) -> str:
+        """`FILE:LINE`, or nothing."""
+        return "" if self.span is None else f"{self.span.source.name}:{self.span.line}"
+
+    def without_arrays(self) -> Outcome:
+        """What a report needs of it."""
+        return dataclasses.replace(self, case=None, verdicts={})
+
+
+class _Maker:
+    """Makes the outcomes of one case."""
+
+    def __init__(self, kind: Kind, case: Case) -> None:
+        self.operator = case.call.operator
+        name, call = self.operator.name, str(case.call)
+        self.plain = Outcome(name, kind, case.title, Status.PASSED, case=case, call=call)
+
+    def passed(
+        self, device: str | None = None, verdicts: Mapping[str, Verdict] | None = None
+    ) -> Outcome:
+        found = verdicts or {}
+        share = max((verdict.share for verdict in found.values()), default=0.0)
+        return dataclasses.replace(self.plain, device=device, verdicts=found, share=share)
+
+    def unsupported(self, device: str | None, error: UnsupportedError) -> Outcome:
+        return dataclasses.replace(
+            self.plain, status=Status.UNSUPPORTED, device=device, message=str(error),
+            span=find_span(error, self.operator),
+        )  # fmt: skip
+
+    def failed(
+        self,
+        cause: Cause,
+        message: str,
+        span: Span,
+        device: str | None = None,
+        verdicts: Mapping[str, Verdict] | None = None,
+    ) -> Outcome:
+        return dataclasses.replace(
+            self.passed(device, verdicts), status=Status.FAILED, cause=cause, message=message,
+            span=span,
+        )  # fmt: skip
+
+
+def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
+    """Runs a case on a device and holds the results to what it must give. A call that the
+    constraints permit and the formula cannot take fails before that."""
+    make, operator = _Maker(kind, case), case.call.operator
+    try:
+        _ = case.call.function, case.truth
+    except UnsupportedError as error:
+        return make.unsupported(None, error)
+    except Exception as error:
+        return make.failed(Cause.FORMULA, say(error), find_span(error, operator))
+    try:
+        results = run_case(case, device)
+        verdicts = judge(case, results)
+    except UnsupportedError as error:
+        return make.unsupported(device, error)
+    except Exception as error:
+        return make.failed(Cause.EXCEPTION, say(error), find_span(error, operator), device)
+    wrong = {name: verdict for name, verdict in verdicts.items() if not verdict.holds}
+    if not wrong:
+        return make.passed(device, verdicts)
+    cause = Cause.RESULT
+    if case.expected:
+        plain = dataclasses.replace(case, expected={}, within={})
+        if all(verdict.holds for verdict in judge(plain, results).values()):
+            cause = Cause.EXPECTED
+    message = "\n".join(f"{name}: {verdict}" for name, verdict in wrong.items())
+    span = case.places.get(next(iter(wrong)), case.span) or operator.definition.syntax.name.span
+    return make.failed(cause, message, span, device, verdicts)
+
+
+def check_example(case: Case, device: str) -> Outcome:
+    """An example, as any case."""
+    return check_case(case, device, Kind.EXAMPLE)
+
+
+def check_refusal(case: Case, device: str) -> Outcome:
+    """Holds a call that a constraint, which is the place of the case, forbids to being refused."""
+    del device  # It is not come to.
+    make, operator = _Maker(Kind.REFUSED, case), case.call.operator
+    place = case.span or operator.definition.syntax.name.span
+    try:
+        _ = case.call.binding
+    except DmlcError:
+        return make.passed()
+    except Exception as error:
+        return make.failed(Cause.REFUSAL, say(error), place)
+    return make.failed(Cause.TAKEN, case.title, place)
+
+
+def check_gradient(case: Case, device: str) -> Outcome:
+    """Holds a gradient that is written by hand to its forward operator."""
+    del device  # Both are computed by the reference.
+    make, operator = _Maker(Kind.GRADIENT, case), case.call.operator
+    try:
+        found = check_pair(case)
+    except DmlcError as error:
+        return make.unsupported(None, UnsupportedError(error.diagnostics))
+    except Exception as error:
+        return make.failed(Cause.EXCEPTION, say(error), find_formula(operator))
+    verdicts = {name: pair.verdict for name, pair in found.items()}
+    wrong = [f"{name}: {pair}" for name, pair in found.items() if not pair.holds]
+    if not wrong:
+        return make.passed(None, verdicts)
+    formula = find_formula(operator)
+    return make.failed(Cause.GRADIENT, "\n".join(wrong), formula, None, verdicts)
+
+
+Check: TypeAlias = Callable[[Case, str], Outcome]
+
+CHECKS: Mapping[Kind, Check] = {
+    Kind.EXAMPLE: check_example,
+    Kind.CALL: check_case,
+    Kind.REFUSED: check_refusal,
+    Kind.GRADIENT: check_gradient,
+}
+"""What a case of each kind is held to."""
+
+
+def is_bindable(call: Call) -> bool:
+    """Whether the formula of an operator takes a call."""
+    try:
+        _ = call.function
+    except Exception:
+        return False
+    return True
+
+
+def say(error: Exception) -> str:
+    """An exception as a report has it."""
+    if isinstance(error, DmlcError):
+        return str(error)
+    if isinstance(error, InternalError):
+        return f"internal error: {error}"
+    return f"{type(error).__name__}: {error}"
+
+
+def find_span(error: Exception, operator: Operator) -> Span:
+    """Where in the operator an error says that it arose, or else its formula."""
+    if isinstance(error, DmlcError):
+        for diagnostic in error.diagnostics:
+            if diagnostic.span is not None:
+                return diagnostic.span
+    return find_formula(operator)
+
+
+def find_formula(operator: Operator) -> Span:
+    """The formula of an operator, or else its name."""
+    syntax = operator.definition.syntax
+    formula = [span for kind, span in syntax.sections if kind in ("compute", "gradient of")]
+    return formula[0] if formula else syntax.name.span
+
+
+def show_inputs(case: Case) -> str:
+    """The inputs of a case, a line each, where they have few elements."""
+    lines: list[str] = []
+    for name, array in case.inputs.items():
+        if array.size > _MOST_SHOWN:
+            return ""
+        values = np.asarray(array).astype(np.float64) if array.dtype.kind == "V" else array
+        lines.append(f"{name} = {json.dumps(values.tolist())}")
+    return "\n".join(lines)

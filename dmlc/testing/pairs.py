@@ -1,0 +1,454 @@
+"""Holds gradients that are written by hand to the operators that they are gradients of.
+
+An operator that names its `forward` operator is put behind that operator, so that both make one
+function of the forward operator's inputs and of the gradients that arrive: what the gradient is
+given of the forward operator's results is what that gives for these inputs, whatever stands in the
+case. The function that `transform.differentiate` derives from the forward operator has the same
+inputs and must give the same: both are computed in float64, and may differ by what the rounding of
+the operator's own types makes of either.
+
+What the rows of the gradient's tables stand for is found by name, as `gradient of` finds it, and by
+two habits of the families: what is at hand of a training pass (`mean`, `MeanTensor`) is its output
+(`batch_mean`, `OutputMeanTensor`), and where `use_dst` is true, `src` is `dst`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.binding import Operator, TensorDesc, ir_name
+from dmlc.binding.facts import Binding
+from dmlc.binding.gradient import lower
+from dmlc.binding.stages import rename_stage, rename_tensors
+from dmlc.catalog import operators
+from dmlc.ir.naming import take_name
+from dmlc.language import syntax
+from dmlc.language.check_gradient import check_gradients
+from dmlc.language.definitions import GradientDefinition, OperatorDefinition
+from dmlc.oracle import find_expected
+from dmlc.parameters import expect
+from dmlc.scalars import Array, DataType
+from dmlc.source import Diagnostic, DmlcError, UnsupportedError, counted, unknown_name
+from dmlc.testing.bounds import bound_errors
+from dmlc.testing.case import Case
+from dmlc.testing.gradients import measure_gradient, widen_floats
+from dmlc.testing.verify import Verdict
+from dmlc.transform.differentiate import differentiate
+
+_AT_HAND = ("batch_", "Output")
+"""What stands before the name of a training pass's output, and not before that of the row that
+holds it in the gradient's table."""
+_SEED = 20
+"""What the inputs of a forward operator that its gradient is not given are drawn from."""
+_STEP = 1e-7
+"""How far data are moved to see whether a gradient jumps there, as a part of their size."""
+_JUMP = 1e-4
+"""The part of its size by which a gradient changes over a step only where it jumps."""
+_MOST_PLACES = 64
+"""Elements that are looked at one by one, for each output."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PairVerdict:
+    """One output of a gradient, held to what its forward operator implies."""
+
+    verdict: Verdict
+    of: str
+    """The input of the forward operator that it is the gradient with respect to."""
+    judged: int
+    """Elements that were compared: neither at a kink, nor where the gradient is not finite."""
+
+    @property
+    def holds(self) -> bool:
+        return self.verdict.holds
+
+    def __str__(self) -> str:
+        text = f"the gradient with respect to '{self.of}'"
+        worst, most = self.verdict.comparison.worst, self.verdict.most
+        found, wanted = self.verdict.found, self.verdict.wanted
+        if self.holds or worst is None or most is None or found is None or wanted is None:
+            return f"{text} agrees at {counted(self.judged, 'element')}"
+        return (
+            f"{text} at {list(worst)} is {found:.9g}, and what its forward operator implies is "
+            f"{wanted:.9g}: they may be {most:.3g} apart at most"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """A forward operator, and its gradient as it is written and as it is derived: functions of the
+    same inputs."""
+
+    forward: ir.Function
+    written: ir.Function
+    derived: ir.Function
+    inputs: Mapping[str, Array]
+    arriving: Mapping[str, str]
+    """Of each result of the forward function, the input that holds its gradient."""
+    outputs: Mapping[str, str]
+    """Of each result of both gradients, the forward function's input that it is for."""
+    shown: Mapping[str, str]
+    """What tables call results and inputs of the forward operator, by the names here."""
+
+    def widen(self, least: DataType) -> Pair:
+        """The same with floats of `least` where they are of smaller types."""
+        floats = {p.name for p in (*self.forward.parameters, *self.written.parameters)
+                  if p.dtype.is_float and p.dtype.bytes < least.bytes}  # fmt: skip
+        return dataclasses.replace(
+            self,
+            forward=widen_floats(self.forward, least),
+            written=widen_floats(self.written, least),
+            derived=widen_floats(self.derived, least),
+            inputs={n: a.astype(least.dtype) if n in floats else a for n, a in self.inputs.items()},
+        )
+
+    def with_inputs(self, inputs: Mapping[str, Array]) -> Pair:
+        """The same functions of other data."""
+        return dataclasses.replace(self, inputs=inputs)
+
+    def evaluate(self, function: ir.Function) -> dict[str, Array]:
+        """What the reference gives for a function of the pair."""
+        return find_expected(function, self.take(function))
+
+    def bound(self, function: ir.Function) -> dict[str, Array]:
+        """What each element of the results may be off by."""
+        with np.errstate(all="ignore"):
+            return bound_errors(function, self.take(function))
+
+    def take(self, function: ir.Function) -> dict[str, Array]:
+        """The inputs that one of the functions has."""
+        return {p.name: self.inputs[p.name] for p in function.parameters}
+
+
+def check_pair(case: Case) -> dict[str, PairVerdict]:
+    """Holds a gradient written by hand to the one derived from its forward operator, on the data of
+    a case of the gradient; gives a verdict for each output.
+
+    Where the derived gradient jumps, any value between those at its sides is as good. Raises
+    `DmlcError` where the two cannot be compared: it says why.
+    """
+    made = make_pair(case)
+    pair, narrow = made.widen(DataType.FLOAT64), made.widen(DataType.FLOAT32)
+    written, derived = pair.evaluate(pair.written), pair.evaluate(pair.derived)
+    near, far = narrow.bound(narrow.written), narrow.bound(narrow.derived)
+    found: dict[str, PairVerdict] = {}
+    for name, of in pair.outputs.items():
+        with np.errstate(all="ignore"):
+            allowed = near[name] + far[name]
+            apart = np.abs(written[name] - derived[name])
+        settled = ~np.isfinite(derived[name]) | ~np.isfinite(allowed)
+        wrong = ~settled & ~(apart <= allowed)
+        if wrong.any():
+            settled |= _find_kinks(pair, name, written[name], allowed, wrong)
+        found[pair.shown[name]] = _judge(
+            written[name], derived[name], allowed, settled, pair.shown[of]
+        )
+    return found
+
+
+def check_derived(case: Case) -> dict[str, PairVerdict]:
+    """Holds the gradient derived from an operator to differences of it, on the data of a case of
+    that operator; gives a verdict for each input. Raises `UnsupportedError` where the case has no
+    gradient."""
+    function = widen_floats(case.call.function)
+    wanted = {p.name: f"gradient_{p.name}" for p in function.parameters if p.dtype.is_float}
+    tensors = function.tensors()
+    given = {r.name: f"arriving_{r.name}" for r in function.results
+             if tensors[r.name].dtype.is_float}  # fmt: skip
+    if not wanted or not given:
+        raise UnsupportedError(f"'{case.call.operator.name}' has no gradient of these data types")
+    names = {ir_name(name): name for name in case.inputs}
+    known = {ir_name(name): array for name, array in case.inputs.items()}
+    inputs = {p.name: known[p.name].astype(p.dtype.dtype) for p in function.parameters}
+    derived = differentiate(function, list(wanted), given, wanted).function
+    random = np.random.default_rng(_SEED)
+    sizes = {name: np.shape(array) for name, array in find_expected(function, inputs).items()}
+    weights = {name: random.standard_normal(sizes[name]) for name in given}
+    held = {**inputs, **{own: weights[name] for name, own in given.items()}}
+    held = {p.name: held[p.name] for p in derived.parameters}
+    gradients, bounds = find_expected(derived, held), bound_errors(derived, held)
+    found: dict[str, PairVerdict] = {}
+    for name, own in wanted.items():
+        slopes = measure_gradient(function, inputs, weights, name)
+        allowed = bounds[own] + slopes.allowed
+        settled = ~np.isfinite(slopes.gradient) | ~np.isfinite(allowed)
+        found[names[name]] = _judge(gradients[own], slopes.gradient, allowed, settled, names[name])
+    return found
+
+
+def check_differences(case: Case) -> dict[str, PairVerdict]:
+    """The same by differences of the forward operator in place of the derived gradient: slower,
+    less exact, and independent of how dmlc differentiates."""
+    made = make_pair(case)
+    pair, narrow = made.widen(DataType.FLOAT64), made.widen(DataType.FLOAT32)
+    written, near = pair.evaluate(pair.written), narrow.bound(narrow.written)
+    weights = {name: pair.inputs[own] for name, own in pair.arriving.items()}
+    inputs = pair.take(pair.forward)
+    found: dict[str, PairVerdict] = {}
+    for name, of in pair.outputs.items():
+        slopes = measure_gradient(pair.forward, inputs, weights, of)
+        allowed = near[name] + slopes.allowed
+        settled = ~np.isfinite(slopes.gradient) | ~np.isfinite(allowed)
+        found[pair.shown[name]] = _judge(
+            written[name], slopes.gradient, allowed, settled, pair.shown[of]
+        )
+    return found
+
+
+def _judge(written: Array, expected: Array, allowed: Array, settled: Array, of: str) -> PairVerdict:
+    """Compares what is not settled."""
+    actual = np.where(settled, expected, written)
+    verdict = Verdict.of(actual, expected, np.where(settled, 0.0, allowed))
+    return PairVerdict(verdict, of, int(settled.size - np.count_nonzero(settled)))
+
+
+# Kinks ----------------------------------------------------------------------------------------
+
+
+def _find_kinks(pair: Pair, name: str, written: Array, allowed: Array, wrong: Array) -> Array:
+    """Where the derived gradient jumps close to the data, and what is written lies between the
+    values at the sides."""
+    low, high = (np.full(written.shape, fill) for fill in (np.inf, -np.inf))
+    places = np.argwhere(wrong)[:_MOST_PLACES]
+    for inputs in _move(pair, pair.outputs[name], places):
+        found = pair.with_inputs(inputs).evaluate(pair.derived)[name]
+        low, high = np.fmin(low, found), np.fmax(high, found)
+    with np.errstate(all="ignore"):
+        size = np.maximum(np.abs(low), np.abs(high))
+        slack = allowed + 10 * _STEP * size
+        jumps = high - low > _JUMP * size + allowed
+    return wrong & jumps & (low - slack <= written) & (written <= high + slack)
+
+
+def _move(pair: Pair, of: str, places: Array) -> Iterator[dict[str, Array]]:
+    """The inputs, moved a little: all floats at random, and one element at a time."""
+    random = np.random.default_rng(_SEED)
+    floats = [p.name for p in pair.forward.parameters if p.dtype.is_float]
+    for _ in range(4):
+        moved = dict(pair.inputs)
+        for name in floats:
+            steps = _STEP * np.maximum(np.abs(moved[name]), 1.0)
+            moved[name] = moved[name] + steps * random.choice((-1.0, 1.0), steps.shape)
+        yield moved
+    for place in map(tuple, places):
+        for side in (-1.0, 1.0):
+            array = pair.inputs[of].copy()
+            array[place] += side * _STEP * max(abs(float(array[place])), 1.0)
+            yield {**pair.inputs, of: array}
+
+
+# The functions --------------------------------------------------------------------------------
+
+
+def is_pair(operator: Operator) -> bool:
+    """Whether an operator is a gradient written by hand, of an operator that it names."""
+    definition = operator.definition
+    return definition.forward is not None and definition.compute is not None
+
+
+def find_forward(operator: Operator) -> OperatorDefinition:
+    """The forward operator of a gradient. Raises `DmlcError` where there is none."""
+    definition = operator.definition
+    if definition.forward is None:
+        raise DmlcError(f"'{operator.name}' names no 'forward' operator, and is no gradient")
+    if definition.gradient is not None:
+        return definition.gradient.forward
+    if definition.partner is not None:
+        return definition.partner
+    if definition.forward in operators():
+        return operators()[definition.forward].definition
+    declared = definition.syntax.forward
+    span = None if declared is None else declared.span
+    raise DmlcError(unknown_name("forward operator", definition.forward, operators(), span))
+
+
+def make_pair(case: Case) -> Pair:
+    """The functions of a gradient's case and its forward operator.
+
+    Raises `DmlcError` where the rows of the tables cannot be matched, and `UnsupportedError` where
+    it is this case that has none: its numbers are whole, or the forward operator refuses the call.
+    """
+    expect("case", case, Case, "a Case")
+    return _Matching(case).make()
+
+
+class _Matching:
+    """What the tensors of a case stand for, of its forward operator."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.operator = case.call.operator
+        self.theirs = find_forward(self.operator)
+        self.definition = self.match()
+        self.binding, self.forward = self.bind()
+
+    def fail(self, reason: DmlcError | str) -> DmlcError:
+        """The error of what cannot be compared."""
+        said = reason if isinstance(reason, str) else reason.diagnostics[0].message
+        declared = self.operator.definition.syntax.forward
+        message = f"'{self.operator.name}' cannot be held to '{self.theirs.name}': {said}"
+        kind = UnsupportedError if isinstance(reason, UnsupportedError) else DmlcError
+        return kind(message, None if declared is None else declared.span)
+
+    def match(self) -> GradientDefinition:
+        """Which row stands for what, by the rules of `gradient of`."""
+        definition = self.operator.definition
+        if definition.gradient is not None:
+            return definition.gradient
+        span = definition.syntax.name.span
+
+        def named(text: str) -> syntax.Name:
+            return syntax.Name(text, span=span)
+
+        lines = tuple(
+            syntax.GradientLine(named(own), named(theirs), False, span=span)
+            for own, theirs in self.find_at_hand()
+        )
+        section = syntax.GradientOf(named(self.theirs.name), (), lines, span=span)
+        declared = dataclasses.replace(definition.syntax, compute=None, gradient_of=section)
+        made = dataclasses.replace(definition, compute=None, syntax=declared)
+        mistakes: list[Diagnostic] = []
+        warnings: list[Diagnostic] = []
+        found = check_gradients([made], lambda _: self.theirs, mistakes, warnings)
+        if mistakes:
+            raise self.fail(DmlcError(mistakes))
+        gradient = found[definition.name].gradient
+        if gradient is None:
+            raise self.fail("it is no gradient")
+        return gradient
+
+    def find_at_hand(self) -> Iterator[tuple[str, str]]:
+        """The rows that hold a result of the forward operator under another name than its own."""
+        outputs = [t.name for t in self.theirs.newest.outputs]
+        swapped = self.case.call.binding.attributes.get("use_dst") is True
+        for row in self.operator.definition.newest.inputs:
+            spelt = [f"{before}{row.name}" for before in _AT_HAND]
+            if swapped and row.name == "src":
+                spelt.append("dst")
+            for name in spelt:
+                if name in outputs:
+                    yield row.name, name
+                    break
+
+    def bind(self) -> tuple[Binding, Binding]:
+        """The gradient and its forward operator, bound."""
+        made = dataclasses.replace(self.operator.definition, compute=None, gradient=self.definition)
+        call = self.case.call
+        # How a tensor lies in memory is nothing of its value.
+        packed = {n: TensorDesc(d.data_type, d.sizes) for n, d in call.tensors.items()}
+        try:
+            binding = Operator(made).resolve(packed, call.attributes)
+        except DmlcError as error:
+            # Of another call, perhaps: it may be that the gradient permits more.
+            raise self.fail(UnsupportedError(error.diagnostics)) from None
+        if binding.forward is None:
+            raise self.fail("it is not bound")
+        return binding, binding.forward
+
+    def make(self) -> Pair:
+        try:
+            lowered = lower(self.forward)
+        except DmlcError as error:
+            raise self.fail(error) from None
+        own = self.case.call.function
+        inputs = [p.name for p in lowered.parameters]
+        outputs = [r.name for r in lowered.results]
+        tensors = lowered.tensors()
+        floats = [n for n in (*inputs, *outputs) if tensors[n].dtype.is_float]
+        values = self.find_rows((*inputs, *outputs), self.definition.values)
+        gradients = self.find_rows(floats, self.definition.gradients)
+        arriving = {n: gradients[n] for n in outputs if n in gradients}
+        wanted = {n: gradients[n] for n in inputs if n in gradients}
+        self.check_asked(own, values, arriving, wanted)
+        taken = dict.fromkeys((*own.tensors(), *wanted.values()))
+        names = {n: values.get(n) or take_name(n, taken) for n in inputs}
+        names |= {s.name: take_name(s.name, taken) for s in lowered.stages}
+        forward = rename_tensors(lowered, names)
+        known = {own: names[n] for n, own in values.items()}
+        written = _join(forward, own, known)
+        derived = differentiate(
+            forward,
+            [names[n] for n in wanted],
+            {names[n]: own for n, own in arriving.items()},
+            {names[n]: own for n, own in wanted.items()},
+        ).function
+        for function in (forward, written, derived):
+            ir.verify(function, "pair")
+        theirs = {ir_name(t.name): t.name for t in self.forward.tensors.values()}
+        return Pair(
+            forward,
+            written,
+            derived,
+            self.list_inputs(forward, written),
+            {names[n]: own for n, own in arriving.items()},
+            {own: names[n] for n, own in wanted.items()},
+            {
+                **{ir_name(t.name): t.name for t in self.binding.tensors.values()},
+                **{names[n]: theirs[n] for n in inputs},
+            },
+        )
+
+    def find_rows(self, names: Iterable[str], rows: Mapping[str, str]) -> dict[str, str]:
+        """The tensors at hand that stand for some of the forward function."""
+        present = {ir_name(t.name) for t in self.binding.tensors.values()}
+        theirs = {ir_name(t.name): t.definition for t in self.forward.tensors.values()}
+        found: dict[str, str] = {}
+        for name in names:
+            definition = theirs[name]
+            row = rows.get(definition.row)
+            own = "" if row is None else ir_name(definition.name.replace(definition.row, row, 1))
+            if own in present:
+                found[name] = own
+        return found
+
+    def check_asked(
+        self,
+        own: ir.Function,
+        values: Mapping[str, str],
+        arriving: Mapping[str, str],
+        wanted: Mapping[str, str],
+    ) -> None:
+        """Refuses what is read of inputs that stand for nothing, and a case without gradients."""
+        known = (*values.values(), *arriving.values())
+        if not arriving or not wanted:
+            missing = "given" if not arriving else "wanted"
+            raise self.fail(UnsupportedError(f"no gradient of floating-point numbers is {missing}"))
+        read = {load.tensor for stage in own.stages for load in stage.body.loads()}
+        for parameter in own.parameters:
+            if parameter.name in read and parameter.name not in known:
+                raise self.fail(f"its input '{parameter.name}' stands for nothing of that")
+
+    def list_inputs(self, forward: ir.Function, written: ir.Function) -> dict[str, Array]:
+        """The data of the case, and numbers for what of the forward operator it does not have."""
+        given = {ir_name(name): array for name, array in self.case.inputs.items()}
+        random = np.random.default_rng(_SEED)
+        found: dict[str, Array] = {}
+        own = [p for p in written.parameters if forward.parameter(p.name) is None]
+        for parameter in (*forward.parameters, *own):
+            dtype = parameter.dtype.dtype
+            if parameter.name in given:
+                found[parameter.name] = given[parameter.name].astype(dtype)
+            elif parameter.dtype.is_float:
+                sizes = [e for e in parameter.extents if isinstance(e, int)]
+                found[parameter.name] = random.standard_normal(sizes).astype(dtype)
+            else:
+                raise self.fail(f"nothing at hand says what '{parameter.name}' holds")
+        return found
+
+
+def _join(forward: ir.Function, own: ir.Function, known: Mapping[str, str]) -> ir.Function:
+    """The function behind its forward function: what is `known` there it reads from that."""
+    parameters = tuple(
+        dataclasses.replace(p, strides=None) for p in own.parameters if p.name not in known
+    )
+    return dataclasses.replace(
+        own,
+        parameters=(*forward.parameters, *parameters),
+        stages=(*forward.stages, *(rename_stage(s, known, None) for s in own.stages)),
+        tables=(*forward.tables, *own.tables),
+        in_place=(),
+    )

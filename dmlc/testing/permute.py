@@ -1,0 +1,105 @@
+"""The same function over tensors whose axes lie in another order: every tensor may have one of its
+own, and each element is computed as before."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import TypeAlias, TypeVar
+
+from dmlc.ir import (
+    Body,
+    Function,
+    Index,
+    Instruction,
+    Load,
+    Parameter,
+    Reduction,
+    Result,
+    Stage,
+    Table,
+    verify,
+)
+from dmlc.ir.nodes import POSITIONAL_COMBINERS
+
+Order: TypeAlias = tuple[int, ...]
+"""Which axis stands at each place now, by where it stood."""
+_T = TypeVar("_T")
+
+
+def draw_orders(function: Function, random: Random) -> dict[str, Order]:
+    """An order for each tensor of a function: not as it is, where it has axes to exchange."""
+    found: dict[str, Order] = {}
+    for name, tensor in function.tensors().items():
+        plain = list(range(len(tensor.extents)))
+        drawn = plain[:]
+        while len(plain) > 1 and drawn == plain:
+            random.shuffle(drawn)
+        found[name] = tuple(drawn)
+    return found
+
+
+def invert(order: Order) -> Order:
+    """The order that takes axes back to where they stood."""
+    return tuple(order.index(axis) for axis in range(len(order)))
+
+
+def permute_axes(function: Function, orders: Mapping[str, Order], random: Random) -> Function:
+    """The function with the axes of each tensor in its order, and those of its reductions in any,
+    unless these give positions. What is packed is packed in the new order."""
+    made = dataclasses.replace(
+        function,
+        parameters=tuple(_permute_parameter(p, orders[p.name]) for p in function.parameters),
+        tables=tuple(_permute_table(t, orders[t.name]) for t in function.tables),
+        stages=tuple(_permute_stage(s, orders, random) for s in function.stages),
+        results=tuple(Result(r.name, _arrange(r.strides, orders[r.name])) for r in function.results),
+        in_place=(),
+    )
+    verify(made, "permute_axes")
+    return made
+
+
+def _arrange(values: Sequence[_T] | None, order: Order) -> tuple[_T, ...] | None:
+    return None if values is None else tuple(values[axis] for axis in order)
+
+
+def _settle(values: Sequence[_T], order: Order) -> tuple[_T, ...]:
+    return tuple(values[axis] for axis in order)
+
+
+def _permute_parameter(parameter: Parameter, order: Order) -> Parameter:
+    return dataclasses.replace(
+        parameter,
+        extents=_settle(parameter.extents, order),
+        strides=_arrange(parameter.strides, order),
+    )
+
+
+def _permute_table(table: Table, order: Order) -> Table:
+    values = table.array().transpose(order)
+    return dataclasses.replace(table, extents=values.shape, values=tuple(values.ravel().tolist()))
+
+
+def _permute_stage(stage: Stage, orders: Mapping[str, Order], random: Random) -> Stage:
+    order = orders[stage.name]
+    back = invert(order)
+
+    def move(instruction: Instruction) -> Instruction:
+        match instruction:
+            case Index(axis=axis, reduced=False):
+                return Index(back[axis])
+            case Load(tensor=tensor, indices=indices):
+                return dataclasses.replace(instruction, indices=_settle(indices, orders[tensor]))
+            case _:
+                return instruction
+
+    body = Body.make([move(i) for i in stage.body.instructions], stage.body.result, stage.body.guard)
+    reduction = stage.reduction
+    if reduction is not None and reduction.combiner not in POSITIONAL_COMBINERS:
+        axes = list(reduction.axes)
+        random.shuffle(axes)
+        reduction = Reduction(reduction.combiner, tuple(axes))
+    return dataclasses.replace(
+        stage, domain=_settle(stage.domain, order), body=body, reduction=reduction
+    )

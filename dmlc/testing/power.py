@@ -1,0 +1,358 @@
+"""How much a case would notice: which wrong results its bounds would let pass.
+
+A result of zeros, a copy of an input and a formula with one operation exchanged are wrong, unless
+the formula itself gives the same. A case that lets one of the first two pass whole is weak, and so
+is one that lets every exchange pass that it could tell: the harness draws another. `Power` keeps,
+over all cases of an operator, which exchanges some case told apart, and which none did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.binding import Operator, ir_name
+from dmlc.oracle import shorten
+from dmlc.reference import evaluate
+from dmlc.scalars import Array, data_type_of
+from dmlc.source import DmlcError, counted
+from dmlc.testing.case import Case
+from dmlc.testing.compare import find_within
+from dmlc.testing.exchange import Exchange, list_exchanges, lower_exchanged
+from dmlc.testing.fill import fill
+from dmlc.testing.trace import trace_formula
+
+MOST_EXCHANGES = 24
+"""The exchanges that one case is tried with, at most; fewer where its arrays are large."""
+_MOST_KNOWN = 4
+"""Of these, so many at most that need no further try."""
+_ENOUGH = 6
+"""An exchange that no case told apart in so many tries is tried no more often than one that some
+case did."""
+_FRESH = ("random", "ties", "random")
+"""The other values that are tried, to tell whether the formula gives what it gives always."""
+_FEW = 3
+"""Of fewer exchanges than these nothing is said: a case is there for one branch of a formula."""
+_FREELY = 1 << 18
+"""Work that is not looked at: so many instructions, over all points."""
+_MOST_GROWN = 8
+"""How many times the work of the formula an exchange may take."""
+_MOST_WORK = 1 << 25
+"""The work of all exchanges of one case."""
+_MOST_LENGTH = 1 << 12
+"""The instructions of all exchanged formulas of one case, the first few apart."""
+_LEAST = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Weakness:
+    """What a case would let pass, a sentence for each."""
+
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(self.reasons)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accepted:
+    """How much of a wrong result the bounds of a case let pass."""
+
+    output: str
+    what: str
+    """What the result is: zeros, NaN, or a copy of an input."""
+    accepted: int
+    elements: int
+
+    def __str__(self) -> str:
+        if self.accepted < self.elements:
+            return f"{self.accepted} of {self.elements} elements"
+        return "the one element" if self.elements == 1 else f"all {self.elements} elements"
+
+
+class Fate(enum.Enum):
+    """What became of an exchange over the cases of an operator."""
+
+    KILLED = "told apart"
+    SURVIVED = "let pass"
+    """It computes something else, and no case noticed."""
+    EQUIVALENT = "the same formula"
+    """In every binding that evaluates the place, what is computed is the same."""
+    REFUSED = "refused"
+    """No binding permits it: it is an error that is reported before anything runs."""
+    UNTRIED = "not tried yet"
+    UNREACHED = "not reached"
+    """No case evaluates its place."""
+
+
+@dataclasses.dataclass(slots=True)
+class Standing:
+    """What is known of one exchange by now."""
+
+    exchange: Exchange
+    fate: Fate = Fate.UNREACHED
+    tries: int = 0
+    killer: str | None = None
+    """The title of the case that told it apart first."""
+    accepted: int = 0
+    elements: int = 0
+    """Of the case that came nearest: how many elements let it pass, of how many."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Trial:
+    """One exchange in one case."""
+
+    fate: Fate
+    accepted: int = 0
+    elements: int = 0
+
+
+def find_weakness(case: Case, power: Power | None = None) -> Weakness | None:
+    """What a case would let pass that it should not; None where it is fit for its work. With the
+    record of its operator also whether it tells formulas apart that other cases do. What any
+    values would give the formula is not held against these.
+
+    Raises `DmlcError` where the operator does not permit the call.
+    """
+    reasons = [
+        f"{found} of '{found.output}' would also pass as {found.what}"
+        for found in count_accepted(case)
+        if found.accepted == found.elements and not _gives_always(case, found.output, found.what)
+    ]
+    if not reasons and power is not None:
+        reasons += power.compare_with_others(case)
+    return Weakness(tuple(reasons)) if reasons else None
+
+
+def count_accepted(case: Case) -> tuple[Accepted, ...]:
+    """How many elements of each output would also pass as zeros, as NaN, and as each input that has
+    its sizes, or 1 in their place."""
+    return tuple(
+        Accepted(name, what, int(np.count_nonzero(within)), within.size)
+        for name, expected in case.truth.expected.items()
+        for what, candidate in _list_candidates(case, name, expected)
+        for within in [find_within(candidate, expected, _allow(case, name))]
+    )
+
+
+def _allow(case: Case, name: str) -> Array | float:
+    return case.within[name] if name in case.within else case.truth.allowed[name]
+
+
+def _list_candidates(case: Case, name: str, expected: Array) -> Iterable[tuple[str, Array]]:
+    """Wrong results that are worth a try, with what they are."""
+    if not expected.size:
+        return
+    dtype = data_type_of(expected.dtype)
+    yield "zeros", np.zeros_like(expected)
+    if dtype is not None and dtype.is_float:
+        yield "NaN", np.full_like(expected, np.nan)
+    for given, array in case.inputs.items():
+        if array.ndim == expected.ndim and all(
+            size in (1, whole) for size, whole in zip(array.shape, expected.shape, strict=True)
+        ):
+            with np.errstate(all="ignore"):
+                copy = np.broadcast_to(array.astype(expected.dtype), expected.shape)
+            yield f"a copy of '{given}'", copy
+
+
+def _gives_always(case: Case, name: str, what: str) -> bool:
+    """Whether the formula gives such a result whatever its inputs hold: a gradient of zeros, a
+    window of one element."""
+    random = np.random.default_rng(0)
+    for kind in _FRESH:
+        fresh = Case(case.call, fill(case.call, kind, random), case.title)
+        expected = fresh.truth.expected[name]
+        candidate = dict(_list_candidates(fresh, name, expected))[what]
+        if not find_within(candidate, expected, fresh.truth.allowed[name]).all():
+            return False
+    return True
+
+
+# Exchanges -------------------------------------------------------------------------------------
+
+
+class Power:
+    """Which exchanges in an operator's formula its cases tell apart."""
+
+    def __init__(self, operator: Operator, most: int = MOST_EXCHANGES) -> None:
+        self.operator = operator
+        self.cases = 0
+        self._most = most
+        self._standings = [Standing(e) for e in list_exchanges(operator.definition)]
+        self._last: tuple[Case, dict[int, _Trial]] | None = None
+        """What came of the last case, by the number of the exchange."""
+
+    def add(self, case: Case) -> None:
+        """Takes a case into the record. Raises `DmlcError` where its call is not permitted."""
+        self.cases += 1
+        visited = trace_formula(case.call).log.visited
+        for standing in self._standings:
+            if standing.fate is Fate.UNREACHED and standing.exchange.place in visited:
+                standing.fate = Fate.UNTRIED
+        for number, trial in self._try(case).items():
+            standing = self._standings[number]
+            standing.tries += 1
+            if _RANK[trial.fate] > _RANK[standing.fate]:
+                standing.fate = trial.fate
+                standing.accepted, standing.elements = trial.accepted, trial.elements
+                standing.killer = case.title if trial.fate is Fate.KILLED else None
+            elif trial.fate is standing.fate and trial.accepted < standing.accepted:
+                standing.accepted, standing.elements = trial.accepted, trial.elements
+
+    def compare_with_others(self, case: Case) -> list[str]:
+        """What is to be said of a case that lets pass what other cases tell apart."""
+        trials = self._try(case)
+        known = [
+            trial
+            for number, trial in trials.items()
+            if self._standings[number].fate is Fate.KILLED
+            and trial.fate in (Fate.KILLED, Fate.SURVIVED)
+        ]
+        killed = any(trial.fate is Fate.KILLED for trial in trials.values())
+        if killed or len(known) < _FEW:
+            return []
+        return [
+            f"it would let pass all {len(known)} formulas with one operation exchanged that it "
+            "was tried with and that other cases tell apart"
+        ]
+
+    def _try(self, case: Case) -> dict[int, _Trial]:
+        if self._last is None or self._last[0] is not case:
+            self._last = case, self._try_anew(case)
+        return self._last[1]
+
+    def _try_anew(self, case: Case) -> dict[int, _Trial]:
+        """Tries the exchanges whose place the case evaluates, those with the fewest tries first;
+        only a few of those that are settled. Without elements there is nothing to tell apart."""
+        if not any(array.size for array in case.truth.expected.values()):
+            return {}
+        visited = trace_formula(case.call).log.visited
+        tester = _Tester(case)
+        most = min(self._most, tester.most)
+        reached = [n for n, s in enumerate(self._standings) if s.exchange.place in visited]
+        reached.sort(key=lambda n: self._standings[n].tries)
+        known = [n for n in reached if self._is_settled(n)][:_MOST_KNOWN]
+        unsettled = [n for n in reached if not self._is_settled(n)]
+        tried = [*unsettled[: max(1, most - len(known))], *known][:most]
+        return {n: tester.test(self._standings[n].exchange) for n in tried}
+
+    def _is_settled(self, number: int) -> bool:
+        standing = self._standings[number]
+        return standing.fate is Fate.KILLED or standing.tries >= _ENOUGH
+
+    # What came of it ----------------------------------------------------------------------
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        return tuple(self._standings)
+
+    def survivors(self) -> tuple[Standing, ...]:
+        """The exchanges that compute something else, and that every case so far let pass."""
+        return tuple(s for s in self._standings if s.fate is Fate.SURVIVED)
+
+    def count(self) -> dict[Fate, int]:
+        return {fate: sum(s.fate is fate for s in self._standings) for fate in Fate}
+
+    def __str__(self) -> str:
+        """A line of counts, and the exchanges that were let pass or not reached."""
+        counts = self.count()
+        shown = ", ".join(f"{n} {fate.value}" for fate, n in counts.items() if n)
+        lines = [
+            f"{counted(len(self._standings), 'exchange')} in {counted(self.cases, 'case')}: "
+            f"{shown or 'none'}"
+        ]
+        for standing in self._standings:
+            if standing.fate is Fate.SURVIVED:
+                lines.append(
+                    f"  let pass by {standing.accepted} of "
+                    f"{counted(standing.elements, 'element')}: {standing.exchange}"
+                )
+            elif standing.fate is Fate.UNREACHED:
+                lines.append(f"  not reached: {standing.exchange}")
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "operator": self.operator.name,
+            "cases": self.cases,
+            "counts": {fate.name.lower(): n for fate, n in self.count().items()},
+            "exchanges": [
+                {
+                    "file": s.exchange.place.source.name,
+                    "line": s.exchange.place.line,
+                    "column": s.exchange.place.column,
+                    "what": s.exchange.what,
+                    "text": " ".join(s.exchange.place.text.split()),
+                    "fate": s.fate.name.lower(),
+                    "tries": s.tries,
+                    "killed_by": s.killer,
+                    "accepted": s.accepted,
+                    "elements": s.elements,
+                }
+                for s in self._standings
+            ],
+        }
+
+
+_RANK: Mapping[Fate, int] = {
+    Fate.UNREACHED: 0, Fate.UNTRIED: 1, Fate.REFUSED: 2, Fate.EQUIVALENT: 3, Fate.SURVIVED: 4,
+    Fate.KILLED: 5,
+}  # fmt: skip
+"""Of what one exchange came to in several cases, the highest counts."""
+
+
+class _Tester:
+    """Tries exchanges in one case."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._function = case.call.function
+        self._work = _find_work(shorten(self._function))
+        self._inputs = {ir_name(name): array for name, array in case.inputs.items()}
+
+    @property
+    def most(self) -> int:
+        """How many exchanges may be tried: fewer where each takes long."""
+        length = sum(len(stage.body.instructions) for stage in self._function.stages)
+        return min(_MOST_WORK // max(1, self._work), max(_LEAST, _MOST_LENGTH // length))
+
+    def test(self, exchange: Exchange) -> _Trial:
+        try:
+            function = lower_exchanged(self._case.call.binding, exchange)
+        except DmlcError:
+            return _Trial(Fate.REFUSED)
+        if function == self._function:
+            return _Trial(Fate.EQUIVALENT)
+        if _find_work(function) > _FREELY:
+            # On paper a reduction takes points that its guard leaves out.
+            function = shorten(function)
+        if _find_work(function) > max(_MOST_GROWN * self._work, _FREELY):
+            return _Trial(Fate.UNTRIED)
+        found = evaluate(function, self._inputs)
+        accepted = elements = 0
+        for name, expected in self._case.truth.expected.items():
+            within = find_within(found[ir_name(name)], expected, _allow(self._case, name))
+            accepted += int(np.count_nonzero(within))
+            elements += within.size
+        if accepted < elements:
+            return _Trial(Fate.KILLED, accepted, elements)
+        same = shorten(function) == shorten(self._function)
+        return _Trial(Fate.EQUIVALENT if same else Fate.SURVIVED, accepted, elements)
+
+
+def _find_work(function: ir.Function) -> int:
+    """The instructions that all stages run over all their points, reductions included."""
+    total = 0
+    for stage in function.stages:
+        axes = () if stage.reduction is None else stage.reduction.axes
+        extents = (*stage.domain, *(extent for _, extent in axes))
+        points = math.prod(extent for extent in extents if isinstance(extent, int))
+        total += points * len(stage.body.instructions)
+    return total

@@ -1,0 +1,271 @@
+"""A failure as a folder that runs again: the call, the data, and the operator itself.
+
+`case.json` says what was called where, `case.npz` has the arrays, `operator.dml` the operator with
+all that it needs (of one of the library, its name alone), `command.txt` how to run it again. The
+arrays are stored as bytes with their types beside them, and nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from dmlc.binding import Operator, TensorDesc
+from dmlc.catalog import load, operators
+from dmlc.files import read_bounded, write_files
+from dmlc.language import syntax
+from dmlc.language.definitions import OperatorDefinition
+from dmlc.language.format import format_enum, format_operator, format_scalar_function
+from dmlc.parameters import expect_path
+from dmlc.scalars import Array
+from dmlc.source import DmlcError
+from dmlc.testing.case import Call, Case, lay_out, show_tensor
+from dmlc.testing.outcome import CHECKS, Kind, Outcome
+
+_MOST_BYTES = 64 << 20
+"""No file of a failure that is larger is read."""
+_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """A failure that was kept."""
+
+    case: Case
+    kind: Kind
+    device: str
+    seed: int
+
+    def run(self, device: str | None = None) -> Outcome:
+        """What comes of it now, on the device that it failed on or another."""
+        return CHECKS[self.kind](self.case, device or self.device)
+
+
+def write_failure(folder: Path, outcome: Outcome, device: str, seed: int) -> Path:
+    """Keeps a failure in a folder of its own in this one, and gives that. Raises `DmlcError` where
+    it cannot be written."""
+    case = outcome.case
+    if case is None:
+        raise DmlcError(f"nothing was run of '{outcome.operator}' that could be kept")
+    call, definition = case.call, case.call.operator.definition
+    described: dict[str, Any] = {
+        "version": _VERSION,
+        "operator": definition.name,
+        "library": _is_built_in(call.operator),
+        "kind": outcome.kind.value,
+        "title": case.title,
+        "device": device,
+        "seed": seed,
+        "cause": None if outcome.cause is None else outcome.cause.value,
+        "found": outcome.message,
+        "place": outcome.place,
+        "tensors": {name: show_tensor(desc) for name, desc in call.tensors.items()},
+        "attributes": {name: _encode(value) for name, value in call.attributes.items()},
+        "inputs": {name: str(desc.data_type.name) for name, desc in call.inputs.items()},
+        "within": dict(case.within),
+    }
+    digest = zlib.crc32(json.dumps(described, sort_keys=True).encode())
+    path = folder / f"{_as_file_name(definition.name)}-{_as_file_name(outcome.kind)}-{digest:08x}"
+    arrays = {f"input.{name}": _as_bytes(array) for name, array in case.inputs.items()}
+    arrays |= {f"expected.{name}": array for name, array in case.expected.items()}
+    stored = io.BytesIO()
+    save: Any = np.savez
+    save(stored, allow_pickle=False, **arrays)
+    files = {
+        "case.json": (json.dumps(described, indent=2) + "\n").encode(),
+        "case.npz": stored.getvalue(),
+        "command.txt": f"dmlc test --replay {path}\n".encode(),
+    }
+    if not _is_built_in(call.operator):
+        files["operator.dml"] = write_operator(definition).encode()
+    write_files(path, files)
+    return path
+
+
+def read_failure(folder: str | Path, others: Sequence[Operator] | None = None) -> Replay:
+    """The failure that a folder keeps; of the operator of that name among `others` where these are
+    given, which was mended since, perhaps. Raises `DmlcError` where the folder holds none."""
+    path = expect_path("folder", folder)
+    found = _read_json(path / "case.json")
+    name = _text(found, "operator", path)
+    if others is not None:
+        named = [other for other in others if other.name == name]
+        if not named:
+            known = ", ".join(other.name for other in others)
+            raise DmlcError(f"the failure in '{path}' is of '{name}', and given is {known}")
+        operator = named[0]
+    else:
+        operator = operators()[name] if found.get("library") is True else _load(path, name)
+    descriptions = _texts(found, "tensors", path)
+    tensors = {n: _read_tensor(text, path) for n, text in descriptions.items()}
+    attributes = found.get("attributes")
+    if not isinstance(attributes, dict):
+        raise _damaged(path, "it says no attributes")
+    values = {n: _decode(v) for n, v in cast("dict[str, object]", attributes).items()}
+    call = Call(operator, tensors, values)
+    arrays = _read_arrays(path / "case.npz")
+    inputs: dict[str, Array] = {}
+    for tensor, desc in call.inputs.items() if call.tensors else ():
+        stored = arrays.get(f"input.{tensor}")
+        if stored is None:
+            continue
+        inputs[tensor] = lay_out(_from_bytes(stored, desc, path), desc)
+    expected = {n.removeprefix("expected."): a for n, a in arrays.items() if n[0] == "e"}
+    within = {n: float(v) for n, v in cast("dict[str, float]", found.get("within", {})).items()}
+    kinds = [kind for kind in CHECKS if kind.value == found.get("kind")]
+    if not kinds:
+        raise _damaged(path, f"it is of no kind that is known: {found.get('kind')}")
+    example = next(
+        (e for e in operator.definition.examples if expected and e.title == found.get("title")),
+        None,
+    )
+    span = None if example is None else example.span
+    case = Case(call, inputs, _text(found, "title", path), expected, within, span)
+    seed = found.get("seed")
+    return Replay(
+        case, kinds[0], _text(found, "device", path), seed if isinstance(seed, int) else 0
+    )
+
+
+def _is_built_in(operator: Operator) -> bool:
+    built_in = operators()
+    return operator.name in built_in and built_in[operator.name].definition is operator.definition
+
+
+def _as_file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:80]
+
+
+def _load(path: Path, name: str) -> Operator:
+    found = load(path / "operator.dml").operators
+    if name not in found:
+        raise _damaged(path, f"its operator.dml does not define '{name}'")
+    return found[name]
+
+
+# Operators -------------------------------------------------------------------------------------
+
+
+def write_operator(definition: OperatorDefinition) -> str:
+    """A file that defines an operator, with the enums, functions and operators that it needs."""
+    needed = list(_list_needed(definition))
+    module = definition.name.rpartition(".")[0]
+    lines = [f"module {module}"] if module else []
+    enums = {name: enum for each in needed for name, enum in each.enums.items()}
+    functions = {f.name: f for each in needed for f in each.functions.values()}
+    declared = {s.name.text for each in needed for s in each.compute or ()
+                if isinstance(s, syntax.ScalarFunction)}  # fmt: skip
+    lines += [format_enum(enum.name, enum.members) for enum in enums.values()]
+    lines += [
+        format_scalar_function(f.name, f.parameters, f.body)
+        for name, f in functions.items()
+        if name not in declared
+    ]
+    lines += [format_operator(each.syntax) for each in needed]
+    return "\n".join(line.rstrip("\n") + "\n" for line in lines)
+
+
+def _list_needed(definition: OperatorDefinition) -> Iterator[OperatorDefinition]:
+    """The operators of its module that an operator is the gradient of, first those, then it."""
+    gradient = definition.gradient
+    forward = definition.partner if gradient is None else gradient.forward
+    if forward is not None and not _is_built_in(Operator(forward)):
+        yield from _list_needed(forward)
+    yield definition
+
+
+# Values ----------------------------------------------------------------------------------------
+
+
+def _encode(value: object) -> object:
+    """An attribute's value in JSON, which has no infinities and no NaN."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    if isinstance(value, list | tuple):
+        return [_encode(item) for item in cast("list[object]", value)]
+    if isinstance(value, np.generic):
+        return _encode(cast("object", value.item()))
+    return value
+
+
+def _decode(value: object) -> object:
+    if isinstance(value, dict):
+        return float(str(cast("dict[str, object]", value).get("float")))
+    if isinstance(value, list):
+        return [_decode(item) for item in cast("list[object]", value)]
+    return value
+
+
+def _as_bytes(array: Array) -> Array:
+    """An array's elements as bytes: NumPy's files have no name for some types."""
+    return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+
+
+def _from_bytes(stored: Array, desc: TensorDesc, path: Path) -> Array:
+    sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
+    dtype = desc.data_type.dtype
+    if stored.dtype != np.uint8 or stored.size != math.prod(sizes) * dtype.itemsize:
+        raise _damaged(path, "an array in case.npz is not of the size that case.json says")
+    return np.frombuffer(stored.tobytes(), dtype).reshape(sizes)
+
+
+_TENSOR = re.compile(r"(\w+)\[([0-9,]*)\](?:\{([0-9,]*)\})?", re.ASCII)
+
+
+def _read_tensor(text: str, path: Path) -> TensorDesc:
+    """A description as `show_tensor` writes it."""
+    match = _TENSOR.fullmatch(text)
+    if match is None:
+        raise _damaged(path, f"'{text}' describes no tensor")
+    sizes, strides = (
+        None if part is None else tuple(int(n) for n in part.split(",") if n)
+        for part in match.group(2, 3)
+    )
+    return TensorDesc(match[1], sizes, strides)
+
+
+def _damaged(path: Path, why: str) -> DmlcError:
+    return DmlcError(f"'{path}' is no failure that can be run again: {why}")
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    try:
+        found = json.loads(read_bounded(path, _MOST_BYTES))
+    except (ValueError, RecursionError):
+        raise _damaged(path.parent, "its case.json is damaged") from None
+    if not isinstance(found, dict) or cast("dict[str, object]", found).get("version") != _VERSION:
+        raise _damaged(path.parent, "its case.json is of another version")
+    return cast("dict[str, object]", found)
+
+
+def _text(found: Mapping[str, object], key: str, path: Path) -> str:
+    value = found.get(key)
+    if not isinstance(value, str):
+        raise _damaged(path, f"it says no {key}")
+    return value
+
+
+def _texts(found: Mapping[str, object], key: str, path: Path) -> dict[str, str]:
+    value = found.get(key)
+    if not isinstance(value, dict):
+        raise _damaged(path, f"it says no {key}")
+    return {str(n): str(v) for n, v in cast("dict[object, object]", value).items()}
+
+
+def _read_arrays(path: Path) -> dict[str, Array]:
+    content = io.BytesIO(read_bounded(path, _MOST_BYTES))
+    try:
+        with np.load(content, allow_pickle=False) as stored:
+            return {str(name): cast(Array, stored[name]) for name in stored}
+    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile, zlib.error):
+        raise _damaged(path.parent, "its case.npz is damaged") from None

@@ -1,0 +1,236 @@
+"""What a run of the harness says: a table of operators, blocks of failures, JUnit's XML, JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from dmlc.source import counted
+from dmlc.testing.outcome import Outcome, Status
+
+_COLUMNS = ("operator", "cases", "passed", "failed", "unsupported", "bound used", "seconds")
+_LONGEST = 400
+"""A call's text is cut to so many characters in a block of a failure."""
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclasses.dataclass(slots=True)
+class Tally:
+    """What came of the cases of one operator."""
+
+    name: str
+    counts: dict[Status, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Status, 0))
+    share: float = 0.0
+    """The largest part of its bound that any element's error takes up, where all is near enough."""
+    seconds: float = 0.0
+
+    def add(self, outcome: Outcome) -> None:
+        self.counts[outcome.status] += 1
+        self.seconds += outcome.seconds
+        if outcome.status is Status.PASSED:
+            self.share = max(self.share, outcome.share)
+
+    @property
+    def cases(self) -> int:
+        return sum(self.counts.values())
+
+
+class Report:
+    """The outcomes of a run, gathered as they come."""
+
+    def __init__(self, devices: Sequence[str], seed: int) -> None:
+        self.devices = tuple(devices)
+        self.seed = seed
+        self.outcomes: list[Outcome] = []
+        self.tallies: dict[str, Tally] = {}
+
+    def add(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome.without_arrays())
+        self.tallies.setdefault(outcome.operator, Tally(outcome.operator)).add(outcome)
+
+    @property
+    def failures(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.status is Status.FAILED]
+
+    # Text -------------------------------------------------------------------------------------
+
+    def render_table(self) -> str:
+        """A line for each operator, and one for all."""
+        total = Tally("all")
+        for tally in self.tallies.values():
+            total.seconds += tally.seconds
+            total.share = max(total.share, tally.share)
+            for status, count in tally.counts.items():
+                total.counts[status] += count
+        tallies = [*self.tallies.values(), *([total] if len(self.tallies) > 1 else [])]
+        return _align([_COLUMNS, *map(_list_cells, tallies)])
+
+    def render_failures(self) -> str:
+        """A block for each failure; those that look alike are counted behind the first."""
+        alike: dict[object, list[Outcome]] = {}
+        for outcome in self.failures:
+            key = (outcome.operator, outcome.kind, outcome.cause)
+            alike.setdefault(key, []).append(outcome)
+        blocks: list[str] = []
+        for first, *others in alike.values():
+            blocks.append(render_failure(first))
+            if others:
+                devices = dict.fromkeys(o.device for o in others if o.device is not None)
+                where = f", on {' and '.join(devices)}" if devices else ""
+                blocks[-1] += f"\n  and {counted(len(others), 'case')} more like it{where}"
+        return "\n\n".join(blocks)
+
+    def render_unsupported(self) -> str:
+        """What devices or their languages cannot express, each reason once."""
+        reasons: dict[tuple[str | None, str], int] = {}
+        for outcome in self.outcomes:
+            if outcome.status is Status.UNSUPPORTED:
+                reason = (outcome.device, outcome.message.partition("\n")[0])
+                reasons[reason] = reasons.get(reason, 0) + 1
+        lines = (
+            f"  {count} on {device or 'no device'}: {_cut(reason)}"
+            for (device, reason), count in reasons.items()
+        )
+        return "\n".join(lines)
+
+    def render_verdict(self) -> str:
+        """One line: whether all passed."""
+        failed, cases = len(self.failures), len(self.outcomes)
+        operators = counted(len(self.tallies), "operator")
+        verdict = f"FAIL: {failed} of {cases}" if failed else f"PASS: {cases}"
+        where = " and ".join(self.devices)
+        return f"{verdict} cases of {operators} on {where}, seed {self.seed}"
+
+    # Machines ---------------------------------------------------------------------------------
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "passed": not self.failures,
+            "devices": list(self.devices),
+            "seed": self.seed,
+            "operators": [_describe_tally(tally) for tally in self.tallies.values()],
+            "failures": [describe_outcome(outcome) for outcome in self.failures],
+            "unsupported": [
+                describe_outcome(o) for o in self.outcomes if o.status is Status.UNSUPPORTED
+            ],
+        }
+
+    def as_junit(self) -> str:
+        """JUnit's XML as continuous integration reads it: a suite for each operator."""
+        root = ElementTree.Element("testsuites", _count(self.outcomes), name="dmlc test")
+        for name in self.tallies:
+            own = [outcome for outcome in self.outcomes if outcome.operator == name]
+            counts = {**_count(own), "skipped": str(_number(own, Status.UNSUPPORTED))}
+            suite = ElementTree.SubElement(root, "testsuite", counts, name=name)
+            for number, outcome in enumerate(own, 1):
+                _add_case(suite, number, outcome)
+        ElementTree.indent(root)
+        text: str = ElementTree.tostring(root, "unicode")
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def render_failure(outcome: Outcome) -> str:
+    """A failure as a person reads it: what, where, the smallest case, and how to run it again."""
+    where = "" if outcome.device is None else f" on {outcome.device}"
+    lines = [f"FAIL {outcome.operator}{where}: {outcome.cause}"]
+    if outcome.place:
+        lines.append(f"  at {outcome.place}")
+    lines.append(f"  {outcome.kind}: {outcome.title}")
+    if outcome.call:
+        lines.append(f"  with {_cut(outcome.call)}")
+    if outcome.data:
+        lines += [f"    {line}" for line in outcome.data.splitlines()]
+    lines += [f"  {line}" for line in outcome.message.splitlines()]
+    if outcome.folder is not None:
+        lines.append(f"  again: dmlc test --replay {outcome.folder}")
+    return "\n".join(lines)
+
+
+def describe_outcome(outcome: Outcome) -> dict[str, Any]:
+    """An outcome for `--json`."""
+    span = outcome.span
+    return {
+        "operator": outcome.operator,
+        "kind": outcome.kind.value,
+        "title": outcome.title,
+        "status": outcome.status.value,
+        "device": outcome.device,
+        "cause": None if outcome.cause is None else outcome.cause.value,
+        "message": outcome.message,
+        "file": None if span is None else span.source.name,
+        "line": None if span is None else span.line,
+        "column": None if span is None else span.column,
+        "call": outcome.call,
+        "folder": None if outcome.folder is None else str(outcome.folder),
+    }
+
+
+def _describe_tally(tally: Tally) -> dict[str, Any]:
+    return {
+        "name": tally.name,
+        "cases": tally.cases,
+        **{status.value: count for status, count in tally.counts.items()},
+        "bound_used": tally.share if math.isfinite(tally.share) else None,
+        "seconds": round(tally.seconds, 3),
+    }
+
+
+def _list_cells(tally: Tally) -> tuple[str, ...]:
+    counts = [str(tally.counts[status]) for status in Status]
+    share = f"{tally.share:.0%}" if tally.share else "exact"
+    return (tally.name, str(tally.cases), *counts, share, f"{tally.seconds:.1f}")
+
+
+def _align(rows: Iterable[Sequence[str]]) -> str:
+    """Rows in columns: the first to the left, numbers to the right."""
+    listed = list(rows)
+    widths = [max(len(row[column]) for row in listed) for column in range(len(listed[0]))]
+    lines = (
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in listed
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+# JUnit -----------------------------------------------------------------------------------------
+
+
+def _number(outcomes: Iterable[Outcome], status: Status) -> int:
+    return sum(outcome.status is status for outcome in outcomes)
+
+
+def _count(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    failures = _number(outcomes, Status.FAILED)
+    counts: Mapping[str, object] = {"tests": len(outcomes), "failures": failures, "errors": 0}
+    return {**{name: str(count) for name, count in counts.items()}, "time": f"{seconds:.3f}"}
+
+
+def _add_case(suite: ElementTree.Element, number: int, outcome: Outcome) -> None:
+    """A case with a name of its own: one that systems can follow from run to run."""
+    where = "" if outcome.device is None else f" on {outcome.device}"
+    name = _as_xml(f"{number}: {outcome.kind}, {outcome.title}{where}")
+    case = ElementTree.SubElement(
+        suite, "testcase", name=name, classname=outcome.operator, time=f"{outcome.seconds:.3f}"
+    )
+    if outcome.status is Status.FAILED:
+        message = _as_xml(f"{outcome.cause}: {outcome.message.partition(chr(10))[0]}")
+        failure = ElementTree.SubElement(
+            case, "failure", message=message, type=_as_xml(str(outcome.cause))
+        )
+        failure.text = _as_xml(render_failure(outcome))
+    elif outcome.status is Status.UNSUPPORTED:
+        message = _as_xml(outcome.message.partition("\n")[0])
+        ElementTree.SubElement(case, "skipped", message=message)
+
+
+def _as_xml(text: str) -> str:
+    """A text without the characters that XML cannot have."""
+    return _NOT_XML.sub("\ufffd", text)

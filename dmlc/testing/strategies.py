@@ -1,0 +1,106 @@
+"""Hypothesis strategies from an operator: calls that its tables and constraints permit, and arrays
+for them.
+
+Hypothesis chooses which of the calls that `draw` makes is taken, and how long its axes are at most;
+so a failing example shrinks to short axes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import reject
+from hypothesis import strategies as st
+
+from dmlc.binding import Operator, TensorDesc
+from dmlc.catalog import operator
+from dmlc.parameters import wrong_kind
+from dmlc.source import DmlcError
+from dmlc.testing.case import Call, Case
+from dmlc.testing.draw import draw_calls
+from dmlc.testing.fill import KINDS, fill
+
+_NUMBERS = 256
+"""Calls of an operator there are to choose from."""
+_LONGEST = (1, 2, 3, 5, 8, None, None, None, None, None)
+"""What axes are cut to: half of the calls are left as they are."""
+_SEEDS = 2**16
+
+
+def bindings(op: str | Operator) -> st.SearchStrategy[Call]:
+    """A strategy for calls that an operator permits: a `Call` has the `tensors`, each with data
+    type, sizes and strides, and the `attributes`, as `Operator.bind` takes them; tensors have at
+    most 32,768 elements.
+
+    `op` is an operator, or the name of one of the library.
+    """
+    return _draw_calls(_Calls(_find(op)))
+
+
+def arrays(op: str | Operator | Call) -> st.SearchStrategy[Case]:
+    """A strategy for calls with arrays for their inputs: a `Case` has the `call`, and the `inputs`
+    by name, with the call's data types, sizes and strides. The values are ordinary ones, or special
+    ones, denormals, large ones or ties.
+
+    `op` is an operator, the name of one of the library, or one call.
+    """
+    return _draw_cases(st.just(op) if isinstance(op, Call) else bindings(op))
+
+
+def _find(op: object) -> Operator:
+    found = operator(op) if isinstance(op, str) else op
+    if isinstance(found, Operator):
+        return found
+    raise wrong_kind("op", "an operator, or the name of one", found)
+
+
+class _Calls:
+    """Calls of an operator by number, each drawn once: drawing one takes longer than most tests."""
+
+    def __init__(self, op: Operator) -> None:
+        self.operator = op
+        self._found: dict[tuple[int, int | None], Call | None] = {}
+
+    def find(self, number: int, most: int | None) -> Call | None:
+        """A call, with no axis longer than `most` where the operator permits that; None where
+        drawing comes to nothing."""
+        if (number, None) not in self._found:
+            random = np.random.default_rng(number)
+            self._found[number, None] = next(draw_calls(self.operator, random, 1), None)
+        if (number, most) not in self._found:
+            call = self._found[number, None]
+            self._found[number, most] = None if call is None or most is None else _cut(call, most)
+        return self._found[number, most]
+
+
+def _cut(call: Call, most: int) -> Call:
+    """The call with axes of `most` elements at most, packed; the call itself where the operator
+    refuses that."""
+    cut: dict[str, TensorDesc] = {}
+    for name, desc in call.tensors.items():
+        sizes = [min(size, most) for size in desc.sizes or () if isinstance(size, int)]
+        cut[name] = TensorDesc(desc.data_type, sizes)
+    # Sizes of outputs mostly follow from those of inputs.
+    followed = {n: TensorDesc(d.data_type) if n in call.outputs else d for n, d in cut.items()}
+    for tensors in (followed, cut):
+        try:
+            binding = call.operator.resolve(tensors, call.attributes)
+        except DmlcError:
+            continue
+        found = {t.name: TensorDesc(cut[t.name].data_type, t.sizes)
+                 for t in binding.tensors.values()}  # fmt: skip
+        return Call(call.operator, found, call.attributes)
+    return call
+
+
+@st.composite
+def _draw_calls(draw: st.DrawFn, calls: _Calls) -> Call:
+    most = draw(st.sampled_from(_LONGEST))
+    call = calls.find(draw(st.integers(0, _NUMBERS - 1)), most)
+    return reject() if call is None else call
+
+
+@st.composite
+def _draw_cases(draw: st.DrawFn, calls: st.SearchStrategy[Call]) -> Case:
+    call, kind = draw(calls), draw(st.sampled_from(KINDS))
+    random = np.random.default_rng(draw(st.integers(0, _SEEDS - 1)))
+    return Case(call, fill(call, kind, random), f"{kind} values")

@@ -1,0 +1,395 @@
+"""Variants of a case: other programs, and other memory, that must give the same results.
+
+They need no oracle. A result is held to what the case itself gave on the same device: bit for bit
+where it rounds as every device must, or else within the bounds of both. Where they disagree, the
+compiler or a driver is wrong. What a variant cannot do for a case it says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+
+import numpy as np
+
+from dmlc.binding import TensorDesc, ir_name
+from dmlc.devices import compile_for, find_device, list_profiles, load_function, load_on
+from dmlc.ir import Apply, Function, packed_strides, value_type
+from dmlc.kernel import nodes as k
+from dmlc.kernel.group import lower_group
+from dmlc.kernel.schedule import Limits, Profile
+from dmlc.pipeline import USUAL, Steps
+from dmlc.runtime.interface import AnyDevice
+from dmlc.scalars import Array
+from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
+from dmlc.testing.bounds import rounds_alike
+from dmlc.testing.case import Call, Case, lay_out, make_output, run_case
+from dmlc.testing.permute import draw_orders, invert, permute_axes
+from dmlc.testing.schedules import DrawnSchedule, fuse_plainly
+from dmlc.testing.verify import Verdict
+from dmlc.transform.fuse import Group, keep_apart
+from dmlc.transform.open_sizes import check_open
+
+Results = dict[str, Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """Another way to come by the results of a case."""
+
+    name: str
+    case: Case
+    """What it is a variant of: mostly the case that variants are asked of."""
+    compute: Callable[[str], Results]
+
+    def run(self, device: str) -> Results:
+        """The results by the names that the case has for them. Raises `UnsupportedError` where
+        there is no such variant of the case on that device, and says why."""
+        return self.compute(device)
+
+
+@dataclasses.dataclass(frozen=True)
+class VariantRun:
+    """What became of a variant."""
+
+    name: str
+    verdicts: Mapping[str, Verdict]
+    """How near each result is to the case's own."""
+    reason: str = ""
+    """Why there is no such variant of the case."""
+    error: str = ""
+    """What went wrong where it should have run."""
+
+    @property
+    def holds(self) -> bool:
+        return not self.error and all(verdict.holds for verdict in self.verdicts.values())
+
+    def __str__(self) -> str:
+        if self.reason or self.error:
+            return f"{self.name}: {self.reason or self.error}"
+        wrong = [f"{n}: {v}" for n, v in self.verdicts.items() if not v.holds]
+        return f"{self.name}: {'; '.join(wrong) or 'agrees'}"
+
+
+def run_variants(
+    case: Case, device: str, results: Mapping[str, Array], random: np.random.Generator
+) -> list[VariantRun]:
+    """The variants that disagree with what a device gave for a case, or fail to run."""
+    return [run for run in try_variants(case, device, results, random) if not run.holds]
+
+
+def try_variants(
+    case: Case, device: str, results: Mapping[str, Array], random: np.random.Generator
+) -> Iterator[VariantRun]:
+    """Runs every variant of a case, and holds it to what the device gave for the case itself."""
+    for variant in list_variants(case, random):
+        try:
+            wanted = results if variant.case is case else run_case(variant.case, device)
+            found = variant.run(device)
+        except UnsupportedError as error:
+            yield VariantRun(variant.name, {}, reason=error.diagnostics[0].message)
+        except UnavailableError:
+            raise
+        except (DmlcError, InternalError) as error:
+            yield VariantRun(variant.name, {}, error=str(error))
+        else:
+            yield VariantRun(variant.name, hold_to(variant.case, wanted, found))
+
+
+def hold_to(
+    case: Case, results: Mapping[str, Array], found: Mapping[str, Array]
+) -> dict[str, Verdict]:
+    """How near the results of a variant are to those of the case. Either may be off by the bounds;
+    what rounds alike everywhere is the same."""
+    alike = _find_alike(case.call.function)
+    verdicts: dict[str, Verdict] = {}
+    for name, values in results.items():
+        exact = ir_name(name) in alike
+        allowed = 0.0 if exact else 2.0 * case.truth.allowed[name]
+        verdicts[name] = Verdict.of(found[name], values, allowed)
+    return verdicts
+
+
+def _find_alike(function: Function) -> set[str]:
+    """The stages whose values are the same bits however they are computed: all that they are made
+    of rounds as every device must, and no order of terms matters."""
+    found = {p.name for p in function.parameters} | {t.name for t in function.tables}
+    for stage in function.stages:
+        body, reduction = stage.body, stage.reduction
+        operations = (i for i in body.instructions if isinstance(i, Apply))
+        plain = all(
+            not value_type(body.instructions[i.operands[0]]).is_float
+            or rounds_alike(i.operation)
+            for i in operations
+        )
+        ordered = reduction is not None and reduction.combiner in ("sum", "product")
+        sums = ordered and body.dtype.is_float
+        if plain and not sums and all(load.tensor in found for load in body.loads()):
+            found.add(stage.name)
+    return found
+
+
+def list_variants(case: Case, random: np.random.Generator) -> Iterator[Variant]:
+    """The variants of a case; what is drawn for them, `random` draws."""
+
+    seed = int(random.integers(1 << 32))
+
+    def make(name: str, compute: Callable[[Case, str], Results], of: Case = case) -> Variant:
+        return Variant(name, of, lambda device: compute(of, device))
+
+    def by(steps: Steps) -> Callable[[Case, str], Results]:
+        return lambda case, device: _run_by(case, device, steps)
+
+    def lay(choose: _Layout) -> Callable[[Case, str], Results]:
+        return lambda case, device: _run_laid_out(case, device, choose, Random(seed))
+
+    yield make("every stage in a kernel of its own", by(Steps(fuse=keep_apart)))
+    yield make("work in small parts", by(Steps(lower=lower_in_parts)))
+    yield make("another profile", _run_by_other_profile)
+    yield make("another schedule", by(Steps(fuse_plainly, DrawnSchedule(seed))))
+    yield make("other schedules of each stage", by(Steps(keep_apart, DrawnSchedule(seed + 1))))
+    yield make("permuted axes", lambda case, device: _run_permuted(case, device, Random(seed)))
+    yield make("packed tensors", lay(_repack))
+    yield make("padded tensors", lay(_pad))
+    yield make("transposed tensors", lay(_transpose))
+    yield make("strides of 0", lay(_repeat), _repeat_values(case, Random(seed)))
+    yield make("sizes known when compiled", by(USUAL))
+    yield make("sizes known at run time", _run_open)
+
+
+# Programs -------------------------------------------------------------------------------------
+
+
+def _find_compiling(device: str) -> AnyDevice:
+    """The device, where programs are compiled for it."""
+    found = find_device(device)
+    if found is None:
+        raise UnsupportedError("the reference evaluates functions, and compiles none")
+    return found
+
+
+def _run_by(case: Case, device: str, steps: Steps, profile: str | None = None) -> Results:
+    """A case by the program that some steps make of it."""
+    found, function = _find_compiling(device), case.call.function
+    executable = load_on(compile_for(function, found, steps, profile), found)
+    outputs = {ir_name(n): make_output(d) for n, d in case.call.outputs.items()}
+    return _name(case, executable(_spell(case.inputs), outputs))
+
+
+def _spell(inputs: Mapping[str, Array]) -> Results:
+    return {ir_name(name): array for name, array in inputs.items()}
+
+
+def _name(case: Case, found: Mapping[str, Array]) -> Results:
+    return {name: found[ir_name(name)] for name in case.call.outputs}
+
+
+def _run_by_other_profile(case: Case, device: str) -> Results:
+    found = _find_compiling(device)
+    usual, *others = list_profiles(found)
+    if not others:
+        raise UnsupportedError(f"the language of {device} has no profile but '{usual}'")
+    return _run_by(case, device, USUAL, others[0])
+
+
+_ITEMS = 32
+"""Work items of a group where work is done in small parts."""
+
+
+def lower_in_parts(
+    function: Function, group: Group, profile: Profile, limits: Limits
+) -> tuple[k.Kernel, ...]:
+    """The kernels of a group for a device that has small work groups, takes many to keep busy, and
+    caches nothing: reductions go in pieces, launches in rows of a few groups, stores by caches."""
+    small = dataclasses.replace(
+        profile,
+        group_size=min(profile.group_size, _ITEMS),
+        per_item=min(profile.per_item, 1 << 10),
+        streaming_bytes=None if profile.streaming_bytes is None else 1,
+        groups=1 << 12,
+        piece=8,
+        holding=min(profile.holding, _ITEMS),
+    )
+    narrow = dataclasses.replace(
+        limits, group_size=min(limits.group_size, _ITEMS), row=limits.row and 3
+    )
+    return lower_group(function, group, small, narrow)
+
+
+# Memory ---------------------------------------------------------------------------------------
+
+
+def _run_permuted(case: Case, device: str, random: Random) -> Results:
+    """A case whose tensors have their axes in other orders, in memory and in the function."""
+    found, function = _find_compiling(device), case.call.function
+    if all(len(tensor.extents) < 2 for tensor in function.tensors().values()):
+        raise UnsupportedError("no tensor has two axes")
+    orders = draw_orders(function, random)
+    permuted = permute_axes(function, orders, random)
+    inputs: Results = {}
+    for parameter in permuted.parameters:
+        array = _spell(case.inputs)[parameter.name].transpose(orders[parameter.name])
+        inputs[parameter.name] = (
+            np.ascontiguousarray(array) if parameter.strides is None else array
+        )
+    outputs: Results = {}
+    for result in permuted.results:
+        stage = permuted.tensors()[result.name]
+        outputs[result.name] = make_output(TensorDesc(stage.dtype, stage.extents, result.strides))
+    given = load_function(permuted, found)(inputs, outputs)
+    return _name(case, {n: a.transpose(invert(orders[n])) for n, a in given.items()})
+
+
+def _repack(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
+    return dataclasses.replace(desc, strides=None)
+
+
+def _pad(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
+    """Gaps after the elements along each axis."""
+    strides: list[int] = []
+    step = random.randint(1, 2)
+    for size in reversed(_sizes(desc)):
+        strides.append(step)
+        step = step * max(size, 1) + random.randint(0, 3)
+    return dataclasses.replace(desc, strides=tuple(reversed(strides)))
+
+
+def _transpose(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
+    """The axes in another order in memory."""
+    axes = list(range(len(_sizes(desc))))
+    while len(axes) > 1 and axes == sorted(axes):
+        random.shuffle(axes)
+    packed = packed_strides(tuple(_sizes(desc)[axis] for axis in axes))
+    return dataclasses.replace(desc, strides=tuple(packed[axes.index(a)] for a in sorted(axes)))
+
+
+def _repeat_values(case: Case, random: Random) -> Case:
+    """A case whose inputs each have the same values along an axis, where it has a longer one."""
+    inputs: Results = {}
+    for name, array in case.inputs.items():
+        axes = [axis for axis, size in enumerate(array.shape) if size > 1]
+        if axes and array.size and not any(_list_repeating(array)):
+            axis = random.choice(axes)
+            array = np.broadcast_to(array.take([0], axis), array.shape)
+        inputs[name] = lay_out(array, case.call.tensors[name])
+    return Case(case.call, inputs, case.title)
+
+
+def _repeat(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
+    """Strides of 0 along axes whose values are all the same."""
+    found = set() if array is None else set(_list_repeating(array))
+    if not found:
+        return desc
+    sizes = tuple(1 if axis in found else size for axis, size in enumerate(_sizes(desc)))
+    steps = enumerate(packed_strides(sizes))
+    strides = tuple(0 if axis in found else step for axis, step in steps)
+    return dataclasses.replace(desc, strides=strides)
+
+
+def _list_repeating(array: Array) -> Iterator[int]:
+    """The axes of several elements along which all bits are the same."""
+    bits = np.ascontiguousarray(array).view(f"u{array.itemsize}")
+    for axis, size in enumerate(bits.shape):
+        first = bits.take([0], axis) if size > 1 else None
+        if first is not None and bits.size and bool((bits == first).all()):
+            yield axis
+
+
+def _sizes(desc: TensorDesc) -> tuple[int, ...]:
+    return tuple(size for size in desc.sizes or () if isinstance(size, int))
+
+
+_Layout = Callable[[TensorDesc, Array | None, Random], TensorDesc]
+
+
+def _run_laid_out(case: Case, device: str, choose: _Layout, random: Random) -> Results:
+    """A case whose tensors lie in memory in another way."""
+    call = case.call
+    tensors = {n: choose(d, case.inputs.get(n), random) for n, d in call.tensors.items()}
+    if tensors == dict(call.tensors):
+        raise UnsupportedError("its tensors lie so already, or none of them can")
+    laid_out = Call(call.operator, tensors, call.attributes)
+    try:
+        _ = laid_out.binding
+    except DmlcError as error:
+        raise UnsupportedError(f"the operator refuses it: {_first(error)}") from error
+    inputs = {n: lay_out(a, tensors[n]) for n, a in case.inputs.items()}
+    return run_case(Case(laid_out, inputs, case.title), device)
+
+
+def _first(error: DmlcError) -> str:
+    return error.diagnostics[0].message
+
+
+# Sizes ----------------------------------------------------------------------------------------
+
+
+def _run_open(case: Case, device: str) -> Results:
+    """A case by a program that is told as many sizes as can be when it runs."""
+    found = _find_compiling(device)
+    function = open_sizes(case.call)
+    inputs = {n: np.ascontiguousarray(a) for n, a in _spell(case.inputs).items()}
+    return _name(case, load_function(function, found)(inputs))
+
+
+def open_sizes(call: Call) -> Function:
+    """The function of a call with as many of its sizes left open as the operator takes. Raises
+    `UnsupportedError`, with what it says to the first, for none."""
+    refused: DmlcError | None = None
+    made: Function | None = None
+    opened: dict[_Axis, str] = {}
+    for group in _list_groups(call):
+        symbols = {axis: f"S{len(set(opened.values()))}" for axis in group if axis not in opened}
+        if not symbols:
+            continue
+        try:
+            made = _bind_open(call, opened | symbols)
+        except DmlcError as error:
+            refused = refused or error
+        else:
+            opened |= symbols
+    if made is None:
+        why = "no size is more than 1" if refused is None else _first(refused)
+        raise UnsupportedError(f"no size can be left open: {why}")
+    return made
+
+
+_Axis = tuple[str, int]
+"""Of a tensor, the number of an axis."""
+
+
+def _list_groups(call: Call) -> Iterator[list[_Axis]]:
+    """Axes that may have one size: first all those of a size, then those at one place."""
+    axes = [((n, a), s) for n, d in call.tensors.items() for a, s in enumerate(_sizes(d)) if s > 1]
+    sizes = dict.fromkeys(size for (name, _), size in axes if name in call.inputs)
+    for size in sizes:
+        yield [axis for axis, own in axes if own == size]
+    for size in sizes:
+        places = dict.fromkeys(place for (_, place), own in axes if own == size)
+        for wanted in places:
+            yield [axis for axis, own in axes if own == size and axis[1] == wanted]
+
+
+def _bind_open(call: Call, opened: Mapping[_Axis, str]) -> Function:
+    """The function with those sizes left open. Outputs follow from inputs, where they can."""
+
+    def describe(name: str, desc: TensorDesc) -> TensorDesc:
+        sizes = [opened.get((name, axis), size) for axis, size in enumerate(_sizes(desc))]
+        return TensorDesc(desc.data_type, sizes)
+
+    outputs = [
+        {n: TensorDesc(d.data_type) for n, d in call.outputs.items()},
+        {n: describe(n, d) for n, d in call.outputs.items()},
+    ]
+    inputs = {n: describe(n, d) for n, d in call.inputs.items()}
+    refused: list[DmlcError] = []
+    for described in outputs:
+        try:
+            function = call.operator.bind({**inputs, **described}, call.attributes)
+            check_open(function)
+        except DmlcError as error:
+            refused.append(error)
+        else:
+            return function
+    raise refused[0]

@@ -1,0 +1,240 @@
+"""Variants of a case agree with it, and what they cannot do they say."""
+
+from __future__ import annotations
+
+import dataclasses
+from random import Random
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc import ir
+from dmlc.codegen.targets import find_dialect
+from dmlc.kernel import nodes as k
+from dmlc.kernel.group import lower_group
+from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.schedule import Limits, Profile
+from dmlc.pipeline import Steps, make_kernels
+from dmlc.reference import evaluate
+from dmlc.scalars import Array
+from dmlc.source import UnsupportedError
+from dmlc.testing.case import Call, Case, run_case
+from dmlc.testing.fill import fill
+from dmlc.testing.mutate import Mutant, list_mutants
+from dmlc.testing.permute import draw_orders, invert, permute_axes
+from dmlc.testing.schedules import DrawnSchedule, fuse_plainly
+from dmlc.testing.variants import (
+    Variant,
+    VariantRun,
+    hold_to,
+    list_variants,
+    lower_in_parts,
+    open_sizes,
+    run_variants,
+    try_variants,
+)
+from dmlc.transform.fuse import Group, keep_apart
+
+WINDOWS = {
+    "DimensionCount": 2, "Strides": [1, 1], "WindowSize": [3, 3],
+    "StartPadding": [1, 1], "EndPadding": [1, 1],
+}  # fmt: skip
+
+
+def make_call(operator: str, sizes: dict[str, tuple[int, ...]], **attributes: object) -> Call:
+    found = dmlc.operator(operator)
+    given = {n: dmlc.TensorDesc("FLOAT32", s) for n, s in sizes.items()}
+    outputs = {
+        n: dmlc.TensorDesc(t.dtype, t.sizes)
+        for n, t in found.resolve(given, attributes).tensors.items()
+        if n not in given and t.dtype is not None and t.sizes is not None
+    }
+    return Call(found, {**given, **outputs}, attributes)
+
+
+def make_case(call: Call, seed: int = 0) -> Case:
+    return Case(call, fill(call, "random", np.random.default_rng(seed)), "drawn")
+
+
+CALLS = {
+    "ReLU's gradient": make_call(
+        "directml.ACTIVATION_RELU_GRAD",
+        dict.fromkeys(("InputTensor", "InputGradientTensor"), (3, 5, 17)),
+    ),
+    "softmax": make_call("directml.ACTIVATION_SOFTMAX1", {"InputTensor": (5, 33)}, Axes=[1]),
+    "a product": make_call(
+        "directml.GEMM", {"ATensor": (19, 20), "BTensor": (20, 18), "CTensor": (19, 18)}, Beta=2.0
+    ),
+    "pooling": make_call("directml.MAX_POOLING", {"InputTensor": (1, 2, 9, 7)}, **WINDOWS),
+    "layer normalization's gradient": make_call(
+        "onednn.LayerNormBackward",
+        {**dict.fromkeys(("src", "diff_dst"), (9, 12)), "mean": (9,), "variance": (9,),
+         "gamma": (12,)},
+    ),
+}  # fmt: skip
+
+
+def interpret(case: Case, steps: Steps, target: str, profile: str) -> dict[str, Array]:
+    fused, kernels = make_kernels(case.call.function, target, profile, steps=steps)
+    return run_kernels(fused, kernels, dict(case.inputs), misaligned=1)
+
+
+STEPS = {
+    "apart": Steps(fuse=keep_apart),
+    "in parts": Steps(lower=lower_in_parts),
+    **{f"schedule {n}": Steps(fuse_plainly, DrawnSchedule(n)) for n in range(4)},
+    **{f"schedule of each {n}": Steps(keep_apart, DrawnSchedule(n)) for n in range(4)},
+}
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("name", CALLS)
+def test_other_kernels_give_the_same(name: str, steps: str) -> None:
+    case = make_case(CALLS[name])
+    for target, profile in (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu")):
+        wanted = interpret(case, Steps(), target, profile)
+        found = interpret(case, STEPS[steps], target, profile)
+        for output, verdict in hold_to(case, wanted, found).items():
+            assert verdict.holds, f"{target} {profile} {output}: {verdict}"
+
+
+@pytest.mark.parametrize("device", ["opencl", "vulkan"])
+@pytest.mark.parametrize("name", CALLS)
+def test_variants_agree_on_devices(name: str, device: str) -> None:
+    case, random = make_case(CALLS[name]), np.random.default_rng(1)
+    runs = list(try_variants(case, device, run_case(case, device), random))
+    assert [run.name for run in runs] == [v.name for v in list_variants(case, random)]
+    for run in runs:
+        assert run.holds, str(run)
+        assert bool(run.verdicts) != bool(run.reason), run
+    ran = {run.name for run in runs if not run.reason}
+    assert {"every stage in a kernel of its own", "permuted axes", "strides of 0"} <= ran
+
+
+def test_a_wrong_kernel_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case(CALLS["pooling"])
+    results = {n: a.copy() for n, a in run_case(case, "opencl").items()}
+    results["OutputTensor"][0, 1, 3, 2] += 1e-6
+    runs = run_variants(case, "opencl", results, np.random.default_rng(0))
+    assert runs
+    # A maximum rounds nothing: it must be the same bits.
+    assert "at [0, 1, 3, 2] it is" in str(runs[0]) and "must be exact" in str(runs[0])
+
+
+def find(case: Case, name: str) -> Variant:
+    return next(v for v in list_variants(case, np.random.default_rng(0)) if v.name == name)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "why"),
+    [
+        ("another profile", "vulkan", "has no profile but 'gpu'"),
+        ("another schedule", "reference", "the reference evaluates functions"),
+        ("permuted axes", "opencl", "no tensor has two axes"),
+        ("packed tensors", "opencl", "its tensors lie so already"),
+        ("sizes known at run time", "opencl", "no size is more than 1"),
+    ],
+)
+def test_what_a_case_has_no_variant_of_is_said(name: str, device: str, why: str) -> None:
+    tensors = ("InputTensor", "InputGradientTensor")
+    call = make_call("directml.ACTIVATION_RELU_GRAD", dict.fromkeys(tensors, (1,)))
+    variant = find(make_case(call), name)
+    with pytest.raises(UnsupportedError, match=why):
+        variant.run(device)
+    results = run_case(variant.case, device)
+    runs = {r.name: r for r in try_variants(variant.case, device, results, np.random.default_rng(0))}
+    assert runs[name] == VariantRun(name, {}, reason=runs[name].reason)
+    assert why in str(runs[name]) and runs[name].holds
+
+
+def test_sizes_are_left_open_one_by_one() -> None:
+    function = open_sizes(CALLS["a product"])
+    assert function.symbols() == ("S0", "S1", "S2")
+    # The windows are of 3, which is a size as well; what is left open is none of it.
+    call = make_call("directml.MAX_POOLING", {"InputTensor": (3, 2, 9, 7)}, **WINDOWS)
+    assert len(open_sizes(call).symbols()) == 4
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_permuted_axes_change_no_value(name: str) -> None:
+    case = make_case(CALLS[name])
+    function = case.call.function
+    for seed in range(4):
+        random = Random(seed)
+        orders = draw_orders(function, random)
+        permuted = permute_axes(function, orders, random)
+        assert permuted != function
+        found = evaluate(permuted, {n: a.transpose(orders[n]) for n, a in case.inputs.items()})
+        back = {n: a.transpose(invert(orders[n])) for n, a in found.items()}
+        verdicts = hold_to(case, evaluate(function, dict(case.inputs)), back)
+        assert all(v.holds for v in verdicts.values()), verdicts
+
+
+def test_positions_of_a_reduction_keep_the_order_of_its_axes() -> None:
+    call = make_call("directml.REDUCE", {"InputTensor": (3, 4, 5)}, Function="ARGMAX", Axes=[0, 2])
+    case = make_case(call)
+    for seed in range(4):
+        random = Random(seed)
+        orders = draw_orders(call.function, random)
+        permuted = permute_axes(call.function, orders, random)
+        found = evaluate(permuted, {n: a.transpose(orders[n]) for n, a in case.inputs.items()})
+        (result,) = call.function.results
+        back = found[result.name].transpose(invert(orders[result.name]))
+        assert np.array_equal(back, case.truth.expected["OutputTensor"])
+
+
+def test_a_broken_kernel_is_rendered_and_run() -> None:
+    case = make_case(CALLS["pooling"])
+    _, (kernel,) = make_kernels(case.call.function, "opencl", "cpu")
+    kind = "an accumulator forgets"
+    mutant = Mutant(kind, 0, 0, kernel, list_mutants(kernel, kind)[0])
+    whole = interpret(case, Steps(), "opencl", "cpu")
+    found = interpret(case, mutant.steps, "opencl", "cpu")
+    assert not np.array_equal(whole["OutputTensor"], found["OutputTensor"])
+    assert str(mutant).startswith(f"{kind}, kernel 0:\n-")
+
+
+def test_kernels_stand_apart_and_in_parts() -> None:
+    function = CALLS["layer normalization's gradient"].function
+    _, together = make_kernels(function, "hlsl")
+    fused, apart = make_kernels(function, "hlsl", steps=Steps(fuse=keep_apart))
+    _, parts = make_kernels(function, "hlsl", steps=Steps(lower=lower_in_parts))
+    assert len(apart) == len(fused.stages) > len(parts) > len(together)
+    assert max(kernel.launch.group_size for kernel in together) > 32
+    assert all(kernel.launch.group_size <= 32 for kernel in parts)
+
+
+def test_a_group_that_one_kernel_cannot_have_is_refused() -> None:
+    text = """
+        func @f(%X: f32[40]) -> (%A, %B) {
+          %A: f32[i0 < 4] = sum[r0 < 40 where le(r0, i0)] %X[r0]
+          %B: f32[i0 < 4] = max[r0 < 40 where le(i0, r0)] %X[r0]
+        }"""
+    refusals: list[str] = []
+
+    def lower(
+        function: ir.Function, group: Group, profile: Profile, limits: Limits
+    ) -> tuple[k.Kernel, ...]:
+        try:
+            return DrawnSchedule(0)(function, group, profile, limits)
+        except UnsupportedError as error:
+            refusals.append(str(error))
+            return lower_group(function, group, profile, limits)
+
+    make_kernels(ir.parse(text), "opencl", "gpu", steps=Steps(fuse_plainly, lower))
+    assert all("several kernels" in refusal for refusal in refusals)
+
+
+def test_schedules_are_those_that_a_number_stands_for() -> None:
+    function = CALLS["softmax"].function
+    limits = find_dialect("hlsl").limits
+    made = [DrawnSchedule(seed) for seed in (0, 0, 1, 2, 3, 4, 5, 6, 7, 8)]
+    kernels = [
+        make_kernels(function, "hlsl", steps=Steps(keep_apart, drawn))[1] for drawn in made
+    ]
+    assert kernels[0] == kernels[1]
+    assert len({drawn.done[0] for drawn in made}) > 4
+    for each in kernels:
+        assert all(kernel.launch.group_size <= limits.group_size for kernel in each)
+    assert dataclasses.replace(made[0]) == made[1]
