@@ -235,9 +235,7 @@ def _ask_all(device: AnyDevice) -> tuple[str, ...]:
 
 def make_all_questions(device: AnyDevice) -> Iterator[Question]:
     """What a device can be asked in its language, beside `make_questions`."""
-    profile = list_profiles(device)[0]
-    profile = device.compile_options.get("profile", profile)
-    dialects = list_dialects(device)
+    profile, dialects = list_profiles(device)[0], list_dialects(device)
     yield from list_questions(dialects[0], profile)
     for dialect in dialects:
         yield from list_word_questions(dialect, profile)
