@@ -151,6 +151,7 @@ class Report:
                 for name, tally in self.tallies.items()
             ],
             "failures": [describe_outcome(outcome) for outcome in self.failures],
+            "weak": [describe_outcome(outcome) for outcome in self.outcomes if outcome.weakness],
             "unsupported": [
                 describe_outcome(o) for o in self.outcomes if o.status is Status.UNSUPPORTED
             ],
@@ -198,6 +199,7 @@ def describe_outcome(outcome: Outcome) -> dict[str, Any]:
         "device": outcome.device,
         "cause": None if outcome.cause is None else outcome.cause.value,
         "message": outcome.message,
+        "weakness": outcome.weakness,
         "file": None if span is None else span.source.name,
         "line": None if span is None else span.line,
         "column": None if span is None else span.column,
