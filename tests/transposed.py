@@ -65,3 +65,12 @@ def draw_transposed(draw: st.DrawFn) -> Transposed:
         draw(st.booleans()),
         draw(st.booleans()),
     )
+
+
+def reduce_both_ways(outputs: int, points: int, dtype: str = "f32") -> ir.Function:
+    """Each output reduces a row of one operand and a column of another, and is applied to both."""
+    return ir.parse(f"""
+        func @f(%X: {dtype}[{points}, {outputs}], %Z: {dtype}[{outputs}, {points}]) -> (%y) {{
+          %s: f32[i0 < {outputs}] = sum[r0 < {points}] max(%X[r0, i0], %Z[i0, r0])
+          %y: {dtype}[i0 < {outputs}, i1 < {points}] = sub(%X[i1, i0], mul(%s[i0], %Z[i0, i1]))
+        }}""")

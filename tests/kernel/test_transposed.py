@@ -16,7 +16,7 @@ from dmlc.pipeline import make_kernels
 from dmlc.scalars import Array
 from tests.kernel.lowering import interpret, run
 from tests.reductions import make_inputs
-from tests.transposed import Transposed, draw_transposed
+from tests.transposed import Transposed, draw_transposed, reduce_both_ways
 
 TARGETS = ("opencl", "hlsl")
 
@@ -212,15 +212,6 @@ def test_a_nest_says_how_a_tile_is_filled() -> None:
 
 
 # Reductions ------------------------------------------------------------------------------------
-
-
-def reduce_both_ways(outputs: int, points: int, dtype: str = "f32") -> ir.Function:
-    """Each output reduces a row of one operand and a column of another, and is applied to both."""
-    return ir.parse(f"""
-        func @f(%X: {dtype}[{points}, {outputs}], %Z: {dtype}[{outputs}, {points}]) -> (%y) {{
-          %s: f32[i0 < {outputs}] = sum[r0 < {points}] max(%X[r0, i0], %Z[i0, r0])
-          %y: {dtype}[i0 < {outputs}, i1 < {points}] = sub(%X[i1, i0], mul(%s[i0], %Z[i0, i1]))
-        }}""")
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16"])

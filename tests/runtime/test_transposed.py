@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from hypothesis import example, given, settings
 
 from dmlc.pipeline import compile
+from dmlc.reference import evaluate
 from dmlc.runtime import opencl, vulkan
+from dmlc.testing.bounds import bound_errors
 from tests.reductions import make_inputs
-from tests.transposed import Transposed, draw_transposed
+from tests.transposed import Transposed, draw_transposed, reduce_both_ways
 
 WAYS = (("opencl", "gpu", opencl.load), ("hlsl", "gpu", vulkan.load))
 
@@ -29,3 +33,18 @@ def test_tiles_give_the_same_bits_on_every_device(work: Transposed) -> None:
         for _ in range(2):
             for name, values in loaded(inputs).items():
                 assert values.tobytes() == wanted[name].tobytes(), (target, name)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("sizes", [(40, 70), (300, 8), (512, 4100)])
+def test_reductions_of_what_lies_both_ways(sizes: tuple[int, int], dtype: str) -> None:
+    function = reduce_both_ways(*sizes, dtype)
+    inputs = make_inputs(function)
+    wanted, allowed = evaluate(function, inputs), bound_errors(function, inputs)
+    made: list[bytes] = []
+    for target, profile, load in WAYS:
+        found = load(compile(function, target, profile))(inputs)["y"]
+        apart = np.abs(found.astype(np.float64) - wanted["y"].astype(np.float64))
+        assert (apart <= allowed["y"]).all()
+        made.append(found.tobytes())
+    assert made[0] == made[1]
