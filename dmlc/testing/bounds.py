@@ -66,6 +66,15 @@ _SMALLEST = {
     DataType.BFLOAT16: 2.0**-126,
 }
 """What may be lost where a result is flushed to zero, or rounded among denormals."""
+_LARGEST = {
+    DataType.FLOAT64: float(np.finfo(np.float64).max),
+    DataType.FLOAT32: float(np.finfo(np.float32).max),
+    DataType.FLOAT16: 65504.0,
+    DataType.BFLOAT16: (2.0 - 2.0**-7) * 2.0**127,
+}
+"""What is beyond it may be an infinity, or may not: the reference computes wider than devices."""
+_GROWS = frozenset(("mul", "div", "sqrt", "rsqrt", "log", "pow"))
+"""Operations of which a denormal operand that is flushed to zero first gives something else."""
 
 
 def rounds_alike(operation: Operation) -> bool:
@@ -200,12 +209,40 @@ class _Maker:
         return whole
 
     def scaled(self, number: int, factor: float) -> int:
-        """A part of a value's size."""
-        return self.apply("mul", self.constant(factor), self.apply("abs", self.double(number)))
+        """A part of a value's size; of an infinity and of NaN, nothing."""
+        part = self.apply("mul", self.constant(factor), self.apply("abs", self.double(number)))
+        return self.where_finite(number, part)
 
     def rounded(self, number: int, dtype: DataType, ulps: float = 1.0) -> list[int]:
         """What rounding a value to a type may cost."""
-        return [self.scaled(number, ulps * _EPSILON[dtype]), self.constant(_SMALLEST[dtype])]
+        smallest = self.where_finite(number, self.constant(_SMALLEST[dtype]))
+        return [self.scaled(number, ulps * _EPSILON[dtype]), smallest]
+
+    def finite(self, number: int) -> int:
+        return self.apply("lt", self.apply("abs", self.double(number)), self.constant(math.inf))
+
+    def where_finite(self, number: int, error: int) -> int:
+        """An error that infinities and NaN do not have: they are what they are."""
+        return self.choose(self.finite(number), error, self.constant(0.0))
+
+    def within_range(self, number: int, dtype: DataType, error: int) -> int:
+        """The error of a value, infinite where it may pass the largest number of its type."""
+        size = self.apply("add", self.apply("abs", self.double(number)), error)
+        inside = self.apply("le", size, self.constant(_LARGEST[dtype]))
+        unknown = self.choose(self.finite(number), self.constant(math.inf), error)
+        return self.choose(inside, error, unknown)
+
+    def apart(self, one: int, other: int) -> int:
+        """How far two values lie from each other; equal infinities, and NaN and NaN, do not."""
+        one, other = self.double(one), self.double(other)
+        distance = self.apply("abs", self.apply("sub", one, other))
+        zero = self.constant(0.0)
+        both = self.choose(self.apply("isnan", one), self.number_nan(other, zero), distance)
+        return self.choose(self.apply("eq", one, other), zero, both)
+
+    def number_nan(self, number: int, error: int) -> int:
+        """An error where a value is NaN, and infinity where it is not."""
+        return self.choose(self.apply("isnan", number), error, self.constant(math.inf))
 
     def unless_nan(self, error: int) -> int:
         """An error, infinite where it is not known."""
@@ -232,12 +269,19 @@ class _Maker:
             return None
         error = self.add(Load(source.stage, load.indices, _DOUBLE))
         if source.relative:
-            error = self.unless_nan(
-                self.apply("mul", error, self.apply("abs", self.double(number)))
-            )
+            part = self.unless_nan(self.apply("mul", error, self.apply("abs", self.double(number))))
+            known = self.apply("lt", error, self.constant(math.inf))
+            error = self.choose(known, self.where_finite(number, part), error)
         if source.dtype.is_storage_only:
+            # An infinity that is not exact came of a number too large for the type, or nearly.
+            inexact = self.apply("gt", error, self.constant(0.0))
+            unknown = self.choose(inexact, self.constant(math.inf), error)
+            is_nan = self.apply("isnan", self.double(number))
+            odd = self.choose(is_nan, error, unknown)
+            error = self.choose(self.finite(number), error, odd)
             # What is read back was rounded, on either side of where it would have been.
             error = self.fold("add", [error, *self.rounded(number, source.dtype)])
+            error = self.within_range(number, source.dtype, error)
         return error
 
     def _find_operation(self, number: int, operation: Operation) -> int | None:
@@ -246,19 +290,29 @@ class _Maker:
         if not computed.is_float:
             return self._find_whole(number, operation, given)
         terms: list[int] = []
-        if any(self.errors[g] is not None for g in given):
-            terms.append(self._spread(number, operation, given))
+        ends = [self._ends(g, operation, computed) for g in given]
+        if any(len(some) > 1 for some in ends):
+            terms.append(self._spread(number, operation, ends, given))
         if operation.gives_bool:
             return self.total(terms)
         if operation.transcendental:
-            terms += [self.scaled(number, _RELATIVE), self.constant(_ABSOLUTE)]
+            absolute = self.where_finite(number, self.constant(_ABSOLUTE))
+            terms += [self.scaled(number, _RELATIVE), absolute]
         elif operation.name not in _EXACT:
             terms += self.rounded(number, computed, _ULP.get(operation.name, 4.0))
-        return self.total(terms)
+        total = self.total(terms)
+        if total is None or operation.name in _EXACT:
+            return total
+        return self.within_range(number, computed, total)
 
-    def _spread(self, number: int, operation: Operation, given: tuple[int, ...]) -> int:
+    def _spread(
+        self,
+        number: int,
+        operation: Operation,
+        ends: Sequence[tuple[int, ...]],
+        given: tuple[int, ...],
+    ) -> int:
         """How far the result moves when the operands move by their errors."""
-        ends = [self._ends(g) for g in given]
         center = number
         middles = [self.double(g) for g in given]
         moved: list[int] = []
@@ -267,7 +321,7 @@ class _Maker:
             if operation.gives_bool:
                 moved.append(self._flips(value, center))
                 continue
-            apart = self.apply("abs", self.apply("sub", value, self.double(center)))
+            apart = self.apart(value, center)
             if operation.name == "mod":
                 # Where the quotient passes a whole number, any remainder is near.
                 jumps = self.apply("ne", self._quotient(corner), self._quotient(middles))
@@ -286,12 +340,16 @@ class _Maker:
         at_corner, in_middle = (self.choose(v, one, zero) for v in (value, center))
         return self.apply("abs", self.apply("sub", at_corner, in_middle))
 
-    def _ends(self, number: int) -> tuple[int, ...]:
+    def _ends(self, number: int, operation: Operation, dtype: DataType) -> tuple[int, ...]:
+        """What an operand may be at the least and at the most."""
         error = self.errors[number]
         middle = self.double(number)
-        if error is None:
+        if error is not None:
+            return (self.apply("add", middle, error), self.apply("sub", middle, error))
+        if operation.name not in _GROWS or isinstance(self.instructions[number], Constant):
             return (middle,)
-        return (self.apply("add", middle, error), self.apply("sub", middle, error))
+        normal = self.apply("ge", self.apply("abs", middle), self.constant(_SMALLEST[dtype]))
+        return (middle, self.choose(normal, middle, self.constant(0.0)))
 
     def _find_whole(self, number: int, operation: Operation, given: tuple[int, ...]) -> int | None:
         """Whole numbers and booleans: nothing can be said of what comes of a wrong one."""
@@ -318,10 +376,7 @@ class _Maker:
                 )
             )
         if condition is not None:
-            apart = [
-                self.apply("abs", self.apply("sub", *(self.double(v) for v in pair)))
-                for pair in [(choice.then, choice.otherwise)]
-            ]
+            apart = [self.apart(choice.then, choice.otherwise)]
             apart += [e for e in (then, otherwise) if e is not None]
             either = self.unless_nan(self.fold("add", apart))
             close = self.apply("gt", condition, zero)
@@ -335,7 +390,8 @@ class _Maker:
             narrows = _EPSILON[dtype] > _EPSILON[source]
             terms = [] if error is None else [error]
             terms += self.rounded(number, dtype) if narrows else []
-            return self.total(terms)
+            total = self.total(terms)
+            return self.within_range(number, dtype, total) if narrows and total else total
         if error is None:
             # A whole number too long for the float is rounded alike everywhere.
             return None
@@ -372,13 +428,25 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
     if reduction.combiner == "sum":
         part = _EPSILON[dtype] * min(count, _MOST_IN_ROW)
         terms += [maker.scaled(value, part)]
-        whole = maker.fold("add", terms)
+        # A part of the sum may be as large as all of its terms, of one sign, come to.
+        many = maker.constant(max(count, 1.0) if math.isfinite(count) else 1.0)
+        size = maker.apply("mul", many, maker.double(value))
+        whole = maker.within_range(size, dtype, maker.fold("add", terms))
         return [_over(stage, name, maker, whole, "sum")], _Source(name, stage.dtype)
     size = maker.apply("abs", maker.double(value))
     terms = [maker.apply("div", t, size) for t in terms]
     terms = [maker.choose(maker.apply("eq", size, maker.constant(0.0)), maker.constant(0.0), t)
              for t in terms]  # fmt: skip
     whole = maker.fold("add", [*terms, maker.constant(_EPSILON[dtype])])
+    # A part of the product may be too large, or too small, though all of it is not.
+    most = _LARGEST[dtype] ** (1 / count) if 1 <= count < math.inf else _LARGEST[dtype]
+    far = maker.choose(
+        maker.apply("le", size, maker.constant(most)), whole, maker.constant(math.inf)
+    )
+    small = maker.apply("lt", size, maker.constant(_SMALLEST[dtype] ** (1 / max(count, 1.0))))
+    zero = maker.apply("eq", size, maker.constant(0.0))
+    near = maker.choose(zero, whole, maker.choose(small, maker.constant(math.inf), far))
+    whole = maker.choose(maker.finite(value), near, whole)
     return [_over(stage, name, maker, whole, "sum")], _Source(name, stage.dtype, relative=True)
 
 

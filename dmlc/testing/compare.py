@@ -1,6 +1,7 @@
 """Compares arrays place by place, within what each place is allowed to differ by.
 
-NaN and infinities must agree in place, always. How much a result may differ from the reference is
+NaN and infinities must agree in place, but where nothing can be said: there an infinite difference
+is allowed. How much a result may differ from the reference is
 for `bounds` to say.
 """
 
@@ -89,7 +90,8 @@ def compare(actual: Array, expected: Array, allowed: Array | float) -> Compariso
     with np.errstate(all="ignore"):
         difference = np.where(unequal & ~misplaced, np.abs(a - b), 0.0)
         relative = np.where(difference > 0, difference / np.abs(b), 0.0)
-        excess = np.where(misplaced, np.inf, np.where(unequal, difference - allowed, -np.inf))
+        over = np.where(unequal, difference - allowed, -np.inf)
+        excess = np.where(misplaced & ~np.isposinf(allowed), np.inf, over)
     place = np.unravel_index(int(np.argmax(excess)), excess.shape)
     worst = tuple(int(i) for i in place)
     return Comparison(
@@ -113,6 +115,7 @@ def find_within(actual: Array, expected: Array, allowed: Array | float) -> Array
     a, b = actual.astype(np.float64), expected.astype(np.float64)
     with np.errstate(all="ignore"):
         near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= allowed)
+    near |= np.isposinf(allowed)
     return same | near | (np.isnan(a) & np.isnan(b))
 
 
