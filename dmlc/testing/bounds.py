@@ -148,6 +148,8 @@ class _Source:
     dtype: DataType
     relative: bool = False
     """The stage holds it as a part of the value."""
+    ranged: bool = False
+    """It is infinite already where the value may be too large for its type, or may not."""
 
 
 class _Maker:
@@ -232,6 +234,16 @@ class _Maker:
         unknown = self.choose(self.finite(number), self.constant(math.inf), error)
         return self.choose(inside, error, unknown)
 
+    def rounded_away(self, number: int, dtype: DataType, error: int) -> int:
+        """The error of a value that is yet to be rounded to a type, infinite where it may or may
+        not be too large for that."""
+        largest = _LARGEST[dtype]
+        size = self.apply("abs", self.double(number))
+        distance = self.apply("abs", self.apply("sub", size, self.constant(largest)))
+        reach = self.apply("add", error, self.constant(largest * _EPSILON[dtype]))
+        close = self.apply("le", distance, reach)
+        return self.choose(close, self.constant(math.inf), error)
+
     def apart(self, one: int, other: int) -> int:
         """How far two values lie from each other; equal infinities, and NaN and NaN, do not."""
         one, other = self.double(one), self.double(other)
@@ -273,12 +285,13 @@ class _Maker:
             known = self.apply("lt", error, self.constant(math.inf))
             error = self.choose(known, self.where_finite(number, part), error)
         if source.dtype.is_storage_only:
-            # An infinity that is not exact came of a number too large for the type, or nearly.
-            inexact = self.apply("gt", error, self.constant(0.0))
-            unknown = self.choose(inexact, self.constant(math.inf), error)
-            is_nan = self.apply("isnan", self.double(number))
-            odd = self.choose(is_nan, error, unknown)
-            error = self.choose(self.finite(number), error, odd)
+            if not source.ranged:
+                # An infinity that is not exact came of a number too large, or nearly.
+                inexact = self.apply("gt", error, self.constant(0.0))
+                unknown = self.choose(inexact, self.constant(math.inf), error)
+                is_nan = self.apply("isnan", self.double(number))
+                odd = self.choose(is_nan, error, unknown)
+                error = self.choose(self.finite(number), error, odd)
             # What is read back was rounded, on either side of where it would have been.
             error = self.fold("add", [error, *self.rounded(number, source.dtype)])
             error = self.within_range(number, source.dtype, error)
@@ -348,8 +361,8 @@ class _Maker:
             return (self.apply("add", middle, error), self.apply("sub", middle, error))
         if operation.name not in _GROWS or isinstance(self.instructions[number], Constant):
             return (middle,)
-        normal = self.apply("ge", self.apply("abs", middle), self.constant(_SMALLEST[dtype]))
-        return (middle, self.choose(normal, middle, self.constant(0.0)))
+        denormal = self.apply("lt", self.apply("abs", middle), self.constant(_SMALLEST[dtype]))
+        return (middle, self.choose(denormal, self.constant(0.0), middle))
 
     def _find_whole(self, number: int, operation: Operation, given: tuple[int, ...]) -> int | None:
         """Whole numbers and booleans: nothing can be said of what comes of a wrong one."""
@@ -411,7 +424,9 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
     if reduction is None:
         if error is None:
             return [], _Source(None, stage.dtype)
-        return [_over(stage, name, maker, error, None)], _Source(name, stage.dtype)
+        if stage.dtype.is_storage_only:
+            error = maker.rounded_away(stage.body.result, stage.dtype, error)
+        return [_over(stage, name, maker, error, None)], _Source(name, stage.dtype, ranged=True)
     value, dtype = stage.body.result, stage.body.dtype
     if reduction.combiner in POSITIONAL_COMBINERS or not dtype.is_float:
         if error is None:

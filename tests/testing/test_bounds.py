@@ -147,6 +147,40 @@ def test_a_product_is_off_by_a_part_of_itself() -> None:
     assert reduce("product", f32(2, 0, 4), "mul(%X[r0], %X[r0])") < 1e-30
 
 
+def test_what_may_be_too_large_on_the_way_is_unknown() -> None:
+    # The reference computes wider: 3 * x * x * 0 is 0 there, and NaN where x * x is infinite.
+    large = f32(2.2e19, 1.0)
+    unknown, known = bound("mul(mul(mul(3.0, %X[i0]), %X[i0]), %Y[i0])", large, y=f32(0, 0))
+    assert unknown == math.inf
+    assert known < 1e-30
+    near = bound("sub(mul(%X[i0], %Y[i0]), %Y[i0])", f32(0.5, 1.0), y=f32(3.4e38, 3.4e38))
+    assert near[0] < 1e33
+    # A sum of terms that cancel may pass the largest number before they do.
+    assert bound("sum[r0 < 3] mul(%X[i0], cast(sub(r0, 1), f32))", f32(2e38, 1.0))[0] == math.inf
+    assert bound("sum[r0 < 3] mul(%X[i0], cast(sub(r0, 1), f32))", f32(2e37, 1.0))[0] < 1e33
+    assert bound("product[r0 < 3] %X[i0]", f32(1e20, 1e12))[0] == math.inf
+    assert bound("product[r0 < 3] %X[i0]", f32(1e20, 1e12))[1] < 1e32
+
+
+def test_an_exact_infinity_is_exact_and_so_is_nan() -> None:
+    x = f32(math.inf, -math.inf, math.nan)
+    for formula in ("add(%X[i0], 1.0)", "mul(add(%X[i0], 1.0), 2.0)", "sqrt(abs(%X[i0]))"):
+        assert bound(formula, x) == [0, 0, 0], formula
+    assert bound("exp(%X[i0])", x)[0] == 0
+    # What is far beyond a type is an infinity; near its end there may be one, or none.
+    far, near, inside = bound("mul(%X[i0], 2.0)", f32(65000.0, 32752.0, 1.0), "f16")
+    assert far < 1
+    assert near == math.inf
+    assert inside < 0.01
+
+
+def test_a_denormal_operand_may_be_taken_for_zero() -> None:
+    (amplified,) = bound("mul(%X[i0], %Y[i0])", f32(1e-40), y=f32(1e38))
+    assert 0.009 < amplified < 0.02
+    assert bound("sqrt(%X[i0])", f32(-1e-40)) == [math.inf]
+    assert bound("select(gt(%X[i0], 0.0), %X[i0], 0.0)", f32(1e-40)) == [0]
+
+
 def test_nothing_reduced_is_exact() -> None:
     assert reduce("sum", f32()) == 0
     assert reduce("max", f32(), "mul(%X[r0], %X[r0])") == 0

@@ -40,7 +40,7 @@ def test_differences_are_measured() -> None:
 @pytest.mark.parametrize(
     ("actual", "expected"), [(nan, 1), (1, nan), (inf, 1), (inf, -inf), (nan, inf), (3e38, inf)]
 )
-def test_nan_and_infinity_agree_in_place_whatever_the_tolerance(
+def test_nan_and_infinity_agree_in_place_whatever_the_finite_tolerance(
     actual: float, expected: float
 ) -> None:
     found = compare(f32(0, actual), f32(0, expected), 1e39)
@@ -48,6 +48,9 @@ def test_nan_and_infinity_agree_in_place_whatever_the_tolerance(
     assert found.misplaced == 1
     assert found.worst == (1,)
     assert "NaN or infinity out of place at 1" in str(found)
+    # Where nothing can be said, nothing is wrong.
+    assert compare(f32(0, actual), f32(0, expected), np.array([0, inf])).within
+    assert not compare(f32(0, actual), f32(0, expected), np.array([inf, 0])).within
 
 
 def test_the_worst_place_has_an_index_per_axis() -> None:
