@@ -360,6 +360,62 @@ def test_a_size_is_taken_for_more_than_one_element() -> None:
             dmlc.run(function, subject.make({"B": 1}, 0), device=device)
 
 
+TAKEN = {
+    "all(repeats(Y.Sizes, X.Sizes))": (),
+    "all(repeats(X.Sizes, Y.Sizes) || X.DimensionCount == 2)": (),
+    "joint(X.Sizes, X.Sizes) == X.Sizes": (),
+    "joint(X.Sizes[0], X.Sizes[0]) == X.Sizes[0]": (),
+    "joint(Y.Sizes, X.Sizes) == X.Sizes": (),
+    "X.Sizes[0] == 1 || X.Sizes[0] == 1 * X.Sizes[0]": (),
+    "X.Sizes[0] >= 3 || X.Sizes[1] == Y.Sizes[1]": (),
+    "X.Sizes[0] == 1 || X.Sizes[1] != 1 || X.DimensionCount == 2": (),
+    "any(X.Sizes == 1) || any([X.Sizes[0] >= 3 && X.Sizes[1] >= 3, true])": (),
+    "!(X.Sizes[0] != 1 && X.DimensionCount == 3)": (),
+    "X.Sizes[0] == X.Sizes[1] || X.DimensionCount == 2": (),
+    "X.Sizes[0] == 1 ? X.Sizes[1] >= 4 : Y.Sizes[1] >= 4": ("N >= 4",),
+    "X.Sizes[0] == 1 ? X.Sizes[0] >= 4 : X.Sizes[1] >= 4": ("M != 1", "N >= 4"),
+    "X.Sizes[0] >= 3 || X.Sizes[1] >= 3": ("M >= 3",),
+    "X.Sizes[0] >= 3 || X.Sizes[0] == X.Sizes[1]": ("M >= 3",),
+    "X.Sizes[0] == 1 || X.Sizes[0] >= 2": ("M != 1", "M >= 2"),
+    "all(X.Sizes >= 2)": ("M >= 2", "N >= 2"),
+}
+"""What a `require` says of X: [M, N] and Y: [1, N], and what is checked when kernels run."""
+REPEATING = """module m
+function repeats(a, b) = a == 1 || a == b
+function joint(a, b) = a == 1 ? b : a
+operator SUM {{
+    tensors {{
+        | Tensor | Kind   | Ranks | Types   |
+        | X      | Input  | 2     | FLOAT32 |
+        | Y      | Input  | 2     | FLOAT32 |
+        | Z      | Output | 2     | FLOAT32 |
+    }}
+    constraints {{ require {} }}
+    compute {{ Z = X + Y }}
+}}"""
+
+
+def bind_required(condition: str) -> ir.Function:
+    """An operator with such a constraint, bound to X: [M, N] and Y: [1, N]."""
+    tensors = {
+        "X": dmlc.TensorDesc("FLOAT32", ("M", "N")),
+        "Y": dmlc.TensorDesc("FLOAT32", (1, "N")),
+    }
+    return dmlc.parse(REPEATING.format(condition)).operators["m.SUM"].bind(tensors)
+
+
+@pytest.mark.parametrize("condition", TAKEN)
+def test_what_holds_for_all_sizes_takes_no_check(condition: str) -> None:
+    assert bind_required(condition).checks == TAKEN[condition]
+
+
+def test_what_no_side_settles_is_refused() -> None:
+    with pytest.raises(DmlcError, match="the sizes 'M' and 'N' are left open"):
+        bind_required("X.Sizes[0] == X.Sizes[1] || X.DimensionCount == 3")
+    with pytest.raises(DmlcError, match="broken constraint"):
+        bind_required("X.Sizes[0] >= 3 && X.DimensionCount == 3")
+
+
 def test_constraints_are_checked_when_kernels_run() -> None:
     """A window must fit into the padded image, whatever its size."""
     module = dmlc.parse(

@@ -16,7 +16,7 @@ from dmlc.binding.indexed import IndexNotation
 from dmlc.binding.nodes import Form, Node, Value, is_constant, shape_of
 from dmlc.binding.scope import MOST_NOTES, Evaluating, Scope
 from dmlc.binding.tensor_arrays import TensorArrays, find_axis_to_join
-from dmlc.binding.values import OpenSize, describe, show, span_text
+from dmlc.binding.values import OpenSize, Undecided, describe, show, span_text
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
 from dmlc.language.arrays import read_axes, whole_sizes
@@ -49,19 +49,24 @@ class Calls:
         self._arrays = TensorArrays(on, index)
         self._inlined = 0
 
-    def call(self, call: syntax.Call, scope: Scope) -> Step[Value]:
+    def call(self, call: syntax.Call, scope: Scope, decided: bool) -> Step[Value]:
+        """The value of a call, which may be undecided unless it is to be `decided`."""
         if not isinstance(call.function, syntax.Reference):
             raise DmlcError("only a function's name can be called here", call.function.span)
         name = call.function.name
         if name in self._on.functions:
-            return self._inline(self._on.functions[name], call, scope)
+            return self._inline(self._on.functions[name], call, scope, decided)
         named = any(a.name is not None for a in call.arguments)
         reduction = find_reduction(name, len(call.arguments), named)
         if reduction is not None:
-            return (self._reduce_tensor if named else self._reduce)(reduction, call, scope)
+            if named:
+                return self._reduce_tensor(reduction, call, scope)
+            return self._reduce(reduction, call, scope, decided)
         return self._built_in(self._functions[name], call, scope)
 
-    def _inline(self, function: FunctionDefinition, call: syntax.Call, scope: Scope) -> Step[Value]:
+    def _inline(
+        self, function: FunctionDefinition, call: syntax.Call, scope: Scope, decided: bool
+    ) -> Step[Value]:
         given: dict[str, Value] = {}
         for parameter, argument in zip(function.parameters, call.arguments, strict=True):
             # An array by name stays whole inside the function, where it stands for its entry.
@@ -77,7 +82,7 @@ class Calls:
             )
         inner = dataclasses.replace(scope, parameters=given, call=call.span, outer=scope)
         try:
-            return (yield self._on.visit(function.body, inner))
+            return (yield self._on.visit(function.body, inner, decided=decided))
         except DmlcError as error:
             raise type(error)([_called(d, call.span) for d in error.diagnostics]) from None
 
@@ -187,15 +192,18 @@ class Calls:
 
     # Reductions ---------------------------------------------------------------------------
 
-    def _reduce(self, reduction: Reduction, call: syntax.Call, scope: Scope) -> Step[Value]:
+    def _reduce(
+        self, reduction: Reduction, call: syntax.Call, scope: Scope, decided: bool
+    ) -> Step[Value]:
         """`all(Scales > 0)` folds a compile-time array, and `sum(e...)` a pack."""
         name, argument = reduction.name, call.arguments[0].value
+        known = not reduction.booleans
         value: Value
         if isinstance(argument, syntax.Pack):
-            items: list[Value] = yield self._index.expand(argument, scope)
+            items: list[Value] = yield self._index.expand(argument, scope, known)
             value = tuple(items)
         else:
-            value = yield self._on.visit(argument, scope.outside())
+            value = yield self._on.visit(argument, scope.outside(), decided=known)
         if shape_of(value) is not None:
             raise DmlcError(
                 f"'{name}' needs to know what to reduce over: write {name}(x, like: T) or "
@@ -203,13 +211,14 @@ class Calls:
                 call.span,
             )
         if not isinstance(value, tuple):
-            if isinstance(value, bool) and reduction.booleans:
-                return value
+            if isinstance(value, bool | Undecided) and reduction.booleans:
+                return self._on.settle(value) if decided else value
             shown, what = span_text(argument.span), "one value"
             if not isinstance(value, Node):
                 shown, what = show(value), describe(value)
             raise DmlcError(f"'{name}' folds an array, but {shown} is {what}", argument.span)
-        return self.fold(reduction, value, call.span)
+        folded = self.fold(reduction, value, call.span)
+        return self._on.settle(folded) if decided else folded
 
     def fold(self, reduction: Reduction, values: Sequence[Value], span: Span) -> Value:
         """One value of all entries, from the first to the last."""
@@ -231,7 +240,7 @@ class Calls:
                 combiner = COMBINERS[name].name
                 folded = self._on.combine(combiner, [folded, value], [span, span], span)
         whole = isinstance(folded, Node) and folded.dtype is DataType.BOOL
-        if reduction.booleans and not isinstance(folded, bool) and not whole:
+        if reduction.booleans and not isinstance(folded, bool | Undecided) and not whole:
             raise DmlcError(
                 f"'{name}' folds booleans, but this is a number: compare it first, as in 'x != 0'",
                 span,

@@ -17,7 +17,14 @@ from dmlc.binding.indexed import IndexNotation
 from dmlc.binding.nodes import Node, Value, Weak, is_constant, takes_type
 from dmlc.binding.scope import TOP, Evaluating, Scope, zip_arrays
 from dmlc.binding.untaken import TypeFinder
-from dmlc.binding.values import Constant, EnumValue, describe, span_text, whole_number
+from dmlc.binding.values import (
+    Constant,
+    EnumValue,
+    Undecided,
+    describe,
+    span_text,
+    whole_number,
+)
 from dmlc.language import syntax
 from dmlc.language.builtins import FACTS, FUNCTIONS, Builtin
 from dmlc.language.walk import Step, Visit, walk
@@ -62,13 +69,18 @@ class Evaluator(Evaluating):
         )
 
     def visit(
-        self, expression: syntax.Expression, scope: Scope, expected: Value | None = None
+        self,
+        expression: syntax.Expression,
+        scope: Scope,
+        expected: Value | None = None,
+        *,
+        decided: bool = True,
     ) -> Visit[Value]:
         match expression:
             case syntax.Literal() | syntax.String():
                 return expression.value
             case syntax.Array():
-                return self._array(expression, scope, expected)
+                return self._array(expression, scope, expected, decided)
             case syntax.Reference():
                 return self._reference(expression, scope, expected)
             case syntax.Member():
@@ -76,27 +88,29 @@ class Evaluator(Evaluating):
             case syntax.Index():
                 return self.index.read(expression, scope)
             case syntax.Call():
-                return self.calls.call(expression, scope)
+                return self.calls.call(expression, scope, decided)
             case syntax.Reduce():
                 return self.index.reduce(expression, scope)
             case syntax.Unary():
                 return self._unary(expression, scope)
             case syntax.Binary():
-                return self._binary(expression, scope)
+                return self._binary(expression, scope, decided)
             case syntax.Ternary():
-                return self._ternary(expression, scope, expected)
+                return self._ternary(expression, scope, expected, decided)
             case syntax.Pack():
                 message = "'...' stands in an index, an array or a fold, and this is neither"
                 raise DmlcError(message, expression.span)
 
-    def _array(self, expression: syntax.Array, scope: Scope, expected: Value | None) -> Step[Value]:
+    def _array(
+        self, expression: syntax.Array, scope: Scope, expected: Value | None, decided: bool
+    ) -> Step[Value]:
         items: list[Value] = []
         for item in expression.items:
             if isinstance(item, syntax.Pack):
-                several: list[Value] = yield self.index.expand(item, scope)
+                several: list[Value] = yield self.index.expand(item, scope, decided)
                 items += several
                 continue
-            value: Value = yield self.visit(item, scope.outside(), expected)
+            value: Value = yield self.visit(item, scope.outside(), expected, decided=decided)
             if isinstance(value, Node) and value.shape is not None:
                 raise DmlcError("an array holds single values, and this is a tensor", item.span)
             items.append(value)
@@ -171,7 +185,53 @@ class Evaluator(Evaluating):
         value: Value = yield self.visit(operand, scope)
         return self.combine(name, [value], [operand.span], expression.span)
 
-    def _binary(self, expression: syntax.Binary, scope: Scope) -> Step[Value]:
+    def _binary(self, expression: syntax.Binary, scope: Scope, decided: bool) -> Step[Value]:
+        join = self._logical if expression.operator in ("&&", "||") else self._compute
+        value: Value = yield join(expression, scope)
+        compares = OPERATIONS[_BINARY[expression.operator]].gives_bool
+        return self.settle(value) if decided and compares else value
+
+    def _logical(self, expression: syntax.Binary, scope: Scope) -> Step[Value]:
+        """`&&` or `||`, which may be undecided."""
+        symbol, second = expression.operator, expression.right
+        settles = symbol == "||"
+        left: Value = yield self.visit(expression.left, scope, decided=False)
+        if isinstance(left, bool) and left == settles:
+            return left
+        right: Value
+        if isinstance(left, Undecided) and self.foretell(left) == settles:
+            # The other side is not looked at once this one is settled; but where it is the same
+            # for all sizes, nothing is taken of this one.
+            attempt: Value | None = None
+            if self.builder is None:
+                attempt = yield self._attempt(second, scope)
+            if attempt is None:
+                return self.settle(left)
+            right = attempt
+        else:
+            inner = self._under(scope, left, not settles)
+            right = yield self.visit(second, inner, decided=False)
+        return self.join(symbol, left, right, expression.span, expression.left.span)
+
+    def _attempt(
+        self, expression: syntax.Expression, scope: Scope, expected: Value | None = None
+    ) -> Step[Value | None]:
+        """The value of an expression that need not be looked at; None where it has none unless
+        something is taken to hold."""
+        checks = self.binding.checks
+        before = dict(checks)
+        value: Value | None
+        try:
+            value = yield self.visit(expression, scope, expected, decided=False)
+        except DmlcError:
+            value = None
+        if checks == before:
+            return value
+        checks.clear()
+        checks.update(before)
+        return None
+
+    def _compute(self, expression: syntax.Binary, scope: Scope) -> Step[Value]:
         symbol = expression.operator
         left: Value
         right: Value
@@ -180,27 +240,30 @@ class Evaluator(Evaluating):
             left = yield self.visit(expression.left, scope, right)
         else:
             left = yield self.visit(expression.left, scope)
-            if symbol in ("&&", "||") and isinstance(left, bool) and left == (symbol == "||"):
-                return left
             compared = left if symbol in ("==", "!=") else None
-            inner = scope
-            if symbol in ("&&", "||"):
-                inner = self._under(scope, left, symbol == "&&")
-            right = yield self.visit(expression.right, inner, compared)
-        if symbol in ("&&", "||"):
-            return self.join(symbol, left, right, expression.span, expression.left.span)
+            right = yield self.visit(expression.right, scope, compared)
         spans = [expression.left.span, expression.right.span]
         return self.combine(_BINARY[symbol], [left, right], spans, expression.span)
 
     def _ternary(
-        self, expression: syntax.Ternary, scope: Scope, expected: Value | None
+        self, expression: syntax.Ternary, scope: Scope, expected: Value | None, decided: bool
     ) -> Step[Value]:
-        condition: Value = yield self.visit(expression.condition, scope)
+        found: Value = yield self.visit(expression.condition, scope, decided=False)
+        checks = self.binding.checks
+        before = dict(checks)
+        condition = self.settle(found) if isinstance(found, Undecided) else found
         if isinstance(condition, bool):
             chosen, other = expression.then, expression.otherwise
             if not condition:
                 chosen, other = other, chosen
-            value: Value = yield self.visit(chosen, scope, expected)
+            settled = dict(checks)
+            value: Value = yield self.visit(chosen, scope, expected, decided=False)
+            if self.builder is None and checks == settled != before:
+                another: Value | None = yield self._attempt(other, scope, expected)
+                if another is not None and _is_same(value, another):
+                    checks.clear()
+                    checks.update(before)
+            value = self.settle(value) if decided else value
             return self._take_type(value, other, scope, chosen.span)
         if not isinstance(condition, Node | tuple):
             raise DmlcError(
@@ -241,6 +304,10 @@ class Evaluator(Evaluating):
         self, condition: Value, then: Value, otherwise: Value, expression: syntax.Ternary
     ) -> Value:
         """A choice that is made at run time, or of each entry of an array."""
+        if isinstance(condition, Undecided):
+            if _is_same(then, otherwise):
+                return then
+            condition = self.settle(condition)
         if isinstance(condition, bool):
             return then if condition else otherwise
         given = [condition, then, otherwise]
@@ -251,3 +318,8 @@ class Evaluator(Evaluating):
             return tuple(self._select(c, t, o, expression) for c, t, o in each)
         spans = (expression.condition.span, expression.then.span, expression.otherwise.span)
         return self.built().operations.select(given, expression.span, spans)
+
+
+def _is_same(one: Value, other: Value) -> bool:
+    """Whether two values are known to be the same, of the same kind."""
+    return is_constant(one) and is_constant(other) and repr(one) == repr(other)

@@ -208,7 +208,12 @@ class _GraphEvaluator(Evaluator):
     # Outputs of calls -----------------------------------------------------------------------
 
     def visit(
-        self, expression: syntax.Expression, scope: Scope, expected: Value | None = None
+        self,
+        expression: syntax.Expression,
+        scope: Scope,
+        expected: Value | None = None,
+        *,
+        decided: bool = True,
     ) -> Visit[Value]:
         match expression:
             case syntax.Member():
@@ -226,7 +231,7 @@ class _GraphEvaluator(Evaluator):
                     return self._operator_call(operator, expression, scope)
             case _:
                 pass
-        return super().visit(expression, scope, expected)
+        return super().visit(expression, scope, expected, decided=decided)
 
     def _entry(
         self, expression: syntax.Index, found: tuple[Node, ...], scope: Scope

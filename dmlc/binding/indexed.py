@@ -32,14 +32,14 @@ class IndexNotation:
 
     # Packs --------------------------------------------------------------------------------
 
-    def expand(self, pack: syntax.Pack, scope: Scope) -> Step[list[Value]]:
-        """What `e...` comes to, entry by entry."""
+    def expand(self, pack: syntax.Pack, scope: Scope, decided: bool = True) -> Step[list[Value]]:
+        """What `e...` comes to, entry by entry; `decided` as for `visit`."""
         expansion = Expansion(pack.span)
         inner = dataclasses.replace(scope, expansion=expansion)
         found: list[Value] = []
         while expansion.axis == 0 or expansion.axis < (expansion.length or 0):
             try:
-                value: Value = yield self._on.visit(pack.operand, inner)
+                value: Value = yield self._on.visit(pack.operand, inner, decided=decided)
             except EmptyPack:
                 break
             if expansion.length is None:

@@ -127,7 +127,7 @@ def _may_be(
 ) -> bool:
     """Whether no `require` on data types refuses this one, as far as can be said by now."""
     tried = {**tensors, tensor.name: dataclasses.replace(tensor, dtype=dtype)}
-    evaluator = Evaluator(dataclasses.replace(binding, tensors=tried))
+    evaluator = _try_tensors(binding, tried)
     for constraint in binding.operator.constraints:
         if not isinstance(constraint, syntax.Require) or not _asks_type(constraint, tensor.name):
             continue
@@ -137,6 +137,12 @@ def _may_be(
         except DmlcError:
             continue  # It asks for something that is not known yet, and is checked in the end.
     return True
+
+
+def _try_tensors(binding: Binding, tensors: dict[str, BoundTensor]) -> Evaluator:
+    """What evaluates constraints before all is known. Nothing that it takes to hold of open sizes
+    counts: every constraint is held to what is inferred in the end."""
+    return Evaluator(dataclasses.replace(binding, tensors=tensors, checks={}))
 
 
 def _asks_type(constraint: syntax.Require, name: str) -> bool:
@@ -218,7 +224,7 @@ def infer_sizes(
 def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bool:
     """Gives sizes to outputs of which a `require` says what they are: `T.Sizes == e`, or what they
     are at most, `all(T.Sizes <= e)`. Says whether any was found."""
-    evaluator = Evaluator(dataclasses.replace(binding, tensors=tensors))
+    evaluator = _try_tensors(binding, tensors)
     solved = False
     for constraint in binding.operator.constraints:
         if not isinstance(constraint, syntax.Require):

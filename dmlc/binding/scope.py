@@ -20,6 +20,7 @@ from dmlc.binding.values import (
     COMPARED,
     OpenSize,
     Scalar,
+    Undecided,
     apply_constant,
     apply_open,
     cast_constant,
@@ -30,7 +31,7 @@ from dmlc.binding.values import (
 from dmlc.language import syntax
 from dmlc.language.builtins import Given
 from dmlc.language.definitions import FunctionDefinition
-from dmlc.language.walk import Visit
+from dmlc.language.walk import Step, Visit, walk
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import has_quotients, write_condition
 from dmlc.source import DmlcError, InternalError, Note, Span, counted
@@ -155,10 +156,15 @@ class Evaluating(abc.ABC):
 
     @abc.abstractmethod
     def visit(
-        self, expression: syntax.Expression, scope: Scope, expected: Value | None = None
+        self,
+        expression: syntax.Expression,
+        scope: Scope,
+        expected: Value | None = None,
+        *,
+        decided: bool = True,
     ) -> Visit[Value]:
         """The value of an expression. `expected` is a value this one is compared with: it says
-        which enum a name is of."""
+        which enum a name is of. Unless it is to be `decided`, it may come to `Undecided`."""
 
     def built(self) -> Builder:
         if self.builder is None:
@@ -192,15 +198,16 @@ class Evaluating(abc.ABC):
     def combine(
         self, name: str, values: Sequence[Value], spans: Sequence[Span], span: Span
     ) -> Value:
-        """A scalar operation; arrays go entry by entry."""
+        """A scalar operation; arrays go entry by entry. A comparison may come to `Undecided`."""
         constants = [v for v in values if not isinstance(v, Node | tuple)]
         if len(constants) == len(values):
             if not any(isinstance(v, OpenSize) for v in constants):
                 return apply_constant(OPERATIONS[name], constants, span)
             known = apply_open(OPERATIONS[name], constants)
-            known = self._assume(name, constants) if known is None else known
             if known is not None:
                 return known
+            if name in COMPARED and (self.builder is None or self._assume(name, constants)):
+                return Undecided(name, tuple(constants), span)
             if self.builder is None:
                 raise refuse_open(constants, span)
         if any(isinstance(v, tuple) for v in values) and self.are_places(values):
@@ -208,27 +215,60 @@ class Evaluating(abc.ABC):
             return tuple(self.combine(name, v, spans, span) for v in each)
         return self.built().operations.apply(name, values, span, spans)
 
-    def _assume(self, name: str, given: Sequence[Scalar]) -> bool | None:
-        """What a comparison with sizes that are left open is taken to give, which is checked when
-        kernels run; None where it is not. A size that is left open is none of the numbers it is
-        compared with, and what a `require` demands holds."""
+    def settle(self, value: Value) -> Value:
+        """A value with what is undecided taken to be what `_assume` says, which is checked when
+        kernels run. Raises `DmlcError` where that says nothing."""
+        if isinstance(value, tuple):
+            return tuple(self.settle(v) for v in value)
+        if not isinstance(value, Undecided):
+            return value
+        checks: dict[str, None] = {}
+        found = walk(self._weigh(value, checks))
+        if isinstance(found, Undecided):
+            raise refuse_open(found.given, found.span)
+        self.binding.checks.update(checks)
+        return found
+
+    def foretell(self, value: Undecided) -> bool | None:
+        """What `settle` would give, with nothing taken to hold; None where it would raise."""
+        found = walk(self._weigh(value, {}))
+        return found if isinstance(found, bool) else None
+
+    def _weigh(self, value: Scalar, checks: dict[str, None]) -> Step[bool | Undecided]:
+        """What is taken of a value, under `checks`; the first comparison of which nothing is."""
+        if not isinstance(value, Undecided):
+            return value is True
+        if value.name in COMPARED:
+            found = self._assume(value.name, value.given)
+            if found is None:
+                return value
+            holds, check = found
+            checks[check] = None
+            return holds
+        for part in value.given:
+            weighed: bool | Undecided = yield self._weigh(part, checks)
+            if weighed is not (value.name == "and"):
+                return weighed
+        return value.name == "and"
+
+    def _assume(self, name: str, given: Sequence[Scalar]) -> tuple[bool, str] | None:
+        """What a comparison with sizes that are left open is taken to give, and the condition
+        under which it does; None where nothing is taken. A size that is left open is none of the
+        numbers it is compared with, and what a `require` demands holds."""
         found = measure_all(given)
-        if found is None or name not in COMPARED:
+        if found is None:
             return None
         left, right = found[0]
         if name in ("eq", "ne"):
             if name == "eq" and self.requires and has_quotients(left - right):
                 # What divides one size by another number demands that nothing is over.
-                self.binding.checks[write_condition(left, "==", right)] = None
-                return True
+                return True, write_condition(left, "==", right)
             if not isinstance(left, int) and not isinstance(right, int):
                 return None
-            self.binding.checks[write_condition(left, "!=", right)] = None
-            return name == "ne"
+            return name == "ne", write_condition(left, "!=", right)
         if not self.requires:
             return None
-        self.binding.checks[write_condition(left, COMPARED[name], right)] = None
-        return True
+        return True, write_condition(left, COMPARED[name], right)
 
     def are_places(self, values: Sequence[Value]) -> bool:
         """Whether no whole tensor is among some values."""
@@ -240,17 +280,24 @@ class Evaluating(abc.ABC):
 
     def join(self, symbol: str, left: Value, right: Value, span: Span, first: Span) -> Value:
         """`&&` or `||`: a known `true &&` or `false ||` leaves the other side, which has to be a
-        boolean."""
+        boolean. A side that is known to settle it leaves nothing of one that is undecided."""
         if isinstance(left, tuple) or isinstance(right, tuple):
             pairs = zip_arrays([left, right], span)
             return tuple(self.join(symbol, a, b, span, first) for a, b in pairs)
+        name = "and" if symbol == "&&" else "or"
+        if isinstance(left, Undecided) and isinstance(right, Undecided):
+            sides = [v.given if v.name == name else (v,) for v in (left, right)]
+            return Undecided(name, (*sides[0], *sides[1]), span)
+        for side, other in ((left, right), (right, left)):
+            if isinstance(side, bool) and isinstance(other, Undecided):
+                return other if side == (symbol == "&&") else side
+        left, right = self.settle(left), self.settle(right)
         for side, other in ((left, right), (right, left)):
             if isinstance(side, bool) and isinstance(other, Node):
                 if other.dtype is not DataType.BOOL:
                     message = f"'{symbol}' takes booleans, but one side is a number"
                     raise DmlcError(message, span)
                 return other if side == (symbol == "&&") else side
-        name = "and" if symbol == "&&" else "or"
         return self.combine(name, [left, right], [first, span], span)
 
     def convert(self, value: Value, to: DataType, span: Span) -> Value:

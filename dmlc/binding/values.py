@@ -71,7 +71,21 @@ class OpenSize:
         return f"{self.size if len(self.size.terms) == 1 else f'({self.size})'} / {self.over}"
 
 
-Scalar: TypeAlias = bool | int | float | str | EnumValue | DataType | OpenSize
+@dataclasses.dataclass(frozen=True, slots=True)
+class Undecided:
+    """A comparison that depends on sizes that are left open, or several that `&&` or `||` joins.
+    What it is taken to give is not asked before something needs it."""
+
+    name: str
+    """The operation: a comparison, `and` or `or`."""
+    given: tuple[Scalar, ...]
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.span.text
+
+
+Scalar: TypeAlias = bool | int | float | str | EnumValue | DataType | OpenSize | Undecided
 Constant: TypeAlias = Scalar | tuple["Constant", ...]
 """A compile-time value; a tuple is an array."""
 
@@ -83,7 +97,7 @@ TO_WHOLE = ("floor", "ceil", "round", "trunc")
 def describe(value: Constant) -> str:
     """What kind of value this is, for messages."""
     match value:
-        case bool():
+        case bool() | Undecided():
             return "a boolean"
         case int() | float():
             return "a number"

@@ -212,8 +212,9 @@ class _Check:
         yield from _compare(*results)
 
     def _fence_tensors(self, misaligned: int) -> dict[str, Fenced]:
-        # A DirectML buffer ends with a whole word, of which HLSL and WGSL may make use.
-        words = self._program.target != "opencl"
+        # Where two elements share a word of a buffer, kernels store all of the last one.
+        bindings = [b for kernel in self._program.kernels for b in kernel.buffers]
+        shared = {b.tensor for b in bindings if b.structure_bytes == _WORD > b.dtype.bytes}
         found: dict[str, Fenced] = {}
         for spec in self._program.tensors:
             shape, strides = _layout(spec, self._sizes)
@@ -222,7 +223,7 @@ class _Check:
                 made.view[...] = self._inputs[spec.name].reshape(shape)
             elif spec.role is Role.CONSTANT:
                 made.view[...] = constant_array(spec)
-            made.settle(spec.role in (Role.OUTPUT, Role.SCRATCH), words)
+            made.settle(spec.role in (Role.OUTPUT, Role.SCRATCH), spec.name in shared)
             found[spec.name] = made
         return found
 

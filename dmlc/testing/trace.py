@@ -104,11 +104,16 @@ class _Watcher(Evaluator):
         self._path: list[tuple[Node, bool]] = []
 
     def visit(
-        self, expression: syntax.Expression, scope: Scope, expected: Value | None = None
+        self,
+        expression: syntax.Expression,
+        scope: Scope,
+        expected: Value | None = None,
+        *,
+        decided: bool = True,
     ) -> Visit[Value]:
         self._log.visited[expression.span] = None
         self._enter(expression)
-        visit = super().visit(expression, scope, expected)
+        visit = super().visit(expression, scope, expected, decided=decided)
         reads_or = isinstance(expression, syntax.Index) and expression.otherwise is not None
         if reads_or or id(expression) in self._conditions or id(expression) in self._arms:
             return self._watch(expression, visit)

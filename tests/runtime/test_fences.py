@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
+import dmlc
+from dmlc import TensorDesc
+from dmlc.pipeline import compile
 from dmlc.program import Program, Role
 from dmlc.runtime import opencl, vulkan, wgpu
 from dmlc.runtime.fences import Fenced, check_stores, fence
@@ -61,6 +64,19 @@ def test_a_store_behind_the_last_element(
     expected = "the kernel relu_grad stores into dX at element 70 (behind its last element"
     assert any(said.startswith(expected) for said in found)
     assert not any("into X" in said or "into dY" in said for said in found)
+
+
+@pytest.mark.parametrize(("model", "shares"), [("6.0", True), ("6.2", False)])
+def test_what_fills_up_the_last_word(model: str, shares: bool) -> None:
+    """Two halves share a word before shader model 6.2: there kernels store all of the last one."""
+    given = {n: np.ones(37, np.float16) for n in ("InputTensor", "InputGradientTensor")}
+    described = {n: TensorDesc("FLOAT16", (37,)) for n in given}
+    function = dmlc.operator("directml.ACTIVATION_RELU_GRAD").bind(described)
+    program = compile(function, "hlsl", shader_model=model)
+    assert check_stores(program, vulkan.load, given, {}) == []
+    found = check_stores(change(program, 0, "if (i < n)", "if (i < n + 1)"), vulkan.load, given, {})
+    said = "stores into OutputGradientTensor at element 37 (behind its last element"
+    assert any(said in each for each in found) != shares
 
 
 @pytest.mark.parametrize("memory", list(Memory), ids=lambda m: m.value)
