@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -14,13 +15,14 @@ import dmlc
 from dmlc.cli.arguments import find_file, find_subject, import_option, matches_pattern
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
-from dmlc.known_answers import find_trusted
+from dmlc.interop.export import FORMATS, export_case
+from dmlc.known_answers import explain_failure, find_trusted
 from dmlc.source import DmlcError
-from dmlc.testing.harness import CASES, VARIANTS, Settings
+from dmlc.testing.harness import CASES, VARIANTS, Export, Settings
 from dmlc.testing.jobs import Done, Target, run_targets
 from dmlc.testing.outcome import Outcome, Status
 from dmlc.testing.replay import read_failure
-from dmlc.testing.report import Report, describe_outcome, render_failure
+from dmlc.testing.report import Report, describe_outcome, find_suspects, render_failure
 
 FAILURES = "dmlc-failures"
 
@@ -40,11 +42,18 @@ FAILURES = "dmlc-failures"
               help="Cases to make of each operator, besides its examples.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), metavar="N",
               help="Processes to run in. [default: one for each core]")  # fmt: skip
-@click.option("-o", "--output", "folder", default=FAILURES, show_default=True, metavar="DIR",
-              help="Keep each failure in a folder of its own in DIR.")  # fmt: skip
+@click.option("-o", "--output", "folder", metavar="DIR",
+              help="Keep each failure, and what --export writes, in a folder of its own in DIR. "
+              f"[default: {FAILURES}]")  # fmt: skip
 @click.option("--variants", type=click.IntRange(0), default=VARIANTS, show_default=True,
               help="Drawn calls of each operator that also run as variants: other kernels and "
               "other memory, with the same results.")  # fmt: skip
+@click.option("--check-memory", is_flag=True,
+              help="Also look for stray reads and stores, and for races, in one example and one "
+              "drawn call of each operator.")  # fmt: skip
+@click.option("--export", "to", type=click.Choice(FORMATS),
+              help="Also write each example, drawn call and failure for this tool on other "
+              "machines. Needs -o.")  # fmt: skip
 @click.option("--coverage", is_flag=True,
               help="Also say which rows of each operator's tables no case came by.")  # fmt: skip
 @click.option("--junit", metavar="FILE", help="Also write JUnit's XML.")
@@ -59,8 +68,10 @@ def command(
     seed: int,
     cases: int,
     jobs: int | None,
-    folder: str,
+    folder: str | None,
     variants: int,
+    check_memory: bool,
+    to: str | None,
     coverage: bool,
     junit: str | None,
     as_json: bool,
@@ -77,11 +88,16 @@ def command(
     """
     if replay is not None:
         return _replay(replay, subjects, devices, folders, as_json)
+    if to is not None and folder is None:
+        raise click.UsageError("--export needs a folder to write into: -o DIR")
+    kept = Path(folder or FAILURES)
+    export = None if to is None else Export(kept, functools.partial(export_case, to=to))
     chosen = devices or (DEFAULT,)
     targets = list_targets(subjects, folders)
     for device in chosen:
         find_trusted(device)
-    settings = Settings(tuple(dict.fromkeys(chosen)), seed, cases, Path(folder), variants)
+    unique = tuple(dict.fromkeys(chosen))
+    settings = Settings(unique, seed, cases, kept, variants, check_memory, export)
     report = Report(settings.devices, seed)
     for done in _show_progress(targets, settings, jobs or os.cpu_count() or 1):
         report.add(done)
@@ -92,6 +108,7 @@ def command(
         click.echo(json.dumps(report.as_json(), indent=2))
     else:
         _show(report, coverage)
+    _explain(find_suspects(report.outcomes))
     return 1 if report.failures else 0
 
 
@@ -106,6 +123,12 @@ def _show(report: Report, coverage: bool) -> None:
         if text:
             click.echo(f"\n{title}\n{text}" if title else f"\n{text}")
     click.echo(f"\n{report.render_verdict()}")
+
+
+def _explain(devices: Sequence[str]) -> None:
+    """Says of devices that failed whether their drivers can be blamed."""
+    for said in filter(None, map(explain_failure, devices)):
+        click.echo(said, err=True)
 
 
 def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target]:
@@ -158,18 +181,16 @@ def _replay(
         raise click.UsageError("--replay takes at most one operator")
     targets = list_targets(subjects, folders) if subjects else []
     kept = read_failure(folder, [target.find() for target in targets] or None)
-    failed = False
-    described: list[object] = []
+    outcomes: dict[str, Outcome] = {}
     for device in devices or (kept.device,):
         find_trusted(device)
-        outcome = kept.run(device)
-        failed = failed or outcome.status is Status.FAILED
-        described.append(describe_outcome(outcome))
+        outcomes[device] = kept.run(device)
         if not as_json:
-            click.echo(_render_replay(outcome, device))
+            click.echo(_render_replay(outcomes[device], device))
     if as_json:
-        click.echo(json.dumps(described, indent=2))
-    return 1 if failed else 0
+        click.echo(json.dumps(list(map(describe_outcome, outcomes.values())), indent=2))
+    _explain(find_suspects(outcomes.values()))
+    return 1 if any(o.status is Status.FAILED for o in outcomes.values()) else 0
 
 
 def _render_replay(outcome: Outcome, device: str) -> str:

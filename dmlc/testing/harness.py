@@ -5,7 +5,7 @@ constraints permit, with several kinds of data each; then calls that they forbid
 once, whatever devices it runs on, and the same seed makes the same cases of an operator, whatever
 others run beside it. Whatever goes wrong in a case, an exception of any kind too, is its outcome,
 and the run goes on. What one case is held to is in `outcome`; what shrinks and keeps one that
-fails in `shrink` and `replay`.
+fails in `shrink` and `replay`. A function that is handed in may write the cases for other tools.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import dataclasses
 import hashlib
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from dmlc.binding import Operator
 from dmlc.known_answers import find_trusted
 from dmlc.language import syntax
 from dmlc.parameters import expect, expect_integer, expect_items, expect_text
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, UnavailableError
 from dmlc.testing.case import Call, Case
 from dmlc.testing.coverage import Coverage, Row
 from dmlc.testing.draw import draw_calls
@@ -36,6 +37,7 @@ from dmlc.testing.outcome import (
     Kind,
     Outcome,
     Status,
+    check_export,
     find_formula,
     has_truth,
     is_bindable,
@@ -44,7 +46,7 @@ from dmlc.testing.outcome import (
 )
 from dmlc.testing.pairs import is_pair
 from dmlc.testing.power import Fate, Power, find_weakness
-from dmlc.testing.replay import write_failure
+from dmlc.testing.replay import as_file_name, write_failure
 from dmlc.testing.shrink import shrink
 
 CASES = 24
@@ -59,6 +61,8 @@ _VARIED_DATA = "random data"
 """What variants run on."""
 _GRADIENT_DATA = ("random data", "ties data")
 """What gradients are held to their forward operators on."""
+_CALLED = (Kind.EXAMPLE, Kind.CALL)
+"""Cases whose memory is checked, the first of each, and that are exported."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,6 +77,21 @@ class Settings:
     variants: int = VARIANTS
     """How many of the calls that are drawn also run as variants, which many kernels are built
     for."""
+    check_memory: bool = False
+    """Whether memory is checked of the first example and the first drawn call that a device
+    runs."""
+    export: Export | None = None
+    """Writes every example and drawn call, and what failures are shrunk to, for other tools."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Export:
+    """Where cases are exported to, and what does it."""
+
+    folder: Path
+    write: Callable[[Case, Path], object]
+    """Writes a case into a folder. Raises `UnsupportedError` where the tool's files cannot express
+    it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,10 +119,12 @@ def run_tests(
     cases: int = CASES,
     failures: Path | None = None,
     variants: int = VARIANTS,
+    check_memory: bool = False,
 ) -> Iterator[Outcome]:
     """Runs the harness on operators, and gives what came of each case as it comes.
 
-    Raises `UnavailableError` at once where there is no such device.
+    Raises `UnavailableError` at once where there is no such device, and where memory is to be
+    checked and a tool for it is not installed.
     """
     named = expect_items("devices", devices, "a list of devices' names")
     chosen = tuple(expect_text("each of devices", device) for device in named)
@@ -113,6 +134,7 @@ def run_tests(
         expect_integer("cases", cases),
         failures,
         expect_integer("variants", variants),
+        expect("check_memory", check_memory, bool, "True or False"),
     )
     for device in chosen:
         find_trusted(device)
@@ -131,6 +153,9 @@ class OperatorTest:
         self._weak: dict[Case, str] = {}
         self._varied = 0
         self._kept: set[tuple[Kind, Cause | None]] = set()
+        self._watched: set[tuple[Kind, str]] = set()
+        self._exported: Counter[Kind] = Counter()
+        self._last_exported: Case | None = None
 
     def run(self) -> Iterator[Outcome]:
         """What came of each case, as it comes."""
@@ -151,11 +176,14 @@ class OperatorTest:
             yield from self._check_example(example)
 
     def _finish(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
-        """The outcomes with the time that each took, failures shrunk and kept."""
+        """The outcomes with the time that each took, failures shrunk and kept, and what came of
+        exporting the cases."""
         start = time.perf_counter()
         for outcome in outcomes:
             seconds = time.perf_counter() - start
-            yield self._keep(dataclasses.replace(outcome, seconds=seconds))
+            kept = self._keep(dataclasses.replace(outcome, seconds=seconds))
+            yield kept
+            yield from self._export(outcome, kept)
             start = time.perf_counter()
 
     def _check_example(self, example: syntax.Example) -> Iterator[Outcome]:
@@ -187,6 +215,8 @@ class OperatorTest:
                 yield from self._check(kind, case)
                 for further in self._list_further(kind, case):
                     yield from self._check(further, case)
+        except UnavailableError:
+            raise
         except Exception as error:
             spans = [d.span for d in error.diagnostics] if isinstance(error, DmlcError) else []
             place = spans[0] if spans and spans[0] else find_formula(self.operator)
@@ -198,13 +228,28 @@ class OperatorTest:
     def _check(self, kind: Kind, case: Case) -> Iterator[Outcome]:
         """What comes of one case on every device, or before it comes to any."""
         for device in self.settings.devices:
-            with warnings.catch_warnings():
-                # Of what kernels do slowly, or leave to drivers: no mistakes.
-                warnings.simplefilter("ignore", UserWarning)
-                outcome = CHECKS[kind](case, device)
-            yield dataclasses.replace(outcome, weakness=self._weak.get(case, ""))
+            outcome = self._check_on(kind, case, device)
+            yield outcome
             if outcome.device is None:
                 return
+            if self._is_watched(outcome, device):
+                yield self._check_on(Kind.MEMORY, case, device)
+
+    def _check_on(self, kind: Kind, case: Case, device: str) -> Outcome:
+        with warnings.catch_warnings():
+            # Of what kernels do slowly, or leave to drivers: no mistakes.
+            warnings.simplefilter("ignore", UserWarning)
+            outcome = CHECKS[kind](case, device)
+        return dataclasses.replace(outcome, weakness=self._weak.get(case, ""))
+
+    def _is_watched(self, outcome: Outcome, device: str) -> bool:
+        """Whether memory is checked too of what ran: of the first of its kind on a device."""
+        place = (outcome.kind, device)
+        runs = outcome.kind in _CALLED and outcome.status is not Status.UNSUPPORTED
+        if not (self.settings.check_memory and runs) or place in self._watched:
+            return False
+        self._watched.add(place)
+        return True
 
     def _list_further(self, kind: Kind, case: Case) -> Iterator[Kind]:
         """What else a case that was drawn is held to."""
@@ -290,6 +335,30 @@ class OperatorTest:
             return outcome
         folder = write_failure(self.settings.failures, outcome, device, self.settings.seed)
         return dataclasses.replace(outcome, folder=folder)
+
+    # Other tools --------------------------------------------------------------------------
+
+    def _export(self, outcome: Outcome, kept: Outcome) -> Iterator[Outcome]:
+        """What came of exporting the case of an outcome, once whatever devices it ran on, and what
+        a failure was shrunk to, beside that."""
+        export, case = self.settings.export, outcome.case
+        if export is None or case is None:
+            return
+        chosen: list[tuple[Case, Path]] = []
+        if outcome.kind in _CALLED and case is not self._last_exported:
+            self._last_exported = case
+            self._exported[outcome.kind] += 1
+            number = f"{self._exported[outcome.kind]:03}"
+            name = as_file_name(f"{self.operator.name}-{outcome.kind}-{number}")
+            chosen.append((case, export.folder / name))
+        if kept.folder is not None and kept.case is not None:
+            chosen.append((kept.case, kept.folder / "export"))
+        for each, folder in chosen:
+            # Of a call that its formula cannot take there is nothing to write.
+            if has_truth(each):
+                start = time.perf_counter()
+                found = check_export(each, export.write, folder)
+                yield dataclasses.replace(found, case=None, seconds=time.perf_counter() - start)
 
 
 def _choose_kinds(number: int) -> list[str]:

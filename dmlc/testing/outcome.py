@@ -1,6 +1,7 @@
 """What comes of one case on one device: whether it passes, and if not, what is at fault and where.
 
-Nothing here raises for what a case does: an exception of any kind is an outcome.
+Nothing here raises for what a case does: an exception of any kind is an outcome. A tool that is
+not installed is no matter of a case, and stops the run.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.binding import Operator
-from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
+from dmlc.source import DmlcError, InternalError, Span, UnavailableError, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, run_case
+from dmlc.testing.memory import check_memory
 from dmlc.testing.pairs import check_pair
 from dmlc.testing.variants import try_variants
 from dmlc.testing.verify import Verdict
@@ -43,6 +45,8 @@ class Kind(enum.StrEnum):
     REFUSED = "refused call"
     GRADIENT = "gradient and its forward operator"
     VARIANT = "variants"
+    MEMORY = "memory"
+    EXPORT = "export"
 
 
 class Cause(enum.StrEnum):
@@ -55,6 +59,8 @@ class Cause(enum.StrEnum):
     EXPECTED = "the example, or the formula, is wrong"
     GRADIENT = "the gradient is not that of its forward operator"
     VARIANT = "other kernels for the same call give other results"
+    MEMORY = "a kernel reads or stores where it may not, or races"
+    EXPORT = "it cannot be exported"
     TAKEN = "a constraint forbids this call, and it was taken"
     REFUSAL = "a constraint forbids this call, and it was not refused in words"
 
@@ -227,6 +233,38 @@ def check_variants(case: Case, device: str) -> Outcome:
     return make.failed(Cause.VARIANT, message, find_formula(operator), device)
 
 
+def check_accesses(case: Case, device: str) -> Outcome:
+    """Looks for what a device does in memory that it may not, when it runs a case. Raises
+    `UnavailableError`, with the cure, where a tool that looks is not installed."""
+    make, operator = _Maker(Kind.MEMORY, case), case.call.operator
+    try:
+        found = check_memory(case, device)
+    except UnsupportedError as error:
+        return make.unsupported(device, error)
+    except UnavailableError:
+        raise
+    except Exception as error:
+        return make.failed(Cause.EXCEPTION, say(error), find_span(error, operator), device)
+    if not found:
+        return make.passed(device)
+    return make.failed(Cause.MEMORY, "\n".join(found), find_formula(operator), device)
+
+
+def check_export(case: Case, write: Callable[[Case, Path], object], folder: Path) -> Outcome:
+    """Has a case written into a folder for a tool on other machines. Raises `DmlcError` where
+    nothing can be written there."""
+    make = _Maker(Kind.EXPORT, case)
+    try:
+        write(case, folder)
+    except UnsupportedError as error:
+        return make.unsupported(None, error)
+    except DmlcError:
+        raise
+    except Exception as error:
+        return make.failed(Cause.EXPORT, say(error), find_formula(case.call.operator))
+    return make.passed()
+
+
 Check: TypeAlias = Callable[[Case, str], Outcome]
 
 CHECKS: Mapping[Kind, Check] = {
@@ -235,8 +273,9 @@ CHECKS: Mapping[Kind, Check] = {
     Kind.REFUSED: check_refusal,
     Kind.GRADIENT: check_gradient,
     Kind.VARIANT: check_variants,
+    Kind.MEMORY: check_accesses,
 }
-"""What a case of each kind is held to."""
+"""What a case of each kind is held to; an export is made, and no check."""
 
 
 def is_bindable(call: Call) -> bool:

@@ -75,7 +75,7 @@ def write_failure(folder: Path, outcome: Outcome, device: str, seed: int) -> Pat
         "within": dict(case.within),
     }
     digest = zlib.crc32(json.dumps(described, sort_keys=True).encode())
-    path = folder / f"{_as_file_name(definition.name)}-{_as_file_name(outcome.kind)}-{digest:08x}"
+    path = folder / f"{as_file_name(definition.name)}-{as_file_name(outcome.kind)}-{digest:08x}"
     arrays = {f"input.{name}": _as_bytes(array) for name, array in case.inputs.items()}
     arrays |= {f"expected.{name}": array for name, array in case.expected.items()}
     stored = io.BytesIO()
@@ -142,7 +142,8 @@ def _is_built_in(operator: Operator) -> bool:
     return operator.name in built_in and built_in[operator.name].definition is operator.definition
 
 
-def _as_file_name(text: str) -> str:
+def as_file_name(text: str) -> str:
+    """A text as a part of a file's name on any system."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:80]
 
 

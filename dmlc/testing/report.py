@@ -13,7 +13,7 @@ from dmlc.source import counted
 from dmlc.testing.coverage import Row, show_table
 from dmlc.testing.harness import Summary
 from dmlc.testing.jobs import Done
-from dmlc.testing.outcome import Outcome, Status
+from dmlc.testing.outcome import Cause, Outcome, Status
 
 _COLUMNS = (
     "operator", "cases", "passed", "failed", "unsupported", "weak", "told apart", "coverage",
@@ -186,6 +186,13 @@ def render_failure(outcome: Outcome) -> str:
     if outcome.folder is not None:
         lines.append(f"  again: dmlc test --replay {outcome.folder}")
     return "\n".join(lines)
+
+
+def find_suspects(outcomes: Iterable[Outcome]) -> list[str]:
+    """The devices that gave what they should not; not those of examples that are wrong
+    themselves."""
+    found = (o.device for o in outcomes if o.status is Status.FAILED and o.cause != Cause.EXPECTED)
+    return [device for device in dict.fromkeys(found) if device is not None]
 
 
 def describe_outcome(outcome: Outcome) -> dict[str, Any]:

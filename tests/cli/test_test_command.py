@@ -10,7 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from dmlc import cli
+from dmlc.cli import test_command
 from dmlc.cli.test_command import list_targets
+from dmlc.source import UnavailableError
+from dmlc.testing import outcome
 from tests.cli.conftest import Dmlc
 
 WRONG = Path(__file__).resolve().parent.parent / "data" / "testing" / "wrong.dml"
@@ -85,6 +88,83 @@ def test_coverage_names_what_no_case_came_by(dmlc: Dmlc) -> None:
     assert "dimension count: 'x' has" not in plain
     assert "dimension count: 'x' has" in told
     assert "not hit: no case had it" in told
+
+
+def test_check_memory(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("copy.dml").write_text(COPY)
+    quick = ("test", "copy.dml", *QUICK[2:], "--check-memory", "--device")
+    done = dmlc(*quick, "opencl")
+    assert (done.status, done.err) == (0, "")
+    done = dmlc(*quick, "reference")
+    assert done.status == 0
+    assert "1 on reference: error: the reference has no kernels whose memory" in done.out
+
+    def check_memory(*_: object) -> list[str]:
+        if tool:
+            raise UnavailableError("Oclgrind is not installed", notes=["apt-get install oclgrind"])
+        return ["cpu: the kernel k stores into y at element 3"]
+
+    tool = ""
+    monkeypatch.setattr(outcome, "check_memory", check_memory)
+    done = dmlc(*quick, "opencl")
+    assert done.status == 1
+    assert "FAIL COPY on opencl: a kernel reads or stores where it may not, or races" in done.out
+    assert "  cpu: the kernel k stores into y at element 3\n" in done.out
+    tool = "missing"
+    done = dmlc(*quick, "opencl")
+    assert done.status == 3
+    assert "apt-get install oclgrind" in done.err
+
+
+@pytest.mark.parametrize(
+    ("to", "file"), [("dxdispatch", "DOUBLE.json"), ("offload-test-suite", "DOUBLE.test")]
+)
+def test_export(to: str, file: str, dmlc: Dmlc) -> None:
+    quick = (*QUICK[:-1], "2")
+    done = dmlc("test", f"{WRONG}:DOUBLE", f"{WRONG}:CUBE", *quick, "--export", to, "-o", "out")
+    assert done.status == 1
+    folders = {path.name for path in Path("out").iterdir() if (path / file).is_file()}
+    assert folders == {"DOUBLE-example-001", *(f"DOUBLE-drawn-call-{n:03}" for n in (1, 2, 3))}
+    assert (Path("out") / "CUBE-drawn-call-003").is_dir()
+    (failure,) = Path("out").glob("*/case.json")
+    assert (failure.parent / "export" / file).is_file()
+    assert dmlc("test", "--replay", failure.parent).status == 1
+
+
+def test_an_export_needs_a_folder(dmlc: Dmlc) -> None:
+    done = dmlc("test", f"{WRONG}:DOUBLE", *QUICK, "--export", "dxdispatch")
+    assert done.status == 2
+    assert "-o DIR" in done.err
+    Path("taken").write_text("")
+    done = dmlc("test", f"{WRONG}:CUBE", *QUICK, "--export", "dxdispatch", "-o", "taken")
+    assert done.status == 1
+    assert "cannot write 'taken" in done.err
+
+
+def test_after_failures_it_is_said_whether_the_device_is_to_blame(
+    dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where an example is wrong, or nothing ran on a device."""
+
+    def explain_failure(device: str) -> str:
+        return f"{device} may be at fault"
+
+    def run_case(*_: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(test_command, "explain_failure", explain_failure)
+    for name in ("DOUBLE", "PAIR_SUM"):
+        done = dmlc("test", f"{WRONG}:{name}", *QUICK[2:], "--device", "opencl")
+        assert (done.status, done.err) == (1, "")
+    monkeypatch.setattr(outcome, "run_case", run_case)
+    done = dmlc("test", f"{WRONG}:CUBE", *QUICK[2:], "--device", "opencl", "--device", "reference",
+                "-o", "kept")  # fmt: skip
+    assert done.status == 1
+    assert done.err == "opencl may be at fault\nreference may be at fault\n"
+    (folder,) = Path("kept").iterdir()
+    again = dmlc("test", "--replay", folder, "--json")
+    assert (again.status, again.err) == (1, "opencl may be at fault\n")
+    assert len(json.loads(again.out)) == 1
 
 
 @pytest.mark.parametrize(

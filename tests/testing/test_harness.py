@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import dmlc
+from dmlc.source import UnavailableError, UnsupportedError
 from dmlc.testing import harness
 from dmlc.testing import outcome as outcomes
 from dmlc.testing.case import Case
 from dmlc.testing.fill import KINDS
-from dmlc.testing.harness import OperatorTest, Settings, run_tests
+from dmlc.testing.harness import Export, OperatorTest, Settings, run_tests
 from dmlc.testing.outcome import Cause, Kind, Outcome, Status
 from dmlc.testing.power import Power, Weakness
 from dmlc.testing.replay import read_failure
@@ -200,3 +201,103 @@ def test_a_variant_that_disagrees_fails(monkeypatch: pytest.MonkeyPatch) -> None
     assert (failure.kind, failure.cause) == (Kind.VARIANT, Cause.VARIANT)
     assert failure.message == "other strides: the device is lost"
     assert failure.call == "x=FLOAT32[1] y=FLOAT32[1]"
+
+
+def test_memory_is_checked_of_an_example_and_a_drawn_call_on_each_device() -> None:
+    relu = dmlc.operator("directml.ACTIVATION_RELU")
+    done = list(run_tests([relu], ["opencl", "vulkan", "reference"], cases=6, variants=0,
+                          check_memory=True))  # fmt: skip
+    checked = [o for o in done if o.kind is Kind.MEMORY]
+    # Of the first example, in a type that shaders have; then of the first drawn call.
+    assert Counter((o.device, o.status) for o in checked) == {
+        ("opencl", Status.PASSED): 2,
+        ("vulkan", Status.PASSED): 2,
+        ("reference", Status.UNSUPPORTED): 2,
+    }
+    assert {o.message for o in checked if o.status is not Status.PASSED} == {
+        "error: the reference has no kernels whose memory could be checked"
+    }
+    assert not any(o.status is Status.FAILED for o in done)
+    plain = run_tests([relu], ["opencl"], cases=3, variants=0)
+    assert Kind.MEMORY not in {o.kind for o in plain}
+
+
+def test_what_goes_wrong_in_memory_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With what was found, shrunk and kept."""
+
+    def check_memory(case: Case, device: str) -> list[str]:
+        return ["cpu: the kernel k stores into y at element 3", "gpu: a race"]
+
+    monkeypatch.setattr(outcomes, "check_memory", check_memory)
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    done = run_tests([operator], cases=3, failures=tmp_path, variants=0, check_memory=True)
+    failures = [o for o in done if o.status is Status.FAILED]
+    assert {(o.kind, o.cause, o.device) for o in failures} == {
+        (Kind.MEMORY, Cause.MEMORY, "opencl")
+    }
+    assert failures[0].message == "cpu: the kernel k stores into y at element 3\ngpu: a race"
+    assert failures[0].call == "x=FLOAT32[1] y=FLOAT32[1]"
+    assert failures[0].folder is not None
+    assert read_failure(failures[0].folder).run().cause is Cause.MEMORY
+
+
+def test_a_tool_that_is_missing_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other error of a memory check is an outcome."""
+    errors = [UnavailableError("no tool", notes=["get it"]), ZeroDivisionError("by zero")]
+
+    def check_memory(case: Case, device: str) -> list[str]:
+        raise errors[0]
+
+    monkeypatch.setattr(outcomes, "check_memory", check_memory)
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    with pytest.raises(UnavailableError, match="get it"):
+        list(run_tests([operator], cases=3, check_memory=True))
+    del errors[0]
+    done = run_tests([operator], cases=1, variants=0, check_memory=True)
+    assert {o.message for o in done if o.status is Status.FAILED} == {"ZeroDivisionError: by zero"}
+
+
+def test_cases_are_exported_once_whatever_they_ran_on(tmp_path: Path) -> None:
+    operator = dmlc.load(WRONG).operators["DOUBLE"]
+    written: list[tuple[Case, Path]] = []
+
+    def write(case: Case, folder: Path) -> None:
+        if len(written) == 1:
+            written.append((case, folder))
+            raise UnsupportedError("shaders have no such thing")
+        written.append((case, folder))
+
+    settings = Settings(
+        ("opencl", "reference"), cases=3, failures=tmp_path, export=Export(tmp_path, write)
+    )
+    done = list(OperatorTest(operator, settings).run())
+    exported = [o.status for o in done if o.kind is Kind.EXPORT]
+    assert exported == [Status.PASSED, Status.UNSUPPORTED] + [Status.PASSED] * (len(written) - 2)
+    failure = next(o for o in done if o.folder is not None)
+    assert failure.folder is not None
+    assert [folder.relative_to(tmp_path).as_posix() for _, folder in written] == [
+        "DOUBLE-example-001",
+        f"{failure.folder.name}/export",
+        *[f"DOUBLE-drawn-call-{number:03}" for number in (1, 2, 3)],
+    ]
+    assert {case for case, _ in written} == {
+        o.case for o in done if o.kind in (Kind.EXAMPLE, Kind.CALL)
+    }
+
+
+def test_an_error_of_an_export_is_an_outcome(tmp_path: Path) -> None:
+    """But not a folder that cannot be written into."""
+    errors: list[Exception] = [ZeroDivisionError("by zero")]
+
+    def write(case: Case, folder: Path) -> None:
+        raise errors[0]
+
+    operator = dmlc.load(WRONG).operators["CUBE"]
+    settings = Settings(("reference",), cases=1, variants=0, export=Export(tmp_path, write))
+    failures = [o for o in OperatorTest(operator, settings).run() if o.status is Status.FAILED]
+    assert {(o.kind, o.cause, o.message) for o in failures} == {
+        (Kind.EXPORT, Cause.EXPORT, "ZeroDivisionError: by zero")
+    }
+    errors[0] = dmlc.DmlcError("cannot write")
+    with pytest.raises(dmlc.DmlcError, match="cannot write"):
+        list(OperatorTest(operator, settings).run())

@@ -10,6 +10,7 @@ import pytest
 
 import dmlc
 from dmlc import api, devices
+from dmlc.binding import TensorDesc
 from dmlc.catalog import operator
 from dmlc.devices import AnyDevice
 from dmlc.ir import Function
@@ -18,7 +19,7 @@ from dmlc.runtime.vulkan import context
 from dmlc.scalars import DataType
 from dmlc.source import UnavailableError, UnsupportedError
 from dmlc.testing import memory
-from dmlc.testing.case import Case
+from dmlc.testing.case import Call, Case, lay_out
 from dmlc.testing.examples import read_cases
 from dmlc.testing.memory import check_memory, check_run
 
@@ -53,6 +54,17 @@ def test_whole_vectors_and_what_is_left_of_them(device: str, dtype: type[np.gene
     assert check_run(RELU_GRAD, given, device=device) == []
     rows = {"InputTensor": X[:999].reshape(3, 333).astype(dtype)}
     assert check_run(SOFTMAX, rows, {"Axes": [1]}, device=device) == []
+
+
+@pytest.mark.parametrize("device", ["opencl", "vulkan"])
+def test_inputs_that_strides_of_0_repeat(device: str) -> None:
+    """As a whole, and each of its rows, which lie apart."""
+    relu = operator("directml.ACTIVATION_RELU")
+    values = np.broadcast_to(X[:30:2, None], (4, 15, 3))
+    desc = TensorDesc("FLOAT32", (4, 15, 3), (0, 2, 0))
+    call = Call(relu, {"InputTensor": desc, "OutputTensor": TensorDesc("FLOAT32", (4, 15, 3))}, {})
+    case = Case(call, {"InputTensor": lay_out(values, desc)}, "strides of 0")
+    assert check_memory(case, device) == []
 
 
 @pytest.fixture

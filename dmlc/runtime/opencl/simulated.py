@@ -11,6 +11,8 @@ import pickle
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from dmlc.runtime.opencl.driver import discover, open_session
 from dmlc.runtime.opencl.executable import Executable
 from dmlc.source import DmlcError
@@ -24,9 +26,10 @@ def main(log: Path) -> None:
     seen = 0
     while True:
         try:
-            program, inputs, outputs = pickle.load(sys.stdin.buffer)
+            program, given, outputs = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
+        inputs = {name: np.broadcast_to(array, sizes) for name, (array, sizes) in given.items()}
         error = ""
         try:
             Executable(program, open_session(discover()[0]))(inputs, outputs)
