@@ -84,7 +84,9 @@ class Loops:
         self._write = write
 
     def write(self, node: Loop, scope: Scope) -> list[k.Statement]:
-        """A loop and all that is inside."""
+        """A loop and all that is inside: nothing, where its dimension has no points."""
+        if node.dim.size == 0:
+            return []
         match node.kind:
             case Kind.GROUP:
                 return self._write_group(node, scope)
@@ -107,7 +109,6 @@ class Loops:
         if any(n.kind is Kind.VECTOR and n.extent for n in list_loops(node.body, dim)):
             return self._write_partition(node, scope)
         exact = dim.size % step == 0 if isinstance(dim.size, int) else step == 1
-        exact = exact and dim.size != 0
         is_loose = self._limit is not None or not exact
         scope = scope.narrow(dim, is_loose=is_loose)
         if isinstance(dim.size, int) and dim.size <= step:

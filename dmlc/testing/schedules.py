@@ -11,7 +11,7 @@ from typing import TypeAlias
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.assemble import make_kernel
-from dmlc.kernel.group import collect_group, lower_group
+from dmlc.kernel.group import collect_group
 from dmlc.kernel.schedule import CPU, Limits, Profile
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
 from dmlc.kernel.schedule.verbs import (
@@ -135,9 +135,6 @@ class DrawnSchedule:
         self, function: ir.Function, group: Group, profile: Profile, limits: Limits
     ) -> tuple[k.Kernel, ...]:
         phases, passes = collect_group(function, group)
-        if any(0 in phase.space.sizes for phase in phases):
-            # Verbs are for loops that take steps.
-            return lower_group(function, group, profile, limits)
         random = Random(f"{self.seed} {' '.join(group.stages)}")
         steps = draw_steps(random, tuple(VERBS) if limits.vector_lanes == 0 else SCALAR_VERBS)
         nest, _ = follow(naive(phases), steps, limits.group_size)

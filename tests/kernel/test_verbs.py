@@ -35,7 +35,7 @@ from dmlc.testing.schedules import SCALAR_VERBS, VERBS, Step, draw_steps, follow
 from tests.kernel.schedules import FOLDS, FUNCTIONS, STEPS, Kernels, read, start
 from tests.opencl_launch import run_program
 
-SIZES = st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 18))
+SIZES = st.tuples(st.integers(0, 5), st.integers(0, 6), st.integers(0, 18))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
