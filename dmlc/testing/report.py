@@ -13,7 +13,7 @@ from dmlc.source import counted
 from dmlc.testing.coverage import Row, show_table
 from dmlc.testing.harness import Summary
 from dmlc.testing.jobs import Done
-from dmlc.testing.outcome import Cause, Outcome, Status
+from dmlc.testing.outcome import Cause, Kind, Outcome, Status
 
 _COLUMNS = (
     "operator", "cases", "passed", "failed", "unsupported", "weak", "told apart", "coverage",
@@ -120,15 +120,14 @@ class Report:
 
     def render_unsupported(self) -> str:
         """What devices or their languages cannot express, each reason once."""
-        reasons: dict[tuple[str | None, str], int] = {}
+        reasons: dict[tuple[str, str], int] = {}
         for outcome in self.outcomes:
             if outcome.status is Status.UNSUPPORTED:
-                reason = (outcome.device, outcome.message.partition("\n")[0])
+                where = f"on {outcome.device or 'no device'}"
+                where = "not exported" if outcome.kind is Kind.EXPORT else where
+                reason = (where, outcome.message.partition("\n")[0])
                 reasons[reason] = reasons.get(reason, 0) + 1
-        lines = (
-            f"  {count} on {device or 'no device'}: {_cut(reason)}"
-            for (device, reason), count in reasons.items()
-        )
+        lines = (f"  {count} {where}: {_cut(reason)}" for (where, reason), count in reasons.items())
         return "\n".join(lines)
 
     def render_verdict(self) -> str:

@@ -131,6 +131,14 @@ def test_export(to: str, file: str, dmlc: Dmlc) -> None:
     assert dmlc("test", "--replay", failure.parent).status == 1
 
 
+def test_what_cannot_be_exported_is_told(dmlc: Dmlc) -> None:
+    Path("copy.dml").write_text(COPY.replace("f32", "u8").replace("y = x", "y = x + 1"))
+    done = dmlc("test", "copy.dml", *QUICK, "--export", "dxdispatch", "-o", "out")
+    assert done.status == 0
+    assert "  3 not exported: copy.dml:4:11: error: target 'hlsl' cannot hold tensor" in done.out
+    assert not Path("out").exists()
+
+
 def test_an_export_needs_a_folder(dmlc: Dmlc) -> None:
     done = dmlc("test", f"{WRONG}:DOUBLE", *QUICK, "--export", "dxdispatch")
     assert done.status == 2
