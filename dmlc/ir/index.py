@@ -98,9 +98,10 @@ class IndexFacts:
         return self._repeats[index][value]
 
     def count_points(self, over: Iterable[Index]) -> float:
-        """The points looked at that indices run over together."""
+        """The points looked at that indices run over together; of each index alone, where another
+        has none."""
         return math.prod(
-            len(self._places[i]) if i in self._places else count_points(self.stage, [i])
+            max(1, len(self._places[i]) if i in self._places else count_points(self.stage, [i]))
             for i in over
         )
 
@@ -405,6 +406,8 @@ def find_reach(stage: Stage, position: int, size: int) -> Interval:
     looked at, and the interval may be too wide. `UNKNOWN` for what depends on elements of tensors
     or on run-time extents; `EMPTY` where no point passes the guard.
     """
+    if 0 in map(stage.extent, stage.indices):
+        return EMPTY
     facts = IndexFacts(stage)
     if not facts.known[position]:
         return UNKNOWN

@@ -608,9 +608,12 @@ class Loops:
             return None
         number, whole = dim.piece
         length, total = measure(dim.size), measure(whole)
-        before = multiply(scope.known[number], length)
         if isinstance(length, int) and isinstance(total, int):
-            return operate("sub", index(total), before) if total % length else None
+            if not total % length:
+                # Where positions are not counted from it, the number may not be known.
+                return None
+            return operate("sub", index(total), multiply(scope.known[number], length))
+        before = multiply(scope.known[number], length)
         # There may be pieces beyond the end.
         return operate("sub", size(total), operate("min", before, size(total)))
 

@@ -6,6 +6,7 @@ import pytest
 from dmlc import ir
 from dmlc.ir.index import (
     EMPTY,
+    IndexFacts,
     count_points,
     evaluate_positions,
     find_dependencies,
@@ -133,6 +134,18 @@ def test_where_no_point_passes_nothing_is_read() -> None:
     )
     (load,) = stage.body.loads()
     assert find_reach(stage, load.indices[0], 4) == EMPTY
+
+
+def test_without_points_nothing_is_read_however_long_other_axes_are() -> None:
+    stage = last_stage(
+        "func @f(%X: f32[4, 9]) -> (%Y) {\n"
+        "  %Y: f32[i0 < 4, i1 < 0] = sum[r0 < 1099511627776 where lt(add(r0, i1), 9)] "
+        "%X[i0, add(r0, i1)]\n}"
+    )
+    (load,) = stage.body.loads()
+    assert find_reach(stage, load.indices[1], 9) == EMPTY
+    facts = IndexFacts(stage)
+    assert facts.evaluate([load.indices[1]]) is None
 
 
 def test_positions_from_elements_are_clamped() -> None:

@@ -229,6 +229,18 @@ def test_states_of_pieces_are_shared_out_too(count: int, combiner: str) -> None:
     run(fusion.function, tuple(kernels))
 
 
+def test_pieces_of_one_point_each_are_whole() -> None:
+    function = ir.parse("""func @f(%X: f32[48, 20]) -> (%Y) {
+      %Most: f32[i0 < 20] = max[r0 < 48] %X[r0, i0]
+      %Sum: f32[i0 < 20] = sum[r0 < 48] sub(%X[r0, i0], %Most[i0])
+      %Y: f32[i0 < 48, i1 < 20] = add(sub(%X[i0, i1], %Most[i1]), %Sum[i1])
+    }""")
+    profile = dataclasses.replace(GPU, group_size=32, groups=512, piece=8)
+    kernels = lower(function, profile, "hlsl")
+    assert any("in 48 pieces" in line for kernel in kernels for line in kernel.summary)
+    run(function, kernels)
+
+
 def test_a_row_and_what_reads_it_share_a_kernel_that_has_buffers_enough() -> None:
     given = ", ".join(f"%x{n}: f32[4, 6, 5], %y{n}: f32[6]" for n in range(5))
     row = functools.reduce("add({}, {})".format, (f"%x{n}[i0, i1, r0]" for n in range(5)))

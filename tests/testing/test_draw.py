@@ -11,6 +11,7 @@ import pytest
 import dmlc
 from dmlc import library
 from dmlc.binding import Operator, TensorDesc
+from dmlc.oracle import find_work, shorten
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, lay_out, make_output, run_case, show_tensor
 from dmlc.testing.draw import draw_calls
@@ -69,6 +70,30 @@ def test_calls_are_permitted_and_have_every_choice() -> None:
 def test_a_seed_gives_the_same_calls() -> None:
     first, second, other = (list(map(str, draw(operator(), 10, s))) for s in (3, 3, 4))
     assert first == second != other
+
+
+def test_what_the_reference_would_not_end_on_is_not_drawn() -> None:
+    windows = operator("""
+        operator windows {
+            attributes {
+                | Attribute | Type |
+                | Size      | UINT |
+            }
+            tensors {
+                | Tensor | Kind   | Dimensions | Types |
+                | X      | Input  | { N }      | f32   |
+                | Y      | Output | { N }      | f32   |
+            }
+            constraints {
+                require Size < 2147483648
+            }
+            compute {
+                Y[i] = sum[k : Size](X[k % N])
+            }
+        }""")
+    calls = draw(windows, 200)
+    assert len(calls) == 200
+    assert max(find_work(shorten(call.function)) for call in calls) <= 1 << 26
 
 
 def test_what_is_forbidden_is_refused_and_says_why() -> None:
