@@ -100,10 +100,13 @@ class IndexFacts:
     def count_points(self, over: Iterable[Index]) -> float:
         """The points looked at that indices run over together; of each index alone, where another
         has none."""
-        return math.prod(
-            max(1, len(self._places[i]) if i in self._places else count_points(self.stage, [i]))
-            for i in over
-        )
+        return math.prod(max(1, self._count_places(index)) for index in over)
+
+    def _count_places(self, index: Index) -> float:
+        """The places looked at of one index."""
+        if index in self._places:
+            return len(self._places[index])
+        return count_points(self.stage, [index])
 
     def evaluate(
         self, values: Sequence[int], over: Sequence[Index] | None = None
@@ -134,7 +137,7 @@ class IndexFacts:
         found = self.evaluate(conditions, over)
         if found is None:
             return None
-        passing: Array = np.ones([int(self.count_points([index])) for index in over], np.bool_)
+        passing: Array = np.ones([int(self._count_places(i)) for i in over], np.bool_)
         for holds in found:
             passing = passing & holds
         return passing

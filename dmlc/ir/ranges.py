@@ -240,8 +240,11 @@ def _find_reduced(stage: Stage, reduction: Reduction) -> Interval | None:
     each = stage.body.instructions[stage.body.result]
     if reduction.combiner != "sum" or not isinstance(each, Constant) or math.isinf(points):
         return None
-    limits, total = _LIMITS.get(stage.dtype), int(each.value) * int(points)
-    within = limits is not None and limits[0] <= total <= limits[1]
+    limits = _LIMITS.get(stage.dtype)
+    if limits is None:
+        return None
+    total = int(each.value) * int(points)
+    within = limits[0] <= total <= limits[1]
     return (min(total, 0), max(total, 0)) if within else None
 
 

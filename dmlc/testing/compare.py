@@ -44,7 +44,8 @@ class Comparison:
     largest_ulp: float | None
     """The same in steps between neighbouring values of the type; None for whole numbers."""
     misplaced: int
-    """Places where one is NaN or infinite and the other is not the same."""
+    """Places where one is NaN or infinite and the other is not the same, and not everything is
+    allowed."""
     worst: tuple[int, ...] | None
     """Where the largest excess over what is allowed is, if anything differs."""
     within: bool
@@ -83,15 +84,16 @@ def compare(actual: Array, expected: Array, allowed: Array | float) -> Compariso
     a, b = actual.astype(np.float64), expected.astype(np.float64)
     # As they are: float64 does not tell the largest whole numbers apart.
     unequal = np.asarray(actual != expected) & ~(np.isnan(a) & np.isnan(b))
-    misplaced = unequal & ~(np.isfinite(a) & np.isfinite(b))
+    odd = unequal & ~(np.isfinite(a) & np.isfinite(b))
+    misplaced = odd & ~np.isposinf(allowed)
     count = int(np.count_nonzero(unequal))
     if count == 0:
         return Comparison(actual.size, 0, 0.0, 0.0, None if whole else 0.0, 0, None, True)
     with np.errstate(all="ignore"):
-        difference = np.where(unequal & ~misplaced, np.abs(a - b), 0.0)
+        difference = np.where(unequal & ~odd, np.abs(a - b), 0.0)
         relative = np.where(difference > 0, difference / np.abs(b), 0.0)
         over = np.where(unequal, difference - allowed, -np.inf)
-        excess = np.where(misplaced & ~np.isposinf(allowed), np.inf, over)
+        excess = np.where(misplaced, np.inf, over)
     place = np.unravel_index(int(np.argmax(excess)), excess.shape)
     worst = tuple(int(i) for i in place)
     return Comparison(

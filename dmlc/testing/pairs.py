@@ -221,7 +221,7 @@ def _find_kinks(pair: Pair, name: str, written: Array, allowed: Array, wrong: Ar
         size = np.maximum(np.abs(low), np.abs(high))
         slack = allowed + 10 * _STEP * size
         jumps = high - low > _JUMP * size + allowed
-    return wrong & jumps & (low - slack <= written) & (written <= high + slack)
+        return wrong & jumps & (low - slack <= written) & (written <= high + slack)
 
 
 def _move(pair: Pair, of: str, places: Array) -> Iterator[dict[str, Array]]:

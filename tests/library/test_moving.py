@@ -260,7 +260,7 @@ REFUSED: list[tuple[str, dict[str, tuple[int, ...]], dict[str, object], str]] = 
     ("directml.RESAMPLE2", {"InputTensor": (4,), "OutputTensor": (8,)},
      {"InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING", "Scales": [0.0],
       "InputPixelOffsets": [0.0], "OutputPixelOffsets": [0.0]}, "Scales must be positive"),
-    ("onednn.StaticTranspose", {"src": (4, 3)}, {"order": [2, 0]}, "order lists axes of src"),
+    ("onednn.StaticTranspose", {"src": (4, 3)}, {"order": [2, 0]}, "must list the axes of src"),
 ]  # fmt: skip
 
 
