@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test coverage fuzz mutants test-peers lint format types golden bench docs clean
+.PHONY: help setup demo test coverage fuzz mutants operators test-peers lint format types golden bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ fuzz: $(STAMPS)/test ## run random programs everywhere, for MINUTES=10 from SEED
 
 mutants: $(STAMPS)/test ## break kernels everywhere, or at MOST=3 places each; name what nothing finds
 	$(BIN)/python -m tests.testing.broken_programs $(if $(MOST),--most $(MOST))
+
+operators: $(STAMPS)/test ## test every operator of the library from its own tables, on both devices
+	$(BIN)/python -m dmlc test --device opencl --device vulkan --cases 6
 
 test-peers: $(STAMPS)/peers ## compare with PyTorch (installs it: a large download)
 	$(BIN)/python -m pytest tests/peers
