@@ -3,6 +3,7 @@
 `parse(str(function)) == function`, and `from_json(to_json(function)) == function`.
 """
 
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.function import Function, print_function
 from dmlc.ir.json import from_json, to_json
 from dmlc.ir.nodes import (
@@ -22,21 +23,24 @@ from dmlc.ir.nodes import (
     Stage,
     Symbol,
     Table,
+    Tensor,
     operands,
     packed_strides,
     value_type,
     with_operands,
 )
 from dmlc.ir.parse import parse
-from dmlc.ir.verify import check_in_place, reads_own_place, verify
+from dmlc.ir.verify import Fault, check_in_place, find_fault, reads_own_place, verify
 
 __all__ = [
     "POSITIONAL_COMBINERS",
     "Apply",
     "Body",
+    "BodyBuilder",
     "Cast",
     "Constant",
     "Extent",
+    "Fault",
     "Function",
     "Index",
     "Instruction",
@@ -48,7 +52,9 @@ __all__ = [
     "Stage",
     "Symbol",
     "Table",
+    "Tensor",
     "check_in_place",
+    "find_fault",
     "from_json",
     "operands",
     "packed_strides",

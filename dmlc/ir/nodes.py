@@ -341,6 +341,10 @@ class Table:
         return hash(self._key())
 
 
+Tensor: TypeAlias = Parameter | Table | Stage
+"""What a load can read."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
     """A stage that leaves the function, and the strides it is stored with (None: packed)."""

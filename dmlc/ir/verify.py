@@ -16,12 +16,10 @@ from typing import cast
 import numpy as np
 
 from dmlc.ir.function import Function
-from dmlc.ir.inside import Tensor, find_outside, is_empty
+from dmlc.ir.inside import find_outside, is_empty
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
-    Apply,
     Body,
-    Cast,
     Constant,
     Extent,
     Index,
@@ -29,17 +27,18 @@ from dmlc.ir.nodes import (
     Load,
     Parameter,
     Result,
-    Select,
     Stage,
     Symbol,
     Table,
+    Tensor,
     operands,
     packed_strides,
     value_type,
 )
+from dmlc.ir.operand_types import check_constant, check_rank, check_types
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_ranges
 from dmlc.parameters import expect, expect_items, wrong_kind
-from dmlc.scalars import COMBINERS, OPERATIONS, Operands, is_float32
+from dmlc.scalars import COMBINERS, Operands
 from dmlc.scalars import DataType as T
 from dmlc.sizes import LARGEST, find_symbols, holds, list_symbols, parse_size
 from dmlc.source import DmlcError, InternalError, Span
@@ -231,7 +230,7 @@ def _check_table(table: Table) -> Fault | None:
         return Fault(name, f"it has {len(table.values)} values", table.span)
     if _holds_exactly(table):
         return None
-    wrong = next((why for c in table.constants() if (why := _check_constant(c))), None)
+    wrong = next((why for c in table.constants() if (why := check_constant(c))), None)
     return Fault(name, wrong, table.span) if wrong else None
 
 
@@ -349,59 +348,19 @@ def _check_instruction(
     known: Mapping[str, Tensor],
 ) -> str | None:
     """What is wrong with an instruction whose operands have the types `given`, if anything."""
+    why = check_types(instruction, given)
+    if why is not None:
+        return why
     match instruction:
-        case Constant():
-            return _check_constant(instruction)
         case Index():
             found = stage.extent(instruction)
             return None if found is not None else f"there is no axis {instruction.name}"
         case Symbol():
             return _check_size(instruction.name)
         case Load():
-            if any(dtype is not T.INDEX for dtype in given):
-                return "a position is no INDEX"
             return _check_load(stage, instruction, ranges, known)
-        case Apply():
-            return _check_apply(instruction, given)
-        case Select():
-            if given[0] is not T.BOOL:
-                return "the condition of a select is no BOOL"
-            if given[1] is not given[2] or instruction.dtype is not given[1]:
-                return "the branches of a select differ in type"
-        case Cast():
-            if instruction.dtype.is_storage_only:
-                return f"a value has the storage type {instruction.dtype.name}"
-    return None
-
-
-def _check_apply(instruction: Apply, given: list[T]) -> str | None:
-    operation = instruction.operation
-    if OPERATIONS.get(operation.name) is not operation:
-        return f"{operation.name} is not in the table of operations"
-    if len(given) != operation.arity:
-        return f"{operation.name} takes {operation.arity} operands, not {len(given)}"
-    if len(set(given)) > 1:
-        return f"the operands of {operation.name} differ in type"
-    if not operation.operands.accept(given[0]):
-        return f"{operation.name} takes {operation.operands.value}, not {given[0].name}"
-    if instruction.dtype is not operation.result_type(given[0]):
-        return f"{operation.name} does not give {instruction.dtype.name}"
-    return None
-
-
-def _check_constant(constant: Constant) -> str | None:
-    dtype, value = constant.dtype, constant.value
-    if dtype.is_storage_only:
-        return f"a value has the storage type {dtype.name}"
-    wrong = f"{value!r} is no {dtype.name}"
-    if dtype is T.BOOL or isinstance(value, bool):
-        return None if dtype is T.BOOL and isinstance(value, bool) else wrong
-    if dtype.is_float:
-        if not isinstance(value, float):
-            return wrong
-        return None if dtype is T.FLOAT64 or is_float32(value) else wrong
-    limits = np.iinfo(dtype.dtype)
-    return None if isinstance(value, int) and limits.min <= value <= limits.max else wrong
+        case _:
+            return None
 
 
 def _check_load(
@@ -414,11 +373,9 @@ def _check_load(
     if tensor is None:
         return f"%{load.tensor} is not defined before it"
     extents = tensor.extents
-    if len(load.indices) != len(extents):
-        return (
-            f"%{load.tensor} is read at {len(load.indices)} positions, "
-            f"and its axes are {len(extents)}"
-        )
+    why = check_rank(tensor, len(load.indices))
+    if why is not None:
+        return why
     if load.dtype is not tensor.dtype.compute:
         return f"a load of %{load.tensor} gives {tensor.dtype.compute.name}"
     if is_empty(stage):

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.ir import Apply, Body, Constant, Index, Instruction, Load, Stage, value_type
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped
 from dmlc.ir.index import IndexFacts
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
@@ -88,7 +88,7 @@ class Terms:
         stage, reduction, body = self.stage, self.stage.reduction, self.stage.body
         if reduction is None:
             return stage, 0
-        builder = Builder()
+        builder = BodyBuilder()
         total = builder.add(Constant(body.dtype, first))
         turn = builder.add(self.over[0])
         rows = np.asarray(places)
@@ -143,7 +143,7 @@ def list_terms(
 
 
 def write_values(
-    builder: Builder,
+    builder: BodyBuilder,
     body: Body,
     lines: Mapping[int, tuple[Line | None, int]],
     fixed: Mapping[Index, int] = MappingProxyType({}),

@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from dmlc import ir
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import list_arrays
 from dmlc.kernel.element import Collector, Elements, View, prune, tensor_strides
 from dmlc.kernel.neighbours import (
@@ -125,7 +125,7 @@ class _Windows:
         own = {s.name for s in (*self.reductions, *self.derived)}
         made: list[ir.Stage] = []
         for number, places in enumerate(block.list_places()):
-            builder = Builder()
+            builder = BodyBuilder()
             near: dict[int, int] = {}
             chosen: dict[int, int] = {}
             for n, value in enumerate(stage.body.instructions):
@@ -154,7 +154,7 @@ class _Windows:
         stage: ir.Stage,
         number: int,
         load: int,
-        builder: Builder,
+        builder: BodyBuilder,
         place: int,
         places: Mapping[int, range],
     ) -> int | None:
@@ -172,7 +172,7 @@ class _Windows:
             return builder.add(ir.Select(instruction.condition, found[0], found[1], dtype))
         if not isinstance(instruction, ir.Constant):
             return None
-        known = Builder()
+        known = BodyBuilder()
         value = known.copy(stage.body, {load: known.add(instruction)})[number]
         one = dataclasses.replace(stage, body=known.make(value))
         return write_at(one, self._tables, builder, places, {})

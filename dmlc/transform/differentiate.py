@@ -37,7 +37,7 @@ from dmlc.ir import (
     value_type,
     verify,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_index_only, list_conjuncts
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
@@ -256,13 +256,13 @@ class _Reverse:
         return [] if is_zero(normal, [stages[id(part)] for part in left]) else left
 
     def _read(self, name: str, tensor: Parameter | Stage, dtype: DataType) -> _Part:
-        builder = Builder()
+        builder = BodyBuilder()
         value = load_own(builder, name, len(tensor.extents), dtype)
         return _Part(builder.make(value), (), tensor.span)
 
     def _join(self, tensor: Parameter | Stage, own: str, parts: Sequence[_Part]) -> _Part:
         """Several parts as one: those that are sums are stages first."""
-        builder, total = Builder(), -1
+        builder, total = BodyBuilder(), -1
         for part in parts:
             if part.axes:
                 name = take_name(f"{own}_part", self.taken)
@@ -295,7 +295,7 @@ class _Reverse:
 
     def _go_back(self, stage: Stage, adjoint: str) -> None:
         """Takes the adjoint of a stage to what its body reads."""
-        builder = Builder()
+        builder = BodyBuilder()
         numbers = builder.copy(stage.body)
         count = len(builder.instructions)
         result = numbers[stage.body.result]
@@ -316,7 +316,7 @@ class _Reverse:
                 if moving[operand]:
                     pending.setdefault(operand, []).append(part)
 
-    def _seed(self, stage: Stage, builder: Builder, seed: int, result: int) -> list[Adjoint]:
+    def _seed(self, stage: Stage, builder: BodyBuilder, seed: int, result: int) -> list[Adjoint]:
         """The adjoint of one value of a reduction, from that of what they are reduced to."""
         reduction = stage.reduction
         match None if reduction is None else reduction.combiner:
@@ -347,12 +347,12 @@ class _Reverse:
         return made
 
     def _seed_product(
-        self, stage: Stage, builder: Builder, seed: int, result: int
+        self, stage: Stage, builder: BodyBuilder, seed: int, result: int
     ) -> list[Adjoint]:
         """Each factor moves a product by the product of the others: by that of all, over itself,
         where none is 0; by that of the others, where it alone is."""
         dtype, body = stage.dtype.compute, stage.body
-        own = Builder()
+        own = BodyBuilder()
         numbers = own.copy(body)
         factor = numbers[body.result]
         zero = own.add(Constant(dtype, 0.0))
@@ -385,7 +385,7 @@ class _Reverse:
         ]
 
     def _spread(
-        self, stage: Stage, builder: Builder, value: int, total: Adjoint, moving: Sequence[bool]
+        self, stage: Stage, builder: BodyBuilder, value: int, total: Adjoint, moving: Sequence[bool]
     ) -> Iterable[tuple[int, Adjoint]]:
         """What the operands of a value get of its adjoint."""
         instruction = builder.instructions[value]
@@ -408,7 +408,7 @@ class _Reverse:
                 pass
 
     def _read_back(
-        self, stage: Stage, builder: Builder, load: Load, total: Adjoint, guard: int | None
+        self, stage: Stage, builder: BodyBuilder, load: Load, total: Adjoint, guard: int | None
     ) -> None:
         """Adds a part to the adjoint of a tensor: the sum over the points that read an element."""
         tensor = self.tensors[load.tensor]
@@ -419,7 +419,7 @@ class _Reverse:
             own = dataclasses.replace(body, guard=condition)
             joined = list_conjuncts(own) if holds else (condition,)
             chosen += [(c, holds) for c in joined if (c, holds) not in chosen]
-        made = Builder()
+        made = BodyBuilder()
         readers = find_readers(reader, load, tensor.extents, chosen, made)
         wanted = [total.value, *(c for c, _ in chosen), *(number for _, number in readers.left)]
         numbers = copy_values(body, wanted, readers.positions, made)

@@ -38,7 +38,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Reduction, Stage, operands
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, find_dependencies, list_arrays
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
@@ -205,7 +205,7 @@ def _part_operation(
 
 def _apply(total: Stage, parted: _Parted) -> Body:
     """The body that multiplies a sum: the steps, one after the other, on its elements."""
-    builder = Builder()
+    builder = BodyBuilder()
     numbers = builder.copy(Body(parted.instructions, parted.kept))
     value = builder.read(total)
     for name, factor in parted.steps:
@@ -272,7 +272,7 @@ class _Product:
     factors: tuple[int, ...]
     conditions: tuple[int, ...]
 
-    def write(self, builder: Builder, numbers: Sequence[int], *first: int) -> Body:
+    def write(self, builder: BodyBuilder, numbers: Sequence[int], *first: int) -> Body:
         """The body that gives it, from the values that others have there."""
         factors = (*first, *(numbers[f] for f in self.factors))
         result = functools.reduce(lambda left, right: builder.apply("mul", left, right), factors)
@@ -402,7 +402,7 @@ def _split_rows(stage: Stage, parts: _Parts, names: dict[str, None]) -> list[Sta
     axes = () if stage.reduction is None else stage.reduction.axes
     along = tuple(axis for axis in axes if axis[0] == parts.row.axis)
     others = Reduction("sum", tuple(axis for axis in axes if axis not in along))
-    builder = Builder()
+    builder = BodyBuilder()
     own = builder.add(Index(place))
     numbers = builder.copy(
         body, {n: own for n, i in enumerate(body.instructions) if i == parts.row}
@@ -411,7 +411,7 @@ def _split_rows(stage: Stage, parts: _Parts, names: dict[str, None]) -> list[Sta
     name = take_name(f"{stage.name}_rows", names)
     domain = (*stage.domain[:-1], parts.size)
     rows = Stage(name, inner.dtype, domain, inner, others, stage.span)
-    builder = Builder()
+    builder = BodyBuilder()
     numbers = builder.copy(body)
     at = tuple(builder.add(i) for i in (*stage.indices[:place], parts.row))
     outer = parts.outer.write(builder, numbers, builder.add(Load(name, at, inner.dtype)))

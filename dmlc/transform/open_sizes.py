@@ -25,7 +25,7 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.below import Proof
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
@@ -62,7 +62,7 @@ def _settle(stage: Stage) -> Stage:
     ranges = Ranges(free)
     for instruction in body.instructions:
         ranges.add(instruction)
-    proof, builder = Proof(free, ranges), Builder()
+    proof, builder = Proof(free, ranges), BodyBuilder()
 
     def change(number: int, moved: Instruction) -> int | None:
         old = body.instructions[number]

@@ -28,7 +28,7 @@ from dmlc.ir import (
     reads_own_place,
     with_operands,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
 from dmlc.ir.verify import find_unsound_pairs
 from dmlc.scalars import DataType, combiner_identity
@@ -206,7 +206,7 @@ def is_inlinable(stage: Stage) -> bool:
 def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType({})) -> Stage:
     """A stage with the rules applied to what it computes, it and its loads renamed as `replaced`
     says; the stage itself where that changes nothing."""
-    body, builder = stage.body, Builder()
+    body, builder = stage.body, BodyBuilder()
     numbers: list[int] = []
     for instruction in body.instructions:
         moved = with_operands(instruction, tuple([numbers[o] for o in operands(instruction)]))

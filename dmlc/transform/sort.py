@@ -15,8 +15,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dmlc.ir import Cast, Extent, Index, Load, Reduction, Select, Stage, value_type
-from dmlc.ir.builder import Builder
+from dmlc.ir import Cast, Extent, Index, Reduction, Stage, Tensor
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
@@ -92,7 +92,7 @@ def find_starts(numbers: Stage, most: int, name: str) -> Stage:
         further = body.apply("min", further, body.constant(count))
         last = body.apply("sub", further, body.constant(1))
         less = body.apply("lt", body.read(numbers, last), own)
-        found = body.choose(less, further, found)
+        found = body.select(less, further, found)
     return body.stage(name, body.number(found))
 
 
@@ -109,7 +109,7 @@ def _list_steps(most: int) -> list[int]:
     return [1 << bit for bit in reversed(range(most.bit_length()))]
 
 
-class _Body(Builder):
+class _Body(BodyBuilder):
     """The body of a stage of whole numbers over rows, in the making."""
 
     def __init__(self, domain: Sequence[Extent], rank: int = 1) -> None:
@@ -120,17 +120,13 @@ class _Body(Builder):
         self.place = self.add(Index(len(domain) - 1))
         """Along the last axis."""
 
-    def read(self, stage: Stage, *places: int) -> int:
-        """The element of another stage in the same row."""
-        return self.add(Load(stage.name, (*self._outer, *places), stage.dtype))
+    def read(self, tensor: Tensor, *places: int) -> int:
+        """The element of another tensor in the same row."""
+        return self.load(tensor, *self._outer, *places)
 
     def number(self, place: int) -> int:
         """A position as a number."""
         return self.add(Cast(place, NUMBER))
-
-    def choose(self, condition: int, then: int, otherwise: int) -> int:
-        dtype = value_type(self.instructions[then])
-        return self.add(Select(condition, then, otherwise, dtype))
 
     def stage(self, name: str, result: int, points: int | None = None) -> Stage:
         """The stage that gives a number, or the sum of it over so many points."""
@@ -164,7 +160,7 @@ def _invert(ranks: Stage, domain: Sequence[Extent], block: int, name: str) -> St
     found = body.apply("eq", body.read(ranks, number, point), body.number(rank))
     place = body.apply("add", body.apply("mul", number, length), point)
     none = body.constant(0, NUMBER)
-    return body.stage(name, body.choose(found, body.number(place), none), block)
+    return body.stage(name, body.select(found, body.number(place), none), block)
 
 
 # Runs --------------------------------------------------------------------------------------
@@ -197,10 +193,10 @@ def _merge(numbers: Stage, width: int, name: str) -> Stage:
         further = body.apply("min", body.apply("add", found, body.constant(step)), most)
         last = read(body.apply("sub", body.apply("add", left, further), body.constant(1)))
         first = read(body.apply("sub", body.apply("add", right, rank), further))
-        found = body.choose(body.apply("le", last, first), further, found)
+        found = body.select(body.apply("le", last, first), further, found)
     other = body.apply("sub", rank, found)
     own, first = body.apply("add", left, found), body.apply("add", right, other)
     comes_first = body.apply("le", read(own), read(first))
     is_first = body.apply("or", body.apply("ge", other, on_right), comes_first)
     from_left = body.apply("and", body.apply("lt", found, on_left), is_first)
-    return body.stage(name, body.number(body.choose(from_left, own, first)))
+    return body.stage(name, body.number(body.select(from_left, own, first)))

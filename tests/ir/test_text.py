@@ -209,7 +209,7 @@ def test_refuses_broken_values(expression: str, column: int, message: str) -> No
     [
         ("%X[add(i0, 1)]", "%X is left: axis 0 has size 4, read at 1 to 4"),
         ("%X[i0, i0]", "%X is read at 2 positions, and its axes are 1"),
-        ("add(1.0, %K[i0])", "the operands of add differ in type"),
+        ("add(1.0, %K[i0])", "the operands of add differ in type: FLOAT32, INT32"),
         ("and(1.0, 1.0)", "and takes booleans, not FLOAT32"),
         ("300:u8", "300 is no UINT8"),
         ("%K[i0]", "the body gives INT32 for a FLOAT32 tensor"),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dmlc
 from dmlc import ir
 from dmlc.api import load_program
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.pipeline import compile, find_fusion, rewrite
 from dmlc.reference import evaluate
 from dmlc.runtime.interface import AnyExecutable
@@ -110,7 +110,7 @@ def load(text: str, target: str, profile: str, device: str) -> AnyExecutable:
 
 def sort(rows: int, count: int, most: int) -> ir.Function:
     names = dict.fromkeys(["K", "keys"])
-    padded, builder = count_padded(count), Builder()
+    padded, builder = count_padded(count), BodyBuilder()
     places = (builder.add(ir.Index(0)), builder.add(ir.Index(1)))
     copy = builder.make(builder.add(ir.Load("K", places, DataType.INT32)))
     keys = ir.Stage("keys", DataType.INT32, (rows, padded), copy)
