@@ -52,6 +52,7 @@ class BodyBuilder:
 
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
+        """Its values, by number; those that nothing needs are dropped when the body is made."""
         self._numbers: dict[Instruction, int] = {}
 
     def type_of(self, value: int) -> DataType:
