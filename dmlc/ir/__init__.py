@@ -43,6 +43,7 @@ from dmlc.ir.nodes import (
 )
 from dmlc.ir.parse import parse
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_ranges
+from dmlc.ir.semantics import CONVERSIONS, SEMANTICS, Semantics
 from dmlc.ir.specialize import specialize
 from dmlc.ir.verify import Fault, check_in_place, find_fault, reads_own_place, verify
 from dmlc.scalars import (
@@ -71,8 +72,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMBINERS",
+    "CONVERSIONS",
     "OPERATIONS",
     "POSITIONAL_COMBINERS",
+    "SEMANTICS",
     "TENSOR_TYPES",
     "Affine",
     "Apply",
@@ -102,6 +105,7 @@ __all__ = [
     "Reduction",
     "Result",
     "Select",
+    "Semantics",
     "Stage",
     "Symbol",
     "Table",
