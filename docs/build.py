@@ -7,11 +7,12 @@ A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- output: dmlc ... -->` what that command prints, run at the top of the repository. Rows between
 `<!-- table: NAME -->` and an empty line are those of a table of the IR.
 `docs/operators/` has a page for every operator of the library, and `docs/graphs/` one with pictures
-for every graph of the examples.
+for every graph of the examples. JSON Schemas of the IR's forms lie beside what writes these.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -59,7 +60,20 @@ _TABLE = re.compile(r"(?P<head><!-- table: (?P<name>\w+) -->\n)(?P<body>(?:\|.*\
 def build() -> dict[Path, str]:
     """Every page that holds something of the program, as it should be."""
     pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
-    return pages | _operator_pages() | _graph_pages()
+    return pages | _operator_pages() | _graph_pages() | _schemas()
+
+
+def _schemas() -> dict[Path, str]:
+    """The JSON Schemas of the IR's JSON forms, which the package brings."""
+    schemas = {
+        "ir/function": ir.function_schema(),
+        "transform/fusion": ir.fusion_schema(),
+        "kernel/kernel": ir.kernel_schema(),
+    }
+    return {
+        ROOT / "dmlc" / f"{name}.schema.json": json.dumps(schema, indent=2) + "\n"
+        for name, schema in schemas.items()
+    }
 
 
 def refresh(text: str) -> str:

@@ -91,7 +91,7 @@ def functions(draw: Draw) -> ir.Function:
     for number in range(draw(st.integers(1, 3))):
         stage = draw(_stages(f"s{number}", tensors))
         stages.append(stage)
-        tensors.append(_Tensor(stage.name, stage.domain))
+        tensors.append(_Tensor(stage.name, stage.extents))
     results = tuple(ir.Result(s.name) for s in stages)
     function = ir.Function("random", parameters, tuple(stages), results)
     ir.verify(function)

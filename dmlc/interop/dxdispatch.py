@@ -309,7 +309,7 @@ def _describe(function: Function, found: str | Sequence[str]) -> Any:
     if parameter is not None:
         return _tensor_desc(parameter.dtype, parameter.extents, parameter.strides)
     strides = next((r.strides for r in function.results if r.name == found), None)
-    return None if stage is None else _tensor_desc(stage.dtype, stage.domain, strides)
+    return None if stage is None else _tensor_desc(stage.dtype, stage.extents, strides)
 
 
 def _describe_attributes(attributes: Mapping[str, Constant]) -> dict[str, Any]:

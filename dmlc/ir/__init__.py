@@ -17,7 +17,7 @@ from dmlc.ir.driver import LocalRule, apply_rules
 from dmlc.ir.function import Function, print_function
 from dmlc.ir.index import Affine, IndexFacts, find_affine, find_dependencies, find_index_only
 from dmlc.ir.inside import find_outside
-from dmlc.ir.json import from_json, to_json
+from dmlc.ir.json import from_json, function_schema, to_json
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
     Apply,
@@ -59,7 +59,7 @@ from dmlc.scalars import (
 )
 
 if TYPE_CHECKING:
-    from dmlc.kernel.json import kernel_from_json, kernel_to_json
+    from dmlc.kernel.json import kernel_from_json, kernel_schema, kernel_to_json
     from dmlc.kernel.nodes import Kernel
     from dmlc.kernel.parse import parse_kernel
     from dmlc.kernel.print import print_kernel
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from dmlc.reference import evaluate
     from dmlc.transform.cost import Budget
     from dmlc.transform.fuse import Fusion, Group, fuse
+    from dmlc.transform.json import fusion_from_json, fusion_schema, fusion_to_json
     from dmlc.transform.rewrite import rewrite
     from dmlc.transform.simplify import simplify
 
@@ -122,8 +123,13 @@ __all__ = [
     "find_index_only",
     "find_outside",
     "from_json",
+    "function_schema",
     "fuse",
+    "fusion_from_json",
+    "fusion_schema",
+    "fusion_to_json",
     "kernel_from_json",
+    "kernel_schema",
     "kernel_to_json",
     "make_kernels",
     "number_ranges",
@@ -153,7 +159,11 @@ _PLACES = {
     "evaluate": "dmlc.reference",
     "find_fusion": "dmlc.pipeline",
     "fuse": "dmlc.transform.fuse",
+    "fusion_from_json": "dmlc.transform.json",
+    "fusion_schema": "dmlc.transform.json",
+    "fusion_to_json": "dmlc.transform.json",
     "kernel_from_json": "dmlc.kernel.json",
+    "kernel_schema": "dmlc.kernel.json",
     "kernel_to_json": "dmlc.kernel.json",
     "make_kernels": "dmlc.pipeline",
     "parse_kernel": "dmlc.kernel.parse",

@@ -82,7 +82,7 @@ class Function:
             found.update(dict.fromkeys(find_symbols(parameter.extents)))
         for stage in self.stages:
             axes = () if stage.reduction is None else stage.reduction.axes
-            extents = (*stage.domain, *(extent for _, extent in axes))
+            extents = (*stage.extents, *(extent for _, extent in axes))
             found.update(dict.fromkeys(find_symbols(extents)))
         return tuple(found)
 

@@ -17,7 +17,7 @@ from dmlc.ir.ranges import UNKNOWN, Interval, Ranges, stage_range
 def is_empty(stage: Stage) -> bool:
     """Whether a stage has no point, so that nothing is read."""
     axes = stage.reduction.axes if stage.reduction is not None else ()
-    return 0 in stage.domain or any(extent == 0 for _, extent in axes)
+    return 0 in stage.extents or any(extent == 0 for _, extent in axes)
 
 
 def find_outside(

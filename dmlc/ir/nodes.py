@@ -258,34 +258,29 @@ class Reduction:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """A tensor, defined element by element over `domain`; packed in memory, last axis fastest,
-    unless the function gives a result other strides."""
+    """A tensor, defined element by element; packed in memory, last axis fastest, unless the
+    function gives a result other strides. Its extents are the domain that the body is over."""
 
     name: str
     dtype: DataType
-    domain: tuple[Extent, ...]
+    extents: tuple[Extent, ...]
     body: Body
     reduction: Reduction | None = None
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
-
-    @property
-    def extents(self) -> tuple[Extent, ...]:
-        """The sizes of the tensor, as every tensor has them."""
-        return self.domain
 
     @property
     def indices(self) -> tuple[Index, ...]:
         """Those of the domain, and then those of the reduction."""
         axes = () if self.reduction is None else self.reduction.axes
         folded = (Index(label, reduced=True) for label, _ in axes)
-        return (*(Index(axis) for axis in range(len(self.domain))), *folded)
+        return (*(Index(axis) for axis in range(len(self.extents))), *folded)
 
     def extent(self, index: Index) -> Extent | None:
         """The size of the axis an index runs over, or None if the stage has no such axis."""
         if index.reduced:
             axes = dict(self.reduction.axes) if self.reduction is not None else {}
             return axes.get(index.axis)
-        return self.domain[index.axis] if 0 <= index.axis < len(self.domain) else None
+        return self.extents[index.axis] if 0 <= index.axis < len(self.extents) else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

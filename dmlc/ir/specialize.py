@@ -33,7 +33,7 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
         return tuple(evaluate_size(e, sizes) for e in extents)
 
     parameters = [dataclasses.replace(p, extents=settle(p.extents)) for p in function.parameters]
-    stages = [_settle_stage(stage, settle(stage.domain), sizes) for stage in function.stages]
+    stages = [_settle_stage(stage, settle(stage.extents), sizes) for stage in function.stages]
     return dataclasses.replace(
         function, parameters=tuple(parameters), stages=tuple(stages), checks=()
     )
@@ -50,5 +50,5 @@ def _settle_stage(stage: Stage, domain: tuple[int, ...], sizes: Mapping[str, int
         for i in body.instructions
     ]
     return dataclasses.replace(
-        stage, domain=domain, body=Body.make(made, body.result, body.guard), reduction=reduction
+        stage, extents=domain, body=Body.make(made, body.result, body.guard), reduction=reduction
     )

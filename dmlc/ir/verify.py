@@ -113,7 +113,7 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         if fault is None and _is_seen(stage, known, seen):
             _note_range(stage, reach)
         elif fault is None:
-            fault = _check_definition(stage, stage.domain)
+            fault = _check_definition(stage, stage.extents)
             fault = fault or _check_stage(stage, known, symbols, reach)
         if fault is not None:
             return fault
@@ -155,7 +155,7 @@ def _is_alike(tensor: Tensor, before: Tensor) -> bool:
     if tensor is before:
         return True
     if isinstance(tensor, Stage) and isinstance(before, Stage):
-        return tensor.dtype is before.dtype and tensor.domain == before.domain
+        return tensor.dtype is before.dtype and tensor.extents == before.extents
     return False
 
 
@@ -259,7 +259,7 @@ def _check_stage(
     if why:
         return Fault(name, why, stage.span)
     named = [i.name for i in stage.body.instructions if isinstance(i, Symbol)]
-    for symbol in find_symbols((*stage.domain, *(e for _, e in axes), *named)):
+    for symbol in find_symbols((*stage.extents, *(e for _, e in axes), *named)):
         if symbol not in symbols:
             return Fault(name, f"'{symbol}' is no parameter's size", stage.span)
     labels = [label for label, _ in axes]
@@ -404,8 +404,8 @@ def _check_results(function: Function) -> Fault | None:
         if result.name in seen:
             return Fault(name, "it is given twice", stage.span)
         seen.append(result.name)
-        why = _check_strides(stage.domain, result.strides)
-        sizes = tuple(e for e in stage.domain if isinstance(e, int))
+        why = _check_strides(stage.extents, result.strides)
+        sizes = tuple(e for e in stage.extents if isinstance(e, int))
         if not why and result.strides is not None and overlaps(sizes, result.strides):
             why = "its elements overlap in memory"
         if why:
@@ -482,12 +482,12 @@ def _read_pairs(given: object) -> list[tuple[str, str]]:
 
 
 def _have_one_layout(stage: Stage, result: Result, parameter: Parameter) -> bool:
-    if (stage.dtype, stage.domain) != (parameter.dtype, parameter.extents):
+    if (stage.dtype, stage.extents) != (parameter.dtype, parameter.extents):
         return False
     if result.strides == parameter.strides:
         return True
-    sizes = tuple(e for e in stage.domain if isinstance(e, int))
-    if len(sizes) != len(stage.domain):
+    sizes = tuple(e for e in stage.extents if isinstance(e, int))
+    if len(sizes) != len(stage.extents):
         return True
     packed = packed_strides(sizes)
     ours, theirs = result.strides or packed, parameter.strides or packed
@@ -502,13 +502,13 @@ def reads_own_place(stage: Stage, load: Load) -> bool:
 
 
 def _is_own_place(stage: Stage, load: Load) -> bool:
-    if stage.reduction is not None or len(load.indices) != len(stage.domain):
+    if stage.reduction is not None or len(load.indices) != len(stage.extents):
         return False
     for axis, number in enumerate(load.indices):
         match stage.body.instructions[number]:
             case Index(axis=own, reduced=False) if own == axis:
                 pass
-            case Constant(dtype=T.INDEX, value=0) if stage.domain[axis] == 1:
+            case Constant(dtype=T.INDEX, value=0) if stage.extents[axis] == 1:
                 pass
             case _:
                 return False

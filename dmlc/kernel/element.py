@@ -249,11 +249,11 @@ def collect_elements(
     Raises `UnsupportedError` for a reduction.
     """
     first = _find_stage(function, stages[0])
-    collector = Collector(function, first.domain)
-    axes = {ir.Index(axis): axis for axis in range(len(first.domain))}
+    collector = Collector(function, first.extents)
+    axes = {ir.Index(axis): axis for axis in range(len(first.extents))}
     for name in stages:
         stage = _find_stage(function, name)
-        if stage.domain != first.domain:
+        if stage.extents != first.extents:
             raise InternalError(f"stages of one kernel differ in domain: {first.name}, {name}")
         if stage.reduction is not None:
             raise _refuse_sizes(stage)
@@ -273,7 +273,7 @@ def tensor_strides(function: ir.Function, name: str) -> tuple[Measure, ...]:
     tensor = function.tensors()[name]
     if isinstance(tensor, ir.Stage):
         result = function.result(name)
-        extents, strides = tensor.domain, result.strides if result else None
+        extents, strides = tensor.extents, result.strides if result else None
     else:
         extents, strides = tensor.extents, tensor.strides
     if strides is not None:

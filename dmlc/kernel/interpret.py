@@ -513,7 +513,7 @@ def run_kernels(
         memories[table.name] = Memory(values, filled=True, misaligned=misaligned)
     strides = {r.name: r.strides for r in function.results}
     for stage in function.stages:
-        extents = [evaluate_size(e, sizes) for e in stage.domain]
+        extents = [evaluate_size(e, sizes) for e in stage.extents]
         memory = _lay_out(extents, strides.get(stage.name), stage.dtype, filled=False)
         memory.misaligned = misaligned
         memories[stage.name] = memory
@@ -527,12 +527,12 @@ def run_kernels(
     for result in function.results:
         stage = function.stage(result.name)
         assert stage is not None
-        extents = [evaluate_size(e, sizes) for e in stage.domain]
+        extents = [evaluate_size(e, sizes) for e in stage.extents]
         memory = memories[result.name]
         if not _view_of(memory.filled, extents, result.strides).all():
             raise KernelFault(f"'{result.name}' has elements that no kernel writes")
         values = _view(memory, extents, result.strides).copy()
-        is_run = counted is not None and counted in stage.domain
+        is_run = counted is not None and counted in stage.extents
         found[result.name] = values.reshape(shape) if is_run else values
     return found
 

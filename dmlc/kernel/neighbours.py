@@ -137,7 +137,7 @@ def write_reductions(
         changed = dataclasses.replace(
             stage,
             name=name_neighbour(stage.name, number),
-            domain=block.turns,
+            extents=block.turns,
             body=body,
             reduction=ir.Reduction(reduction.combiner, rest) if rest else None,
         )

@@ -115,9 +115,9 @@ class Terms:
             term = numbers[body.result]
             total = builder.add(Apply(COMBINERS[reduction.combiner], (total, term), body.dtype))
         axis = self.over[0].axis
-        domain = (*stage.domain[:axis], len(places), *stage.domain[axis + 1 :])
+        extents = (*stage.extents[:axis], len(places), *stage.extents[axis + 1 :])
         made = dataclasses.replace(
-            stage, dtype=body.dtype, domain=domain, body=builder.make(total), reduction=None
+            stage, dtype=body.dtype, extents=extents, body=builder.make(total), reduction=None
         )
         return made, uneven
 

@@ -246,7 +246,7 @@ class _Finder:
     def _look(self, cut: _Cut) -> None:
         """Evaluates what is known wherever it may differ."""
         self._cut, self._places = cut, dict[ir.Index, Array]()
-        for axis, size in enumerate(self._stage.domain):
+        for axis, size in enumerate(self._stage.extents):
             if isinstance(size, int):
                 own = cut if axis == self.axis else _find_cut([self.list_repeats(axis)], size)
                 more = LANES - 1 if axis == self.axis and cut.length else 0

@@ -476,12 +476,12 @@ def _over(stage: Stage, name: str, maker: _Maker, error: int, combiner: str | No
     if combiner is not None and stage.reduction is not None:
         reduction = Reduction(combiner, stage.reduction.axes)
     body = Body.make(maker.instructions, error, stage.body.guard)
-    return Stage(name, _DOUBLE, stage.domain, body, reduction)
+    return Stage(name, _DOUBLE, stage.extents, body, reduction)
 
 
 def _close(stage: Stage, sources: Mapping[str, _Source], name: str) -> Stage:
     """The bound of a result: its error, and the rounding to what it is stored as."""
-    indices = tuple(range(len(stage.domain)))
+    indices = tuple(range(len(stage.extents)))
     load = Load(stage.name, indices, stage.dtype.compute)
     value = len(indices)
     maker = _Maker(Body((*(Index(axis) for axis in indices), load), value), sources)
@@ -498,4 +498,4 @@ def _close(stage: Stage, sources: Mapping[str, _Source], name: str) -> Stage:
             rounding = maker.fold("add", maker.rounded(value, stage.dtype))
             terms.append(maker.choose(positive, rounding, zero))
         whole = maker.fold("add", terms)
-    return Stage(name, _DOUBLE, stage.domain, Body.make(maker.instructions, whole))
+    return Stage(name, _DOUBLE, stage.extents, Body.make(maker.instructions, whole))

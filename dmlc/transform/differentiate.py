@@ -239,7 +239,7 @@ class _Reverse:
         if part.axes or not isinstance(load, Load):
             return None
         stage = self._make_stage("", load.dtype, tensor, part)
-        known = {s.name: s.domain for s in self.made}
+        known = {s.name: s.extents for s in self.made}
         known |= {p: self.tensors[name].extents for name, p in self.given.items()}
         same = known.get(load.tensor) == tensor.extents and reads_own_place(stage, load)
         return load.tensor if same else None
@@ -300,7 +300,7 @@ class _Reverse:
         count = len(builder.instructions)
         result = numbers[stage.body.result]
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
-        seed = load_own(builder, adjoint, len(stage.domain), stage.dtype.compute)
+        seed = load_own(builder, adjoint, len(stage.extents), stage.dtype.compute)
         pending: dict[int, list[Adjoint]] = {result: self._seed(stage, builder, seed, result)}
         body = Body(tuple(builder.instructions[:count]), result)
         moving = find_moving(body, self.moving)
@@ -322,7 +322,7 @@ class _Reverse:
         match None if reduction is None else reduction.combiner:
             case "min" | "max" if reduction is not None:
                 found = self._find_first(stage, reduction)
-                first = load_own(builder, found.name, len(stage.domain), found.dtype)
+                first = load_own(builder, found.name, len(stage.extents), found.dtype)
                 place = builder.add(Cast(first, DataType.INDEX))
                 own = number_point(builder, reduction)
                 text = f"{reduction.combiner} over an axis moves with the first index that has it"
@@ -373,7 +373,7 @@ class _Reverse:
             body=own.make(factor, own.join([*guard, own.apply("ne", factor, zero)])),
         )
         self.made += [zeros, others]
-        rank = len(stage.domain)
+        rank = len(stage.extents)
         count = load_own(builder, zeros.name, rank, DataType.INT32)
         product = builder.apply("mul", seed, load_own(builder, others.name, rank, dtype))
         none = builder.apply("eq", count, builder.constant(0, DataType.INT32))
@@ -477,7 +477,7 @@ def _list_needed(
     needed = {p.name: p for p in parameters if p.name in set(read)}
     said = {e for p in needed.values() for e in p.extents}
     axes = (a for s in stages if s.reduction is not None for a in s.reduction.axes)
-    extents = [*(e for s in stages for e in s.domain), *(extent for _, extent in axes)]
+    extents = [*(e for s in stages for e in s.extents), *(extent for _, extent in axes)]
     extents += [e for p in needed.values() for e in p.extents]
     extents += [i.name for s in stages for i in s.body.instructions if isinstance(i, Symbol)]
     for symbol in find_symbols(extents):

@@ -155,7 +155,7 @@ class Draft:
 
         The caller has seen to it that whatever else the stage reads is stored by then.
         """
-        if 0 in stage.domain:
+        if 0 in stage.extents:
             return False
         if stage.reduction is not None:
             return self._join_reduction(stage)
@@ -211,7 +211,7 @@ class Draft:
         for name, other in self.stages.items():
             made = self.opened[self.homes[name]]
             applies = other.reduction is None and not made.reduces
-            if applies and other.domain == stage.domain and made.inner:
+            if applies and other.extents == stage.extents and made.inner:
                 return self._take(stage, dict(made.axes[name]), self.homes[name])
         return False
 
@@ -335,7 +335,7 @@ class Draft:
 def _list_long(stage: Stage) -> tuple[Extent, ...]:
     """The sizes of the axes of a stage's domain that are longer than 1, or known at run time
     only."""
-    return tuple(extent for extent in stage.domain if extent != 1)
+    return tuple(extent for extent in stage.extents if extent != 1)
 
 
 def _map_reduction(stage: Stage) -> Axes | None:
@@ -446,7 +446,7 @@ class Streams:
                     "at a time"
                 )
         *_, last = order
-        sizes = [estimate(e) for e in stage.domain if e != 1]
+        sizes = [estimate(e) for e in stage.extents if e != 1]
         run = 1
         for size, dimension in zip(reversed(sizes), reversed(order), strict=True):
             if (dimension < parallel) != (last < parallel):

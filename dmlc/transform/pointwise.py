@@ -38,7 +38,7 @@ def find_copies(function: Function, kept: Iterable[str]) -> dict[str, Stage]:
             builder = BodyBuilder()
             at = tuple(
                 builder.add(Index(axes[Index(axis)])) if extent != 1 else builder.constant(0)
-                for axis, extent in enumerate(copy.domain)
+                for axis, extent in enumerate(copy.extents)
             )
             value = builder.add(Load(name, at, load.dtype))
             found[source.name] = dataclasses.replace(

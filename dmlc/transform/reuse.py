@@ -219,10 +219,10 @@ def _divide(product: Product, by: Product) -> Product | None:
 
 def _make_patterns(stage: Stage, form: Polynomial) -> Iterator[_Pattern]:
     """What the elements of a tensor are, and what is known by them."""
-    rank = sum(extent != 1 for extent in stage.domain)
+    rank = sum(extent != 1 for extent in stage.extents)
     places = tuple(
         ZERO if extent == 1 else Polynomial.of(Place(axis, extent))
-        for axis, extent in enumerate(stage.domain)
+        for axis, extent in enumerate(stage.extents)
     )
     dtype = stage.dtype.compute
     own = Polynomial.of(Element(stage.name, places, dtype))
@@ -356,17 +356,17 @@ class _Writer:
             own = BodyBuilder()
             result = self._sum(own, total.given, total.dtype)
             guard = None if total.guard is None else self._sum(own, total.guard, DataType.BOOL)
-            domain = tuple(e if axis in used else 1 for axis, e in enumerate(self._stage.domain))
+            extents = tuple(e if axis in used else 1 for axis, e in enumerate(self._stage.extents))
             axes = tuple(enumerate(total.extents))
             body: Body = own.make(result, guard)
             reduction = Reduction("sum", axes)
-            made = Stage(self._take_name(), total.dtype, domain, body, reduction, self._stage.span)
+            made = Stage(self._take_name(), total.dtype, extents, body, reduction, self._stage.span)
             self._made.append(made)
             self._sums[total] = made
         stage = self._sums[total]
         at = tuple(
             builder.add(Index(axis)) if axis in used else builder.constant(0)
-            for axis in range(len(stage.domain))
+            for axis in range(len(stage.extents))
         )
         return builder.add(Load(stage.name, at, stage.dtype))
 

@@ -63,14 +63,14 @@ def sort_rows(keys: Stage, wanted: str, names: dict[str, None]) -> Sorted:
 
     def pick(what: str, stage: Stage, places: Stage) -> Stage:
         """The numbers of a row that stand at the places another stage gives."""
-        body = _Body(places.domain)
+        body = _Body(places.extents)
         place = body.add(Cast(body.read(places, body.place), DataType.INDEX))
         last = body.apply("min", place, body.constant(count - 1))
         inside = body.apply("max", last, body.constant(0))
         return body.stage(name(what), body.read(stage, inside))
 
     ranks = _rank(keys, block, name("rank"))
-    places = _invert(ranks, keys.domain, block, name("order"))
+    places = _invert(ranks, keys.extents, block, name("order"))
     numbers = pick("sorted", keys, places)
     stages = [ranks, places, numbers]
     width = block
@@ -85,7 +85,7 @@ def sort_rows(keys: Stage, wanted: str, names: dict[str, None]) -> Sorted:
 def find_starts(numbers: Stage, most: int, name: str) -> Stage:
     """For each number from 0 to `most`, how many of a row of sorted ones are less."""
     count = _count(numbers)
-    body = _Body((*numbers.domain[:-1], most + 1))
+    body = _Body((*numbers.extents[:-1], most + 1))
     own, found = body.number(body.place), body.constant(0)
     for step in _list_steps(count):
         further = body.apply("add", found, body.constant(step))
@@ -98,7 +98,7 @@ def find_starts(numbers: Stage, most: int, name: str) -> Stage:
 
 def _count(stage: Stage) -> int:
     """The numbers of a row."""
-    last = stage.domain[-1]
+    last = stage.extents[-1]
     if not isinstance(last, int):
         raise InternalError(f"%{stage.name} is sorted, and has rows of a run-time size")
     return last
@@ -141,8 +141,8 @@ def _rank(keys: Stage, block: int, name: str) -> Stage:
     """For each number of a block how many of it come before: those that are less, and those that
     are equal and stand before it."""
     blocks = _count(keys) // block
-    body = _Body((*keys.domain[:-1], blocks, block), rank=2)
-    first = body.apply("mul", body.add(Index(len(keys.domain) - 1)), body.constant(block))
+    body = _Body((*keys.extents[:-1], blocks, block), rank=2)
+    first = body.apply("mul", body.add(Index(len(keys.extents) - 1)), body.constant(block))
     point = body.add(_POINT)
     own, other = (body.read(keys, body.apply("add", first, p)) for p in (body.place, point))
     # Of whole numbers this is less or equal where the other stands before.
@@ -170,7 +170,7 @@ def _merge(numbers: Stage, width: int, name: str) -> Stage:
     """Where in its row each number stands of two neighbouring sorted runs as one. The runs have
     `width` numbers, but for the last one, which may have fewer or be alone."""
     count = _count(numbers)
-    body = _Body(numbers.domain)
+    body = _Body(numbers.extents)
     size, zero = body.constant(width), body.constant(0)
     rank = body.apply("mod", body.place, body.constant(2 * width))
     left = body.apply("sub", body.place, rank)

@@ -84,7 +84,7 @@ def _part(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> 
     if not exact.holds(body, dtype):
         value = Apply(ROUNDINGS[dtype], (body.result,), compute)
         body = Body.make((*body.instructions, value), len(body.instructions))
-    made.append(Stage(rounded, compute, stage.domain, body, None, stage.span))
+    made.append(Stage(rounded, compute, stage.extents, body, None, stage.span))
     if leaves:
         made.append(dataclasses.replace(stage, body=_copy(made[-1]), reduction=None))
     return made

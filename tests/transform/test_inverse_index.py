@@ -313,7 +313,7 @@ def test_the_index_is_built_once_for_each_place_that_keys_depend_on() -> None:
     assert choice.points == (ir.Index(0, reduced=True),)
     assert choice.elements == 50
     made = indexed(read("clamped", 100, 50))
-    assert {s.domain for s in made.stages} == {(3, 100), (3, 1, 100), (3, 51), (3, 50, 4)}
+    assert {s.extents for s in made.stages} == {(3, 100), (3, 1, 100), (3, 51), (3, 50, 4)}
 
 
 @pytest.mark.parametrize(
