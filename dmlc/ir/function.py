@@ -6,10 +6,10 @@ import dataclasses
 import operator
 from collections.abc import Iterable, Mapping
 
-from dmlc.ir.nodes import Parameter, Result, Stage, Table
+from dmlc.ir.nodes import Extent, Parameter, Result, Stage, Table
 from dmlc.ir.print import print_fields
 from dmlc.parameters import expect
-from dmlc.sizes import find_symbols
+from dmlc.sizes import as_extent, find_symbols, pack_strides
 from dmlc.source import Diagnostic, Span, UnknownNameError, list_names, unknown_name
 
 
@@ -102,6 +102,17 @@ class Function:
                 {t.name: t for t in (*self.parameters, *self.tables, *self.stages)}
             )
         return self._tensors
+
+    def strides(self, name: str) -> tuple[Extent, ...]:
+        """How many elements a tensor's memory has from one position along each axis to the next:
+        what it says itself, or else those of packed memory, the last axis fastest."""
+        tensor = self.tensors().get(name)
+        if tensor is None:
+            raise UnknownNameError(unknown_name("tensor", name, self.tensors()))
+        layout = self.result(name) if isinstance(tensor, Stage) else tensor
+        if layout is not None and layout.strides is not None:
+            return layout.strides
+        return tuple(as_extent(step) for step in pack_strides(tensor.extents))
 
     def sort_tensors(self, names: Iterable[str]) -> list[str]:
         """Tensors of the function, in its order."""
