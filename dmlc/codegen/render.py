@@ -139,7 +139,8 @@ def _list_tensors(
     function: ir.Function, kernels: tuple[k.Kernel, ...], dialect: Dialect
 ) -> tuple[TensorSpec, ...]:
     specs = [
-        TensorSpec(p.name, Role.INPUT, p.dtype, p.extents, p.strides) for p in function.parameters
+        TensorSpec(p.name, Role.INPUT, p.dtype, p.extents, ir.fixed_strides(p))
+        for p in function.parameters
     ]
     used = {b.name for kernel in kernels for b in kernel.buffers}
     stages = {stage.name: stage for stage in function.stages}
@@ -147,7 +148,9 @@ def _list_tensors(
         stage = stages.pop(result.name)
         over = tuple(p for r, p in function.in_place if r == stage.name) if dialect.in_place else ()
         specs.append(
-            TensorSpec(stage.name, Role.OUTPUT, stage.dtype, stage.extents, result.strides, over)
+            TensorSpec(
+                stage.name, Role.OUTPUT, stage.dtype, stage.extents, ir.fixed_strides(result), over
+            )
         )
     specs += [
         TensorSpec(stage.name, Role.SCRATCH, stage.dtype, stage.extents)

@@ -91,9 +91,21 @@ class Function:
         them, and stands for packed arrays of any one shape. None where symbols are sizes of axes,
         or there are none."""
         symbols = self.symbols()
+        if symbols and self.has_open_strides():
+            return None
         tensors = (*self.parameters, *self.stages)
         runs = (t.extents for t in tensors if any(isinstance(e, str) for e in t.extents))
         return symbols[0] if len(symbols) == 1 and all(e == symbols for e in runs) else None
+
+    def has_open_strides(self) -> bool:
+        """Whether the layout of a tensor depends on sizes that are known at run time only, other
+        than in being packed."""
+        strided = (t.name for t in (*self.parameters, *self.results) if t.strides is not None)
+        return any(
+            isinstance(each, str)
+            for name in strided
+            for each in (*self.tensors()[name].extents, *self.strides(name))
+        )
 
     def tensors(self) -> Mapping[str, Parameter | Table | Stage]:
         """Everything a load can name: parameters, tables, stages."""

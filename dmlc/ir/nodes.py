@@ -25,7 +25,7 @@ import numpy as np
 
 from dmlc.parameters import wrong_kind
 from dmlc.scalars import Array, DataType, Operation
-from dmlc.source import Span
+from dmlc.source import InternalError, Span
 
 Extent: TypeAlias = int | str
 """The size of an axis: a number of elements, or the text of a size that is known at run time only:
@@ -285,13 +285,13 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
-    """An input tensor. `strides` are in elements, one per axis; None means packed. A stride of 0
-    repeats the same element."""
+    """An input tensor. `strides` are in elements, one per axis, spelled as sizes are; None means
+    packed. A stride of 0 repeats the same element."""
 
     name: str
     dtype: DataType
     extents: tuple[Extent, ...]
-    strides: tuple[int, ...] | None = None
+    strides: tuple[Extent, ...] | None = None
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
@@ -345,11 +345,22 @@ class Result:
     """A stage that leaves the function, and the strides it is stored with (None: packed)."""
 
     name: str
-    strides: tuple[int, ...] | None = None
+    strides: tuple[Extent, ...] | None = None
 
 
 POSITIONAL_COMBINERS: tuple[str, ...] = ("argmin", "argmax")
 """Reductions that give a position instead of a value."""
+
+
+def fixed_strides(tensor: Parameter | Result) -> tuple[int, ...] | None:
+    """The strides of a tensor of which none is known at run time only: those of whatever a kernel
+    is made of."""
+    if tensor.strides is None:
+        return None
+    fixed = tuple(step for step in tensor.strides if isinstance(step, int))
+    if len(fixed) < len(tensor.strides):
+        raise InternalError(f"strides of %{tensor.name} are known at run time only")
+    return fixed
 
 
 def packed_strides(extents: tuple[int, ...]) -> tuple[int, ...]:

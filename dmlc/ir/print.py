@@ -165,5 +165,5 @@ def _tensor(parameter: Parameter) -> str:
     return f"{parameter.dtype.short}[{sizes}]{_strides(parameter.strides)}"
 
 
-def _strides(strides: tuple[int, ...] | None) -> str:
+def _strides(strides: tuple[Extent, ...] | None) -> str:
     return "" if strides is None else f"{{{', '.join(str(s) for s in strides)}}}"

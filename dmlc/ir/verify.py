@@ -32,7 +32,6 @@ from dmlc.ir.nodes import (
     Table,
     Tensor,
     operands,
-    packed_strides,
     value_type,
 )
 from dmlc.ir.operand_types import check_constant, check_rank, check_types
@@ -40,7 +39,17 @@ from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_r
 from dmlc.parameters import expect, expect_items, wrong_kind
 from dmlc.scalars import COMBINERS, Operands
 from dmlc.scalars import DataType as T
-from dmlc.sizes import LARGEST, find_symbols, holds, list_symbols, parse_size
+from dmlc.sizes import (
+    LARGEST,
+    Measure,
+    estimate,
+    find_least,
+    find_symbols,
+    holds,
+    list_symbols,
+    measure,
+    parse_size,
+)
 from dmlc.source import DmlcError, InternalError, Span
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -93,7 +102,7 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         known[parameter.name] = parameter
         symbols += [e for e in find_symbols(parameter.extents) if e in parameter.extents]
     for parameter in function.parameters:
-        for symbol in find_symbols(parameter.extents):
+        for symbol in find_symbols((*parameter.extents, *(parameter.strides or ()))):
             if symbol not in symbols:
                 return Fault(
                     f"%{parameter.name}",
@@ -205,15 +214,18 @@ def _check_size(text: str) -> str | None:
     return None if str(size) == text else f"'{text}' is written '{size}'"
 
 
-def _check_strides(extents: tuple[Extent, ...], strides: tuple[int, ...] | None) -> str | None:
+def _check_strides(extents: tuple[Extent, ...], strides: tuple[Extent, ...] | None) -> str | None:
     if strides is None:
         return None
     if len(strides) != len(extents):
         return f"it has strides for {len(strides)} axes, not {len(extents)}"
-    if any(isinstance(e, str) for e in extents):
-        return "a tensor of run-time size is packed"
-    if any(not 0 <= s <= _LARGEST_SIZE for s in strides):
-        return "a stride is negative or beyond 63 bits"
+    for stride in strides:
+        if isinstance(stride, str):
+            why = _check_size(stride)
+            if why is not None:
+                return f"of a stride, {why}"
+        elif not 0 <= stride <= _LARGEST_SIZE:
+            return "a stride is negative or beyond 63 bits"
     return None
 
 
@@ -395,6 +407,7 @@ def _check_load(
 
 def _check_results(function: Function) -> Fault | None:
     stages = {s.name: s for s in function.stages}
+    symbols = function.symbols()
     seen: list[str] = []
     for result in function.results:
         name = f"result %{result.name}"
@@ -405,26 +418,30 @@ def _check_results(function: Function) -> Fault | None:
             return Fault(name, "it is given twice", stage.span)
         seen.append(result.name)
         why = _check_strides(stage.extents, result.strides)
-        sizes = tuple(e for e in stage.extents if isinstance(e, int))
-        if not why and result.strides is not None and overlaps(sizes, result.strides):
+        for symbol in find_symbols(result.strides or ()):
+            if symbol not in symbols:
+                why = why or f"'{symbol}' is no parameter's size"
+        if not why and result.strides is not None and overlaps(stage.extents, result.strides):
             why = "its elements overlap in memory"
         if why:
             return Fault(name, why, stage.span)
     return None
 
 
-def overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+def overlaps(sizes: Sequence[Extent], strides: Sequence[Extent]) -> bool:
     """Whether two elements of a tensor of these sizes and strides may share memory.
 
-    True for every layout that overlaps, and for the rare interleaved ones that do not.
+    True for every layout that overlaps, for the rare interleaved ones that do not, and for those
+    that only some of the sizes that symbols may have keep apart.
     """
     if 0 in sizes:
         return False
-    reach = 0
-    for stride, size in sorted((s, n) for s, n in zip(strides, sizes, strict=True) if n > 1):
-        if stride <= reach:
+    axes = [(measure(s), measure(n)) for s, n in zip(strides, sizes, strict=True) if n != 1]
+    reach: Measure = 0
+    for stride, size in sorted(axes, key=lambda axis: (estimate(axis[0]), estimate(axis[1]))):
+        if find_least(stride - reach) <= 0:
             return True
-        reach += (size - 1) * stride
+        reach = reach + (size - 1) * stride
     return False
 
 
@@ -450,7 +467,7 @@ def find_unsound_pairs(
         span: Span | None
         if result is None or parameter is None or stage is None:
             why, span = "they are not a result and a parameter", function.span
-        elif not _have_one_layout(stage, result, parameter):
+        elif not _have_one_layout(function, stage, result, parameter):
             why, span = "they differ in type, extents or strides", stage.span
         elif other is not None:
             why, span = f"%{other.name} reads it at other places", other.span
@@ -481,18 +498,16 @@ def _read_pairs(given: object) -> list[tuple[str, str]]:
     return pairs
 
 
-def _have_one_layout(stage: Stage, result: Result, parameter: Parameter) -> bool:
+def _have_one_layout(
+    function: Function, stage: Stage, result: Result, parameter: Parameter
+) -> bool:
     if (stage.dtype, stage.extents) != (parameter.dtype, parameter.extents):
         return False
-    if result.strides == parameter.strides:
+    if result.strides == parameter.strides or 0 in stage.extents:
         return True
-    sizes = tuple(e for e in stage.extents if isinstance(e, int))
-    if len(sizes) != len(stage.extents):
-        return True
-    packed = packed_strides(sizes)
-    ours, theirs = result.strides or packed, parameter.strides or packed
+    ours, theirs = function.strides(stage.name), function.strides(parameter.name)
     # The stride of an axis of one element is never used.
-    return all(a == b for a, b, n in zip(ours, theirs, sizes, strict=True) if n != 1)
+    return all(a == b for a, b, n in zip(ours, theirs, stage.extents, strict=True) if n != 1)
 
 
 def reads_own_place(stage: Stage, load: Load) -> bool:

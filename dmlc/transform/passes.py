@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Extent, Function, Index, Load, Stage
 from dmlc.scalars import ROUNDINGS
-from dmlc.sizes import estimate
+from dmlc.sizes import estimate, find_least, measure
 from dmlc.transform.cost import Budget, count_operations
 from dmlc.transform.simplify import has_positions
 from dmlc.transform.traffic import count_bytes
@@ -374,11 +374,12 @@ class Streams:
         strides |= {r.name: r.strides for r in function.results}
         self._uneven = {n for n, own in strides.items() if own and not self._is_even(n, own)}
 
-    def _is_even(self, name: str, strides: tuple[int, ...]) -> bool:
+    def _is_even(self, name: str, strides: tuple[Extent, ...]) -> bool:
         """Whether a tensor's axes lie in memory in their order, the last without gaps."""
         sizes = zip(self._tensors[name].extents, strides, strict=True)
-        long = [stride for extent, stride in sizes if extent != 1 and stride]
-        return long[-1:] in ([], [1]) and all(a > b for a, b in itertools.pairwise(long))
+        long = [measure(stride) for extent, stride in sizes if extent != 1 and stride]
+        falls = (find_least(a - b) > 0 for a, b in itertools.pairwise(long))
+        return long[-1:] in ([], [1]) and all(falls)
 
     def find_course(self, stage: Stage) -> Course | None:
         """How a stage goes through its points; None where nothing suits all that it reads, or it

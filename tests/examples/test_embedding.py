@@ -89,6 +89,17 @@ def test_a_function_that_is_built(tmp_path: Path) -> None:
     assert found[3].tolist() == [0, 0]
 
 
+def test_strides_that_are_known_at_run_time(tmp_path: Path) -> None:
+    """Rows in, columns out, by strides alone."""
+    function = ir.parse("""func @turn(%x: s32[N, C]) -> (%y{1, N}) {
+      %y: s32[i0 < N, i1 < C] = mul(%x[i0, i1], cast(add(i0, 1), s32))
+    }""")
+    x = np.arange(15, dtype=np.int32).reshape(3, 5)
+    memory = call(build([function], tmp_path), function, {"x": x}, {"N": 3, "C": 5})["y"]
+    expected = evaluate(function, {"x": x})["y"]
+    assert np.array_equal(memory.reshape(5, 3).T, expected)
+
+
 def test_the_librarys_functions_after_fusion(tmp_path: Path) -> None:
     """Each within the bounds that are computed for it; half precision is refused by name."""
     functions: list[tuple[ir.Function, ir.Function]] = []

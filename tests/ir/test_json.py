@@ -68,7 +68,7 @@ BROKEN: list[tuple[Change, str]] = [
     (lambda c: c["parameters"][0].update(dtype="F31"),
      "parameter 'X': expected a data type for 'dtype', found 'F31'"),
     (lambda c: c["parameters"][0].update(strides=[1.5, 1]),
-     "parameter 'X': expected an integer for 'strides', found 1.5"),
+     "parameter 'X': expected an integer or the name of a run-time size for 'strides', found 1.5"),
     (lambda c: c["parameters"][0].update(extents=[-2, 3]), "at %X: an axis has size -2"),
     (lambda c: c["parameters"][0].update(extents=[None, 3]),
      "parameter 'X': expected an integer or the name of a run-time size for 'extents', found None"),

@@ -89,7 +89,8 @@ def test_the_message_names_pass_node_and_place() -> None:
         (Parameter("P", T.FLOAT32, ("a b",)), "'a b' is no size"),
         (Parameter("P", T.FLOAT32, (2**40, 2**40)), "it has more than 2**63 elements"),
         (Parameter("P", T.FLOAT32, (2, 3), (1,)), "it has strides for 1 axes, not 2"),
-        (Parameter("P", T.FLOAT32, ("n",), (1,)), "a tensor of run-time size is packed"),
+        (Parameter("P", T.FLOAT32, ("n",), ("m",)), "has the size 'm' by itself"),
+        (Parameter("P", T.FLOAT32, ("n",), ("n*1",)), "of a stride, 'n*1' is written 'n'"),
         (Parameter("P", T.FLOAT32, (2,), (-1,)), "a stride is negative or beyond 63 bits"),
     ],
 )
