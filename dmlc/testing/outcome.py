@@ -279,8 +279,8 @@ CHECKS: Mapping[Kind, Check] = {
 
 
 def is_bindable(call: Call) -> bool:
-    """Whether the formula of an operator takes a call. Whatever else is wrong with it is found where
-    the call is run, and reported there."""
+    """Whether the formula of an operator takes a call. Whatever is wrong is found again where the
+    call is run, and reported there."""
     try:
         _ = call.function
     except Exception:
