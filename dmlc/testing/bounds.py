@@ -475,7 +475,7 @@ def _multiply(
     whole = maker.choose(nothing, whole, maker.choose(small, unknown, whole))
     made = [_over(stage, f"{name}_{end}", maker, factor, "product")
             for end, factor in (("least", size), ("most", whole))]  # fmt: skip
-    places = tuple(range(len(stage.domain)))
+    places = tuple(range(len(stage.extents)))
     loads = [Load(factor.name, places, _DOUBLE) for factor in made]
     loads.append(Load(stage.name, places, stage.dtype.compute))
     exact, larger, product = range(len(places), len(places) + 3)
@@ -487,7 +487,7 @@ def _multiply(
     known = last.apply("lt", larger, last.constant(math.inf))
     total = last.choose(known, total, last.constant(math.inf))
     body = Body.make(last.instructions, total)
-    return [*made, Stage(name, _DOUBLE, stage.domain, body)], _Source(name, stage.dtype)
+    return [*made, Stage(name, _DOUBLE, stage.extents, body)], _Source(name, stage.dtype)
 
 
 def _count(reduction: Reduction) -> float:
