@@ -71,15 +71,10 @@ def compile(
     for both: closer to the exact sum, but not the same bits on every device. Raises
     `UnsupportedError` for what the target cannot express, before any lowering.
     """
-    expect_text("target", target, "the name of a target")
-    for name, text in (("profile", profile), ("shader_model", shader_model)):
-        if text is not None:
-            expect_text(name, text)
+    dialect, shape = _find_kind(target, profile, shader_model)
     expect_flag("root_signature", root_signature)
     expect_flag("contract", contract)
     bound = find_function(function)
-    dialect = find_dialect(target, shader_model)
-    shape = find_profile(profile or dialect.profiles[0])
     fusion, kernels = _lower(bound, dialect, shape)
     return _render(bound, fusion, kernels, dialect, shape, root_signature, contract)
 
@@ -116,8 +111,7 @@ def explain(function: Function, target: str = "opencl", profile: str | None = No
 
 def find_fusion(function: Function, target: str = "opencl", profile: str | None = None) -> Fusion:
     """The stages that `compile` makes kernels of, and how it groups them."""
-    dialect = find_dialect(target)
-    shape = find_profile(profile or dialect.profiles[0])
+    dialect, shape = _find_kind(target, profile)
     return _fuse(rewrite(function, shape.row), dialect, shape)
 
 
@@ -150,8 +144,7 @@ def make_kernels(
 ) -> tuple[Function, tuple[Kernel, ...]]:
     """The function as fusion leaves it, and its kernels in execution order, as `compile` renders
     them. Raises as `compile` does."""
-    dialect = find_dialect(target, shader_model)
-    shape = find_profile(profile or dialect.profiles[0])
+    dialect, shape = _find_kind(target, profile, shader_model)
     fusion, kernels = _lower(function, dialect, shape, steps)
     return fusion.function, tuple(kernel for made in kernels for kernel in made)
 
@@ -183,6 +176,18 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         held=shape.held * min(shape.holding, limits.group_size),
         paired_types=limits.word_types,
     )
+
+
+def _find_kind(
+    target: str, profile: str | None, shader_model: str | None = None
+) -> tuple[Dialect, Profile]:
+    """The output language and the kind of device that a caller names."""
+    expect_text("target", target, "the name of a target")
+    for name, text in (("profile", profile), ("shader_model", shader_model)):
+        if text is not None:
+            expect_text(name, text)
+    dialect = find_dialect(target, shader_model)
+    return dialect, find_profile(profile or dialect.profiles[0])
 
 
 def _lower(

@@ -39,7 +39,7 @@ from dmlc.ir import (
 )
 from dmlc.ir.index import evaluate_instruction, find_index_only
 from dmlc.ir.specialize import specialize
-from dmlc.parameters import expect_mapping, wrong_kind
+from dmlc.parameters import expect, expect_mapping, wrong_kind
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, held_type
 from dmlc.sizes import Shapes
 from dmlc.source import DmlcError, InternalError, unknown_name
@@ -56,6 +56,7 @@ def evaluate(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array
     one shape, and results have it too. Raises `DmlcError` where an input is missing, unknown, or of
     another type or shape.
     """
+    expect("function", function, Function, "an ir.Function")
     tensors, sizes, shape = _bind(function, inputs)
     counted = function.run_symbol()
     runs = {s.name for s in function.stages if counted in s.extents} if counted else set[str]()

@@ -22,8 +22,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from dmlc.parameters import wrong_kind
-from dmlc.source import DmlcError, unknown_name
+from dmlc.parameters import expect, expect_text, wrong_kind
+from dmlc.source import DmlcError, UnknownNameError, unknown_name
 
 Array = npt.NDArray[Any]
 
@@ -415,7 +415,8 @@ ROUNDINGS: Mapping[DataType, Operation] = MappingProxyType(
 
 def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:
     """The value an empty reduction gives: 0 for sum, +inf for a float min, and so on."""
-    match combiner:
+    expect("dtype", dtype, DataType, "a dmlc.DataType")
+    match expect_text("combiner", combiner):
         case "sum":
             return 0.0 if dtype.is_float else 0
         case "product":
@@ -429,4 +430,4 @@ def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:
         case "max":
             return -math.inf if dtype.is_float else int(np.iinfo(dtype.dtype).min)
         case _:
-            raise ValueError(f"no combiner is called {combiner!r}")
+            raise UnknownNameError(unknown_name("combiner", combiner, COMBINERS))

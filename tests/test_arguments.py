@@ -73,6 +73,8 @@ PROGRAM = dmlc.compile(FUNCTION)
 EXECUTABLE = dmlc.load_program(PROGRAM)
 VULKAN = dmlc.load_program(dmlc.compile(FUNCTION, "hlsl"), "vulkan")
 STAGE = FUNCTION.stages[0]
+FUSION = ir.find_fusion(FUNCTION)
+KERNEL = ir.make_kernels(FUNCTION)[1][0]
 LOAD = STAGE.body.loads()[0]
 GRAPH_X = "a value of the graph"
 
@@ -180,6 +182,29 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "ir.with_operands": (ir.with_operands, {"instruction": ir.Cast(0, DataType.FLOAT32),
                                             "new": (1,)}),
     "ir.value_type": (ir.value_type, {"instruction": LOAD}),
+    "ir.apply_rules": (lambda function: ir.apply_rules(function), {"function": FUNCTION}),
+    "ir.combiner_identity": (ir.combiner_identity, {"combiner": "sum", "dtype": DataType.FLOAT32}),
+    "ir.evaluate": (ir.evaluate, {"function": FUNCTION, "inputs": {"x": X}}),
+    "ir.find_affine": (ir.find_affine, {"body": STAGE.body}),
+    "ir.find_fault": (lambda function: ir.find_fault(function), {"function": FUNCTION}),
+    "ir.find_fusion": (ir.find_fusion, {"function": FUNCTION, "target": "opencl",
+                                        "profile": "cpu"}),
+    "ir.fixed_strides": (ir.fixed_strides, {"tensor": FUNCTION.parameters[0]}),
+    "ir.function_schema": (ir.function_schema, {}),
+    "ir.fuse": (lambda function: ir.fuse(function), {"function": FUNCTION}),
+    "ir.fusion_from_json": (ir.fusion_from_json, {"text": ir.fusion_to_json(FUSION)}),
+    "ir.fusion_schema": (ir.fusion_schema, {}),
+    "ir.fusion_to_json": (ir.fusion_to_json, {"fusion": FUSION}),
+    "ir.kernel_from_json": (ir.kernel_from_json, {"text": ir.kernel_to_json(KERNEL)}),
+    "ir.kernel_schema": (ir.kernel_schema, {}),
+    "ir.kernel_to_json": (ir.kernel_to_json, {"kernel": KERNEL}),
+    "ir.make_kernels": (ir.make_kernels, {"function": FUNCTION, "target": "opencl",
+                                          "profile": "cpu", "shader_model": None}),
+    "ir.parse_kernel": (ir.parse_kernel, {"text": ir.print_kernel(KERNEL), "filename": "<kernel>"}),
+    "ir.print_kernel": (ir.print_kernel, {"kernel": KERNEL}),
+    "ir.rewrite": (lambda function: ir.rewrite(function), {"function": FUNCTION}),
+    "ir.simplify": (lambda function: ir.simplify(function), {"function": FUNCTION}),
+    "ir.specialize": (ir.specialize, {"function": TWICE.bind(), "sizes": {"N": 3}}),
     "ir.packed_strides": (ir.packed_strides, {"extents": (2, 3)}),
     "Function.sort_tensors": (FUNCTION.sort_tensors, {"names": ["y", "x"]}),
     "testing.bound_errors": (dmlc.testing.bounds.bound_errors,

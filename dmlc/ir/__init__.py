@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.driver import LocalRule, apply_rules
 from dmlc.ir.function import Function, print_function
-from dmlc.ir.index import Affine, IndexFacts, find_affine, find_dependencies, find_index_only
-from dmlc.ir.inside import find_outside
+from dmlc.ir.index import Affine, IndexFacts, find_affine
 from dmlc.ir.json import from_json, function_schema, to_json
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
@@ -43,7 +42,7 @@ from dmlc.ir.nodes import (
     with_operands,
 )
 from dmlc.ir.parse import parse
-from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_ranges
+from dmlc.ir.ranges import Interval, Ranges
 from dmlc.ir.semantics import CONVERSIONS, SEMANTICS, Semantics
 from dmlc.ir.specialize import specialize
 from dmlc.ir.verify import Fault, check_in_place, find_fault, reads_own_place, verify
@@ -56,7 +55,6 @@ from dmlc.scalars import (
     Operands,
     Operation,
     combiner_identity,
-    convert,
 )
 
 if TYPE_CHECKING:
@@ -115,14 +113,10 @@ __all__ = [
     "apply_rules",
     "check_in_place",
     "combiner_identity",
-    "convert",
     "evaluate",
     "find_affine",
-    "find_dependencies",
     "find_fault",
     "find_fusion",
-    "find_index_only",
-    "find_outside",
     "fixed_strides",
     "from_json",
     "function_schema",
@@ -134,7 +128,6 @@ __all__ = [
     "kernel_schema",
     "kernel_to_json",
     "make_kernels",
-    "number_ranges",
     "operands",
     "packed_strides",
     "parse",
@@ -145,8 +138,6 @@ __all__ = [
     "rewrite",
     "simplify",
     "specialize",
-    "stage_range",
-    "table_ranges",
     "to_json",
     "value_type",
     "verify",

@@ -37,6 +37,7 @@ from dmlc.ir.nodes import (
 )
 from dmlc.ir.ranges import UNKNOWN, Interval
 from dmlc.ir.repeat import Repeat, find_repeats
+from dmlc.parameters import expect
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert
 from dmlc.source import InternalError
 
@@ -355,6 +356,7 @@ class Affine:
 
 def find_affine(body: Body) -> tuple[Affine | None, ...]:
     """Each INDEX value as a sum of indices times constants, where it is one."""
+    expect("body", body, Body, "an ir.Body")
     found: list[Affine | None] = []
     for instruction in body.instructions:
         given = [found[o] for o in operands(instruction)]

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from dmlc.parameters import wrong_kind
+from dmlc.parameters import expect, wrong_kind
 from dmlc.scalars import Array, DataType, Operation
 from dmlc.source import InternalError, Span
 
@@ -355,6 +355,7 @@ POSITIONAL_COMBINERS: tuple[str, ...] = ("argmin", "argmax")
 def fixed_strides(tensor: Parameter | Result) -> tuple[int, ...] | None:
     """The strides of a tensor of which none is known at run time only: those of whatever a kernel
     is made of."""
+    expect("tensor", tensor, (Parameter, Result), "an ir.Parameter or ir.Result")
     if tensor.strides is None:
         return None
     fixed = tuple(step for step in tensor.strides if isinstance(step, int))

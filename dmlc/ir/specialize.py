@@ -20,15 +20,23 @@ from dmlc.ir.nodes import (
     Stage,
     Symbol,
 )
+from dmlc.parameters import expect, expect_integer, expect_mapping
 from dmlc.scalars import DataType
 from dmlc.sizes import evaluate_size, refuse_sizes
+from dmlc.source import DmlcError
 
 
 def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
     """The function with numbers for its symbols; itself where it has none. Raises `DmlcError` for
     sizes that it was not made for."""
-    if not function.symbols():
+    symbols = expect("function", function, Function, "an ir.Function").symbols()
+    if not symbols:
         return function
+    expect_mapping("sizes", sizes, "a mapping of symbols to their sizes")
+    for symbol in symbols:
+        if symbol not in sizes:
+            raise DmlcError(f"sizes have none for the symbol '{symbol}'")
+        expect_integer(f"the size of '{symbol}'", sizes[symbol])
     refuse_sizes(function.name, function.checks, sizes)
 
     def settle(extents: Sequence[Extent]) -> tuple[int, ...]:

@@ -88,7 +88,7 @@ def verify(function: Function, pass_name: str = "", verified: Function | None = 
 def find_fault(function: Function, verified: Function | None = None) -> Fault | None:
     """The first rule of the IR that the function breaks, or None if it is well formed; what it
     has in common with a `verified` one is."""
-    if not _NAME.fullmatch(function.name):
+    if not _NAME.fullmatch(expect("function", function, Function, "an ir.Function").name):
         return Fault("function", f"{function.name!r} is no name", function.span)
     seen: Mapping[str, Tensor] = {} if verified is None else verified.tensors()
     known: dict[str, Tensor] = {}

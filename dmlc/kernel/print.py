@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dmlc.ir.print import number_text
 from dmlc.ir.scan import LITERALS
 from dmlc.kernel import nodes as k
+from dmlc.parameters import expect
 from dmlc.scalars import DataType
 
 RESERVED = (*LITERALS, *(geometry.value for geometry in k.Geometry))
@@ -23,7 +24,7 @@ RESERVED = (*LITERALS, *(geometry.value for geometry in k.Geometry))
 
 def print_kernel(kernel: k.Kernel) -> str:
     """The text of a kernel; it ends without a line break."""
-    launch = kernel.launch
+    launch = expect("kernel", kernel, k.Kernel, "a kernel.nodes.Kernel").launch
     groups = f"launch ceil({launch.count} / {launch.per_group}) groups of {launch.group_size}"
     rows = "" if launch.row is None else f" in rows of {launch.row}"
     lines = [

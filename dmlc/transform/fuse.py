@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.ir import Extent, Function, Stage
+from dmlc.parameters import expect
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Plain, group_apart, group_stages
 from dmlc.transform.inline import Drawn, inline_producers
@@ -92,7 +93,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     Pairs of `in_place` that no longer hold, because a later kernel reads the parameter, are
     dropped. Takes time in proportion to the function's size.
     """
-    function = carry_rounding(function)
+    function = carry_rounding(expect("function", function, Function, "an ir.Function"))
     if budget.held:
         function = reduce_stepwise(function)
     drawn, grouping = _part(function, longest_row, budget)

@@ -31,6 +31,7 @@ from dmlc.ir import (
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
 from dmlc.ir.verify import find_unsound_pairs
+from dmlc.parameters import expect
 from dmlc.scalars import DataType, combiner_identity
 
 _REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
@@ -48,7 +49,7 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
     same objects are not looked into again. Linear in the number of instructions. Pairs of
     `in_place` that no longer hold, because a copy between was removed, are dropped.
     """
-    results = {r.name for r in function.results}
+    results = {r.name for r in expect("function", function, Function, "an ir.Function").results}
     replaced: dict[str, str] = {}
     twins = _Twins()
     done: Mapping[str, Parameter | Table | Stage]

@@ -19,10 +19,9 @@ from dmlc.ir import (
     Result,
     Stage,
     combiner_identity,
-    convert,
 )
 from dmlc.reference import evaluate
-from dmlc.scalars import Array, find_same
+from dmlc.scalars import Array, convert, find_same
 
 KINDS = {
     "float": (DataType.FLOAT32, DataType.FLOAT64),
