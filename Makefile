@@ -95,6 +95,7 @@ $(STAMPS)/system:
 		|| missing="$$missing vulkan-validationlayers"; \
 	command -v spirv-val >/dev/null || missing="$$missing spirv-tools"; \
 	command -v oclgrind >/dev/null || missing="$$missing oclgrind"; \
+	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	if [ -n "$$missing" ]; then $(call install,$$missing); fi
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 		"dmlc needs Python 3.11 or newer: name one, as in make PYTHON=python3.12")'
@@ -124,7 +125,6 @@ $(STAMPS)/peers: $(STAMPS)/test
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/base
-	@set -e; command -v cc >/dev/null || { $(call install,gcc libc6-dev); }
 	@echo "installing what the benchmarks compare with"
 	@$(PIP) -e '.[bench]'
 	@touch $@
