@@ -30,7 +30,7 @@ test: $(STAMPS)/test ## run the whole suite
 	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers
 
 coverage: $(STAMPS)/test ## run a sample of the suite, which must reach 90% of the lines
-	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --sample 5 \
+	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --sample 2 \
 		--cov=dmlc --cov-report=term:skip-covered --cov-fail-under=90
 
 fuzz: $(STAMPS)/test ## run random programs everywhere, for MINUTES=10 from SEED=0
