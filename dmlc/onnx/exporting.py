@@ -121,7 +121,7 @@ def _make_function(function: Function, title: str) -> onnx.FunctionProto:
         _name_function(function.name),
         [p.name for p in function.parameters],
         [r.name for r in function.results],
-        nodes.close(),
+        nodes.close(results),
         [helper.make_opsetid("", OPSET)],
         doc_string="\n".join([title, *formulas]),
     )

@@ -47,6 +47,8 @@ class Nodes:
         self._made: dict[tuple[object, ...], Value] = {}
         self._final: dict[str, str] = {}
         self._arrays: dict[str, Array] = {}
+        self._reshaped: dict[str, Value] = {}
+        self._transposed: dict[str, tuple[Value, tuple[int, ...]]] = {}
 
     def add(
         self,
@@ -76,6 +78,32 @@ class Nodes:
             self._arrays[name] = array
         return self._made[key]
 
+    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
+        """The same elements in other sizes."""
+        value = self._reshaped.get(value.name, value)
+        if tuple(shape) == value.shape:
+            return value
+        made = self.add("Reshape", [value, self.sizes(shape)], value.element, shape)
+        self._reshaped[made.name] = value
+        return made
+
+    def transpose(self, value: Value, order: Sequence[int]) -> Value:
+        """A value with its axes in another order."""
+        if list(order) == sorted(order):
+            return value
+        shape = [value.shape[axis] for axis in order]
+        moved = [axis for axis in order if value.shape[axis] != 1]
+        if moved == sorted(moved):
+            # Axes of one place alone move: the elements stay.
+            return self.reshape(value, shape)
+        made = self.add("Transpose", [value], value.element, shape, perm=tuple(order))
+        self._transposed[made.name] = value, tuple(order)
+        return made
+
+    def find_transposed(self, value: Value) -> tuple[Value, tuple[int, ...]]:
+        """What a value is a transpose of, and the axis there that each of its own is."""
+        return self._transposed.get(value.name, (value, tuple(range(len(value.shape)))))
+
     def known(self, value: Value) -> Array | None:
         """The elements of a constant; None of other values."""
         return self._arrays.get(value.name)
@@ -91,8 +119,7 @@ class Nodes:
             counted = name if array.ndim == 1 else self._name(f"{name}_line")
             self._append("Range", given, counted)
             if array.ndim != 1:
-                sizes = self.constant(np.array(array.shape, np.int64), f"{name}_sizes")
-                self._append("Reshape", [counted, sizes.name], name)
+                self._append("Reshape", [counted, self.sizes(array.shape).name], name)
             return value
         tensor = numpy_helper.from_array(array)
         self._append("Constant", [], name, value=tensor)
@@ -115,13 +142,17 @@ class Nodes:
         node.doc_string = doc
         return value
 
-    def close(self) -> list[onnx.NodeProto]:
-        """All nodes, each value with the name it is to have."""
-        for node in self._nodes:
+    def close(self, results: Iterable[str]) -> list[onnx.NodeProto]:
+        """The nodes that results are made by, each value with the name it is to have."""
+        needed, kept = set(results), list[onnx.NodeProto]()
+        for node in reversed(self._nodes):
             for names in (node.input, node.output):
                 for at, name in enumerate(names):
                     names[at] = self._final.get(name, name)
-        return self._nodes
+            if node.output[0] in needed:
+                needed.update(node.input)
+                kept.append(node)
+        return kept[::-1]
 
     def _append(
         self,
@@ -148,9 +179,9 @@ def _counts(line: Array) -> bool:
 
 def _snake(operator: str) -> str:
     """`ReduceSum` as it stands in names: `reduce_sum`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operator).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", operator).lower()
 
 
 def _name_scalar(array: Array) -> str:
-    text = str(array.item()).replace("-", "minus_").replace(".", "_").replace("+", "")
-    return f"c_{text}"
+    text = str(array.item()).removesuffix(".0")
+    return "c_" + text.replace("-", "minus_").replace(".", "_").replace("+", "")

@@ -95,7 +95,7 @@ class Reader:
     def _merge(self, tensor: Value, groups: list[_Group]) -> tuple[Value, list[_Group]]:
         """The tensor with the axes of each group as one, in the order of the groups."""
         order = [axis for group in groups for axis in group.axes]
-        tensor = self.transpose(tensor, order)
+        tensor = self.nodes.transpose(tensor, order)
         merged = [self._merge_group(g) if len(g.axes) > 1 else g for g in groups]
         if merged == groups:
             return tensor, groups
@@ -103,7 +103,7 @@ class Reader:
         for group in groups:
             shape.append(math.prod(tensor.shape[at : at + len(group.axes)]))
             at += len(group.axes)
-        return self.reshape(tensor, shape), merged
+        return self.nodes.reshape(tensor, shape), merged
 
     def _merge_group(self, group: _Group) -> _Group:
         """A group whose one position is the number of an element in all its axes, the last one
@@ -142,40 +142,25 @@ class Reader:
         if isinstance(position, np.ndarray):
             line = position.reshape(-1)
             if line.size == size and np.array_equal(line, np.arange(size)):
-                return self.reshape(tensor, whole), list(group.indices)
+                return self.nodes.reshape(tensor, whole), list(group.indices)
             places = self.nodes.constant(
                 position.reshape(shape).astype(np.int64), f"{self.nodes.scope}_positions"
             )
         else:
-            places = self.reshape(position, shape)
+            places = self.nodes.reshape(position, shape)
         made = self.nodes.add("Gather", [tensor, places], tensor.element, whole, axis=axis)
         return made, list(group.indices)
 
     def _arrange(self, tensor: Value, labels: Sequence[int | None], rank: int) -> Value:
         """The tensor's axes in the order of the stage's indices, with 1 for those it lacks."""
         order = sorted(range(len(labels)), key=lambda at: _place(labels[at]))
-        tensor = self.transpose(tensor, order)
+        tensor = self.nodes.transpose(tensor, order)
         shape = [1] * rank
         for at in order:
             index = labels[at]
             if index is not None:
                 shape[index] = tensor.shape[order.index(at)]
-        return self.reshape(tensor, shape)
-
-    def transpose(self, tensor: Value, order: Sequence[int]) -> Value:
-        if list(order) == sorted(order):
-            return tensor
-        shape = [tensor.shape[axis] for axis in order]
-        moves = [axis for axis in order if tensor.shape[axis] != 1]
-        if moves == sorted(moves):
-            # Axes of one place alone move: the elements stay.
-            return self.reshape(tensor, shape)
-        return self.nodes.add("Transpose", [tensor], tensor.element, shape, perm=tuple(order))
-
-    def reshape(self, tensor: Value, shape: Sequence[int]) -> Value:
-        if tuple(shape) == tensor.shape:
-            return tensor
-        return self.nodes.add("Reshape", [tensor, self.nodes.sizes(shape)], tensor.element, shape)
+        return self.nodes.reshape(tensor, shape)
 
 
 def _place(label: int | None) -> int:
@@ -186,7 +171,7 @@ def _settle(position: Array, size: int, clamp: bool) -> Array:
     """Known positions, within the axis, with one place along each index that they do not depend
     on."""
     if clamp:
-        position = np.clip(position, 0, size - 1)
+        position = np.asarray(np.clip(position, 0, size - 1))
     for axis in range(position.ndim):
         first = position.take([0], axis)
         if (position == first).all():

@@ -99,7 +99,7 @@ class StageLowering:
         if value.shape == tuple(shape):
             return value
         if math.prod(shape) == math.prod(value.shape):
-            return self.reader.reshape(value, shape)
+            return self.nodes.reshape(value, shape)
         given = [value, self.nodes.sizes(shape)]
         return self.nodes.add("Expand", given, value.element, shape)
 
@@ -183,7 +183,7 @@ class StageLowering:
     def _whole_rank(self, value: Value) -> Value:
         """A value with an axis for each index."""
         missing = len(self.extents) - len(value.shape)
-        return self.reader.reshape(value, (*[1] * missing, *value.shape))
+        return self.nodes.reshape(value, (*[1] * missing, *value.shape))
 
     def _value(self, value: int) -> Value:
         found = self._found[value]
@@ -192,7 +192,9 @@ class StageLowering:
         held = hold(found, self._type(value))
         if held.size == 1:
             held = held.reshape(())
-        return self.nodes.constant(held)
+        kinds = {DataType.BOOL: "mask", DataType.INDEX: "positions"}
+        wanted = f"{self.nodes.scope}_{kinds.get(self._type(value), 'table')}"
+        return self.nodes.constant(held, wanted if held.ndim else None)
 
     # Reductions -------------------------------------------------------------------------------
 
@@ -220,7 +222,7 @@ class StageLowering:
         if guard is None or identity is None or not late:
             return found
         guard = self._whole_rank(guard)
-        outer = self.reader.reshape(guard, guard.shape[: len(self.domain)])
+        outer = self.nodes.reshape(guard, guard.shape[: len(self.domain)])
         return self.arithmetic.where(outer, found, identity)
 
     def _find_guard(self) -> Value | None:
@@ -255,19 +257,27 @@ class StageLowering:
 
     def _contract(self, left: Value, right: Value) -> Value:
         """The sum of products as one node, which makes none of them alone."""
-        letters = string.ascii_letters
-        rank, terms = len(self.domain), list[str]()
-        given: list[Value] = []
+        rank, terms, given = len(self.domain), list[str](), list[Value]()
         for value in (left, right):
             axes = sorted(_find_axes(value))
-            terms.append("".join(letters[at] for at in axes))
-            given.append(self.reader.reshape(value, [value.shape[at] for at in axes]))
+            made = self.nodes.reshape(value, [value.shape[at] for at in axes])
+            source, order = self.nodes.find_transposed(made)
+            letters = {
+                place: string.ascii_letters[at] for place, at in zip(order, axes, strict=True)
+            }
+            terms.append("".join(letters[place] for place in sorted(order)))
+            given.append(source)
         axes = sorted(at for at in _find_axes(left) | _find_axes(right) if at < rank)
-        equation = f"{','.join(terms)}->{''.join(letters[at] for at in axes)}"
+        whole = "".join(string.ascii_letters[at] for at in axes)
         shape = [self.extents[at] for at in axes]
-        made = self.nodes.add("Einsum", given, left.element, shape, equation=equation)
-        whole = [n if at in axes else 1 for at, n in enumerate(self.domain)]
-        return self.reader.reshape(made, whole)
+        if _is_matrix_product(terms, whole):
+            made = self.nodes.add("MatMul", given, left.element, shape)
+        else:
+            equation = f"{','.join(terms)}->{whole}"
+            made = self.nodes.add("Einsum", given, left.element, shape, equation=equation)
+        return self.nodes.reshape(
+            made, [n if at in axes else 1 for at, n in enumerate(self.domain)]
+        )
 
     def _is_better_apart(self, reduction: Reduction) -> bool:
         """Whether a contraction with a guard is too large to be made of all its products, and would
@@ -330,7 +340,7 @@ class StageLowering:
         rank = len(self.domain)
         value = self._spread(value) if combiner in ("sum", "product") else self._whole_rank(value)
         if math.prod(value.shape[rank:]) == 1:
-            return self.reader.reshape(value, value.shape[:rank])
+            return self.nodes.reshape(value, value.shape[:rank])
         match combiner:
             case "any" | "all":
                 operator = "ReduceMax" if combiner == "any" else "ReduceMin"
@@ -391,7 +401,7 @@ class StageLowering:
             hits = self.arithmetic.test("And", hits, guard)
         rank = len(self.domain)
         shape = hits.shape[:rank]
-        line = self.reader.reshape(hits, (*shape, math.prod(self.extents[rank:])))
+        line = self.nodes.reshape(hits, (*shape, math.prod(self.extents[rank:])))
         return self.nodes.add(
             "ArgMax", [self._number(line)], TensorProto.INT64, shape, axis=rank, keepdims=0
         )
@@ -400,6 +410,16 @@ class StageLowering:
 def _find_axes(value: Value) -> set[int]:
     """The indices that a value depends on."""
     return {at for at, size in enumerate(value.shape) if size > 1}
+
+
+def _is_matrix_product(terms: Sequence[str], whole: str) -> bool:
+    """Whether letters for axes mean `MatMul`: a stack of matrices by a stack of matrices."""
+    left, right = terms
+    if len(left) < 2 or len(right) != len(left):
+        return False
+    inner = left[-1]
+    columns = right[:-2] + left[-2] + right[-1]
+    return right == f"{left[:-2]}{inner}{right[-1]}" and whole == columns and inner not in whole
 
 
 def _fix(body: Body, places: Mapping[Index, int]) -> Body:
