@@ -286,7 +286,7 @@ class StageLowering:
             return False
         asked = self._find_asked()
         parts = math.prod(self._extent(index) for index in asked)
-        if parts > _MOST_PARTS or len(asked) == len(reduction.axes):
+        if not asked or parts > _MOST_PARTS or len(asked) == len(reduction.axes):
             return False
         return self._find_factors(reduction) is not None
 
