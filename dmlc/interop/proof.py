@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from dmlc.testing.fill import draw_values
 
 WORD_BYTES = 4
 """Buffers hold whole words."""
+_GIVE_SIZES = "give the sizes of its tensors, --tensor NAME=FLOAT32[2,3]"
 _UNWRITTEN = 0x5A
 """The bytes of an integer that no kernel has written."""
 
@@ -82,18 +83,30 @@ def find_example(operator: Operator, shader_model: str | None = None) -> Proof:
     """The proof of an operator's first example, with the first of its data types that HLSL has.
     Raises `DmlcError` where there is none."""
     refused: DmlcError | None = None
-    for example in operator.definition.examples[:1]:
-        for case in read_cases(operator, example):
-            try:
-                compile(case.call.function, "hlsl", shader_model=shader_model)
-            except DmlcError as error:
-                refused = refused or error
-                continue
-            return Proof.of_case(case)
+    for case in _read_first_example(operator):
+        try:
+            compile(case.call.function, "hlsl", shader_model=shader_model)
+        except DmlcError as error:
+            refused = refused or error
+            continue
+        return Proof.of_case(case)
     raise refused or DmlcError(
         f"{operator.name} has no example, and so no data",
-        notes=["give the sizes of its tensors, --tensor NAME=FLOAT32[2,3], and data are drawn"],
+        notes=[f"{_GIVE_SIZES}, and data are drawn"],
     )
+
+
+def find_function(operator: Operator) -> Function:
+    """What an operator is bound to in its first example, with the first of its data types. Raises
+    `DmlcError` where it has none."""
+    for case in _read_first_example(operator):
+        return case.call.function
+    raise DmlcError(f"{operator.name} has no example", notes=[_GIVE_SIZES])
+
+
+def _read_first_example(operator: Operator) -> Iterator[Case]:
+    for example in operator.definition.examples[:1]:
+        yield from read_cases(operator, example)
 
 
 def prove(
