@@ -13,10 +13,11 @@ from dmlc.source import UnavailableError
 
 if TYPE_CHECKING:
     from dmlc.torch.call import Call
+    from dmlc.torch.registration import register
 
-__all__ = ["Call"]
+__all__ = ["Call", "register"]
 
-_PLACES = {"Call": "dmlc.torch.call"}
+_PLACES = {"Call": "dmlc.torch.call", "register": "dmlc.torch.registration"}
 
 if importlib.util.find_spec("torch") is None:
     raise UnavailableError(
