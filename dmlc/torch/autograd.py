@@ -20,10 +20,10 @@ from dmlc.building.partner import match_partner
 from dmlc.catalog import operator as find_operator
 from dmlc.catalog import operators
 from dmlc.language.definitions import GradientDefinition
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, InternalError
 from dmlc.torch.internals import AFTER_AUTOGRAD, PLAIN_KEYS, apply
-from dmlc.torch.subjects import OperatorSubject, Shaped, Sizes, default_name, entry_name
-from dmlc.torch.tensors import data_type_of
+from dmlc.torch.subjects import OperatorSubject, Shaped, default_name, entry_name
+from dmlc.torch.tensors import TORCH_TYPES, data_type_of
 
 if TYPE_CHECKING:
     from dmlc.torch.registration import Registered
@@ -53,8 +53,8 @@ class Step:
     made: Registered
     values: Mapping[str, str]
     """By its inputs: the inputs and outputs of the forward operator whose values they are."""
-    gradients: Mapping[str, str]
-    """By its inputs: the outputs whose gradients they are."""
+    gradients: Mapping[str, tuple[str, ...]]
+    """By its inputs: the outputs whose gradients they are, several for an array."""
     settings: Mapping[str, object]
     sizes: Mapping[str, str]
     """By its settings: the inputs whose sizes they are."""
@@ -63,15 +63,26 @@ class Step:
 
     def list_settings(self, facts: Facts) -> dict[str, Any]:
         """All that a call says by name."""
-        return {**self.settings, **{name: _sizes(facts[of]) for name, of in self.sizes.items()}}
+        return {
+            **self.settings,
+            **{name: _shape_of(facts[of])[1] for name, of in self.sizes.items()},
+        }
 
     def run(self, values: Mapping[str, Any], gradients: Mapping[str, Any], facts: Facts) -> Any:
         """The gradients by inputs of the forward operator; a list for an array."""
-        given = {
-            **{own: values[theirs] for own, theirs in self.values.items()},
-            **{own: gradients[theirs] for own, theirs in self.gradients.items()},
-        }
-        args = [given.get(row.name) for row in self.made.inputs]
+        args: list[Any] = []
+        for row in self.made.inputs:
+            if row.name not in self.gradients:
+                args.append(values.get(self.values.get(row.name, "")))
+                continue
+            given = [gradients.get(output) for output in self.gradients[row.name]]
+            if not row.optional:
+                shapes = [_shape_of(facts[output]) for output in self.gradients[row.name]]
+                given = [
+                    torch.zeros(sizes, dtype=TORCH_TYPES[dtype]) if each is None else each
+                    for each, (dtype, sizes) in zip(given, shapes, strict=True)
+                ]
+            args.append(given if row.array else given[0])
         found = self.made.op(*args, **self.list_settings(facts))
         outputs = [found] if isinstance(found, torch.Tensor) else list(found)
         return {
@@ -80,10 +91,10 @@ class Step:
         }
 
 
-def _sizes(fact: Fact) -> Sizes:
+def _shape_of(fact: Fact) -> Shaped:
     if fact is None or isinstance(fact, list):
-        raise DmlcError("an array of tensors has no sizes")
-    return fact[1]
+        raise InternalError("an array of tensors has no one size")
+    return fact
 
 
 class Gradients:
@@ -242,7 +253,8 @@ class Gradients:
         said = {matched.attributes[n]: value for n, value in stated.items()}
         if definition.attribute("use_dst") is not None:
             said.setdefault("use_dst", False)
-        step = _make_step(made, values, arriving, said, results, facts)
+        gradients = {row: (n,) for row, n in arriving.items()}
+        step = _make_step(made, values, gradients, said, results, facts)
         made.infer({r: facts[n] for r, n in {**values, **arriving}.items()},
                    step.list_settings(facts))  # fmt: skip
         return step
@@ -256,20 +268,23 @@ class Gradients:
         facts: Facts,
         settings: Mapping[str, Any],
     ) -> Step:
-        derived = self._made.subject.differentiate(wanted, given)
-        name = f"{self._made.name}_gradient_{'_'.join(wanted)}"
+        counts = {n: count_of(facts[n]) for n in wanted}
+        derived = self._made.subject.differentiate(counts, given)
+        parts = [self._made.name, "gradient", *wanted]
         if isinstance(derived, OperatorSubject):
-            arrays = {n: each for n in wanted if isinstance(each := facts[n], list)}
-            derived = derived.with_entries({f"d_{n}": len(each) for n, each in arrays.items()})
-            name = "_".join([name, *(str(len(each)) for each in arrays.values())])
+            parts += [str(count) for count in counts.values() if count is not None]
         else:
-            name += f"_from_{'_'.join(given)}"
+            parts += ["from", *given]
+        name = "_".join(parts)
         made = self._made.register(derived, name)
         rows = [row.name for row in made.inputs]
+        arriving: dict[str, list[str]] = {}
+        for row in self._made.outputs:
+            arriving.setdefault(f"d_{row.name.partition('[')[0]}", []).append(row.name)
         return _make_step(
             made,
             {row.name: row.name for row in self._made.inputs if row.name in rows},
-            {f"d_{n}": n for n in given if f"d_{n}" in rows},
+            {row: tuple(of) for row, of in arriving.items() if row in rows},
             self._made.own_settings(settings),
             {n: f"d_{n}" for n in wanted},
             facts,
@@ -279,7 +294,7 @@ class Gradients:
 def _make_step(
     made: Registered,
     values: Mapping[str, str],
-    gradients: Mapping[str, str],
+    gradients: Mapping[str, tuple[str, ...]],
     settings: Mapping[str, object],
     results: Mapping[str, str],
     facts: Facts,

@@ -92,9 +92,9 @@ class Subject(Protocol):
         """The function for tensors of any one size, or None where sizes matter."""
         ...
 
-    def differentiate(self, wanted: Sequence[str], given: Sequence[str]) -> Subject:
+    def differentiate(self, wanted: Mapping[str, int | None], given: Sequence[str]) -> Subject:
         """The gradient, which is given those of outputs as `d_Y` and gives those of inputs as
-        `d_X`. Raises `DmlcError`."""
+        `d_X`. `wanted` says how many tensors an array has. Raises `DmlcError`."""
         ...
 
 
@@ -230,16 +230,14 @@ class OperatorSubject:
             # Bound to sizes it is fine, so it needs them.
             return None
 
-    def differentiate(self, wanted: Sequence[str], given: Sequence[str]) -> Subject:
-        made = gradient(self.operator, wanted)
+    def differentiate(self, wanted: Mapping[str, int | None], given: Sequence[str]) -> Subject:
+        made = gradient(self.operator, list(wanted))
         if not isinstance(made, Operator):
             raise TypeError("the gradient of an operator is one")
         rows = {t.name: t for t in made.definition.newest.outputs}
         optional = tuple(name for name, row in rows.items() if row.optional)
-        return OperatorSubject(made, optional)
-
-    def with_entries(self, counts: Mapping[str, int]) -> OperatorSubject:
-        return dataclasses.replace(self, entries=tuple(counts.items()))
+        entries = tuple((f"d_{n}", count) for n, count in wanted.items() if count is not None)
+        return OperatorSubject(made, optional, entries)
 
 
 _SETTING_TYPES = {
@@ -324,9 +322,9 @@ class FunctionSubject:
     ) -> ir.Function | None:
         return None
 
-    def differentiate(self, wanted: Sequence[str], given: Sequence[str]) -> Subject:
+    def differentiate(self, wanted: Mapping[str, int | None], given: Sequence[str]) -> Subject:
         made = differentiate(
-            self.function, wanted, {n: f"d_{n}" for n in given}, {n: f"d_{n}" for n in wanted}
+            self.function, list(wanted), {n: f"d_{n}" for n in given}, {n: f"d_{n}" for n in wanted}
         ).function
         return FunctionSubject(dataclasses.replace(made, name=f"{self.name}_gradient"))
 
@@ -387,8 +385,8 @@ class GraphSubject:
     ) -> ir.Function | None:
         return None
 
-    def differentiate(self, wanted: Sequence[str], given: Sequence[str]) -> Subject:
-        made = gradient(self.graph, wanted)
+    def differentiate(self, wanted: Mapping[str, int | None], given: Sequence[str]) -> Subject:
+        made = gradient(self.graph, list(wanted))
         if not isinstance(made, Graph):
             raise TypeError("the gradient of a graph is one")
         return GraphSubject.of(made)
