@@ -17,6 +17,7 @@ from dmlc.binding import Graph, Operator, TensorDesc, ir_name
 from dmlc.binding.infer import same_rows
 from dmlc.binding.operator import Description
 from dmlc.building import gradient
+from dmlc.ir.specialize import specialize
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition
 from dmlc.scalars import DataType
@@ -307,15 +308,25 @@ class FunctionSubject:
     def bind(
         self, tensors: Mapping[str, TensorDesc], settings: Settings, outputs: Sequence[TensorDesc]
     ) -> ir.Function:
-        for parameter in self.function.parameters:
-            described = tensors[parameter.name]
-            if described.stored_strides != parameter.strides:
-                raise DmlcError(
-                    f"the input '{parameter.name}' of {self.name} is {described}, and its function "
-                    "is made for other strides",
-                    notes=["give x.contiguous(), or register the operator or graph itself"],
-                )
-        return self.function
+        """The function for the strides at hand: those that it was made for are nothing of its
+        values."""
+        given = self.function.parameters, self.function.results
+        taken = tuple(
+            dataclasses.replace(p, strides=tensors[p.name].stored_strides) for p in given[0]
+        )
+        stored = tuple(
+            dataclasses.replace(r, strides=desc.stored_strides)
+            for r, desc in zip(given[1], outputs, strict=True)
+        )
+        if (taken, stored) == given:
+            return self.function
+        shaped = {n: (d.data_type, tuple(map(int, d.sizes or ()))) for n, d in tensors.items()}
+        fixed = specialize(self.function, _solve(self.function, shaped))
+        extents = {p.name: p.extents for p in fixed.parameters}
+        parameters = tuple(dataclasses.replace(p, extents=extents[p.name]) for p in taken)
+        made = dataclasses.replace(fixed, parameters=parameters, results=stored)
+        ir.verify(made, "bind")
+        return made
 
     def bind_elements(
         self, types: Mapping[str, DataType], settings: Settings, outputs: Sequence[DataType]
