@@ -34,6 +34,7 @@ from dmlc.torch.subjects import (
     Row,
     Setting,
     Shaped,
+    Sizes,
     Subject,
     default_name,
     entry_name,
@@ -332,18 +333,38 @@ class Registered:
         asked = {row.name: self._read_asked(row, settings, lifted) for row in self.outputs}
         asked = {n: a for n, a in asked.items() if a != Asked()}
         values = self.own_settings(settings)
-        try:
-            found = self.subject.infer(shaped, values, asked)
-        except DmlcError:
-            if all(type(s) is int for _, sizes in shaped.values() for s in sizes):
-                raise
-            # The operator is refused for sizes that are held open, so PyTorch is told to trace it
-            # for the very sizes at hand.
-            fixed = {n: (dtype, tuple(map(int, sizes))) for n, (dtype, sizes) in shaped.items()}
-            found = self.subject.infer(fixed, values, asked)
+        found = self._infer_open(shaped, values, asked)
         if lifted:
             found = [(dtype, () if sizes == (1,) else sizes) for dtype, sizes in found]
         return {row.name: fact for row, fact in zip(self.outputs, found, strict=True)}
+
+    def _infer_open(
+        self,
+        shaped: Mapping[str, Shaped],
+        values: Mapping[str, object],
+        asked: Mapping[str, Asked],
+    ) -> Sequence[Shaped]:
+        """The same with sizes that may be held open. Where the operator is refused for these,
+        PyTorch is told to trace it for the very size at hand: of the last axis first, which tables
+        say most of."""
+        given = [sizes for _, sizes in shaped.values()]
+        said = [a.sizes for a in asked.values() if a.sizes is not None]
+        # A size reads otherwise once it is fixed.
+        names = {id(s): str(s) for sizes in (*given, *said) for s in sizes if type(s) is not int}
+        left = {names[id(s)]: s for sizes in given for s in sizes if id(s) in names}
+        fixed: dict[int, int] = {}
+        while True:
+            try:
+                return self.subject.infer(
+                    {n: (dtype, _fix(sizes, fixed)) for n, (dtype, sizes) in shaped.items()},
+                    values,
+                    {n: Asked(a.dtype, a.sizes and _fix(a.sizes, fixed)) for n, a in asked.items()},
+                )
+            except DmlcError:
+                if not left:
+                    raise
+                name, size = left.popitem()
+                fixed |= {each: int(size) for each, own in names.items() if own == name}
 
     def is_elementwise(self, given: Facts, settings: Mapping[str, Any]) -> bool:
         """Whether it looks at nothing but elements."""
@@ -377,6 +398,11 @@ def _solve(function: Function, given: Mapping[str, TensorDesc]) -> dict[str, int
             if isinstance(extent, str) and extent.isidentifier() and isinstance(size, int):
                 sizes.setdefault(extent, size)
     return sizes
+
+
+def _fix(sizes: Sizes, fixed: Mapping[int, int]) -> Sizes:
+    """Sizes with numbers for some of those that are held open, by their identity."""
+    return tuple([fixed.get(id(s), s) for s in sizes])
 
 
 def _key_of(given: Any) -> object:

@@ -324,6 +324,8 @@ def test_compile(case: Case) -> None:
         torch.testing.assert_close(our, their, rtol=1e-5, atol=1e-5)
 
 
+# Inductor itself uses what PyTorch warns of.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")
 def test_compile_by_inductor() -> None:
     relu = CASES["relu"].op
     compiled = torch.compile(lambda x: relu(x * 2) + 1, fullgraph=True)
