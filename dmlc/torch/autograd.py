@@ -22,7 +22,7 @@ from dmlc.catalog import operators
 from dmlc.language.definitions import GradientDefinition
 from dmlc.source import DmlcError, InternalError
 from dmlc.torch.internals import AFTER_AUTOGRAD, PLAIN_KEYS, apply
-from dmlc.torch.subjects import OperatorSubject, Shaped, default_name, entry_name
+from dmlc.torch.subjects import OperatorSubject, Shaped, default_name, entry_name, freeze
 from dmlc.torch.tensors import TORCH_TYPES, data_type_of
 
 if TYPE_CHECKING:
@@ -394,16 +394,6 @@ class Differentiated(torch.autograd.Function):
 
 def _needs_gradient(given: Any) -> bool:
     return any(t is not None and t.requires_grad for t in spread([given]))
-
-
-def freeze(settings: Mapping[str, Any]) -> tuple[object, ...]:
-    """What a call says by name, as part of a key."""
-    return tuple(
-        [
-            (n, tuple(cast("list[Any]", v)) if isinstance(v, list) else v)
-            for n, v in settings.items()
-        ]
-    )
 
 
 def count_of(given: Any) -> int | None:

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import torch
 
-from dmlc.binding import Graph, Operator, TensorDesc
+from dmlc.binding import Graph, Operator
 from dmlc.catalog import operator as find_operator
 from dmlc.ir import Function
 from dmlc.parameters import expect_items, expect_mapping, expect_text, wrong_kind
 from dmlc.scalars import DataType
 from dmlc.source import ArgumentError, DmlcError, UnsupportedError
-from dmlc.torch.autograd import Facts, Gradients, fact_of, freeze, make_autograd_kernel
+from dmlc.torch.autograd import Facts, Gradients, fact_of, make_autograd_kernel
 from dmlc.torch.batching import make_batching_rule
 from dmlc.torch.call import Call, Layout, load
-from dmlc.torch.results import is_dense, make_result
+from dmlc.torch.functions import Functions
+from dmlc.torch.results import make_result
 from dmlc.torch.subjects import (
     Asked,
     FunctionSubject,
@@ -38,8 +39,9 @@ from dmlc.torch.subjects import (
     Subject,
     default_name,
     entry_name,
+    freeze,
 )
-from dmlc.torch.tensors import DATA_TYPES, TORCH_TYPES, data_type_of, describe
+from dmlc.torch.tensors import TORCH_TYPES, data_type_of
 
 if TYPE_CHECKING:
     from torch._ops import OpOverload
@@ -173,6 +175,7 @@ class Registered:
         self.subject = subject
         self.name = name
         self._warns = warns
+        self._functions = Functions(subject)
         self.inputs = subject.inputs
         self.outputs = subject.outputs
         self._names = tuple(row.name for row in self.inputs)
@@ -251,7 +254,8 @@ class Registered:
         tensors = _flatten(given)
         results = self._make_results(tensors, settings, "meta")
         values = self.own_settings(settings)
-        call, order = self._compile(tensors, results, values)
+        stated = any(v is not None for n, v in settings.items() if n not in self._own)
+        call, order = self._compile(tensors, results, values, may_open=not stated)
         single = len(results) == 1
 
         def pick(args: Sequence[Any]) -> list[torch.Tensor]:
@@ -278,23 +282,12 @@ class Registered:
         tensors: Mapping[str, torch.Tensor],
         results: Sequence[torch.Tensor],
         settings: Mapping[str, object],
+        *,
+        may_open: bool,
     ) -> tuple[Call, list[int]]:
         """The call, and which of the tensors each input of the program is."""
         layouts = [_layout_of(t) for t in results]
-        function: Function | None = None
-        sizes: dict[str, int] = {}
-        types = {name: data_type_of(t.dtype) for name, t in tensors.items()}
-        if tensors and is_dense([*tensors.values(), *results]):
-            found = [DATA_TYPES[t.dtype] for t in results]
-            function = self.subject.bind_elements(types, settings, found)
-        if function is not None:
-            (symbol,) = function.symbols()
-            sizes = {symbol: results[0].numel()}
-        else:
-            described = {n: self._describe(t) for n, t in tensors.items()}
-            stored = [self._describe(t) for t in results]
-            function = self.subject.bind(described, settings, stored)
-            sizes = _solve(function, {entry_name(n): d for n, d in described.items()})
+        function, sizes = self._functions.find(tensors, results, settings, may_open=may_open)
         for warning in function.warnings if self._warns else ():
             warnings.warn(f"{function.name}: {warning.message}", UserWarning, stacklevel=6)
         names = [entry_name(name) for name in tensors]
@@ -302,9 +295,6 @@ class Registered:
         order = [names.index(t.name) for t in executable.program.inputs]
         given = [_layout_of(list(tensors.values())[k]) for k in order]
         return Call(executable, sizes, layouts, given), order
-
-    def _describe(self, tensor: torch.Tensor) -> TensorDesc:
-        return describe(tensor.reshape(1) if self.subject.lifts and not tensor.dim() else tensor)
 
     def own_settings(self, settings: Mapping[str, Any]) -> dict[str, object]:
         """The attributes or symbols among the settings."""
@@ -387,17 +377,6 @@ class Registered:
         device = next((t.device for t in tensors.values()), torch.device("cpu"))
         found = self._make_results(tensors, settings, device)
         return found[0] if len(found) == 1 else tuple(found)
-
-
-def _solve(function: Function, given: Mapping[str, TensorDesc]) -> dict[str, int]:
-    """The symbols that a function is run with."""
-    sizes: dict[str, int] = {}
-    for parameter in function.parameters:
-        shape = given[parameter.name].sizes or ()
-        for extent, size in zip(parameter.extents, shape, strict=True):
-            if isinstance(extent, str) and extent.isidentifier() and isinstance(size, int):
-                sizes.setdefault(extent, size)
-    return sizes
 
 
 def _fix(sizes: Sizes, fixed: Mapping[int, int]) -> Sizes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from dmlc import ir
 from dmlc.binding import Graph, Operator, TensorDesc, ir_name
@@ -451,3 +451,13 @@ def default_name(subject: Subject) -> str:
         parts += subject.computed
         parts += [str(count) for _, count in subject.entries]
     return re.sub(r"\W", "_", "_".join(parts))
+
+
+def freeze(settings: Settings) -> tuple[object, ...]:
+    """What a call says by name, as part of a key."""
+    return tuple(
+        [
+            (n, tuple(cast("list[Any]", v)) if isinstance(v, list) else v)
+            for n, v in settings.items()
+        ]
+    )

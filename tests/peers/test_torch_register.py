@@ -14,7 +14,8 @@ import torch
 from torch.nn import functional
 
 import dmlc
-from dmlc.torch import registration
+from dmlc.torch import functions, registration
+from dmlc.torch.call import load
 from dmlc.torch.subjects import OperatorSubject
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -477,6 +478,27 @@ def test_floats_of_16_bits(name: str, dtype: torch.dtype) -> None:
         assert our.dtype is dtype
         # What a gradient reads of results is rounded to the type.
         close(our, their.to(dtype), rounds=2e-2)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer norm", "max pooling", "batch norm"])
+def test_sizes_that_change_are_compiled_a_few_times(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[name]
+    compiled: list[dmlc.ir.Function] = []
+
+    def watch(function: dmlc.ir.Function) -> Any:
+        compiled.append(function)
+        return load(function)
+
+    monkeypatch.setattr(functions, "FIXED", 2)
+    monkeypatch.setattr(registration, "load", watch)
+    first, *rest = case.make()
+    for size in (11, 12, 13, 14, 1, 40):
+        x = randn(size, *first.shape[1:])
+        close(case.run(x, *rest), case.peer(x, *rest), rounds=1e-5)
+    assert len(compiled) == 6
+    assert len({str(function) for function in compiled}) <= 3
 
 
 # Subjects ---------------------------------------------------------------------------------------
