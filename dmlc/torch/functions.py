@@ -89,28 +89,25 @@ class Functions:
         for column in zip(*rows, strict=True):
             same = len(set(column)) == 1
             extents.append(column[0] if same else names.setdefault(column, f"D{len(names)}"))
-        sizes = {name: column[-1] for column, name in names.items()}
-        if row != rows[-1]:
-            sizes = {name: column[rows.index(row)] for column, name in names.items()}
+        sizes = {name: column[rows.index(row)] for column, name in names.items()}
         rest = iter(extents)
-        open_ = {
+        described = {
             name: TensorDesc(given[name].data_type, [next(rest) for _ in shape])
             for name, shape in shapes.items()
         }
         try:
             results = [TensorDesc(d.data_type) for d in stored]
-            function = self._subject.bind(open_, settings, results)
+            function = self._subject.bind(described, settings, results)
         except DmlcError:
             return None  # It needs its sizes.
-        domains = {stage.name: stage.domain for stage in function.stages}
-        found = [domains[r.name] for r in function.results]
+        found = {stage.name: stage.extents for stage in function.stages}
         fits = all(
-            tuple(evaluate_size(e, sizes) for e in extents) == d.sizes
-            for extents, d in zip(found, stored, strict=True)
+            tuple(evaluate_size(extent, sizes) for extent in found[result.name]) == desc.sizes
+            for result, desc in zip(function.results, stored, strict=True)
         )
         if not fits or not all(holds(check, sizes) for check in function.checks):
             return None
-        return function, {s: sizes[s] for s in function.symbols() if s in sizes}
+        return function, sizes
 
 
 def _numbers(sizes: Sequence[Extent]) -> tuple[int, ...]:

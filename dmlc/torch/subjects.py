@@ -406,7 +406,7 @@ class GraphSubject:
 def _results(function: ir.Function) -> dict[str, tuple[DataType, tuple[ir.Extent, ...]]]:
     stages = {stage.name: stage for stage in function.stages}
     found = [(r.name, stages[r.name]) for r in function.results]
-    return {name: (stage.dtype, stage.domain) for name, stage in found}
+    return {name: (stage.dtype, stage.extents) for name, stage in found}
 
 
 def _solve(function: ir.Function, tensors: Mapping[str, Shaped]) -> dict[str, int]:
