@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dmlc import ir, onnx
+    from dmlc import torch as torch
     from dmlc.api import Results, load_program, run
     from dmlc.binding import Graph, Module, Operator, TensorDesc
     from dmlc.building import GraphBuilder, gradient
@@ -63,6 +64,8 @@ __all__ = [
     "parse",
     "run",
 ]
+
+_PACKAGES = ("ir", "torch")
 
 _PLACES = {
     "ArgumentError": "dmlc.source",

@@ -20,8 +20,7 @@ ORDER = (
     "collection", "source", "parameters", "resources", "files", "sizes", "scalars", "language",
     "library", "ir", "transform", "binding", "catalog", "building", "reference", "oracle", "kernel",
     "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline", "picture", "runtime",
-    "inspection", "devices", "known_answers", "api", "testing", "interop",
-    "onnx",
+    "inspection", "devices", "known_answers", "api", "testing", "interop", "onnx", "mlir", "torch",
     "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
@@ -45,9 +44,13 @@ OWNERS = {
     "lark": ("dmlc.language",),
     "ml_dtypes": ("dmlc.scalars",),
     "onnx": ("dmlc.onnx",),
-    "pyopencl": ("dmlc.runtime.opencl.driver", "dmlc.runtime.opencl.executable"),
+    "pyopencl": (
+        "dmlc.runtime.opencl.direct", "dmlc.runtime.opencl.driver",
+        "dmlc.runtime.opencl.executable",
+    ),
     "pytest": ("dmlc.testing.plugin", "dmlc.testing.items"),
-}
+    "torch": ("dmlc.torch",),
+}  # fmt: skip
 """The third-party packages, and the modules that may import them. NumPy is at home wherever
 values are: everywhere but in the places below."""
 
