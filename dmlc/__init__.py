@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmlc import ir
+    from dmlc import ir, onnx
     from dmlc.api import Results, load_program, run
     from dmlc.binding import Graph, Module, Operator, TensorDesc
     from dmlc.building import GraphBuilder, gradient
@@ -57,6 +57,7 @@ __all__ = [
     "ir",
     "load",
     "load_program",
+    "onnx",
     "operator",
     "operators",
     "parse",
@@ -92,10 +93,16 @@ _PLACES = {
     "run": "dmlc.api",
 }
 
+_PACKAGES = (
+    "ir",
+    "onnx",
+)
+"""The packages among them."""
+
 
 def __getattr__(name: str) -> object:
-    if name == "ir":
-        return importlib.import_module("dmlc.ir")
+    if name in _PACKAGES:
+        return importlib.import_module(f"dmlc.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'dmlc' has no attribute '{name}'")
     value = getattr(importlib.import_module(_PLACES[name]), name)

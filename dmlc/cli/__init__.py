@@ -30,7 +30,7 @@ COMMANDS = {
     "inspect": "Show what each kernel is on a GPU, without one.",
     "run": "Run an operator on arrays.",
     "test": "Test operators, on devices, from their own tables and examples.",
-    "export": "Write a case for tools on other machines.",
+    "export": "Write an operator or a graph for other tools.",
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
 }

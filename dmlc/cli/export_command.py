@@ -1,11 +1,14 @@
-"""`dmlc export`: a case as files for tools that run shaders on machines that others have."""
+"""`dmlc export`: operators and graphs as files for other tools."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
+from click.core import ParameterSource
 
 from dmlc import interop
-from dmlc.binding import Graph, Operator
+from dmlc.binding import Graph, Operator, TensorDesc
 from dmlc.cli.arguments import (
     bindings,
     find_subject,
@@ -17,14 +20,14 @@ from dmlc.cli.arguments import (
     show_commands,
 )
 from dmlc.cli.arrays import read_arrays
+from dmlc.cli.formats import FUNCTION_FORMATS, describe_formats, list_formats
 from dmlc.files import write_files
 from dmlc.interop.export import DXDISPATCH, FORMATS
+from dmlc.ir import Function
 from dmlc.shader_model import SHADER_MODELS
 
-_PLACES = {
-    "dxdispatch": "on Windows, in that folder",
-    "offload-test-suite": "in the suite's build, with the file among its tests",
-}
+_OF_PROOFS = ("inputs", "seed", "shader_model", "contract")
+"""The parameters that a function alone has no use for."""
 
 
 @click.command(
@@ -38,10 +41,8 @@ _PLACES = {
               )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
               help="What values are drawn from.")  # fmt: skip
-@click.option("--to", type=click.Choice(FORMATS), default=DXDISPATCH, show_default=True,
-              help="A folder for DxDispatch, which runs Direct3D 12 shaders beside DirectML; or a "
-              "test file of LLVM's offload-test-suite, for Direct3D 12, Vulkan and Metal.",
-              )  # fmt: skip
+@click.option("--to", type=click.Choice(list_formats()), default=DXDISPATCH, show_default=True,
+              help=f"The format. {describe_formats()}")  # fmt: skip
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True, help="What HLSL is written for.")  # fmt: skip
 @click.option("--contract", is_flag=True,
@@ -62,8 +63,10 @@ def command(
     contract: bool,
     directory: str,
 ) -> None:
-    """Write an operator's or a graph's shaders with inputs, what they must give, and how far each
-    element may be off, for tools that run shaders on machines that others have.
+    """Write an operator or a graph for other tools.
+
+    For those that run shaders on machines that others have: with inputs, what they must give, and
+    how far each element may be off. For those that compile: the function alone.
 
     OPERATOR is a name of the library, or FILE[:NAME]. Without bindings it is the operator's first
     example that is written.
@@ -72,14 +75,49 @@ def command(
     dims = read_dimensions(dimensions, subject)
     if isinstance(subject, Graph):
         refuse_attributes(attributes, subject)
-    if isinstance(subject, Operator) and not (tensors or attributes or inputs):
-        proof = interop.proof.find_example(subject, shader_model)
+    described, known = read_tensors(tensors), read_attributes(attributes, subject)
+    bound = isinstance(subject, Graph) or bool(tensors or attributes or inputs)
+    if to in FUNCTION_FORMATS:
+        _refuse_options_of_proofs(to)
+        known_format = FUNCTION_FORMATS[to]
+        function = _bind(subject, bound, described, known, dims)
+        export, place = known_format.write(function, subject), known_format.place
     else:
-        described = read_tensors(tensors)
-        arrays = read_arrays(read_pairs("--input", inputs), described)
-        known = read_attributes(attributes, subject)
-        proof = interop.proof.prove(subject, described, known, dims=dims, arrays=arrays, seed=seed)
-    export = interop.export.export_proof(proof, to, shader_model, contract)
+        if isinstance(subject, Operator) and not bound:
+            proof = interop.proof.find_example(subject, shader_model)
+        else:
+            arrays = read_arrays(read_pairs("--input", inputs), described)
+            proof = interop.proof.prove(
+                subject, described, known, dims=dims, arrays=arrays, seed=seed
+            )
+        export = interop.export.export_proof(proof, to, shader_model, contract)
+        place = FORMATS[to].place
     for path in write_files(directory, export.files):
         click.echo(path)
-    show_commands(_PLACES[to], export.commands)
+    if export.commands:
+        show_commands(place, export.commands)
+
+
+def _refuse_options_of_proofs(to: str) -> None:
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name
+        if name not in _OF_PROOFS:
+            continue
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"{parameter.opts[0]} says nothing of {to}, which has no data")
+
+
+def _bind(
+    subject: Operator | Graph,
+    bound: bool,
+    tensors: Mapping[str, TensorDesc],
+    attributes: Mapping[str, object],
+    dims: Mapping[str, int],
+) -> Function:
+    """The function of these bindings, or of an operator's first example where there are none."""
+    if isinstance(subject, Graph):
+        return subject.bind(tensors, dims)
+    if bound:
+        return subject.bind(tensors, attributes)
+    return interop.proof.find_function(subject)

@@ -51,7 +51,7 @@ FAILURES = "dmlc-failures"
 @click.option("--check-memory", is_flag=True,
               help="Also look for stray reads and stores, and for races, in one example and one "
               "drawn call of each operator.")  # fmt: skip
-@click.option("--export", "to", type=click.Choice(FORMATS),
+@click.option("--export", "to", type=click.Choice(list(FORMATS)),
               help="Also write each example, drawn call and failure for this tool on other "
               "machines. Needs -o.")  # fmt: skip
 @click.option("--coverage", is_flag=True,

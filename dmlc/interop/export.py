@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from dmlc.files import write_files
 from dmlc.interop.dxdispatch import make_model
@@ -14,15 +15,53 @@ from dmlc.source import UnknownNameError, unknown_name
 from dmlc.testing.case import Case
 
 DXDISPATCH, OFFLOAD = "dxdispatch", "offload-test-suite"
-FORMATS = (DXDISPATCH, OFFLOAD)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Export:
-    """The files of a proof, and what to run beside them on the machine they are meant for."""
+    """What is exported, as files, and what to run beside them on the machine they are meant for."""
 
     files: Mapping[str, bytes]
-    commands: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProofFormat:
+    """What a kind of tool takes."""
+
+    summary: str
+    place: str
+    """Where its commands are run."""
+    write: Callable[[Proof, str | None, bool], Export]
+    """The files of a proof, for a shader model, with sums that may be contracted or not."""
+
+
+def _write_model(proof: Proof, shader_model: str | None, contract: bool) -> Export:
+    model = make_model(proof, shader_model, contract)
+    return Export(model.all_files(), tuple(model.list_commands()))
+
+
+def _write_test(proof: Proof, shader_model: str | None, contract: bool) -> Export:
+    name = f"{proof.function.name}.test"
+    text = make_test(proof, shader_model, contract)
+    return Export({name: text.encode()}, (f"llvm-lit {name}",))
+
+
+FORMATS: Mapping[str, ProofFormat] = MappingProxyType(
+    {
+        DXDISPATCH: ProofFormat(
+            "a folder for DxDispatch, which runs Direct3D 12 shaders beside DirectML",
+            "on Windows, in that folder",
+            _write_model,
+        ),
+        OFFLOAD: ProofFormat(
+            "a test file of LLVM's offload-test-suite, for Direct3D 12, Vulkan and Metal",
+            "in the suite's build, with the file among its tests",
+            _write_test,
+        ),
+    }
+)
+"""The formats of proofs, by name."""
 
 
 def export_proof(
@@ -30,16 +69,9 @@ def export_proof(
 ) -> Export:
     """A proof as the files that a tool runs; `to` is one of `FORMATS`. Raises `DmlcError` where
     HLSL or the tool's files cannot express it."""
-    match to:
-        case "dxdispatch":
-            model = make_model(proof, shader_model, contract)
-            return Export(model.all_files(), tuple(model.list_commands()))
-        case "offload-test-suite":
-            name = f"{proof.function.name}.test"
-            text = make_test(proof, shader_model, contract)
-            return Export({name: text.encode()}, (f"llvm-lit {name}",))
-        case _:
-            raise UnknownNameError(unknown_name("format", to, FORMATS))
+    if to not in FORMATS:
+        raise UnknownNameError(unknown_name("format", to, FORMATS))
+    return FORMATS[to].write(proof, shader_model, contract)
 
 
 def export_case(case: Case, folder: str | Path, to: str = DXDISPATCH) -> list[Path]:

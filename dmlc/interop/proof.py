@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -82,15 +82,31 @@ def find_example(operator: Operator, shader_model: str | None = None) -> Proof:
     """The proof of an operator's first example, with the first of its data types that HLSL has.
     Raises `DmlcError` where there is none."""
     refused: DmlcError | None = None
+    for case in _read_first_example(operator):
+        try:
+            compile(case.call.function, "hlsl", shader_model=shader_model)
+        except DmlcError as error:
+            refused = refused or error
+            continue
+        return Proof.of_case(case)
+    raise refused or _say_without_example(operator)
+
+
+def find_function(operator: Operator) -> Function:
+    """What an operator is bound to in its first example, with the first of its data types. Raises
+    `DmlcError` where it has none."""
+    for case in _read_first_example(operator):
+        return case.call.function
+    raise _say_without_example(operator)
+
+
+def _read_first_example(operator: Operator) -> Iterator[Case]:
     for example in operator.definition.examples[:1]:
-        for case in read_cases(operator, example):
-            try:
-                compile(case.call.function, "hlsl", shader_model=shader_model)
-            except DmlcError as error:
-                refused = refused or error
-                continue
-            return Proof.of_case(case)
-    raise refused or DmlcError(
+        yield from read_cases(operator, example)
+
+
+def _say_without_example(operator: Operator) -> DmlcError:
+    return DmlcError(
         f"{operator.name} has no example, and so no data",
         notes=["give the sizes of its tensors, --tensor NAME=FLOAT32[2,3], and data are drawn"],
     )

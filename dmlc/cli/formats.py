@@ -1,0 +1,49 @@
+"""The formats of `dmlc export`: those of proofs, and those of functions alone.
+
+A proof is a function with inputs and what they must give, for tools that run shaders. A format of a
+function alone needs no inputs: its package has `export_files(function, subject)`, and is imported
+when it is used. `subject` is the operator or the graph that the function was bound from, for what
+is said of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dmlc.binding import Graph, Operator
+from dmlc.interop.export import FORMATS, Export
+from dmlc.ir import Function
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FunctionFormat:
+    """A format of a function alone."""
+
+    summary: str
+    place: str
+    """Where the commands of an export are run."""
+    package: str
+
+    def write(self, function: Function, subject: Operator | Graph) -> Export:
+        """The files of a function. Raises `DmlcError` where the format cannot express it, or what
+        it takes is not installed."""
+        found: Export = importlib.import_module(self.package).export_files(function, subject)
+        return found
+
+
+FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType({})
+"""The formats of functions alone, by name."""
+
+
+def list_formats() -> list[str]:
+    """The names of all formats."""
+    return [*FORMATS, *FUNCTION_FORMATS]
+
+
+def describe_formats() -> str:
+    """A sentence on each, for `--help`."""
+    every = {**FORMATS, **FUNCTION_FORMATS}
+    return "; ".join(f"{name}: {known.summary}" for name, known in every.items()) + "."
