@@ -11,9 +11,13 @@ from collections.abc import Mapping
 
 from dmlc.source import Note, UnavailableError
 
-__all__: list[str] = []
+__all__ = ["ImportedModel", "UnknownValueError", "load"]
 
-_PLACES: Mapping[str, str] = {}
+_PLACES: Mapping[str, str] = {
+    "ImportedModel": "dmlc.onnx.load",
+    "UnknownValueError": "dmlc.onnx.nodes",
+    "load": "dmlc.onnx.load",
+}
 """The modules that define them."""
 
 _INSTALL = Note("install it with: pip install 'dmlc[onnx]'")
