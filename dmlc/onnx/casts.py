@@ -11,8 +11,7 @@ from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import map_elements, reduce_axes
 from dmlc.ir import Extent
 from dmlc.onnx.nodes import Node, Rule, Value, dtype_of, extents_of
-from dmlc.scalars import DataType, data_type_of
-from dmlc.sizes import as_extent, divide_up, measure
+from dmlc.scalars import DataType, convert, data_type_of
 from dmlc.source import DmlcError, UnsupportedError
 
 
@@ -39,8 +38,11 @@ def _cast(node: Node) -> Tensor:
     return cast_tensor(node, node.tensor(0), read_type(node.integer("to")))
 
 
-def _cast_like(node: Node) -> Tensor:
-    return cast_tensor(node, node.tensor(0), dtype_of(node.value(1)))
+def _cast_like(node: Node) -> Value:
+    value, dtype = node.value(0), dtype_of(node.value(1))
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return convert(value, dtype)
+    return cast_tensor(node, node.tensor(0), dtype)
 
 
 def _bit_cast(node: Node) -> Tensor:
@@ -162,10 +164,6 @@ def _dynamic_quantize(node: Node) -> tuple[Tensor, Tensor, Tensor]:
 
     y = map_elements(builder, node.name, quantize, x, scale, zero)
     return y, scale, zero
-
-
-def count_blocks(extent: Extent, block: int) -> Extent:
-    return as_extent(divide_up(measure(extent), block))
 
 
 RULES: Mapping[str, Rule] = {

@@ -135,7 +135,7 @@ def _remainder(node: Node) -> Tensor:
 
 
 def _power(node: Node) -> Tensor:
-    x, exponent = node.value(0), node.value(1)
+    exponent = node.value(1)
     if isinstance(exponent, np.ndarray) and exponent.size == 1 and exponent.item() == 2:
         return map_formula(node, lambda base: base * base, node.tensor(0))
 
@@ -146,7 +146,6 @@ def _power(node: Node) -> Tensor:
         wide = base.cast(DataType.FLOAT64).apply("pow", power.cast(DataType.FLOAT64))
         return wide.apply("round").cast(base.dtype)
 
-    del x
     return map_formula(node, raise_to, node.tensor(0), node.tensor(1))
 
 
@@ -154,12 +153,16 @@ def _shift(node: Node) -> Tensor:
     left = node.text("direction") == "LEFT"
 
     def shift(x: Scalar, by: Scalar) -> Scalar:
-        bits = x.dtype.bytes * 8
         shifted = x.apply("shift_left" if left else "shift_right", by)
-        # The IR takes distances modulo the width.
-        return (by < bits).select(shifted, 0)
+        # The IR takes distances modulo the width; beyond it, all bits are shifted out.
+        beyond = (x < 0).select(x * 0 - 1, 0) if not left and signed(x) else x * 0
+        return ((by >= 0) & (by < x.dtype.bytes * 8)).select(shifted, beyond)
 
     return map_formula(node, shift, *node.tensors())
+
+
+def signed(x: Scalar) -> bool:
+    return x.dtype.kind is Kind.SIGNED
 
 
 def _clip(node: Node) -> Tensor:

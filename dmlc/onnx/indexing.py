@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from dmlc.building.functions import Operand, Point, Scalar, Tensor
-from dmlc.building.tensors import clamp, gather, read_broadcast
+from dmlc.building.tensors import clamp, gather
 from dmlc.onnx.nodes import Node, Rule
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, UnsupportedError
@@ -266,10 +266,6 @@ def _feature_extractor(node: Node) -> Tensor:
     if x.rank == 0:
         raise DmlcError("it takes features of a tensor without axes")
     return node.builder.compute(node.name, (*x.extents[:-1], len(places)), element, x.dtype)
-
-
-def read_as_broadcast(at: Point, tensor: Tensor) -> Scalar:
-    return read_broadcast(at, tensor, at.indices)
 
 
 RULES: Mapping[str, Rule] = {

@@ -404,14 +404,16 @@ class _Importer:
                 max(made), resolved.SerializeToString(), [t.SerializeToString() for t in types]
             )
         else:
-            text = schema.get_function_with_opset_version(max(plain)).SerializeToString()
+            text = cast("bytes", schema.get_function_with_opset_version(max(plain)))
         function.ParseFromString(text)
         defaults = {
             name: a.default_value for name, a in schema.attributes.items() if a.default_value.name
         }
         function.attribute_proto.extend(defaults.values())
-        if not function.opset_import:
-            function.opset_import.append(helper.make_opsetid(domain, version))
+        named = [_domain(o.domain) for o in function.opset_import]
+        for name, number in {domain: version, "": onnx.defs.onnx_opset_version()}.items():
+            if name not in named:
+                function.opset_import.append(helper.make_opsetid(name, number))
         return function
 
     # Graphs in nodes --------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import string
 from collections.abc import Mapping
 
+import numpy as np
+
 from dmlc.building.functions import Point, Scalar, Tensor
-from dmlc.building.tensors import map_elements, matrix_multiply, read_broadcast, reshape, transpose
+from dmlc.building.tensors import map_elements, matrix_multiply, reshape, transpose
 from dmlc.ir import Extent
 from dmlc.onnx.casts import round_into
 from dmlc.onnx.nodes import Node, Rule
@@ -170,6 +171,15 @@ def _spell_axes(term: str, rank: int) -> str:
 # Fourier transforms ---------------------------------------------------------------------------
 
 
+def _circle(node: Node, length: int, dtype: DataType) -> tuple[Tensor, Tensor]:
+    """The cosines and the sines of a circle of so many steps, rounded once."""
+    angles = np.arange(length) * (2 * np.pi / length)
+    return (
+        node.place(np.cos(angles).astype(dtype.dtype), f"{node.name}_cosines"),
+        node.place(np.sin(angles).astype(dtype.dtype), f"{node.name}_sines"),
+    )
+
+
 def _dft(node: Node) -> Tensor:
     x = node.tensor(0)
     if node.version >= 20:
@@ -186,13 +196,14 @@ def _dft(node: Node) -> Tensor:
     extents = [*x.extents[:-1], 2]
     extents[place] = results
     factor = 1 / length if inverse else 1.0
+    cosines, sines = _circle(node, length, x.dtype)
 
     def element(at: Point) -> Scalar:
         (step,) = at.reduced
         *own, part = at.indices
         turn = (own[place] * step) % length
-        angle = turn.cast(x.dtype.compute) * ((2 if inverse else -2) * math.pi / length)
-        cosine, sine = angle.apply("cos"), angle.apply("sin")
+        cosine, sine = at.read(cosines, turn), at.read(sines, turn)
+        sine = sine if inverse else -sine
         own[place] = step
         real = at.read(x, *own, 0)
         imaginary = at.read(x, *own, 1) if x.extents[-1] == 2 else at.constant(0, real.dtype)
@@ -209,13 +220,15 @@ def _inverse_real(node: Node, x: Tensor, place: int) -> Tensor:
     length = node.numbers(1)[0] if node.has(1) else 2 * (size - 1)
     extents = [*x.extents[:-1], 1]
     extents[place] = length
+    cosines, sines = _circle(node, length, x.dtype)
 
     def element(at: Point) -> Scalar:
         (step,) = at.reduced
         own = list(at.indices[:-1])
-        angle = (own[place] * step % length).cast(x.dtype.compute) * (2 * math.pi / length)
+        turn = own[place] * step % length
         own[place] = step
-        value = at.read(x, *own, 0) * angle.apply("cos") - at.read(x, *own, 1) * angle.apply("sin")
+        value = at.read(x, *own, 0) * at.read(cosines, turn)
+        value = value - at.read(x, *own, 1) * at.read(sines, turn)
         once = step.equals(0) | (step * 2).equals(length)
         return once.select(value, value * 2) * (1 / length)
 
@@ -230,6 +243,7 @@ def _stft(node: Node) -> Tensor:
     frame = node.numbers(3)[0] if node.has(3) else node.fixed(node.tensor(2))[0]
     frames = (length - frame) // hop + 1
     results = frame // 2 + 1 if node.integer("onesided", 1) else frame
+    cosines, sines = _circle(node, frame, signal.dtype)
     is_complex = signal.rank == 3 and signal.extents[2] == 2
 
     def element(at: Point) -> Scalar:
@@ -237,8 +251,8 @@ def _stft(node: Node) -> Tensor:
         (step,) = at.reduced
         rest = [[0], [1]] if signal.rank == 3 else [[], []]
         real = at.read(signal, n, number * hop + step, *rest[0])
-        angle = (frequency * step % frame).cast(real.dtype) * (-2 * math.pi / frame)
-        cosine, sine = angle.apply("cos"), angle.apply("sin")
+        turn = frequency * step % frame
+        cosine, sine = at.read(cosines, turn), -at.read(sines, turn)
         first, second = real * cosine, real * sine
         if is_complex:
             imaginary = at.read(signal, n, number * hop + step, *rest[1])
@@ -273,10 +287,6 @@ def _determinant(node: Node) -> Tensor:
     return node.builder.compute(
         node.name, x.extents[:-2], lambda at: expand(at, 0, list(range(size))), x.dtype
     )
-
-
-def read_at(at: Point, tensor: Tensor) -> Scalar:
-    return read_broadcast(at, tensor, at.indices)
 
 
 RULES: Mapping[str, Rule] = {

@@ -13,7 +13,7 @@ from dmlc.ir import Extent
 from dmlc.onnx.casts import cast_tensor, read_type
 from dmlc.onnx.nodes import Node, Rule
 from dmlc.scalars import DataType
-from dmlc.sizes import as_extent, measure, multiply
+from dmlc.sizes import as_extent, multiply
 from dmlc.source import DmlcError, UnsupportedError
 
 Formula = Callable[[Scalar], Scalar]
@@ -468,10 +468,6 @@ def _window(*cosines: float) -> Rule:
         return values.astype(dtype.dtype)
 
     return rule
-
-
-def count_of(extent: Extent) -> Extent:
-    return as_extent(measure(extent))
 
 
 RULES: Mapping[str, Rule] = {

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmlc.onnx import casts, elementwise, indexing, products, reductions, shapes, windows
+from dmlc.onnx import (
+    casts,
+    elementwise,
+    indexing,
+    products,
+    recurrent,
+    reductions,
+    resampling,
+    shapes,
+    windows,
+)
 from dmlc.onnx.nodes import Rule
 
-MODULES = (elementwise, casts, reductions, products, windows, indexing, shapes)
+MODULES = (
+    elementwise, casts, reductions, products, windows, resampling, indexing, recurrent, shapes,
+)  # fmt: skip
 
 RULES: Mapping[tuple[str, str], Rule] = {
     ("", op_type): rule for module in MODULES for op_type, rule in module.RULES.items()
