@@ -318,6 +318,28 @@ def concatenate(
     return builder.compute(name, extents, element, first.dtype)
 
 
+def stack_tensors(
+    builder: FunctionBuilder, name: str, tensors: Sequence[Tensor], axis: int
+) -> Tensor:
+    """Tensors of one type and size along a new axis."""
+    if not tensors:
+        raise DmlcError("there is nothing to stack")
+    first = tensors[0]
+    if any((t.dtype, t.extents) != (first.dtype, first.extents) for t in tensors):
+        raise DmlcError("tensors that are stacked have one type and the same sizes")
+    (place,) = normalize_axes([axis], first.rank + 1)
+    extents = [*first.extents[:place], len(tensors), *first.extents[place:]]
+
+    def element(at: Point) -> Scalar:
+        own = (*at.indices[:place], *at.indices[place + 1 :])
+        found = at.read(tensors[-1], *own)
+        for number, tensor in reversed(list(enumerate(tensors[:-1]))):
+            found = (at.indices[place] <= number).select(at.read(tensor, *own), found)
+        return found
+
+    return builder.compute(name, extents, element, first.dtype)
+
+
 def gather(
     builder: FunctionBuilder, name: str, tensor: Tensor, positions: Tensor, axis: int
 ) -> Tensor:

@@ -15,7 +15,7 @@ __all__ = ["ImportedModel", "UnknownValueError", "load"]
 
 _PLACES: Mapping[str, str] = {
     "ImportedModel": "dmlc.onnx.load",
-    "UnknownValueError": "dmlc.onnx.nodes",
+    "UnknownValueError": "dmlc.onnx.importing.nodes",
     "load": "dmlc.onnx.load",
 }
 """The modules that define them."""

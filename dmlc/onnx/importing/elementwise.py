@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlc.building.functions import Scalar, Tensor
 from dmlc.building.tensors import map_elements
-from dmlc.onnx.nodes import Node, Rule
+from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import DataType, Kind
 from dmlc.source import DmlcError, UnsupportedError
 

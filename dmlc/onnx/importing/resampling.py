@@ -12,7 +12,7 @@ import numpy as np
 
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import clamp
-from dmlc.onnx.nodes import Node, Rule
+from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, UnsupportedError
 

@@ -22,7 +22,7 @@ IMPURE = (
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike", "Dropout", "Shape", "Size", "Identity", "ConstantOfShape", "Expand",
 )  # fmt: skip
-"""The operators that are not folded: they draw random numbers, or a rule has them in less memory."""
+"""The operators that are not folded: they draw random numbers, or a rule takes less memory."""
 
 
 def fold(

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import map_elements, reduce_axes, reshape
 from dmlc.ir import Extent
-from dmlc.onnx.casts import round_into
-from dmlc.onnx.nodes import Node, Rule
+from dmlc.onnx.importing.casts import round_into
+from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import DataType
 from dmlc.sizes import Size, as_extent, divide_down, divide_up, measure
 from dmlc.source import DmlcError, UnsupportedError

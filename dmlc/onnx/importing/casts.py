@@ -5,25 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import helper
 
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import map_elements, reduce_axes
 from dmlc.ir import Extent
-from dmlc.onnx.nodes import Node, Rule, Value, dtype_of, extents_of
-from dmlc.scalars import DataType, convert, data_type_of
+from dmlc.onnx.importing.names import read_type
+from dmlc.onnx.importing.nodes import Node, Rule, Value, dtype_of, extents_of
+from dmlc.scalars import DataType, convert
 from dmlc.source import DmlcError, UnsupportedError
-
-
-def read_type(number: int) -> DataType:
-    """The data type that a number of ONNX stands for. Raises `UnsupportedError`."""
-    try:
-        found = data_type_of(helper.tensor_dtype_to_np_dtype(number))
-    except KeyError:
-        raise DmlcError(f"{number} is no data type of ONNX") from None
-    if found is None:
-        raise UnsupportedError(f"no tensor can hold {helper.tensor_dtype_to_string(number)}")
-    return found
 
 
 def cast_tensor(node: Node, tensor: Tensor, dtype: DataType) -> Tensor:

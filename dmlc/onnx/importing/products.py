@@ -10,8 +10,8 @@ import numpy as np
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import map_elements, matrix_multiply, reshape, transpose
 from dmlc.ir import Extent
-from dmlc.onnx.casts import round_into
-from dmlc.onnx.nodes import Node, Rule
+from dmlc.onnx.importing.casts import round_into
+from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, UnsupportedError
 

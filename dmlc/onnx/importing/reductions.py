@@ -10,8 +10,9 @@ import numpy as np
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import map_elements, normalize_axes, read_broadcast, reduce_axes, reshape
 from dmlc.ir import Extent
-from dmlc.onnx.casts import cast_tensor, read_type
-from dmlc.onnx.nodes import Node, Rule
+from dmlc.onnx.importing.casts import cast_tensor
+from dmlc.onnx.importing.names import read_type
+from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import DataType
 from dmlc.sizes import as_extent, multiply
 from dmlc.source import DmlcError, UnsupportedError

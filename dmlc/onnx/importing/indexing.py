@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlc.building.functions import Operand, Point, Scalar, Tensor
 from dmlc.building.tensors import clamp, gather
-from dmlc.onnx.nodes import Node, Rule
+from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, UnsupportedError
 

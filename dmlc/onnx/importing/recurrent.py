@@ -8,7 +8,7 @@ from typing import cast
 
 from dmlc.building.functions import Operand, Point, Scalar, Tensor
 from dmlc.ir import Extent
-from dmlc.onnx.nodes import Node, Rule
+from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.source import DmlcError, UnsupportedError
 
 MOST_STEPS = 256
@@ -94,9 +94,7 @@ def _step_gru(cell: _Cell, step: int, name: str, states: States) -> States:
     late = bool(cell.node.integer("linear_before_reset"))
     kept = fed
     if not late:
-        part = cell.compute(
-            f"{name}_part", lambda at: cell.read(at, reset) * cell.read(at, hidden)
-        )
+        part = cell.compute(f"{name}_part", lambda at: cell.read(at, reset) * cell.read(at, hidden))
         kept = cell.feed_back(f"{name}_kept", part)
 
     def element(at: Point) -> Scalar:
@@ -304,4 +302,3 @@ RULES: Mapping[str, Rule] = {
     "LSTM": _recurrence(_step_lstm, ("Sigmoid", "Tanh", "Tanh"), (5, 6)),
     "RNN": _recurrence(_step_simple, ("Tanh",), (5,)),
 }
-

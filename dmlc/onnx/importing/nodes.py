@@ -17,7 +17,7 @@ from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.ir import Extent
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.sizes import Measure, Size, as_extent
-from dmlc.source import DmlcError, UnsupportedError
+from dmlc.source import Diagnostic, DmlcError, UnsupportedError
 
 Value: TypeAlias = Tensor | Array
 """What a name of a model stands for."""
@@ -30,8 +30,8 @@ class UnknownValueError(UnsupportedError):
     """A value that shapes the function is no constant of the model. `names` are the inputs of the
     model that it is made of: it is known where these are given as constants."""
 
-    def __init__(self, message: str, names: tuple[str, ...]) -> None:
-        super().__init__(message)
+    def __init__(self, message: str | Diagnostic, names: tuple[str, ...]) -> None:
+        super().__init__([message] if isinstance(message, Diagnostic) else message)
         self.names = names
 
 

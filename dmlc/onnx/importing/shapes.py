@@ -19,8 +19,8 @@ from dmlc.building.tensors import (
     transpose,
 )
 from dmlc.ir import Extent
-from dmlc.onnx.casts import read_type
-from dmlc.onnx.nodes import (
+from dmlc.onnx.importing.names import read_type
+from dmlc.onnx.importing.nodes import (
     Node,
     Rule,
     Value,
@@ -240,8 +240,9 @@ def _pad(node: Node) -> Tensor:
     mode = node.text("mode", "constant")
     if mode == "constant":
         value = node.array(2).ravel()[0].item() if node.has(2) else node.number("value", 0)
-        held = value if x.dtype.is_float else bool(value) if x.dtype is DataType.BOOL else int(value)
-        return pad(node.builder, node.name, x, before, after, held)
+        if not x.dtype.is_float:
+            value = bool(value) if x.dtype is DataType.BOOL else int(value)
+        return pad(node.builder, node.name, x, before, after, value)
     if mode not in ("edge", "reflect", "wrap"):
         raise UnsupportedError(f"the mode {mode}")
     sizes = zip(before, x.extents, after, strict=True)
