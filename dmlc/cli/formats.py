@@ -34,7 +34,15 @@ class FunctionFormat:
         return found
 
 
-FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType({})
+FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType(
+    {
+        "onnx": FunctionFormat(
+            "an ONNX model, with the operator as a function of its own",
+            "in that folder",
+            "dmlc.onnx",
+        ),
+    }
+)
 """The formats of functions alone, by name."""
 
 

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from dmlc.source import Note, UnavailableError
 
-__all__ = ["ImportedModel", "UnknownValueError", "load"]
+if TYPE_CHECKING:
+    from dmlc.onnx.exporting import export, export_files
+    from dmlc.onnx.importing.nodes import UnknownValueError
+    from dmlc.onnx.load import ImportedModel, load
+
+__all__ = ["ImportedModel", "UnknownValueError", "export", "export_files", "load"]
 
 _PLACES: Mapping[str, str] = {
     "ImportedModel": "dmlc.onnx.load",
     "UnknownValueError": "dmlc.onnx.importing.nodes",
+    "export": "dmlc.onnx.exporting",
+    "export_files": "dmlc.onnx.exporting",
     "load": "dmlc.onnx.load",
 }
 """The modules that define them."""
