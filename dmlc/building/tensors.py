@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import overload
 
 from dmlc.building.functions import FunctionBuilder, Operand, Point, Scalar, Tensor
 from dmlc.ir import POSITIONAL_COMBINERS, Extent
@@ -43,6 +44,51 @@ def read_broadcast(at: Point, tensor: Tensor, indices: Sequence[Scalar]) -> Scal
     return at.read(tensor, *(0 if extent == 1 else index for index, extent in pairs))
 
 
+@overload
+def map_elements(
+    builder: FunctionBuilder,
+    name: str,
+    formula: Callable[[Scalar], Scalar],
+    one: Tensor,
+    /,
+    *,
+    dtype: DataType | None = None,
+    extents: Sequence[Extent] | None = None,
+) -> Tensor: ...
+@overload
+def map_elements(
+    builder: FunctionBuilder,
+    name: str,
+    formula: Callable[[Scalar, Scalar], Scalar],
+    one: Tensor,
+    two: Tensor,
+    /,
+    *,
+    dtype: DataType | None = None,
+    extents: Sequence[Extent] | None = None,
+) -> Tensor: ...
+@overload
+def map_elements(
+    builder: FunctionBuilder,
+    name: str,
+    formula: Callable[[Scalar, Scalar, Scalar], Scalar],
+    one: Tensor,
+    two: Tensor,
+    three: Tensor,
+    /,
+    *,
+    dtype: DataType | None = None,
+    extents: Sequence[Extent] | None = None,
+) -> Tensor: ...
+@overload
+def map_elements(
+    builder: FunctionBuilder,
+    name: str,
+    formula: Callable[..., Scalar],
+    *tensors: Tensor,
+    dtype: DataType | None = None,
+    extents: Sequence[Extent] | None = None,
+) -> Tensor: ...
 def map_elements(
     builder: FunctionBuilder,
     name: str,

@@ -77,7 +77,7 @@ def load(
 def _read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     shown = os.fspath(path)
     try:
-        return onnx.load(shown)
+        return onnx.load_model(shown)
     except OSError as error:
         raise DmlcError(f"cannot read '{shown}': {error.strerror}") from None
     except Exception as error:  # What protobuf raises depends on how it was built.

@@ -8,54 +8,66 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from dmlc.building.functions import Scalar, Tensor
+from dmlc.building.functions import Operand, Scalar, Tensor
 from dmlc.building.tensors import map_elements
 from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import DataType, Kind
 from dmlc.source import DmlcError, UnsupportedError
 
 Formula = Callable[..., Scalar]
+Unary = Callable[[Scalar], Scalar]
+Binary = Callable[[Scalar, Scalar], Scalar]
 
 
-def map_formula(node: Node, formula: Formula, *tensors: Tensor, predicate: bool = False) -> Tensor:
-    """A formula of tensors, stored in the type of the first unless it is a predicate."""
-    dtype = None if predicate else tensors[0].dtype
-    return map_elements(node.builder, node.name, formula, *tensors, dtype=dtype)
+def map_formula(node: Node, formula: Formula, *tensors: Tensor) -> Tensor:
+    """A formula of tensors, stored in the type of the first."""
+    return map_elements(node.builder, node.name, formula, *tensors, dtype=tensors[0].dtype)
 
 
 def _operation(name: str) -> Rule:
     """An operation of the IR on all inputs."""
 
-    def rule(node: Node) -> Tensor:
-        return map_formula(node, lambda x, *others: x.apply(name, *others), *node.tensors())
+    def formula(x: Scalar, *others: Scalar) -> Scalar:
+        return x.apply(name, *others)
 
-    return rule
-
-
-def _predicate(formula: Formula) -> Rule:
-    def rule(node: Node) -> Tensor:
-        return map_formula(node, formula, *node.tensors(), predicate=True)
-
-    return rule
+    return lambda node: map_formula(node, formula, *node.tensors())
 
 
-def _formula(formula: Formula, **numbers: float) -> Rule:
+def _unary(formula: Unary) -> Rule:
+    return lambda node: map_formula(node, formula, *node.tensors())
+
+
+def _test(formula: Unary) -> Rule:
+    """A formula that gives a boolean."""
+    return lambda node: map_elements(node.builder, node.name, formula, *node.tensors())
+
+
+def _compare(formula: Binary) -> Rule:
+    """The same of two inputs."""
+    return lambda node: map_elements(node.builder, node.name, formula, *node.tensors())
+
+
+def _numbered(formula: Formula, **numbers: float) -> Rule:
     """A formula of the inputs, and of attributes that are numbers with these defaults."""
 
     def rule(node: Node) -> Tensor:
         given = [node.number(name, default) for name, default in numbers.items()]
-        return map_formula(node, lambda *x: formula(*x, *given), *node.tensors())
+
+        def held(*values: Scalar) -> Scalar:
+            return formula(*values, *given)
+
+        return map_formula(node, held, *node.tensors())
 
     return rule
 
 
-def _fold(combine: Callable[[Scalar, Scalar], Scalar]) -> Rule:
+def _fold(combine: Binary) -> Rule:
     """An operator of one or more inputs."""
 
-    def rule(node: Node) -> Tensor:
-        return map_formula(node, lambda *x: functools.reduce(combine, x), *node.tensors())
+    def formula(*values: Scalar) -> Scalar:
+        return functools.reduce(combine, values)
 
-    return rule
+    return lambda node: map_formula(node, formula, *node.tensors())
 
 
 def is_negative(x: Scalar) -> Scalar:
@@ -76,9 +88,10 @@ def tanh(x: Scalar) -> Scalar:
 
 
 def _mean(node: Node) -> Tensor:
-    count = len(node.inputs)
-    return map_formula(node, lambda *x: functools.reduce(Scalar.__add__, x) / count,
-                       *node.tensors())  # fmt: skip
+    def formula(*values: Scalar) -> Scalar:
+        return functools.reduce(Scalar.__add__, values) / len(values)
+
+    return map_formula(node, formula, *node.tensors())
 
 
 def _elu(x: Scalar, alpha: float) -> Scalar:
@@ -134,10 +147,14 @@ def _remainder(node: Node) -> Tensor:
     return map_formula(node, truncated if node.integer("fmod") else floored, *node.tensors())
 
 
+def _square(x: Scalar) -> Scalar:
+    return x * x
+
+
 def _power(node: Node) -> Tensor:
     exponent = node.value(1)
     if isinstance(exponent, np.ndarray) and exponent.size == 1 and exponent.item() == 2:
-        return map_formula(node, lambda base: base * base, node.tensor(0))
+        return map_formula(node, _square, node.tensor(0))
 
     def raise_to(base: Scalar, power: Scalar) -> Scalar:
         if base.dtype.is_float:
@@ -155,21 +172,21 @@ def _shift(node: Node) -> Tensor:
     def shift(x: Scalar, by: Scalar) -> Scalar:
         shifted = x.apply("shift_left" if left else "shift_right", by)
         # The IR takes distances modulo the width; beyond it, all bits are shifted out.
-        beyond = (x < 0).select(x * 0 - 1, 0) if not left and signed(x) else x * 0
+        beyond = (x < 0).select(x * 0 - 1, 0) if not left and x.dtype.kind is Kind.SIGNED else x * 0
         return ((by >= 0) & (by < x.dtype.bytes * 8)).select(shifted, beyond)
 
     return map_formula(node, shift, *node.tensors())
-
-
-def signed(x: Scalar) -> bool:
-    return x.dtype.kind is Kind.SIGNED
 
 
 def _clip(node: Node) -> Tensor:
     x = node.tensor(0)
     if "min" in node.attributes or "max" in node.attributes:
         low, high = node.number("min", -math.inf), node.number("max", math.inf)
-        return map_formula(node, lambda v: v.apply("max", low).apply("min", high), x)
+
+        def hold(value: Scalar) -> Scalar:
+            return value.apply("max", low).apply("min", high)
+
+        return map_formula(node, hold, x)
     bounds = [(name, node.optional(k)) for k, name in ((1, "max"), (2, "min"))]
     given = [(name, tensor) for name, tensor in bounds if tensor is not None]
 
@@ -200,12 +217,19 @@ def _is_infinite(node: Node) -> Tensor:
             return found & x.differs(x)
         return found & ((x < 0) if wanted[0] else (x > 0))
 
-    return map_formula(node, test, node.tensor(0), predicate=True)
+    return map_elements(node.builder, node.name, test, node.tensor(0))
+
+
+def _leak(x: Scalar, slope: Operand) -> Scalar:
+    return (x < 0).select(x * slope, x)
 
 
 def _prelu(node: Node) -> Tensor:
-    x, slope = node.tensors()
-    return map_formula(node, lambda v, s: (v < 0).select(v * s, v), x, slope)
+    return map_formula(node, _leak, *node.tensors())
+
+
+def _threshold(x: Scalar, alpha: float) -> Scalar:
+    return (x > alpha).select(x, 0)
 
 
 def _swish(x: Scalar, alpha: float) -> Scalar:
@@ -252,44 +276,44 @@ _SIMPLE = {
 
 RULES: Mapping[str, Rule] = {
     **{op_type: _operation(name) for op_type, name in _SIMPLE.items()},
-    "Abs": _formula(_absolute),
-    "And": _predicate(lambda x, y: x & y),
+    "Abs": _unary(_absolute),
+    "And": _compare(lambda x, y: x & y),
     "BitShift": _shift,
-    "Celu": _formula(_celu, alpha=1.0),
+    "Celu": _numbered(_celu, alpha=1.0),
     "Clip": _clip,
     "Dropout": _dropout,
-    "Elu": _formula(_elu, alpha=1.0),
-    "Equal": _predicate(lambda x, y: x.equals(y)),
+    "Elu": _numbered(_elu, alpha=1.0),
+    "Equal": _compare(lambda x, y: x.equals(y)),
     "Gelu": _gelu,
-    "Greater": _predicate(lambda x, y: x > y),
-    "GreaterOrEqual": _predicate(lambda x, y: x >= y),
-    "HardSigmoid": _formula(_hard_sigmoid, alpha=0.2, beta=0.5),
-    "HardSwish": _formula(lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5)),
+    "Greater": _compare(lambda x, y: x > y),
+    "GreaterOrEqual": _compare(lambda x, y: x >= y),
+    "HardSigmoid": _numbered(_hard_sigmoid, alpha=0.2, beta=0.5),
+    "HardSwish": _unary(lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5)),
     "IsInf": _is_infinite,
-    "IsNaN": _predicate(lambda x: x.apply("isnan")),
-    "LeakyRelu": _formula(lambda x, alpha: (x < 0).select(x * alpha, x), alpha=0.01),
-    "Less": _predicate(lambda x, y: x < y),
-    "LessOrEqual": _predicate(lambda x, y: x <= y),
+    "IsNaN": _test(lambda x: x.apply("isnan")),
+    "LeakyRelu": _numbered(_leak, alpha=0.01),
+    "Less": _compare(lambda x, y: x < y),
+    "LessOrEqual": _compare(lambda x, y: x <= y),
     "Max": _fold(lambda x, y: x.apply("max", y)),
     "Mean": _mean,
     "Min": _fold(lambda x, y: x.apply("min", y)),
-    "Mish": _formula(lambda x: x * tanh(softplus(x))),
+    "Mish": _unary(lambda x: x * tanh(softplus(x))),
     "Mod": _remainder,
-    "Not": _predicate(lambda x: ~x),
-    "Or": _predicate(lambda x, y: x | y),
+    "Not": _test(lambda x: ~x),
+    "Or": _compare(lambda x, y: x | y),
     "PRelu": _prelu,
     "Pow": _power,
-    "Reciprocal": _formula(lambda x: 1 / x),
-    "Relu": _formula(relu),
-    "Selu": _formula(_selu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
-    "Shrink": _formula(_shrink, bias=0.0, lambd=0.5),
-    "Sign": _formula(_sign_of),
-    "Softplus": _formula(softplus),
-    "Softsign": _formula(lambda x: x / (x.apply("abs") + 1)),
+    "Reciprocal": _unary(lambda x: 1 / x),
+    "Relu": _unary(relu),
+    "Selu": _numbered(_selu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
+    "Shrink": _numbered(_shrink, bias=0.0, lambd=0.5),
+    "Sign": _unary(_sign_of),
+    "Softplus": _unary(softplus),
+    "Softsign": _unary(lambda x: x / (x.apply("abs") + 1)),
     "Sum": _fold(lambda x, y: x + y),
-    "SwiGLU": _formula(_swiglu, alpha=1.0),
-    "Swish": _formula(_swish, alpha=1.0),
-    "ThresholdedRelu": _formula(lambda x, alpha: (x > alpha).select(x, 0), alpha=1.0),
+    "SwiGLU": _numbered(_swiglu, alpha=1.0),
+    "Swish": _numbered(_swish, alpha=1.0),
+    "ThresholdedRelu": _numbered(_threshold, alpha=1.0),
     "Where": _where,
-    "Xor": _predicate(lambda x, y: x ^ y),
+    "Xor": _compare(lambda x, y: x ^ y),
 }  # fmt: skip

@@ -15,7 +15,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from dmlc.scalars import Array
-from dmlc.sizes import Size, divide_down, is_multiple
+from dmlc.sizes import Measure, Size, divide_down, is_multiple
 from dmlc.source import DmlcError, UnsupportedError
 
 IMPURE = (
@@ -53,8 +53,9 @@ def fold(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, version)])
     given = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
     try:
+        evaluator: Any = ReferenceEvaluator(model)
         with np.errstate(all="ignore"):
-            found: Any = ReferenceEvaluator(model).run(None, given)
+            found: Any = evaluator.run(None, given)
     except Exception as error:  # The reference raises whatever NumPy does.
         raise DmlcError(f"its inputs are known, and computing it fails: {error}") from None
     computed = iter([np.asarray(array) for array in found])
@@ -83,7 +84,8 @@ def _divide(inputs: list[Array], _: Mapping[str, object]) -> Array:
     one, other = np.broadcast_arrays(*inputs)
     made: Any = np.empty(one.shape, object)
     for place in np.ndindex(one.shape):
-        size, by = one[place], other[place]
+        size: Measure = one[place]
+        by: Measure = other[place]
         if isinstance(by, Size):
             if size != by:
                 raise UnsupportedError("it divides by a size that is left open")
@@ -128,7 +130,7 @@ def _multiply_all(inputs: list[Array], _: Mapping[str, object]) -> Array:
 def _as_objects(made: object) -> Array:
     """What arithmetic of objects gave, as an array: NumPy hands out the object of a single one."""
     if isinstance(made, np.ndarray):
-        return made
+        return cast("Array", made)
     held: Any = np.empty((), object)
     held[()] = made
     return held

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import onnx
@@ -212,11 +212,11 @@ def _expand(call: Call, version: int) -> onnx.FunctionProto:
     """What ONNX defines an operator by. Raises `UnsupportedError` where there is nothing."""
     proto, domain = call.proto, call.domain
     try:
-        schema = onnx.defs.get_schema(proto.op_type, version, domain)
+        schema: Any = onnx.defs.get_schema(proto.op_type, version, domain)
     except onnx.defs.SchemaError:
         raise UnsupportedError("it is no operator of this version of ONNX") from None
-    plain = [v for v in schema.function_opset_versions if v <= version]
-    made = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+    plain: list[int] = [v for v in schema.function_opset_versions if v <= version]
+    made: list[int] = [v for v in schema.context_dependent_function_opset_versions if v <= version]
     if proto.op_type in REFUSED or not (plain or made):
         raise UnsupportedError(REFUSED.get(proto.op_type, "dmlc has no rule for it"))
     function = onnx.FunctionProto()
@@ -227,12 +227,12 @@ def _expand(call: Call, version: int) -> onnx.FunctionProto:
         resolved = helper.make_node(proto.op_type, proto.input, proto.output, domain=domain)
         resolved.attribute.extend(helper.make_attribute(n, v) for n, v in call.attributes.items())
         types = [describe_type(value).SerializeToString() for value in call.given()]
-        text = schema.get_context_dependent_function_with_opset_version(
+        text: bytes = schema.get_context_dependent_function_with_opset_version(
             max(made), resolved.SerializeToString(), types
         )
     else:
         text = schema.get_function_with_opset_version(max(plain))
-    function.ParseFromString(cast("bytes", text))
+    function.ParseFromString(text)
     defaults = [a.default_value for a in schema.attributes.values() if a.default_value.name]
     function.attribute_proto.extend(defaults)
     named = [spell_domain(o.domain) for o in function.opset_import]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -72,4 +72,4 @@ def read_attribute(attribute: onnx.AttributeProto) -> object:
         return numpy_helper.to_array(value)
     if attribute.type == onnx.AttributeProto.STRINGS:
         return [text.decode() for text in value]
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+    return list(cast("Sequence[object]", value)) if isinstance(value, Sequence) else value

@@ -249,13 +249,14 @@ def _stft(node: Node) -> Tensor:
     def element(at: Point) -> Scalar:
         n, number, frequency, part = at.indices
         (step,) = at.reduced
-        rest = [[0], [1]] if signal.rank == 3 else [[], []]
-        real = at.read(signal, n, number * hop + step, *rest[0])
+        place = number * hop + step
+        ends: tuple[int, ...] = (0,) if signal.rank == 3 else ()
+        real = at.read(signal, n, place, *ends)
         turn = frequency * step % frame
         cosine, sine = at.read(cosines, turn), -at.read(sines, turn)
         first, second = real * cosine, real * sine
         if is_complex:
-            imaginary = at.read(signal, n, number * hop + step, *rest[1])
+            imaginary = at.read(signal, n, place, 1)
             first, second = first - imaginary * sine, second + imaginary * cosine
         found = part.equals(0).select(first, second)
         return found if window is None else found * at.read(window, step)

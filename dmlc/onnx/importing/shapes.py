@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,7 @@ def _divide(total: Measure, by: Measure) -> Measure | None:
         return 1
     if isinstance(total, int) or len(by.terms) > 1:
         return None
-    ((symbols, number),) = by.terms
+    symbols, number = by.terms[0]
     terms: list[tuple[tuple[str, ...], int]] = []
     for own, count in total.terms:
         rest = list(own)
@@ -313,7 +314,8 @@ def _space_to_depth(node: Node) -> Tensor:
 
 def _range(node: Node) -> Array:
     start, limit, delta = (node.array(k).ravel()[0] for k in range(3))
-    return np.arange(start, limit, delta)
+    found: Any = np.arange(start, limit, delta)
+    return found
 
 
 def _eye(node: Node) -> Tensor:
