@@ -71,8 +71,8 @@ def command(
 ) -> int:
     """Run an operator or a graph on arrays.
 
-    OPERATOR is a name of the library, FILE[:NAME], or FILE.ir with a function. Types and sizes are those of the arrays;
-    --tensor says them for outputs where they cannot be inferred, --dim for symbols of a graph that
+    OPERATOR is a name of the library, FILE[:NAME], or FILE.ir with a function. Types and sizes are
+    those of the arrays; --tensor says them for outputs where they cannot be inferred, --dim for symbols of a graph that
     no input has. Where --tensor leaves sizes open, as X=FLOAT32[N,64] does, the kernels are those
     that serve all sizes, and take theirs from the arrays. bfloat16, which .npy files have
     no name for, is read from two plain bytes an element, or from 16-bit integers with --tensor
@@ -87,9 +87,7 @@ def command(
         )
     arrays = read_arrays(read_pairs("--input", inputs), described)
     if isinstance(found, ir.Function):
-        given: dict[str, object] = {}
-        dims: dict[str, int] = {}
-        call = (found, arrays, given, {}, device, dims)
+        given, dims, outputs, function = {}, {}, {}, None
     else:
         dims = read_dimensions(dimensions, found)
         if isinstance(found, dmlc.Graph):
@@ -97,10 +95,10 @@ def command(
         given = read_attributes(attributes, found)
         outputs = make_outputs(found, arrays, described, given, dims)
         function = bind_open(found, arrays, described, given, dims)
-        call = (found, arrays, given, outputs, device, dims)
-        if function is not None:
-            spelt = {ir_name(name): array for name, array in arrays.items()}
-            call = (function, spelt, None, outputs, device, None)
+    call = (found, arrays, given, outputs, device, dims)
+    if function is not None:
+        spelt = {ir_name(name): array for name, array in arrays.items()}
+        call = (function, spelt, None, outputs, device, None)
     results = dmlc.run(*call)
     problems = check_run(*call) if checked else []
     verdicts = verify(found, arrays, given, results, dims) if verified else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import onnx
@@ -77,7 +77,7 @@ def load(
 def _read(path: str | os.PathLike[str]) -> onnx.ModelProto:
     shown = os.fspath(path)
     try:
-        return onnx.load_model(shown)
+        return cast("Any", onnx).load_model(shown)
     except OSError as error:
         raise DmlcError(f"cannot read '{shown}': {error.strerror}") from None
     except Exception as error:  # What protobuf raises depends on how it was built.

@@ -84,8 +84,7 @@ def _divide(inputs: list[Array], _: Mapping[str, object]) -> Array:
     one, other = np.broadcast_arrays(*inputs)
     made: Any = np.empty(one.shape, object)
     for place in np.ndindex(one.shape):
-        size: Measure = one[place]
-        by: Measure = other[place]
+        size, by = cast("tuple[Measure, Measure]", (one[place], other[place]))
         if isinstance(by, Size):
             if size != by:
                 raise UnsupportedError("it divides by a size that is left open")

@@ -107,7 +107,7 @@ def _divide(total: Measure, by: Measure) -> Measure | None:
         return 1
     if isinstance(total, int) or len(by.terms) > 1:
         return None
-    symbols, number = by.terms[0]
+    symbols, number = next(iter(by.terms))
     terms: list[tuple[tuple[str, ...], int]] = []
     for own, count in total.terms:
         rest = list(own)
@@ -314,8 +314,8 @@ def _space_to_depth(node: Node) -> Tensor:
 
 def _range(node: Node) -> Array:
     start, limit, delta = (node.array(k).ravel()[0] for k in range(3))
-    found: Any = np.arange(start, limit, delta)
-    return found
+    arange: Any = np.arange
+    return arange(start, limit, delta)
 
 
 def _eye(node: Node) -> Tensor:
