@@ -6,6 +6,7 @@ A node that is there already, with the same inputs and attributes, is not added 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
@@ -86,6 +87,12 @@ class Nodes:
         made = self.add("Reshape", [value, self.sizes(shape)], value.element, shape)
         self._reshaped[made.name] = value
         return made
+
+    def expand(self, value: Value, shape: Sequence[int]) -> Value:
+        """A value in sizes that it broadcasts to."""
+        if math.prod(shape) == math.prod(value.shape):
+            return self.reshape(value, shape)
+        return self.add("Expand", [value, self.sizes(shape)], value.element, shape)
 
     def transpose(self, value: Value, order: Sequence[int]) -> Value:
         """A value with its axes in another order."""

@@ -1,7 +1,8 @@
 """How stages read tensors: slices, transposes and gathers of whole tensors.
 
 A read gives, for every point of a stage, one element of a tensor. Its result has an axis for each
-index of the stage, of size 1 where the read does not depend on that index. Positions along an axis
+index of the stage, of size 1 where the read does not depend on that index; such axes in front may
+be missing, since values broadcast. Positions along an axis
 of the tensor that a stage's index walks evenly are a slice; others are gathered. Axes of the tensor
 whose positions depend on the same index are read together, as one axis.
 """
@@ -160,6 +161,9 @@ class Reader:
             index = labels[at]
             if index is not None:
                 shape[index] = tensor.shape[order.index(at)]
+        # Values broadcast: they need no axes of 1 in front.
+        while len(shape) > len(tensor.shape) and shape[0] == 1:
+            del shape[0]
         return self.nodes.reshape(tensor, shape)
 
 

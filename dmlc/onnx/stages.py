@@ -15,7 +15,6 @@ import string
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import TensorProto
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
@@ -35,6 +34,7 @@ from dmlc.ir import (
 )
 from dmlc.ir.index import MOST_POINTS, IndexFacts
 from dmlc.onnx.arithmetic import Arithmetic, hold
+from dmlc.onnx.folds import Folds
 from dmlc.onnx.nodes import Nodes, Value
 from dmlc.onnx.reads import Position, Reader
 from dmlc.scalars import Array, DataType, combiner_identity
@@ -46,8 +46,6 @@ _MOST_AT_ONCE = 1 << 22
 """Points of a contraction with conditions, beyond which it is taken apart."""
 _MOST_PARTS = 1 << 8
 """The parts it may be taken into."""
-
-_REDUCE = {"sum": "ReduceSum", "product": "ReduceProd", "min": "ReduceMin", "max": "ReduceMax"}
 
 
 class StageLowering:
@@ -72,6 +70,7 @@ class StageLowering:
         self.indices = stage.indices
         self.extents = tuple(_known_extent(stage, index) for index in stage.indices)
         self.domain = self.extents[: len(stage.domain)]
+        self.folds = Folds(self.arithmetic, self.extents, len(self.domain))
         self._found: dict[int, Array | Value] = {}
 
     def lower(self) -> Value:
@@ -92,16 +91,7 @@ class StageLowering:
             whole = self._reduce(reduction)
             if reduction.combiner in POSITIONAL_COMBINERS:
                 whole = self.arithmetic.cast(whole, DataType.INDEX, dtype)
-        return self.expand(whole, self.domain)
-
-    def expand(self, value: Value, shape: Sequence[int]) -> Value:
-        """A value in sizes that it broadcasts to."""
-        if value.shape == tuple(shape):
-            return value
-        if math.prod(shape) == math.prod(value.shape):
-            return self.nodes.reshape(value, shape)
-        given = [value, self.nodes.sizes(shape)]
-        return self.nodes.add("Expand", given, value.element, shape)
+        return self.nodes.expand(whole, self.domain)
 
     # Bodies -----------------------------------------------------------------------------------
 
@@ -178,12 +168,7 @@ class StageLowering:
 
     def _position(self, value: int) -> Position:
         found = self._found[value]
-        return found if isinstance(found, np.ndarray) else self._whole_rank(found)
-
-    def _whole_rank(self, value: Value) -> Value:
-        """A value with an axis for each index."""
-        missing = len(self.extents) - len(value.shape)
-        return self.nodes.reshape(value, (*[1] * missing, *value.shape))
+        return found if isinstance(found, np.ndarray) else self.folds.whole_rank(found)
 
     def _value(self, value: int) -> Value:
         found = self._found[value]
@@ -215,13 +200,13 @@ class StageLowering:
             self._evaluate([body.result])
             value = self._value(body.result)
             if identity is None:
-                return self._find_position(combiner, value, guard)
+                return self.folds.find_position(combiner, dtype, value, guard)
             if guard is not None and not late:
                 value = self.arithmetic.where(guard, value, identity)
-            found = self._fold(combiner, dtype, value)
+            found = self.folds.fold(combiner, dtype, value)
         if guard is None or identity is None or not late:
             return found
-        guard = self._whole_rank(guard)
+        guard = self.folds.whole_rank(guard)
         outer = self.nodes.reshape(guard, guard.shape[: len(self.domain)])
         return self.arithmetic.where(outer, found, identity)
 
@@ -237,7 +222,7 @@ class StageLowering:
 
     def _is_of_domain(self, value: Value) -> bool:
         rank = len(self.domain)
-        return math.prod(self._whole_rank(value).shape[rank:]) == 1
+        return math.prod(self.folds.whole_rank(value).shape[rank:]) == 1
 
     # Contractions -----------------------------------------------------------------------------
 
@@ -249,7 +234,7 @@ class StageLowering:
         if reduction.combiner != "sum" or not self.body.dtype.is_float or not named:
             return None
         self._evaluate(operands(product))
-        left, right = (self._whole_rank(self._value(o)) for o in operands(product))
+        left, right = (self.folds.whole_rank(self._value(o)) for o in operands(product))
         rank, axes = len(self.domain), [_find_axes(left), _find_axes(right)]
         every = {at for at in range(rank, len(self.extents)) if self.extents[at] > 1}
         apart = axes[0] - axes[1] and axes[1] - axes[0]
@@ -326,85 +311,6 @@ class StageLowering:
             if isinstance(found, np.ndarray) and not found.any():
                 return None
         return None if reduction is None else self._reduce(reduction)
-
-    # Folds ------------------------------------------------------------------------------------
-
-    def _spread(self, value: Value) -> Value:
-        """A value with all the points of the reduction."""
-        value = self._whole_rank(value)
-        rank = len(self.domain)
-        return self.expand(value, (*value.shape[:rank], *self.extents[rank:]))
-
-    def _fold(self, combiner: str, dtype: DataType, value: Value) -> Value:
-        """The points of a reduction put together."""
-        rank = len(self.domain)
-        value = self._spread(value) if combiner in ("sum", "product") else self._whole_rank(value)
-        if math.prod(value.shape[rank:]) == 1:
-            return self.nodes.reshape(value, value.shape[:rank])
-        match combiner:
-            case "any" | "all":
-                operator = "ReduceMax" if combiner == "any" else "ReduceMin"
-                found = self._add(operator, self._number(value))
-                return self.arithmetic.test("Greater", found, self.arithmetic.like(found, 0))
-            case "sum" | "product":
-                wide = value
-                if value.element == TensorProto.INT32:
-                    wide = self.arithmetic.as_element(value, TensorProto.INT64)
-                folded = self.arithmetic.as_element(
-                    self._add(_REDUCE[combiner], wide), value.element
-                )
-                return self.arithmetic.wrap(folded, dtype)
-            case _:
-                ordered = self.arithmetic.ordered(value, dtype)
-                found = self._add(_REDUCE[combiner], ordered)
-                if dtype.is_float:
-                    return self._keep_nan(value, found)
-                return self.arithmetic.ordered(found, dtype)
-
-    def _keep_nan(self, value: Value, found: Value) -> Value:
-        """The largest or the smallest of floats, or NaN where one of them is."""
-        odd = self._number(self.arithmetic.test("IsNaN", value))
-        some = self._add("ReduceMax", odd)
-        some = self.arithmetic.test("Greater", some, self.arithmetic.like(some, 0))
-        return self.arithmetic.where(some, self.arithmetic.like(found, math.nan), found)
-
-    def _number(self, condition: Value) -> Value:
-        """A condition as 1 or 0."""
-        return self.arithmetic.as_element(condition, TensorProto.INT32)
-
-    def _add(self, operator: str, value: Value, keep: bool = False) -> Value:
-        """A reduction of ONNX over the axes of the stage's."""
-        rank = len(self.domain)
-        axes = self.nodes.sizes(range(rank, len(self.extents)))
-        shape = value.shape[:rank]
-        if keep:
-            shape = (*shape, *[1] * (len(self.extents) - rank))
-        return self.nodes.add(operator, [value, axes], value.element, shape, keepdims=int(keep))
-
-    def _find_position(self, combiner: str, value: Value, guard: Value | None) -> Value:
-        """The number of the first point that is the most extreme; 0 where there is none."""
-        dtype = self.body.dtype
-        limit = combiner.removeprefix("arg")
-        if guard is not None:
-            identity = self.arithmetic.identity(limit, dtype)
-            value = self.arithmetic.where(guard, value, identity)
-        value = self._spread(value)
-        ordered = self.arithmetic.ordered(value, dtype)
-        best = self._add(_REDUCE[limit], ordered, keep=True)
-        hits = self.arithmetic.test("Equal", ordered, best)
-        if dtype.is_float:
-            odd = self.arithmetic.test("IsNaN", value)
-            some = self._add("ReduceMax", self._number(odd), keep=True)
-            some = self.arithmetic.test("Greater", some, self.arithmetic.like(some, 0))
-            hits = self.arithmetic.where(some, odd, hits)
-        if guard is not None:
-            hits = self.arithmetic.test("And", hits, guard)
-        rank = len(self.domain)
-        shape = hits.shape[:rank]
-        line = self.nodes.reshape(hits, (*shape, math.prod(self.extents[rank:])))
-        return self.nodes.add(
-            "ArgMax", [self._number(line)], TensorProto.INT64, shape, axis=rank, keepdims=0
-        )
 
 
 def _find_axes(value: Value) -> set[int]:
