@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import click
@@ -11,6 +12,14 @@ from dmlc import onnx
 from dmlc.cli.arguments import read_pairs, read_tensors, show_commands, tensor_option
 from dmlc.cli.arrays import encode_array, read_arrays
 from dmlc.files import write_files
+
+
+def _list_operators(context: click.Context, asked: bool) -> None:
+    if asked:
+        for kind, names in onnx.list_operators().items():
+            text = textwrap.wrap(f"{kind}: {', '.join(names)}", 100, subsequent_indent="  ")
+            click.echo("\n".join(text))
+        context.exit()
 
 
 @click.command(
@@ -24,6 +33,9 @@ from dmlc.files import write_files
 @click.option("--constant", "constants", multiple=True, metavar="NAME=FILE.npy",
               help="The value of an input that shapes the function, such as the sizes that a "
               "Reshape is given. May repeat.")  # fmt: skip
+@click.option("--operators", is_flag=True, is_eager=True, expose_value=False,
+              callback=lambda context, _, asked: _list_operators(context, asked),
+              help="List the operators of ONNX that are imported, and leave.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the function to DIR/MODEL.ir, and its weights to DIR/NAME.npy. Without "
               "it, print the function.")  # fmt: skip
