@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from dmlc.api import Results, run
 from dmlc.binding.tensors import TensorDesc
@@ -129,7 +129,7 @@ class _Model:
     def load(self) -> ImportedModel:
         held: dict[str, Found] = {}
         for initializer in self.graph.initializer:
-            held[initializer.name] = numpy_helper.to_array(initializer)
+            held[initializer.name] = self.values.read_initializer(initializer)
         inputs = self._declare_inputs(held)
         for output in self.graph.output:
             _check_kind("output", output)

@@ -18,11 +18,22 @@ from dmlc.scalars import Array
 from dmlc.sizes import Measure, Size, divide_down, is_multiple
 from dmlc.source import DmlcError, UnsupportedError
 
-IMPURE = (
+_IMPURE = (
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike", "Dropout", "Shape", "Size", "Identity", "ConstantOfShape", "Expand",
 )  # fmt: skip
 """The operators that are not folded: they draw random numbers, or a rule takes less memory."""
+
+
+def can_fold(
+    op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object]
+) -> bool:
+    """Whether a node of these inputs is folded. Sizes that are left open become numbers in the
+    function where they are computed with as such."""
+    if any(array is not None and array.dtype == np.dtype(object) for array in inputs):
+        to = attributes.get("to", onnx.TensorProto.INT64)
+        return op_type in _SIZES and to in (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+    return op_type not in _IMPURE
 
 
 def fold(
@@ -72,8 +83,6 @@ def _fold_sizes(
     op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object]
 ) -> Array:
     """The same of sizes that are left open."""
-    if op_type not in _SIZES:
-        raise UnsupportedError("it is of sizes that are left open")
     found = _SIZES[op_type]([a for a in inputs if a is not None], attributes)
     if all(not isinstance(value, Size) for value in found.ravel()):
         return found.astype(np.int64)

@@ -17,7 +17,7 @@ from onnx import helper
 
 from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.building.tensors import stack_tensors
-from dmlc.onnx.importing.fold import IMPURE, fold
+from dmlc.onnx.importing.fold import can_fold, fold
 from dmlc.onnx.importing.names import (
     describe_type,
     read_attribute,
@@ -45,6 +45,10 @@ class Scope:
     """The names that outputs have in the function of the IR, where these are not their own."""
     prefix: str
     """What stands before the names of all others there."""
+
+    def spell(self, name: str) -> str:
+        """What a value is called in the function of the IR."""
+        return self.names.get(name) or self.prefix + spell_name(name)
 
     def find(self, name: str) -> Found:
         try:
@@ -106,8 +110,11 @@ class Importer:
                 name = node.name or next((o for o in node.output if o), "")
                 self._refusals.append(_Refusal(node.op_type, f"{scope.prefix}{name}", error))
                 found = [MISSING] * len(node.output)
-            pairs = zip(node.output, found, strict=False)
-            scope.values.update({name: value for name, value in pairs if name})
+            for name, value in zip(node.output, found, strict=False):
+                if name:
+                    scope.values[name] = value
+                if isinstance(value, np.ndarray):
+                    self.values.name_array(value, scope.spell(name))
 
     def check(self, name: str) -> None:
         """Raises one error for all that is not supported."""
@@ -139,10 +146,7 @@ class Importer:
                 attributes[attribute.name] = read_attribute(attribute)
             elif outer in scope.attributes:
                 attributes[attribute.name] = scope.attributes[outer]
-        names = tuple(
-            (scope.names.get(name) or scope.prefix + spell_name(name)) if name else ""
-            for name in proto.output
-        )
+        names = tuple(scope.spell(name) if name else "" for name in proto.output)
         inputs = tuple(scope.find(name) if name else None for name in proto.input)
         return Call(proto, spell_domain(proto.domain), inputs, attributes, names, scope)
 
@@ -160,7 +164,8 @@ class Importer:
             return unfold(self, call) if call.complete else call.miss()
         rule = RULES.get((call.domain, op_type))
         arrays = [value for value in call.inputs if value is None or isinstance(value, np.ndarray)]
-        if op_type not in IMPURE and arrays and len(arrays) == len(call.inputs):
+        known = arrays and len(arrays) == len(call.inputs)
+        if known and can_fold(op_type, arrays, call.attributes):
             return list(fold(proto, arrays, call.attributes, version, call.domain))
         if rule is None:
             return self._inline(_expand(call, version), call)
@@ -202,7 +207,7 @@ class Importer:
         """The outputs of a graph in a node, which sees the names around it."""
         held: dict[str, Found] = {**call.scope.values, **given}
         for initializer in graph.initializer:
-            held[initializer.name] = onnx.numpy_helper.to_array(initializer)
+            held[initializer.name] = self.values.read_initializer(initializer, prefix)
         inner = dataclasses.replace(call.scope, values=held, names=names, prefix=prefix)
         self.run(graph.node, inner)
         return [inner.find(output.name) for output in graph.output]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.ir.naming import take_name
@@ -37,8 +38,19 @@ class Values:
         """The constants that are parameters, by name."""
         self.taken: dict[str, None] = {}
         """The names of parameters and results."""
+        self._names: dict[int, tuple[Array, str]] = {}
         self._origins: dict[str, tuple[str, ...]] = {}
         self._placed: dict[int, tuple[Array, Tensor]] = {}
+
+    def read_initializer(self, initializer: onnx.TensorProto, prefix: str = "") -> Array:
+        """The value of a constant of a model, under its name."""
+        array = onnx.numpy_helper.to_array(initializer)
+        self.name_array(array, prefix + spell_name(initializer.name))
+        return array
+
+    def name_array(self, array: Array, name: str) -> None:
+        """Says what an array is called, should it become a tensor."""
+        self._names.setdefault(id(array), (array, name))
 
     def name_origins(self, tensor: Tensor, names: tuple[str, ...]) -> None:
         """Says which inputs of the model a tensor is made of."""
@@ -68,7 +80,8 @@ class Values:
         """An array as a tensor: a number in the kernels, a table of theirs, or a parameter."""
         found = self._placed.get(id(array))
         if found is None:
-            found = array, self._make_tensor(array, dtype_of(array), spell_name(name))
+            _, own = self._names.get(id(array), (array, spell_name(name)))
+            found = array, self._make_tensor(array, dtype_of(array), own)
             self._placed[id(array)] = found
             self._origins[found[1].name] = ()
         return found[1]
