@@ -98,6 +98,8 @@ def test_commands_in_the_readme(
     np.save("dy.npy", np.array([5, 6, 7], np.float32))
     source = (ROOT / "examples/hard_swish_grad.dml").read_text("utf-8")
     Path("my_operators.dml").write_text(source, "utf-8")
+    model = ROOT / "tests/data/onnx/residual_block_backward.onnx"
+    Path("model.onnx").write_bytes(model.read_bytes())
     program, *arguments = shlex.split(command)
     assert program == "dmlc"
     assert cli.run(arguments) == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import overload
 
 from dmlc.building.functions import FunctionBuilder, Operand, Point, Scalar, Tensor
 from dmlc.ir import POSITIONAL_COMBINERS, Extent
@@ -43,6 +44,51 @@ def read_broadcast(at: Point, tensor: Tensor, indices: Sequence[Scalar]) -> Scal
     return at.read(tensor, *(0 if extent == 1 else index for index, extent in pairs))
 
 
+@overload
+def map_elements(
+    builder: FunctionBuilder,
+    name: str,
+    formula: Callable[[Scalar], Scalar],
+    one: Tensor,
+    /,
+    *,
+    dtype: DataType | None = None,
+    extents: Sequence[Extent] | None = None,
+) -> Tensor: ...
+@overload
+def map_elements(
+    builder: FunctionBuilder,
+    name: str,
+    formula: Callable[[Scalar, Scalar], Scalar],
+    one: Tensor,
+    two: Tensor,
+    /,
+    *,
+    dtype: DataType | None = None,
+    extents: Sequence[Extent] | None = None,
+) -> Tensor: ...
+@overload
+def map_elements(
+    builder: FunctionBuilder,
+    name: str,
+    formula: Callable[[Scalar, Scalar, Scalar], Scalar],
+    one: Tensor,
+    two: Tensor,
+    three: Tensor,
+    /,
+    *,
+    dtype: DataType | None = None,
+    extents: Sequence[Extent] | None = None,
+) -> Tensor: ...
+@overload
+def map_elements(
+    builder: FunctionBuilder,
+    name: str,
+    formula: Callable[..., Scalar],
+    *tensors: Tensor,
+    dtype: DataType | None = None,
+    extents: Sequence[Extent] | None = None,
+) -> Tensor: ...
 def map_elements(
     builder: FunctionBuilder,
     name: str,
@@ -315,6 +361,28 @@ def concatenate(
 
     extents = list(first.extents)
     extents[place] = as_extent(total)
+    return builder.compute(name, extents, element, first.dtype)
+
+
+def stack_tensors(
+    builder: FunctionBuilder, name: str, tensors: Sequence[Tensor], axis: int
+) -> Tensor:
+    """Tensors of one type and size along a new axis."""
+    if not tensors:
+        raise DmlcError("there is nothing to stack")
+    first = tensors[0]
+    if any((t.dtype, t.extents) != (first.dtype, first.extents) for t in tensors):
+        raise DmlcError("tensors that are stacked have one type and the same sizes")
+    (place,) = normalize_axes([axis], first.rank + 1)
+    extents = [*first.extents[:place], len(tensors), *first.extents[place:]]
+
+    def element(at: Point) -> Scalar:
+        own = (*at.indices[:place], *at.indices[place + 1 :])
+        found = at.read(tensors[-1], *own)
+        for number, tensor in reversed(list(enumerate(tensors[:-1]))):
+            found = (at.indices[place] <= number).select(at.read(tensor, *own), found)
+        return found
+
     return builder.compute(name, extents, element, first.dtype)
 
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "inspect": "Show what each kernel is on a GPU, without one.",
     "run": "Run an operator on arrays.",
     "test": "Test operators, on devices, from their own tables and examples.",
+    "import-onnx": "Read an ONNX model as a function of the tensor IR.",
     "export": "Write an operator or a graph for other tools.",
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
@@ -46,7 +47,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"dmlc.cli.{cmd_name}_command").command
+        module = cmd_name.replace("-", "_")
+        command: click.Command = importlib.import_module(f"dmlc.cli.{module}_command").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -14,6 +14,7 @@ import dmlc
 from dmlc import ir
 from dmlc.binding.tensors import as_open_size, read_open_sizes
 from dmlc.codegen.targets import TARGETS
+from dmlc.files import read_bounded
 from dmlc.kernel.schedule import PROFILES
 from dmlc.source import Diagnostic, DmlcError, UnknownNameError, unknown_name
 
@@ -88,6 +89,9 @@ def show_commands(where: str, commands: Iterable[str]) -> None:
         click.echo(f"  {line}", err=True)
 
 
+_MOST_BYTES = 2**28
+"""The longest text of a function that is read."""
+
 # Subjects -------------------------------------------------------------------------------------
 
 
@@ -98,13 +102,31 @@ def bind_subject(
     dimensions: Iterable[str],
     folders: Sequence[str] = (),
 ) -> ir.Function:
-    """The function that `OP` or `FILE[:NAME]` becomes with these bindings."""
+    """The function that `OP` or `FILE[:NAME]` becomes with these bindings, or that of `FILE.ir`."""
+    function = find_function(text, tensors, attributes, dimensions)
+    if function is not None:
+        return function
     subject = find_subject(text, folders)
     dims = read_dimensions(dimensions, subject)
     if isinstance(subject, dmlc.Graph):
         refuse_attributes(attributes, subject)
         return subject.bind(read_tensors(tensors), dims)
     return subject.bind(read_tensors(tensors), read_attributes(attributes, subject))
+
+
+def find_function(
+    text: str, tensors: Iterable[str], attributes: Iterable[str], dimensions: Iterable[str]
+) -> ir.Function | None:
+    """The function in `FILE.ir`, which has no bindings left; None for what is no such file."""
+    if not text.endswith(".ir"):
+        return None
+    for option, given in (("tensor", tensors), ("attr", attributes), ("dim", dimensions)):
+        if any(given):
+            raise click.BadParameter(
+                f"{text} holds a function, whose types and sizes are its own",
+                param_hint=f"'--{option}'",
+            )
+    return ir.parse(read_bounded(text, _MOST_BYTES).decode(errors="replace"), text)
 
 
 def read_dimensions(texts: Iterable[str], subject: dmlc.Operator | dmlc.Graph) -> dict[str, int]:
@@ -137,6 +159,11 @@ def refuse_attributes(texts: Iterable[str], graph: dmlc.Graph) -> None:
 def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc.Graph:
     """The operator or the graph that `OP` or `FILE[:NAME]` means; a file may import from
     `folders`."""
+    if text.endswith(".ir"):
+        raise DmlcError(
+            f"'{text}' holds a function of the IR, and this takes an operator or a graph",
+            notes=["dmlc compile, ir, graph, inspect and run take functions as well"],
+        )
     path = find_file(text)
     if not _is_file(path):
         return dmlc.operator(text)

@@ -56,7 +56,7 @@ def command(
         form = SUFFIXES.get(Path(output).suffix.lower(), "text") if output else "text"
     function = bind_subject(subject, tensors, attributes, dimensions, folders)
     views = VIEWS if view == "both" else (view,)
-    found = find_subject(subject, folders)
+    found = None if subject.endswith(".ir") else find_subject(subject, folders)
     graph = found if isinstance(found, dmlc.Graph) else None
     report = explain(function, target, profile)
     show_warnings(report.warnings)

@@ -8,10 +8,12 @@ from typing import Any
 import click
 
 import dmlc
+from dmlc import ir
 from dmlc.binding import ir_name
 from dmlc.cli.arguments import (
     attribute_option,
     dimension_option,
+    find_function,
     find_subject,
     import_option,
     read_attributes,
@@ -69,26 +71,30 @@ def command(
 ) -> int:
     """Run an operator or a graph on arrays.
 
-    OPERATOR is a name of the library, or FILE[:NAME]. Types and sizes are those of the arrays;
-    --tensor says them for outputs where they cannot be inferred, --dim for symbols of a graph that
-    no input has. Where --tensor leaves sizes open, as X=FLOAT32[N,64] does, the kernels are those
-    that serve all sizes, and take theirs from the arrays. bfloat16, which .npy files have
-    no name for, is read from two plain bytes an element, or from 16-bit integers with --tensor
-    NAME=BFLOAT16; it is written as plain bytes.
+    OPERATOR is a name of the library, FILE[:NAME], or FILE.ir with a function. Types and sizes are
+    those of the arrays; --tensor says them for outputs where they cannot be inferred, --dim for
+    symbols of a graph that no input has. Where --tensor leaves sizes open, as X=FLOAT32[N,64] does,
+    the kernels are those that serve all sizes, and take theirs from the arrays. bfloat16, which
+    .npy files have no name for, is read from two plain bytes an element, or from 16-bit integers
+    with --tensor NAME=BFLOAT16; it is written as plain bytes.
     """
-    found = find_subject(operator, folders)
-    dims = read_dimensions(dimensions, found)
+    bound = find_function(operator, (), attributes, dimensions)
+    found = find_subject(operator, folders) if bound is None else bound
     described = read_tensors(tensors)
     if any(desc.strides is not None for desc in described.values()):
         raise click.BadParameter(
             "an array brings its own layout: leave the strides out", param_hint="'--tensor'"
         )
     arrays = read_arrays(read_pairs("--input", inputs), described)
-    if isinstance(found, dmlc.Graph):
-        refuse_attributes(attributes, found)
-    given = read_attributes(attributes, found)
-    outputs = make_outputs(found, arrays, described, given, dims)
-    function = bind_open(found, arrays, described, given, dims)
+    if isinstance(found, ir.Function):
+        given, dims, outputs, function = {}, {}, {}, None
+    else:
+        dims = read_dimensions(dimensions, found)
+        if isinstance(found, dmlc.Graph):
+            refuse_attributes(attributes, found)
+        given = read_attributes(attributes, found)
+        outputs = make_outputs(found, arrays, described, given, dims)
+        function = bind_open(found, arrays, described, given, dims)
     call = (found, arrays, given, outputs, device, dims)
     if function is not None:
         spelt = {ir_name(name): array for name, array in arrays.items()}

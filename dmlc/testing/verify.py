@@ -72,17 +72,21 @@ def _find_share(actual: Array, expected: Array, allowed: Array) -> float:
 
 
 def verify(
-    subject: Operator | Graph,
+    subject: Operator | Graph | Function,
     inputs: Mapping[str, Array],
     attributes: Mapping[str, object],
     results: Mapping[str, Array],
     dims: Mapping[str, int] | None = None,
 ) -> dict[str, Verdict]:
-    """Evaluates an operator or a graph in NumPy and compares each result with it."""
+    """Evaluates an operator, a graph or a function in NumPy and compares each result with it."""
     inputs = {n: _expect_array("inputs", n, a) for n, a in _expect_arrays("inputs", inputs)}
     results = {n: _expect_array("results", n, a) for n, a in _expect_arrays("results", results)}
     tensors = {name: _describe(name, array) for name, array in {**inputs, **results}.items()}
-    function = bind_for_arrays(subject, tensors, attributes, dims)
+    function = (
+        subject
+        if isinstance(subject, Function)
+        else bind_for_arrays(subject, tensors, attributes, dims)
+    )
     spelt = {ir_name(name): array for name, array in inputs.items()}
     given = {p.name: spelt[p.name] for p in function.parameters}
     expected, allowed = find_expected(function, given), bound_errors(function, given)

@@ -1,0 +1,75 @@
+"""`dmlc import-onnx`: an ONNX model as a function of the tensor IR."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import click
+
+from dmlc import onnx
+from dmlc.cli.arguments import read_pairs, read_tensors, show_commands, tensor_option
+from dmlc.cli.arrays import encode_array, read_arrays
+from dmlc.files import write_files
+
+
+def _list_operators(context: click.Context, asked: bool) -> None:
+    if asked:
+        for kind, names in onnx.list_operators().items():
+            text = textwrap.wrap(f"{kind}: {', '.join(names)}", 100, subsequent_indent="  ")
+            click.echo("\n".join(text))
+        context.exit()
+
+
+@click.command(
+    "import-onnx", epilog="Example: dmlc import-onnx model.onnx --dim batch=8 -o imported"
+)
+@click.argument("model")
+@tensor_option
+@click.option("--dim", "dimensions", multiple=True, metavar="NAME=SIZE",
+              help="The value of a symbol among the model's sizes: batch=8. May repeat.",
+              )  # fmt: skip
+@click.option("--constant", "constants", multiple=True, metavar="NAME=FILE.npy",
+              help="The value of an input that shapes the function, such as the sizes that a "
+              "Reshape is given. May repeat.")  # fmt: skip
+@click.option("--operators", is_flag=True, is_eager=True, expose_value=False,
+              callback=lambda context, _, asked: _list_operators(context, asked),
+              help="List the operators of ONNX that are imported, and leave.")  # fmt: skip
+@click.option("-o", "--output", "directory", metavar="DIR",
+              help="Write the function to DIR/MODEL.ir, and its weights to DIR/NAME.npy. Without "
+              "it, print the function.")  # fmt: skip
+def command(
+    model: str,
+    tensors: tuple[str, ...],
+    dimensions: tuple[str, ...],
+    constants: tuple[str, ...],
+    directory: str | None,
+) -> None:
+    """Read an ONNX model as a function of the tensor IR.
+
+    The file that -o writes is for the commands that take a function: dmlc compile, ir, graph,
+    inspect and run. Constants of more elements than kernels hold become parameters of the
+    function, its weights.
+    """
+    dims: dict[str, int] = {}
+    for name, text in read_pairs("--dim", dimensions).items():
+        if not re.fullmatch(r"[0-9]{1,20}", text):
+            raise click.BadParameter(
+                f"expected a whole number for {name}, found '{text}'", param_hint="'--dim'"
+            )
+        dims[name] = int(text)
+    fixed = read_arrays(read_pairs("--constant", constants), {})
+    found = onnx.load(model, fixed, read_tensors(tensors), dims)
+    if directory is None:
+        click.echo(str(found.function))
+        return
+    name = f"{Path(model).stem}.ir"
+    weights = {f"{own}.npy": encode_array(array) for own, array in found.weights.items()}
+    files = {name: f"{found.function}\n".encode(), **weights}
+    for path in write_files(directory, files):
+        click.echo(path)
+    folder = Path(directory)
+    given = [f"--input {own}={own}.npy" for own in found.inputs.values()]
+    given += [f"--input {own}={folder / own}.npy" for own in found.weights]
+    show_commands("to run it", [f"dmlc run {folder / name} {' '.join(given)}".rstrip()])

@@ -1,0 +1,319 @@
+"""Operators of ONNX that compute each element by itself, of tensors that broadcast."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from dmlc.building.functions import Operand, Scalar, Tensor
+from dmlc.building.tensors import map_elements
+from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.scalars import DataType, Kind
+from dmlc.source import DmlcError, UnsupportedError
+
+Formula = Callable[..., Scalar]
+Unary = Callable[[Scalar], Scalar]
+Binary = Callable[[Scalar, Scalar], Scalar]
+
+
+def map_formula(node: Node, formula: Formula, *tensors: Tensor) -> Tensor:
+    """A formula of tensors, stored in the type of the first."""
+    return map_elements(node.builder, node.name, formula, *tensors, dtype=tensors[0].dtype)
+
+
+def _operation(name: str) -> Rule:
+    """An operation of the IR on all inputs."""
+
+    def formula(x: Scalar, *others: Scalar) -> Scalar:
+        return x.apply(name, *others)
+
+    return lambda node: map_formula(node, formula, *node.tensors())
+
+
+def _unary(formula: Unary) -> Rule:
+    return lambda node: map_formula(node, formula, *node.tensors())
+
+
+def _test(formula: Unary) -> Rule:
+    """A formula that gives a boolean."""
+    return lambda node: map_elements(node.builder, node.name, formula, *node.tensors())
+
+
+def _compare(formula: Binary) -> Rule:
+    """The same of two inputs."""
+    return lambda node: map_elements(node.builder, node.name, formula, *node.tensors())
+
+
+def _numbered(formula: Formula, **numbers: float) -> Rule:
+    """A formula of the inputs, and of attributes that are numbers with these defaults."""
+
+    def rule(node: Node) -> Tensor:
+        given = [node.number(name, default) for name, default in numbers.items()]
+
+        def held(*values: Scalar) -> Scalar:
+            return formula(*values, *given)
+
+        return map_formula(node, held, *node.tensors())
+
+    return rule
+
+
+def _fold(combine: Binary) -> Rule:
+    """An operator of one or more inputs."""
+
+    def formula(*values: Scalar) -> Scalar:
+        return functools.reduce(combine, values)
+
+    return lambda node: map_formula(node, formula, *node.tensors())
+
+
+def is_negative(x: Scalar) -> Scalar:
+    return x < 0
+
+
+def relu(x: Scalar) -> Scalar:
+    return x.apply("max", 0)
+
+
+def softplus(x: Scalar) -> Scalar:
+    """`log(1 + exp(x))`, without overflow."""
+    return relu(x) + (-x.apply("abs")).apply("exp").apply("log1p")
+
+
+def tanh(x: Scalar) -> Scalar:
+    return x.apply("tanh")
+
+
+def _mean(node: Node) -> Tensor:
+    def formula(*values: Scalar) -> Scalar:
+        return functools.reduce(Scalar.__add__, values) / len(values)
+
+    return map_formula(node, formula, *node.tensors())
+
+
+def _elu(x: Scalar, alpha: float) -> Scalar:
+    return (x < 0).select(x.apply("expm1") * alpha, x)
+
+
+def _celu(x: Scalar, alpha: float) -> Scalar:
+    return relu(x) + ((x / alpha).apply("expm1") * alpha).apply("min", 0)
+
+
+def _selu(x: Scalar, alpha: float, gamma: float) -> Scalar:
+    return (x > 0).select(x * gamma, x.apply("expm1") * (alpha * gamma))
+
+
+def _hard_sigmoid(x: Scalar, alpha: float, beta: float) -> Scalar:
+    return (x * alpha + beta).apply("max", 0).apply("min", 1)
+
+
+def _shrink(x: Scalar, bias: float, limit: float) -> Scalar:
+    outer = (x > limit).select(_offset(x, -bias), 0)
+    return (x < -limit).select(_offset(x, bias), outer)
+
+
+def _offset(x: Scalar, by: float) -> Scalar:
+    """A number is added to integers as a fraction is, and the sum made one of them again."""
+    if x.dtype.is_float:
+        return x + by
+    return (x.cast(DataType.FLOAT32) + by).cast(x.dtype)
+
+
+def _gelu(node: Node) -> Tensor:
+    def exact(x: Scalar) -> Scalar:
+        return x * 0.5 * ((x * math.sqrt(0.5)).apply("erf") + 1)
+
+    def approximate(x: Scalar) -> Scalar:
+        inner = (x * x * x * 0.044715 + x) * math.sqrt(2 / math.pi)
+        return x * 0.5 * (tanh(inner) + 1)
+
+    formula = approximate if node.text("approximate", "none") == "tanh" else exact
+    return map_formula(node, formula, *node.tensors())
+
+
+def _remainder(node: Node) -> Tensor:
+    def truncated(x: Scalar, y: Scalar) -> Scalar:
+        return x % y
+
+    def floored(x: Scalar, y: Scalar) -> Scalar:
+        rest = x % y
+        # The sign is that of the divisor.
+        turns = rest.differs(0) & is_negative(rest).differs(is_negative(y))
+        return turns.select(rest + y, rest)
+
+    return map_formula(node, truncated if node.integer("fmod") else floored, *node.tensors())
+
+
+def _square(x: Scalar) -> Scalar:
+    return x * x
+
+
+def _power(node: Node) -> Tensor:
+    exponent = node.value(1)
+    if isinstance(exponent, np.ndarray) and exponent.size == 1 and exponent.item() == 2:
+        return map_formula(node, _square, node.tensor(0))
+
+    def raise_to(base: Scalar, power: Scalar) -> Scalar:
+        if base.dtype.is_float:
+            return base.apply("pow", power.cast(base.dtype))
+        # FLOAT64 has all results that fit into 32 bits.
+        wide = base.cast(DataType.FLOAT64).apply("pow", power.cast(DataType.FLOAT64))
+        return wide.apply("round").cast(base.dtype)
+
+    return map_formula(node, raise_to, node.tensor(0), node.tensor(1))
+
+
+def _shift(node: Node) -> Tensor:
+    left = node.text("direction") == "LEFT"
+
+    def shift(x: Scalar, by: Scalar) -> Scalar:
+        shifted = x.apply("shift_left" if left else "shift_right", by)
+        # The IR takes distances modulo the width; beyond it, all bits are shifted out.
+        beyond = (x < 0).select(x * 0 - 1, 0) if not left and x.dtype.kind is Kind.SIGNED else x * 0
+        return ((by >= 0) & (by < x.dtype.bytes * 8)).select(shifted, beyond)
+
+    return map_formula(node, shift, *node.tensors())
+
+
+def _clip(node: Node) -> Tensor:
+    x = node.tensor(0)
+    if "min" in node.attributes or "max" in node.attributes:
+        low, high = node.number("min", -math.inf), node.number("max", math.inf)
+
+        def hold(value: Scalar) -> Scalar:
+            return value.apply("max", low).apply("min", high)
+
+        return map_formula(node, hold, x)
+    bounds = [(name, node.optional(k)) for k, name in ((1, "max"), (2, "min"))]
+    given = [(name, tensor) for name, tensor in bounds if tensor is not None]
+
+    def clip(value: Scalar, *limits: Scalar) -> Scalar:
+        for (name, _), limit in zip(given, limits, strict=True):
+            value = value.apply(name, limit)
+        return value
+
+    return map_formula(node, clip, x, *(tensor for _, tensor in given))
+
+
+def _where(node: Node) -> Tensor:
+    condition, then, otherwise = node.tensors()
+    if then.dtype is not otherwise.dtype:
+        raise DmlcError(f"it chooses from {then.dtype.name} and {otherwise.dtype.name}")
+    return map_elements(node.builder, node.name, lambda c, x, y: c.select(x, y), condition, then,
+                        otherwise, dtype=then.dtype)  # fmt: skip
+
+
+def _is_infinite(node: Node) -> Tensor:
+    wanted = (node.integer("detect_negative", 1), node.integer("detect_positive", 1))
+
+    def test(x: Scalar) -> Scalar:
+        found = x.apply("isinf")
+        if wanted == (1, 1):
+            return found
+        if wanted == (0, 0):
+            return found & x.differs(x)
+        return found & ((x < 0) if wanted[0] else (x > 0))
+
+    return map_elements(node.builder, node.name, test, node.tensor(0))
+
+
+def _leak(x: Scalar, slope: Operand) -> Scalar:
+    return (x < 0).select(x * slope, x)
+
+
+def _prelu(node: Node) -> Tensor:
+    return map_formula(node, _leak, *node.tensors())
+
+
+def _threshold(x: Scalar, alpha: float) -> Scalar:
+    return (x > alpha).select(x, 0)
+
+
+def _swish(x: Scalar, alpha: float) -> Scalar:
+    return x * (x * alpha).apply("sigmoid")
+
+
+def _swiglu(x: Scalar, y: Scalar, alpha: float) -> Scalar:
+    return _swish(x, alpha) * y
+
+
+def _dropout(node: Node) -> tuple[Tensor, Tensor | None]:
+    x = node.tensor(0)
+    training = node.has(2) and bool(node.array(2).all())
+    ratio = float(node.array(1)) if node.has(1) and training else 0.0
+    if training and ratio != 0:
+        raise UnsupportedError("it draws random numbers: training_mode is true")
+    mask = None
+    if node.wants(1):
+        mask = node.builder.compute(
+            node.outputs[1], x.extents, lambda at: at.constant(True, DataType.BOOL)
+        )
+    return x, mask
+
+
+def _sign_of(x: Scalar) -> Scalar:
+    if x.dtype.kind is Kind.UNSIGNED:
+        return x.apply("min", 1)
+    return x.apply("sign")
+
+
+def _absolute(x: Scalar) -> Scalar:
+    return x if x.dtype.kind is Kind.UNSIGNED else x.apply("abs")
+
+
+_SIMPLE = {
+    "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan",
+    "Atanh": "atanh", "BitwiseAnd": "bit_and", "BitwiseNot": "bit_not", "BitwiseOr": "bit_or",
+    "BitwiseXor": "bit_xor", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf",
+    "Exp": "exp", "Floor": "floor", "Log": "log", "Neg": "neg", "Round": "round",
+    "Sigmoid": "sigmoid", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt", "Tan": "tan",
+    "Tanh": "tanh", "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div",
+}  # fmt: skip
+"""The operators that are operations of the IR."""
+
+RULES: Mapping[str, Rule] = {
+    **{op_type: _operation(name) for op_type, name in _SIMPLE.items()},
+    "Abs": _unary(_absolute),
+    "And": _compare(lambda x, y: x & y),
+    "BitShift": _shift,
+    "Celu": _numbered(_celu, alpha=1.0),
+    "Clip": _clip,
+    "Dropout": _dropout,
+    "Elu": _numbered(_elu, alpha=1.0),
+    "Equal": _compare(lambda x, y: x.equals(y)),
+    "Gelu": _gelu,
+    "Greater": _compare(lambda x, y: x > y),
+    "GreaterOrEqual": _compare(lambda x, y: x >= y),
+    "HardSigmoid": _numbered(_hard_sigmoid, alpha=0.2, beta=0.5),
+    "HardSwish": _unary(lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5)),
+    "IsInf": _is_infinite,
+    "IsNaN": _test(lambda x: x.apply("isnan")),
+    "LeakyRelu": _numbered(_leak, alpha=0.01),
+    "Less": _compare(lambda x, y: x < y),
+    "LessOrEqual": _compare(lambda x, y: x <= y),
+    "Max": _fold(lambda x, y: x.apply("max", y)),
+    "Mean": _mean,
+    "Min": _fold(lambda x, y: x.apply("min", y)),
+    "Mish": _unary(lambda x: x * tanh(softplus(x))),
+    "Mod": _remainder,
+    "Not": _test(lambda x: ~x),
+    "Or": _compare(lambda x, y: x | y),
+    "PRelu": _prelu,
+    "Pow": _power,
+    "Reciprocal": _unary(lambda x: 1 / x),
+    "Relu": _unary(relu),
+    "Selu": _numbered(_selu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
+    "Shrink": _numbered(_shrink, bias=0.0, lambd=0.5),
+    "Sign": _unary(_sign_of),
+    "Softplus": _unary(softplus),
+    "Softsign": _unary(lambda x: x / (x.apply("abs") + 1)),
+    "Sum": _fold(lambda x, y: x + y),
+    "SwiGLU": _numbered(_swiglu, alpha=1.0),
+    "Swish": _numbered(_swish, alpha=1.0),
+    "ThresholdedRelu": _numbered(_threshold, alpha=1.0),
+    "Where": _where,
+    "Xor": _compare(lambda x, y: x ^ y),
+}  # fmt: skip

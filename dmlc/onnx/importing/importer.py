@@ -1,0 +1,382 @@
+"""The walk over a model: each of its nodes in order.
+
+What is known while the model is imported is folded, what a rule knows is built, and what ONNX or
+the model defines by other nodes is taken apart into these. All that is not supported is collected,
+and refused at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from dmlc.building.functions import FunctionBuilder, Tensor
+from dmlc.building.tensors import stack_tensors
+from dmlc.onnx.importing.fold import can_fold, fold
+from dmlc.onnx.importing.names import (
+    describe_type,
+    read_attribute,
+    spell_domain,
+    spell_name,
+)
+from dmlc.onnx.importing.nodes import Node, UnknownValueError, Value
+from dmlc.onnx.importing.rules import REFUSED, RULES
+from dmlc.onnx.importing.values import MISSING, Missing, Values
+from dmlc.scalars import Array
+from dmlc.source import Diagnostic, DmlcError, Note, UnsupportedError, counted, list_names
+
+Found: TypeAlias = Value | Missing
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scope:
+    """What names stand for in a graph or in the body of a function."""
+
+    values: dict[str, Found]
+    opsets: Mapping[str, int]
+    attributes: Mapping[str, object]
+    """Those of the node that calls the function."""
+    names: Mapping[str, str]
+    """The names that outputs have in the function of the IR, where these are not their own."""
+    prefix: str
+    """What stands before the names of all others there."""
+
+    def spell(self, name: str) -> str:
+        """What a value is called in the function of the IR."""
+        return self.names.get(name) or self.prefix + spell_name(name)
+
+    def find(self, name: str) -> Found:
+        try:
+            return self.values[name]
+        except KeyError:
+            raise DmlcError(f"nothing computes the value '{name}' before it is read") from None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """A node with its inputs and attributes read, for what takes it apart."""
+
+    proto: onnx.NodeProto
+    domain: str
+    inputs: tuple[Found | None, ...]
+    attributes: Mapping[str, object]
+    names: tuple[str, ...]
+    """The names of its outputs in the function of the IR, empty for those not asked for."""
+    scope: Scope
+
+    @property
+    def complete(self) -> bool:
+        """Whether all inputs are there."""
+        return not any(isinstance(value, Missing) for value in self.inputs)
+
+    def given(self) -> tuple[Value | None, ...]:
+        """The inputs of a node that has them all."""
+        return tuple(value for value in self.inputs if not isinstance(value, Missing))
+
+    def miss(self) -> list[Found]:
+        """What a node gives whose inputs are not there."""
+        return [MISSING] * len(self.names)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A node that is not supported, and why."""
+
+    op_type: str
+    node: str
+    reason: DmlcError
+
+
+class Importer:
+    """Nodes of a model become stages of a function."""
+
+    def __init__(self, builder: FunctionBuilder, model: onnx.ModelProto) -> None:
+        self.builder = builder
+        self.values = Values(builder)
+        self._functions = {(spell_domain(f.domain), f.name, f.overload): f for f in model.functions}
+        self._refusals: list[_Refusal] = []
+
+    def run(self, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
+        """Adds what nodes give to a scope."""
+        for node in nodes:
+            try:
+                found = self._import(self._read(node, scope))
+            except DmlcError as error:
+                name = node.name or next((o for o in node.output if o), "")
+                self._refusals.append(_Refusal(node.op_type, f"{scope.prefix}{name}", error))
+                found = [MISSING] * len(node.output)
+            for name, value in zip(node.output, found, strict=False):
+                if name:
+                    scope.values[name] = value
+                if isinstance(value, np.ndarray):
+                    self.values.name_array(value, scope.spell(name))
+
+    def check(self, name: str) -> None:
+        """Raises one error for all that is not supported."""
+        if not self._refusals:
+            return
+        grouped: dict[tuple[str, str], list[str]] = {}
+        for refusal in self._refusals:
+            reason = refusal.reason.diagnostics[0].message
+            grouped.setdefault((refusal.op_type, reason), []).append(refusal.node or "unnamed")
+        lines = [
+            f"{len(nodes)} x {op_type} ({list_names(nodes, 4)}): {reason}"
+            for (op_type, reason), nodes in grouped.items()
+        ]
+        count = counted(len(self._refusals), "node")
+        message = f"{count} of {name} cannot be imported"
+        diagnostic = Diagnostic(message, notes=tuple(Note(line) for line in lines))
+        reasons = [refusal.reason for refusal in self._refusals]
+        unknown = [reason for reason in reasons if isinstance(reason, UnknownValueError)]
+        if len(unknown) == len(reasons):
+            names = dict.fromkeys(name for error in unknown for name in error.names)
+            raise UnknownValueError(diagnostic, tuple(names))
+        raise UnsupportedError([diagnostic])
+
+    def _read(self, proto: onnx.NodeProto, scope: Scope) -> Call:
+        attributes: dict[str, object] = {}
+        for attribute in proto.attribute:
+            outer = attribute.ref_attr_name
+            if not outer:
+                attributes[attribute.name] = read_attribute(attribute)
+            elif outer in scope.attributes:
+                attributes[attribute.name] = scope.attributes[outer]
+        names = tuple(scope.spell(name) if name else "" for name in proto.output)
+        inputs = tuple(scope.find(name) if name else None for name in proto.input)
+        return Call(proto, spell_domain(proto.domain), inputs, attributes, names, scope)
+
+    def _import(self, call: Call) -> Sequence[Found]:
+        """The outputs of a node."""
+        proto, op_type = call.proto, call.proto.op_type
+        function = self._functions.get((call.domain, op_type, proto.overload))
+        if function is not None:
+            return self._inline(function, call)
+        if call.domain not in call.scope.opsets:
+            raise UnsupportedError(f"the model defines no function {op_type} of {call.domain}")
+        version = call.scope.opsets[call.domain]
+        unfold = UNFOLDED.get(op_type) if call.domain == "" else None
+        if unfold is not None:
+            return unfold(self, call) if call.complete else call.miss()
+        rule = RULES.get((call.domain, op_type))
+        arrays = [value for value in call.inputs if value is None or isinstance(value, np.ndarray)]
+        known = arrays and len(arrays) == len(call.inputs)
+        if known and can_fold(op_type, arrays, call.attributes):
+            return list(fold(proto, arrays, call.attributes, version, call.domain))
+        if rule is None:
+            return self._inline(_expand(call, version), call)
+        if not call.complete:
+            return call.miss()
+        node = Node(
+            self.builder, op_type, version, call.given(), call.names, call.attributes,
+            self.values.place, self.values.trace,
+        )  # fmt: skip
+        made = rule(node)
+        found = [made] if isinstance(made, Tensor | np.ndarray) else list(made)
+        origins = self.values.merge_origins(call.inputs)
+        for value in found:
+            if isinstance(value, Tensor):
+                self.values.name_origins(value, origins)
+        return [MISSING if value is None else value for value in found]
+
+    def _inline(self, function: onnx.FunctionProto, call: Call) -> list[Found]:
+        """The outputs of a function of ONNX: its nodes become nodes of the caller."""
+        defaults = {a.name: read_attribute(a) for a in function.attribute_proto}
+        inputs = zip(function.input, call.inputs, strict=False)
+        values = {name: value for name, value in inputs if value is not None}
+        prefix = next((name for name in call.names if name), spell_name(function.name))
+        scope = Scope(
+            values,
+            {spell_domain(o.domain): o.version for o in function.opset_import},
+            {**defaults, **call.attributes},
+            dict(zip(function.output, call.names, strict=False)),
+            f"{prefix}_",
+        )
+        self.run(_drop_absent(function, values), scope)
+        wanted = zip(function.output, call.names, strict=False)
+        return [scope.find(name) if own else MISSING for name, own in wanted]
+
+    def enter(
+        self, graph: onnx.GraphProto, call: Call, given: Mapping[str, Value], prefix: str,
+        names: Mapping[str, str],
+    ) -> list[Found]:  # fmt: skip
+        """The outputs of a graph in a node, which sees the names around it."""
+        held: dict[str, Found] = {**call.scope.values, **given}
+        for initializer in graph.initializer:
+            held[initializer.name] = self.values.read_initializer(initializer, prefix)
+        inner = dataclasses.replace(call.scope, values=held, names=names, prefix=prefix)
+        self.run(graph.node, inner)
+        return [inner.find(output.name) for output in graph.output]
+
+
+def _expand(call: Call, version: int) -> onnx.FunctionProto:
+    """What ONNX defines an operator by. Raises `UnsupportedError` where there is nothing."""
+    proto, domain = call.proto, call.domain
+    try:
+        schema: Any = onnx.defs.get_schema(proto.op_type, version, domain)
+    except onnx.defs.SchemaError:
+        raise UnsupportedError("it is no operator of this version of ONNX") from None
+    plain: list[int] = [v for v in schema.function_opset_versions if v <= version]
+    made: list[int] = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+    if proto.op_type in REFUSED or not (plain or made):
+        raise UnsupportedError(REFUSED.get(proto.op_type, "dmlc has no rule for it"))
+    function = onnx.FunctionProto()
+    if made:
+        if not call.complete:
+            # What it stands for depends on the types of its inputs.
+            raise UnsupportedError("its inputs are not supported")
+        resolved = helper.make_node(proto.op_type, proto.input, proto.output, domain=domain)
+        resolved.attribute.extend(helper.make_attribute(n, v) for n, v in call.attributes.items())
+        types = [describe_type(value).SerializeToString() for value in call.given()]
+        text: bytes = schema.get_context_dependent_function_with_opset_version(
+            max(made), resolved.SerializeToString(), types
+        )
+    else:
+        text = schema.get_function_with_opset_version(max(plain))
+    function.ParseFromString(text)
+    defaults = [a.default_value for a in schema.attributes.values() if a.default_value.name]
+    function.attribute_proto.extend(defaults)
+    named = [spell_domain(o.domain) for o in function.opset_import]
+    for name, number in {domain: version, "": onnx.defs.onnx_opset_version()}.items():
+        if name not in named:
+            function.opset_import.append(helper.make_opsetid(name, number))
+    return function
+
+
+def _drop_absent(
+    function: onnx.FunctionProto, values: Mapping[str, object]
+) -> Sequence[onnx.NodeProto]:
+    """The nodes of a function, without the names of optional inputs that a call leaves out."""
+    absent = [name for name in function.input if name not in values]
+    if not absent:
+        return function.node
+    made: list[onnx.NodeProto] = []
+    for node in function.node:
+        own = onnx.NodeProto()
+        own.CopyFrom(node)
+        del own.input[:]
+        own.input.extend("" if name in absent else name for name in node.input)
+        made.append(own)
+    return made
+
+
+# Operators with graphs of their own -------------------------------------------------------------
+
+MOST_STEPS = 256
+"""The most steps of a loop that are laid out one after another."""
+
+
+def _choose(importer: Importer, call: Call) -> Sequence[Found]:
+    """An If whose condition is known."""
+    taken = importer.values.know(call.given()[0], "the condition of an If").all()
+    branch = cast("onnx.GraphProto", call.attributes["then_branch" if taken else "else_branch"])
+    names = {o.name: name for o, name in zip(branch.output, call.names, strict=True) if name}
+    return importer.enter(branch, call, {}, f"{call.names[0]}_", names)
+
+
+def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
+    """A Loop of a known number of steps, laid out one after another."""
+    values, inputs = importer.values, call.given()
+    body = cast("onnx.GraphProto", call.attributes["body"])
+    carried: list[Found] = [value for value in inputs[2:] if value is not None]
+    going = inputs[1] is None or bool(values.know(inputs[1], "whether a Loop starts"))
+    if inputs[0] is None:
+        raise UnsupportedError("a Loop without a number of steps")
+    steps = int(values.know(inputs[0], "the number of steps of a Loop").item())
+    scanned: list[list[Found]] = [[] for _ in body.output[1 + len(carried) :]]
+    step = 0
+    while going and step < steps:
+        if step == MOST_STEPS:
+            raise UnsupportedError(f"a Loop of more than {MOST_STEPS} steps")
+        own = [np.array(step, np.int64), np.array(True), *_all_there(carried)]
+        named = dict(zip((i.name for i in body.input), own, strict=True))
+        found = importer.enter(body, call, named, f"{call.names[0]}_{step}_", {})
+        if MISSING in found:
+            return call.miss()
+        going = bool(values.know(_all_there(found)[0], "whether a Loop goes on"))
+        carried = found[1 : 1 + len(carried)]
+        for kept, value in zip(scanned, found[1 + len(carried) :], strict=True):
+            kept.append(value)
+        step += 1
+    return [*carried, *(_stack(importer, _all_there(kept), 0) for kept in scanned)]
+
+
+def _scan(importer: Importer, call: Call) -> Sequence[Found]:
+    """A Scan over axes of known sizes, laid out step by step."""
+    if call.scope.opsets[""] < 9:
+        raise UnsupportedError("a Scan of the versions before 9 of ONNX")
+    values, inputs = importer.values, [v for v in call.given() if v is not None]
+    body = cast("onnx.GraphProto", call.attributes["body"])
+    count = cast("int", call.attributes["num_scan_inputs"])
+    states: list[Found] = list(inputs[: len(inputs) - count])
+    scanned = [values.tensor(value) for value in inputs[len(inputs) - count :]]
+    results = len(body.output) - len(states)
+
+    def listed(name: str, length: int) -> list[int]:
+        return cast("list[int]", call.attributes.get(name) or [0] * length)
+
+    axes = [a % t.rank for a, t in zip(listed("scan_input_axes", count), scanned, strict=True)]
+    backward = listed("scan_input_directions", count)
+    steps = scanned[0].extents[axes[0]]
+    if not isinstance(steps, int) or not 0 < steps <= MOST_STEPS:
+        raise UnsupportedError(f"a Scan of {steps} steps, and not of 1 to {MOST_STEPS}")
+    kept: list[list[Found]] = [[] for _ in range(results)]
+    for step in range(steps):
+        prefix = f"{call.names[0]}_{step}_"
+        parts = [
+            _part(importer, tensor, axis, steps - 1 - step if turned else step, prefix)
+            for tensor, axis, turned in zip(scanned, axes, backward, strict=True)
+        ]
+        own = [*_all_there(states), *parts]
+        named = dict(zip((i.name for i in body.input), own, strict=True))
+        found = importer.enter(body, call, named, prefix, {})
+        if MISSING in found:
+            return call.miss()
+        states = found[: len(states)]
+        for values_kept, value in zip(kept, found[len(states) :], strict=True):
+            values_kept.append(value)
+    turns, places = listed("scan_output_directions", results), listed("scan_output_axes", results)
+    stacked = [
+        _stack(importer, _all_there(each[::-1] if turned else each), axis)
+        for each, turned, axis in zip(kept, turns, places, strict=True)
+    ]
+    return [*states, *stacked]
+
+
+def _all_there(values: Sequence[Found]) -> list[Value]:
+    return [value for value in values if not isinstance(value, Missing)]
+
+
+def _part(importer: Importer, tensor: Tensor, axis: int, step: int, prefix: str) -> Tensor:
+    """What a step of a Scan reads of a tensor."""
+    extents = [extent for place, extent in enumerate(tensor.extents) if place != axis]
+    made = importer.builder.compute(
+        f"{prefix}part",
+        extents,
+        lambda at: at.read(tensor, *at.indices[:axis], step, *at.indices[axis:]),
+        tensor.dtype,
+    )
+    importer.values.name_origins(made, importer.values.trace(tensor))
+    return made
+
+
+def _stack(importer: Importer, values: Sequence[Value], axis: int) -> Value:
+    """Values along a new axis."""
+    if not values:
+        raise UnsupportedError("a Loop without steps gives no tensor of a known type")
+    arrays: list[Array] = [value for value in values if isinstance(value, np.ndarray)]
+    if len(arrays) == len(values):
+        return np.stack(arrays, axis)
+    made = stack_tensors(
+        importer.builder, "stacked", [importer.values.tensor(v) for v in values], axis
+    )
+    importer.values.name_origins(made, importer.values.merge_origins(values))
+    return made
+
+
+UNFOLDED = {"If": _choose, "Loop": _repeat, "Scan": _scan}
+"""The operators that have graphs of their own, and what lays these out."""

@@ -1,0 +1,177 @@
+"""A node of an ONNX model as the rules see it: its inputs, its attributes and its outputs.
+
+A value of a model is a tensor of the function in the making, or an array that is known while the
+model is imported. Sizes that are left open stand in such arrays as `Size`s. A rule asks a node for
+what it needs of either kind; which rule a node has, and what its values are, is known in `load`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from dmlc.building.functions import FunctionBuilder, Tensor
+from dmlc.ir import Extent
+from dmlc.scalars import Array, DataType, data_type_of
+from dmlc.sizes import Measure, Size, as_extent
+from dmlc.source import Diagnostic, DmlcError, UnsupportedError
+
+Value: TypeAlias = Tensor | Array
+"""What a name of a model stands for."""
+
+Output: TypeAlias = Value | Sequence[Value | None]
+"""What a rule gives: the first output, or all of them, None for those that are not asked for."""
+
+
+class UnknownValueError(UnsupportedError):
+    """A value that shapes the function is no constant of the model. `names` are the inputs of the
+    model that it is made of: it is known where these are given as constants."""
+
+    def __init__(self, message: str | Diagnostic, names: tuple[str, ...]) -> None:
+        super().__init__([message] if isinstance(message, Diagnostic) else message)
+        self.names = names
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A node in a model of some version of its operator set."""
+
+    builder: FunctionBuilder
+    op_type: str
+    version: int
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[str, ...]
+    """The names that its outputs have in the function; empty for those that are not asked for."""
+    attributes: Mapping[str, object]
+    place: Callable[[Array, str], Tensor]
+    """Makes an array a tensor of the function, under a name."""
+    trace: Callable[[Tensor], tuple[str, ...]]
+    """The inputs of the model that a tensor is made of."""
+
+    # Inputs -----------------------------------------------------------------------------------
+
+    def has(self, number: int) -> bool:
+        """Whether an optional input is given."""
+        return number < len(self.inputs) and self.inputs[number] is not None
+
+    def value(self, number: int) -> Value:
+        """An input, known or not."""
+        found = self.inputs[number] if number < len(self.inputs) else None
+        if found is None:
+            raise DmlcError(f"it has no input {number}")
+        return found
+
+    def tensor(self, number: int) -> Tensor:
+        """An input as a tensor of the function."""
+        found = self.value(number)
+        if isinstance(found, Tensor):
+            return found
+        return self.place(found, f"{self.name}_input{number}")
+
+    def optional(self, number: int) -> Tensor | None:
+        return self.tensor(number) if self.has(number) else None
+
+    def tensors(self) -> list[Tensor]:
+        """All inputs."""
+        return [self.tensor(number) for number in range(len(self.inputs))]
+
+    def array(self, number: int) -> Array:
+        """An input that has to be known. Raises `UnknownValueError`."""
+        found = self.value(number)
+        if isinstance(found, Tensor):
+            names = self.trace(found)
+            listed = ", ".join(names)
+            raise UnknownValueError(
+                f"its input {number} must be known when the model is imported, and is made of the "
+                f"input {listed}: give the value, as in constants={{'{names[0]}': array}}"
+                if names
+                else f"its input {number} must be known when the model is imported",
+                names,
+            )
+        return found
+
+    def measures(self, number: int) -> list[Measure]:
+        """An input that has to be known, as sizes: those left open are `Size`s."""
+        return [v if isinstance(v, Size) else int(v) for v in self.array(number).ravel()]
+
+    def numbers(self, number: int) -> list[int]:
+        """An input that has to be known, as whole numbers."""
+        found = self.measures(number)
+        if any(isinstance(value, Size) for value in found):
+            raise UnsupportedError(f"its input {number} depends on sizes that are left open")
+        return cast("list[int]", found)
+
+    # Attributes -------------------------------------------------------------------------------
+
+    def integer(self, name: str, default: int = 0) -> int:
+        return int(cast("int", self.attributes.get(name, default)))
+
+    def number(self, name: str, default: float) -> float:
+        return float(cast("float", self.attributes.get(name, default)))
+
+    def text(self, name: str, default: str = "") -> str:
+        return str(self.attributes.get(name, default))
+
+    def integers(self, name: str) -> list[int] | None:
+        found = cast("Sequence[int] | None", self.attributes.get(name))
+        return None if found is None else [int(value) for value in found]
+
+    def setting(self, name: str, number: int) -> list[int] | None:
+        """Whole numbers that older versions have as an attribute, and newer ones as an input."""
+        if self.has(number):
+            return self.numbers(number)
+        return self.integers(name)
+
+    # Outputs ----------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """What the first output is called."""
+        return next((name for name in self.outputs if name), self.op_type)
+
+    def wants(self, number: int) -> bool:
+        """Whether an optional output is asked for."""
+        return number < len(self.outputs) and self.outputs[number] != ""
+
+    def fixed(self, tensor: Tensor) -> list[int]:
+        """The sizes of a tensor, which a rule needs to know."""
+        sizes = [extent for extent in tensor.extents if isinstance(extent, int)]
+        if len(sizes) < tensor.rank:
+            raise UnsupportedError(f"{tensor.name} has sizes that are left open")
+        return sizes
+
+
+Rule: TypeAlias = Callable[[Node], Output]
+"""How an operator of ONNX becomes tensors of a function."""
+
+
+def dtype_of(value: Value) -> DataType:
+    """The data type of a value. Raises `UnsupportedError` where no tensor can hold it."""
+    if isinstance(value, Tensor):
+        return value.dtype
+    if value.dtype == object:
+        return DataType.INT64
+    found = data_type_of(value.dtype)
+    if found is None:
+        raise UnsupportedError(f"no tensor can hold {value.dtype}")
+    return found
+
+
+def extents_of(value: Value) -> tuple[Extent, ...]:
+    return value.extents if isinstance(value, Tensor) else value.shape
+
+
+def hold_sizes(extents: Sequence[Extent], sizes: Sequence[Measure]) -> Array:
+    """Sizes as a value: INT64s, or objects where some are left open."""
+    if all(isinstance(extent, int) for extent in extents):
+        return np.array(extents, np.int64)
+    held: Any = np.empty(len(sizes), object)
+    held[:] = list(sizes)
+    return held
+
+
+def as_extents(measures: Sequence[Measure]) -> list[Extent]:
+    return [as_extent(measure) for measure in measures]

@@ -1,0 +1,302 @@
+"""Operators of ONNX that sum products: matrices, Einstein sums and Fourier transforms."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+
+import numpy as np
+
+from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.building.tensors import map_elements, matrix_multiply, reshape, transpose
+from dmlc.ir import Extent
+from dmlc.onnx.importing.casts import round_into
+from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.scalars import DataType
+from dmlc.source import DmlcError, UnsupportedError
+
+
+def _matrix_product(node: Node) -> Tensor:
+    return matrix_multiply(node.builder, node.name, node.tensor(0), node.tensor(1))
+
+
+def _gemm(node: Node) -> Tensor:
+    a, b, c = node.tensor(0), node.tensor(1), node.optional(2)
+    if node.integer("transA"):
+        a = transpose(node.builder, f"{node.name}_a", a, [1, 0])
+    if node.integer("transB"):
+        b = transpose(node.builder, f"{node.name}_b", b, [1, 0])
+    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
+    product = matrix_multiply(node.builder, f"{node.name}_product", a, b)
+    if c is None and alpha == 1:
+        return product
+
+    def scale(value: Scalar, factor: float) -> Scalar:
+        if factor == 1:
+            return value
+        if value.dtype.is_float:
+            return value * factor
+        return (value.cast(DataType.FLOAT64) * factor).cast(value.dtype)
+
+    def formula(value: Scalar, *added: Scalar) -> Scalar:
+        found = scale(value, alpha)
+        return found + scale(added[0], beta) if added else found
+
+    given = [product] if c is None else [product, c]
+    return map_elements(node.builder, node.name, formula, *given, dtype=a.dtype,
+                        extents=product.extents)  # fmt: skip
+
+
+# Integers -------------------------------------------------------------------------------------
+
+
+def _center(node: Node, x: Tensor, zero: Tensor | None, axis: int) -> Tensor:
+    """A tensor of integers less its zero point, as INT32s. A zero point for each place along an
+    axis has these as its own."""
+    if zero is None:
+        return map_elements(node.builder, f"{node.name}_{x.name}", _widen, x)
+    held = zero
+    if zero.rank == 1 and zero.extents != (1,):
+        extents: list[Extent] = [1] * x.rank
+        extents[axis] = zero.extents[0]
+        held = reshape(node.builder, f"{node.name}_zero", zero, extents)
+    elif zero.rank == 1:
+        held = reshape(node.builder, f"{node.name}_zero", zero, ())
+    return map_elements(
+        node.builder, f"{node.name}_{x.name}", lambda v, z: _widen(v) - _widen(z), x, held
+    )
+
+
+def _widen(value: Scalar) -> Scalar:
+    return value.cast(DataType.INT32)
+
+
+def _integer_product(node: Node) -> Tensor:
+    a = _center(node, node.tensor(0), node.optional(2), -2)
+    b = _center(node, node.tensor(1), node.optional(3), -1)
+    return matrix_multiply(node.builder, node.name, a, b)
+
+
+def _quantized_product(node: Node) -> Tensor:
+    a, b = node.tensor(0), node.tensor(3)
+    product = matrix_multiply(
+        node.builder,
+        f"{node.name}_product",
+        _center(node, a, node.tensor(2), -2),
+        _center(node, b, node.tensor(5), -1),
+    )
+    steps = [node.tensor(1), _align_columns(node, node.tensor(4), product), node.tensor(6)]
+    return requantize(node, product, steps, node.tensor(7))
+
+
+def _align_columns(node: Node, scale: Tensor, product: Tensor) -> Tensor:
+    """A scale for each column of a product; it broadcasts as it is."""
+    if scale.rank > 1 or scale.extents in ((), (1,)) or scale.extents[0] == product.extents[-1]:
+        return scale
+    raise UnsupportedError("a scale for each row")
+
+
+def requantize(node: Node, total: Tensor, scales: list[Tensor], zero: Tensor) -> Tensor:
+    """A sum of products of integers, in the scale of the result."""
+
+    def formula(value: Scalar, one: Scalar, other: Scalar, own: Scalar, point: Scalar) -> Scalar:
+        factor = one.cast(DataType.FLOAT32) * other.cast(DataType.FLOAT32)
+        scaled = value.cast(DataType.FLOAT32) * (factor / own.cast(DataType.FLOAT32))
+        return round_into(scaled, point, zero.dtype)
+
+    return map_elements(node.builder, node.name, formula, total, *scales, zero, dtype=zero.dtype,
+                        extents=total.extents)  # fmt: skip
+
+
+# Einstein sums --------------------------------------------------------------------------------
+
+
+def _einsum(node: Node) -> Tensor:
+    tensors = node.tensors()
+    equation = node.text("equation").replace(" ", "")
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(tensors):
+        raise DmlcError(f"'{equation}' is of {len(terms)} tensors, and {len(tensors)} are given")
+    spelt = [_spell_axes(term, tensor.rank) for term, tensor in zip(terms, tensors, strict=True)]
+    dots = max((len([c for c in term if c.isdigit()]) for term in spelt), default=0)
+    if arrow:
+        result = right.replace("...", _digits(dots))
+    else:
+        letters = "".join(term for term in spelt)
+        once = sorted(c for c in dict.fromkeys(letters) if letters.count(c) == 1 and c.isalpha())
+        result = _digits(dots) + "".join(once)
+    sizes: dict[str, Extent] = {}
+    for term, tensor in zip(spelt, tensors, strict=True):
+        for letter, extent in zip(term, tensor.extents, strict=True):
+            if sizes.setdefault(letter, extent) == 1:
+                sizes[letter] = extent
+            elif extent not in (1, sizes[letter]):
+                raise DmlcError(f"'{letter}' is {sizes[letter]} and {extent} in '{equation}'")
+    summed = [letter for letter in sizes if letter not in result]
+
+    def element(at: Point) -> Scalar:
+        places = dict(zip(result, at.indices, strict=True))
+        places |= dict(zip(summed, at.reduced, strict=True))
+        product: Scalar | None = None
+        for term, tensor in zip(spelt, tensors, strict=True):
+            pairs = zip(term, tensor.extents, strict=True)
+            value = at.read(tensor, *(0 if e == 1 else places[letter] for letter, e in pairs))
+            product = value if product is None else product * value
+        if product is None:
+            raise DmlcError("an Einstein sum of no tensors")
+        return product
+
+    extents = [sizes[letter] for letter in result]
+    dtype = tensors[0].dtype
+    if not summed:
+        return node.builder.compute(node.name, extents, element, dtype)
+    axes = [sizes[letter] for letter in summed]
+    return node.builder.reduce(node.name, "sum", extents, axes, element, dtype)
+
+
+def _digits(count: int) -> str:
+    """Names for the axes that `...` stands for, the last of which is 0."""
+    return string.digits[:count][::-1]
+
+
+def _spell_axes(term: str, rank: int) -> str:
+    if "..." not in term:
+        if len(term) != rank:
+            raise DmlcError(f"'{term}' names other axes than a tensor of {rank} has")
+        return term
+    return term.replace("...", _digits(rank - len(term) + 3))
+
+
+# Fourier transforms ---------------------------------------------------------------------------
+
+
+def _circle(node: Node, length: int, dtype: DataType) -> tuple[Tensor, Tensor]:
+    """The cosines and the sines of a circle of so many steps, rounded once."""
+    angles = np.arange(length) * (2 * np.pi / length)
+    return (
+        node.place(np.cos(angles).astype(dtype.dtype), f"{node.name}_cosines"),
+        node.place(np.sin(angles).astype(dtype.dtype), f"{node.name}_sines"),
+    )
+
+
+def _dft(node: Node) -> Tensor:
+    x = node.tensor(0)
+    if node.version >= 20:
+        axis = node.numbers(2)[0] if node.has(2) else -2
+    else:
+        axis = node.integer("axis", 1)
+    place = axis % x.rank
+    size = node.fixed(x)[place]
+    inverse, one_sided = node.integer("inverse"), node.integer("onesided")
+    if inverse and one_sided:
+        return _inverse_real(node, x, place)
+    length = node.numbers(1)[0] if node.has(1) else size
+    results = length // 2 + 1 if one_sided else length
+    extents = [*x.extents[:-1], 2]
+    extents[place] = results
+    factor = 1 / length if inverse else 1.0
+    cosines, sines = _circle(node, length, x.dtype)
+
+    def element(at: Point) -> Scalar:
+        (step,) = at.reduced
+        *own, part = at.indices
+        turn = (own[place] * step) % length
+        cosine, sine = at.read(cosines, turn), at.read(sines, turn)
+        sine = sine if inverse else -sine
+        own[place] = step
+        real = at.read(x, *own, 0)
+        imaginary = at.read(x, *own, 1) if x.extents[-1] == 2 else at.constant(0, real.dtype)
+        first = real * cosine - imaginary * sine
+        second = real * sine + imaginary * cosine
+        return part.equals(0).select(first, second) * factor
+
+    return node.builder.reduce(node.name, "sum", extents, [min(size, length)], element, x.dtype)
+
+
+def _inverse_real(node: Node, x: Tensor, place: int) -> Tensor:
+    """The real signal that has this first half of a spectrum."""
+    size = node.fixed(x)[place]
+    length = node.numbers(1)[0] if node.has(1) else 2 * (size - 1)
+    extents = [*x.extents[:-1], 1]
+    extents[place] = length
+    cosines, sines = _circle(node, length, x.dtype)
+
+    def element(at: Point) -> Scalar:
+        (step,) = at.reduced
+        own = list(at.indices[:-1])
+        turn = own[place] * step % length
+        own[place] = step
+        value = at.read(x, *own, 0) * at.read(cosines, turn)
+        value = value - at.read(x, *own, 1) * at.read(sines, turn)
+        once = step.equals(0) | (step * 2).equals(length)
+        return once.select(value, value * 2) * (1 / length)
+
+    used = min(size, length // 2 + 1)
+    return node.builder.reduce(node.name, "sum", extents, [used], element, x.dtype)
+
+
+def _stft(node: Node) -> Tensor:
+    signal, hop = node.tensor(0), node.numbers(1)[0]
+    window = node.optional(2)
+    batch, length = node.fixed(signal)[:2]
+    frame = node.numbers(3)[0] if node.has(3) else node.fixed(node.tensor(2))[0]
+    frames = (length - frame) // hop + 1
+    results = frame // 2 + 1 if node.integer("onesided", 1) else frame
+    cosines, sines = _circle(node, frame, signal.dtype)
+    is_complex = signal.rank == 3 and signal.extents[2] == 2
+
+    def element(at: Point) -> Scalar:
+        n, number, frequency, part = at.indices
+        (step,) = at.reduced
+        place = number * hop + step
+        ends: tuple[int, ...] = (0,) if signal.rank == 3 else ()
+        real = at.read(signal, n, place, *ends)
+        turn = frequency * step % frame
+        cosine, sine = at.read(cosines, turn), -at.read(sines, turn)
+        first, second = real * cosine, real * sine
+        if is_complex:
+            imaginary = at.read(signal, n, place, 1)
+            first, second = first - imaginary * sine, second + imaginary * cosine
+        found = part.equals(0).select(first, second)
+        return found if window is None else found * at.read(window, step)
+
+    return node.builder.reduce(
+        node.name, "sum", [batch, frames, results, 2], [frame], element, signal.dtype
+    )
+
+
+def _determinant(node: Node) -> Tensor:
+    x = node.tensor(0)
+    size = node.fixed(x)[-1]
+    if size > 4 or x.extents[-2] != size:
+        raise UnsupportedError(f"the determinant of {x.extents[-2]} rows and {size} columns")
+
+    def expand(at: Point, row: int, columns: list[int]) -> Scalar:
+        if row == size:
+            return at.constant(1, x.dtype.compute)
+        total: Scalar | None = None
+        for number, column in enumerate(columns):
+            rest = expand(at, row + 1, [c for c in columns if c != column])
+            part = at.read(x, *at.indices, row, column) * rest
+            part = -part if number % 2 else part
+            total = part if total is None else total + part
+        if total is None:
+            raise DmlcError("the determinant of nothing")
+        return total
+
+    return node.builder.compute(
+        node.name, x.extents[:-2], lambda at: expand(at, 0, list(range(size))), x.dtype
+    )
+
+
+RULES: Mapping[str, Rule] = {
+    "DFT": _dft,
+    "Det": _determinant,
+    "Einsum": _einsum,
+    "Gemm": _gemm,
+    "MatMul": _matrix_product,
+    "MatMulInteger": _integer_product,
+    "QLinearMatMul": _quantized_product,
+    "STFT": _stft,
+}

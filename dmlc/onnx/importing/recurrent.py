@@ -1,0 +1,304 @@
+"""Recurrent operators of ONNX, laid out step by step over a sequence of known length."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from dmlc.building.functions import Operand, Point, Scalar, Tensor
+from dmlc.ir import Extent
+from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.source import DmlcError, UnsupportedError
+
+MOST_STEPS = 256
+"""The longest sequence that is laid out."""
+
+Activation = Callable[[Scalar], Scalar]
+
+_ACTIVATIONS: Mapping[str, Activation] = {
+    "relu": lambda x: x.apply("max", 0),
+    "sigmoid": lambda x: x.apply("sigmoid"),
+    "tanh": lambda x: x.apply("tanh"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Cell:
+    """One direction of a recurrent node over a sequence."""
+
+    node: Node
+    direction: int
+    size: int
+    """How many hidden values there are."""
+    batch: Extent
+    inputs: Tensor
+    """What each step adds to each gate: by time, batch, and place in the gates."""
+    activations: tuple[Activation, ...]
+
+    def feed_back(self, name: str, hidden: Tensor) -> Tensor:
+        """The product of a state with the recurrent weights: by batch and place in the gates."""
+        weights = self.node.tensor(2)
+
+        def element(at: Point) -> Scalar:
+            batch, gate = at.indices
+            (inner,) = at.reduced
+            return at.read(hidden, batch, inner) * at.read(weights, self.direction, gate, inner)
+
+        return self.node.builder.reduce(
+            name, "sum", (self.batch, weights.extents[1]), [self.size], element
+        )
+
+    def bias(self, at: Point, gate: int, recurrent: bool) -> Scalar:
+        """What a gate adds; the second half of the biases is for the recurrent weights."""
+        biases = self.node.optional(3)
+        place = at.indices[1] + gate * self.size
+        if biases is None:
+            return at.constant(0, self.inputs.dtype.compute)
+        half = cast("int", biases.extents[1]) // 2
+        return at.read(biases, self.direction, place + half if recurrent else place)
+
+    def input(self, at: Point, step: int, gate: int) -> Scalar:
+        return at.read(self.inputs, step, at.indices[0], at.indices[1] + gate * self.size)
+
+    def read(self, at: Point, tensor: Tensor, gate: int = 0) -> Scalar:
+        """An element of a state, or of a gate."""
+        return at.read(tensor, at.indices[0], at.indices[1] + gate * self.size)
+
+    def gate(self, at: Point, step: int, number: int, fed: Tensor) -> Scalar:
+        """All that a gate adds up, before its activation."""
+        total = self.input(at, step, number) + self.read(at, fed, number)
+        return total + self.bias(at, number, False) + self.bias(at, number, True)
+
+    def compute(self, name: str, element: Callable[[Point], Scalar]) -> Tensor:
+        return self.node.builder.compute(name, (self.batch, self.size), element)
+
+
+States = list[Tensor]
+Step = Callable[[_Cell, int, str, States], States]
+"""The next states from those before, under a name."""
+
+
+def _step_simple(cell: _Cell, step: int, name: str, states: States) -> States:
+    fed = cell.feed_back(f"{name}_fed", states[0])
+    (activate,) = cell.activations
+    return [cell.compute(name, lambda at: activate(cell.gate(at, step, 0, fed)))]
+
+
+def _step_gru(cell: _Cell, step: int, name: str, states: States) -> States:
+    (hidden,) = states
+    fed = cell.feed_back(f"{name}_fed", hidden)
+    activate, activate_hidden = cell.activations
+    update = cell.compute(f"{name}_update", lambda at: activate(cell.gate(at, step, 0, fed)))
+    reset = cell.compute(f"{name}_reset", lambda at: activate(cell.gate(at, step, 1, fed)))
+    late = bool(cell.node.integer("linear_before_reset"))
+    kept = fed
+    if not late:
+        part = cell.compute(f"{name}_part", lambda at: cell.read(at, reset) * cell.read(at, hidden))
+        kept = cell.feed_back(f"{name}_kept", part)
+
+    def element(at: Point) -> Scalar:
+        memory = cell.read(at, kept, 2) + cell.bias(at, 2, True)
+        if late:
+            memory = memory * cell.read(at, reset)
+        made = activate_hidden(cell.input(at, step, 2) + memory + cell.bias(at, 2, False))
+        held = cell.read(at, update)
+        return (1 - held) * made + held * cell.read(at, hidden)
+
+    return [cell.compute(name, element)]
+
+
+def _step_lstm(cell: _Cell, step: int, name: str, states: States) -> States:
+    hidden, memory = states
+    fed = cell.feed_back(f"{name}_fed", hidden)
+    activate, activate_cell, activate_hidden = cell.activations
+    peepholes = cell.node.optional(7)
+
+    def peep(at: Point, gate: int, state: Tensor) -> Operand:
+        if peepholes is None:
+            return 0
+        place = at.indices[1] + gate * cell.size
+        return at.read(peepholes, cell.direction, place) * cell.read(at, state)
+
+    def remember(at: Point) -> Scalar:
+        taken = activate(cell.gate(at, step, 0, fed) + peep(at, 0, memory))
+        kept = activate(cell.gate(at, step, 2, fed) + peep(at, 2, memory))
+        if cell.node.integer("input_forget"):
+            kept = 1 - taken
+        made = activate_cell(cell.gate(at, step, 3, fed))
+        return kept * cell.read(at, memory) + taken * made
+
+    after = cell.compute(f"{name}_cell", remember)
+
+    def emit(at: Point) -> Scalar:
+        shown = activate(cell.gate(at, step, 1, fed) + peep(at, 1, after))
+        return shown * activate_hidden(cell.read(at, after))
+
+    return [cell.compute(name, emit), after]
+
+
+def _recurrence(step: Step, defaults: Sequence[str], initial: Sequence[int]) -> Rule:
+    """The rule of a recurrent operator: its step, its activations, and the inputs that are its
+    states at the start."""
+
+    def rule(node: Node) -> list[Tensor | None]:
+        x, weights = node.tensor(0), node.tensor(1)
+        if "clip" in node.attributes or "activation_alpha" in node.attributes:
+            raise UnsupportedError("it clips, or has activations of numbers of its own")
+        if x.dtype.is_storage_only:
+            raise UnsupportedError(f"recurrence in {x.dtype.name}")
+        batch_first = node.integer("layout")
+        time, batch = (x.extents[1], x.extents[0]) if batch_first else x.extents[:2]
+        if not isinstance(time, int) or time > MOST_STEPS:
+            raise UnsupportedError(f"a sequence of {time} steps, and not of at most {MOST_STEPS}")
+        directions, rows, features = node.fixed(weights)
+        size = node.integer("hidden_size") or node.fixed(node.tensor(2))[2]
+        given = cast("Sequence[str]", node.attributes.get("activations", ()))
+        names = list(given or [*defaults] * directions)
+        hidden: list[dict[int, Tensor]] = []
+        last: list[States] = []
+        for direction in range(directions):
+
+            def feed(at: Point, direction: int = direction) -> Scalar:
+                t, b, gate = at.indices
+                place = (b, t) if batch_first else (t, b)
+                value = at.read(x, *place, at.reduced[0])
+                return value * at.read(weights, direction, gate, at.reduced[0])
+
+            prefix = f"{node.name}_{direction}"
+            inputs = node.builder.reduce(
+                f"{prefix}_inputs", "sum", (time, batch, rows), [features], feed
+            )
+            own = names[direction * len(defaults) : (direction + 1) * len(defaults)]
+            cell = _Cell(node, direction, size, batch, inputs, tuple(map(_activation, own)))
+            turned = direction == 1 or node.text("direction", "forward") == "reverse"
+            states = [_start(cell, f"{prefix}_start{k}", k, batch_first) for k in initial]
+            shown: dict[int, Tensor] = {}
+            for number in range(time)[:: -1 if turned else 1]:
+                name = f"{prefix}_step{number}"
+                found = step(cell, number, name, states)
+                states = _hold(cell, number, name, states, found)
+                shown[number] = _mask(cell, number, name, states[0])
+            hidden.append(shown)
+            last.append(states)
+        sequence = _collect_steps(node, hidden, (time, batch, size), batch_first)
+        ends = [
+            _collect_ends(node, 1 + k, [states[k] for states in last], batch_first)
+            for k in range(len(initial))
+        ]
+        return [sequence, *ends]
+
+    return rule
+
+
+def _activation(name: str) -> Activation:
+    found = _ACTIVATIONS.get(name.lower())
+    if found is None:
+        raise UnsupportedError(f"the activation {name}")
+    return found
+
+
+def _start(cell: _Cell, name: str, number: int, batch_first: int) -> Tensor:
+    """A state at the start: zeros where it is not given."""
+    given = cell.node.optional(number)
+
+    def element(at: Point) -> Scalar:
+        if given is None:
+            return at.constant(0, cell.inputs.dtype.compute)
+        batch, place = at.indices
+        if batch_first:
+            return at.read(given, batch, cell.direction, place)
+        return at.read(given, cell.direction, batch, place)
+
+    return cell.compute(name, element)
+
+
+def _goes_on(cell: _Cell, at: Point, step: int) -> Scalar | None:
+    """Whether a step is one of a sequence; None where all are as long as they can be."""
+    lengths = cell.node.optional(4)
+    if lengths is None:
+        return None
+    return at.read(lengths, at.indices[0]) > step
+
+
+def _hold(cell: _Cell, step: int, name: str, before: States, after: States) -> States:
+    """States, as they were beyond the end of a sequence."""
+    if not cell.node.has(4):
+        return after
+    held: States = []
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+
+        def element(at: Point, old: Tensor = old, new: Tensor = new) -> Scalar:
+            goes_on = _goes_on(cell, at, step)
+            found = cell.read(at, new)
+            return found if goes_on is None else goes_on.select(found, cell.read(at, old))
+
+        held.append(cell.compute(f"{name}_held{number}", element))
+    return held
+
+
+def _mask(cell: _Cell, step: int, name: str, hidden: Tensor) -> Tensor:
+    """A state as a result of its step: zeros beyond the end of a sequence."""
+    if not cell.node.has(4):
+        return hidden
+
+    def element(at: Point) -> Scalar:
+        goes_on = _goes_on(cell, at, step)
+        found = cell.read(at, hidden)
+        return found if goes_on is None else goes_on.select(found, 0)
+
+    return cell.compute(f"{name}_shown", element)
+
+
+def _collect_steps(
+    node: Node, hidden: Sequence[Mapping[int, Tensor]], sizes: tuple[int, Extent, int],
+    batch_first: int,
+) -> Tensor | None:  # fmt: skip
+    """The state after every step: by time, direction, batch and place."""
+    if not node.wants(0):
+        return None
+    time, batch, size = sizes
+    count = len(hidden)
+    extents = (batch, time, count, size) if batch_first else (time, count, batch, size)
+
+    def element(at: Point) -> Scalar:
+        order = (1, 2, 0, 3) if batch_first else (0, 1, 2, 3)
+        t, d, b, place = (at.indices[axis] for axis in order)
+        found: Scalar | None = None
+        for direction, shown in enumerate(hidden):
+            for step, tensor in shown.items():
+                value = at.read(tensor, b, place)
+                chosen = t.equals(step) & d.equals(direction)
+                found = value if found is None else chosen.select(value, found)
+        if found is None:
+            raise DmlcError("a sequence of no steps")
+        return found
+
+    return node.builder.compute(node.outputs[0], extents, element)
+
+
+def _collect_ends(
+    node: Node, output: int, states: Sequence[Tensor], batch_first: int
+) -> Tensor | None:
+    """A state after the last step: by direction, batch and place."""
+    if not node.wants(output):
+        return None
+    batch, size = states[0].extents
+    count = len(states)
+    extents = (batch, count, size) if batch_first else (count, batch, size)
+
+    def element(at: Point) -> Scalar:
+        b, d, place = (at.indices[k] for k in ((0, 1, 2) if batch_first else (1, 0, 2)))
+        found = at.read(states[0], b, place)
+        for direction, tensor in enumerate(states[1:], 1):
+            found = d.equals(direction).select(at.read(tensor, b, place), found)
+        return found
+
+    return node.builder.compute(node.outputs[output], extents, element)
+
+
+RULES: Mapping[str, Rule] = {
+    "GRU": _recurrence(_step_gru, ("Sigmoid", "Tanh"), (5,)),
+    "LSTM": _recurrence(_step_lstm, ("Sigmoid", "Tanh", "Tanh"), (5, 6)),
+    "RNN": _recurrence(_step_simple, ("Tanh",), (5,)),
+}

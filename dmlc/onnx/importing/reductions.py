@@ -1,0 +1,505 @@
+"""Operators of ONNX that combine elements along axes, and normalise by what these give."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.building.tensors import map_elements, normalize_axes, read_broadcast, reduce_axes, reshape
+from dmlc.ir import Extent
+from dmlc.onnx.importing.casts import cast_tensor
+from dmlc.onnx.importing.names import read_type
+from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.scalars import DataType
+from dmlc.sizes import as_extent, multiply
+from dmlc.source import DmlcError, UnsupportedError
+
+Formula = Callable[[Scalar], Scalar]
+
+
+def _same(x: Scalar) -> Scalar:
+    return x
+
+
+def square(x: Scalar) -> Scalar:
+    return x * x
+
+
+def _absolute(x: Scalar) -> Scalar:
+    return x.apply("abs")
+
+
+def count_places(at: Point, x: Tensor, axes: Sequence[int]) -> Scalar:
+    """How many elements there are along axes, as an INDEX."""
+    count = at.constant(1, DataType.INDEX)
+    for axis in axes:
+        count = count * at.size(x.extents[axis])
+    return count
+
+
+def mean_over(
+    node: Node, name: str, x: Tensor, axes: Sequence[int], keep: bool, formula: Formula = _same
+) -> Tensor:
+    """The mean along axes, in the compute type of floats."""
+    compute = x.dtype.compute
+    total = reduce_axes(node.builder, f"{name}_total", "sum", x, axes, keep, formula, compute)
+
+    def element(at: Point) -> Scalar:
+        return at.read(total, *at.indices) / count_places(at, x, axes).cast(compute)
+
+    return node.builder.compute(name, total.extents, element)
+
+
+def _find_axes(node: Node, x: Tensor) -> tuple[int, ...] | None:
+    """The axes that a reduction goes over, None where it does nothing."""
+    axes = node.setting("axes", 1)
+    if not axes:
+        return None if node.integer("noop_with_empty_axes") else tuple(range(x.rank))
+    return normalize_axes(axes, x.rank)
+
+
+def _reduction(combiner: str, formula: Formula = _same, after: Formula = _same) -> Rule:
+    """A reduction of `formula` of each element, and `after` of what it gives."""
+
+    def rule(node: Node) -> Tensor:
+        x = node.tensor(0)
+        axes, keep = _find_axes(node, x), bool(node.integer("keepdims", 1))
+        if axes is None:
+            return map_elements(
+                node.builder, node.name, lambda v: after(formula(v)), x, dtype=x.dtype
+            )
+        combine = combiner
+        if x.dtype is DataType.BOOL:
+            combine = {"max": "any", "min": "all"}.get(combiner, combiner)
+        if after is _same:
+            return reduce_axes(node.builder, node.name, combine, x, axes, keep, formula)
+        total = reduce_axes(node.builder, f"{node.name}_total", combine, x, axes, keep, formula,
+                            x.dtype.compute)  # fmt: skip
+        return map_elements(node.builder, node.name, after, total, dtype=x.dtype)
+
+    return rule
+
+
+def _root(x: Scalar) -> Scalar:
+    if x.dtype.is_float:
+        return x.apply("sqrt")
+    return x.cast(DataType.FLOAT64).apply("sqrt").cast(x.dtype)
+
+
+def _logarithm(x: Scalar) -> Scalar:
+    if x.dtype.is_float:
+        return x.apply("log")
+    return x.cast(DataType.FLOAT64).apply("log").cast(x.dtype)
+
+
+def _reduce_mean(node: Node) -> Tensor:
+    x = node.tensor(0)
+    axes, keep = _find_axes(node, x), bool(node.integer("keepdims", 1))
+    if axes is None:
+        return x
+    if x.dtype.is_float:
+        found = mean_over(node, f"{node.name}_mean", x, axes, keep)
+        return cast_tensor(node, found, x.dtype)
+    total = reduce_axes(node.builder, f"{node.name}_total", "sum", x, axes, keep)
+
+    def element(at: Point) -> Scalar:
+        return at.read(total, *at.indices) / count_places(at, x, axes).cast(x.dtype)
+
+    return node.builder.compute(node.name, total.extents, element)
+
+
+def _log_sum_exp(node: Node) -> Tensor:
+    x = node.tensor(0)
+    axes, keep = _find_axes(node, x), bool(node.integer("keepdims", 1))
+    if axes is None:
+        return x
+    builder, compute = node.builder, x.dtype.compute
+    top = reduce_axes(builder, f"{node.name}_top", "max", x, axes, True)
+
+    def held(most: Scalar) -> Scalar:
+        return most.apply("isinf").select(0, most)
+
+    powers = map_elements(
+        builder, f"{node.name}_powers", lambda v, m: (v - held(m)).apply("exp"), x, top
+    )
+    total = reduce_axes(builder, f"{node.name}_total", "sum", powers, axes, True, dtype=compute)
+    found = map_elements(builder, node.name, lambda t, m: t.apply("log") + held(m), total, top,
+                         dtype=x.dtype)  # fmt: skip
+    if keep:
+        return found
+    kept = [extent for axis, extent in enumerate(found.extents) if axis not in axes]
+    return reshape(builder, node.name, found, kept)
+
+
+def _arg(combiner: str) -> Rule:
+    def rule(node: Node) -> Tensor:
+        x = node.tensor(0)
+        axis = node.integer("axis") % x.rank
+        keep = bool(node.integer("keepdims", 1))
+        if not node.integer("select_last_index"):
+            return reduce_axes(node.builder, node.name, combiner, x, [axis], keep,
+                               dtype=DataType.INT64)  # fmt: skip
+        kept = [k for k in range(x.rank) if keep or k != axis]
+
+        def element(at: Point) -> Scalar:
+            own = dict(zip(kept, at.indices, strict=True))
+            own[axis] = at.size(x.extents[axis]) - 1 - at.reduced[0]
+            return at.read(x, *(own[k] for k in range(x.rank)))
+
+        extents = [1 if k == axis else x.extents[k] for k in kept]
+        last = node.builder.reduce(f"{node.name}_turned", combiner, extents, [x.extents[axis]],
+                                   element, DataType.INT64)  # fmt: skip
+
+        def turn(at: Point) -> Scalar:
+            end = at.size(x.extents[axis]).cast(DataType.INT64)
+            return end - 1 - at.read(last, *at.indices)
+
+        return node.builder.compute(node.name, extents, turn)
+
+    return rule
+
+
+def _cumulative(combiner: str) -> Rule:
+    """A running sum or product: each element combines those before it."""
+
+    def rule(node: Node) -> Tensor:
+        x = node.tensor(0)
+        axis = node.numbers(1)[0] % x.rank
+        backward, exclusive = node.integer("reverse"), node.integer("exclusive")
+
+        def guard(at: Point) -> Scalar:
+            one, other = at.reduced[0], at.indices[axis]
+            first, last = (other, one) if backward else (one, other)
+            return first < last if exclusive else first <= last
+
+        def element(at: Point) -> Scalar:
+            return at.read(x, *at.indices[:axis], at.reduced[0], *at.indices[axis + 1 :])
+
+        return node.builder.reduce(node.name, combiner, x.extents, [x.extents[axis]], element,
+                                   x.dtype, guard)  # fmt: skip
+
+    return rule
+
+
+# Softmax --------------------------------------------------------------------------------------
+
+
+def _softmax_axes(node: Node, x: Tensor) -> list[int]:
+    if node.version >= 13:
+        return [node.integer("axis", -1) % x.rank]
+    return list(range(node.integer("axis", 1) % x.rank, x.rank))
+
+
+def _softmax(node: Node) -> Tensor:
+    x, builder = node.tensor(0), node.builder
+    axes = _softmax_axes(node, x)
+    top = reduce_axes(builder, f"{node.name}_top", "max", x, axes, True)
+    powers = map_elements(builder, f"{node.name}_powers", lambda v, m: (v - m).apply("exp"), x, top)
+    total = reduce_axes(builder, f"{node.name}_total", "sum", powers, axes, True)
+    return map_elements(builder, node.name, lambda p, t: p / t, powers, total, dtype=x.dtype)
+
+
+def _log_softmax(node: Node) -> Tensor:
+    x, builder = node.tensor(0), node.builder
+    axes = _softmax_axes(node, x)
+    top = reduce_axes(builder, f"{node.name}_top", "max", x, axes, True)
+    moved = map_elements(builder, f"{node.name}_moved", lambda v, m: v - m, x, top)
+    total = reduce_axes(builder, f"{node.name}_total", "sum", moved, axes, True,
+                        lambda v: v.apply("exp"))  # fmt: skip
+    return map_elements(builder, node.name, lambda v, t: v - t.apply("log"), moved, total,
+                        dtype=x.dtype)  # fmt: skip
+
+
+def _hardmax(node: Node) -> Tensor:
+    x = node.tensor(0)
+    axes = _softmax_axes(node, x)
+    first = reduce_axes(node.builder, f"{node.name}_first", "argmax", x, axes, True,
+                        dtype=DataType.INT64)  # fmt: skip
+
+    def element(at: Point) -> Scalar:
+        place = at.constant(0, DataType.INDEX)
+        for axis in axes:
+            place = place * at.size(x.extents[axis]) + at.indices[axis]
+        chosen = read_broadcast(at, first, at.indices).cast(DataType.INDEX)
+        return chosen.equals(place).cast(x.dtype.compute)
+
+    return node.builder.compute(node.name, x.extents, element, x.dtype)
+
+
+# Normalisation --------------------------------------------------------------------------------
+
+
+def _standardize(
+    node: Node, x: Tensor, axes: Sequence[int], epsilon: float, centered: bool = True
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Elements less their mean along axes, by the root of their variance; the inverse of that
+    root, and the mean."""
+    builder, name = node.builder, node.name
+    mean = mean_over(node, f"{name}_mean", x, axes, True) if centered else None
+    moved = x
+    if mean is not None:
+        moved = map_elements(builder, f"{name}_moved", lambda v, m: v - m, x, mean)
+    variance = mean_over(node, f"{name}_variance", moved, axes, True, square)
+    inverse = map_elements(
+        builder, f"{name}_inverse", lambda v: 1 / (v + epsilon).apply("sqrt"), variance
+    )
+    scaled = map_elements(builder, f"{name}_scaled", lambda v, i: v * i, moved, inverse)
+    return scaled, inverse, mean
+
+
+def _apply_affine(
+    node: Node, x: Tensor, scale: Tensor | None, bias: Tensor | None, dtype: DataType
+) -> Tensor:
+    """The tensor times a scale plus a bias, which broadcast."""
+    given = [tensor for tensor in (scale, bias) if tensor is not None]
+
+    def formula(value: Scalar, *others: Scalar) -> Scalar:
+        rest = list(others)
+        if scale is not None:
+            value = value * rest.pop(0).cast(value.dtype)
+        if bias is not None:
+            value = value + rest.pop(0).cast(value.dtype)
+        return value
+
+    return map_elements(node.builder, node.name, formula, x, *given, dtype=dtype)
+
+
+def _layer_normalization(node: Node) -> list[Tensor | None]:
+    x = node.tensor(0)
+    axes = list(range(node.integer("axis", -1) % x.rank, x.rank))
+    scaled, inverse, mean = _standardize(node, x, axes, node.number("epsilon", 1e-5))
+    y = _apply_affine(node, scaled, node.optional(1), node.optional(2), x.dtype)
+    return [y, mean, inverse]
+
+
+def _rms_normalization(node: Node) -> Tensor:
+    x = node.tensor(0)
+    axes = list(range(node.integer("axis", -1) % x.rank, x.rank))
+    epsilon = node.number("epsilon", 1e-5)
+    scaled, _, _ = _standardize(node, x, axes, epsilon, centered=False)
+    return _apply_affine(node, scaled, node.optional(1), None, x.dtype)
+
+
+def _by_channel(node: Node, tensor: Tensor, rank: int) -> Tensor:
+    """A tensor of one axis as one that has it as the axis 1."""
+    extents: list[Extent] = [1] * rank
+    extents[1] = as_extent(multiply(tensor.extents))
+    return reshape(node.builder, f"{node.name}_{tensor.name}", tensor, extents)
+
+
+def _instance_normalization(node: Node) -> Tensor:
+    x = node.tensor(0)
+    scaled, _, _ = _standardize(node, x, range(2, x.rank), node.number("epsilon", 1e-5))
+    scale, bias = (_by_channel(node, node.tensor(k), x.rank) for k in (1, 2))
+    return _apply_affine(node, scaled, scale, bias, x.dtype)
+
+
+def _group_normalization(node: Node) -> Tensor:
+    x, groups = node.tensor(0), node.integer("num_groups")
+    channels = x.extents[1]
+    if not isinstance(channels, int) or channels % groups:
+        raise DmlcError(f"{channels} channels are not {groups} groups of one size")
+    split = (x.extents[0], groups, channels // groups, *x.extents[2:])
+    parts = reshape(node.builder, f"{node.name}_parts", x, split)
+    axes = range(2, parts.rank)
+    scaled, _, _ = _standardize(node, parts, axes, node.number("epsilon", 1e-5))
+    scale, bias = node.tensor(1), node.tensor(2)
+    if node.version < 21 and scale.extents == (groups,):
+        each = (1, groups, *[1] * (parts.rank - 2))
+        scale, bias = (
+            reshape(node.builder, f"{node.name}_{t.name}", t, each) for t in (scale, bias)
+        )
+        return reshape(
+            node.builder, node.name, _apply_affine(node, scaled, scale, bias, x.dtype), x.extents
+        )
+    joined = reshape(node.builder, f"{node.name}_joined", scaled, x.extents)
+    scale, bias = (_by_channel(node, t, x.rank) for t in (scale, bias))
+    return _apply_affine(node, joined, scale, bias, x.dtype)
+
+
+def _mean_variance_normalization(node: Node) -> Tensor:
+    x = node.tensor(0)
+    axes = normalize_axes(node.integers("axes") or [0, 2, 3], x.rank)
+    scaled, _, _ = _standardize(node, x, axes, 1e-9)
+    return cast_tensor(node, scaled, x.dtype)
+
+
+def _batch_normalization(node: Node) -> list[Tensor | None]:
+    x, builder = node.tensor(0), node.builder
+    epsilon, momentum = node.number("epsilon", 1e-5), node.number("momentum", 0.9)
+    given = [_by_channel(node, node.tensor(k), x.rank) for k in range(1, 5)]
+    scale, bias, mean, variance = given
+    axes = [axis for axis in range(x.rank) if axis != 1]
+    updated: list[Tensor | None] = []
+    if node.integer("training_mode"):
+        own_mean = mean_over(node, f"{node.name}_mean", x, axes, True)
+        moved = map_elements(builder, f"{node.name}_moved", lambda v, m: v - m, x, own_mean)
+        own_variance = mean_over(node, f"{node.name}_variance", moved, axes, True, square)
+
+        def update(old: Scalar, new: Scalar) -> Scalar:
+            return old * momentum + new.cast(old.dtype) * (1 - momentum)
+
+        pairs = ((node.tensor(3), own_mean, 1), (node.tensor(4), own_variance, 2))
+        for old, new, number in pairs:
+            if node.wants(number):
+                flat = reshape(builder, f"{node.name}_flat", new, old.extents)
+                updated.append(map_elements(builder, node.outputs[number], update, old, flat,
+                                            dtype=old.dtype))  # fmt: skip
+        mean, variance = own_mean, own_variance
+
+    def formula(v: Scalar, s: Scalar, b: Scalar, m: Scalar, d: Scalar) -> Scalar:
+        s, b, m, d = (each.cast(v.dtype) for each in (s, b, m, d))
+        return (v - m) / (d + epsilon).apply("sqrt") * s + b
+
+    y = map_elements(builder, node.name, formula, x, scale, bias, mean, variance, dtype=x.dtype)
+    return [y, *updated]
+
+
+def _lp_normalization(node: Node) -> Tensor:
+    x = node.tensor(0)
+    axis, power = node.integer("axis", -1) % x.rank, node.integer("p", 2)
+    formula = square if power == 2 else _absolute
+    total = reduce_axes(node.builder, f"{node.name}_total", "sum", x, [axis], True, formula,
+                        x.dtype.compute)  # fmt: skip
+
+    def divide(value: Scalar, norm: Scalar) -> Scalar:
+        length = norm.apply("sqrt") if power == 2 else norm
+        return length.equals(0).select(0, value / length)
+
+    return map_elements(node.builder, node.name, divide, x, total, dtype=x.dtype)
+
+
+def _local_response(node: Node) -> Tensor:
+    x, size = node.tensor(0), node.integer("size")
+    alpha, beta = node.number("alpha", 1e-4), node.number("beta", 0.75)
+    bias, before = node.number("bias", 1.0), (size - 1) // 2
+
+    def place(at: Point) -> Scalar:
+        return at.indices[1] + at.reduced[0] - before
+
+    def guard(at: Point) -> Scalar:
+        return (place(at) >= 0) & (place(at) < at.size(x.extents[1]))
+
+    def element(at: Point) -> Scalar:
+        return square(at.read(x, at.indices[0], place(at), *at.indices[2:]))
+
+    total = node.builder.reduce(f"{node.name}_total", "sum", x.extents, [size], element,
+                                x.dtype.compute, guard)  # fmt: skip
+    return map_elements(node.builder, node.name,
+                        lambda v, t: v / (t * (alpha / size) + bias).apply("pow", beta), x, total,
+                        dtype=x.dtype)  # fmt: skip
+
+
+# Losses ---------------------------------------------------------------------------------------
+
+
+def _negative_log_likelihood(node: Node) -> Tensor:
+    return _lose(node, node.tensor(0), node.tensor(1), node.optional(2))
+
+
+def _lose(node: Node, x: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """The loss of log-probabilities along the axis 1, where another tensor says which is right."""
+    ignored = node.attributes.get("ignore_index")
+    builder, compute = node.builder, x.dtype.compute
+    classes = x.extents[1]
+    extents = (x.extents[0], *x.extents[2:])
+    if target.extents != extents:
+        raise DmlcError(f"{target.name} has other sizes than {x.name} has beside its axis 1")
+
+    def chosen(at: Point) -> tuple[Scalar, Scalar]:
+        given = at.read(target, *at.indices)
+        place = given.cast(DataType.INDEX).apply("max", 0).apply("min", at.size(classes) - 1)
+        takes = given.equals(given)
+        return place, takes if ignored is None else given.differs(node.integer("ignore_index"))
+
+    def weigh(at: Point) -> Scalar:
+        place, takes = chosen(at)
+        found = at.constant(1, compute) if weight is None else at.read(weight, place)
+        return takes.select(found, 0)
+
+    def element(at: Point) -> Scalar:
+        place, takes = chosen(at)
+        value = at.read(x, at.indices[0], place, *at.indices[1:])
+        return takes.select(-value * weigh(at), 0)
+
+    reduction = node.text("reduction", "mean")
+    if reduction == "none":
+        return builder.compute(node.name, extents, element, x.dtype)
+    each = builder.compute(f"{node.name}_each", extents, element)
+    axes = range(len(extents))
+    if reduction == "sum":
+        return reduce_axes(builder, node.name, "sum", each, axes, dtype=x.dtype)
+    total = reduce_axes(builder, f"{node.name}_total", "sum", each, axes)
+    weights = builder.compute(f"{node.name}_weights", extents, weigh)
+    count = reduce_axes(builder, f"{node.name}_count", "sum", weights, axes)
+    return map_elements(builder, node.name, lambda t, c: t / c, total, count, dtype=x.dtype)
+
+
+def _cross_entropy(node: Node) -> list[Tensor | None]:
+    x, builder = node.tensor(0), node.builder
+    top = reduce_axes(builder, f"{node.name}_top", "max", x, [1], True)
+    moved = map_elements(builder, f"{node.name}_moved", lambda v, m: v - m, x, top)
+    total = reduce_axes(builder, f"{node.name}_sum", "sum", moved, [1], True,
+                        lambda v: v.apply("exp"))  # fmt: skip
+    name = node.outputs[1] if node.wants(1) else f"{node.name}_log"
+    logs = map_elements(builder, name, lambda v, t: v - t.apply("log"), moved, total,
+                        dtype=x.dtype)  # fmt: skip
+    return [_lose(node, logs, node.tensor(1), node.optional(2)), logs]
+
+
+# What depends on the place alone ---------------------------------------------------------------
+
+
+def _window(*cosines: float) -> Rule:
+    """A window function: a sum of cosines over its length."""
+
+    def rule(node: Node) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+        size = node.numbers(0)[0]
+        steps = size if node.integer("periodic", 1) else size - 1
+        angles = 2 * np.pi * np.arange(size) / max(steps, 1)
+        values = functools.reduce(
+            np.add, [factor * np.cos(k * angles) for k, factor in enumerate(cosines)]
+        )
+        dtype = read_type(node.integer("output_datatype", 1))
+        if not dtype.is_float:
+            raise UnsupportedError(f"a window of {dtype.name}")
+        return values.astype(dtype.dtype)
+
+    return rule
+
+
+RULES: Mapping[str, Rule] = {
+    "ArgMax": _arg("argmax"),
+    "ArgMin": _arg("argmin"),
+    "BatchNormalization": _batch_normalization,
+    "BlackmanWindow": _window(0.42, -0.5, 0.08),
+    "CumProd": _cumulative("product"),
+    "CumSum": _cumulative("sum"),
+    "GroupNormalization": _group_normalization,
+    "HammingWindow": _window(25 / 46, -21 / 46),
+    "HannWindow": _window(0.5, -0.5),
+    "Hardmax": _hardmax,
+    "InstanceNormalization": _instance_normalization,
+    "LRN": _local_response,
+    "LayerNormalization": _layer_normalization,
+    "LogSoftmax": _log_softmax,
+    "LpNormalization": _lp_normalization,
+    "MeanVarianceNormalization": _mean_variance_normalization,
+    "NegativeLogLikelihoodLoss": _negative_log_likelihood,
+    "RMSNormalization": _rms_normalization,
+    "ReduceL1": _reduction("sum", _absolute),
+    "ReduceL2": _reduction("sum", square, _root),
+    "ReduceLogSum": _reduction("sum", _same, _logarithm),
+    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceMax": _reduction("max"),
+    "ReduceMean": _reduce_mean,
+    "ReduceMin": _reduction("min"),
+    "ReduceProd": _reduction("product"),
+    "ReduceSum": _reduction("sum"),
+    "ReduceSumSquare": _reduction("sum", square),
+    "Softmax": _softmax,
+    "SoftmaxCrossEntropyLoss": _cross_entropy,
+}  # fmt: skip

@@ -1,0 +1,381 @@
+"""Operators of ONNX that read tensors at places between their elements."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.building.tensors import clamp
+from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.scalars import Array, DataType
+from dmlc.source import DmlcError, UnsupportedError
+
+# Resize: what each place of an axis reads is known, so it is a table of places and weights --------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taps:
+    """What each place along an axis of the result adds up: the places it reads, and by which
+    weights. Both have a row for each place of the result."""
+
+    places: Array
+    weights: Array
+
+
+def _resize(node: Node) -> Tensor:
+    x = node.tensor(0)
+    sizes = node.fixed(x)
+    axes = [a % x.rank for a in node.integers("axes") or range(x.rank)]
+    ratios, shape = _read_ratios(node, sizes, axes)
+    region = node.array(1).ravel().tolist() if node.has(1) else []
+    outside: list[tuple[int, Array]] = []
+    found = x
+    for axis in axes:
+        window = None
+        if node.text("coordinate_transformation_mode") == "tf_crop_and_resize":
+            number = axes.index(axis)
+            window = (region[number], region[number + len(axes)])
+        places = _transform(node, sizes[axis], shape[axis], ratios[axis], window)
+        if window is not None:
+            beyond = (places < 0) | (places > sizes[axis] - 1)
+            outside += [(axis, beyond)] if beyond.any() else []
+        taps = _find_taps(node, places, sizes[axis], ratios[axis])
+        name = f"{node.name}_axis{axis}"
+        found = _apply_taps(node, name, found, axis, taps)
+    value = node.number("extrapolation_value", 0.0)
+    held = [(axis, node.place(b, f"{node.name}_beyond{axis}")) for axis, b in outside]
+
+    def element(at: Point) -> Scalar:
+        result = at.read(found, *at.indices)
+        for axis, beyond in held:
+            result = at.read(beyond, at.indices[axis]).select(value, result)
+        return result
+
+    return node.builder.compute(node.name, shape, element, x.dtype)
+
+
+def _read_ratios(
+    node: Node, sizes: Sequence[int], axes: Sequence[int]
+) -> tuple[list[float], list[int]]:
+    """How much longer each axis becomes, and how long."""
+    ratios, shape = [1.0] * len(sizes), list(sizes)
+    last = 1 if node.version < 11 else 2
+    scaled = node.has(last) and node.array(last).size > 0
+    if scaled:
+        for axis, ratio in zip(axes, node.array(last).tolist(), strict=True):
+            ratios[axis], shape[axis] = ratio, math.floor(ratio * sizes[axis])
+        return ratios, shape
+    wanted = node.numbers(3)
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    asked = [size / sizes[axis] for axis, size in zip(axes, wanted, strict=True)]
+    if policy != "stretch":
+        asked = [(min if policy == "not_larger" else max)(asked)] * len(axes)
+    for axis, ratio, size in zip(axes, asked, wanted, strict=True):
+        ratios[axis] = ratio
+        shape[axis] = size if policy == "stretch" else math.floor(ratio * sizes[axis] + 0.5)
+    return ratios, shape
+
+
+def _transform(
+    node: Node, size: int, result: int, ratio: float, window: tuple[float, float] | None
+) -> Array:
+    """Where each place of the result lies in the tensor."""
+    places = np.arange(result, dtype=np.float64)
+    mode = node.text("coordinate_transformation_mode",
+                     "half_pixel" if node.version >= 11 else "asymmetric")  # fmt: skip
+    length = ratio * size
+    match mode:
+        case "half_pixel":
+            return (places + 0.5) / ratio - 0.5
+        case "pytorch_half_pixel":
+            return (places + 0.5) / ratio - 0.5 if length > 1 else places * 0
+        case "half_pixel_symmetric":
+            center = size / 2 * (1 - result / length)
+            return center + (places + 0.5) / ratio - 0.5
+        case "asymmetric":
+            return places / ratio
+        case "align_corners":
+            return places * (size - 1) / (length - 1) if length != 1 else places * 0
+        case "tf_crop_and_resize" if window is not None:
+            first, last = window
+            if length > 1:
+                return first * (size - 1) + places * (last - first) * (size - 1) / (length - 1)
+            return places * 0 + 0.5 * (first + last) * (size - 1)
+        case _:
+            raise UnsupportedError(f"the mode {mode}")
+
+
+def _find_taps(node: Node, places: Array, size: int, ratio: float) -> Taps:
+    """What an axis of some size is read at, for these places."""
+    mode = node.text("mode", "nearest")
+    if mode == "nearest":
+        chosen = np.clip(_round(node, places), 0, size - 1).astype(np.int32)
+        return Taps(chosen[:, None], np.ones((len(places), 1), np.float32))
+    shrunk = min(ratio, 1.0) if node.integer("antialias") else 1.0
+    if mode == "linear":
+        kernel, reach = _linear_kernel, 1.0
+    elif mode == "cubic":
+        kernel = functools.partial(_cubic_kernel, factor=node.number("cubic_coeff_a", -0.75))
+        reach = 2.0
+    else:
+        raise UnsupportedError(f"the mode {mode}")
+    width = reach / shrunk
+    first = np.floor(places - width).astype(np.int64) + 1
+    count = int(np.ceil(2 * width))
+    rows = first[:, None] + np.arange(count)
+    weights = kernel(np.abs(rows - places[:, None]) * shrunk)
+    if node.integer("exclude_outside") or node.integer("antialias"):
+        inside = (rows >= 0) & (rows < size)
+        if node.integer("exclude_outside"):
+            weights = np.where(inside, weights, 0)
+        weights = weights / weights.sum(1, keepdims=True)
+    return Taps(np.clip(rows, 0, size - 1).astype(np.int32), weights.astype(np.float32))
+
+
+def _round(node: Node, places: Array) -> Array:
+    mode = node.text("nearest_mode", "round_prefer_floor" if node.version >= 11 else "floor")
+    match mode:
+        case "round_prefer_floor":
+            return np.ceil(places - 0.5)
+        case "round_prefer_ceil":
+            return np.floor(places + 0.5)
+        case "floor":
+            return np.floor(places)
+        case "ceil":
+            return np.ceil(places)
+        case _:
+            raise UnsupportedError(f"rounding by {mode}")
+
+
+def _linear_kernel(distance: Array) -> Array:
+    return np.maximum(0, 1 - distance)
+
+
+def _cubic_kernel(distance: Array, factor: float) -> Array:
+    near = ((factor + 2) * distance - (factor + 3)) * distance**2 + 1
+    far = ((factor * distance - 5 * factor) * distance + 8 * factor) * distance - 4 * factor
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
+
+
+def _apply_taps(node: Node, name: str, x: Tensor, axis: int, taps: Taps) -> Tensor:
+    """An axis of a tensor read through taps."""
+    results, count = taps.places.shape
+    size = x.extents[axis]
+    extents = [results if k == axis else e for k, e in enumerate(x.extents)]
+    if count == 1:
+        line = _find_line(taps.places[:, 0], size)
+        if line == (1, 1) and results == size:
+            return x
+        held = None if line else node.place(taps.places[:, 0], f"{name}_places")
+
+        def pick(at: Point) -> Scalar:
+            own = list(at.indices)
+            if line is not None:
+                own[axis] = own[axis] * line[0] / line[1]
+            elif held is not None:
+                own[axis] = clamp(at.read(held, own[axis]).cast(DataType.INDEX), at.size(size))
+            return at.read(x, *own)
+
+        return node.builder.compute(name, extents, pick, x.dtype)
+    places = node.place(taps.places, f"{name}_places")
+    weights = node.place(taps.weights, f"{name}_weights")
+
+    def element(at: Point) -> Scalar:
+        own = list(at.indices)
+        (step,) = at.reduced
+        place, weight = (at.read(table, at.indices[axis], step) for table in (places, weights))
+        own[axis] = clamp(place.cast(DataType.INDEX), at.size(size))
+        value = at.read(x, *own)
+        if value.dtype.is_float:
+            return value * weight.cast(value.dtype)
+        return value.cast(DataType.FLOAT32) * weight
+
+    total = node.builder.reduce(name, "sum", extents, [count], element)
+    if x.dtype.is_float:
+        return total
+    return node.builder.compute(
+        f"{name}_cast", extents, lambda at: at.read(total, *at.indices).cast(x.dtype), x.dtype
+    )
+
+
+def _find_line(places: Array, size: object) -> tuple[int, int] | None:
+    """Whole numbers by which a place of the result is multiplied and divided to give that which it
+    reads, rounded down: what fusion can prove something about."""
+    count = len(places)
+    if not isinstance(size, int) or count == 0:
+        return None
+    divisor = math.gcd(size, count)
+    over, under = size // divisor, count // divisor
+    return (over, under) if (np.arange(count) * over // under == places).all() else None
+
+
+def _upsample(node: Node) -> Tensor:
+    settings = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    scales = node.inputs[1] if node.has(1) else np.array(node.attributes["scales"], np.float32)
+    old = dataclasses.replace(
+        node, inputs=(node.inputs[0], None, scales), attributes={**node.attributes, **settings},
+        version=13,
+    )  # fmt: skip
+    return _resize(old)
+
+
+# Places that a tensor says ------------------------------------------------------------------------
+
+
+def _linear_weights(part: Scalar) -> list[Scalar]:
+    return [1 - part, part]
+
+
+def _cubic_weights(part: Scalar) -> list[Scalar]:
+    """The weights of the four elements around a place, a part of the way from the second on."""
+    factor = -0.75
+
+    def near(d: Scalar) -> Scalar:
+        return (d * (factor + 2) - (factor + 3)) * d * d + 1
+
+    def far(d: Scalar) -> Scalar:
+        return ((d * factor - 5 * factor) * d + 8 * factor) * d - 4 * factor
+
+    return [far(part + 1), near(part), near(1 - part), far(2 - part)]
+
+
+_WEIGHTS: Mapping[str, tuple[int, Callable[[Scalar], list[Scalar]]]] = {
+    "linear": (0, _linear_weights), "bilinear": (0, _linear_weights),
+    "cubic": (-1, _cubic_weights), "bicubic": (-1, _cubic_weights),
+}  # fmt: skip
+"""By mode: which element before a place is the first that counts, and the weights from it on."""
+
+
+def _grid_sample(node: Node) -> Tensor:
+    x, grid = node.tensor(0), node.tensor(1)
+    mode = node.text("mode", "linear")
+    padding, aligned = node.text("padding_mode", "zeros"), node.integer("align_corners")
+    space = x.rank - 2
+    if mode != "nearest" and mode not in _WEIGHTS:
+        raise UnsupportedError(f"the mode {mode}")
+    compute = x.dtype.compute
+
+    def find_place(at: Point, axis: int) -> Scalar:
+        """Where a point of the grid lies along an axis of space."""
+        own = (at.indices[0], *at.indices[2:], space - 1 - axis)
+        given = at.read(grid, *own).cast(compute)
+        size = at.size(x.extents[2 + axis]).cast(compute)
+        if aligned:
+            return (given + 1) / 2 * (size - 1)
+        return ((given + 1) * size - 1) / 2
+
+    def reflect(place: Scalar, size: Scalar) -> Scalar:
+        """A place mirrored at the ends of an axis until it is inside."""
+        low = size * 0 + (0 if aligned else -0.5)
+        span = size - 1 if aligned else size
+        moved = (place - low).apply("abs")
+        turns = (moved / span).apply("floor")
+        rest = moved - turns * span
+        even = (turns / 2).apply("floor") * 2
+        return turns.equals(even).select(rest + low, span - rest + low)
+
+    def read(at: Point, places: Sequence[Scalar]) -> Scalar:
+        """The element nearest to whole places, or what stands outside."""
+        inside = at.constant(True, DataType.BOOL)
+        own: list[Scalar] = []
+        for axis, place in enumerate(places):
+            size = at.size(x.extents[2 + axis])
+            within = place
+            if padding == "reflection":
+                within = reflect(place, size.cast(compute)).apply("round")
+            elif padding == "zeros":
+                inside = inside & (place >= 0) & (place <= (size - 1).cast(compute))
+            own.append(clamp(within.cast(DataType.INDEX), size))
+        value = at.read(x, *at.indices[:2], *own)
+        return inside.select(value, 0) if padding == "zeros" else value
+
+    def element(at: Point) -> Scalar:
+        places = [find_place(at, axis) for axis in range(space)]
+        sizes = [at.size(extent).cast(compute) for extent in x.extents[2:]]
+        if padding == "border":
+            places = [p.apply("max", 0).apply("min", s - 1)
+                      for p, s in zip(places, sizes, strict=True)]  # fmt: skip
+        elif padding == "reflection":
+            places = [reflect(p, s) for p, s in zip(places, sizes, strict=True)]
+        if mode == "nearest":
+            return read(at, [place.apply("round") for place in places])
+        first, weigh = _WEIGHTS[mode]
+        floors = [place.apply("floor") for place in places]
+        weights = [weigh(p - f) for p, f in zip(places, floors, strict=True)]
+        total: Scalar | None = None
+        for steps in itertools.product(range(len(weights[0])), repeat=space):
+            corner = [floor + (first + step) for floor, step in zip(floors, steps, strict=True)]
+            value = read(at, corner)
+            for axis, step in enumerate(steps):
+                value = value * weights[axis][step]
+            total = value if total is None else total + value
+        if total is None:
+            raise DmlcError("a grid of no axes")
+        return total
+
+    extents = (x.extents[0], x.extents[1], *grid.extents[1:-1])
+    return node.builder.compute(node.name, extents, element, x.dtype)
+
+
+def _pool_regions(node: Node) -> Tensor:
+    """RoiAlign: the mean or the largest of samples in the cells of regions."""
+    x, regions, batches = node.tensor(0), node.tensor(1), node.tensor(2)
+    rows, columns = node.integer("output_height", 1), node.integer("output_width", 1)
+    ratio = node.integer("sampling_ratio")
+    if ratio <= 0:
+        raise UnsupportedError("a number of samples that depends on the sizes of regions")
+    scale, mode = node.number("spatial_scale", 1.0), node.text("mode", "avg")
+    half = node.version >= 16 and node.text("coordinate_transformation_mode",
+                                            "half_pixel") == "half_pixel"  # fmt: skip
+    compute = x.dtype.compute
+    offset = 0.5 if half else 0.0
+
+    def find_place(at: Point, axis: int) -> Scalar:
+        region, cells = at.indices[0], (rows, columns)[axis]
+        start, end = (at.read(regions, region, k) * scale - offset for k in (1 - axis, 3 - axis))
+        length = end - start if half else (end - start).apply("max", 1)
+        cell, step = at.indices[2 + axis].cast(compute), at.reduced[axis].cast(compute)
+        return start + (cell + (step + 0.5) / ratio) * (length / cells)
+
+    def element(at: Point) -> Scalar:
+        batch = clamp(at.read(batches, at.indices[0]).cast(DataType.INDEX), at.size(x.extents[0]))
+        lines: list[list[tuple[Scalar, Scalar]]] = []
+        inside = at.constant(True, DataType.BOOL)
+        for axis in range(2):
+            place, size = find_place(at, axis), at.size(x.extents[2 + axis])
+            inside = inside & (place >= -1) & (place <= size.cast(compute))
+            held = place.apply("max", 0).apply("min", (size - 1).cast(compute))
+            floor = held.apply("floor")
+            first = clamp(floor.cast(DataType.INDEX), size)
+            part = held - floor
+            lines.append([(first, 1 - part), (clamp(first + 1, size), part)])
+        found: Scalar | None = None
+        for (row, one), (column, other) in itertools.product(*lines):
+            value = at.read(x, batch, at.indices[1], row, column) * (one * other)
+            if found is None:
+                found = value
+            else:
+                found = found.apply("max", value) if mode == "max" else found + value
+        if found is None:
+            raise DmlcError("a region of no samples")
+        found = inside.select(found, 0)
+        return found if mode == "max" else found / (ratio * ratio)
+
+    extents = (regions.extents[0], x.extents[1], rows, columns)
+    return node.builder.reduce(
+        node.name, "max" if mode == "max" else "sum", extents, [ratio, ratio], element, x.dtype
+    )
+
+
+RULES: Mapping[str, Rule] = {
+    "GridSample": _grid_sample,
+    "Resize": _resize,
+    "RoiAlign": _pool_regions,
+    "Upsample": _upsample,
+}

@@ -1,0 +1,76 @@
+"""The operators of ONNX that have a rule, by domain and name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from dmlc.onnx.importing import (
+    casts,
+    elementwise,
+    indexing,
+    products,
+    recurrent,
+    reductions,
+    resampling,
+    shapes,
+    windows,
+)
+from dmlc.onnx.importing.nodes import Rule
+
+_KINDS: Mapping[str, Mapping[str, Rule]] = {
+    "element by element": elementwise.RULES,
+    "types and quantisation": casts.RULES,
+    "along axes": reductions.RULES,
+    "products": products.RULES,
+    "windows": windows.RULES,
+    "between elements": resampling.RULES,
+    "at places that tensors say": indexing.RULES,
+    "step by step": recurrent.RULES,
+    "shapes": shapes.RULES,
+}
+
+UNROLLED = ("If", "Loop", "Scan")
+"""The operators with graphs of their own, which are laid out."""
+
+RULES: Mapping[tuple[str, str], Rule] = {
+    ("", op_type): rule for rules in _KINDS.values() for op_type, rule in rules.items()
+} | {("ai.onnx.ml", op_type): rule for op_type, rule in indexing.MACHINE_LEARNING.items()}
+"""What has none is taken apart where ONNX defines it by other operators."""
+
+REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+         "RandomUniformLike"), "it draws random numbers"),
+    **dict.fromkeys(
+        ("Compress", "NonMaxSuppression", "NonZero", "Unique"),
+        "the size of its result depends on values"),
+    **dict.fromkeys(
+        ("ConcatFromSequence", "SequenceAt", "SequenceConstruct",
+         "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap",
+         "SplitToSequence"), "it is of sequences of tensors"),
+    **dict.fromkeys(
+        ("LabelEncoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit",
+         "TfIdfVectorizer"), "it is of texts"),
+    "ImageDecoder": "it decodes images",
+}  # fmt: skip
+"""Operators that neither have a rule nor are taken apart, and why."""
+
+
+def list_operators() -> dict[str, list[str]]:
+    """The operators that are imported, by kind. The last kinds have no rule of their own."""
+    found = {kind: sorted(rules) for kind, rules in _KINDS.items()}
+    found["of ai.onnx.ml"] = sorted(indexing.MACHINE_LEARNING)
+    found["laid out, where what decides is known"] = list(UNROLLED)
+    schemas: list[Any] = onnx.defs.get_all_schemas()
+    taken_apart = [
+        schema.name
+        for schema in schemas
+        if (schema.has_function or schema.has_context_dependent_function)
+        and (schema.domain, schema.name) not in RULES
+        and schema.name not in REFUSED
+    ]
+    found["taken apart, as ONNX defines them"] = sorted(dict.fromkeys(taken_apart))
+    return found

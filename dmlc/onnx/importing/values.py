@@ -1,0 +1,117 @@
+"""The values of a model while it is imported: what is known of them, and what they are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from dmlc.building.functions import FunctionBuilder, Tensor
+from dmlc.ir.naming import take_name
+from dmlc.onnx.importing.names import spell_name
+from dmlc.onnx.importing.nodes import UnknownValueError, Value, dtype_of
+from dmlc.scalars import Array, DataType
+from dmlc.sizes import as_extent
+from dmlc.source import UnsupportedError
+
+LARGEST_TABLE = 1024
+"""The most elements of a constant that the kernels hold. A larger one becomes a parameter."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Missing:
+    """What a node would have given that is not supported."""
+
+
+MISSING = Missing()
+
+
+class Values:
+    """The tensors of a function in the making, and the arrays that become such."""
+
+    def __init__(self, builder: FunctionBuilder) -> None:
+        self.builder = builder
+        self.weights: dict[str, Array] = {}
+        """The constants that are parameters, by name."""
+        self.taken: dict[str, None] = {}
+        """The names of parameters and results."""
+        self._names: dict[int, tuple[Array, str]] = {}
+        self._origins: dict[str, tuple[str, ...]] = {}
+        self._placed: dict[int, tuple[Array, Tensor]] = {}
+
+    def read_initializer(self, initializer: onnx.TensorProto, prefix: str = "") -> Array:
+        """The value of a constant of a model, under its name."""
+        array = onnx.numpy_helper.to_array(initializer)
+        self.name_array(array, prefix + spell_name(initializer.name))
+        return array
+
+    def name_array(self, array: Array, name: str) -> None:
+        """Says what an array is called, should it become a tensor."""
+        self._names.setdefault(id(array), (array, name))
+
+    def name_origins(self, tensor: Tensor, names: tuple[str, ...]) -> None:
+        """Says which inputs of the model a tensor is made of."""
+        self._origins.setdefault(tensor.name, names)
+
+    def trace(self, tensor: Tensor) -> tuple[str, ...]:
+        """The inputs of the model that a tensor is made of."""
+        return self._origins.get(tensor.name, ())
+
+    def merge_origins(self, values: Sequence[object]) -> tuple[str, ...]:
+        """Those of all tensors among some values."""
+        names = [n for v in values if isinstance(v, Tensor) for n in self.trace(v)]
+        return tuple(dict.fromkeys(names))
+
+    def know(self, value: Value | None, what: str) -> Array:
+        """A value that has to be known. Raises `UnknownValueError`."""
+        if isinstance(value, np.ndarray):
+            return value
+        names = () if value is None else self.trace(value)
+        raise UnknownValueError(f"{what} must be known when the model is imported", names)
+
+    def tensor(self, value: Value, name: str = "constant") -> Tensor:
+        """A value as a tensor of the function."""
+        return value if isinstance(value, Tensor) else self.place(value, name)
+
+    def place(self, array: Array, name: str) -> Tensor:
+        """An array as a tensor: a number in the kernels, a table of theirs, or a parameter."""
+        found = self._placed.get(id(array))
+        if found is None:
+            _, own = self._names.get(id(array), (array, spell_name(name)))
+            found = array, self._make_tensor(array, dtype_of(array), own)
+            self._placed[id(array)] = found
+            self._origins[found[1].name] = ()
+        return found[1]
+
+    def _make_tensor(self, array: Array, dtype: DataType, name: str) -> Tensor:
+        compute, builder = dtype.compute, self.builder
+        if array.dtype == np.dtype(object):
+            sizes = [as_extent(size) for size in array.ravel()]
+            if len(sizes) != 1:
+                raise UnsupportedError("several sizes that are left open, used as numbers")
+            return builder.compute(
+                name, array.shape, lambda at: at.size(sizes[0]).cast(compute), dtype
+            )
+        if _is_uniform(array):
+            value: Any = array.ravel()[0].item() if array.size else 0
+            return builder.compute(name, array.shape, lambda at: at.constant(value, compute), dtype)
+        if array.size > LARGEST_TABLE:
+            own = take_name(name, self.taken)
+            self.weights[own] = np.ascontiguousarray(array)
+            return builder.parameter(own, dtype, array.shape)
+        table = builder.table(name, array)
+        if table.dtype is dtype:
+            return table
+        return builder.compute(
+            f"{name}_{dtype.short}", array.shape, lambda at: at.read(table, *at.indices), dtype
+        )
+
+
+def _is_uniform(array: Array) -> bool:
+    """Whether all elements are the same bits."""
+    if array.size < 2 or not any(array.strides):
+        return True
+    return array.tobytes() == array.ravel()[:1].tobytes() * array.size

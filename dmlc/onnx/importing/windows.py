@@ -1,0 +1,425 @@
+"""Operators of ONNX that slide windows over space: convolutions and poolings."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.building.tensors import map_elements, reduce_axes, reshape
+from dmlc.ir import Extent
+from dmlc.onnx.importing.casts import round_into
+from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.scalars import DataType
+from dmlc.sizes import Size, as_extent, divide_down, divide_up, measure
+from dmlc.source import DmlcError, UnsupportedError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows over the axes of space, of which there is one for each place of the result."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    """The padding before each axis; what is behind one only decides how many windows there are."""
+    after: tuple[int, ...]
+    extents: tuple[Extent, ...]
+    """How many windows there are along each axis."""
+
+    def places(self, at: Point, indices: Sequence[Scalar], steps: Sequence[Scalar]) -> list[Scalar]:
+        """Where steps of a window lead, in space."""
+        rows = zip(indices, self.strides, steps, self.dilations, self.before, strict=True)
+        return [index * stride + step * dilation - start
+                for index, stride, step, dilation, start in rows]  # fmt: skip
+
+    def read_extents(self, space: Sequence[Extent]) -> list[tuple[int, Extent]]:
+        """The padding before each axis and its size."""
+        return list(zip(self.before, space, strict=True))
+
+
+def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> Windows:
+    """The windows of a node over axes of these sizes."""
+    count = len(space)
+    strides = node.integers("strides") or [1] * count
+    dilations = node.integers("dilations") or [1] * count
+    pads = node.integers("pads") or [0] * (2 * count)
+    before, after = pads[:count], pads[count:]
+    automatic = node.text("auto_pad", "NOTSET")
+    if automatic == "VALID":
+        before, after = [0] * count, [0] * count
+    extents: list[Extent] = []
+    for axis in range(count):
+        span = (kernel[axis] - 1) * dilations[axis] + 1
+        size, stride = measure(space[axis]), strides[axis]
+        if automatic in ("SAME_UPPER", "SAME_LOWER"):
+            if isinstance(size, Size) and stride > 1:
+                raise UnsupportedError(f"{automatic} of strides over a size that is left open")
+            results = divide_up(size, stride)
+            over = (results - 1) * stride + span - size
+            total = max(0, over) if isinstance(over, int) else 0
+            before[axis] = total // 2 if automatic == "SAME_UPPER" else total - total // 2
+            after[axis] = total - before[axis]
+            extents.append(as_extent(results))
+            continue
+        room = size + before[axis] + after[axis] - span
+        if node.integer("ceil_mode"):
+            results = divide_up(room, stride) + 1
+            if isinstance(size, int) and isinstance(results, int):
+                # The last window has to begin on an element, or in the padding before it.
+                results -= (results - 1) * stride >= size + before[axis]
+        else:
+            results = divide_down(room, stride) + 1
+        extents.append(as_extent(results))
+    return Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(before), tuple(after),
+                   tuple(extents))  # fmt: skip
+
+
+def all_inside(at: Point, places: Sequence[Scalar], space: Sequence[Extent]) -> Scalar:
+    """Whether places are inside of axes of these sizes."""
+    found = at.constant(True, DataType.BOOL)
+    for number, (place, extent) in enumerate(zip(places, space, strict=True)):
+        holds = (place >= 0) & (place < at.size(extent))
+        found = holds if number == 0 else found & holds
+    return found
+
+
+# Convolutions ---------------------------------------------------------------------------------
+
+
+def _kernel(node: Node, weight: Tensor) -> list[int]:
+    return node.fixed(weight)[2:]
+
+
+def convolve(
+    node: Node, name: str, x: Tensor, weight: Tensor, dtype: DataType | None = None
+) -> Tensor:
+    """The convolution of a tensor. 16-bit floats are added up in FLOAT32."""
+    space = x.extents[2:]
+    windows = read_windows(node, space, _kernel(node, weight))
+    groups, inner, filters = node.integer("group", 1), weight.extents[1], weight.extents[0]
+    if not isinstance(inner, int) or not isinstance(filters, int) or x.extents[1] != inner * groups:
+        raise DmlcError(f"{x.name} has not the {inner} channels of {groups} groups")
+
+    def places(at: Point) -> list[Scalar]:
+        return windows.places(at, at.indices[2:], at.reduced[1:])
+
+    def element(at: Point) -> Scalar:
+        n, m = at.indices[:2]
+        channel = at.reduced[0]
+        if groups > 1:
+            channel = m / (filters // groups) * inner + channel
+        value = at.read(x, n, channel, *places(at))
+        return value * at.read(weight, m, *at.reduced)
+
+    extents = (x.extents[0], filters, *windows.extents)
+    return node.builder.reduce(
+        name, "sum", extents, (inner, *windows.kernel), element, dtype,
+        lambda at: all_inside(at, places(at), space),
+    )  # fmt: skip
+
+
+def add_bias(node: Node, x: Tensor, bias: Tensor | None, dtype: DataType) -> Tensor:
+    """A tensor plus a bias for each of its channels."""
+    if bias is None:
+        return map_elements(node.builder, node.name, lambda v: v, x, dtype=dtype)
+    flat = reshape(node.builder, f"{node.name}_bias", bias, (bias.extents[0], *[1] * (x.rank - 2)))
+    return map_elements(node.builder, node.name, lambda v, b: v + b, x, flat, dtype=dtype)
+
+
+def _convolution(node: Node) -> Tensor:
+    x, weight, bias = node.tensor(0), node.tensor(1), node.optional(2)
+    if bias is None:
+        return convolve(node, node.name, x, weight, x.dtype)
+    total = convolve(node, f"{node.name}_total", x, weight)
+    return add_bias(node, total, bias, x.dtype)
+
+
+def _subtract_zero(node: Node, x: Tensor, zero: Tensor | None) -> Tensor:
+    """A tensor of integers less its zero point, as INT32s."""
+    name = f"{node.name}_{x.name}"
+    if zero is None:
+        return map_elements(node.builder, name, lambda v: v.cast(DataType.INT32), x)
+    held = zero
+    if zero.rank == 1:
+        extents = () if zero.extents == (1,) else (zero.extents[0], *[1] * (x.rank - 1))
+        held = reshape(node.builder, f"{name}_zero", zero, extents)
+    return map_elements(node.builder, name,
+                        lambda v, z: v.cast(DataType.INT32) - z.cast(DataType.INT32), x, held,
+                        )  # fmt: skip
+
+
+def _integer_convolution(node: Node) -> Tensor:
+    x = _subtract_zero(node, node.tensor(0), node.optional(2))
+    weight = _subtract_zero(node, node.tensor(1), node.optional(3))
+    return convolve(node, node.name, x, weight)
+
+
+def _quantized_convolution(node: Node) -> Tensor:
+    x, x_scale, x_zero, w, w_scale, w_zero, scale, zero = (node.tensor(k) for k in range(8))
+    total = convolve(
+        node, f"{node.name}_total", _subtract_zero(node, x, x_zero), _subtract_zero(node, w, w_zero)
+    )
+    bias = node.optional(8)
+    if bias is not None:
+        flat = reshape(node.builder, f"{node.name}_bias", bias, (bias.extents[0],
+                       *[1] * (total.rank - 2)))  # fmt: skip
+        total = map_elements(node.builder, f"{node.name}_sum", lambda v, b: v + b, total, flat)
+    if w_scale.rank == 1:
+        extents = () if w_scale.extents == (1,) else (w_scale.extents[0], *[1] * (total.rank - 2))
+        w_scale = reshape(node.builder, f"{node.name}_w_scale", w_scale, extents)
+
+    def formula(v: Scalar, one: Scalar, other: Scalar, own: Scalar, point: Scalar) -> Scalar:
+        return round_into(v.cast(DataType.FLOAT32) * (one * other / own), point, zero.dtype)
+
+    return map_elements(node.builder, node.name, formula, total, x_scale, w_scale, scale, zero,
+                        dtype=zero.dtype, extents=total.extents)  # fmt: skip
+
+
+def _transposed_convolution(node: Node) -> Tensor:
+    x, weight, bias = node.tensor(0), node.tensor(1), node.optional(2)
+    kernel, groups = _kernel(node, weight), node.integer("group", 1)
+    count = len(kernel)
+    strides = node.integers("strides") or [1] * count
+    dilations = node.integers("dilations") or [1] * count
+    pads = node.integers("pads") or [0] * (2 * count)
+    before, more = pads[:count], node.integers("output_padding") or [0] * count
+    wanted = node.integers("output_shape")
+    automatic = node.text("auto_pad", "NOTSET")
+    extents: list[Extent] = []
+    for axis, extent in enumerate(x.extents[2:]):
+        span = (kernel[axis] - 1) * dilations[axis] + 1
+        full = (measure(extent) - 1) * strides[axis] + span + more[axis]
+        if wanted is None and automatic not in ("SAME_UPPER", "SAME_LOWER"):
+            extents.append(as_extent(full - pads[axis] - pads[axis + count]))
+            continue
+        size = measure(extent) * strides[axis] if wanted is None else wanted[-count:][axis]
+        over = full - size
+        if not isinstance(over, int):
+            raise UnsupportedError(f"{automatic} of a size that is left open")
+        total = max(over, 0)
+        # ONNX has the larger half behind for SAME_UPPER in its text, and before it in its figures.
+        before[axis] = total // 2 if automatic == "SAME_UPPER" else total - total // 2
+        extents.append(as_extent(size))
+    inner, each = node.fixed(weight)[:2]
+    if x.extents[1] != inner:
+        raise DmlcError(f"{x.name} has not the {inner} channels of {weight.name}")
+
+    def places(at: Point) -> tuple[list[Scalar], Scalar]:
+        """Where what reaches a place comes from, and whether it comes from anywhere."""
+        found: list[Scalar] = []
+        holds = at.constant(True, DataType.BOOL)
+        for axis, extent in enumerate(x.extents[2:]):
+            moved = at.indices[2 + axis] + before[axis] - at.reduced[1 + axis] * dilations[axis]
+            place = moved
+            if strides[axis] > 1:
+                holds = holds & (moved % strides[axis]).equals(0)
+                place = moved / strides[axis]
+            holds = holds & (moved >= 0) & (place < at.size(extent))
+            found.append(place)
+        return found, holds
+
+    def element(at: Point) -> Scalar:
+        n, m = at.indices[:2]
+        channel, filters = at.reduced[0], m
+        if groups > 1:
+            channel = m / each * (inner // groups) + channel
+            filters = m % each
+        value = at.read(x, n, channel, *places(at)[0])
+        return value * at.read(weight, channel, filters, *at.reduced[1:])
+
+    total = node.builder.reduce(
+        f"{node.name}_total", "sum", (x.extents[0], each * groups, *extents),
+        (inner // groups, *kernel), element, None, lambda at: places(at)[1],
+    )  # fmt: skip
+    return add_bias(node, total, bias, x.dtype)
+
+
+# Poolings -------------------------------------------------------------------------------------
+
+
+def _pool(
+    node: Node, name: str, combiner: str, x: Tensor, windows: Windows,
+    dtype: DataType | None, power: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """What a combiner gives of the elements that each window holds."""
+    space = x.extents[2:]
+
+    def places(at: Point) -> list[Scalar]:
+        return windows.places(at, at.indices[2:], at.reduced)
+
+    def element(at: Point) -> Scalar:
+        value = at.read(x, *at.indices[:2], *places(at))
+        if power == 1:
+            return value
+        size = value.apply("abs")
+        return size * size if power == 2 else size.apply("pow", power)
+
+    extents = (*x.extents[:2], *windows.extents)
+    return node.builder.reduce(name, combiner, extents, windows.kernel, element, dtype,
+                               lambda at: all_inside(at, places(at), space))  # fmt: skip
+
+
+def _windows_of(node: Node, x: Tensor) -> Windows:
+    kernel = node.integers("kernel_shape")
+    if kernel is None:
+        raise DmlcError("it has no kernel_shape")
+    return read_windows(node, x.extents[2:], kernel)
+
+
+def _max_pool(node: Node) -> list[Tensor | None]:
+    x = node.tensor(0)
+    windows = _windows_of(node, x)
+    found = _pool(node, node.name, "max", x, windows, x.dtype)
+    if not node.wants(1):
+        return [found]
+    first = _pool(node, f"{node.name}_first", "argmax", x, windows, DataType.INT64)
+    columns_first = node.integer("storage_order")
+
+    def element(at: Point) -> Scalar:
+        """The number in the tensor of the place that a window has its number for."""
+        rest = at.read(first, *at.indices).cast(DataType.INDEX)
+        steps: list[Scalar] = []
+        for size in windows.kernel[::-1]:
+            steps.insert(0, rest % size)
+            rest = rest / size
+        inside = windows.places(at, at.indices[2:], steps)
+        axes = list(range(2, x.rank))
+        number = at.indices[0] * at.size(x.extents[1]) + at.indices[1]
+        for axis in axes[::-1] if columns_first else []:
+            number = number * at.size(x.extents[axis]) + inside[axis - 2]
+        for axis in [] if columns_first else axes:
+            number = number * at.size(x.extents[axis]) + inside[axis - 2]
+        return number.cast(DataType.INT64)
+
+    return [found, node.builder.compute(node.outputs[1], found.extents, element)]
+
+
+def _average_pool(node: Node) -> Tensor:
+    x = node.tensor(0)
+    windows = _windows_of(node, x)
+    total = _pool(node, f"{node.name}_total", "sum", x, windows, x.dtype.compute)
+    before = windows.before if node.integer("count_include_pad") else (0,) * len(windows.kernel)
+    after = windows.after if node.integer("count_include_pad") else (0,) * len(windows.kernel)
+
+    def guard(at: Point) -> Scalar:
+        holds = at.constant(True, DataType.BOOL)
+        places = windows.places(at, at.indices, at.reduced)
+        for axis, place in enumerate(places):
+            end = at.size(x.extents[2 + axis]) + after[axis]
+            holds = holds & (place >= -before[axis]) & (place < end)
+        return holds
+
+    count = node.builder.reduce(
+        f"{node.name}_count", "sum", windows.extents, windows.kernel,
+        lambda at: at.constant(1, x.dtype.compute), None, guard,
+    )  # fmt: skip
+    return map_elements(node.builder, node.name, lambda t, c: t / c, total, count, dtype=x.dtype)
+
+
+def _lp_pool(node: Node) -> Tensor:
+    x, power = node.tensor(0), float(node.integer("p", 2))
+    total = _pool(node, f"{node.name}_total", "sum", x, _windows_of(node, x), x.dtype.compute,
+                  power)  # fmt: skip
+    return map_elements(node.builder, node.name, lambda t: t.apply("pow", 1 / power), total,
+                        dtype=x.dtype)  # fmt: skip
+
+
+def _global(combiner: str) -> Rule:
+    def rule(node: Node) -> Tensor:
+        x = node.tensor(0)
+        axes = range(2, x.rank)
+        if combiner == "max":
+            return reduce_axes(node.builder, node.name, "max", x, axes, True)
+        total = reduce_axes(node.builder, f"{node.name}_total", "sum", x, axes, True,
+                            dtype=x.dtype.compute)  # fmt: skip
+        count = math.prod(node.fixed(x)[2:])
+        return map_elements(node.builder, node.name, lambda t: t / count, total, dtype=x.dtype)
+
+    return rule
+
+
+def _max_unpool(node: Node) -> Tensor:
+    x, numbers = node.tensor(0), node.tensor(1)
+    kernel = node.integers("kernel_shape") or []
+    count = len(kernel)
+    strides = node.integers("strides") or [1] * count
+    pads = node.integers("pads") or [0] * (2 * count)
+    sizes = node.fixed(x)
+    own = [
+        (sizes[2 + k] - 1) * strides[k] + kernel[k] - pads[k] - pads[k + count]
+        for k in range(count)
+    ]
+    extents = node.numbers(2) if node.has(2) else [*sizes[:2], *own]
+    space = sizes[2:]
+    # Numbers count the places of what the windows give, whatever sizes are asked for.
+    inner = own
+
+    def guard(at: Point) -> Scalar:
+        number = at.indices[0] * sizes[1] + at.indices[1]
+        holds = at.constant(True, DataType.BOOL)
+        for axis, size in enumerate(inner):
+            holds = holds & (at.indices[2 + axis] < size)
+            number = number * size + at.indices[2 + axis]
+        given = at.read(numbers, *at.indices[:2], *at.reduced).cast(DataType.INDEX)
+        return holds & given.equals(number)
+
+    def element(at: Point) -> Scalar:
+        return at.read(x, *at.indices[:2], *at.reduced)
+
+    if extents[:2] != sizes[:2]:
+        raise UnsupportedError("other batches and channels than its input has")
+    return node.builder.reduce(node.name, "sum", extents, space, element, x.dtype, guard)
+
+
+def _columns_to_image(node: Node) -> Tensor:
+    x, space, block = node.tensor(0), node.numbers(1), node.numbers(2)
+    windows = read_windows(node, space, block)
+    counts = [int(extent) for extent in windows.extents]
+    total = math.prod(counts)
+    size = math.prod(block)
+    batch, rows = node.fixed(x)[:2]
+
+    def steps(at: Point) -> tuple[list[Scalar], Scalar]:
+        """The window in which each step of one has this place, and whether there is one."""
+        found: list[Scalar] = []
+        holds = at.constant(True, DataType.BOOL)
+        for axis, count in enumerate(counts):
+            moved = (
+                at.indices[2 + axis] + windows.before[axis]
+                - at.reduced[axis] * windows.dilations[axis]
+            )  # fmt: skip
+            stride = windows.strides[axis]
+            place = moved / stride
+            holds = holds & (moved >= 0) & (moved % stride).equals(0) & (place < count)
+            found.append(place)
+        return found, holds
+
+    def element(at: Point) -> Scalar:
+        row, column = at.indices[1], at.constant(0, DataType.INDEX)
+        for axis, place in enumerate(steps(at)[0]):
+            row = row * block[axis] + at.reduced[axis]
+            column = column * counts[axis] + place
+        return at.read(x, at.indices[0], row, column.apply("max", 0).apply("min", total - 1))
+
+    return node.builder.reduce(
+        node.name, "sum", (batch, rows // size, *space), block, element, x.dtype,
+        lambda at: steps(at)[1],
+    )  # fmt: skip
+
+
+RULES: Mapping[str, Rule] = {
+    "AveragePool": _average_pool,
+    "Col2Im": _columns_to_image,
+    "Conv": _convolution,
+    "ConvInteger": _integer_convolution,
+    "ConvTranspose": _transposed_convolution,
+    "GlobalAveragePool": _global("sum"),
+    "GlobalMaxPool": _global("max"),
+    "LpPool": _lp_pool,
+    "MaxPool": _max_pool,
+    "MaxUnpool": _max_unpool,
+    "QLinearConv": _quantized_convolution,
+}

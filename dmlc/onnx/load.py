@@ -1,0 +1,237 @@
+"""ONNX models to functions of the tensor IR: the inputs and outputs of a model.
+
+What its nodes mean is known in `importing`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from dmlc.api import Results, run
+from dmlc.binding.tensors import TensorDesc
+from dmlc.building.functions import FunctionBuilder
+from dmlc.ir import Extent, Function
+from dmlc.ir.naming import take_name
+from dmlc.onnx.importing.importer import Found, Importer, Scope
+from dmlc.onnx.importing.names import read_type, spell_domain, spell_name, spell_symbol
+from dmlc.onnx.importing.values import Missing
+from dmlc.scalars import Array, DataType, data_type_of
+from dmlc.sizes import Size, as_extent, measure
+from dmlc.source import DmlcError, UnsupportedError, list_names
+
+Subject: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx.FunctionProto"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImportedModel:
+    """A model as a function. Its tensors keep their names as far as the IR can spell them."""
+
+    function: Function
+    weights: Mapping[str, Array]
+    """The constants that are too large for kernels, by the parameter that each is given for. These
+    stand after the inputs of the model."""
+    inputs: Mapping[str, str]
+    """What the inputs of the model are called in the function."""
+    outputs: Mapping[str, str]
+    """What its outputs are called there."""
+
+    def run(self, inputs: Mapping[str, object], device: str = "opencl") -> Results:
+        """Runs the function on arrays, and its weights. Inputs and results are by the names that
+        the model has for them."""
+        given = {self.inputs.get(name, name): array for name, array in inputs.items()}
+        found = run(self.function, {**self.weights, **given}, device=device)
+        names = {own: name for name, own in self.outputs.items()}
+        return Results({names[own]: array for own, array in found.items()}, found.report)
+
+
+def load(
+    subject: Subject,
+    constants: Mapping[str, Array] | None = None,
+    tensors: Mapping[str, TensorDesc] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> ImportedModel:
+    """The function that a model computes, or a single function of ONNX.
+
+    `subject` is a file, or what the package `onnx` has for one. `constants` fixes inputs: what is
+    the shape of another tensor has to be known. `tensors` describes inputs whose types or sizes the
+    model leaves open, as a function of ONNX leaves them all; `dims` gives sizes for its symbols.
+    The others stay open until kernels run.
+
+    Raises `UnsupportedError` for a model with nodes that have no meaning here: it names them all.
+    """
+    given = _read(subject) if isinstance(subject, str | os.PathLike) else subject
+    described = dict(tensors or {})
+    fixed = {name: np.asarray(array) for name, array in (constants or {}).items()}
+    if isinstance(given, onnx.FunctionProto):
+        given = _wrap_function(given, described, fixed)
+    return _Model(given, fixed, described, dict(dims or {})).load()
+
+
+def _read(path: str | os.PathLike[str]) -> onnx.ModelProto:
+    shown = os.fspath(path)
+    try:
+        return cast("Any", onnx).load_model(shown)
+    except OSError as error:
+        raise DmlcError(f"cannot read '{shown}': {error.strerror}") from None
+    except Exception as error:  # What protobuf raises depends on how it was built.
+        if type(error).__module__.split(".")[0] not in ("google", "onnx"):
+            raise
+        raise DmlcError(f"'{shown}' is no ONNX model") from None
+
+
+def _wrap_function(
+    function: onnx.FunctionProto, tensors: Mapping[str, TensorDesc], fixed: Mapping[str, Array]
+) -> onnx.ModelProto:
+    """A model that calls a function on the tensors that are described."""
+    missing = [name for name in function.input if name not in tensors and name not in fixed]
+    if missing:
+        raise DmlcError(
+            f"the function {function.name} of ONNX has no types: describe {list_names(missing)}, "
+            f"as in tensors={{'{missing[0]}': TensorDesc('FLOAT32', (2, 3))}}"
+        )
+    empty = onnx.TypeProto()
+    graph = helper.make_graph(
+        [helper.make_node(function.name, function.input, function.output, domain=function.domain)],
+        function.name,
+        [helper.make_value_info(name, empty) for name in function.input],
+        [helper.make_value_info(name, empty) for name in function.output],
+    )
+    imports = [*function.opset_import, helper.make_opsetid(function.domain, 1)]
+    return helper.make_model(graph, functions=[function], opset_imports=imports)
+
+
+class _Model:
+    """A model, and what a caller says of it."""
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        fixed: Mapping[str, Array],
+        tensors: Mapping[str, TensorDesc],
+        dims: Mapping[str, int],
+    ) -> None:
+        self.graph = model.graph
+        self.opsets = {spell_domain(o.domain): o.version for o in model.opset_import}
+        self.fixed = fixed
+        self.tensors = tensors
+        self.dims = dims
+        self.name = spell_name(model.graph.name) or "model"
+        self.importer = Importer(FunctionBuilder(self.name), model)
+        self.values = self.importer.values
+
+    def load(self) -> ImportedModel:
+        held: dict[str, Found] = {}
+        for initializer in self.graph.initializer:
+            held[initializer.name] = self.values.read_initializer(initializer)
+        inputs = self._declare_inputs(held)
+        for output in self.graph.output:
+            _check_kind("output", output)
+        wanted = {o.name: spell_name(o.name) for o in self.graph.output}
+        scope = Scope(held, self.opsets, {}, wanted, "")
+        self.importer.run(self.graph.node, scope)
+        self.importer.check(self.name)
+        outputs: dict[str, str] = {}
+        for output in self.graph.output:
+            outputs[output.name] = take_name(spell_name(output.name), self.values.taken)
+            value = scope.find(output.name)
+            if isinstance(value, Missing):
+                raise DmlcError(f"nothing computes the output '{output.name}' of the model")
+            tensor = self.values.tensor(value, output.name)
+            self.importer.builder.result(outputs[output.name], tensor)
+        function = self.importer.builder.build()
+        return ImportedModel(function, self.values.weights, inputs, outputs)
+
+    # Inputs -----------------------------------------------------------------------------------
+
+    def _declare_inputs(self, values: dict[str, Found]) -> dict[str, str]:
+        names = [i.name for i in self.graph.input]
+        unknown = [n for n in (*self.fixed, *self.tensors) if n not in (*names, *values)]
+        if unknown:
+            raise DmlcError(
+                f"the model has no input '{unknown[0]}'",
+                notes=[f"it has {', '.join(names)}"] if names else [],
+            )
+        inputs: dict[str, str] = {}
+        for declared in self.graph.input:
+            name = declared.name
+            if name in values and name not in self.fixed:
+                continue
+            dtype, extents = self._describe(declared)
+            if name in self.fixed:
+                values[name] = self._check_fixed(name, dtype, extents)
+                continue
+            if dtype is None or extents is None:
+                raise DmlcError(
+                    f"the model does not say which sizes its input '{name}' has: describe it, as "
+                    f"in tensors={{'{name}': TensorDesc('FLOAT32', (2, 3))}}"
+                )
+            inputs[name] = take_name(spell_name(name), self.values.taken)
+            tensor = self.importer.builder.parameter(inputs[name], dtype, extents)
+            self.values.name_origins(tensor, (name,))
+            values[name] = tensor
+        for name in self.fixed:
+            values.setdefault(name, self.fixed[name])
+        return inputs
+
+    def _describe(
+        self, declared: onnx.ValueInfoProto
+    ) -> tuple[DataType | None, tuple[Extent, ...] | None]:
+        """The type and the sizes of an input, as far as they are known."""
+        known = self.tensors.get(declared.name)
+        if known is not None and known.sizes is not None:
+            return known.data_type, tuple(self._fix(extent) for extent in known.sizes)
+        _check_kind("input", declared)
+        if declared.type.WhichOneof("value") is None:
+            return None, None
+        described = declared.type.tensor_type
+        dtype = read_type(described.elem_type, f"the input '{declared.name}'")
+        if not described.HasField("shape"):
+            return dtype, None
+        extents: list[Extent] = []
+        for axis, dim in enumerate(described.shape.dim):
+            if dim.HasField("dim_value"):
+                extents.append(dim.dim_value)
+            else:
+                symbol = dim.dim_param or f"{declared.name}_{axis}"
+                extents.append(self._fix(spell_symbol(symbol)))
+        return dtype, tuple(extents)
+
+    def _fix(self, extent: Extent) -> Extent:
+        """A size, with the symbols that are given in it."""
+        size = measure(extent)
+        if isinstance(size, Size) and all(s in self.dims for s in size.symbols):
+            return size.evaluate(self.dims)
+        return as_extent(size)
+
+    def _check_fixed(
+        self, name: str, dtype: DataType | None, extents: tuple[Extent, ...] | None
+    ) -> Array:
+        array = self.fixed[name]
+        if dtype is not None and data_type_of(array.dtype) is not dtype:
+            raise DmlcError(
+                f"the constant given for '{name}' holds {array.dtype}, and the model has "
+                f"{dtype.name} there"
+            )
+        fits = extents is None or len(extents) == array.ndim
+        pairs = zip(extents or (), array.shape, strict=False)
+        if not fits or any(isinstance(e, int) and e != size for e, size in pairs):
+            raise DmlcError(
+                f"the constant given for '{name}' has the sizes {list(array.shape)}, and the model "
+                f"has {list(extents or ())} there"
+            )
+        return array
+
+
+def _check_kind(place: str, declared: onnx.ValueInfoProto) -> None:
+    """Raises `UnsupportedError` where an input or an output is no tensor."""
+    kind = declared.type.WhichOneof("value")
+    if kind not in (None, "tensor_type"):
+        shown = kind.removesuffix("_type").replace("_", " ")
+        raise UnsupportedError(f"the {place} '{declared.name}' is no tensor: its type is {shown}")
