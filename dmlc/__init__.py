@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmlc import ir, onnx
+    from dmlc import ir, mlir, onnx
     from dmlc.api import Results, load_program, run
     from dmlc.binding import Graph, Module, Operator, TensorDesc
     from dmlc.building import GraphBuilder, gradient
@@ -57,6 +57,7 @@ __all__ = [
     "ir",
     "load",
     "load_program",
+    "mlir",
     "onnx",
     "operator",
     "operators",
@@ -95,6 +96,7 @@ _PLACES = {
 
 _PACKAGES = (
     "ir",
+    "mlir",
     "onnx",
 )
 """The packages among them."""

@@ -19,6 +19,7 @@ ORDER = (
     "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "interop",
     "onnx",
+    "mlir",
     "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""

@@ -34,7 +34,15 @@ class FunctionFormat:
         return found
 
 
-FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType({})
+FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType(
+    {
+        "mlir": FunctionFormat(
+            "a file of MLIR, with one linalg.generic on tensors for each stage",
+            "where IREE is installed (pip install 'dmlc[mlir]'), in that folder",
+            "dmlc.mlir",
+        ),
+    }
+)
 """The formats of functions alone, by name."""
 
 
