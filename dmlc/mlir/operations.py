@@ -16,6 +16,7 @@ import numpy as np
 from dmlc.ir.nodes import POSITIONAL_COMBINERS
 from dmlc.mlir.region import Region, Value
 from dmlc.scalars import COMBINERS, LARGEST_INDEX, OPERATIONS, DataType, Kind, Operation
+from dmlc.scalars import DataType as T
 from dmlc.source import InternalError
 
 _ORDERED: Mapping[str, tuple[str, str, str]] = MappingProxyType(
@@ -67,9 +68,6 @@ def _column(dtype: DataType) -> int:
 def write_operation(region: Region, operation: Operation, given: Sequence[Value]) -> Value:
     """Writes an operation on values of one type, and gives its result."""
     name = operation.name
-    if operation.rounds_to is not None:
-        narrowed = region.convert("arith.truncf", given[0], operation.rounds_to)
-        return region.convert("arith.extf", narrowed, given[0].dtype)
     write = (_ON_FLOATS if given[0].dtype.is_float else _ON_INTEGERS).get(name)
     if write is not None:
         return write(region, *given)
@@ -115,6 +113,23 @@ def _isinf(region: Region, x: Value) -> Value:
     return region.compare("oeq", region.apply("math.absf", x), infinity)
 
 
+def _round_float16(region: Region, x: Value) -> Value:
+    return region.convert("arith.extf", region.convert("arith.truncf", x, T.FLOAT16), x.dtype)
+
+
+def _round_bfloat16(region: Region, x: Value) -> Value:
+    """To nearest even, by bits: compilers that compute in FLOAT32 for BFLOAT16 fold conversions
+    there and back away."""
+    bits = region.convert("arith.bitcast", x, T.UINT32)
+    shift, one = region.constant(16, T.UINT32), region.constant(1, T.UINT32)
+    odd = region.apply("arith.andi", region.apply("arith.shrui", bits, shift), one)
+    below_half = region.constant(0x7FFF, T.UINT32)
+    carried = region.apply("arith.addi", bits, region.apply("arith.addi", odd, below_half))
+    kept = region.apply("arith.andi", carried, region.constant(0xFFFF0000, T.UINT32))
+    rounded = region.convert("arith.bitcast", kept, x.dtype)
+    return region.select(_isnan(region, x), x, rounded)
+
+
 def _sigmoid(region: Region, x: Value) -> Value:
     one = region.constant(1.0, x.dtype)
     power = region.apply("math.exp", region.apply("arith.negf", x))
@@ -128,6 +143,8 @@ _ON_FLOATS: Mapping[str, Callable[..., Value]] = MappingProxyType(
         "sign": _sign,
         "isnan": _isnan,
         "isinf": _isinf,
+        "round_float16": _round_float16,
+        "round_bfloat16": _round_bfloat16,
         "sigmoid": _sigmoid,
     }
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
     Apply,
@@ -19,7 +21,7 @@ from dmlc.ir import (
     Stage,
     Symbol,
 )
-from dmlc.ir.inside import Tensor, is_empty
+from dmlc.ir.inside import Tensor
 from dmlc.ir.ranges import Interval
 from dmlc.mlir.operations import write_beats, write_combiner, write_conversion, write_operation
 from dmlc.mlir.reads import (
@@ -33,7 +35,7 @@ from dmlc.mlir.reads import (
 from dmlc.mlir.region import Names, Region, Value
 from dmlc.mlir.sizes import Sizes
 from dmlc.mlir.spelling import spell_tensor, spell_type
-from dmlc.scalars import DataType, combiner_identity
+from dmlc.scalars import DataType, combiner_identity, convert
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,9 +77,9 @@ class StageWriter:
 
     def write(self, stage: Stage) -> None:
         """Writes the operations that define a stage."""
-        reduction = stage.reduction
-        if is_empty(stage):
-            self._fill(stage.name, stage.dtype, stage.domain, _find_empty(stage))
+        reduction, constant = stage.reduction, _find_constant(stage)
+        if constant is not None:
+            self._fill(stage.name, stage.dtype, stage.domain, constant)
         elif reduction is None:
             self._write_elements(stage)
         elif reduction.combiner in POSITIONAL_COMBINERS:
@@ -390,9 +392,12 @@ def _name_dimensions(count: int) -> str:
     return ", ".join(f"d{n}" for n in range(count))
 
 
-def _find_empty(stage: Stage) -> bool | int | float:
-    """What a reduction gives that has no points."""
-    reduction = stage.reduction
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+def _find_constant(stage: Stage) -> bool | int | float | None:
+    """The value of all elements, where that is one; 0 where there are none."""
+    if 0 in stage.domain:
         return 0
-    return combiner_identity(reduction.combiner, stage.body.dtype)
+    result = stage.body.instructions[stage.body.result]
+    if stage.reduction is not None or not isinstance(result, Constant):
+        return None
+    value = np.asarray(result.value, result.dtype.dtype)
+    return convert(value, stage.dtype).item()
