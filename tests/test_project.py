@@ -14,7 +14,7 @@ from dmlc.program import VERSION
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = [
     "help", "setup", "demo", "test", "coverage", "fuzz", "mutants", "operators", "test-peers",
-    "lint", "format", "types", "golden", "bench", "docs", "clean",
+    "mlir", "lint", "format", "types", "golden", "bench", "docs", "clean",
 ]  # fmt: skip
 
 

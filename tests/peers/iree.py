@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from iree import compiler, runtime
@@ -16,16 +19,24 @@ from dmlc.scalars import Array, DataType
 _SIGNLESS = {np.dtype(f"u{size}"): np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 
 
-class Functions:
-    """Functions in one module, compiled together; each is called by its number."""
+def optimize(text: str, flags: Sequence[str]) -> str:
+    """What `iree-opt` makes of a module, which it verifies."""
+    command = [str(Path(sys.executable).parent / "iree-opt"), *flags, "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
-    def __init__(self, functions: Sequence[ir.Function]) -> None:
+
+class Functions:
+    """Functions in one module, compiled together, after passes of MLIR if any are named; each is
+    called by its number."""
+
+    def __init__(self, functions: Sequence[ir.Function], passes: Sequence[str] = ()) -> None:
         self._functions = [
             dataclasses.replace(function, name=f"f{number}_{function.name}")
             for number, function in enumerate(functions)
         ]
-        self.text = "".join(map(dmlc.mlir.export, self._functions))
-        binary = compiler.compile_str(self.text, extra_args=list(COMPILE_FLAGS))
+        text = "".join(map(dmlc.mlir.export, self._functions))
+        text = optimize(text, passes) if passes else text
+        binary = compiler.compile_str(text, extra_args=list(COMPILE_FLAGS))
         self._config = runtime.Config("local-sync")
         module = runtime.VmModule.copy_buffer(self._config.vm_instance, binary)
         context = runtime.SystemContext(vm_modules=[module], config=self._config)
