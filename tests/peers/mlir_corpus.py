@@ -1,5 +1,6 @@
 """Exported functions run by IREE on the CPU and held to their bounds: every example of every
-operator of the library with every data type, and every golden case.
+operator of the library with every data type, every golden case, and operators with sizes left
+open.
 
 `python -m tests.peers.mlir_corpus` runs all of it; tests run a part.
 """
@@ -7,6 +8,7 @@ operator of the library with every data type, and every golden case.
 from __future__ import annotations
 
 import functools
+import random
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -16,9 +18,12 @@ import dmlc
 from dmlc.binding import ir_name
 from dmlc.reference import evaluate
 from dmlc.scalars import TENSOR_TYPES, Array
+from dmlc.testing.bounds import bound_errors
 from dmlc.testing.case import Case, judge
 from dmlc.testing.examples import read_cases
+from dmlc.testing.verify import Verdict
 from tests.goldens import CASES, find_wrong, make_inputs, read_case
+from tests.open_sizes import SUBJECTS
 from tests.peers import mlir_operations
 from tests.peers.iree import Functions
 
@@ -63,6 +68,21 @@ def find_wrong_goldens(names: Sequence[str], passes: Sequence[str] = ()) -> Iter
         yield from (f"{name}: {w}" for w in find_wrong(name, made.run(number, inputs), wanted))
 
 
+def find_wrong_sizes(names: Sequence[str]) -> Iterator[str]:
+    """The same of operators with sizes left open, each compiled once and run with four sizes."""
+    made = Functions([SUBJECTS[name].bind() for name in names])
+    for number, name in enumerate(names):
+        subject, chance = SUBJECTS[name], random.Random(name)
+        for seed in range(4):
+            sizes = subject.draw(chance)
+            inputs, bound = subject.make(sizes, seed), subject.bind(sizes)
+            wanted, allowed = evaluate(bound, inputs), bound_errors(bound, inputs)
+            for result, values in made.run(number, inputs).items():
+                verdict = Verdict.of(values, wanted[result], allowed[result])
+                if not verdict.holds:
+                    yield f"{name} at {sizes}: {result}: {verdict}"
+
+
 def _flush(values: Array) -> Array:
     """Zeros in place of FLOAT32's denormals, which IREE takes for zeros."""
     if values.dtype.kind in "biu":
@@ -82,6 +102,8 @@ def main() -> int:
         print(f"{start + len(part)} of {len(cases)} functions", flush=True)
     wrong += find_wrong_goldens(GOLDENS)
     print(f"{len(GOLDENS)} golden cases", flush=True)
+    wrong += find_wrong_sizes(list(SUBJECTS))
+    print(f"{len(SUBJECTS)} operators with open sizes", flush=True)
     for dtype in TENSOR_TYPES:
         found, listed = mlir_operations.find_departures(dtype), mlir_operations.read_list(dtype)
         wrong += [f"not listed: {line}" for line in found if line not in listed]

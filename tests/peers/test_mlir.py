@@ -8,7 +8,12 @@ import dmlc
 from dmlc.scalars import DataType
 from tests.goldens import CASES, read_case
 from tests.peers.iree import optimize
-from tests.peers.mlir_corpus import find_wrong_cases, find_wrong_goldens, list_cases
+from tests.peers.mlir_corpus import (
+    find_wrong_cases,
+    find_wrong_goldens,
+    find_wrong_sizes,
+    list_cases,
+)
 from tests.peers.mlir_operations import find_departures, read_list
 
 PASSES = (
@@ -36,6 +41,10 @@ def test_examples_of_the_library(start: int, passes: tuple[str, ...]) -> None:
 def test_golden_cases() -> None:
     names = ["argmax_of_rows", "average_pool", "gather", "resample_linear", "doubles", "bytes"]
     assert list(find_wrong_goldens([n for n in names if n in CASES])) == []
+
+
+def test_sizes_left_open() -> None:
+    assert list(find_wrong_sizes(["average_pooling", "softmax"])) == []
 
 
 @pytest.mark.parametrize("dtype", [DataType.INT8])
