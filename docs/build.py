@@ -28,7 +28,7 @@ from dmlc.pipeline import explain
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "docs/language.md", "docs/ir.md", "docs/generated-code.md",
          "docs/architecture.md", "docs/manifest.md", "docs/errors.md",
-         "docs/sizes.md", "docs/gradients.md", "docs/testing.md")  # fmt: skip
+         "docs/sizes.md", "docs/gradients.md", "docs/testing.md", "docs/mlir.md")  # fmt: skip
 
 GRAPH_SIZES: dict[str, dict[str, int]] = {
     "adam_clipped": {"A": 512, "B": 512, "C": 3, "D": 3},

@@ -88,13 +88,19 @@ def _choose(predicate: str) -> Callable[[Region, Value, Value], Value]:
     which may be NaN too."""
 
     def write(region: Region, x: Value, y: Value) -> Value:
-        second = region.compare(predicate, y, x)
-        if y.constant is None or y.constant != y.constant:
-            missing = region.compare("uno", y, y)
-            second = region.apply("arith.ori", second, missing)
+        if _is_number(x):
+            return region.select(region.compare(f"u{predicate}", y, x), y, x)
+        second = region.compare(f"o{predicate}", y, x)
+        if not _is_number(y):
+            second = region.apply("arith.ori", second, _isnan(region, y))
         return region.select(second, y, x)
 
     return write
+
+
+def _is_number(value: Value) -> bool:
+    """Whether a float is known not to be NaN."""
+    return value.constant is not None and value.constant == value.constant
 
 
 def _sign(region: Region, x: Value) -> Value:
@@ -138,8 +144,8 @@ def _sigmoid(region: Region, x: Value) -> Value:
 
 _ON_FLOATS: Mapping[str, Callable[..., Value]] = MappingProxyType(
     {
-        "min": _choose("olt"),
-        "max": _choose("ogt"),
+        "min": _choose("lt"),
+        "max": _choose("gt"),
         "sign": _sign,
         "isnan": _isnan,
         "isinf": _isinf,
