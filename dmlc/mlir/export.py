@@ -12,6 +12,7 @@ from dmlc.interop.export import Export
 from dmlc.ir import Function, verify
 from dmlc.ir.print import print_stage
 from dmlc.ir.ranges import number_ranges, table_ranges
+from dmlc.mlir.places import settle_placed
 from dmlc.mlir.region import Names, Region
 from dmlc.mlir.sizes import Sizes
 from dmlc.mlir.spelling import spell_tensor
@@ -34,7 +35,9 @@ def export(function: Function | Operator | Graph | str) -> str:
     """
     bound = find_function(function)
     verify(bound)
-    return _write(rewrite(bound))
+    made = settle_placed(rewrite(bound))
+    verify(made)
+    return _write(made)
 
 
 def export_files(function: Function, subject: Operator | Graph) -> Export:

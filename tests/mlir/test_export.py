@@ -108,6 +108,22 @@ def test_positions_carry_value_and_place_and_whether_there_was_one() -> None:
     assert "%y.best, %y, %y.found = linalg.generic" in guarded
 
 
+def test_reductions_of_what_depends_on_positions_alone_read_something() -> None:
+    """IREE takes a value without an operand for one that is reduced already."""
+    known = export("func @f() -> (%y) { %y: u16[i0 < 3] = product[r12 < 2] 91:u16 }")
+    assert "linalg.fill ins(%i16_8281 : i16) outs(%y.empty : tensor<3xi16>)" in known
+    table = export("func @f() -> (%y) { %y: s32[i0 < 3, i1 < 2] = sum[r0 < 4] cast(i0, s32) }")
+    assert 'arith.constant dense<"0x000000000400000008000000">' in table
+    counted = export("func @f(%x: f32[n, m]) -> (%y) { %y: s32[] = sum[r0 < n, r1 < 3] 2:s32 }")
+    assert "reduction" not in counted
+    assert "%y: s32[] = mul(2:s32, cast(mul(size(n), 3), s32))" in counted
+    guarded = export("""func @f(%x: f32[n]) -> (%y) {
+      %y: s32[i0 < n] = sum[r0 < 4, r1 < 3 where lt(r0, i0)] cast(mul(r1, i0), s32)
+    }""")
+    assert "%y.values: s32[i0 < n, i1 < 4, i2 < 3] = cast(mul(i2, i0), s32)" in guarded
+    assert "%acc : i32" in guarded
+
+
 def test_sixteen_bits_are_added_up_in_thirty_two() -> None:
     text = export("func @f(%x: bf16[4, 5]) -> (%y) { %y: bf16[i0 < 4] = sum[r0 < 5] %x[i0, r0] }")
     assert "%y.f32 = linalg.generic" in text
