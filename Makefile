@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test coverage fuzz mutants operators test-peers mlir lint format types golden bench docs clean
+.PHONY: help setup demo test coverage fuzz mutants operators onnx-export test-peers mlir lint format types golden bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ mutants: $(STAMPS)/test ## break kernels everywhere, or at MOST=3 places each; n
 
 operators: $(STAMPS)/test ## test every operator of the library from its own tables, on both devices
 	$(BIN)/python -m dmlc test --device opencl --device vulkan --cases 6
+
+onnx-export: $(STAMPS)/test ## export every example of the library to ONNX, and run each model
+	$(BIN)/python -m tests.onnx.corpus
 
 test-peers: $(STAMPS)/peers ## compare with PyTorch, and run MLIR with IREE (installs both: large downloads)
 	$(BIN)/python -m pytest tests/peers

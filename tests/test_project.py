@@ -13,8 +13,8 @@ from dmlc.program import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = [
-    "help", "setup", "demo", "test", "coverage", "fuzz", "mutants", "operators", "test-peers",
-    "mlir", "lint", "format", "types", "golden", "bench", "docs", "clean",
+    "help", "setup", "demo", "test", "coverage", "fuzz", "mutants", "operators", "onnx-export",
+    "test-peers", "mlir", "lint", "format", "types", "golden", "bench", "docs", "clean",
 ]  # fmt: skip
 
 

@@ -41,6 +41,11 @@ FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType(
             "where IREE is installed (pip install 'dmlc[mlir]'), in that folder",
             "dmlc.mlir",
         ),
+        "onnx": FunctionFormat(
+            "an ONNX model, with the operator as a function of its own",
+            "in that folder",
+            "dmlc.onnx",
+        ),
     }
 )
 """The formats of functions alone, by name."""

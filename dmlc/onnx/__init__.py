@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from dmlc.source import Note, UnavailableError
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from dmlc.onnx.exporting import export, export_files
 
-_PLACES: Mapping[str, str] = {}
+__all__ = ["export", "export_files"]
+
+_PLACES: Mapping[str, str] = {
+    "export": "dmlc.onnx.exporting",
+    "export_files": "dmlc.onnx.exporting",
+}
 """The modules that define them."""
 
 _INSTALL = Note("install it with: pip install 'dmlc[onnx]'")

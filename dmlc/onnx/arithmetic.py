@@ -1,0 +1,424 @@
+"""The IR's scalar operations and casts on whole tensors, as nodes.
+
+Values are *held* in types that every runtime of ONNX computes in: small integers in INT32, and
+UINT32, UINT64 and positions in INT64. A value held in more bits than its own type has is brought
+back into that type's range after each operation that may leave it; UINT64 is held as the same bits.
+ONNX says less than the IR of zeros of both signs, NaN, and of integers beyond a type; where it
+does, several nodes say it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+from onnx import TensorProto
+
+from dmlc.ir import Constant
+from dmlc.onnx.nodes import Nodes, Value
+from dmlc.scalars import OPERATIONS, Array, DataType, Kind, Operation, combiner_identity
+
+ELEMENTS: Mapping[DataType, int] = MappingProxyType(
+    {
+        DataType.FLOAT64: TensorProto.DOUBLE,
+        DataType.FLOAT32: TensorProto.FLOAT,
+        DataType.FLOAT16: TensorProto.FLOAT16,
+        DataType.BFLOAT16: TensorProto.BFLOAT16,
+        DataType.INT8: TensorProto.INT8,
+        DataType.INT16: TensorProto.INT16,
+        DataType.INT32: TensorProto.INT32,
+        DataType.INT64: TensorProto.INT64,
+        DataType.UINT8: TensorProto.UINT8,
+        DataType.UINT16: TensorProto.UINT16,
+        DataType.UINT32: TensorProto.UINT32,
+        DataType.UINT64: TensorProto.UINT64,
+        DataType.BOOL: TensorProto.BOOL,
+        DataType.INDEX: TensorProto.INT64,
+    }
+)
+"""The element types of tensors."""
+
+_HELD: Mapping[DataType, DataType] = MappingProxyType(
+    {
+        DataType.INT8: DataType.INT32,
+        DataType.INT16: DataType.INT32,
+        DataType.UINT8: DataType.INT32,
+        DataType.UINT16: DataType.INT32,
+        DataType.UINT32: DataType.INT64,
+        DataType.UINT64: DataType.INT64,
+        DataType.INDEX: DataType.INT64,
+    }
+)
+
+_SAME = MappingProxyType(
+    {
+        "neg": "Neg", "floor": "Floor", "ceil": "Ceil", "round": "Round", "sqrt": "Sqrt",
+        "isnan": "IsNaN", "isinf": "IsInf", "and": "And", "or": "Or", "not": "Not", "eq": "Equal",
+        "exp": "Exp", "log": "Log", "pow": "Pow", "sin": "Sin", "cos": "Cos", "tan": "Tan",
+        "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
+        "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf",
+        "add": "Add", "sub": "Sub", "mul": "Mul", "abs": "Abs",
+        "bit_and": "BitwiseAnd", "bit_or": "BitwiseOr", "bit_xor": "BitwiseXor",
+        "bit_not": "BitwiseNot",
+    }
+)  # fmt: skip
+"""Operations that one node of ONNX is, on values as they are held."""
+
+_LEAVES = ("add", "sub", "mul", "neg", "abs", "div", "bit_not", "shift_left")
+"""Operations on integers whose result may lie outside the type."""
+
+_COMPARED = MappingProxyType(
+    {"lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual"}
+)
+
+_LOWEST = -(1 << 63)
+
+
+def find_held(dtype: DataType) -> DataType:
+    """The type that values of a compute type are held in."""
+    return _HELD.get(dtype, dtype)
+
+
+def hold(array: Array, dtype: DataType) -> Array:
+    """An array of a compute type as it is held."""
+    return np.asarray(array).astype(find_held(dtype).dtype)
+
+
+class Arithmetic:
+    """Adds the nodes of operations. Operands broadcast against one another."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+
+    # Nodes ------------------------------------------------------------------------------------
+
+    def add(self, operator: str, *given: Value, element: int | None = None) -> Value:
+        """A node whose output has the sizes its inputs broadcast to, and the first one's type."""
+        shape = np.broadcast_shapes(*(value.shape for value in given))
+        return self.nodes.add(operator, given, element or given[0].element, shape)
+
+    def test(self, operator: str, *given: Value) -> Value:
+        """The same of a node that gives booleans."""
+        return self.add(operator, *given, element=TensorProto.BOOL)
+
+    def where(self, condition: Value, then: Value, otherwise: Value) -> Value:
+        if then.element == TensorProto.BOOL:
+            chosen = self.test("And", condition, then)
+            return self.test("Or", chosen, self.test("And", self.test("Not", condition), otherwise))
+        return self.add("Where", condition, then, otherwise, element=then.element)
+
+    def as_element(self, value: Value, element: int) -> Value:
+        """ONNX's own cast; the value itself where it has the type."""
+        if value.element == element:
+            return value
+        return self.nodes.add("Cast", [value], element, value.shape, to=element)
+
+    def like(self, value: Value, number: float) -> Value:
+        """A number of a value's type."""
+        return self.nodes.constant(np.array(number, value.dtype))
+
+    def literal(self, constant: Constant) -> Value:
+        with np.errstate(all="ignore"):
+            array = np.array(constant.value, constant.dtype.dtype)
+        return self.nodes.constant(hold(array, constant.dtype))
+
+    def wrap(self, value: Value, dtype: DataType) -> Value:
+        """A held value brought into its type's range, as integers wrap."""
+        if find_held(dtype) is dtype or dtype in (DataType.UINT64, DataType.INDEX):
+            return value
+        return self.as_element(self.as_element(value, ELEMENTS[dtype]), value.element)
+
+    # Tensors ----------------------------------------------------------------------------------
+
+    def load(self, stored: Value, dtype: DataType) -> Value:
+        """A tensor of a data type as its elements are held."""
+        return self.as_element(stored, ELEMENTS[find_held(dtype.compute)])
+
+    def store(self, held: Value, dtype: DataType) -> Value:
+        """A held value as a tensor of a data type."""
+        return self.as_element(held, ELEMENTS[dtype])
+
+    # Operations -------------------------------------------------------------------------------
+
+    def apply(self, operation: Operation, given: Sequence[Value], dtype: DataType) -> Value:
+        """An operation on values of one compute type."""
+        name = operation.name
+        if operation.rounds_to is not None:
+            rounded = self.as_element(given[0], ELEMENTS[operation.rounds_to])
+            return self.as_element(rounded, given[0].element)
+        if name in _COMPARED:
+            return self.test(_COMPARED[name], *(self.ordered(v, dtype) for v in given))
+        if name == "ne":
+            return self.test("Not", self.test("Equal", *given))
+        if dtype.is_float:
+            return self.apply_float(name, given)
+        made = self.apply_whole(name, dtype, given)
+        return self.wrap(made, dtype) if name in _LEAVES else made
+
+    def apply_same(self, name: str, given: Sequence[Value]) -> Value:
+        """An operation that one node is."""
+        add = self.test if OPERATIONS[name].gives_bool else self.add
+        return add(_SAME[name], *given)
+
+    def apply_float(self, name: str, given: Sequence[Value]) -> Value:
+        """An operation on floats, comparisons aside."""
+        x = given[0]
+        match name:
+            case "min" | "max":
+                return self.extreme(name, *given)
+            case "sign":
+                return self.sign(x)
+            case "trunc":
+                return self.truncate(x)
+            case "div":
+                return self.add("Div", *given)
+            case "mod":
+                shape = np.broadcast_shapes(*(value.shape for value in given))
+                return self.nodes.add("Mod", given, x.element, shape, fmod=1)
+            case "rsqrt":
+                return self.add("Div", self.like(x, 1), self.add("Sqrt", x))
+            case "exp2":
+                return self.add("Pow", self.like(x, 2), x)
+            case "expm1":
+                return self.exponential_less_one(x)
+            case "log2":
+                return self.add("Mul", self.add("Log", x), self.like(x, 1 / math.log(2)))
+            case "log1p":
+                return self.logarithm_of_one_more(x)
+            case "atan2":
+                return self.angle(*given)
+            case "sigmoid":
+                return self.sigmoid(x)
+            case _:
+                return self.apply_same(name, given)
+
+    def apply_whole(self, name: str, dtype: DataType, given: Sequence[Value]) -> Value:
+        """The same on integers, positions and booleans, in the range of the type they are held
+        in."""
+        x = given[0]
+        match name:
+            case "div":
+                return self.divide(dtype, *given)
+            case "mod":
+                return self.remainder(dtype, *given)
+            case "min" | "max":
+                return self.extreme_whole(name, dtype, *given)
+            case "sign":
+                return self.sign_whole(dtype, x)
+            case "abs" if dtype.kind is Kind.UNSIGNED:
+                return x
+            case "shift_left":
+                return self.shift("LEFT", x, self.distance(dtype, given[1]))
+            case "shift_right":
+                return self.shift_right(dtype, *given)
+            case _:
+                return self.apply_same(name, given)
+
+    def ordered(self, value: Value, dtype: DataType) -> Value:
+        """A value that compares as its type does: the bits of UINT64 move by half the range. The
+        same again moves them back."""
+        if dtype is not DataType.UINT64:
+            return value
+        return self.add("BitwiseXor", value, self.like(value, _LOWEST))
+
+    def number(self, value: Value) -> int | float | None:
+        """The number that a constant of one element is; None of other values."""
+        known = self.nodes.known(value)
+        return None if known is None or known.size != 1 else known.item()
+
+    def is_never_nan(self, value: Value) -> bool:
+        """Whether a float is a number for certain."""
+        known = self.nodes.known(value)
+        return known is not None and not bool(np.isnan(known).any())
+
+    def extreme(self, operator: str, x: Value, y: Value) -> Value:
+        """The greater or the smaller of two floats: NaN of either, and the first on a tie."""
+        beyond, within = ("Greater", "LessOrEqual") if operator == "max" else (
+            "Less", "GreaterOrEqual"
+        )  # fmt: skip
+        if self.is_never_nan(x):
+            return self.where(self.test(within, y, x), x, y)
+        chosen = self.test(beyond, y, x)
+        if not self.is_never_nan(y):
+            chosen = self.test("Or", chosen, self.test("IsNaN", y))
+        return self.where(chosen, y, x)
+
+    def truncate(self, x: Value) -> Value:
+        negative = self.test("Less", x, self.like(x, 0))
+        return self.where(negative, self.add("Ceil", x), self.add("Floor", x))
+
+    def sign(self, x: Value) -> Value:
+        has_sign = self.test("Greater", self.add("Abs", x), self.like(x, 0))
+        return self.where(has_sign, self.add("Sign", x), x)
+
+    def sigmoid(self, x: Value) -> Value:
+        one = self.like(x, 1)
+        return self.add("Div", one, self.add("Add", one, self.add("Exp", self.add("Neg", x))))
+
+    def exponential_less_one(self, x: Value) -> Value:
+        """expm1; of a small x from a hyperbolic tangent, which keeps its digits."""
+        half = self.add("Tanh", self.add("Mul", x, self.like(x, 0.5)))
+        one = self.like(x, 1)
+        near = self.add("Div", self.add("Mul", half, self.like(x, 2)), self.add("Sub", one, half))
+        far = self.add("Sub", self.add("Exp", x), one)
+        return self.where(self.test("Less", self.add("Abs", x), one), near, far)
+
+    def logarithm_of_one_more(self, x: Value) -> Value:
+        """log1p; of a small x as that of the number that 1 + x rounds to, grown by what x is more
+        than that is beyond 1."""
+        one = self.like(x, 1)
+        sum_ = self.add("Add", x, one)
+        far = self.add("Log", sum_)
+        rest = self.add("Sub", sum_, one)
+        near = self.add("Div", self.add("Mul", far, x), rest)
+        near = self.where(self.test("Equal", rest, self.like(x, 0)), x, near)
+        small = self.test("Less", self.add("Abs", x), self.like(x, 0.5))
+        return self.where(small, near, far)
+
+    def angle(self, y: Value, x: Value) -> Value:
+        """atan2: the angle in the first quadrant, mirrored as the signs say."""
+        zero = self.like(x, 0)
+        high, wide = self.add("Abs", y), self.add("Abs", x)
+        flat = self.test("Equal", high, zero)
+        same = self.where(flat, zero, self.like(x, 1))
+        slope = self.add("Div", high, wide)
+        # 0 / 0 and inf / inf have a direction here.
+        slope = self.where(self.test("Equal", high, wide), same, slope)
+        angle = self.add("Atan", slope)
+        angle = self.where(
+            self.is_negative(x), self.add("Sub", self.like(x, math.pi), angle), angle
+        )
+        return self.where(self.is_negative(y), self.add("Neg", angle), angle)
+
+    def is_negative(self, x: Value) -> Value:
+        """Whether a float's sign is set, -0.0 among them."""
+        zero = self.like(x, 0)
+        below = self.test("Less", self.add("Div", self.like(x, 1), x), zero)
+        return self.test("Or", self.test("Less", x, zero), below)
+
+    # Integers ---------------------------------------------------------------------------------
+
+    def divide(self, dtype: DataType, x: Value, y: Value) -> Value:
+        """The quotient, towards zero; 0 where the divisor is."""
+        zero, one = self.like(x, 0), self.like(x, 1)
+        number = self.number(y)
+        if number == 0:
+            return self.add("Mul", x, zero)
+        if dtype is DataType.UINT64:
+            quotient = self.divide_unsigned(x, y)
+        elif number is not None and number != -1:
+            return self.add("Div", x, y)
+        else:
+            # The smallest integer by -1 is beyond the type: a fault on some machines.
+            back = self.test("Equal", y, self.like(x, -1))
+            odd = self.test("Or", back, self.test("Equal", y, zero))
+            quotient = self.add("Div", x, self.where(odd, one, y))
+            quotient = self.where(back, self.add("Neg", x), quotient)
+        if number is not None:
+            return quotient
+        return self.where(self.test("Equal", y, zero), zero, quotient)
+
+    def divide_unsigned(self, x: Value, y: Value) -> Value:
+        """The quotient of UINT64, of bits held in INT64: that of half of x, doubled, and one more
+        where the rest holds y again. A y of 0 gives anything."""
+        zero, one = self.like(x, 0), self.like(x, 1)
+        large = self.test("Less", y, zero)
+        divisor = self.where(self.test("Greater", y, zero), y, one)
+        half = self.add("Div", self.shift("RIGHT", x, one), divisor)
+        quotient = self.add("Mul", half, self.like(x, 2))
+        rest = self.add("Sub", x, self.add("Mul", quotient, divisor))
+        reaches = self.test(
+            "GreaterOrEqual",
+            self.ordered(rest, DataType.UINT64),
+            self.ordered(divisor, DataType.UINT64),
+        )
+        quotient = self.add("Add", quotient, self.as_element(reaches, x.element))
+        fits = self.test(
+            "GreaterOrEqual", self.ordered(x, DataType.UINT64), self.ordered(y, DataType.UINT64)
+        )
+        return self.where(large, self.as_element(fits, x.element), quotient)
+
+    def remainder(self, dtype: DataType, x: Value, y: Value) -> Value:
+        """The rest, of the sign of x; 0 where the divisor is."""
+        rest = self.add("Sub", x, self.add("Mul", self.divide(dtype, x, y), y))
+        number = self.number(y)
+        if number:
+            return rest
+        zero = self.like(x, 0)
+        return self.where(self.test("Equal", y, zero), zero, rest)
+
+    def shift(self, direction: str, x: Value, y: Value) -> Value:
+        """Bits moved, zeros coming in: as UINT64 has it, of a value held in fewer bits too."""
+        wide = [self.as_element(v, TensorProto.UINT64) for v in (x, y)]
+        shape = np.broadcast_shapes(x.shape, y.shape)
+        moved = self.nodes.add("BitShift", wide, TensorProto.UINT64, shape, direction=direction)
+        return self.as_element(moved, x.element)
+
+    def shift_right(self, dtype: DataType, x: Value, y: Value) -> Value:
+        distance = self.distance(dtype, y)
+        if dtype.kind is Kind.UNSIGNED:
+            return self.shift("RIGHT", x, distance)
+        # Ones come in at a negative number: zeros at the complement, which is not negative.
+        negative = self.test("Less", x, self.like(x, 0))
+        moved = self.shift("RIGHT", self.where(negative, self.add("BitwiseNot", x), x), distance)
+        return self.where(negative, self.add("BitwiseNot", moved), moved)
+
+    def distance(self, dtype: DataType, y: Value) -> Value:
+        """A shift distance, modulo the width."""
+        return self.add("BitwiseAnd", y, self.like(y, dtype.bytes * 8 - 1))
+
+    def extreme_whole(self, operator: str, dtype: DataType, x: Value, y: Value) -> Value:
+        if dtype is not DataType.UINT64:
+            return self.add(operator.title(), x, y)
+        beyond = "Less" if operator == "min" else "Greater"
+        ends = self.ordered(y, dtype), self.ordered(x, dtype)
+        return self.where(self.test(beyond, *ends), y, x)
+
+    def sign_whole(self, dtype: DataType, x: Value) -> Value:
+        if dtype.kind is not Kind.UNSIGNED:
+            return self.add("Sign", x)
+        some = self.test("Not", self.test("Equal", x, self.like(x, 0)))
+        return self.as_element(some, x.element)
+
+    # Casts ------------------------------------------------------------------------------------
+
+    def cast(self, value: Value, source: DataType, to: DataType) -> Value:
+        """A held value of one compute type as another, as `scalars.convert` has it."""
+        if source is to:
+            return value
+        element = ELEMENTS[find_held(to)]
+        if to is DataType.BOOL:
+            return self.test("Not", self.test("Equal", value, self.like(value, 0)))
+        if source.is_float and not to.is_float:
+            return self.saturate(value, to)
+        if source is DataType.UINT64 and to.is_float:
+            return self.as_element(self.as_element(value, TensorProto.UINT64), element)
+        if source is DataType.UINT64 and to is DataType.INDEX:
+            beyond = self.test("Less", value, self.like(value, 0))
+            return self.where(beyond, self.like(value, -1 - _LOWEST), value)
+        return self.wrap(self.as_element(value, element), to)
+
+    def saturate(self, x: Value, to: DataType) -> Value:
+        """A float as an integer: towards zero, at most the largest and at least the smallest, and
+        0 of NaN."""
+        limits = np.iinfo(to.dtype)
+        element = TensorProto.UINT64 if to is DataType.UINT64 else ELEMENTS[find_held(to)]
+        least, most = self.like(x, float(limits.min)), self.like(x, float(limits.max))
+        inside = self.test("And", self.test("Greater", x, least), self.test("Less", x, most))
+        whole = self.as_element(self.where(inside, x, self.like(x, 0)), element)
+        whole = self.as_element(whole, ELEMENTS[find_held(to)])
+        ends = [
+            self.nodes.constant(hold(np.array(end, to.dtype), to))
+            for end in (limits.min, limits.max)
+        ]
+        above = self.where(self.test("GreaterOrEqual", x, most), ends[1], whole)
+        return self.where(self.test("LessOrEqual", x, least), ends[0], above)
+
+    # Reductions -------------------------------------------------------------------------------
+
+    def identity(self, combiner: str, dtype: DataType) -> Value:
+        """What no points come to."""
+        number = combiner_identity(combiner, dtype)
+        return self.literal(Constant(dtype, number))
