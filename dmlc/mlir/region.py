@@ -39,6 +39,8 @@ class Names:
     """What the names of a function are, and what stands at its top."""
 
     taken: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
+    tables: list[str] = dataclasses.field(default_factory=list[str])
+    """The lines that define tables."""
     constants: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     """Each constant with its type, and its name."""
     resources: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
@@ -57,21 +59,18 @@ class Names:
     def add_table(self, function: str, table: Table) -> None:
         """Defines a table under its own name."""
         text = spell_table(table)
-        long = table.array().nbytes > _LONGEST and table.dtype.kind is not Kind.BOOL
-        if long:
+        if table.array().nbytes > _LONGEST and table.dtype.kind is not Kind.BOOL:
             resource = f"{function}.{table.name}"
             # The first four bytes say how the elements are aligned.
             alignment = table.dtype.bytes.to_bytes(4, "little")
             self.resources[resource] = (alignment + list_bytes(table)).hex().upper()
             text = f"dense_resource<{resource}> : {spell_tensor(table.dtype, table.extents)}"
-        self.constants[f"{table.name} = {text}"] = f"%{table.name}"
+        self.tables.append(f"%{table.name} = arith.constant {text}")
 
     def list_constants(self) -> list[str]:
         """The lines that define the constants."""
-        return [
-            f"{name} = arith.constant {text.rpartition(' = ')[2]}"
-            for text, name in self.constants.items()
-        ]
+        numbers = (f"{name} = arith.constant {text}" for text, name in self.constants.items())
+        return [*self.tables, *numbers]
 
 
 class Region:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import dmlc
+from dmlc import ir
+from dmlc.reference import evaluate
 from dmlc.scalars import DataType
 from tests.goldens import CASES, read_case
-from tests.peers.iree import optimize
+from tests.peers.iree import Functions, optimize
 from tests.peers.mlir_corpus import (
     find_wrong_cases,
     find_wrong_goldens,
@@ -45,6 +48,19 @@ def test_golden_cases() -> None:
 
 def test_sizes_left_open() -> None:
     assert list(find_wrong_sizes(["average_pooling", "softmax"])) == []
+
+
+def test_reductions_of_what_depends_on_positions_alone() -> None:
+    texts = (
+        "func @f() -> (%y) { %y: u16[i0 < 3] = product[r12 < 2] 91:u16 }",
+        "func @f(%x: f32[n]) -> (%y) { %y: s32[] = sum[r0 < n] 3:s32 }",
+        "func @f(%x: f32[n]) -> (%y) { %y: s32[] = sum[r0 < n, r1 < 3] cast(r1, s32) }",
+    )
+    functions = [ir.parse(text) for text in texts]
+    made = Functions(functions)
+    for number, function in enumerate(functions):
+        inputs = {p.name: np.zeros(4, np.float32) for p in function.parameters}
+        assert made.run(number, inputs)["y"].tolist() == evaluate(function, inputs)["y"].tolist()
 
 
 @pytest.mark.parametrize("dtype", [DataType.INT8])
