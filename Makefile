@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test coverage fuzz mutants operators onnx onnx-export test-peers lint format types golden bench docs clean
+.PHONY: help setup demo test coverage fuzz mutants operators onnx onnx-export test-peers mlir lint format types golden bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,8 +48,11 @@ onnx: $(STAMPS)/test ## run ONNX's own node tests on models as they are imported
 onnx-export: $(STAMPS)/test ## export every example of the library to ONNX, and run each model
 	$(BIN)/python -m tests.onnx.corpus
 
-test-peers: $(STAMPS)/peers ## compare with PyTorch (installs it: a large download)
+test-peers: $(STAMPS)/peers ## compare with PyTorch, and run MLIR with IREE (installs both: large downloads)
 	$(BIN)/python -m pytest tests/peers
+
+mlir: $(STAMPS)/peers ## run every example of the library as MLIR with IREE, and every operation
+	$(BIN)/python -m tests.peers.mlir_corpus
 
 lint: $(STAMPS)/dev ## check style
 	$(BIN)/ruff check .
@@ -63,7 +66,7 @@ types: $(STAMPS)/dev $(STAMPS)/peers ## check types, strictly
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 golden: $(STAMPS)/test ## write golden files and the parser's tables anew; review the difference
-	$(BIN)/python -m pytest tests/codegen tests/language/test_grammar_tables.py --update-golden
+	$(BIN)/python -m pytest tests/codegen tests/mlir tests/language/test_grammar_tables.py --update-golden
 
 bench: $(STAMPS)/bench ## measure speed against the machine's own limit
 	$(BIN)/python -m benchmarks
@@ -126,7 +129,7 @@ $(STAMPS)/dev: $(STAMPS)/test
 	@touch $@
 
 $(STAMPS)/peers: $(STAMPS)/test
-	@echo "installing PyTorch"
+	@echo "installing PyTorch and IREE"
 	@$(PIP) -e '.[suite,peers]'
 	@touch $@
 

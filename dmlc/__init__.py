@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmlc import ir, onnx
+    from dmlc import ir, mlir, onnx
     from dmlc import torch as torch
     from dmlc.api import Results, load_program, run
     from dmlc.binding import Graph, Module, Operator, TensorDesc
@@ -58,6 +58,7 @@ __all__ = [
     "ir",
     "load",
     "load_program",
+    "mlir",
     "onnx",
     "operator",
     "operators",
@@ -65,41 +66,7 @@ __all__ = [
     "run",
 ]
 
-_PACKAGES = ("ir", "torch")
-
-_PLACES = {
-    "ArgumentError": "dmlc.source",
-    "DataType": "dmlc.scalars",
-    "Diagnostic": "dmlc.source",
-    "DmlcError": "dmlc.source",
-    "Graph": "dmlc.binding",
-    "GraphBuilder": "dmlc.building",
-    "Inspection": "dmlc.inspection",
-    "InternalError": "dmlc.source",
-    "Module": "dmlc.binding",
-    "Operator": "dmlc.binding",
-    "Program": "dmlc.program",
-    "Results": "dmlc.api",
-    "Span": "dmlc.source",
-    "TensorDesc": "dmlc.binding",
-    "UnavailableError": "dmlc.source",
-    "UnknownNameError": "dmlc.source",
-    "UnsupportedError": "dmlc.source",
-    "compile": "dmlc.pipeline",
-    "gradient": "dmlc.building",
-    "inspect": "dmlc.inspection",
-    "load": "dmlc.catalog",
-    "load_program": "dmlc.api",
-    "operator": "dmlc.catalog",
-    "operators": "dmlc.catalog",
-    "parse": "dmlc.catalog",
-    "run": "dmlc.api",
-}
-
-_PACKAGES = (
-    "ir",
-    "onnx",
-)
+_PACKAGES = ("ir", "mlir", "onnx", "torch")
 """The packages among them."""
 
 

@@ -376,12 +376,18 @@ def write_condition(left: Measure, relation: str, right: Measure) -> str:
     return f"{above} {relation} {below}"
 
 
-def holds(condition: str, sizes: Mapping[str, int]) -> bool:
-    """Whether a condition that `write_condition` wrote holds. Raises `DmlcError` for any other."""
+def part_condition(condition: str) -> tuple[str, str, str]:
+    """The parts of what `write_condition` wrote: a size, how it compares, and another. Raises
+    `DmlcError` for any other text."""
     match = _CONDITION.fullmatch(condition)
     if match is None:
         raise DmlcError(f"'{condition}' is no condition on sizes: expected one such as 'N != 1'")
-    left, relation, right = match.groups()
+    return match[1], match[2], match[3]
+
+
+def holds(condition: str, sizes: Mapping[str, int]) -> bool:
+    """Whether a condition that `write_condition` wrote holds. Raises `DmlcError` for any other."""
+    left, relation, right = part_condition(condition)
     return _RELATIONS[relation](evaluate_size(left, sizes), evaluate_size(right, sizes))
 
 

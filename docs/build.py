@@ -32,7 +32,7 @@ from dmlc.source import counted
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "docs/language.md", "docs/ir.md", "docs/generated-code.md",
          "docs/architecture.md", "docs/manifest.md", "docs/errors.md",
-         "docs/sizes.md", "docs/gradients.md", "docs/testing.md", "docs/onnx.md",
+         "docs/sizes.md", "docs/gradients.md", "docs/testing.md", "docs/onnx.md", "docs/mlir.md",
          "examples/embedding/README.md")  # fmt: skip
 
 GRAPH_SIZES: dict[str, dict[str, int]] = {

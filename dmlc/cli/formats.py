@@ -36,6 +36,11 @@ class FunctionFormat:
 
 FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType(
     {
+        "mlir": FunctionFormat(
+            "a file of MLIR, with one linalg.generic on tensors for each stage",
+            "where IREE is installed (pip install 'dmlc[mlir]'), in that folder",
+            "dmlc.mlir",
+        ),
         "onnx": FunctionFormat(
             "an ONNX model, with the operator as a function of its own",
             "in that folder",

@@ -1,0 +1,107 @@
+"""A function of the tensor IR as a function of MLIR: one `linalg.generic` for each stage.
+
+What is written is the function after the passes, with nothing fused: that is the reader's to do.
+Tensors are values here, and strides, which say how they lie in memory, are no part of them.
+"""
+
+from __future__ import annotations
+
+from dmlc.binding import Graph, Operator
+from dmlc.catalog import find_function
+from dmlc.interop.export import Export
+from dmlc.ir import Function, verify
+from dmlc.ir.print import print_stage
+from dmlc.ir.ranges import number_ranges, table_ranges
+from dmlc.mlir.places import settle_placed
+from dmlc.mlir.region import Names, Region
+from dmlc.mlir.sizes import Sizes
+from dmlc.mlir.spelling import spell_tensor
+from dmlc.mlir.stages import StageWriter
+from dmlc.pipeline import rewrite
+
+COMPILE_FLAGS = (
+    "--iree-hal-target-backends=llvm-cpu",
+    "--iree-llvmcpu-target-cpu=host",
+    "--iree-input-demote-f64-to-f32=false",
+)
+"""What IREE's compiler is told, for the CPU. It makes FLOAT32 of FLOAT64 if it is not told."""
+
+
+def export(function: Function | Operator | Graph | str) -> str:
+    """The text of an MLIR module that has one function, `func.func` on tensors.
+
+    An operator, its name, or a graph stands for the function that it binds to without being told
+    more. Sizes that are left open are dimensions that the function is given (`?`).
+    """
+    bound = find_function(function)
+    verify(bound)
+    made = settle_placed(rewrite(bound))
+    verify(made)
+    return _write(made)
+
+
+def export_files(function: Function, subject: Operator | Graph) -> Export:
+    """The file of a function, and how IREE compiles it."""
+    name = function.name
+    flags = " ".join(COMPILE_FLAGS)
+    command = f"iree-compile {flags} {name}.mlir -o {name}.vmfb"
+    return Export({f"{name}.mlir": export(function).encode()}, (command,))
+
+
+def _write(function: Function) -> str:
+    names = Names(dict.fromkeys(function.tensors()))
+    region = Region(names, prefix="size")
+    for table in function.tables:
+        names.add_table(function.name, table)
+    reach = table_ranges(function.tables) | number_ranges(function.stages)
+    sizes = Sizes(function, region)
+    writer = StageWriter(region, sizes, function.tensors(), reach)
+    for stage in function.stages:
+        region.lines += ["", *(f"// {line}" for line in print_stage(stage))]
+        writer.write(stage)
+    parameters = ", ".join(
+        f"%{p.name}: {spell_tensor(p.dtype, p.extents)}" for p in function.parameters
+    )
+    given = [stage for r in function.results if (stage := function.stage(r.name)) is not None]
+    kinds = ", ".join(spell_tensor(stage.dtype, stage.domain) for stage in given)
+    lines = [*names.list_constants(), *region.lines, ""]
+    lines = lines[lines[0] == "" :]
+    lines.append(f"return {', '.join(f'%{stage.name}' for stage in given)} : {kinds}")
+    text = [
+        *_describe(function),
+        f"func.func @{function.name}({parameters}) -> ({kinds}) {{",
+        *(f"  {line}" if line else "" for line in lines),
+        "}",
+        *_write_resources(names),
+    ]
+    return "\n".join(text) + "\n"
+
+
+def _describe(function: Function) -> list[str]:
+    """What the function takes and gives: MLIR's types say no sign, and its results have no name."""
+    lines = [f"// {function.name}"]
+    for role, tensors in (
+        ("takes", function.parameters),
+        ("gives", [s for r in function.results if (s := function.stage(r.name)) is not None]),
+    ):
+        for tensor in tensors:
+            sizes = ", ".join(map(str, tensor.extents))
+            lines.append(f"//   {role} %{tensor.name}: {tensor.dtype.name}[{sizes}]")
+    return lines
+
+
+def _write_resources(names: Names) -> list[str]:
+    if not names.resources:
+        return []
+    entries = [f'      {name}: "0x{text}"' for name, text in names.resources.items()]
+    return [
+        "",
+        "{-#",
+        "  dialect_resources: {",
+        "    builtin: {",
+        *[f"{entry}," for entry in entries[:-1]],
+        entries[-1],
+        "    }",
+        "  }",
+        "#-}",
+    ]

@@ -1,0 +1,314 @@
+"""The scalar operations of the IR in MLIR's dialects `arith` and `math`.
+
+`scalars` says what each computes. Where an operation of MLIR leaves a result open (poison), it is
+given operands for which it does not: a divisor of 0, a shift by the width or more, a float beyond
+an integer type. Minima and maxima are comparisons and selections: `arith.minimumf` orders zeros,
+and `arith.minnumf` drops NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from dmlc.ir.nodes import POSITIONAL_COMBINERS
+from dmlc.mlir.region import Region, Value
+from dmlc.scalars import COMBINERS, LARGEST_INDEX, OPERATIONS, DataType, Kind, Operation
+from dmlc.scalars import DataType as T
+from dmlc.source import InternalError
+
+_ORDERED: Mapping[str, tuple[str, str, str]] = MappingProxyType(
+    {
+        "eq": ("oeq", "eq", "eq"),
+        "ne": ("une", "ne", "ne"),
+        "lt": ("olt", "slt", "ult"),
+        "le": ("ole", "sle", "ule"),
+        "gt": ("ogt", "sgt", "ugt"),
+        "ge": ("oge", "sge", "uge"),
+    }
+)
+"""The predicates of floats, of signed integers and positions, and of unsigned integers."""
+
+_PLAIN: Mapping[str, tuple[str, str, str]] = MappingProxyType(
+    {
+        "add": ("arith.addf", "arith.addi", "arith.addi"),
+        "sub": ("arith.subf", "arith.subi", "arith.subi"),
+        "mul": ("arith.mulf", "arith.muli", "arith.muli"),
+        "div": ("arith.divf", "arith.divsi", "arith.divui"),
+        "mod": ("arith.remf", "arith.remsi", "arith.remui"),
+        "min": ("", "arith.minsi", "arith.minui"),
+        "max": ("", "arith.maxsi", "arith.maxui"),
+        "and": ("", "", "arith.andi"),
+        "or": ("", "", "arith.ori"),
+        "bit_and": ("", "arith.andi", "arith.andi"),
+        "bit_or": ("", "arith.ori", "arith.ori"),
+        "bit_xor": ("", "arith.xori", "arith.xori"),
+        "shift_left": ("", "arith.shli", "arith.shli"),
+        "shift_right": ("", "arith.shrsi", "arith.shrui"),
+        "abs": ("math.absf", "math.absi", ""),
+        "neg": ("arith.negf", "", ""),
+        "floor": ("math.floor", "", ""),
+        "ceil": ("math.ceil", "", ""),
+        "round": ("math.roundeven", "", ""),
+        "trunc": ("math.trunc", "", ""),
+        "pow": ("math.powf", "", ""),
+    }
+)
+"""The operation of MLIR for the same three; a function of floats that is not here has its name."""
+
+
+def _column(dtype: DataType) -> int:
+    if dtype.is_float:
+        return 0
+    return 1 if dtype.kind in (Kind.SIGNED, Kind.INDEX) else 2
+
+
+def write_operation(region: Region, operation: Operation, given: Sequence[Value]) -> Value:
+    """Writes an operation on values of one type, and gives its result."""
+    name = operation.name
+    write = (_ON_FLOATS if given[0].dtype.is_float else _ON_INTEGERS).get(name)
+    if write is not None:
+        return write(region, *given)
+    column = _column(given[0].dtype)
+    if name in _ORDERED:
+        return region.compare(_ORDERED[name][column], *given)
+    plain = _PLAIN[name][column] if name in _PLAIN else f"math.{name}"
+    if not plain:
+        raise InternalError(f"'{name}' has no form for {given[0].dtype.name} in MLIR")
+    return region.apply(plain, *given)
+
+
+# Floats -----------------------------------------------------------------------------------
+
+
+def _choose(predicate: str) -> Callable[[Region, Value, Value], Value]:
+    """The second of two floats where it compares so with the first or is NaN, and else the first,
+    which may be NaN too."""
+
+    def write(region: Region, x: Value, y: Value) -> Value:
+        if _is_number(x):
+            return region.select(region.compare(f"u{predicate}", y, x), y, x)
+        second = region.compare(f"o{predicate}", y, x)
+        if not _is_number(y):
+            second = region.apply("arith.ori", second, _isnan(region, y))
+        return region.select(second, y, x)
+
+    return write
+
+
+def _is_number(value: Value) -> bool:
+    """Whether a float is known not to be NaN."""
+    return value.constant is not None and value.constant == value.constant
+
+
+def _sign(region: Region, x: Value) -> Value:
+    # Zeros and NaN are what they were.
+    kept = region.compare("ueq", x, region.constant(0.0, x.dtype))
+    one = region.apply("math.copysign", region.constant(1.0, x.dtype), x)
+    return region.select(kept, x, one)
+
+
+def _isnan(region: Region, x: Value) -> Value:
+    return region.compare("uno", x, x)
+
+
+def _isinf(region: Region, x: Value) -> Value:
+    infinity = region.constant(float("inf"), x.dtype)
+    return region.compare("oeq", region.apply("math.absf", x), infinity)
+
+
+def _round_float16(region: Region, x: Value) -> Value:
+    return region.convert("arith.extf", region.convert("arith.truncf", x, T.FLOAT16), x.dtype)
+
+
+def _round_bfloat16(region: Region, x: Value) -> Value:
+    """To nearest even, by bits: compilers that compute in FLOAT32 for BFLOAT16 fold conversions
+    there and back away."""
+    bits = region.convert("arith.bitcast", x, T.UINT32)
+    shift, one = region.constant(16, T.UINT32), region.constant(1, T.UINT32)
+    odd = region.apply("arith.andi", region.apply("arith.shrui", bits, shift), one)
+    below_half = region.constant(0x7FFF, T.UINT32)
+    carried = region.apply("arith.addi", bits, region.apply("arith.addi", odd, below_half))
+    kept = region.apply("arith.andi", carried, region.constant(0xFFFF0000, T.UINT32))
+    rounded = region.convert("arith.bitcast", kept, x.dtype)
+    return region.select(_isnan(region, x), x, rounded)
+
+
+def _sigmoid(region: Region, x: Value) -> Value:
+    one = region.constant(1.0, x.dtype)
+    power = region.apply("math.exp", region.apply("arith.negf", x))
+    return region.apply("arith.divf", one, region.apply("arith.addf", one, power))
+
+
+_ON_FLOATS: Mapping[str, Callable[..., Value]] = MappingProxyType(
+    {
+        "min": _choose("lt"),
+        "max": _choose("gt"),
+        "sign": _sign,
+        "isnan": _isnan,
+        "isinf": _isinf,
+        "round_float16": _round_float16,
+        "round_bfloat16": _round_bfloat16,
+        "sigmoid": _sigmoid,
+    }
+)
+
+
+# Integers, positions and truth values -----------------------------------------------------
+
+
+def _divide(region: Region, x: Value, y: Value) -> Value:
+    operation = _PLAIN["div"][_column(x.dtype)]
+    if y.constant not in (None, 0, -1):
+        return region.apply(operation, x, y)
+    zero, one = region.constant(0, x.dtype), region.constant(1, x.dtype)
+    by_zero = region.compare("eq", y, zero)
+    if x.dtype.kind is Kind.UNSIGNED:
+        quotient = region.apply(operation, x, region.select(by_zero, one, y))
+        return region.select(by_zero, zero, quotient)
+    # The smallest number has no opposite: that wraps.
+    by_minus_one = region.compare("eq", y, region.constant(-1, x.dtype))
+    unsafe = region.apply("arith.ori", by_zero, by_minus_one)
+    quotient = region.apply(operation, x, region.select(unsafe, one, y))
+    quotient = region.select(by_minus_one, region.apply("arith.subi", zero, x), quotient)
+    return region.select(by_zero, zero, quotient)
+
+
+def _modulo(region: Region, x: Value, y: Value) -> Value:
+    operation = _PLAIN["mod"][_column(x.dtype)]
+    if y.constant not in (None, 0, -1):
+        return region.apply(operation, x, y)
+    # The remainder is 0 by 0, by 1 and by -1 alike.
+    unsafe = region.compare("eq", y, region.constant(0, x.dtype))
+    if x.dtype.kind is not Kind.UNSIGNED:
+        by_minus_one = region.compare("eq", y, region.constant(-1, x.dtype))
+        unsafe = region.apply("arith.ori", unsafe, by_minus_one)
+    return region.apply(operation, x, region.select(unsafe, region.constant(1, x.dtype), y))
+
+
+def _shift(name: str) -> Callable[[Region, Value, Value], Value]:
+    def write(region: Region, x: Value, y: Value) -> Value:
+        width = 8 * x.dtype.bytes
+        if y.constant is None or not 0 <= y.constant < width:
+            y = region.apply("arith.andi", y, region.constant(width - 1, y.dtype))
+        return region.apply(_PLAIN[name][_column(x.dtype)], x, y)
+
+    return write
+
+
+def _absolute(region: Region, x: Value) -> Value:
+    if x.dtype.kind is Kind.UNSIGNED:
+        return x
+    if x.dtype.kind is not Kind.INDEX:
+        return region.apply("math.absi", x)
+    zero = region.constant(0, x.dtype)
+    return region.apply("arith.maxsi", x, region.apply("arith.subi", zero, x))
+
+
+def _integer_sign(region: Region, x: Value) -> Value:
+    one = region.constant(1, x.dtype)
+    limited = region.apply(_PLAIN["min"][_column(x.dtype)], x, one)
+    if x.dtype.kind is Kind.UNSIGNED:
+        return limited
+    return region.apply("arith.maxsi", limited, region.constant(-1, x.dtype))
+
+
+def _negate(region: Region, x: Value) -> Value:
+    return region.apply("arith.subi", region.constant(0, x.dtype), x)
+
+
+def _invert(region: Region, x: Value) -> Value:
+    every_bit = True if x.dtype.kind is Kind.BOOL else int(np.invert(x.dtype.dtype.type(0)))
+    return region.apply("arith.xori", x, region.constant(every_bit, x.dtype))
+
+
+_ON_INTEGERS: Mapping[str, Callable[..., Value]] = MappingProxyType(
+    {
+        "div": _divide,
+        "mod": _modulo,
+        "neg": _negate,
+        "abs": _absolute,
+        "sign": _integer_sign,
+        "bit_not": _invert,
+        "shift_left": _shift("shift_left"),
+        "shift_right": _shift("shift_right"),
+        "not": _invert,
+    }
+)
+
+
+# Conversions ------------------------------------------------------------------------------
+
+
+def write_conversion(region: Region, value: Value, dtype: DataType) -> Value:
+    """Writes a conversion as `scalars.convert` does it, and gives its result."""
+    source = value.dtype
+    if source is dtype:
+        return value
+    if dtype.kind is Kind.BOOL:
+        zero = region.constant(0, source)
+        return region.compare("une" if source.is_float else "ne", value, zero)
+    if source.is_float:
+        if not dtype.is_float:
+            return _saturate(region, value, dtype)
+        operation = "arith.extf" if dtype.bytes > source.bytes else "arith.truncf"
+        return region.convert(operation, value, dtype)
+    if dtype.is_float:
+        if source.kind is Kind.INDEX:
+            value = region.convert("arith.index_cast", value, DataType.INT64)
+        signed = source.kind in (Kind.SIGNED, Kind.INDEX)
+        return region.convert("arith.sitofp" if signed else "arith.uitofp", value, dtype)
+    if dtype.kind is Kind.INDEX and source is DataType.UINT64:
+        value = region.apply("arith.minui", value, region.constant(LARGEST_INDEX, source))
+    signed = source.kind in (Kind.SIGNED, Kind.INDEX)
+    if Kind.INDEX in (source.kind, dtype.kind):
+        return region.convert("arith.index_cast" if signed else "arith.index_castui", value, dtype)
+    if dtype.bytes == source.bytes and source.kind is not Kind.BOOL:
+        return Value(value.name, dtype)
+    if dtype.bytes < source.bytes:
+        return region.convert("arith.trunci", value, dtype)
+    return region.convert("arith.extsi" if signed else "arith.extui", value, dtype)
+
+
+def _saturate(region: Region, value: Value, dtype: DataType) -> Value:
+    """A float as an integer: the nearest towards 0 that the type has, and 0 for NaN."""
+    held = DataType.INT64 if dtype.kind is Kind.INDEX else dtype
+    limits = np.iinfo(held.dtype)
+    ends = (_round(limit, value.dtype) for limit in (limits.min, limits.max))
+    low, high = (region.constant(end, value.dtype) for end in ends)
+    below, above = region.compare("ole", value, low), region.compare("oge", value, high)
+    outside = region.apply("arith.ori", region.apply("arith.ori", below, above),
+                           region.compare("uno", value, value))  # fmt: skip
+    inside = region.select(outside, region.constant(0.0, value.dtype), value)
+    signed = held.kind is Kind.SIGNED
+    found = region.convert("arith.fptosi" if signed else "arith.fptoui", inside, held)
+    found = region.select(below, region.constant(int(limits.min), held), found)
+    found = region.select(above, region.constant(int(limits.max), held), found)
+    return write_conversion(region, found, dtype)
+
+
+def _round(number: int, dtype: DataType) -> float:
+    """An integer as a float of that type: a limit that it has not is the next power of two."""
+    return float(np.asarray(number, np.float64).astype(dtype.dtype))
+
+
+# Reductions -------------------------------------------------------------------------------
+
+
+def write_combiner(region: Region, combiner: str, total: Value, value: Value) -> Value:
+    """Writes one step of a reduction."""
+    if combiner in POSITIONAL_COMBINERS:
+        raise InternalError(f"'{combiner}' is more than one value")
+    return write_operation(region, COMBINERS[combiner], (total, value))
+
+
+def write_beats(region: Region, combiner: str, value: Value, best: Value) -> Value:
+    """Whether a value comes before the best so far, for `argmin` or `argmax`: NaN does before every
+    number."""
+    lower = combiner == "argmin"
+    if not value.dtype.is_float:
+        return write_operation(region, OPERATIONS["lt" if lower else "gt"], (value, best))
+    beats = region.compare("ult" if lower else "ugt", value, best)
+    return region.apply("arith.andi", beats, region.compare("ord", best, best))

@@ -1,0 +1,115 @@
+"""Reductions of what depends on positions alone, without a body that reads nothing.
+
+Such a body has no operand, and IREE 3.13 takes its value for one that is reduced already: a product
+of two constants comes out as one of them. So what is known is a table, a sum of one number is a
+product, and anything else is read from a stage of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc.ir import (
+    Body,
+    Cast,
+    Constant,
+    Extent,
+    Function,
+    Index,
+    Instruction,
+    Load,
+    Reduction,
+    Stage,
+    Symbol,
+    Table,
+)
+from dmlc.ir.builder import Builder
+from dmlc.ir.index import IndexFacts
+from dmlc.ir.naming import take_name
+from dmlc.scalars import DataType
+
+
+def settle_placed(function: Function) -> Function:
+    """The function without such reductions; itself where there is none."""
+    taken = dict.fromkeys(function.tensors())
+    stages: list[Stage] = []
+    tables = list(function.tables)
+    for stage in function.stages:
+        reduction, body = stage.reduction, stage.body
+        if reduction is None or body.loads() or body.dtype is DataType.INDEX:
+            stages.append(stage)
+            continue
+        table = _evaluate(stage, f"{stage.name}.values")
+        if table is not None:
+            table = dataclasses.replace(table, name=take_name(table.name, taken))
+            tables.append(table)
+            stages.append(_read_table(stage, table))
+        elif _is_count(stage, reduction):
+            stages.append(_multiply(stage, reduction))
+        else:
+            stages += _split(stage, reduction, take_name(f"{stage.name}.values", taken))
+    return dataclasses.replace(function.with_stages(stages), tables=tuple(tables))
+
+
+def _evaluate(stage: Stage, name: str) -> Table | None:
+    """The elements of a reduction, with one place along the axes that they do not depend on; None
+    where its sizes are open."""
+    values = IndexFacts(stage).reduce()
+    if values is None or len(values.shape) != len(stage.domain):
+        return None
+    numbers = tuple(values.ravel().tolist())
+    return Table(name, stage.dtype.compute, values.shape, numbers, span=stage.span)
+
+
+def _read_table(stage: Stage, table: Table) -> Stage:
+    builder = Builder()
+    at = tuple(
+        builder.add(Index(axis)) if extent == stage.domain[axis] else builder.constant(0)
+        for axis, extent in enumerate(table.extents)
+    )
+    only = table.constants()
+    result: Instruction = only[0] if len(only) == 1 else Load(table.name, at, table.dtype)
+    body = builder.make(builder.add(result))
+    return dataclasses.replace(stage, body=body, reduction=None)
+
+
+def _is_count(stage: Stage, reduction: Reduction) -> bool:
+    """Whether a stage is as many times a number as there are points."""
+    body = stage.body
+    one = isinstance(body.instructions[body.result], Constant)
+    return one and body.guard is None and reduction.combiner == "sum"
+
+
+def _multiply(stage: Stage, reduction: Reduction) -> Stage:
+    builder, dtype = Builder(), stage.body.dtype
+    points = builder.constant(1)
+    for _, extent in reduction.axes:
+        points = builder.apply("mul", points, _add_extent(builder, extent))
+    number = builder.add(stage.body.instructions[stage.body.result])
+    result = builder.apply("mul", number, builder.add(Cast(points, dtype)))
+    return dataclasses.replace(stage, body=builder.make(result), reduction=None)
+
+
+def _add_extent(builder: Builder, extent: Extent) -> int:
+    return builder.constant(extent) if isinstance(extent, int) else builder.add(Symbol(extent))
+
+
+def _split(stage: Stage, reduction: Reduction, name: str) -> tuple[Stage, Stage]:
+    """The values, and their reduction."""
+    body, rank = stage.body, len(stage.domain)
+    moved: dict[Instruction, Index] = {
+        Index(label, reduced=True): Index(rank + place)
+        for place, (label, _) in enumerate(reduction.axes)
+    }
+    values = Stage(
+        name,
+        body.dtype,
+        (*stage.domain, *(extent for _, extent in reduction.axes)),
+        Body.make([moved.get(i, i) for i in body.instructions], body.result),
+        span=stage.span,
+    )
+    instructions: list[Instruction] = [*body.instructions, *stage.indices]
+    at = tuple(range(len(body.instructions), len(instructions)))
+    instructions.append(Load(name, at, body.dtype))
+    read = Body.make(instructions, len(instructions) - 1, body.guard)
+    return values, dataclasses.replace(stage, body=read)

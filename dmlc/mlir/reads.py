@@ -1,0 +1,145 @@
+"""How a stage's body reads other tensors: as operands of `linalg.generic`, or one by one.
+
+A read at positions that are sums of indices, each times a number above 0, is an operand with a map,
+if no point leaves the tensor. Where such a read begins further in, takes every other element or
+leaves out the rest, it is the operand's slice that says so: maps begin at 0. Any other read is
+`tensor.extract`. A map is read at all points: so a read that only the guard keeps inside is none,
+and is held to the tensor's ends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dmlc.ir import Extent, Index, Load, Stage, operands
+from dmlc.ir.index import Affine, find_affine
+from dmlc.ir.inside import Tensor, find_outside
+from dmlc.ir.ranges import Interval, Ranges
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cut:
+    """What an operand takes along one axis of its tensor."""
+
+    offset: int
+    size: Extent
+    stride: int
+    factors: tuple[tuple[Index, int], ...]
+    """The indices that run over it; none where it takes one element, and has no such axis."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor, or a part of it, that is read along maps."""
+
+    tensor: str
+    cuts: tuple[Cut, ...]
+    extents: tuple[Extent, ...]
+    """The sizes of the whole tensor."""
+
+    @property
+    def is_whole(self) -> bool:
+        return all(
+            cut.factors and (cut.offset, cut.size, cut.stride) == (0, extent, 1)
+            for cut, extent in zip(self.cuts, self.extents, strict=True)
+        )
+
+    @property
+    def kept(self) -> tuple[Cut, ...]:
+        """The axes that the operand has."""
+        return tuple(cut for cut in self.cuts if cut.factors)
+
+    def named(self) -> set[Index]:
+        """The indices whose extents follow from the operand's sizes."""
+        return {cut.factors[0][0] for cut in self.kept if _runs(cut)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extraction:
+    """A read of one element."""
+
+    held: tuple[int, ...]
+    """The axes along which the position is held to the tensor."""
+
+
+def _runs(cut: Cut) -> bool:
+    """Whether an axis of an operand is one index, step by step."""
+    return len(cut.factors) == 1 and cut.factors[0][1] == 1
+
+
+def plan_reads(
+    stage: Stage, tensors: Mapping[str, Tensor], reach: Mapping[str, Interval]
+) -> dict[int, Operand | Extraction]:
+    """How each load of a stage that has points is written, by the number of its value. `reach` has
+    the intervals of tensors of whole numbers."""
+    # Without the guard: what has to be proved holds at every point.
+    free = dataclasses.replace(stage, body=dataclasses.replace(stage.body, guard=None))
+    ranges = Ranges(free, reach)
+    forms = find_affine(stage.body)
+    found: dict[int, Operand | Extraction] = {}
+    for number, instruction in enumerate(stage.body.instructions):
+        if isinstance(instruction, Load):
+            extents = tensors[instruction.tensor].extents
+            cuts = _cut(stage, [forms[i] for i in instruction.indices], extents)
+            if cuts is not None:
+                found[number] = Operand(instruction.tensor, cuts, extents)
+            else:
+                outside = find_outside(free, instruction, ranges, extents)
+                found[number] = Extraction(tuple(axis for axis, _ in outside))
+        ranges.add(instruction)
+    return found
+
+
+def _cut(
+    stage: Stage, forms: Sequence[Affine | None], extents: Sequence[Extent]
+) -> tuple[Cut, ...] | None:
+    """What an operand takes of a tensor to be read at these positions; None where it cannot be."""
+    cuts: list[Cut] = []
+    for form, extent in zip(forms, extents, strict=True):
+        cut = None if form is None else _cut_axis(stage, form, extent)
+        if cut is None:
+            return None
+        cuts.append(cut)
+    return tuple(cuts)
+
+
+def _cut_axis(stage: Stage, form: Affine, extent: Extent) -> Cut | None:
+    sizes = [stage.extent(index) for index, _ in form.factors]
+    if len(sizes) == 1 and form == Affine(0, form.factors) and sizes[0] == extent:
+        index, factor = form.factors[0]
+        return Cut(0, extent, 1, ((index, factor),)) if factor == 1 else None
+    last = form.constant
+    for (_, factor), size in zip(form.factors, sizes, strict=True):
+        if not isinstance(size, int) or factor < 1:
+            return None
+        last += factor * (size - 1)
+    if form.constant < 0 or not isinstance(extent, int) or last >= extent:
+        return None
+    if len(form.factors) == 1:
+        (index, factor), size = form.factors[0], sizes[0]
+        return Cut(form.constant, size or 0, factor, ((index, 1),))
+    if not form.constant and form.factors:
+        return Cut(0, extent, 1, form.factors)
+    return Cut(form.constant, last - form.constant + 1, 1, form.factors)
+
+
+def list_used(stage: Stage, reads: Mapping[int, Operand | Extraction]) -> list[int]:
+    """The values that are computed in the body, in order: positions of operands are not."""
+    body = stage.body
+    found: set[int] = set()
+    pending = [body.result] if body.guard is None else [body.result, body.guard]
+    while pending:
+        number = pending.pop()
+        if number in found:
+            continue
+        found.add(number)
+        if not isinstance(reads.get(number), Operand):
+            pending += operands(body.instructions[number])
+    return sorted(found)
+
+
+def list_missing(stage: Stage, given: Sequence[Operand]) -> list[Index]:
+    """The reduction's indices that no operand names: an operand of their sizes has to."""
+    named = {index for operand in given for index in operand.named()}
+    return [index for index in stage.indices if index.reduced and index not in named]
