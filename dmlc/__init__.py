@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dmlc import ir
+    from dmlc import torch as torch
     from dmlc.api import Results, load_program, run
     from dmlc.binding import Graph, Module, Operator, TensorDesc
     from dmlc.building import GraphBuilder, gradient
@@ -63,6 +64,8 @@ __all__ = [
     "run",
 ]
 
+_PACKAGES = ("ir", "torch")
+
 _PLACES = {
     "ArgumentError": "dmlc.source",
     "DataType": "dmlc.scalars",
@@ -94,8 +97,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    if name == "ir":
-        return importlib.import_module("dmlc.ir")
+    if name in _PACKAGES:
+        return importlib.import_module(f"dmlc.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'dmlc' has no attribute '{name}'")
     value = getattr(importlib.import_module(_PLACES[name]), name)

@@ -17,7 +17,8 @@ ORDER = (
     "collection", "source", "parameters", "resources", "files", "sizes", "scalars", "language",
     "library", "ir", "transform", "binding", "catalog", "building", "reference", "oracle", "kernel",
     "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline", "picture", "runtime",
-    "inspection", "devices", "known_answers", "api", "testing", "interop", "cli", "__main__",
+    "inspection", "devices", "known_answers", "api", "testing", "interop", "torch", "cli",
+    "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
@@ -39,9 +40,13 @@ OWNERS = {
     "jinja2": ("dmlc.codegen.render", "dmlc.picture.svg"),
     "lark": ("dmlc.language",),
     "ml_dtypes": ("dmlc.scalars",),
-    "pyopencl": ("dmlc.runtime.opencl.driver", "dmlc.runtime.opencl.executable"),
+    "pyopencl": (
+        "dmlc.runtime.opencl.direct", "dmlc.runtime.opencl.driver",
+        "dmlc.runtime.opencl.executable",
+    ),
     "pytest": ("dmlc.testing.plugin", "dmlc.testing.items"),
-}
+    "torch": ("dmlc.torch",),
+}  # fmt: skip
 """The third-party packages, and the modules that may import them. NumPy is at home wherever
 values are: everywhere but in the places below."""
 

@@ -471,6 +471,14 @@ class Launcher:
                 steps.append((made, (groups * size,), (size,)))
         self._steps = steps
 
+    def keep_buffers(self, first: int, buffers: Sequence[cl.Buffer]) -> None:
+        """Sets the arguments of the tensors from number `first` on for good: `set_buffers` is given
+        those before it from now on. The caller keeps the buffers."""
+        for set_argument, slot, tensor in self._arguments:
+            if tensor >= first:
+                set_argument(slot, buffers[tensor - first])
+        self._arguments = [each for each in self._arguments if each[2] < first]
+
     def set_buffers(self, buffers: Sequence[cl.Buffer]) -> None:
         """Sets the buffer arguments. The driver does not keep them: the caller must."""
         for set_argument, slot, tensor in self._arguments:

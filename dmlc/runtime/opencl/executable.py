@@ -15,6 +15,7 @@ from dmlc.program import Program, Role
 from dmlc.runtime.arrays import Array, Operand, constant_array, is_loaded
 from dmlc.runtime.interface import check_target
 from dmlc.runtime.opencl.device import Device, Memory
+from dmlc.runtime.opencl.direct import Direct, is_direct
 from dmlc.runtime.opencl.driver import Launcher, Session
 from dmlc.runtime.placement import Outputs, Placement, place
 from dmlc.runtime.quick import QuickPlan, plan_quick
@@ -115,6 +116,13 @@ class Executable:
         with self._session.reporting(f"cannot run {self.program.name}"):
             run, launcher = self._prepare(placement)
         return Call(self._session, run, launcher, self._results(placement), self._report(placement))
+
+    def direct(self, sizes: Mapping[str, int]) -> Direct | None:
+        """The program with its symbols of these sizes, over addresses of memory that nobody looks
+        at; None where the device does not work on the host's memory, or has too little."""
+        if not is_direct(self.program, self.device, sizes):
+            return None
+        return Direct(self.program, self._session, sizes, SMALL_LAUNCH_BYTES)
 
     def _run_quick(self, quick: QuickPlan, arrays: list[Array]) -> None:
         count = arrays[quick.counted].size if quick.symbol else 1

@@ -1,0 +1,112 @@
+"""A program launched over memory that is known to fit it: addresses in, nothing looked at.
+
+For callers that have checked everything once and call many times, such as a framework's own
+operators. Everything about a call but its addresses is settled beforehand: sizes, the unit, and
+the arguments for constants and for memory between kernels, which belong to a launcher here.
+`Executable` checks, copies and explains; this does none of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dmlc.program import Program, Role, TensorSpec
+from dmlc.runtime.arrays import constant_array, element_strides, is_loaded, span
+from dmlc.runtime.opencl.device import Device, Memory
+from dmlc.runtime.opencl.driver import Launcher, Session
+from dmlc.sizes import evaluate_size, refuse_sizes
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+
+def is_direct(program: Program, device: Device, sizes: Mapping[str, int]) -> bool:
+    """Whether a device works on the host's memory, and has room for every tensor of a program
+    whose symbols have these sizes."""
+    if device.memory is not Memory.SHARED or any(n > program.max_count for n in sizes.values()):
+        return False
+    tensors = (t for t in program.tensors if t.role is not Role.CONSTANT)
+    return all(_bytes_of(t, sizes) <= device.max_allocation for t in tensors)
+
+
+class Direct:
+    """A program that is `is_direct`, with its sizes fixed. Safe to call from several threads at
+    once. Launches over at most `small` bytes go to the quicker of two units."""
+
+    def __init__(
+        self, program: Program, session: Session, sizes: Mapping[str, int], small: int
+    ) -> None:
+        refuse_sizes(program.name, program.checks, sizes)
+        self.program = program
+        self._session = session
+        self._sizes = dict(sizes)
+        tensors = (*program.inputs, *program.outputs)
+        self._tensors = {
+            t.name: k for k, t in enumerate((*tensors, *program.scratch, *program.constants))
+        }
+        counts = [_bytes_of(t, sizes) for t in tensors]
+        scratch = {t.name: _bytes_of(t, sizes) for t in program.scratch}
+        read = {b.tensor for k in program.kernels for b in k.buffers if b.read}
+        flags = [
+            session.access_flags(is_loaded(t) or t.name in read, t.role is Role.OUTPUT)
+            for t in tensors
+        ]
+        # What has no elements has no memory either, and a buffer needs some.
+        self._views = [
+            (ctypes.c_char * count, flag) if count else None
+            for count, flag in zip(counts, flags, strict=True)
+        ]
+        self._nothing = session.scratch(0)
+        self._scratch = scratch
+        self._offsets = {t.name: t.offset for t in program.scratch if t.offset is not None}
+        whole = sum(counts) + sum(scratch.values())
+        self._unit = session.unit_count - 1 if whole * program.effort <= small else 0
+        self._constants = [constant_array(t) for t in program.constants]
+        self._free: list[tuple[Launcher, list[cl.Buffer]]] = [self._new_launcher()]
+
+    def __call__(self, addresses: Sequence[int]) -> None:
+        """Runs the program once over the memory at these addresses: that of each input, and then
+        of each output. An output shares no memory with another tensor."""
+        session = self._session
+        if not session.usable:
+            session.check_usable()
+        free = self._free
+        launcher, _ = kept = free.pop() if free else self._new_launcher()
+        try:
+            make, context = session.make_buffer, session.context
+            buffers = [
+                self._nothing
+                if view is None
+                else make(context, view[1], 0, view[0].from_address(address))
+                for view, address in zip(self._views, addresses, strict=True)
+            ]
+            launcher.set_buffers(buffers)
+            launcher.launch()
+        except session.driver_error as problem:
+            raise session.translate(f"cannot run {self.program.name}", problem) from problem
+        free.append(kept)
+
+    def _new_launcher(self) -> tuple[Launcher, list[cl.Buffer]]:
+        """A launcher, and the buffers of its own that it needs alive."""
+        session, program = self._session, self.program
+        launcher = Launcher(session, self._unit, program.kernels, self._tensors)
+        launcher.set_sizes(self._sizes)
+        own = session.scratch_parts(self._scratch, self._offsets)
+        for array in self._constants:
+            buffer = session.buffer(array, True, False)
+            session.upload(launcher.queue, buffer, array)
+            own.append(buffer)
+        launcher.keep_buffers(len(self._views), own)
+        return launcher, own
+
+
+def _bytes_of(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
+    """The memory from a tensor's first element to its last."""
+    shape = tuple(evaluate_size(extent, sizes) for extent in tensor.extents)
+    reach = math.prod(shape)
+    if tensor.strides is not None:
+        reach = span(shape, element_strides(tensor, shape))
+    return reach * tensor.dtype.bytes

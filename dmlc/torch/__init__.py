@@ -1,0 +1,37 @@
+"""PyTorch: operators and graphs of dmlc on its tensors.
+
+Each name is imported when it is first used, so that who has no PyTorch reads what to install.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING
+
+from dmlc.source import UnavailableError
+
+if TYPE_CHECKING:
+    from dmlc.torch.call import Call
+
+__all__ = ["Call"]
+
+_PLACES = {"Call": "dmlc.torch.call"}
+
+if importlib.util.find_spec("torch") is None:
+    raise UnavailableError(
+        "dmlc.torch needs PyTorch, which is not installed",
+        notes=["install it with: pip install 'dmlc[torch]'"],
+    )
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'dmlc.torch' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
