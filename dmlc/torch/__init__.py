@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING
 from dmlc.source import UnavailableError
 
 if TYPE_CHECKING:
+    from dmlc.torch.backend import Backend, report
     from dmlc.torch.call import Call
 
-__all__ = ["Call"]
+__all__ = ["Backend", "Call", "report"]
 
-_PLACES = {"Call": "dmlc.torch.call"}
+_PLACES = {
+    "Backend": "dmlc.torch.backend",
+    "Call": "dmlc.torch.call",
+    "report": "dmlc.torch.backend",
+}
 
 if importlib.util.find_spec("torch") is None:
     raise UnavailableError(

@@ -20,12 +20,13 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.utils._pytree import tree_leaves
 
 from dmlc.source import DmlcError
 from dmlc.torch.call import Call
 from dmlc.torch.decompositions import list_decompositions
 from dmlc.torch.groups import Group, make_group, settled_strides, tensors_of, value_of
-from dmlc.torch.partition import Partition
+from dmlc.torch.partition import LEAST_ELEMENTS, Partition
 
 Run = Callable[..., Any]
 
@@ -63,9 +64,12 @@ class GraphReport:
         return "\n".join(lines)
 
 
-def compile_graph(name: str, module: GraphModule) -> tuple[Boxed, GraphReport]:
-    """A graph whose sizes are numbers, with its groups compiled."""
-    partition = Partition(module.graph)
+def compile_graph(
+    name: str, module: GraphModule, least: int = LEAST_ELEMENTS
+) -> tuple[Boxed, GraphReport]:
+    """A graph whose sizes are numbers, with its groups compiled. A few operators over fewer than
+    `least` elements stay with eager."""
+    partition = Partition(module.graph, least)
     units: list[tuple[int, int, int, Group | None, list[Node]]] = []
     places = {node: k for k, node in enumerate(module.graph.nodes)}
     calls: dict[int, Run] = {}
@@ -202,11 +206,17 @@ def _bytes_of(node: Node) -> int:
 # Graphs with sizes that are symbols -------------------------------------------------------------
 
 
-class _Specializer:
-    """A graph whose sizes PyTorch left open, compiled anew for each set of sizes it is called
-    with."""
+MOST_SIZES = 32
 
-    def __init__(self, name: str, module: GraphModule, reports: list[GraphReport]) -> None:
+
+class Specializer:
+    """A graph whose sizes PyTorch left open, compiled anew for each set of sizes and numbers that
+    it is called with; beyond `most` of them it is left to eager."""
+
+    def __init__(
+        self, name: str, module: GraphModule, reports: list[GraphReport], most: int = MOST_SIZES
+    ) -> None:
+        self._most = most
         self._name = name
         self._module = module
         self._reports = reports
@@ -216,6 +226,8 @@ class _Specializer:
         key = tuple((x.shape, x.stride()) if isinstance(x, torch.Tensor) else x for x in inputs)
         found = self._compiled.get(key)
         if found is None:
+            if len(self._compiled) >= self._most:
+                return self._module(*inputs)
             found = self._compiled[key] = self._compile(inputs)
         return found(inputs)
 
@@ -278,7 +290,7 @@ class Backend:
     def _compiler(self, name: str) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(module: GraphModule, inputs: Sequence[Any]) -> Any:
             if _has_symbols(module):
-                return Boxed(_Specializer(name, module, self.reports))
+                return Boxed(Specializer(name, module, self.reports))
             compiled, report = compile_graph(name, module)
             self.reports.append(report)
             return compiled
@@ -287,12 +299,23 @@ class Backend:
 
 
 def report(model: Callable[..., Any], *inputs: Any) -> list[GraphReport]:
-    """Runs a model once, and says what the backend makes of it: its graphs, forward and backward,
-    their groups, and what stays with eager and why."""
+    """Runs a model and its gradient once, and says what the backend makes of them: the graphs,
+    forward and backward, their groups, and what stays with eager and why. No gradient is added to
+    that of a parameter or an input."""
     backend = Backend()
     run: Callable[..., Any] = cast(Any, torch).compile(model, backend=backend)
-    run(*inputs)
+    results: list[Any] = tree_leaves(run(*inputs))
+    parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    sources = [x for x in (*parameters, *tree_leaves(inputs)) if _has_gradient(x)]
+    wanted = [y for y in results if _has_gradient(y)]
+    if sources and wanted:
+        ones = [torch.ones_like(y) for y in wanted]
+        torch.autograd.grad(wanted, sources, ones, allow_unused=True)
     return backend.reports
+
+
+def _has_gradient(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 @functools.cache

@@ -16,17 +16,20 @@ from torch.fx import Graph, Node
 
 from dmlc.torch.groups import find_reason, is_creation, is_view, tensors_of, value_of
 
+FEW_NODES = 3
 LEAST_ELEMENTS = 1024
-"""A group of one node over fewer elements stays with eager: calling it costs more than it saves."""
+"""A group of `FEW_NODES` or less over fewer elements stays with eager: calling it costs more than
+it saves."""
 
-SHARED_BYTES = 1 << 16
-"""Nodes that read the same tensor of at least this size are computed together."""
+LARGE_BYTES = 1 << 16
+"""Nodes that read the same tensor of at least this size are computed together, to read it once; and
+so are all of a phase that see smaller ones only, for one call."""
 
 
 class Partition:
     """The nodes of a graph by what becomes of them."""
 
-    def __init__(self, graph: Graph, least: int = LEAST_ELEMENTS) -> None:
+    def __init__(self, graph: Graph, least: int) -> None:
         self._graph = graph
         self.reasons: dict[Node, str] = {}
         """Why a node stays with eager, by node."""
@@ -131,7 +134,8 @@ class Partition:
                 self.phases[node] = target
 
     def _collect(self, least: int) -> list[list[Node]]:
-        """The groups: nodes of a phase that read each other, or the same large tensor."""
+        """The groups: nodes of a phase that read each other, or the same large tensor; and all that
+        are small."""
         parents: dict[Node, Node] = {}
 
         def find(node: Node) -> Node:
@@ -145,16 +149,25 @@ class Partition:
             for root in self._roots[node]:
                 if root in self._computed and self.phases[root] == phase:
                     parents[find(node)] = find(root)
-                elif _bytes_of(root) >= SHARED_BYTES:
-                    other = shared.setdefault((root, phase), node)
-                    parents[find(node)] = find(other)
+                elif _bytes_of(root) >= LARGE_BYTES:
+                    parents[find(node)] = find(shared.setdefault((root, phase), node))
+        large: dict[Node, None] = {}
+        for node in self._computed:
+            if max(map(_bytes_of, (node, *self._roots[node]))) >= LARGE_BYTES:
+                large[find(node)] = None
+        small: dict[int, Node] = {}
+        for node in self._computed:
+            if find(node) not in large:
+                parents[find(node)] = find(small.setdefault(self.phases[node], node))
         found: dict[Node, list[Node]] = {}
         for node in self._computed:
             found.setdefault(find(node), []).append(node)
         groups: list[list[Node]] = []
         for members in found.values():
-            if len(members) == 1 and _elements_of([members[0], *self._roots[members[0]]]) < least:
-                self.reasons[members[0]] = "it is alone, and has few elements"
+            seen = (n for member in members for n in (member, *self._roots[member]))
+            if len(members) <= FEW_NODES and _elements_of(seen) < least:
+                why = "these are few operators over few elements"
+                self.reasons.update(dict.fromkeys(members, why))
             else:
                 groups.append(members)
         return sorted(groups, key=lambda members: self.phases[members[0]])
