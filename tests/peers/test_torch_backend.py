@@ -1,4 +1,4 @@
-"""`torch.compile(model, backend="dmlc")` beside eager PyTorch: operators, models, and what stays."""
+"""`torch.compile(model, backend="dmlc")` beside eager: operators, models, and what stays."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ EXACT: list[Callable[[torch.Tensor], torch.Tensor]] = [
     lambda x: torch.arange(64) + x.shape[0],
 ]  # fmt: skip
 NEAR: list[Callable[[torch.Tensor], torch.Tensor]] = [
-    torch.sqrt, torch.exp, torch.exp2, torch.expm1, torch.log, torch.log1p, torch.log2, torch.rsqrt, torch.tanh,
-    torch.sigmoid, torch.erf, torch.atan, torch.asinh, torch.sinh, torch.cosh, torch.acos,
+    torch.sqrt, torch.exp, torch.exp2, torch.expm1, torch.log, torch.log1p, torch.log2,
+    torch.rsqrt, torch.tanh, torch.sigmoid, torch.erf, torch.atan, torch.asinh, torch.sinh, torch.cosh, torch.acos,
     torch.asin, torch.acosh, torch.atanh, lambda x: x**2.5, lambda x: x**-0.5, lambda x: 2.0**x,
     functional.silu, functional.softplus, functional.elu, functional.mish,
     lambda x: functional.gelu(x[3:].clamp(-9, 9), approximate="tanh"),
@@ -148,9 +148,11 @@ def test_views_and_moves() -> None:
             lambda x, i: x.unbind(2)[3] * 2, lambda x, i: torch.cat([x, x * 2, x[:1]], 0),
             lambda x, i: functional.pad(x, (1, 2, 0, 1), value=5.0), lambda x, i: x.flip(0, 2),
             lambda x, i: torch.gather(x, 2, i.expand(3, 4, 5)), lambda x, i: torch.stack([x, x]),
-            lambda x, i: torch.index_select(x, 1, i[0, 0]), lambda x, i: x[..., None].squeeze(-1) + 1,
+            lambda x, i: torch.index_select(x, 1, i[0, 0]),
+            lambda x, i: x[..., None].squeeze(-1) + 1,
             lambda x, i: torch.slice_scatter(x, x[:, 1:3] * 2, 1, 0, 2),
-            lambda x, i: torch.select_scatter(x, x[0] * 2, 0, 2), lambda x, i: x.tril() + x.triu(1),
+            lambda x, i: torch.select_scatter(x, x[0] * 2, 0, 2),
+            lambda x, i: x.tril() + x.triu(1),
             lambda x, i: functional.embedding(i, x[0]),
             lambda x, i: torch.scatter(x, 1, i[:, :, :5].expand(3, 1, 5), -1.0),
             lambda x, i: x.permute(2, 0, 1).contiguous(),
