@@ -82,7 +82,8 @@ EXACT: list[Callable[[torch.Tensor], torch.Tensor]] = [
 ]  # fmt: skip
 NEAR: list[Callable[[torch.Tensor], torch.Tensor]] = [
     torch.sqrt, torch.exp, torch.exp2, torch.expm1, torch.log, torch.log1p, torch.log2,
-    torch.rsqrt, torch.tanh, torch.sigmoid, torch.erf, torch.atan, torch.asinh, torch.sinh, torch.cosh, torch.acos,
+    torch.rsqrt, torch.tanh, torch.sigmoid, torch.erf, torch.atan,
+    torch.asinh, torch.sinh, torch.cosh, torch.acos,
     torch.asin, torch.acosh, torch.atanh, lambda x: x**2.5, lambda x: x**-0.5, lambda x: 2.0**x,
     functional.silu, functional.softplus, functional.elu, functional.mish,
     lambda x: functional.gelu(x[3:].clamp(-9, 9), approximate="tanh"),
