@@ -28,6 +28,9 @@ from dmlc.torch.decompositions import list_decompositions
 from dmlc.torch.groups import Group, make_group, settled_strides, tensors_of, value_of
 from dmlc.torch.partition import LEAST_ELEMENTS, Partition
 
+NAME = "dmlc"
+"""What `torch.compile` knows the backend by."""
+
 Run = Callable[..., Any]
 
 
@@ -329,4 +332,4 @@ def compile_module(module: GraphModule, inputs: Sequence[Any], **options: Any) -
 
 
 # Where dmlc is installed, PyTorch finds the backend by its entry point.
-register_backend(compiler_fn=compile_module, name="dmlc")
+register_backend(compiler_fn=compile_module, name=NAME)

@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 import dmlc
+from benchmarks.torch_models import MODELS, make, train
 from dmlc.torch.backend import Backend, GraphReport, Specializer, compile_graph
 from dmlc.torch.decompositions import list_decompositions
 from docs import build
@@ -243,102 +244,24 @@ def test_upsampling(small: Any, large: Any, scales: Any) -> None:
 # Models ---------------------------------------------------------------------------------------
 
 
-class Residual(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.BatchNorm2d(8), nn.BatchNorm2d(8)
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return functional.relu(self.second(functional.relu(self.first(x))) + y)
-
-
-class GeluNorm(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(64)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.norm(functional.gelu(x))
-
-
-class RmsSilu(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.RMSNorm(64)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.silu(self.norm(x))
-
-
-class CrossEntropy(nn.Module):
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return functional.cross_entropy(x, y)
-
-
-class ResNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.convolutions = nn.ModuleList(
-            nn.Conv2d(8, 8, 3, padding=1, bias=False) for _ in range(2)
-        )
-        self.norms = nn.ModuleList(nn.BatchNorm2d(8) for _ in range(2))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = functional.relu(self.norms[0](self.convolutions[0](x)))
-        return functional.relu(self.norms[1](self.convolutions[1](y)) + x)
-
-
-class Transformer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norms = nn.ModuleList(nn.LayerNorm(64) for _ in range(2))
-        self.mix, self.out = nn.Linear(64, 192), nn.Linear(64, 64)
-        self.up, self.down = nn.Linear(64, 256), nn.Linear(256, 64)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, length, width = x.shape
-        parts = self.mix(self.norms[0](x)).view(batch, length, 3, 4, width // 4)
-        q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        mixed = functional.scaled_dot_product_attention(q, k, v)
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(functional.gelu(self.up(self.norms[1](x))))
-
-
-LABELS = torch.tensor([k if k != 7 else -100 for k in range(48)])
-"""One of them is that which cross entropy ignores."""
-
-MODELS: dict[str, tuple[Callable[[], nn.Module], list[Any], int]] = {
-    "residual block": (Residual, [(4, 8, 9, 7), (4, 8, 9, 7)], 2),
-    "GELU and layer norm": (GeluNorm, [(48, 64)], 2),
-    "RMS norm and SiLU": (RmsSilu, [(48, 64)], 2),
-    "cross entropy": (CrossEntropy, [(48, 51), LABELS], 2),
-    "ResNet block": (ResNet, [(4, 8, 9, 7)], 5),
-    "transformer block": (Transformer, [(2, 16, 64)], 11),
+GROUPS = {
+    "residual block": 2,
+    "GELU and layer norm": 2,
+    "RMS norm and SiLU": 2,
+    "cross entropy": 2,
+    "ResNet block": 5,
+    "transformer block": 11,
 }
-"""A model, the sizes of its inputs, and in how many groups its two graphs are at most."""
+"""In how many groups the two graphs of a model are at most."""
 
 
 def make_model(name: str, dtype: torch.dtype) -> tuple[nn.Module, list[torch.Tensor]]:
-    build, inputs, _ = MODELS[name]
-    model = build()
+    model, inputs = make(name, large=False)
     for parameter in model.parameters():
         if parameter.dim() == 1:
             nn.init.normal_(parameter, 0.7, 0.2)
-    given = [torch.randn(i, dtype=dtype) if isinstance(i, tuple) else i for i in inputs]
+    given = [x.to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs]
     return model.to(dtype), given
-
-
-def run_model(
-    model: Callable[..., torch.Tensor], inputs: Sequence[torch.Tensor], module: nn.Module
-) -> dict[str, torch.Tensor]:
-    """Result, gradients and buffers after a step."""
-    given = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
-    y = model(*given)
-    y.backward(torch.randn(y.shape, generator=torch.Generator().manual_seed(5)).to(y.dtype))
-    found = {"y": y.detach()}
-    found |= {f"input {k}": x.grad for k, x in enumerate(given) if x.grad is not None}
-    found |= {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
-    return found | dict(module.named_buffers())
 
 
 # Where the next layer cuts at zero, a rounding of 16 bits decides which elements have a gradient.
@@ -352,9 +275,9 @@ def test_models(name: str, dtype: torch.dtype) -> None:
     """Within 1e-5 of eager, in one graph, with the work that is mapped in few groups."""
     model, inputs = make_model(name, dtype)
     other, backend = copy.deepcopy(model), Backend()
-    expected = run_model(model, inputs, model)
+    expected = {k: v.clone() for k, v in train(model, model, inputs).items()}
     compiled = torch.compile(other, backend=backend, fullgraph=True)
-    found = run_model(compiled, inputs, other)
+    found = train(compiled, other, inputs)
     assert found.keys() == expected.keys()
     tolerance = 1e-5 if dtype is torch.float32 else 3e-2
     for key, value in expected.items():
@@ -366,7 +289,7 @@ def test_models(name: str, dtype: torch.dtype) -> None:
             atol=tolerance * max(largest, 0.1),
             msg=lambda t, k=key: f"{k}: {t}",
         )
-    assert sum(len(report.groups) for report in backend.reports) <= MODELS[name][2]
+    assert sum(len(report.groups) for report in backend.reports) <= GROUPS[name]
 
 
 def test_optimizer_steps() -> None:
@@ -508,7 +431,7 @@ def test_what_is_not_mapped_stays() -> None:
 
 def test_the_report() -> None:
     model, inputs = make_model("ResNet block", torch.float32)
-    first, second = dmlc.torch.report(model, *(x.requires_grad_() for x in inputs))
+    first, second = dmlc.torch.report(model, *inputs)
     assert (first.name, second.name) == ("forward", "backward")
     assert [name for name, _ in first.eager].count("aten.convolution.default") == 2
     for group in first.groups:
@@ -520,7 +443,7 @@ def test_the_report() -> None:
 
 def test_gradient_of_layer_norm_is_two_kernels() -> None:
     model, inputs = make_model("GELU and layer norm", torch.float32)
-    _, backward = dmlc.torch.report(model, *(x.requires_grad_() for x in inputs))
+    _, backward = dmlc.torch.report(model, *inputs)
     assert max(group.kernels for group in backward.groups) == 2
 
 
