@@ -91,7 +91,16 @@ Made = tuple[nn.Module, list[torch.Tensor]]
 
 
 def make(name: str, large: bool = True) -> Made:
-    """A model by its name, with its inputs."""
+    """A model by its name, with its inputs. Its scales and biases are no ones and zeros: the
+    gradient of a scale would come to nothing where a normalization follows."""
+    model, inputs = _make(name, large)
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter, 0.7, 0.2)
+    return model, inputs
+
+
+def _make(name: str, large: bool) -> Made:
     match name:
         case "residual block":
             sizes = (32, 64, 56, 56) if large else (4, 8, 9, 7)

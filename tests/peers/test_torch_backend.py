@@ -257,9 +257,6 @@ GROUPS = {
 
 def make_model(name: str, dtype: torch.dtype) -> tuple[nn.Module, list[torch.Tensor]]:
     model, inputs = make(name, large=False)
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            nn.init.normal_(parameter, 0.7, 0.2)
     given = [x.to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs]
     return model.to(dtype), given
 
