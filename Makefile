@@ -53,7 +53,7 @@ format: $(STAMPS)/dev ## mend style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(STAMPS)/dev ## check types, strictly
+types: $(STAMPS)/dev $(STAMPS)/peers ## check types, strictly
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 golden: $(STAMPS)/test ## write golden files and the parser's tables anew; review the difference

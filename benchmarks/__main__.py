@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import batch_norm, gpu, graphs, resample
+from benchmarks import batch_norm, calls, gpu, graphs, resample
 from benchmarks.contenders import Case, contenders, vulkan_contenders
 from benchmarks.limit import Limit
 from benchmarks.measure import PAUSE_SECONDS, measure, repeats_for, sample
@@ -117,6 +117,7 @@ OPERATORS = {
     "Graph": (time_graph, tuple(graphs.CASES)),
 }
 """How each is timed, and in which columns."""
+CALLS, CALLS_COLUMN = "Calls of ReLU", f"{calls.COUNT:,} elements"
 
 
 Found = list[tuple[str, float, float]]
@@ -185,7 +186,16 @@ def check_graph(title: str, columns: dict[str, dict[str, float]]) -> Found:
     return found
 
 
+def check_calls(title: str, columns: dict[str, dict[str, float]]) -> Found:
+    times = columns[CALLS_COLUMN]
+    if calls.BASELINE not in times:
+        return []
+    ratio = times["dmlc.torch.register"] / times[calls.BASELINE]
+    return [(f"{title}: registered operator / torch.relu", ratio, 11.0)]
+
+
 CHECKS = {
+    CALLS: check_calls,
     "ReLU": check_relu_grad,
     "BN": check_batch_norm,
     "Resampling": check_resample,
@@ -212,7 +222,7 @@ def main() -> int:
         description="Times gradients in dmlc beside NumPy, PyTorch and others (where they are "
         "installed) and a C program that only moves the bytes.",
     )
-    parser.add_argument("--operator", nargs="+", choices=[*OPERATORS, gpu.KERNELS])
+    parser.add_argument("--operator", nargs="+", choices=[*OPERATORS, CALLS, gpu.KERNELS])
     parser.add_argument("--type", nargs="+", choices=TYPES, default=list(TYPES))
     parser.add_argument("--size", nargs="+", choices=SIZES, default=list(SIZES),
                         help="elements of ReLU gradient")  # fmt: skip
@@ -233,10 +243,12 @@ def main() -> int:
     options = parser.parse_args()
     if options.rounds < 1 or options.threads < 1:
         parser.error("--rounds and --threads take a number of 1 or more")
-    everything = [*OPERATORS, gpu.KERNELS] if options.gpu else list(OPERATORS)
+    everything = [*OPERATORS, gpu.KERNELS] if options.gpu else [*OPERATORS, CALLS]
     wanted = options.operator or everything
     if gpu.KERNELS in wanted and not options.gpu:
         parser.error(f"'{gpu.KERNELS}' are timed with --gpu")
+    if CALLS in wanted and options.gpu:
+        parser.error(f"'{CALLS}' are timed on a CPU")
     if options.check and options.gpu:
         parser.error("--check is of targets on a CPU, and --gpu has none")
     if options.gpu:
@@ -250,12 +262,15 @@ def main() -> int:
     print(f"{platform.processor() or platform.machine()}, {options.threads} threads, "
           f"{options.rounds} rounds; median time (ratio to the limit)\n", file=out)  # fmt: skip
     times: Times = {}
-    for name, type_name in itertools.product(wanted, options.type):
+    for name, type_name in itertools.product([n for n in wanted if n != CALLS], options.type):
         timer, columns = OPERATORS[name]
         chosen = [c for c in columns if name != "ReLU grad" or c in options.size]
         title = f"{name} {type_name}"
         times[title] = {c: timer(limit, TYPES[type_name], c, options.rounds) for c in chosen}
         print(show_table(title, times[title]) + "\n", file=out, flush=True)
+    if CALLS in wanted:
+        times[CALLS] = {CALLS_COLUMN: calls.time_calls(options.rounds)}
+        print(show_table(CALLS, times[CALLS], calls.BASELINE) + "\n", file=out, flush=True)
     startup = {} if options.no_startup else measure_startup(5)
     for name, seconds in startup.items():
         print(f"{name}: {show_time(seconds)}", file=out)

@@ -14,12 +14,14 @@ def show_time(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def show_table(title: str, columns: Mapping[str, Mapping[str, float]]) -> str:
+def show_table(title: str, columns: Mapping[str, Mapping[str, float]], limit: str = LIMIT) -> str:
     """A Markdown table of what was timed in each column: the time, and in brackets its ratio to the
-    limit."""
+    limit, if that was timed."""
     names = dict.fromkeys(name for times in columns.values() for name in times)
     rows = [[title, *columns]]
-    rows += [[name, *(show_cell(t[name], t[LIMIT]) for t in columns.values())] for name in names]
+    rows += [
+        [name, *(show_cell(t[name], t.get(limit)) for t in columns.values())] for name in names
+    ]
     return _lay_out(rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -90,11 +91,19 @@ def test_every_public_name_is_there() -> None:
 def test_importing_costs_nothing() -> None:
     text = (
         "import sys, dmlc; "
-        "assert not {'numpy', 'lark', 'pyopencl', 'jinja2'} & set(sys.modules); "
+        "assert not {'numpy', 'lark', 'pyopencl', 'jinja2', 'torch'} & set(sys.modules); "
         "import dmlc.api; assert 'pyopencl' not in sys.modules"
     )
     root = pathlib.Path(__file__).parents[1]
     subprocess.run([sys.executable, "-W", "error", "-c", text], check=True, cwd=root)
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "dmlc.torch", raising=False)
+    monkeypatch.delitem(vars(dmlc), "torch", raising=False)
+    with pytest.raises(dmlc.UnavailableError, match=r"pip install 'dmlc\[torch\]'"):
+        getattr(dmlc, "torch".lower())
 
 
 # Running --------------------------------------------------------------------------------------

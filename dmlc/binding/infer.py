@@ -158,7 +158,7 @@ def _asks_type(constraint: syntax.Require, name: str) -> bool:
 def _same(binding: Binding, fact: str) -> list[list[str]]:
     """The groups of tensors that the sentences say have the same of something; and, where they are
     tensors of a forward operator or gradients of those, the sentences of that operator."""
-    said = _same_rows(binding.operator, fact)
+    said = same_rows(binding.operator, fact)
     groups = [[t.name for row in group for t in binding.members(row)] for group in said]
     gradient = binding.operator.gradient
     if gradient is None:
@@ -169,7 +169,8 @@ def _same(binding: Binding, fact: str) -> list[list[str]]:
     return groups
 
 
-def _same_rows(operator: OperatorDefinition, fact: str) -> list[list[str]]:
+def same_rows(operator: OperatorDefinition, fact: str) -> list[list[str]]:
+    """The groups of rows that the sentences say have the same of something."""
     groups = [
         [s.text for s in c.subjects]
         for c in operator.constraints
@@ -180,7 +181,7 @@ def _same_rows(operator: OperatorDefinition, fact: str) -> list[list[str]]:
     gradient = operator.gradient
     if gradient is None:
         return groups
-    theirs = _same_rows(gradient.forward, fact)
+    theirs = same_rows(gradient.forward, fact)
     return groups + [[row for name in group for row in gradient.rows(name)] for group in theirs]
 
 

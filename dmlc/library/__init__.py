@@ -7,6 +7,7 @@ hold declarations that others import. Listing the names reads no file.
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 
 from dmlc.language.check import check_file
@@ -38,6 +39,14 @@ def find(name: str) -> ModuleDefinition:
     if path is None:
         raise UnknownNameError(unknown_name("operator", name, _files()))
     return check_file(path, folders=[_FOLDER])
+
+
+def find_gradients(name: str) -> tuple[str, ...]:
+    """The built-in operators that name this one as their `forward` operator. Reads the files that
+    mention it so, and no others."""
+    mention = re.compile(rf"^\s*forward\s+(\w+\.)?{re.escape(name.rpartition('.')[2])}\s*$", re.M)
+    mentioning = (own for own, path in _files().items() if mention.search(path.read_text("utf-8")))
+    return tuple(own for own in mentioning if find(own).operators[own].forward == name)
 
 
 class _BuiltIn:

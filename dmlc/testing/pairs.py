@@ -7,9 +7,7 @@ case. The function that `transform.differentiate` derives from the forward opera
 inputs and must give the same: both are computed in float64, and may differ by what the rounding of
 the operator's own types makes of either.
 
-What the rows of the gradient's tables stand for is found by name, as `gradient of` finds it, and by
-two habits of the families: what is at hand of a training pass (`mean`, `MeanTensor`) is its output
-(`batch_mean`, `OutputMeanTensor`), and where `use_dst` is true, `src` is `dst`.
+What the rows of the gradient's tables stand for, `building.partner` says.
 """
 
 from __future__ import annotations
@@ -24,24 +22,20 @@ from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.binding.facts import Binding
 from dmlc.binding.gradient import lower
 from dmlc.binding.stages import rename_stage, rename_tensors
+from dmlc.building.partner import match_partner
 from dmlc.catalog import operators
 from dmlc.ir.naming import take_name
-from dmlc.language import syntax
-from dmlc.language.check_gradient import check_gradients
 from dmlc.language.definitions import GradientDefinition, OperatorDefinition
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect
 from dmlc.scalars import Array, DataType
-from dmlc.source import Diagnostic, DmlcError, UnsupportedError, counted, unknown_name
+from dmlc.source import DmlcError, UnsupportedError, counted, unknown_name
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.case import Case
 from dmlc.testing.gradients import measure_gradient, widen_floats
 from dmlc.testing.verify import Verdict
 from dmlc.transform.differentiate import differentiate
 
-_AT_HAND = ("batch_", "Output")
-"""What stands before the name of a training pass's output, and not before that of the row that
-holds it in the gradient's table."""
 _SEED = 20
 """What the inputs of a forward operator that its gradient is not given are drawn from."""
 _STEP = 1e-7
@@ -295,44 +289,12 @@ class _Matching:
         return kind(message, None if declared is None else declared.span)
 
     def match(self) -> GradientDefinition:
-        """Which row stands for what, by the rules of `gradient of`."""
-        definition = self.operator.definition
-        if definition.gradient is not None:
-            return definition.gradient
-        span = definition.syntax.name.span
-
-        def named(text: str) -> syntax.Name:
-            return syntax.Name(text, span=span)
-
-        lines = tuple(
-            syntax.GradientLine(named(own), named(theirs), False, span=span)
-            for own, theirs in self.find_at_hand()
-        )
-        section = syntax.GradientOf(named(self.theirs.name), (), lines, span=span)
-        declared = dataclasses.replace(definition.syntax, compute=None, gradient_of=section)
-        made = dataclasses.replace(definition, compute=None, syntax=declared)
-        mistakes: list[Diagnostic] = []
-        warnings: list[Diagnostic] = []
-        found = check_gradients([made], lambda _: self.theirs, mistakes, warnings)
-        if mistakes:
-            raise self.fail(DmlcError(mistakes))
-        gradient = found[definition.name].gradient
-        if gradient is None:
-            raise self.fail("it is no gradient")
-        return gradient
-
-    def find_at_hand(self) -> Iterator[tuple[str, str]]:
-        """The rows that hold a result of the forward operator under another name than its own."""
-        outputs = [t.name for t in self.theirs.newest.outputs]
-        swapped = self.case.call.binding.attributes.get("use_dst") is True
-        for row in self.operator.definition.newest.inputs:
-            spelt = [f"{before}{row.name}" for before in _AT_HAND]
-            if swapped and row.name == "src":
-                spelt.append("dst")
-            for name in spelt:
-                if name in outputs:
-                    yield row.name, name
-                    break
+        """Which row stands for what."""
+        use_dst = self.case.call.binding.attributes.get("use_dst") is True
+        try:
+            return match_partner(self.operator.definition, self.theirs, use_dst=use_dst)
+        except DmlcError as error:
+            raise self.fail(error) from None
 
     def bind(self) -> tuple[Binding, Binding]:
         """The gradient and its forward operator, bound."""

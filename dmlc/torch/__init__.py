@@ -14,12 +14,14 @@ from dmlc.source import UnavailableError
 if TYPE_CHECKING:
     from dmlc.torch.backend import Backend, report
     from dmlc.torch.call import Call
+    from dmlc.torch.registration import register
 
-__all__ = ["Backend", "Call", "report"]
+__all__ = ["Backend", "Call", "register", "report"]
 
 _PLACES = {
     "Backend": "dmlc.torch.backend",
     "Call": "dmlc.torch.call",
+    "register": "dmlc.torch.registration",
     "report": "dmlc.torch.backend",
 }
 

@@ -57,14 +57,16 @@ class Call:
         executable: Executable,
         sizes: Mapping[str, int] = _NO_SIZES,
         results: Sequence[Layout] | None = None,
+        inputs: Sequence[Layout] | None = None,
     ) -> None:
-        """`sizes` gives the program's symbols. `results` says type, sizes and strides of the
-        results, where the program only has a count of their elements."""
+        """`sizes` gives the program's symbols. `results` and `inputs` say types, sizes and strides
+        of the results and of what is given, where they are others than the program's: that may only
+        have a count of their elements."""
         program = executable.program
         self.program = program
         self.results = tuple(results or (_layout_of(t, sizes) for t in program.outputs))
         """The layouts of the results."""
-        given = [_layout_of(t, sizes) for t in program.inputs]
+        given = inputs or [_layout_of(t, sizes) for t in program.inputs]
         self._makers = tuple(_make_maker(layout, given) for layout in self.results)
         direct = executable.direct(sizes)
         self._launch: Callable[[Sequence[torch.Tensor]], None] = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dmlc.binding import TensorDesc
+from dmlc.runtime.arrays import packed
 from dmlc.scalars import DataType
 from dmlc.source import UnsupportedError, join_words
 
@@ -51,10 +52,13 @@ def data_type_of(dtype: torch.dtype) -> DataType:
 
 
 def describe(tensor: torch.Tensor) -> TensorDesc:
-    """A tensor as one of dmlc: with its strides, where it is not packed."""
-    sizes = tuple(tensor.shape)
-    packed = tensor.is_contiguous() or tensor.numel() == 0
-    return TensorDesc(data_type_of(tensor.dtype), sizes, None if packed else tensor.stride())
+    """A tensor as one of dmlc: with its strides, where it is not packed. The stride of a dimension
+    of one element is never used, and is what packing would make it."""
+    dtype, sizes = data_type_of(tensor.dtype), tuple(tensor.shape)
+    if tensor.is_contiguous() or tensor.numel() == 0:
+        return TensorDesc(dtype, sizes)
+    tight = zip(sizes, tensor.stride(), packed(sizes), strict=True)
+    return TensorDesc(dtype, sizes, [t if size == 1 else step for size, step, t in tight])
 
 
 def view_array(tensor: torch.Tensor) -> Array:

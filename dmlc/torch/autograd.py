@@ -1,0 +1,445 @@
+"""Gradients of registered operators.
+
+The gradient of an operator is other operators: those that were written by hand and name it as
+their `forward` operator, where their tables serve the call; and for what they leave, the one that
+is derived from its formula. These are registered when they are first needed, so that PyTorch can
+trace them, and differentiate them again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+import torch
+
+from dmlc import library
+from dmlc.binding import Operator
+from dmlc.building.partner import match_partner
+from dmlc.catalog import operator as find_operator
+from dmlc.catalog import operators
+from dmlc.language.definitions import GradientDefinition
+from dmlc.source import DmlcError, InternalError
+from dmlc.torch.internals import AFTER_AUTOGRAD, PLAIN_KEYS, apply
+from dmlc.torch.subjects import OperatorSubject, Shaped, default_name, entry_name, freeze
+from dmlc.torch.tensors import TORCH_TYPES, data_type_of
+
+if TYPE_CHECKING:
+    from dmlc.torch.registration import Registered
+
+Fact: TypeAlias = Shaped | list[Shaped] | None
+"""Type and sizes of a tensor, of those of an array, or of none."""
+Facts: TypeAlias = Mapping[str, Fact]
+
+Made = TypeVar("Made")
+_PLANS_KEPT = 1024
+
+
+def fact_of(tensor: torch.Tensor) -> Shaped:
+    return data_type_of(tensor.dtype), tuple(tensor.shape)
+
+
+def _facts_of(given: Any) -> Fact:
+    if isinstance(given, list):
+        return [fact_of(t) for t in cast("list[torch.Tensor]", given)]
+    return None if given is None else fact_of(given)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """A call of one gradient operator."""
+
+    made: Registered
+    values: Mapping[str, str]
+    """By its inputs: the inputs and outputs of the forward operator whose values they are."""
+    gradients: Mapping[str, tuple[str, ...]]
+    """By its inputs: the outputs whose gradients they are, several for an array."""
+    settings: Mapping[str, object]
+    sizes: Mapping[str, str]
+    """By its settings: the inputs whose sizes they are."""
+    results: Mapping[str, tuple[int, ...] | int]
+    """By inputs of the forward operator: which of its outputs are their gradients."""
+
+    def list_settings(self, facts: Facts) -> dict[str, Any]:
+        """All that a call says by name."""
+        return {
+            **self.settings,
+            **{name: _shape_of(facts[of])[1] for name, of in self.sizes.items()},
+        }
+
+    def run(self, values: Mapping[str, Any], gradients: Mapping[str, Any], facts: Facts) -> Any:
+        """The gradients by inputs of the forward operator; a list for an array."""
+        args: list[Any] = []
+        for row in self.made.inputs:
+            if row.name not in self.gradients:
+                args.append(values.get(self.values.get(row.name, "")))
+                continue
+            given = [gradients.get(output) for output in self.gradients[row.name]]
+            if not row.optional:
+                shapes = [_shape_of(facts[output]) for output in self.gradients[row.name]]
+                given = [
+                    torch.zeros(sizes, dtype=TORCH_TYPES[dtype]) if each is None else each
+                    for each, (dtype, sizes) in zip(given, shapes, strict=True)
+                ]
+            args.append(given if row.array else given[0])
+        found = self.made.op(*args, **self.list_settings(facts))
+        outputs = [found] if isinstance(found, torch.Tensor) else list(found)
+        return {
+            name: outputs[places] if isinstance(places, int) else [outputs[k] for k in places]
+            for name, places in self.results.items()
+        }
+
+
+def _shape_of(fact: Fact) -> Shaped:
+    if fact is None or isinstance(fact, list):
+        raise InternalError("an array of tensors has no one size")
+    return fact
+
+
+class Gradients:
+    """What the gradient of a registered operator is, call by call."""
+
+    def __init__(self, made: Registered, partners: Sequence[Operator]) -> None:
+        self._made = made
+        self._stated = tuple(partners)
+        self._partners: list[tuple[Operator, GradientDefinition]] | None = None
+        self._known: dict[object, Any] = {}
+        floats = any(row.floats for row in made.inputs), any(row.floats for row in made.outputs)
+        self.possible = all(floats)
+
+    def complete(
+        self, wanted: Sequence[str], facts: Facts, settings: Mapping[str, Any]
+    ) -> Registered:
+        """The operator to call in place of this one where `wanted` inputs are differentiated: with
+        the optional outputs that gradients written by hand read."""
+        return self._once(
+            ("complete", tuple(wanted)), facts, settings,
+            lambda: self._complete(wanted, facts, settings),
+        )  # fmt: skip
+
+    def plan(
+        self,
+        wanted: Sequence[str],
+        given: Sequence[str],
+        facts: Facts,
+        settings: Mapping[str, Any],
+    ) -> list[Step]:
+        """The calls that give the gradients of `wanted` inputs, of those of `given` outputs.
+        `facts` has all inputs and outputs. Raises `DmlcError`."""
+        return self._once(
+            (tuple(wanted), tuple(given)), facts, settings,
+            lambda: self._plan(wanted, given, facts, settings),
+        )  # fmt: skip
+
+    def _once(
+        self, what: object, facts: Facts, settings: Mapping[str, Any], make: Callable[[], Made]
+    ) -> Made:
+        """What is made the first time, where sizes are numbers: those that are held open are those
+        of one trace."""
+        shaped = tuple((n, tuple(f) if isinstance(f, list) else f) for n, f in facts.items())
+        key = what, shaped, freeze(settings)
+        try:
+            found = self._known.get(key)
+        except TypeError:
+            return make()
+        if found is None:
+            if len(self._known) >= _PLANS_KEPT:
+                self._known.clear()
+            found = self._known[key] = make()
+        return found
+
+    # What is written by hand ----------------------------------------------------------------
+
+    def _list_partners(self) -> list[tuple[Operator, GradientDefinition]]:
+        """The gradient operators, with what their rows stand for."""
+        if self._partners is None:
+            subject, found = self._made.subject, list[tuple[Operator, GradientDefinition]]()
+            if isinstance(subject, OperatorSubject):
+                forward = subject.operator.definition
+                known = list(self._stated)
+                if operators().get(forward.name) == subject.operator:
+                    known += [find_operator(n) for n in library.find_gradients(forward.name)]
+                for each in known:
+                    found.append((each, match_partner(each.definition, forward, use_dst=False)))
+            self._partners = found
+        return self._partners
+
+    def _complete(
+        self, wanted: Sequence[str], facts: Facts, settings: Mapping[str, Any]
+    ) -> Registered:
+        subject, names = self._made.subject, [row.name for row in self._made.outputs]
+        if not isinstance(subject, OperatorSubject):
+            return self._made
+        rows = subject.operator.definition.newest.outputs
+        optional = [t.name for t in rows if t.optional and t.name not in names]
+        needed: dict[str, None] = {}
+        for partner, matched in self._list_partners():
+            read = [theirs for theirs in matched.values if theirs in optional]
+            serving = [n for n in wanted if n in matched.gradients]
+            if not read or not serving:
+                continue
+            try:
+                made = self._extend(subject, read)
+                whole = {**facts, **made.infer(facts, settings)}
+                given = [n for n in names if n in matched.gradients]
+                step = self._serve(partner, matched, serving, given, whole, settings)
+            except DmlcError:
+                continue  # Its tables, or those of the operator itself, refuse the call.
+            needed.update(dict.fromkeys(read if step is not None else ()))
+        return self._extend(subject, list(needed)) if needed else self._made
+
+    def _extend(self, subject: OperatorSubject, more: Sequence[str]) -> Registered:
+        """The same with further optional outputs."""
+        computed = tuple(dict.fromkeys((*subject.computed, *more)))
+        extended = dataclasses.replace(subject, computed=computed)
+        name = f"{self._made.name}_with_{'_'.join(more)}"
+        return self._made.register(extended, name, self._stated)
+
+    def _plan(
+        self,
+        wanted: Sequence[str],
+        given: Sequence[str],
+        facts: Facts,
+        settings: Mapping[str, Any],
+    ) -> list[Step]:
+        left = list(wanted)
+        steps: list[Step] = []
+        for partner, matched in self._list_partners():
+            serving = [n for n in left if n in matched.gradients]
+            try:
+                step = self._serve(partner, matched, serving, given, facts, settings)
+            except DmlcError:
+                continue  # Its tables refuse the call, and the derived gradient serves it.
+            if step is not None:
+                steps.append(step)
+                left = [n for n in left if n not in serving]
+        if left:
+            steps.append(self._derive(left, given, facts, settings))
+        return steps
+
+    def _serve(
+        self,
+        partner: Operator,
+        matched: GradientDefinition,
+        wanted: Sequence[str],
+        given: Sequence[str],
+        facts: Facts,
+        settings: Mapping[str, Any],
+    ) -> Step | None:
+        """The call of a gradient operator that is written by hand; None where that does not have
+        what the call does. Raises `DmlcError` where its tables refuse the call."""
+        definition = partner.definition
+        rows = {t.name: t for t in definition.newest.tensors}
+        stated = self._made.own_settings(settings)
+        present = [n for row in self._made.inputs if facts[n := row.name] is not None]
+        arriving = {matched.gradients[n]: n for n in given if n in matched.gradients}
+        values = {own: n for n, own in matched.values.items() if facts.get(n) is not None}
+        if (
+            not wanted
+            or len(arriving) < len(given)
+            or any(n not in matched.values and n not in matched.gradients for n in present)
+            or any(n not in matched.attributes for n in stated)
+            or any(
+                not row.optional and row.name not in values and row.name not in arriving
+                for row in definition.newest.inputs
+            )
+        ):
+            return None
+        results = {n: matched.gradients[n] for n in wanted}
+        optional = tuple(row for row in results.values() if rows[row].optional)
+        subject = OperatorSubject(partner, optional)
+        made = self._made.register(subject, default_name(subject))
+        said = {matched.attributes[n]: value for n, value in stated.items()}
+        if definition.attribute("use_dst") is not None:
+            said.setdefault("use_dst", False)
+        gradients = {row: (n,) for row, n in arriving.items()}
+        step = _make_step(made, values, gradients, said, results, facts)
+        made.infer({r: facts[n] for r, n in {**values, **arriving}.items()},
+                   step.list_settings(facts))  # fmt: skip
+        return step
+
+    # What is derived ------------------------------------------------------------------------
+
+    def _derive(
+        self,
+        wanted: Sequence[str],
+        given: Sequence[str],
+        facts: Facts,
+        settings: Mapping[str, Any],
+    ) -> Step:
+        counts = {n: count_of(facts[n]) for n in wanted}
+        derived = self._made.subject.differentiate(counts, given)
+        parts = [self._made.name, "gradient", *wanted]
+        if isinstance(derived, OperatorSubject):
+            parts += [str(count) for count in counts.values() if count is not None]
+        else:
+            parts += ["from", *given]
+        name = "_".join(parts)
+        made = self._made.register(derived, name)
+        rows = [row.name for row in made.inputs]
+        arriving: dict[str, list[str]] = {}
+        for row in self._made.outputs:
+            arriving.setdefault(f"d_{row.name.partition('[')[0]}", []).append(row.name)
+        return _make_step(
+            made,
+            {row.name: row.name for row in self._made.inputs if row.name in rows},
+            {row: tuple(of) for row, of in arriving.items() if row in rows},
+            self._made.own_settings(settings),
+            {n: f"d_{n}" for n in wanted},
+            facts,
+        )
+
+
+def _make_step(
+    made: Registered,
+    values: Mapping[str, str],
+    gradients: Mapping[str, tuple[str, ...]],
+    settings: Mapping[str, object],
+    results: Mapping[str, str],
+    facts: Facts,
+) -> Step:
+    known = {s.name for s in made.subject.settings}
+    sizes: dict[str, str] = {}
+    places: dict[str, tuple[int, ...] | int] = {}
+    for theirs, row in results.items():
+        own = [k for k, each in enumerate(made.outputs) if each.name.partition("[")[0] == row]
+        if isinstance(facts[theirs], list):
+            places[theirs] = tuple(own)
+            continue
+        places[theirs] = own[0]
+        if made.outputs[own[0]].sizes:
+            sizes[f"{entry_name(row)}_sizes"] = theirs
+    said = {n: v for n, v in settings.items() if n in known}
+    return Step(made, values, gradients, said, sizes, places)
+
+
+# PyTorch ----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """A call of which gradients are wanted, but for its tensors."""
+
+    made: Registered
+    forward: Registered
+    """What is called: it may give more."""
+    counts: tuple[int | None, ...]
+    """Of each input that is an array, how many tensors it has."""
+    settings: Mapping[str, Any]
+    wanted: tuple[str, ...]
+    """The inputs whose gradients are."""
+
+    @staticmethod
+    def of(made: Registered, args: Sequence[Any], settings: Mapping[str, Any]) -> Request:
+        inputs = dict(zip([row.name for row in made.inputs], args, strict=True))
+        wanted = [name for name, each in inputs.items() if _needs_gradient(each)]
+        facts = {name: _facts_of(each) for name, each in inputs.items()}
+        forward = made.gradients.complete(wanted, facts, settings)
+        counts = tuple(map(count_of, args))
+        return Request(made, forward, counts, settings, tuple(wanted))
+
+    def name_inputs(self, flat: Sequence[Any]) -> dict[str, Any]:
+        rows = (row.name for row in self.made.inputs)
+        return dict(zip(rows, gather(self.counts, flat), strict=True))
+
+
+class Differentiated(torch.autograd.Function):
+    """A call of a registered operator of which a gradient is wanted."""
+
+    @staticmethod
+    def forward(request: Request, *flat: Any) -> Any:
+        found = request.forward.op(*gather(request.counts, flat), **request.settings)
+        return (found,) if isinstance(found, torch.Tensor) else tuple(found)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        request: Request = inputs[0]
+        forward = request.forward
+        given = request.name_inputs(inputs[1:])
+        outputs = {r.name: t for r, t in zip(forward.outputs, output, strict=True)}
+        facts = {name: _facts_of(each) for name, each in {**given, **outputs}.items()}
+        floats = [name for name, t in outputs.items() if t.is_floating_point()]
+        ctx.mark_non_differentiable(*(t for n, t in outputs.items() if n not in floats))
+        ctx.set_materialize_grads(False)
+        plan = forward.gradients.plan(request.wanted, floats[:1], facts, request.settings)
+        read = {theirs for step in plan for theirs in step.values.values()}
+        # Where several outputs have gradients, any of them may arrive, and need any of the inputs.
+        read |= set(given) if len(floats) > 1 else set()
+        kept = {n: t for n, t in {**given, **outputs}.items() if n in read and t is not None}
+        ctx.request, ctx.facts = request, facts
+        ctx.kept = {n: count_of(t) for n, t in kept.items()}
+        ctx.save_for_backward(*spread(list(kept.values())))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        request: Request = ctx.request
+        forward = request.forward
+        restored = gather(list(ctx.kept.values()), ctx.saved_tensors)
+        values = dict.fromkeys(ctx.facts) | dict(zip(ctx.kept, restored, strict=True))
+        outputs = (row.name for row in forward.outputs)
+        given = {n: g for n, g in zip(outputs, grads, strict=True) if g is not None}
+        needs = request.name_inputs(ctx.needs_input_grad[1:])
+        wanted = [n for n in request.wanted if any(spread([needs[n]]))]
+        found: dict[str, Any] = {}
+        if given and wanted:
+            for step in forward.gradients.plan(wanted, list(given), ctx.facts, request.settings):
+                found |= step.run(values, given, ctx.facts)
+        results: list[Any] = []
+        for row, count in zip(request.made.inputs, request.counts, strict=True):
+            each = found.get(row.name)
+            results += [each] if count is None else each or [None] * count
+        return None, *results
+
+
+def _needs_gradient(given: Any) -> bool:
+    return any(t is not None and t.requires_grad for t in spread([given]))
+
+
+def count_of(given: Any) -> int | None:
+    """How many tensors an array has; None for what is none."""
+    return len(cast("list[Any]", given)) if isinstance(given, list) else None
+
+
+def spread(args: Sequence[Any]) -> list[Any]:
+    """What lists hold in their place."""
+    flat: list[Any] = []
+    for each in args:
+        flat += cast("list[Any]", each) if isinstance(each, list) else [each]
+    return flat
+
+
+def gather(counts: Sequence[int | None], flat: Sequence[Any]) -> list[Any]:
+    """Undoes `spread`: the counts are those of lists, and None for what is none."""
+    found: list[Any] = []
+    rest = list(flat)
+    for count in counts:
+        if count is None:
+            found.append(rest.pop(0))
+        else:
+            found.append(rest[:count])
+            del rest[:count]
+    return found
+
+
+def make_autograd_kernel(made: Registered) -> Callable[..., Any]:
+    """What PyTorch calls first. Where no gradient is wanted, and nothing but the kernel for tensors
+    of the CPU is left to call, that is called at once: PyTorch's way to it takes longer than it."""
+    kernel, op, count = made.kernel, made.op, len(made.outputs)
+    rows, possible = len(made.inputs), made.gradients.possible
+    arrays = any(row.array for row in made.inputs)
+    is_enabled = torch.is_grad_enabled
+
+    def run(keyset: Any, *args: Any, **settings: Any) -> Any:
+        if possible and is_enabled():
+            for each in spread(args) if arrays else args:
+                if each is not None and each.requires_grad:
+                    whole = [*args, *[None] * (rows - len(args))]
+                    request = Request.of(made, whole, settings)
+                    found: Any = apply(Differentiated, [request, *spread(whole)])
+                    return found[0] if count == 1 else tuple(found[:count])
+        if keyset.raw_repr() == PLAIN_KEYS:
+            return kernel(*args, **settings)
+        return op.redispatch(keyset & AFTER_AUTOGRAD, *args, **settings)
+
+    return run

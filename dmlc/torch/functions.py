@@ -1,0 +1,128 @@
+"""Which function serves a call: one for any number of elements, one that leaves sizes open, or one
+for the sizes at hand.
+
+What looks at nothing but elements is bound once for all sizes. Anything else is bound to its sizes,
+which makes the fastest kernels; after a number of them to those that stayed the same alone, so that
+what comes in ever new sizes, as sentences do, is not compiled ever anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from dmlc.binding import TensorDesc
+from dmlc.ir import Extent, Function
+from dmlc.sizes import evaluate_size, holds
+from dmlc.source import DmlcError
+from dmlc.torch.results import is_dense
+from dmlc.torch.subjects import Subject, entry_name, freeze
+from dmlc.torch.tensors import data_type_of, describe
+
+FIXED = 16
+"""How many sizes are bound as they are, before others leave open what changed: a network has an
+operator in as many places, each with sizes of its own."""
+_MOST_SEEN = 32
+
+
+class Functions:
+    """The functions of a subject. Safe to use from several threads."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._lock = threading.Lock()
+        self._seen: dict[object, list[tuple[int, ...]]] = {}
+        """The sizes that calls alike but for these have had, all of a call in a row."""
+
+    def find(
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        results: Sequence[torch.Tensor],
+        settings: Mapping[str, object],
+        *,
+        may_open: bool,
+    ) -> tuple[Function, dict[str, int]]:
+        """The function for tensors, and the sizes of its symbols. Where the call says sizes of its
+        own, it `may_open` none. Raises `DmlcError`."""
+        if is_dense([*tensors.values(), *results]):
+            types = {name: data_type_of(t.dtype) for name, t in tensors.items()}
+            given = [data_type_of(t.dtype) for t in results]
+            function = self._subject.bind_elements(types, settings, given)
+            if function is not None:
+                (symbol,) = function.symbols()
+                return function, {symbol: results[0].numel()}
+        described = {name: self._describe(t) for name, t in tensors.items()}
+        stored = [self._describe(t) for t in results]
+        if may_open and not any(d.strides for d in (*described.values(), *stored)):
+            found = self._open(described, stored, settings)
+            if found is not None:
+                return found
+        function = self._subject.bind(described, settings, stored)
+        return function, _solve(function, described)
+
+    def _describe(self, tensor: torch.Tensor) -> TensorDesc:
+        return describe(tensor.reshape(1) if self._subject.lifts and not tensor.dim() else tensor)
+
+    def _open(
+        self,
+        given: Mapping[str, TensorDesc],
+        stored: Sequence[TensorDesc],
+        settings: Mapping[str, object],
+    ) -> tuple[Function, dict[str, int]] | None:
+        """A function that leaves the sizes open which have not been the same in all calls, or None
+        where these are few yet, or it would not serve."""
+        shapes = {name: _numbers(d.sizes or ()) for name, d in given.items()}
+        alike = tuple((n, given[n].data_type, len(s)) for n, s in shapes.items()), freeze(settings)
+        row = tuple(size for shape in shapes.values() for size in shape)
+        with self._lock:
+            seen = self._seen.setdefault(alike, [])
+            if row not in seen and len(seen) < _MOST_SEEN:
+                seen.append(row)
+            rows = list(dict.fromkeys((*seen, row)))
+        if len(rows) <= FIXED or 0 in row:
+            return None
+        # What has always been the same size is taken to be one: the operator may demand it.
+        names: dict[tuple[int, ...], str] = {}
+        extents: list[Extent] = []
+        for column in zip(*rows, strict=True):
+            same = len(set(column)) == 1
+            extents.append(column[0] if same else names.setdefault(column, f"D{len(names)}"))
+        sizes = {name: column[-1] for column, name in names.items()}
+        if row != rows[-1]:
+            sizes = {name: column[rows.index(row)] for column, name in names.items()}
+        rest = iter(extents)
+        open_ = {
+            name: TensorDesc(given[name].data_type, [next(rest) for _ in shape])
+            for name, shape in shapes.items()
+        }
+        try:
+            results = [TensorDesc(d.data_type) for d in stored]
+            function = self._subject.bind(open_, settings, results)
+        except DmlcError:
+            return None  # It needs its sizes.
+        domains = {stage.name: stage.domain for stage in function.stages}
+        found = [domains[r.name] for r in function.results]
+        fits = all(
+            tuple(evaluate_size(e, sizes) for e in extents) == d.sizes
+            for extents, d in zip(found, stored, strict=True)
+        )
+        if not fits or not all(holds(check, sizes) for check in function.checks):
+            return None
+        return function, {s: sizes[s] for s in function.symbols() if s in sizes}
+
+
+def _numbers(sizes: Sequence[Extent]) -> tuple[int, ...]:
+    return tuple(size for size in sizes if isinstance(size, int))
+
+
+def _solve(function: Function, given: Mapping[str, TensorDesc]) -> dict[str, int]:
+    """The symbols that a function has beside the sizes at hand."""
+    shapes = {entry_name(name): described.sizes or () for name, described in given.items()}
+    sizes: dict[str, int] = {}
+    for parameter in function.parameters:
+        for extent, size in zip(parameter.extents, shapes[parameter.name], strict=True):
+            if isinstance(extent, str) and extent.isidentifier() and isinstance(size, int):
+                sizes.setdefault(extent, size)
+    return sizes
