@@ -217,9 +217,14 @@ class Specializer:
     it is called with; beyond `most` of them it is left to eager."""
 
     def __init__(
-        self, name: str, module: GraphModule, reports: list[GraphReport], most: int = MOST_SIZES
+        self,
+        name: str,
+        module: GraphModule,
+        reports: list[GraphReport],
+        least: int = LEAST_ELEMENTS,
+        most: int = MOST_SIZES,
     ) -> None:
-        self._most = most
+        self._least, self._most = least, most
         self._name = name
         self._module = module
         self._reports = reports
@@ -240,7 +245,7 @@ class Specializer:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
             shown = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in inputs]
             _Propagator(module).run(*shown)
-        compiled, report = compile_graph(self._name, module)
+        compiled, report = compile_graph(self._name, module, self._least)
         self._reports.append(report)
         return compiled
 
@@ -276,9 +281,11 @@ def _has_symbols(module: GraphModule) -> bool:
 
 
 class Backend:
-    """A backend of `torch.compile`, which keeps reports of the graphs that it compiled."""
+    """A backend of `torch.compile`, which keeps reports of the graphs that it compiled. A few
+    operators over fewer than `least` elements stay with eager."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = LEAST_ELEMENTS) -> None:
+        self._least = least
         self.reports: list[GraphReport] = []
         self._compile = aot_autograd(
             fw_compiler=self._compiler("forward"),
@@ -293,8 +300,8 @@ class Backend:
     def _compiler(self, name: str) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(module: GraphModule, inputs: Sequence[Any]) -> Any:
             if _has_symbols(module):
-                return Boxed(Specializer(name, module, self.reports))
-            compiled, report = compile_graph(name, module)
+                return Boxed(Specializer(name, module, self.reports, self._least))
+            compiled, report = compile_graph(name, module, self._least)
             self.reports.append(report)
             return compiled
 
