@@ -69,6 +69,35 @@ __all__ = [
 _PACKAGES = ("ir", "mlir", "onnx", "torch")
 """The packages among them."""
 
+_PLACES = {
+    "ArgumentError": "dmlc.source",
+    "DataType": "dmlc.scalars",
+    "Diagnostic": "dmlc.source",
+    "DmlcError": "dmlc.source",
+    "Graph": "dmlc.binding",
+    "GraphBuilder": "dmlc.building",
+    "Inspection": "dmlc.inspection",
+    "InternalError": "dmlc.source",
+    "Module": "dmlc.binding",
+    "Operator": "dmlc.binding",
+    "Program": "dmlc.program",
+    "Results": "dmlc.api",
+    "Span": "dmlc.source",
+    "TensorDesc": "dmlc.binding",
+    "UnavailableError": "dmlc.source",
+    "UnknownNameError": "dmlc.source",
+    "UnsupportedError": "dmlc.source",
+    "compile": "dmlc.pipeline",
+    "gradient": "dmlc.building",
+    "inspect": "dmlc.inspection",
+    "load": "dmlc.catalog",
+    "load_program": "dmlc.api",
+    "operator": "dmlc.catalog",
+    "operators": "dmlc.catalog",
+    "parse": "dmlc.catalog",
+    "run": "dmlc.api",
+}
+
 
 def __getattr__(name: str) -> object:
     if name in _PACKAGES:

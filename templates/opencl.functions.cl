@@ -65,6 +65,21 @@ static $T $H(const $T x)
     return ((x < 0) ? e : ($T)(1)) / (1 + e);
 }
 
+//// erf_$T
+// Near 0 a polynomial, and else 1 - exp(log(erfc(|x|))): PoCL's own takes lane by lane.
+static $T $H(const $T x)
+{
+    const $T a = fabs(x), z = a * a, b = (a > 4) ? ($T)(4) : a;
+    $T c = 0.000114438793f + z * -1.02535632e-05f;
+    c = 0.00522226933f + z * (-0.00085052033f + z * c);
+    c = -0.376126379f + z * (0.112837881f + z * (-0.0268658008f + z * c));
+    $T e = 0.000427350809f + b * -2.0477346e-05f;
+    e = -0.108142324f + b * (0.0250297021f + b * (-0.00413678074f + b * e));
+    e = 0.00016215448f + b * (-1.12945402f + b * (-0.633471072f + b * e));
+    const $T y = (a < 0.9f) ? a + a * (0.128379166f + z * c) : 1 - exp(e);
+    return as_$T(as_$U(y) | (as_$U(x) & 0x80000000u));
+}
+
 //// div_signed_$T
 // Rounds towards zero; 0 where b is 0, and wraps where the quotient has no $T.
 static $T $H(const $T a, const $T b)

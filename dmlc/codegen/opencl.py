@@ -104,6 +104,8 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling("1 / sqrt({a})", compound=True)
     if name in ("sin", "cos", "tan") and dtype is T.FLOAT32:
         return Spelling(f"{name}({{a}})", vector="{H}({a})", helper=name)
+    if name == "erf" and dtype is T.FLOAT32:
+        return Spelling("{H}({a})", helper="erf")
     if name == "isnan":
         # PoCL's own of vectors takes several instructions.
         return Spelling("isnan({a})", vector="({a} != {a})")

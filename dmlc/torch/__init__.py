@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING
 from dmlc.source import UnavailableError
 
 if TYPE_CHECKING:
+    from dmlc.torch.backend import Backend, report
     from dmlc.torch.call import Call
     from dmlc.torch.registration import register
 
-__all__ = ["Call", "register"]
+__all__ = ["Backend", "Call", "register", "report"]
 
-_PLACES = {"Call": "dmlc.torch.call", "register": "dmlc.torch.registration"}
+_PLACES = {
+    "Backend": "dmlc.torch.backend",
+    "Call": "dmlc.torch.call",
+    "register": "dmlc.torch.registration",
+    "report": "dmlc.torch.backend",
+}
 
 if importlib.util.find_spec("torch") is None:
     raise UnavailableError(

@@ -156,7 +156,9 @@ def _fits(row: Stage, reader: Stage, budget: Budget) -> bool:
 def _reduces_along(row: Stage, reader: Stage) -> bool:
     """Whether a stage reduces another reduction, at its own position but for the last axis."""
     plain = row is not reader and is_fixed_reduction(row) and is_fixed_reduction(reader)
-    if not plain or row.dtype.is_storage_only or row.extents[:-1] != reader.extents[:-1]:
+    if not plain or row.dtype.is_storage_only:
+        return False
+    if len(row.extents) != len(reader.extents) or row.extents[:-1] != reader.extents[:-1]:
         return False
     if any(s.reduction is None or s.reduction.combiner not in COMBINERS for s in (row, reader)):
         return False

@@ -18,6 +18,34 @@
 #endif
 #endif
 
+// Near 0 a polynomial, and else 1 - exp(log(erfc(|x|))): PoCL's own takes lane by lane.
+static float erf_float(const float x)
+{
+    const float a = fabs(x), z = a * a, b = (a > 4) ? (float)(4) : a;
+    float c = 0.000114438793f + z * -1.02535632e-05f;
+    c = 0.00522226933f + z * (-0.00085052033f + z * c);
+    c = -0.376126379f + z * (0.112837881f + z * (-0.0268658008f + z * c));
+    float e = 0.000427350809f + b * -2.0477346e-05f;
+    e = -0.108142324f + b * (0.0250297021f + b * (-0.00413678074f + b * e));
+    e = 0.00016215448f + b * (-1.12945402f + b * (-0.633471072f + b * e));
+    const float y = (a < 0.9f) ? a + a * (0.128379166f + z * c) : 1 - exp(e);
+    return as_float(as_uint(y) | (as_uint(x) & 0x80000000u));
+}
+
+// Near 0 a polynomial, and else 1 - exp(log(erfc(|x|))): PoCL's own takes lane by lane.
+static float16 erf_float16(const float16 x)
+{
+    const float16 a = fabs(x), z = a * a, b = (a > 4) ? (float16)(4) : a;
+    float16 c = 0.000114438793f + z * -1.02535632e-05f;
+    c = 0.00522226933f + z * (-0.00085052033f + z * c);
+    c = -0.376126379f + z * (0.112837881f + z * (-0.0268658008f + z * c));
+    float16 e = 0.000427350809f + b * -2.0477346e-05f;
+    e = -0.108142324f + b * (0.0250297021f + b * (-0.00413678074f + b * e));
+    e = 0.00016215448f + b * (-1.12945402f + b * (-0.633471072f + b * e));
+    const float16 y = (a < 0.9f) ? a + a * (0.128379166f + z * c) : 1 - exp(e);
+    return as_float16(as_uint16(y) | (as_uint16(x) & 0x80000000u));
+}
+
 // Past the caches where `streaming` says so: they cannot keep a result this large.
 static void stream_float16(const float16 value, __global float *to, const bool streaming)
 {
@@ -46,19 +74,19 @@ __kernel void ACTIVATION_GELU(
 
     for (uint i = begin; i < vector_begin; ++i) {
         const float input = InputTensor[i];
-        const float output = 0.5f * input * (1.0f + erf(input * 0.70710677f));
+        const float output = 0.5f * input * (1.0f + erf_float(input * 0.70710677f));
         OutputTensor[i] = output;
     }
 
     for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 input = vload16(0, InputTensor + i);
-        const float16 output = 0.5f * input * (1.0f + erf(input * 0.70710677f));
+        const float16 output = 0.5f * input * (1.0f + erf_float16(input * 0.70710677f));
         stream_float16(output, OutputTensor + i, streaming);
     }
 
     for (uint i = vector_end; i < end; ++i) {
         const float input = InputTensor[i];
-        const float output = 0.5f * input * (1.0f + erf(input * 0.70710677f));
+        const float output = 0.5f * input * (1.0f + erf_float(input * 0.70710677f));
         OutputTensor[i] = output;
     }
 }

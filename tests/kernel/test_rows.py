@@ -142,3 +142,13 @@ def test_a_row_has_one_reader_at_its_own_place(
 def test_rows_that_are_too_long_are_stored() -> None:
     long = TWO.replace("30]", "5000]").replace("i2 < 30", "i2 < 5000").replace("28", "4998")
     assert len(lower(ir.parse(long.format(more="", lead="i0", extra="")))) == 2
+
+
+def test_what_has_fewer_axes_than_a_row_keeps_none() -> None:
+    function = ir.parse(
+        "func @f(%x: f32[12, 9]) -> (%y) {\n"
+        "  %p: f32[i0 < 12] = product[r0 < 9] %x[i0, r0]\n"
+        "  %y: f32[] = sum[r0 < 12] %p[r0]\n"
+        "}\n"
+    )
+    assert len(lower(function)) == 2

@@ -1,0 +1,342 @@
+"""`torch.compile(model, backend="dmlc")`: graphs of PyTorch with their element-wise work, their
+reductions and the gradients of these computed by dmlc.
+
+PyTorch traces a model and its gradient, and says what of the forward pass is kept for the backward
+pass. Both graphs are cut into groups, each one function of the IR; convolutions, matrix products,
+attention and whatever else is not mapped stay calls of PyTorch's own operators, as with eager.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch._dynamo import register_backend
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._subclasses import FakeTensorMode
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.utils._pytree import tree_leaves
+
+from dmlc.source import DmlcError
+from dmlc.torch.call import Call
+from dmlc.torch.decompositions import list_decompositions
+from dmlc.torch.groups import Group, make_group, settled_strides, tensors_of, value_of
+from dmlc.torch.partition import LEAST_ELEMENTS, Partition
+
+NAME = "dmlc"
+"""What `torch.compile` knows the backend by."""
+
+Run = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupReport:
+    """What became of some nodes that are computed together."""
+
+    name: str
+    operators: tuple[str, ...]
+    kernels: int
+    read: int
+    """Bytes of the tensors that it reads."""
+    written: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GraphReport:
+    """What became of a graph: the groups, and what stayed with eager, with the reasons."""
+
+    name: str
+    groups: tuple[GroupReport, ...]
+    eager: tuple[tuple[str, str], ...]
+    """An operator, and why it was not taken."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {len(self.groups)} groups"]
+        for group in self.groups:
+            lines.append(
+                f"  {group.name}: {len(group.operators)} operators in {group.kernels} kernels, "
+                f"{group.read:,} bytes read, {group.written:,} written"
+            )
+            lines.append(f"    {' '.join(group.operators)}")
+        lines += [f"  eager: {name}: {reason}" for name, reason in self.eager]
+        return "\n".join(lines)
+
+
+def compile_graph(
+    name: str, module: GraphModule, least: int = LEAST_ELEMENTS
+) -> tuple[Boxed, GraphReport]:
+    """A graph whose sizes are numbers, with its groups compiled. A few operators over fewer than
+    `least` elements stay with eager."""
+    partition = Partition(module.graph, least)
+    units: list[tuple[int, int, int, Group | None, list[Node]]] = []
+    places = {node: k for k, node in enumerate(module.graph.nodes)}
+    calls: dict[int, Run] = {}
+    reports: list[GroupReport] = []
+    inside: dict[Node, None] = {}
+    for number, members in enumerate(partition.groups):
+        group_name = f"{name}_{number}"
+        phase = partition.phases[members[0]]
+        inside |= dict.fromkeys(members)
+        try:
+            group = make_group(group_name, members, partition.outputs(members))
+            call = Call.of(group.function)
+        except DmlcError as error:
+            for node in members:
+                partition.reasons[node] = error.diagnostics[0].message
+            units.append((phase, 0, places[members[0]], None, members))
+            continue
+        calls[len(units)] = _make_run(group_name, group, call)
+        reports.append(_report_group(group_name, group, call))
+        units.append((phase, 0, len(units), group, members))
+    for node, phase in partition.phases.items():
+        if node not in inside and node.op not in ("placeholder", "get_attr"):
+            units.append((phase, 1, places[node], None, [node]))
+    order = sorted(range(len(units)), key=lambda k: units[k][:3])
+    made = _Emitter(module)
+    for k in order:
+        _, _, _, group, members = units[k]
+        if group is None:
+            for node in members:
+                made.copy(node)
+        else:
+            made.call(group, calls[k])
+    compiled = made.finish()
+    eager = tuple((str(node.target), reason) for node, reason in partition.reasons.items())
+    return compiled, GraphReport(name, tuple(reports), eager)
+
+
+class _Emitter:
+    """The graph that calls groups, in the making."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self._module = module
+        self._graph = Graph()
+        self._made: dict[Node, Node] = {}
+        given = self._graph.call_function(_take, (self._graph.placeholder("inputs"),))
+        listed = [node for node in module.graph.nodes if node.op == "placeholder"]
+        for number, node in enumerate(listed):
+            if node.users:
+                self._made[node] = self._graph.call_function(operator.getitem, (given, number))
+
+    def copy(self, node: Node) -> Node:
+        """A node of eager, and the views that it reads."""
+        if node not in self._made:
+            for source in node.all_input_nodes:
+                self.copy(source)
+            self._made[node] = self._graph.node_copy(node, self._made.__getitem__)
+        return self._made[node]
+
+    def call(self, group: Group, run: Run) -> None:
+        """A call of a group."""
+        inputs = tuple(self.copy(node) for node in group.inputs)
+        found = self._graph.call_function(run, inputs)
+        for number, node in enumerate(group.outputs):
+            self._made[node] = self._graph.call_function(operator.getitem, (found, number))
+
+    def finish(self) -> Boxed:
+        """What runs the graph."""
+        (output,) = (n for n in self._module.graph.nodes if n.op == "output")
+        self.copy(output)
+        self._graph.lint()
+        return Boxed(GraphModule(self._module, self._graph).forward)
+
+
+def _take(inputs: list[Any]) -> tuple[Any, ...]:
+    """The inputs, which nobody else keeps: each is freed when it was read last."""
+    given = tuple(inputs)
+    inputs.clear()
+    return given
+
+
+class Boxed:
+    """A graph as PyTorch calls one that takes its inputs in a list, and keeps none of them."""
+
+    def __init__(self, run: Callable[[list[Any]], Any]) -> None:
+        self._run = run
+        # What PyTorch knows it by.
+        self._boxed_call = True
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        return self._run(inputs)
+
+
+def _make_run(name: str, group: Group, call: Call) -> Run:
+    """The call of a group. Results of eager may have other strides than PyTorch foretold: what has
+    them is copied."""
+    values = [value_of(node) for node in group.inputs]
+    expected = [value.stride() for value in values]
+    sizes = [tuple(value.shape) for value in values]
+
+    def run(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        for tensor, strides in zip(tensors, expected, strict=True):
+            if tensor.stride() != strides:
+                return call(*map(_lay_out, tensors, sizes, expected))
+        return call(*tensors)
+
+    run.__name__ = name
+    return run
+
+
+def _lay_out(
+    tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]
+) -> torch.Tensor:
+    """A tensor in memory as a group reads it."""
+    if settled_strides(sizes, tensor.stride()) == settled_strides(sizes, strides):
+        return tensor
+    made = torch.empty_strided(sizes, strides, dtype=tensor.dtype)
+    return made.copy_(tensor)
+
+
+def _report_group(name: str, group: Group, call: Call) -> GroupReport:
+    return GroupReport(
+        name,
+        tuple(str(node.target) for node in group.members),
+        len(call.program.kernels),
+        sum(map(_bytes_of, group.inputs)),
+        sum(map(_bytes_of, group.outputs)),
+    )
+
+
+def _bytes_of(node: Node) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors_of(node))
+
+
+# Graphs with sizes that are symbols -------------------------------------------------------------
+
+
+MOST_SIZES = 32
+
+
+class Specializer:
+    """A graph whose sizes PyTorch left open, compiled anew for each set of sizes and numbers that
+    it is called with; beyond `most` of them it is left to eager."""
+
+    def __init__(
+        self,
+        name: str,
+        module: GraphModule,
+        reports: list[GraphReport],
+        least: int = LEAST_ELEMENTS,
+        most: int = MOST_SIZES,
+    ) -> None:
+        self._least, self._most = least, most
+        self._name = name
+        self._module = module
+        self._reports = reports
+        self._compiled: dict[object, Run] = {}
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        key = tuple((x.shape, x.stride()) if isinstance(x, torch.Tensor) else x for x in inputs)
+        found = self._compiled.get(key)
+        if found is None:
+            if len(self._compiled) >= self._most:
+                return self._module(*inputs)
+            found = self._compiled[key] = self._compile(inputs)
+        return found(inputs)
+
+    def _compile(self, inputs: Sequence[Any]) -> Run:
+        module = GraphModule(self._module, Graph())
+        module.graph = _copy_graph(self._module.graph)
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            shown = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in inputs]
+            _Propagator(module).run(*shown)
+        compiled, report = compile_graph(self._name, module, self._least)
+        self._reports.append(report)
+        return compiled
+
+
+def _copy_graph(graph: Graph) -> Graph:
+    made = Graph()
+    made.output(made.graph_copy(graph, {}))
+    return made
+
+
+class _Propagator(Interpreter):
+    """Finds what each node stands for, now that sizes are numbers."""
+
+    def run_node(self, n: Node) -> Any:
+        found = super().run_node(n)
+        n.meta["val"] = found
+        return found
+
+
+def _has_symbols(module: GraphModule) -> bool:
+    for node in module.graph.nodes:
+        value = value_of(node)
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return True
+        if isinstance(value, torch.Tensor) and any(
+            isinstance(size, torch.SymInt) for size in value.shape
+        ):
+            return True
+    return False
+
+
+# The backend ------------------------------------------------------------------------------------
+
+
+class Backend:
+    """A backend of `torch.compile`, which keeps reports of the graphs that it compiled. A few
+    operators over fewer than `least` elements stay with eager."""
+
+    def __init__(self, least: int = LEAST_ELEMENTS) -> None:
+        self._least = least
+        self.reports: list[GraphReport] = []
+        self._compile = aot_autograd(
+            fw_compiler=self._compiler("forward"),
+            bw_compiler=self._compiler("backward"),
+            decompositions=list_decompositions(),
+            partition_fn=min_cut_rematerialization_partition,
+        )
+
+    def __call__(self, module: GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
+        return self._compile(module, inputs, **options)
+
+    def _compiler(self, name: str) -> Callable[[GraphModule, Sequence[Any]], Any]:
+        def compile_one(module: GraphModule, inputs: Sequence[Any]) -> Any:
+            if _has_symbols(module):
+                return Boxed(Specializer(name, module, self.reports, self._least))
+            compiled, report = compile_graph(name, module, self._least)
+            self.reports.append(report)
+            return compiled
+
+        return compile_one
+
+
+def report(model: Callable[..., Any], *inputs: Any) -> list[GraphReport]:
+    """Runs a model and its gradient once, and says what the backend makes of them: the graphs,
+    forward and backward, their groups, and what stays with eager and why. No gradient is added to
+    that of a parameter or an input."""
+    backend = Backend()
+    run: Callable[..., Any] = cast(Any, torch).compile(model, backend=backend)
+    results: list[Any] = tree_leaves(run(*inputs))
+    parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    sources = [x for x in (*parameters, *tree_leaves(inputs)) if _has_gradient(x)]
+    wanted = [y for y in results if _has_gradient(y)]
+    if sources and wanted:
+        ones = [torch.ones_like(y) for y in wanted]
+        torch.autograd.grad(wanted, sources, ones, allow_unused=True)
+    return backend.reports
+
+
+def _has_gradient(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+@functools.cache
+def _usual() -> Backend:
+    return Backend()
+
+
+def compile_module(module: GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
+    """The backend that `torch.compile(model, backend="dmlc")` means."""
+    return _usual()(module, inputs, **options)
+
+
+# Where dmlc is installed, PyTorch finds the backend by its entry point.
+register_backend(compiler_fn=compile_module, name=NAME)

@@ -1,0 +1,214 @@
+"""Nodes of a graph of PyTorch as one function of the IR.
+
+A group is given by the nodes that it computes. Views and constants that they read on the way are
+made in the group as well; whatever else they read is an input.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import operator
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from dmlc.building.functions import FunctionBuilder, Tensor
+from dmlc.ir import Function
+from dmlc.runtime.arrays import packed
+from dmlc.source import DmlcError, UnsupportedError
+from dmlc.torch.elementwise import CREATION, ELEMENTWISE, Rule, Site
+from dmlc.torch.tensors import data_type_of
+from dmlc.torch.whole import VIEWS, WHOLE
+from dmlc.torch.windows import WINDOWS
+
+COMPUTING: Mapping[Any, Rule] = MappingProxyType({**ELEMENTWISE, **WHOLE, **WINDOWS})
+"""The rule of each operator that computes."""
+
+RULES: Mapping[Any, Rule] = MappingProxyType({**COMPUTING, **VIEWS, **CREATION})
+"""The rule of each operator of PyTorch that is mapped."""
+
+Made: TypeAlias = Tensor | tuple[Tensor, ...]
+
+MOST_AXES = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that become one function: what they read, and which of them are read elsewhere."""
+
+    members: tuple[Node, ...]
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    function: Function
+
+
+def value_of(node: Node) -> Any:
+    """What a node stands for, without its elements: a tensor, some, or a number."""
+    return node.meta.get("val")
+
+
+def tensors_of(node: Node) -> list[torch.Tensor]:
+    """The tensors that a node stands for, without their elements."""
+    value = value_of(node)
+    listed = cast("Sequence[object]", value) if isinstance(value, (tuple, list)) else (value,)
+    return [each for each in listed if isinstance(each, torch.Tensor)]
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node only says where elements of another are."""
+    if node.target is operator.getitem:
+        (source, *_) = node.all_input_nodes
+        return source.target in VIEWS
+    return node.op == "call_function" and node.target in VIEWS
+
+
+def is_creation(node: Node) -> bool:
+    """Whether a node needs nothing to be computed."""
+    return node.op == "call_function" and node.target in CREATION
+
+
+def find_reason(node: Node) -> str | None:
+    """Why a node is not mapped; None where it is."""
+    if node.target is operator.getitem:
+        (source, *_) = node.all_input_nodes
+        return find_reason(source)
+    if node.op != "call_function" or node.target not in RULES:
+        return "it is not mapped"
+    try:
+        for each in (node, *node.all_input_nodes):
+            for tensor in tensors_of(each):
+                _check_tensor(tensor)
+        _Translation("probe", {node: None}).make(node)
+    except DmlcError as error:
+        return error.diagnostics[0].message
+    return None
+
+
+def _check_tensor(tensor: torch.Tensor) -> None:
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        raise UnsupportedError("a tensor is not a strided one of the CPU")
+    if tensor.numel() == 0:
+        raise UnsupportedError("a tensor has no elements")
+    if tensor.dim() > MOST_AXES:
+        raise UnsupportedError(f"a tensor has more than {MOST_AXES} axes")
+    data_type_of(tensor.dtype)
+
+
+def make_group(name: str, members: Sequence[Node], outputs: Sequence[Node]) -> Group:
+    """The group that computes some nodes, in order, of which some are read elsewhere."""
+    work = _Translation(name, dict.fromkeys(members))
+    results: list[tuple[str, tuple[int, ...] | None]] = []
+    for number, node in enumerate(outputs):
+        made = work.make(node)
+        if not isinstance(made, Tensor):
+            raise UnsupportedError(f"{node.name} is no tensor")
+        found = f"out{number}"
+        work.builder.result(found, made)
+        results.append((found, _dense_strides(value_of(node))))
+    function = work.builder.build()
+    strided = tuple(
+        dataclasses.replace(result, strides=strides)
+        for result, (_, strides) in zip(function.results, results, strict=True)
+    )
+    function = dataclasses.replace(function, results=strided)
+    return Group(tuple(members), tuple(work.inputs), tuple(outputs), function)
+
+
+def settled_strides(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides, with those that no position is multiplied by as packing would have them."""
+    tight = packed(tuple(sizes))
+    steps = zip(sizes, strides, tight, strict=True)
+    return tuple(step if size > 1 else own for size, step, own in steps)
+
+
+def _given_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides of an input; None where it is packed."""
+    sizes = tuple(tensor.shape)
+    strides = settled_strides(sizes, tensor.stride())
+    return None if strides == packed(sizes) else strides
+
+
+def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides that a result has with eager, where they leave no gaps."""
+    strides = _given_strides(tensor)
+    if strides is None:
+        return None
+    order = sorted(range(tensor.dim()), key=lambda axis: (-strides[axis], axis))
+    tight = packed(tuple(tensor.shape[axis] for axis in order))
+    return strides if tuple(strides[axis] for axis in order) == tight else None
+
+
+class _Translation:
+    """A group's function in the making."""
+
+    def __init__(self, name: str, members: Mapping[Node, object]) -> None:
+        self.builder = FunctionBuilder(name)
+        self.inputs: list[Node] = []
+        self._members = members
+        self._made: dict[Node, Made] = {}
+
+    def make(self, node: Node) -> Made:
+        """The tensor of a node. What it reads is made first, without recursion over long chains."""
+        pending = [node]
+        while pending:
+            current = pending[-1]
+            if current in self._made:
+                pending.pop()
+                continue
+            missing = [n for n in self._sources(current) if n not in self._made]
+            if missing:
+                pending += missing
+                continue
+            pending.pop()
+            self._made[current] = self._translate(current)
+        return self._made[node]
+
+    def _is_inside(self, node: Node) -> bool:
+        if node in self._members or is_creation(node):
+            return True
+        return is_view(node) and find_reason(node) is None
+
+    def _sources(self, node: Node) -> list[Node]:
+        if not self._is_inside(node) or is_creation(node):
+            return []
+        return [n for n in node.all_input_nodes if tensors_of(n)]
+
+    def _translate(self, node: Node) -> Made:
+        if not self._is_inside(node):
+            return self._add_input(node)
+        if node.target is operator.getitem:
+            source, number = cast("tuple[Node, int]", node.args)
+            made = self._made[source]
+            return made[number] if isinstance(made, tuple) else made
+        rule = RULES[node.target]
+        first = tensors_of(node)[0]
+        site = Site(self.builder, node.name, data_type_of(first.dtype), tuple(first.shape))
+        blind = is_creation(node)
+
+        def find(source: Node) -> Any:
+            if not tensors_of(source):
+                return value_of(source)
+            return None if blind else self._made[source]
+
+        args, kwargs = cast(
+            "tuple[tuple[Any, ...], dict[str, Any]]", map_arg((node.args, node.kwargs), find)
+        )
+        try:
+            inspect.signature(rule).bind(site, *args, **kwargs)
+        except TypeError as error:
+            raise UnsupportedError("it is not mapped with these arguments") from error
+        return rule(site, *args, **kwargs)
+
+    def _add_input(self, node: Node) -> Tensor:
+        value = value_of(node)
+        strides = _given_strides(value)
+        tensor = self.builder.parameter(
+            f"in{len(self.inputs)}", data_type_of(value.dtype), tuple(value.shape), strides
+        )
+        self.inputs.append(node)
+        return tensor

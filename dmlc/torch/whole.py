@@ -1,0 +1,391 @@
+"""PyTorch's operators on whole tensors as stages: views, reductions, gathers and windows.
+
+Rules are as in `elementwise`. A view costs nothing in a group: who reads it reads the tensor it is
+of, at other positions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from dmlc.building import tensors as tensor_operations
+from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.building.tensors import normalize_axes
+from dmlc.scalars import DataType
+from dmlc.source import UnsupportedError
+from dmlc.torch.elementwise import Rule, Site
+
+# Views ----------------------------------------------------------------------------------------
+
+
+def _reshape(site: Site, one: Tensor, *_: object, **__: object) -> Tensor:
+    return tensor_operations.reshape(site.builder, site.name, one, site.extents)
+
+
+def _permute(site: Site, one: Tensor, order: Sequence[int]) -> Tensor:
+    turned = [axis % one.rank for axis in order]
+    return tensor_operations.transpose(site.builder, site.name, one, turned)
+
+
+def _transpose(site: Site, one: Tensor, first: int = 0, second: int = 1) -> Tensor:
+    order = list(range(one.rank))
+    if one.rank > 1:
+        order[first], order[second] = order[second % one.rank], order[first % one.rank]
+    return tensor_operations.transpose(site.builder, site.name, one, order)
+
+
+def _expand(site: Site, one: Tensor, *_: object, **__: object) -> Tensor:
+    return tensor_operations.expand(site.builder, site.name, one, site.extents)
+
+
+def _same(site: Site, one: Tensor, *_: object, **__: object) -> Tensor:
+    return one
+
+
+def _slice(
+    site: Site,
+    one: Tensor,
+    axis: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
+    axis %= one.rank
+    starts, steps = [0] * one.rank, [1] * one.rank
+    starts[axis], _, _ = slice(start, end).indices(_size(one, axis))
+    steps[axis] = step
+    return tensor_operations.slice_axes(site.builder, site.name, one, starts, steps, site.extents)
+
+
+def _select(site: Site, one: Tensor, axis: int, index: int) -> Tensor:
+    axis %= one.rank
+    place = index % _size(one, axis)
+
+    def element(at: Point) -> Scalar:
+        own = list(at.indices)
+        return at.read(one, *own[:axis], place, *own[axis:])
+
+    return site.builder.compute(site.name, site.extents, element, one.dtype)
+
+
+def _unbind(site: Site, one: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+    axis %= one.rank
+    extents = tuple(e for k, e in enumerate(one.extents) if k != axis)
+    part = Site(site.builder, site.name, one.dtype, _fixed(extents))
+    return tuple(_select(part, one, axis, index) for index in range(_size(one, axis)))
+
+
+def _split_sizes(
+    site: Site, one: Tensor, sizes: Sequence[int], axis: int = 0
+) -> tuple[Tensor, ...]:
+    axis %= one.rank
+    parts: list[Tensor] = []
+    start = 0
+    for size in sizes:
+        extents = [*_fixed(one.extents)]
+        extents[axis] = size
+        part = Site(site.builder, site.name, one.dtype, tuple(extents))
+        parts.append(_slice(part, one, axis, start, start + size))
+        start += size
+    return tuple(parts)
+
+
+def _split(site: Site, one: Tensor, size: int, axis: int = 0) -> tuple[Tensor, ...]:
+    whole = _size(one, axis % one.rank)
+    sizes = [min(size, whole - start) for start in range(0, whole, size)]
+    return _split_sizes(site, one, sizes, axis)
+
+
+def _size(tensor: Tensor, axis: int) -> int:
+    return _fixed(tensor.extents)[axis]
+
+
+def _fixed(extents: Sequence[int | str]) -> tuple[int, ...]:
+    return tuple(e for e in extents if isinstance(e, int))
+
+
+# Moving elements ------------------------------------------------------------------------------
+
+
+def _join(site: Site, parts: Sequence[Tensor], axis: int = 0) -> Tensor:
+    # Empty tensors of one axis join with anything.
+    full = [_read_as(site, part) for part in parts if 0 not in part.extents]
+    if not full:
+        raise UnsupportedError("there is nothing to join")
+    return tensor_operations.concatenate(site.builder, site.name, full, axis)
+
+
+def _read_as(site: Site, one: Tensor) -> Tensor:
+    """A tensor in the type of the result."""
+    if one.dtype is site.dtype:
+        return one
+    held = site.dtype.compute
+    return site.builder.compute(
+        site.name, one.extents, lambda at: at.read(one, *at.indices).cast(held), site.dtype
+    )
+
+
+def _pad(site: Site, one: Tensor, widths: Sequence[int], value: float = 0) -> Tensor:
+    before, after = [0] * one.rank, [0] * one.rank
+    for k in range(len(widths) // 2):
+        axis = one.rank - 1 - k
+        before[axis], after[axis] = widths[2 * k], widths[2 * k + 1]
+    if min(*before, *after, 0) < 0:
+        raise UnsupportedError("widths below 0 are not mapped")
+    return tensor_operations.pad(site.builder, site.name, one, before, after, value)
+
+
+def _flip(site: Site, one: Tensor, axes: Sequence[int]) -> Tensor:
+    turned = normalize_axes(axes, one.rank)
+    sizes = _fixed(one.extents)
+    starts = [sizes[k] - 1 if k in turned else 0 for k in range(one.rank)]
+    steps = [-1 if k in turned else 1 for k in range(one.rank)]
+    return tensor_operations.slice_axes(site.builder, site.name, one, starts, steps, site.extents)
+
+
+def _gather(site: Site, one: Tensor, axis: int, index: Tensor, sparse: bool = False) -> Tensor:
+    if one.rank == 0:
+        raise UnsupportedError("a tensor without axes is not gathered from")
+    axis %= one.rank
+    size = _size(one, axis)
+
+    def element(at: Point) -> Scalar:
+        found = at.read(index, *at.indices).cast(DataType.INDEX)
+        place = tensor_operations.clamp((found < 0).select(found + size, found), at.size(size))
+        return at.read(one, *at.indices[:axis], place, *at.indices[axis + 1 :])
+
+    return site.builder.compute(site.name, site.extents, element, one.dtype)
+
+
+def _embed(site: Site, weights: Tensor, index: Tensor, *_: object) -> Tensor:
+    return tensor_operations.gather(site.builder, site.name, weights, index, 0)
+
+
+def _index_select(site: Site, one: Tensor, axis: int, index: Tensor) -> Tensor:
+    return tensor_operations.gather(site.builder, site.name, one, index, axis)
+
+
+def _scatter(site: Site, one: Tensor, axis: int, index: Tensor, value: Any) -> Tensor:
+    axis %= max(one.rank, 1)
+    expected = tuple(1 if k == axis else e for k, e in enumerate(one.extents))
+    if index.extents != expected or not one.rank:
+        raise UnsupportedError("only a scatter of one element along its axis is mapped")
+
+    def element(at: Point) -> Scalar:
+        own = list(at.indices)
+        chosen = at.read(index, *own[:axis], 0, *own[axis + 1 :]).cast(DataType.INDEX)
+        return chosen.equals(own[axis]).select(value, at.read(one, *own))
+
+    return site.builder.compute(site.name, site.extents, element, one.dtype)
+
+
+def _slice_scatter(
+    site: Site,
+    one: Tensor,
+    source: Tensor,
+    axis: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
+    if step != 1:
+        raise UnsupportedError("only slices without steps are mapped")
+    axis %= one.rank
+    first, _, _ = slice(start, end).indices(_size(one, axis))
+    count = _size(source, axis)
+
+    def element(at: Point) -> Scalar:
+        own = list(at.indices)
+        place = own[axis] - first
+        inside = (place >= 0) & (place < count)
+        moved = tensor_operations.clamp(place, at.size(count))
+        other = at.read(source, *own[:axis], moved, *own[axis + 1 :]).cast(site.dtype.compute)
+        return inside.select(other, at.read(one, *own))
+
+    return site.builder.compute(site.name, site.extents, element, one.dtype)
+
+
+def _select_scatter(site: Site, one: Tensor, source: Tensor, axis: int, index: int) -> Tensor:
+    axis %= one.rank
+    place = index % _size(one, axis)
+
+    def element(at: Point) -> Scalar:
+        own = list(at.indices)
+        other = at.read(source, *own[:axis], *own[axis + 1 :]).cast(site.dtype.compute)
+        return own[axis].equals(place).select(other, at.read(one, *own))
+
+    return site.builder.compute(site.name, site.extents, element, one.dtype)
+
+
+# Reductions -----------------------------------------------------------------------------------
+
+Axes = Sequence[int] | int | None
+
+
+def _list_axes(axes: Axes, rank: int) -> tuple[int, ...]:
+    if isinstance(axes, int):
+        axes = [axes]
+    if not axes:
+        return tuple(range(rank))
+    return normalize_axes(axes, rank) if rank else ()
+
+
+def _reduce(
+    site: Site,
+    combiner: str,
+    one: Tensor,
+    axes: Axes,
+    keep: bool,
+    formula: Callable[[Scalar], Scalar],
+    dtype: DataType,
+) -> Tensor:
+    order = _list_axes(axes, one.rank)
+    if not order:
+        return site.builder.compute(
+            site.name, one.extents, lambda at: formula(at.read(one, *at.indices)), dtype
+        )
+    return tensor_operations.reduce_axes(
+        site.builder, site.name, combiner, one, order, keep, formula, dtype
+    )
+
+
+def _reducing(combiner: str) -> Rule:
+    """A rule for what folds elements of the result's type."""
+
+    def rule(
+        site: Site, one: Tensor, axes: Axes = None, keep: bool = False, *, dtype: object = None
+    ) -> Tensor:
+        held = site.dtype.compute
+        return _reduce(site, combiner, one, axes, keep, lambda x: x.cast(held), site.dtype)
+
+    return rule
+
+
+def _count(one: Tensor, axes: Axes) -> int:
+    sizes = _fixed(one.extents)
+    return math.prod(sizes[axis] for axis in _list_axes(axes, one.rank))
+
+
+def _mean(
+    site: Site, one: Tensor, axes: Axes = None, keep: bool = False, *, dtype: object = None
+) -> Tensor:
+    held, count = site.dtype.compute, _count(one, axes)
+    total = _reduce(site, "sum", one, axes, keep, lambda x: x.cast(held), held)
+    return site.compute(lambda at: at.read(total, *at.indices) / count)
+
+
+def _variance(
+    site: Site,
+    one: Tensor,
+    axes: Axes = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean, the latter taken off before squares are summed."""
+    held, count = one.dtype.compute, _count(one, axes)
+    order = _list_axes(axes, one.rank)
+    divisor = max(count - (1 if correction is None else correction), 0)
+    wide = Site(site.builder, site.name, held, ())
+    total = _reduce(wide, "sum", one, axes, True, lambda x: x, held)
+    mean = site.builder.compute(
+        site.name, total.extents, lambda at: at.read(total, *at.indices) / count, held
+    )
+    reduced = [_size(one, axis) for axis in order]
+
+    def square(at: Point) -> Scalar:
+        places = list(at.indices)
+        for axis, place in zip(order, at.reduced, strict=True):
+            places[axis] = place
+        difference = at.read(one, *places) - at.read(mean, *at.indices)
+        return difference * difference
+
+    squares = site.builder.reduce(site.name, "sum", total.extents, reduced, square, held)
+    variance = site.builder.compute(
+        site.name,
+        total.extents,
+        lambda at: at.read(squares, *at.indices) / float(divisor),
+        one.dtype,
+    )
+    mean = _read_as(Site(site.builder, site.name, one.dtype, ()), mean)
+    if keepdim:
+        return variance, mean
+    kept = [e for k, e in enumerate(total.extents) if k not in order]
+    first, second = (
+        tensor_operations.reshape(site.builder, site.name, found, kept)
+        for found in (variance, mean)
+    )
+    return first, second
+
+
+def _variance_alone(site: Site, one: Tensor, axes: Axes = None, **given: Any) -> Tensor:
+    return _variance(site, one, axes, **given)[0]
+
+
+def _logical(combiner: str) -> Rule:
+    def rule(site: Site, one: Tensor, axes: Axes = None, keep: bool = False) -> Tensor:
+        held = DataType.BOOL
+        return _reduce(site, combiner, one, axes, keep, lambda x: x.cast(held), held)
+
+    return rule
+
+
+aten = torch.ops.aten
+
+VIEWS: Mapping[Any, Rule] = MappingProxyType({
+    aten.view.default: _reshape,
+    aten.reshape.default: _reshape,
+    aten._unsafe_view.default: _reshape,
+    aten.unsqueeze.default: _reshape,
+    aten.squeeze.default: _reshape,
+    aten.squeeze.dim: _reshape,
+    aten.squeeze.dims: _reshape,
+    aten.permute.default: _permute,
+    aten.transpose.int: _transpose,
+    aten.t.default: _transpose,
+    aten.expand.default: _expand,
+    aten.slice.Tensor: _slice,
+    aten.select.int: _select,
+    aten.unbind.int: _unbind,
+    aten.split.Tensor: _split,
+    aten.split_with_sizes.default: _split_sizes,
+    aten.alias.default: _same,
+    aten.detach.default: _same,
+    aten.lift_fresh_copy.default: _same,
+})  # fmt: skip
+"""The rule of each operator that only says where elements are: it goes with those who read it."""
+
+WHOLE: Mapping[Any, Rule] = MappingProxyType({
+    aten.cat.default: _join,
+    aten.constant_pad_nd.default: _pad,
+    aten.flip.default: _flip,
+    aten.gather.default: _gather,
+    aten.embedding.default: _embed,
+    aten.index_select.default: _index_select,
+    aten.scatter.value: _scatter,
+    aten.slice_scatter.default: _slice_scatter,
+    aten.select_scatter.default: _select_scatter,
+    aten.sum.default: _reducing("sum"),
+    aten.sum.dim_IntList: _reducing("sum"),
+    aten.prod.default: _reducing("product"),
+    aten.prod.dim_int: _reducing("product"),
+    aten.amax.default: _reducing("max"),
+    aten.amin.default: _reducing("min"),
+    aten.max.default: _reducing("max"),
+    aten.min.default: _reducing("min"),
+    aten.mean.default: _mean,
+    aten.mean.dim: _mean,
+    aten.var.correction: _variance_alone,
+    aten.var_mean.correction: _variance,
+    aten.any.default: _logical("any"),
+    aten.any.dim: _logical("any"),
+    aten.any.dims: _logical("any"),
+    aten.all.default: _logical("all"),
+    aten.all.dim: _logical("all"),
+})  # fmt: skip
+"""The rule of each operator that reduces, gathers or joins."""

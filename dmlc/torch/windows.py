@@ -1,0 +1,192 @@
+"""Gradients of pooling and upsampling as stages, each whole.
+
+Written as the sum over all that the forward operator made, with the condition or the weight that
+says what a place has to do with it: the compiler makes short loops of that. Positions are computed
+in FLOAT32 as PyTorch computes them, so that both agree which place a point is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+
+from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.scalars import DataType
+from dmlc.source import UnsupportedError
+from dmlc.torch.elementwise import Rule, Site
+
+
+def _pair(given: Sequence[int], default: Sequence[int]) -> tuple[int, int]:
+    """A setting for rows and columns, which may be given once for both."""
+    listed = list(given) or list(default)
+    return listed[0], listed[-1]
+
+
+def _sizes(tensor: Tensor) -> tuple[int, int]:
+    rows, columns = tensor.extents[-2:]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        raise UnsupportedError("sizes must be known")
+    return rows, columns
+
+
+def _grow_max(
+    site: Site,
+    gradient: Tensor,
+    one: Tensor,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    positions: Tensor,
+) -> Tensor:
+    """Each window's gradient to the place that its position names."""
+    width = _pair(window, window)
+    step, offset, gap = _pair(stride, width), _pair(padding, [0]), _pair(dilation, [1])
+    size, outer = _sizes(one), one.rank - 2
+
+    def covers(at: Point) -> Scalar:
+        found: Scalar | None = None
+        for k in range(2):
+            place = at.indices[outer + k] - (at.reduced[k] * step[k] - offset[k])
+            reads = (place >= 0) & (place < (width[k] - 1) * gap[k] + 1)
+            if gap[k] > 1:
+                reads = reads & (place % gap[k]).equals(0)
+            found = reads if found is None else found & reads
+        if found is None:
+            raise UnsupportedError("a window has two axes")
+        return found
+
+    def part(at: Point) -> Scalar:
+        read = (*at.indices[:outer], *at.reduced)
+        own = at.indices[outer] * size[1] + at.indices[outer + 1]
+        named = at.read(positions, *read).cast(DataType.INDEX)
+        return named.equals(own).select(at.read(gradient, *read), 0)
+
+    return site.builder.reduce(
+        site.name, "sum", site.extents, _sizes(gradient), part, site.dtype, covers
+    )
+
+
+def _grow_average(
+    site: Site,
+    gradient: Tensor,
+    one: Tensor,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    counts_padding: bool,
+    divisor: int | None,
+) -> Tensor:
+    """To each place its part of the gradient of every window that covers it."""
+    width = _pair(window, window)
+    step, offset = _pair(stride, width), _pair(padding, [0])
+    size, outer = _sizes(one), one.rank - 2
+
+    def first(at: Point, k: int) -> Scalar:
+        return at.reduced[k] * step[k] - offset[k]
+
+    def covers(at: Point) -> Scalar:
+        found = [
+            (at.indices[outer + k] >= first(at, k))
+            & (at.indices[outer + k] < first(at, k) + width[k])
+            for k in range(2)
+        ]
+        return found[0] & found[1]
+
+    def count(at: Point, k: int) -> Scalar:
+        start = first(at, k)
+        end = (start + width[k]).apply("min", size[k] + offset[k])
+        if not counts_padding:
+            start, end = start.apply("max", 0), end.apply("min", size[k])
+        return (end - start).cast(gradient.dtype.compute)
+
+    def part(at: Point) -> Scalar:
+        read = at.read(gradient, *at.indices[:outer], *at.reduced)
+        return read / divisor if divisor else read / (count(at, 0) * count(at, 1))
+
+    return site.builder.reduce(
+        site.name, "sum", site.extents, _sizes(gradient), part, site.dtype, covers
+    )
+
+
+def _scale(size: int, made: int, given: float | None, corners: bool = False) -> float:
+    """Places of the input for one of the output, in FLOAT32."""
+    if corners:
+        return float(np.float32(size - 1) / np.float32(made - 1)) if made > 1 else 0.0
+    if given is not None and given > 0:
+        return float(np.float32(1.0 / given))
+    return float(np.float32(size) / np.float32(made))
+
+
+def _shrink_nearest(
+    site: Site,
+    gradient: Tensor,
+    output_size: Sequence[int],
+    input_size: Sequence[int],
+    row_scale: float | None = None,
+    column_scale: float | None = None,
+) -> Tensor:
+    """To each place the gradients of the points that were copied from it."""
+    scales = (row_scale, column_scale)
+    outer = len(site.extents) - 2
+    steps = [_scale(input_size[outer + k], output_size[k], scales[k]) for k in range(2)]
+
+    def matches(at: Point, k: int) -> Scalar:
+        place = (at.reduced[k].cast(DataType.FLOAT32) * steps[k]).apply("floor")
+        last = input_size[outer + k] - 1
+        return place.apply("min", last).equals(at.indices[outer + k].cast(DataType.FLOAT32))
+
+    return site.builder.reduce(
+        site.name,
+        "sum",
+        site.extents,
+        _sizes(gradient),
+        lambda at: at.read(gradient, *at.indices[:outer], *at.reduced),
+        site.dtype,
+        lambda at: matches(at, 0) & matches(at, 1),
+    )
+
+
+def _shrink_linear(
+    site: Site,
+    gradient: Tensor,
+    output_size: Sequence[int],
+    input_size: Sequence[int],
+    corners: bool,
+    row_scale: float | None = None,
+    column_scale: float | None = None,
+) -> Tensor:
+    """To each place its part of the gradients of the points that were made of it."""
+    scales = (row_scale, column_scale)
+    outer = len(site.extents) - 2
+    steps = [_scale(input_size[outer + k], output_size[k], scales[k], corners) for k in range(2)]
+
+    def weight(at: Point, k: int) -> Scalar:
+        point = at.reduced[k].cast(DataType.FLOAT32)
+        place = point * steps[k] if corners else (point + 0.5) * steps[k] - 0.5
+        place = place.apply("max", 0).apply("min", input_size[outer + k] - 1)
+        distance = (place - at.indices[outer + k].cast(DataType.FLOAT32)).apply("abs")
+        return (1 - distance).apply("max", 0)
+
+    def part(at: Point) -> Scalar:
+        read = at.read(gradient, *at.indices[:outer], *at.reduced)
+        return read * (weight(at, 0) * weight(at, 1)).cast(read.dtype)
+
+    return site.builder.reduce(site.name, "sum", site.extents, _sizes(gradient), part, site.dtype)
+
+
+aten = torch.ops.aten
+
+WINDOWS: Mapping[Any, Rule] = MappingProxyType({
+    aten.max_pool2d_with_indices_backward.default: _grow_max,
+    aten.avg_pool2d_backward.default: _grow_average,
+    aten.upsample_nearest2d_backward.default: _shrink_nearest,
+    aten.upsample_bilinear2d_backward.default: _shrink_linear,
+})  # fmt: skip
+"""The rule of each gradient of a pooling or an upsampling."""

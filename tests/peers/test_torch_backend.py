@@ -1,0 +1,455 @@
+"""`torch.compile(model, backend="dmlc")` beside eager: operators, models, and what stays."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
+
+import dmlc
+from benchmarks.torch_models import MODELS, make, train
+from dmlc.torch.backend import Backend, GraphReport, Specializer, compile_graph
+from dmlc.torch.decompositions import list_decompositions
+from docs import build
+
+ATEN = torch.ops.aten
+NAN, INF = float("nan"), float("inf")
+SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 1e-30, -1e30, 88.0]
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+# Operators ------------------------------------------------------------------------------------
+
+
+def run_group(
+    function: Callable[..., Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor]
+) -> tuple[Sequence[torch.Tensor], GraphReport]:
+    """What the backend gives for a function, traced as `torch.compile` would, and its report."""
+    traced = make_fx(function, tracing_mode="fake", decomposition_table=list_decompositions())
+    compiled, report = compile_graph("tested", traced(*inputs), least=0)
+    return compiled([x.clone() for x in inputs]), report
+
+
+def check_group(
+    operators: Sequence[Callable[..., torch.Tensor]],
+    *inputs: torch.Tensor,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+) -> GraphReport:
+    """All operators in one graph: taken, and as with eager."""
+    found, report = run_group(lambda *given: [f(*given) for f in operators], inputs)
+    assert report.eager == ()
+    for function, one in zip(operators, found, strict=True):
+        expected = function(*inputs)
+        assert one.stride() == expected.stride()
+
+        def explain(text: str, function: Any = function) -> str:
+            return f"operator {operators.index(function)}: {text}"
+
+        torch.testing.assert_close(one, expected, rtol=rtol, atol=atol, equal_nan=True, msg=explain)
+    return report
+
+
+def special() -> torch.Tensor:
+    return torch.cat([torch.tensor(SPECIAL), torch.randn(48)])
+
+
+EXACT: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    torch.abs, torch.neg, torch.relu, torch.ceil, torch.floor, torch.round, torch.trunc,
+    torch.sign, torch.isnan, torch.isinf, torch.reciprocal, torch.logical_not, torch.square,
+    lambda x: x + 1, lambda x: 2 - x, lambda x: x * 3, lambda x: x / 4, lambda x: 1 / x,
+    lambda x: torch.add(x, x, alpha=2), lambda x: torch.clamp(x, -1, 1), lambda x: x.clamp_min(0.5),
+    lambda x: x.clamp_max(0.5), lambda x: x**2, lambda x: x**3, lambda x: x**-1,
+    lambda x: functional.leaky_relu(x, 0.2), lambda x: functional.relu6(x),
+    lambda x: functional.hardtanh(x), lambda x: functional.threshold(x, 0.1, 7.0),
+    lambda x: torch.where(x > 0, x, 0.0), lambda x: x > 0, lambda x: x <= 0.5, lambda x: x == 0,
+    lambda x: x != x, lambda x: (x > 0).to(torch.float64), lambda x: x.to(torch.bool),
+    lambda x: x.double(), lambda x: x.masked_fill(x > 1, -INF), lambda x: torch.zeros_like(x),
+    lambda x: torch.full_like(x, 2.5), lambda x: x.clone(), lambda x: (x > 0) & (x < 1),
+    lambda x: (x > 0) | (x < 1), lambda x: (x > 0) ^ (x < 1), lambda x: ~(x > 0),
+    lambda x: torch.arange(64) + x.shape[0],
+]  # fmt: skip
+NEAR: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    torch.sqrt, torch.exp, torch.exp2, torch.expm1, torch.log, torch.log1p, torch.log2,
+    torch.rsqrt, torch.tanh, torch.sigmoid, torch.erf, torch.atan,
+    torch.asinh, torch.sinh, torch.cosh, torch.acos,
+    torch.asin, torch.acosh, torch.atanh, lambda x: x**2.5, lambda x: x**-0.5, lambda x: 2.0**x,
+    functional.silu, functional.softplus, functional.elu, functional.mish,
+    lambda x: functional.gelu(x[3:].clamp(-9, 9), approximate="tanh"),
+    lambda x: functional.gelu(x[3:].clamp(-9, 9)),
+    functional.hardswish, functional.hardsigmoid,
+    functional.logsigmoid,
+]  # fmt: skip
+
+
+def test_element_by_element() -> None:
+    check_group(EXACT, special())
+
+
+def test_element_by_element_near() -> None:
+    check_group(NEAR, special(), rtol=2e-5, atol=1e-6)
+
+
+def test_trigonometry() -> None:
+    check_group([torch.sin, torch.cos, torch.tan], torch.randn(64) * 10, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_types(dtype: torch.dtype) -> None:
+    """16-bit floats round after every operator, as with eager."""
+    operators = [
+        lambda x: x + 1, lambda x: x * 0.3, lambda x: x - x * 0.1, lambda x: x > 0.1, torch.relu,
+        lambda x: torch.maximum(x, x * 0.7), lambda x: x.float(), lambda x: x.amax(),
+    ]  # fmt: skip
+    check_group(operators, special().to(dtype))
+
+
+def test_integers() -> None:
+    x = torch.tensor([-7, -1, 0, 1, 5, 2**40])
+    operators: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda x: x + 1, lambda x: x * x, lambda x: x / 2, lambda x: x.float() * 0.5,
+        lambda x: x > 0, lambda x: x & 6, lambda x: x | 6, lambda x: x ^ 6, lambda x: ~x,
+        torch.abs, torch.neg, torch.sign, lambda x: x.sum(), lambda x: x.to(torch.int32),
+        lambda x: x.clamp(-1, 3), lambda x: x == 1, lambda x: x * 0.5, lambda x: x.amax(),
+    ]  # fmt: skip
+    check_group(operators, x)
+
+
+def test_two_operands() -> None:
+    """Every pair of special values, broadcast."""
+    x, y = torch.tensor(SPECIAL), torch.tensor(SPECIAL).unsqueeze(1)
+    check_group([
+        torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.minimum, torch.eq,
+        torch.ne, torch.lt, torch.le, torch.gt, torch.ge, torch.logical_and, torch.logical_xor,
+        lambda x, y: torch.where(x > y, x, y), lambda x, y: torch.div(x, 3, rounding_mode="trunc"),
+    ], x, y)  # fmt: skip
+    a, b = torch.rand(40) + 0.1, torch.randn(40)
+    check_group([torch.pow, torch.atan2], a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_views_and_moves() -> None:
+    index = torch.tensor([[[2, 0, 1, 1, 3]]])
+    check_group(
+        [
+            lambda x, i: x.permute(2, 0, 1) + 1, lambda x, i: x.reshape(6, 10) * 2,
+            lambda x, i: x.transpose(0, 1).reshape(-1) * 2, lambda x, i: x[:, 1:3, ::2] + 1,
+            lambda x, i: x[1] + x[:, 2].unsqueeze(1)[0], lambda x, i: x.unsqueeze(0) * 3,
+            lambda x, i: x[:, :1].expand(3, 4, 5) + 0, lambda x, i: x.split([1, 3], 1)[1] * 2,
+            lambda x, i: x.unbind(2)[3] * 2, lambda x, i: torch.cat([x, x * 2, x[:1]], 0),
+            lambda x, i: functional.pad(x, (1, 2, 0, 1), value=5.0), lambda x, i: x.flip(0, 2),
+            lambda x, i: torch.gather(x, 2, i.expand(3, 4, 5)), lambda x, i: torch.stack([x, x]),
+            lambda x, i: torch.index_select(x, 1, i[0, 0]),
+            lambda x, i: x[..., None].squeeze(-1) + 1,
+            lambda x, i: torch.slice_scatter(x, x[:, 1:3] * 2, 1, 0, 2),
+            lambda x, i: torch.select_scatter(x, x[0] * 2, 0, 2),
+            lambda x, i: x.tril() + x.triu(1),
+            lambda x, i: functional.embedding(i, x[0]),
+            lambda x, i: torch.scatter(x, 1, i[:, :, :5].expand(3, 1, 5), -1.0),
+            lambda x, i: x.permute(2, 0, 1).contiguous(),
+        ],
+        torch.randn(3, 4, 5), index,
+    )  # fmt: skip
+
+
+def test_reductions() -> None:
+    x = torch.randn(4, 6, 50)
+    x[0, 0, 3], x[0, 1, 4], x[1, 0, 5], x[1, 1, :2] = NAN, INF, -INF, torch.tensor([INF, -INF])
+    near: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda x: x.sum(), lambda x: x.sum(1), lambda x: x.sum((0, 2), keepdim=True),
+        lambda x: x.mean(-1), lambda x: x.mean(), lambda x: x.var((0, 2), correction=0),
+        lambda x: x.var(2), lambda x: x.std(0),
+        lambda x: x[2:].prod(), lambda x: x.softmax(1), lambda x: x.log_softmax(2),
+        lambda x: x.logsumexp(2), lambda x: x.sum(1, dtype=torch.float64).float(),
+    ]  # fmt: skip
+    check_group(near, x, rtol=1e-5, atol=1e-5)
+    exact: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda x: x.amax(1), lambda x: x.amin((0, 2)), lambda x: x.max(), lambda x: x.min(),
+        lambda x: (x > 0).any(2), lambda x: (x > -1).all(0), lambda x: (x > 0).sum(),
+        lambda x: (x == x).all(),
+    ]  # fmt: skip
+    check_group(exact, x)
+
+
+POOLS = [
+    (2, 2, 0, 1, False),
+    (3, 2, 1, 1, False),
+    (3, 1, 1, 2, False),
+    ((3, 2), (2, 1), (1, 0), 1, True),
+]
+
+
+@pytest.mark.parametrize(("window", "stride", "padding", "dilation", "ceil"), POOLS, ids=str)
+def test_max_pooling(window: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
+    """The gradient, whole: to the place that the forward pass named, ties and NaN included."""
+    x = torch.randint(-2, 3, (2, 3, 11, 9)).float()
+    x[0, 0, 4, 4] = NAN
+    settings = (window, stride, padding, dilation, ceil)
+    y, positions = ATEN.max_pool2d_with_indices(x, *map(as_pair, settings[:4]), ceil)
+    check_group(
+        [
+            lambda d, x, i: ATEN.max_pool2d_with_indices_backward(
+                d, x, *map(as_pair, settings[:4]), ceil, i
+            )
+        ],
+        torch.randn_like(y), x, positions, rtol=1e-6, atol=1e-6,
+    )  # fmt: skip
+
+
+def as_pair(value: Any) -> list[int]:
+    return list(value) if isinstance(value, tuple) else [value, value]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("divisor", [None, 3])
+@pytest.mark.parametrize(("window", "stride", "padding", "_", "ceil"), POOLS[1:], ids=str)
+def test_average_pooling(
+    window: Any, stride: Any, padding: Any, _: Any, ceil: bool, counts: bool, divisor: int | None
+) -> None:
+    x = torch.randn(2, 3, 11, 9)
+    settings = (*map(as_pair, (window, stride, padding)), ceil, counts, divisor)
+    y = ATEN.avg_pool2d(x, *settings)
+    check_group(
+        [lambda d, x: ATEN.avg_pool2d_backward(d, x, *settings)],
+        torch.randn_like(y), x, rtol=1e-5, atol=1e-6,
+    )  # fmt: skip
+
+
+SIZES = [((4, 6), (8, 12), None), ((7, 5), (10, 3), None), ((3, 7), (7, 15), (2.4, 2.2))]
+
+
+@pytest.mark.parametrize(("small", "large", "scales"), SIZES, ids=str)
+def test_upsampling(small: Any, large: Any, scales: Any) -> None:
+    d = torch.randn(2, 3, *large)
+    given = scales or (None, None)
+    sizes = [2, 3, *small]
+    check_group([
+        lambda d: ATEN.upsample_nearest2d_backward(d, large, sizes, *given),
+        lambda d: ATEN.upsample_bilinear2d_backward(d, large, sizes, False, *given),
+        lambda d: ATEN.upsample_bilinear2d_backward(d, large, sizes, True, *given),
+    ], d, rtol=1e-5, atol=1e-5)  # fmt: skip
+
+
+# Models ---------------------------------------------------------------------------------------
+
+
+GROUPS = {
+    "residual block": 2,
+    "GELU and layer norm": 2,
+    "RMS norm and SiLU": 2,
+    "cross entropy": 2,
+    "ResNet block": 5,
+    "transformer block": 11,
+}
+"""In how many groups the two graphs of a model are at most."""
+
+
+def make_model(name: str, dtype: torch.dtype) -> tuple[nn.Module, list[torch.Tensor]]:
+    model, inputs = make(name, large=False)
+    given = [x.to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs]
+    return model.to(dtype), given
+
+
+# Where the next layer cuts at zero, a rounding of 16 bits decides which elements have a gradient.
+CASES = [(name, torch.float32) for name in MODELS] + [
+    (name, torch.bfloat16) for name in MODELS if name not in ("residual block", "ResNet block")
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES, ids=str)
+def test_models(name: str, dtype: torch.dtype) -> None:
+    """Within 1e-5 of eager, in one graph, with the work that is mapped in few groups."""
+    model, inputs = make_model(name, dtype)
+    other, backend = copy.deepcopy(model), Backend()
+    expected = {k: v.clone() for k, v in train(model, model, inputs).items()}
+    compiled = torch.compile(other, backend=backend, fullgraph=True)
+    found = train(compiled, other, inputs)
+    assert found.keys() == expected.keys()
+    tolerance = 1e-5 if dtype is torch.float32 else 3e-2
+    for key, value in expected.items():
+        largest = float(value.float().abs().max())
+        torch.testing.assert_close(
+            found[key],
+            value,
+            rtol=tolerance,
+            atol=tolerance * max(largest, 0.1),
+            msg=lambda t, k=key: f"{k}: {t}",
+        )
+    assert sum(len(report.groups) for report in backend.reports) <= GROUPS[name]
+
+
+def test_optimizer_steps() -> None:
+    """Five steps of training, compiled once, end where eager's do."""
+    model, inputs = make_model("ResNet block", torch.float32)
+    other, backend = copy.deepcopy(model), Backend()
+    for module, run in ((model, model), (other, torch.compile(other, backend=backend))):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+        for _ in range(5):
+            optimizer.zero_grad()
+            run(*inputs).square().mean().backward()
+            optimizer.step()
+    assert len(backend.reports) == 2
+    for one, two in zip(model.state_dict().values(), other.state_dict().values(), strict=True):
+        torch.testing.assert_close(two, one, rtol=1e-4, atol=1e-5)
+
+
+# What surrounds groups ------------------------------------------------------------------------
+
+
+def compare(function: Callable[..., Any], *inputs: torch.Tensor, dynamic: bool = False) -> Backend:
+    backend = Backend()
+    compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic)
+    torch.manual_seed(1)
+    expected = function(*(x.clone() for x in inputs))
+    torch.manual_seed(1)
+    found = compiled(*(x.clone() for x in inputs))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    return backend
+
+
+def test_layouts() -> None:
+    """Inputs of any strides; results have those that eager gives."""
+    x = torch.randn(2, 32, 8, 8).to(memory_format=torch.channels_last)
+    backend = Backend()
+    y = torch.compile(lambda x: functional.relu(x) * 2, backend=backend)(x)
+    assert y.stride() == x.stride()
+    torch.testing.assert_close(y, functional.relu(x) * 2)
+    compare(lambda x: x.sigmoid() + 1, torch.randn(80, 70).t())
+    compare(lambda x: x.sigmoid() + 1, torch.randn(80, 70)[::2, 3:])
+    compare(lambda x: x.sigmoid() + 1, torch.randn(1, 70).expand(30, 70))
+
+
+def test_strides_that_were_not_foretold() -> None:
+    traced = make_fx(lambda x: [torch.exp(x) + 1], tracing_mode="fake")(torch.randn(40, 30))
+    compiled, _ = compile_graph("tested", traced)
+    x = torch.randn(30, 40).t()
+    torch.testing.assert_close(compiled([x])[0], torch.exp(x) + 1)
+
+
+def test_views_are_returned_as_views() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.relu(x) * 2
+        return x.t(), y.view(-1), y, y[0], x
+
+    compare(function, torch.randn(60, 50))
+    x = torch.randn(60, 50)
+    found = torch.compile(function, backend=Backend())(x)
+    assert found[0].data_ptr() == x.data_ptr()
+    assert found[4] is x
+
+
+def test_writes_reach_the_caller() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        y.mul_(2).add_(x)
+        y[3:5] = 7
+        return y.relu()
+
+    given = [(torch.randn(40, 40), torch.randn(40, 40))]
+    x, y = given[0]
+    own, other = y.clone(), y.clone()
+    expected = function(x, own)
+    found = torch.compile(function, backend=Backend())(x, other)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(other, own)
+
+
+def test_random_numbers_are_those_of_eager() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = functional.dropout(x.relu() + 1, 0.3)
+        return functional.dropout(y.tanh() * 2, 0.5) + y
+
+    backend = compare(function, torch.randn(64, 64))
+    (report,) = backend.reports
+    assert any("dropout" in name for name, _ in report.eager)
+
+
+def test_open_sizes() -> None:
+    """Compiled by PyTorch once, and by dmlc for each set of sizes."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (functional.silu(x) @ w).softmax(-1) * x.shape[0]
+
+    backend = Backend()
+    compiled = torch.compile(function, backend=backend, dynamic=True, fullgraph=True)
+    for rows in (40, 33, 40):
+        x, w = torch.randn(rows, 30, requires_grad=True), torch.randn(30, 50, requires_grad=True)
+        y, expected = compiled(x, w), function(x, w)
+        torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-5)
+        d = torch.randn_like(y)
+        ours = torch.autograd.grad(y, (x, w), d)
+        for one, two in zip(ours, torch.autograd.grad(expected, (x, w), d), strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
+    assert len(backend.reports) == 4
+
+
+def test_numbers_that_change_every_time() -> None:
+    """From some set of numbers on, a graph is left to eager rather than compiled anew."""
+    traced = make_fx(lambda x, n: [torch.exp(x) * n], tracing_mode="symbolic")(torch.randn(40), 3)
+    backend = Backend()
+    run = Specializer("tested", traced, backend.reports, most=2)
+    x = torch.randn(40)
+    for n in (3, 4, 5, 3):
+        torch.testing.assert_close(run([x, n])[0], torch.exp(x) * n)
+    assert len(backend.reports) == 2
+
+
+def test_what_is_not_mapped_stays() -> None:
+    """Sorting, complex numbers, empty tensors and a lone operator over few elements."""
+
+    def function(x: torch.Tensor) -> Any:
+        ordered = torch.sort(x.exp() + 1, dim=1)[0]
+        return (
+            torch.view_as_real(torch.complex(ordered, ordered) * 2),
+            ordered.sum() + 1,
+            x[:0].exp(),
+            torch.cumsum(ordered * 2 + 1, 0),
+        )
+
+    reports = compare(function, torch.randn(40, 40)).reports
+    (report,) = reports
+    eager = dict(report.eager)
+    assert eager["aten.sort.default"] == "it is not mapped"
+    assert eager["aten.exp.default"] == "a tensor has no elements"
+    assert "complex64" in eager["aten.mul.Tensor"]
+    assert "forward: 2 groups" in str(report)
+    assert "aten.sort.default: it is not mapped" in str(report)
+
+
+def test_the_report() -> None:
+    model, inputs = make_model("ResNet block", torch.float32)
+    first, second = dmlc.torch.report(model, *inputs)
+    assert (first.name, second.name) == ("forward", "backward")
+    assert [name for name, _ in first.eager].count("aten.convolution.default") == 2
+    for group in first.groups:
+        assert group.kernels == 1
+        assert "aten.var_mean.correction" in group.operators
+        assert group.read > 0 < group.written
+    assert ("aten.add.Tensor", "these are few operators over few elements") in first.eager
+
+
+def test_gradient_of_layer_norm_is_two_kernels() -> None:
+    model, inputs = make_model("GELU and layer norm", torch.float32)
+    _, backward = dmlc.torch.report(model, *inputs)
+    assert max(group.kernels for group in backward.groups) == 2
+
+
+def test_pytorch_finds_the_backend() -> None:
+    """By its name, once `dmlc.torch.backend` is imported; and by the entry point if installed."""
+    project = tomllib.loads((build.ROOT / "pyproject.toml").read_text())
+    points = project["project"]["entry-points"]["torch_dynamo_backends"]
+    assert points == {"dmlc": "dmlc.torch.backend:compile_module"}
+    x = torch.randn(64, 64)
+    torch.testing.assert_close(
+        torch.compile(lambda x: x.relu() + 1, backend="dmlc")(x), x.relu() + 1
+    )
