@@ -126,13 +126,13 @@ _is_named = ctypes.pythonapi.PyCapsule_IsValid
 _is_named.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class _Memory:
     """Memory of a capsule as NumPy takes it. An array over it keeps the capsule, and with it the
     memory: a capsule that nobody has consumed gives that back when it goes."""
 
-    __array_interface__: dict[str, object]
-    capsule: object
+    def __init__(self, interface: dict[str, object], capsule: object) -> None:
+        self.__array_interface__ = interface
+        self._capsule = capsule
 
 
 class _Export:
@@ -150,19 +150,19 @@ class _Export:
         if is_negated is not None and is_negated():
             raise self._refused(BufferError("its values are negated when read: resolve_neg()"))
         try:
-            array: Array = np.from_dlpack(self._value)
+            if self._what == "input":
+                return np.from_dlpack(self._value)
+            array: Array = np.from_dlpack(self._value, copy=False)
         except Exception:
             # Libraries and NumPy have agreed on no kind of error: `_read` finds out what it is.
             return self._read()
-        return array if self._what == "input" else self._read()
+        return array if array.flags.writeable else self._read()
 
     def _read(self) -> Array:
         """The array as the capsule describes it, or what is wrong with it."""
         capsule = self._take_capsule()
         flags, tensor = _open_capsule(capsule)
-        address, device, number, rank, *dtype, sizes, steps, offset = _TENSOR.unpack(
-            ctypes.string_at(tensor, _TENSOR.size)
-        )
+        address, device, number, rank, *dtype, sizes, steps, offset = _unpack(_TENSOR, tensor)
         if device not in _HOST:
             raise self._on_device(device, number)
         held = _TYPES.get(tuple(dtype))
@@ -234,11 +234,15 @@ def _open_capsule(capsule: object) -> tuple[int | None, int]:
     if not _is_named(capsule, _NEW):
         return None, _pointer_of(capsule, _OLD)
     pointer = _pointer_of(capsule, _NEW)
-    return _HEAD.unpack(ctypes.string_at(pointer, _HEAD.size))[-1], pointer + _HEAD.size
+    return _unpack(_HEAD, pointer)[-1], pointer + _HEAD.size
+
+
+def _unpack(form: struct.Struct, pointer: int) -> tuple[Any, ...]:
+    return form.unpack_from((ctypes.c_char * form.size).from_address(pointer))
 
 
 def _integers(pointer: int, count: int) -> Shape:
-    return struct.unpack(f"@{count}q", ctypes.string_at(pointer, 8 * count)) if count else ()
+    return tuple((ctypes.c_int64 * count).from_address(pointer)) if count else ()
 
 
 # Results out ----------------------------------------------------------------------------------

@@ -406,8 +406,8 @@ def test_outputs_that_cannot_be_written(device: str, given: Any, message: str) -
 
 def test_a_copy_in_place_of_an_output_is_refused() -> None:
     class Copied(Tensor):
-        def __dlpack__(self, **options: Any) -> object:
-            return self.array.__dlpack__(**{**options, "copy": True})
+        def __dlpack__(self, *, max_version: tuple[int, int]) -> object:
+            return self.array.__dlpack__(max_version=max_version, copy=True)
 
     with pytest.raises(dmlc.DmlcError, match=f"the output {DX} shares a copy of its memory"):
         dmlc.run(NAME, [values(4), values(4)], outputs={DX: Copied(values(4))})
