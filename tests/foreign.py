@@ -50,6 +50,8 @@ class FrozenTensor(Tensor):
     so, shares only what starts at a cache line, and holds no FLOAT64."""
 
     library: ClassVar[ModuleType] = ModuleType("frozen")
+    copied = False
+    """Whether its values were copied as it was made."""
 
     def __dlpack__(self, *, stream: int | None = None) -> object:
         return self.array.__dlpack__(stream=stream)
@@ -95,7 +97,10 @@ def _freeze(given: Any) -> FrozenTensor:
     array = as_array("", given)
     if array.dtype == np.float64:
         array = array.astype(np.float32)
-    return FrozenTensor(array.copy() if array.ctypes.data % LINE else array)
+    made = FrozenTensor(array)
+    if array.ctypes.data % LINE:
+        made.array, made.copied = array.copy(), True
+    return made
 
 
 for library, make in ((Tensor.library, _make), (FrozenTensor.library, _freeze)):

@@ -160,7 +160,7 @@ def check_dtype(what: str, spec: TensorSpec, array: Array) -> None:
         raise DmlcError(
             f"the {what} {spec.name} takes {spec.dtype.name}, "
             f"and the array given holds {found.name if found else array.dtype}",
-            notes=[f"convert it with array.astype('{spec.dtype.dtype.name}')"],
+            notes=[f"convert it first, as array.astype('{spec.dtype.dtype.name}') does in NumPy"],
         )
 
 

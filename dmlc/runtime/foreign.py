@@ -147,16 +147,21 @@ class _Export:
         """The array. NumPy reads what it has types for, and quickly; `_read` reads the rest."""
         # PyTorch negates some views when they are read, and its export leaves that out.
         is_negated = getattr(self._value, "is_neg", None)
-        if is_negated is not None and is_negated():
+        if is_negated is not None and is_negated() is True:
             raise self._refused(BufferError("its values are negated when read: resolve_neg()"))
+        array = self._read_by_numpy()
+        if array is None or (self._what == "output" and not array.flags.writeable):
+            return self._read()
+        return array
+
+    def _read_by_numpy(self) -> Array | None:
         try:
             if self._what == "input":
                 return np.from_dlpack(self._value)
-            array: Array = np.from_dlpack(self._value, copy=False)
+            return np.from_dlpack(self._value, copy=False)
         except Exception:
-            # Libraries and NumPy have agreed on no kind of error: `_read` finds out what it is.
-            return self._read()
-        return array if array.flags.writeable else self._read()
+            # NumPy and the libraries have agreed on no kind of error: `_read` finds out what it is.
+            return None
 
     def _read(self) -> Array:
         """The array as the capsule describes it, or what is wrong with it."""
@@ -181,7 +186,8 @@ class _Export:
             {
                 "version": 3,
                 "typestr": held.dtype.str,
-                "data": (address + offset, read_only),
+                # No elements may lie nowhere, which not every NumPy takes.
+                "data": ((address or tensor) + offset, read_only),
                 "shape": shape,
                 "strides": strides,
             },
