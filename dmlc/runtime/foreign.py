@@ -62,16 +62,11 @@ def _find_array(name: str, value: object, what: str) -> Array | None:
     if hasattr(value, "__dlpack__"):
         return _Export(name, value, what).open()
     try:
-        if hasattr(value, "__array_interface__"):
-            return np.asarray(value)
-        view = memoryview(cast(bytes, value))
+        described = hasattr(value, "__array_interface__")
+        return np.asarray(value if described else memoryview(cast(bytes, value)))
     except TypeError:
         return None
-    except (ValueError, BufferError) as problem:
-        raise _refused(name, value, what, problem) from problem
-    try:
-        return np.asarray(view)
-    except ValueError as problem:
+    except Exception as problem:
         raise _refused(name, value, what, problem) from problem
 
 
@@ -363,15 +358,12 @@ class Given:
 
     def hand_over(self, results: Mapping[str, Array]) -> dict[str, Any]:
         """The results of a run as the caller gets them: an array that was given is that itself."""
-        library, owners = self.library, self.owners
-        return {
-            name: owners[name]
-            if name in owners
-            else array
-            if library is None
-            else library.take(name, array)
-            for name, array in results.items()
-        }
+        return {name: self._hand_over(name, array) for name, array in results.items()}
+
+    def _hand_over(self, name: str, array: Array) -> Any:
+        if name in self.owners:
+            return self.owners[name]
+        return array if self.library is None else self.library.take(name, array)
 
     def keep(
         self, results: Mapping[str, Array]
