@@ -1,0 +1,378 @@
+"""Operations on whole tensors of a `FunctionBuilder`, as array libraries have them.
+
+Each makes one stage, in index notation; fusion decides later which of them are kept in memory. So
+what only moves elements, such as a transpose, costs nothing where it is read by what computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from dmlc.building.functions import FunctionBuilder, Operand, Point, Scalar, Tensor
+from dmlc.ir import POSITIONAL_COMBINERS, Extent
+from dmlc.scalars import DataType
+from dmlc.sizes import Measure, as_extent, measure, multiply
+from dmlc.source import DmlcError
+
+
+def show_extents(extents: Sequence[Extent]) -> str:
+    """Sizes as messages have them: `[2, N]`."""
+    return f"[{', '.join(str(extent) for extent in extents)}]"
+
+
+def join_extents(shapes: Sequence[Sequence[Extent]]) -> tuple[Extent, ...]:
+    """The sizes that some tensors broadcast to, aligned at their last axes. Raises `DmlcError`
+    where they do not."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    joined: list[Extent] = [1] * rank
+    for shape in shapes:
+        for axis, extent in enumerate(shape, rank - len(shape)):
+            if joined[axis] == 1:
+                joined[axis] = extent
+            elif extent not in (1, joined[axis]):
+                given = " and ".join(show_extents(s) for s in shapes)
+                raise DmlcError(f"tensors of the sizes {given} do not broadcast")
+    return tuple(joined)
+
+
+def read_broadcast(at: Point, tensor: Tensor, indices: Sequence[Scalar]) -> Scalar:
+    """The element that a tensor has at a place of what it broadcasts to."""
+    own = indices[len(indices) - tensor.rank :]
+    pairs = zip(own, tensor.extents, strict=True)
+    return at.read(tensor, *(0 if extent == 1 else index for index, extent in pairs))
+
+
+def map_elements(
+    builder: FunctionBuilder,
+    name: str,
+    formula: Callable[..., Scalar],
+    *tensors: Tensor,
+    dtype: DataType | None = None,
+    extents: Sequence[Extent] | None = None,
+) -> Tensor:
+    """`formula` of the elements of tensors that broadcast, to `extents` where these are given."""
+    shapes = [tensor.extents for tensor in tensors]
+    joined = join_extents(shapes if extents is None else [*shapes, extents])
+    if extents is not None and joined != tuple(extents):
+        shown = " and ".join(show_extents(shape) for shape in shapes)
+        raise DmlcError(f"tensors of the sizes {shown} do not broadcast to {show_extents(extents)}")
+
+    def element(at: Point) -> Scalar:
+        return formula(*(read_broadcast(at, tensor, at.indices) for tensor in tensors))
+
+    return builder.compute(name, joined, element, dtype)
+
+
+def expand(
+    builder: FunctionBuilder, name: str, tensor: Tensor, extents: Sequence[Extent]
+) -> Tensor:
+    """The tensor repeated to larger sizes."""
+    return map_elements(builder, name, _same, tensor, dtype=tensor.dtype, extents=extents)
+
+
+def _same(value: Scalar) -> Scalar:
+    return value
+
+
+def reduce_axes(
+    builder: FunctionBuilder,
+    name: str,
+    combiner: str,
+    tensor: Tensor,
+    axes: Sequence[int],
+    keep: bool = False,
+    formula: Callable[[Scalar], Scalar] = _same,
+    dtype: DataType | None = None,
+) -> Tensor:
+    """The elements of a tensor, each after `formula`, combined along some axes. `keep` leaves each
+    of these as an axis of size 1. `dtype` is what the result holds, the tensor's own if None."""
+    order = normalize_axes(axes, tensor.rank)
+    kept = [axis for axis in range(tensor.rank) if keep or axis not in order]
+    extents = [1 if axis in order else tensor.extents[axis] for axis in kept]
+    stored = dtype
+    if stored is None and combiner not in POSITIONAL_COMBINERS:
+        stored = tensor.dtype
+
+    def element(at: Point) -> Scalar:
+        own = dict(zip(kept, at.indices, strict=True))
+        own |= dict(zip(order, at.reduced, strict=True))
+        return formula(at.read(tensor, *(own[axis] for axis in range(tensor.rank))))
+
+    sizes = [tensor.extents[axis] for axis in order]
+    return builder.reduce(name, combiner, extents, sizes, element, stored)
+
+
+def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Axes counted from 0, in order; negative ones count from the end. Raises `DmlcError` for those
+    that are not there, and for one that is named twice."""
+    found: list[int] = []
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise DmlcError(f"there is no axis {axis} among {rank}")
+        found.append(axis % rank)
+    if len(dict.fromkeys(found)) < len(found):
+        raise DmlcError(f"an axis is named twice in {list(axes)}")
+    return tuple(sorted(found))
+
+
+def transpose(builder: FunctionBuilder, name: str, tensor: Tensor, order: Sequence[int]) -> Tensor:
+    """The tensor whose axis `k` is the axis `order[k]` of this one."""
+    if sorted(order) != list(range(tensor.rank)):
+        raise DmlcError(f"{list(order)} is no order of {tensor.rank} axes")
+
+    def element(at: Point) -> Scalar:
+        return at.read(tensor, *(at.indices[order.index(axis)] for axis in range(tensor.rank)))
+
+    extents = [tensor.extents[axis] for axis in order]
+    return builder.compute(name, extents, element, tensor.dtype)
+
+
+def reshape(
+    builder: FunctionBuilder, name: str, tensor: Tensor, extents: Sequence[Extent]
+) -> Tensor:
+    """The same elements, in the order of a packed tensor, in other sizes."""
+    wanted = tuple(as_extent(measure(extent)) for extent in extents)
+    if multiply(wanted) != multiply(tensor.extents):
+        raise DmlcError(
+            f"{tensor.name} has the sizes {show_extents(tensor.extents)}, and not as many "
+            f"elements as {show_extents(wanted)}"
+        )
+    if wanted == tensor.extents:
+        return tensor
+
+    def element(at: Point) -> Scalar:
+        if 0 in wanted:
+            return at.read(tensor, *(0 for _ in tensor.extents))
+        places: list[Operand] = [0] * tensor.rank
+        for own, others in _match_axes(tensor.extents, wanted):
+            position = flatten(at, [at.indices[axis] for axis in others],
+                               [wanted[axis] for axis in others])  # fmt: skip
+            given = unflatten(at, position, [tensor.extents[axis] for axis in own])
+            for axis, place in zip(own, given, strict=True):
+                places[axis] = place
+        return at.read(tensor, *places)
+
+    return builder.compute(name, wanted, element, tensor.dtype)
+
+
+def flatten(at: Point, indices: Sequence[Scalar], extents: Sequence[Extent]) -> Scalar:
+    """The number of a place in a packed tensor of these sizes."""
+    position = at.constant(0, DataType.INDEX)
+    for index, extent in zip(indices, extents, strict=True):
+        position = position * at.size(extent) + index
+    return position
+
+
+def unflatten(at: Point, position: Scalar, extents: Sequence[Extent]) -> list[Scalar]:
+    """The place that has a number in a packed tensor of these sizes."""
+    places: list[Scalar] = []
+    outer = next((axis for axis, extent in enumerate(extents) if extent != 1), 0)
+    for axis in reversed(range(len(extents))):
+        if extents[axis] == 1:
+            places.append(at.constant(0, DataType.INDEX))
+        elif axis == outer:
+            places.append(position)
+        else:
+            places.append(position % at.size(extents[axis]))
+            position = position / at.size(extents[axis])
+    return places[::-1]
+
+
+def _match_axes(
+    one: Sequence[Extent], other: Sequence[Extent]
+) -> list[tuple[list[int], list[int]]]:
+    """Neighbouring axes of two shapes that hold the same elements between them: the fewest, so
+    that an axis that both have keeps its index. Neither has an axis of size 0."""
+    matched: list[tuple[list[int], list[int]]] = []
+    first, second = 0, 0
+    while first < len(one) or second < len(other):
+        own, others = [first] if first < len(one) else [], [second] if second < len(other) else []
+        first, second = first + len(own), second + len(others)
+        left = multiply(one[axis] for axis in own)
+        right = multiply(other[axis] for axis in others)
+        while left != right:
+            # What has no quotient by what is left can only be matched by more axes.
+            if first < len(one) and (second == len(other) or _is_less(left, right)):
+                left = left * measure(one[first])
+                own.append(first)
+                first += 1
+            elif second < len(other):
+                right = right * measure(other[second])
+                others.append(second)
+                second += 1
+            else:
+                raise DmlcError(f"{show_extents(one)} and {show_extents(other)} do not match")
+        matched.append((own, others))
+    return matched
+
+
+def _is_less(one: Measure, other: Measure) -> bool:
+    """Whether a product of sizes lacks factors of another, as far as that is known."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one < other
+    difference = other - one
+    return isinstance(difference, int) or difference.bounds()[0] > 0
+
+
+def slice_axes(
+    builder: FunctionBuilder,
+    name: str,
+    tensor: Tensor,
+    starts: Sequence[int],
+    steps: Sequence[int],
+    extents: Sequence[Extent],
+) -> Tensor:
+    """The part of a tensor that starts at a place and has these sizes, in steps that may be
+    negative; one entry for each axis. Raises `DmlcError` where it is not all inside."""
+    for axis, (start, step, extent) in enumerate(zip(starts, steps, extents, strict=True)):
+        size = tensor.extents[axis]
+        whole = start == 0 and step == 1 and extent == size
+        if whole or extent == 0:
+            continue
+        last = start + step * (extent - 1) if isinstance(extent, int) else -1
+        if not (isinstance(size, int) and 0 <= start < size and 0 <= last < size):
+            raise DmlcError(
+                f"axis {axis} of {tensor.name} has {size} places, and {extent} from {start} in "
+                f"steps of {step} are not all there"
+            )
+
+    def element(at: Point) -> Scalar:
+        places = zip(at.indices, starts, steps, strict=True)
+        return at.read(tensor, *(index * step + start for index, start, step in places))
+
+    return builder.compute(name, extents, element, tensor.dtype)
+
+
+def pad(
+    builder: FunctionBuilder,
+    name: str,
+    tensor: Tensor,
+    before: Sequence[int],
+    after: Sequence[int],
+    value: bool | int | float = 0,
+) -> Tensor:
+    """The tensor with so many elements of one value before and after each axis."""
+    pairs = zip(before, tensor.extents, after, strict=True)
+    extents = [as_extent(measure(size) + front + back) for front, size, back in pairs]
+
+    def element(at: Point) -> Scalar:
+        inside: Scalar | None = None
+        places: list[Scalar] = []
+        for axis, index in enumerate(at.indices):
+            size = at.size(tensor.extents[axis])
+            place = index - before[axis]
+            if before[axis] or after[axis]:
+                holds = (place >= 0) & (place < size)
+                inside = holds if inside is None else inside & holds
+                place = clamp(place, size)
+            places.append(place)
+        found = at.read(tensor, *places)
+        return found if inside is None else inside.select(found, value)
+
+    if 0 in tensor.extents:
+        constant = tensor.dtype.compute
+        return builder.compute(name, extents, lambda at: at.constant(value, constant), tensor.dtype)
+    return builder.compute(name, extents, element, tensor.dtype)
+
+
+def clamp(place: Scalar, size: Scalar) -> Scalar:
+    """A position held inside of an axis: what keeps a read inside whose value is not chosen."""
+    return place.apply("max", 0).apply("min", size - 1)
+
+
+def concatenate(
+    builder: FunctionBuilder, name: str, tensors: Sequence[Tensor], axis: int
+) -> Tensor:
+    """Tensors one after another along an axis. They have one type, and else the same sizes."""
+    given = [tensor for tensor in tensors if tensor.extents[axis] != 0] or list(tensors[:1])
+    first = given[0]
+    (place,) = normalize_axes([axis], first.rank)
+    ends: list[Measure] = []
+    total: Measure = 0
+    for tensor in given:
+        rest = [(t.extents[:place], t.extents[place + 1 :], t.dtype) for t in (tensor, first)]
+        if rest[0] != rest[1]:
+            raise DmlcError(f"{tensor.name} and {first.name} do not join along axis {axis}")
+        total = total + measure(tensor.extents[place])
+        ends.append(total)
+
+    def element(at: Point) -> Scalar:
+        own = list(at.indices)
+        found: Scalar | None = None
+        for tensor, end in reversed(list(zip(given, ends, strict=True))):
+            start = end - measure(tensor.extents[place])
+            moved = at.indices[place] - at.size(as_extent(start))
+            if len(given) > 1:
+                moved = clamp(moved, at.size(tensor.extents[place]))
+            own[place] = moved
+            value = at.read(tensor, *own)
+            before = at.indices[place] < at.size(as_extent(end))
+            found = value if found is None else before.select(value, found)
+        if found is None:
+            raise DmlcError("there is nothing to join")
+        return found
+
+    extents = list(first.extents)
+    extents[place] = as_extent(total)
+    return builder.compute(name, extents, element, first.dtype)
+
+
+def gather(
+    builder: FunctionBuilder, name: str, tensor: Tensor, positions: Tensor, axis: int
+) -> Tensor:
+    """The parts of a tensor at positions along an axis: its sizes, with those of `positions` in
+    place of the axis. A negative position counts from the end; what is outside reads the edge."""
+    (place,) = normalize_axes([axis], tensor.rank)
+    extents = (*tensor.extents[:place], *positions.extents, *tensor.extents[place + 1 :])
+
+    def element(at: Point) -> Scalar:
+        before, rest = at.indices[:place], at.indices[place:]
+        size = at.size(tensor.extents[place])
+        given = at.read(positions, *rest[: positions.rank]).cast(DataType.INDEX)
+        position = clamp((given < 0).select(given + size, given), size)
+        return at.read(tensor, *before, position, *rest[positions.rank :])
+
+    return builder.compute(name, extents, element, tensor.dtype)
+
+
+def matrix_multiply(builder: FunctionBuilder, name: str, one: Tensor, other: Tensor) -> Tensor:
+    """The matrix product of the last two axes of each; those before them broadcast. A tensor of one
+    axis is a row before a product, and a column behind it, and the result lacks that axis. 16-bit
+    floats are added up in FLOAT32."""
+    if one.rank == 0 or other.rank == 0:
+        raise DmlcError("a matrix product is of tensors of one axis or more")
+    batch = join_extents([one.extents[:-2], other.extents[:-2]])
+    rows = one.extents[-2:-1]
+    columns = other.extents[-1:] if other.rank > 1 else ()
+    inner = other.extents[-2] if other.rank > 1 else other.extents[0]
+    if one.extents[-1] != inner:
+        shown = f"{show_extents(one.extents)} and {show_extents(other.extents)}"
+        raise DmlcError(f"there is no matrix product of the sizes {shown}")
+
+    def element(at: Point) -> Scalar:
+        outer = at.indices[: len(batch)]
+        row = at.indices[len(batch) : len(batch) + len(rows)]
+        column = at.indices[len(batch) + len(rows) :]
+        (step,) = at.reduced
+        left = _at_batch(one, outer, max(one.rank - 2, 0))
+        right = _at_batch(other, outer, max(other.rank - 2, 0))
+        return at.read(one, *left, *row, step) * at.read(other, *right, step, *column)
+
+    extents = (*batch, *rows, *columns)
+    return builder.reduce(name, "sum", extents, [inner], element, one.dtype)
+
+
+def _at_batch(tensor: Tensor, outer: Sequence[Scalar], rank: int) -> list[Operand]:
+    """The position along the first axes of a tensor that broadcast."""
+    own = outer[len(outer) - rank :]
+    pairs = zip(own, tensor.extents[:rank], strict=True)
+    return [0 if extent == 1 else index for index, extent in pairs]
+
+
+def count_elements(tensor: Tensor) -> int:
+    """How many elements a tensor has. Raises `DmlcError` where that is known at run time only."""
+    sizes = [extent for extent in tensor.extents if isinstance(extent, int)]
+    if len(sizes) < tensor.rank:
+        raise DmlcError(f"the sizes of {tensor.name} are known at run time only")
+    return math.prod(sizes)
