@@ -10,7 +10,7 @@ import dataclasses
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -33,9 +33,9 @@ from dmlc.runtime.arrays import (
     check_output,
     name_inputs,
     name_outputs,
-    read_sizes,
     show_shape,
 )
+from dmlc.runtime.foreign import Given, receive
 from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.runtime.report import Report
 from dmlc.scalars import TENSOR_TYPES, held_type
@@ -53,16 +53,17 @@ __all__ = [
 ]
 
 Subject: TypeAlias = str | Operator | Graph | Function
-Outputs: TypeAlias = Mapping[str, Array | Sequence[int]]
+Outputs: TypeAlias = Mapping[str, Any]
+"""Arrays to write into, or sizes."""
 
 _PLANS_KEPT = 1024
 
 
-class Results(dict[str, Array]):
-    """The arrays a run gave, by output name; `report` says on which device, and what it had to
-    copy."""
+class Results(dict[str, Any]):
+    """The arrays a run gave, by output name, of NumPy or of the library that inputs came from;
+    `report` says on which device, and what it had to copy."""
 
-    def __init__(self, arrays: Mapping[str, Array], report: Report) -> None:
+    def __init__(self, arrays: Mapping[str, Any], report: Report) -> None:
         super().__init__(arrays)
         self.report = report
 
@@ -103,10 +104,18 @@ def run(
 
     `subject` is the name of a built-in operator, an `Operator`, a `Graph`, or an `ir.Function`.
     `dims` states those symbols of a graph that the arrays' sizes leave open. `inputs`
-    maps tensor names to NumPy arrays of the very data types to be used, of any strides; an
+    maps tensor names to arrays of the very data types to be used, of any strides; an
     optional input may be None. It may also be a list with an entry for every input, in the order
     of the table. `outputs` may map names to arrays to write into, or to sizes. An
-    array of tensors is a list, or given one by one: `InputTensors[0]`. `device` is `opencl`,
+    array of tensors is a list, or given one by one: `InputTensors[0]`.
+
+    Arrays are NumPy's, or anything in the host's memory that has `__dlpack__`,
+    `__array_interface__` or the buffer protocol: PyTorch's tensors, JAX's arrays, `array.array`.
+    Their memory is used where it lies. The first array that is from a library of its own, inputs
+    before outputs, decides what all results are arrays of; NumPy arrays and buffers decide
+    nothing, and alone they give NumPy arrays. An array given to write into is handed back itself.
+
+    `device` is `opencl`,
     `opencl:<index or part of a name>`, `vulkan` or `d3d12` (the HLSL itself) or `wgpu` (WGSL) with
     the same, or `reference`.
 
@@ -163,13 +172,10 @@ def _read_call(
     resolved = _resolve(subject)
     listed = _list_arrays(resolved)
     given = _spell_entries(listed, name_inputs(_input_names(resolved), inputs))
-    arrays = {name: _as_array(name, value) for name, value in given.items() if value is not None}
-    wanted: dict[str, Array | Sequence[int]] = {
-        name: cast(Array, value) if isinstance(value, np.ndarray) else read_sizes(name, value)
-        for name, value in _spell_entries(listed, name_outputs(outputs)).items()
-    }
+    there = {name: value for name, value in given.items() if value is not None}
+    arrays = receive(there, _spell_entries(listed, name_outputs(outputs)))
     values = read_attributes(attributes)
-    return _Call(resolved, arrays, values, wanted, read_dims(dims), device), listed
+    return _Call(resolved, arrays, values, read_dims(dims), device), listed
 
 
 def _list_arrays(subject: Operator | Graph | Function) -> tuple[str, ...]:
@@ -214,22 +220,6 @@ def _input_names(subject: Operator | Graph | Function) -> tuple[str, ...]:
     if isinstance(subject, Graph):
         return subject.inputs
     return tuple(p.name for p in subject.parameters)
-
-
-def _as_array(name: str, value: object) -> Array:
-    if not isinstance(value, (np.ndarray, np.generic)):
-        raise DmlcError(
-            f"the input {name} is a {type(value).__name__}, and an array is expected",
-            notes=["make one with its data type: numpy.asarray(values, dtype='float32')"],
-        )
-    if isinstance(value, np.ma.MaskedArray):
-        raise DmlcError(
-            f"the input {name} is a masked array, and tensors have no mask",
-            notes=["give it values for what is masked: array.filled(0)"],
-        )
-    array: Array = np.asarray(cast(Array, value))
-    _check_data_type(name, array)
-    return array
 
 
 def _check_data_type(name: str, array: Array) -> None:
@@ -277,9 +267,8 @@ class _Call:
     def __init__(
         self,
         subject: Operator | Graph | Function,
-        arrays: dict[str, Array],
+        call: Given,
         attributes: Mapping[str, object],
-        outputs: Outputs,
         dims: Mapping[str, int],
         device: AnyDevice | None,
     ) -> None:
@@ -288,20 +277,13 @@ class _Call:
         self.attributes = attributes
         self.dims = dims
         self.device = device
-        self.given = {n: o for n, o in outputs.items() if isinstance(o, np.ndarray)}
-        for name, array in self.given.items():
+        arrays = (*call.inputs.items(), *_given_outputs(call).items())
+        for name, array in arrays:
             _check_data_type(name, array)
-        self.outputs: dict[str, Array | Sequence[int]] = dict(outputs)
-        self.arrays = arrays
         # Operators have tensors of 1 to 8 dimensions: a single number is a tensor of one.
-        self.single = isinstance(subject, Operator) and any(
-            a.ndim == 0 for a in (*arrays.values(), *self.given.values())
-        )
-        if self.single:
-            self.arrays = {n: _of_rank_one(a) for n, a in arrays.items()}
-            lifted = {n: _of_rank_one(a) for n, a in self.given.items()}
-            sizes = {n: (o if o else (1,)) for n, o in outputs.items() if n not in self.given}
-            self.outputs = {**sizes, **lifted}
+        self.single = isinstance(subject, Operator) and any(a.ndim == 0 for _, a in arrays)
+        self.call = _of_rank_one(call) if self.single else call
+        self.arrays, self.outputs = self.call.inputs, self.call.outputs
 
     def plan(self) -> _Plan:
         """What serves this call and all of its signature."""
@@ -319,12 +301,10 @@ class _Call:
             found = self._evaluate(plan.function)
             report = Report("reference")
         else:
-            wanted = cast("Mapping[str, Array | Shape]", self.outputs)
-            found, report = plan.executable.run(self.arrays, wanted)
+            found, report = plan.executable.run_given(self.call)
         if self.single:
             found = {n: a.reshape(()) if a.shape == (1,) else a for n, a in found.items()}
-        # An array that was given is handed back itself, not a view of it.
-        return Results({n: self.given.get(n, a) for n, a in found.items()}, report)
+        return Results(self.call.hand_over(found), report)
 
     def _signature(self) -> object:
         """What decides which plan serves this call; None where it cannot be looked up."""
@@ -333,8 +313,8 @@ class _Call:
         else:
             layouts = (
                 tuple((n, _layout(a)) for n, a in self.arrays.items()),
-                tuple((n, _layout(a)) for n, a in self.outputs.items() if n in self.given),
-                tuple((n, tuple(cast("Shape", o))) for n, o in self._wanted_sizes().items()),
+                tuple((n, _layout(a)) for n, a in self._given().items()),
+                tuple(self._wanted_sizes().items()),
             )
         device = self.device
         try:
@@ -392,12 +372,12 @@ class _Call:
         wanted = {n: s for n, s in self._wanted_sizes().items() if n in subject.outputs}
         return subject.bind({**described, **wanted}, self.dims)
 
-    def _wanted_sizes(self) -> dict[str, Sequence[int]]:
+    def _wanted_sizes(self) -> dict[str, Shape]:
         """The outputs that are asked for by their sizes."""
         return {n: o for n, o in self.outputs.items() if not isinstance(o, np.ndarray)}
 
     def _given(self) -> dict[str, Array]:
-        return {n: cast(Array, self.outputs[n]) for n in self.given}
+        return _given_outputs(self.call)
 
     def _general_executable(self, subject: Operator) -> AnyExecutable | None:
         """The kernel for every size, where the call is one that it serves: packed arrays of one
@@ -459,8 +439,21 @@ def _check_settings(
         raise DmlcError("only graphs have symbols, and this is none: leave 'dims' out")
 
 
-def _of_rank_one(array: Array) -> Array:
-    return array.reshape((1,)) if array.ndim == 0 else array
+def _given_outputs(call: Given) -> dict[str, Array]:
+    """The arrays that a call has results written into."""
+    return {n: o for n, o in call.outputs.items() if isinstance(o, np.ndarray)}
+
+
+def _of_rank_one(call: Given) -> Given:
+    """A call with its single numbers as tensors of one element."""
+    return dataclasses.replace(
+        call,
+        inputs={n: a.reshape(a.shape or (1,)) for n, a in call.inputs.items()},
+        outputs={
+            n: o.reshape(o.shape or (1,)) if isinstance(o, np.ndarray) else o or (1,)
+            for n, o in call.outputs.items()
+        },
+    )
 
 
 def _describe(array: Array) -> TensorDesc:
@@ -474,9 +467,8 @@ def _describe(array: Array) -> TensorDesc:
     return TensorDesc(dtype, array.shape, buffer_strides(array))
 
 
-def _layout(value: object) -> object:
+def _layout(array: Array) -> object:
     """What of an array a plan depends on."""
-    array = cast(Array, value)
     if array.flags.c_contiguous:
         return array.dtype, array.shape
     return array.dtype, array.shape, buffer_strides(array)

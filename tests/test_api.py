@@ -17,6 +17,7 @@ import pytest
 
 import dmlc
 from dmlc import api, devices, ir
+from dmlc.runtime.foreign import receive
 
 Array = npt.NDArray[Any]
 NAME = "directml.ACTIVATION_RELU_GRAD"
@@ -258,7 +259,7 @@ def test_packed_arrays_of_any_size_share_one_kernel() -> None:
     for shape in ((7,), (2, 9), (3, 1, 4)):
         result(arrays(shape))
         call = api._Call(
-            dmlc.operator(NAME), arrays(shape), {}, {}, {}, devices.find_device("opencl")
+            dmlc.operator(NAME), receive(arrays(shape), {}), {}, {}, devices.find_device("opencl")
         )
         plans.append(api._plans.find(call._signature()))
     assert all(p is not None and p.executable is plans[0].executable for p in plans)
@@ -447,7 +448,7 @@ def test_graphs_run(device: str) -> None:
 def test_graphs_are_compiled_once_for_the_same_sizes() -> None:
     graph = dmlc.parse(GRAPH).graphs["g"]
     given = graph_inputs()
-    calls = [api._Call(graph, given, {}, {}, {"K": k}, None) for k in (2, 2, 3)]
+    calls = [api._Call(graph, receive(given, {}), {}, {"K": k}, None) for k in (2, 2, 3)]
     first, second, third = (call._signature() for call in calls)
     assert first == second
     assert first != third

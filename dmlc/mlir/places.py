@@ -55,7 +55,7 @@ def _evaluate(stage: Stage, name: str) -> Table | None:
     """The elements of a reduction, with one place along the axes that they do not depend on; None
     where its sizes are open."""
     values = IndexFacts(stage).reduce()
-    if values is None or len(values.shape) != len(stage.domain):
+    if values is None or len(values.shape) != len(stage.extents):
         return None
     numbers = tuple(values.ravel().tolist())
     return Table(name, stage.dtype.compute, values.shape, numbers, span=stage.span)
@@ -64,7 +64,7 @@ def _evaluate(stage: Stage, name: str) -> Table | None:
 def _read_table(stage: Stage, table: Table) -> Stage:
     builder = Builder()
     at = tuple(
-        builder.add(Index(axis)) if extent == stage.domain[axis] else builder.constant(0)
+        builder.add(Index(axis)) if extent == stage.extents[axis] else builder.constant(0)
         for axis, extent in enumerate(table.extents)
     )
     only = table.constants()
@@ -96,7 +96,7 @@ def _add_extent(builder: Builder, extent: Extent) -> int:
 
 def _split(stage: Stage, reduction: Reduction, name: str) -> tuple[Stage, Stage]:
     """The values, and their reduction."""
-    body, rank = stage.body, len(stage.domain)
+    body, rank = stage.body, len(stage.extents)
     moved: dict[Instruction, Index] = {
         Index(label, reduced=True): Index(rank + place)
         for place, (label, _) in enumerate(reduction.axes)
@@ -104,7 +104,7 @@ def _split(stage: Stage, reduction: Reduction, name: str) -> tuple[Stage, Stage]
     values = Stage(
         name,
         body.dtype,
-        (*stage.domain, *(extent for _, extent in reduction.axes)),
+        (*stage.extents, *(extent for _, extent in reduction.axes)),
         Body.make([moved.get(i, i) for i in body.instructions], body.result),
         span=stage.span,
     )

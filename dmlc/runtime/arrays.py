@@ -135,21 +135,9 @@ def check_names(given: Mapping[str, object], specs: tuple[TensorSpec, ...], what
         )
 
 
-def check_input(spec: TensorSpec, array: object) -> Array:
-    """`array` as the input `spec`, with its data type checked."""
-    if not isinstance(array, np.ndarray):
-        raise DmlcError(
-            f"the input {spec.name} is a {type(array).__name__}, and an array is expected",
-            notes=[f"make one with numpy.asarray(..., dtype='{spec.dtype.dtype.name}')"],
-        )
-    found = cast(Array, array)
-    _check_dtype("input", spec, found)
-    return found
-
-
 def check_output(spec: TensorSpec, array: Array, shape: Shape) -> Array:
     """`array` as the output `spec`: its data type, sizes and writability are checked."""
-    _check_dtype("output", spec, array)
+    check_dtype("output", spec, array)
     if array.shape != shape:
         raise DmlcError(
             f"the array given for the output {spec.name} has the sizes {show_shape(array.shape)}, "
@@ -165,13 +153,14 @@ def check_output(spec: TensorSpec, array: Array, shape: Shape) -> Array:
     return array
 
 
-def _check_dtype(what: str, spec: TensorSpec, array: Array) -> None:
+def check_dtype(what: str, spec: TensorSpec, array: Array) -> None:
+    """Raises `DmlcError` where an array for `spec` holds another type. `what`: input or output."""
     found = held_type(array.dtype)
     if found is not spec.dtype:
         raise DmlcError(
             f"the {what} {spec.name} takes {spec.dtype.name}, "
             f"and the array given holds {found.name if found else array.dtype}",
-            notes=[f"convert it with array.astype('{spec.dtype.dtype.name}')"],
+            notes=[f"convert it first, as array.astype('{spec.dtype.dtype.name}') does in NumPy"],
         )
 
 
@@ -311,7 +300,7 @@ def copy_input(spec: TensorSpec, array: Array, strides: Shape, reason: str) -> O
                 f"the program reads {spec.name} with the overlapping strides "
                 f"{show_shape(strides)}, and the array given is laid out in another way"
             )
-    operand = _own_memory(spec.dtype, array.shape, strides)
+    operand = _own_memory(spec.dtype, array.shape, strides, LARGE)
     operand.array = array
     operand.reason = reason
     return operand
@@ -328,20 +317,20 @@ def place_output(spec: TensorSpec, array: Array, shape: Shape, gaps: bool) -> Op
         reason = "its elements have gaps between them, and the device has memory of its own"
     if reason is None:
         return Operand(covering(array), array, array)
-    operand = _own_memory(spec.dtype, shape, strides)
+    operand = _own_memory(spec.dtype, shape, strides, LARGE)
     operand.array = array
     operand.reason = reason
     return operand
 
 
-def new_output(spec: TensorSpec, shape: Shape) -> Operand:
-    """A fresh output array."""
-    return _own_memory(spec.dtype, shape, element_strides(spec, shape))
+def new_output(spec: TensorSpec, shape: Shape, large: int) -> Operand:
+    """A fresh output array; one of `large` bytes or more starts at a cache line."""
+    return _own_memory(spec.dtype, shape, element_strides(spec, shape), large)
 
 
-def _own_memory(dtype: DataType, shape: Shape, strides: Shape) -> Operand:
+def _own_memory(dtype: DataType, shape: Shape, strides: Shape, large: int) -> Operand:
     if strides == packed(shape):
-        made = empty(shape, dtype.dtype)
+        made = empty(shape, dtype.dtype, large)
         return Operand(made, made, made)
     # Gaps between elements are never written, so they are cleared rather than left to chance.
     memory = np.zeros(span(shape, strides), dtype.dtype)
@@ -351,15 +340,15 @@ def _own_memory(dtype: DataType, shape: Shape, strides: Shape) -> Operand:
 
 
 LARGE = 1 << 20
-"""Bytes from which on `empty` takes care where an array starts."""
+"""Bytes from which on `empty` takes care where an array starts, unless it is told otherwise."""
 _LINE = 64
 
 
-def empty(shape: Shape, dtype: np.dtype[Any]) -> Array:
-    """A new packed array. A large one starts at a cache line, where a kernel can store past the
-    caches; NumPy alone would start it 16 bytes into one."""
+def empty(shape: Shape, dtype: np.dtype[Any], large: int) -> Array:
+    """A new packed array. One of `large` bytes or more starts at a cache line, where a kernel can
+    store past the caches; NumPy alone would start it 16 bytes into one."""
     size = math.prod(shape) * dtype.itemsize
-    if size < LARGE:
+    if size < large:
         return np.empty(shape, dtype)
     raw = np.empty(size + _LINE, np.uint8)
     start = -raw.ctypes.data % _LINE

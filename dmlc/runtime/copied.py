@@ -12,13 +12,14 @@ import contextlib
 import dataclasses
 import math
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from dmlc.program import KernelSource, Program, Role, TensorSpec
 from dmlc.runtime.arrays import Array, Bytes, as_bytes, span
-from dmlc.runtime.interface import AnyDevice
-from dmlc.runtime.placement import Outputs, Placement, place
+from dmlc.runtime.foreign import Given
+from dmlc.runtime.interface import AnyDevice, Inputs, Outputs
+from dmlc.runtime.placement import Placement, place, read_call
 from dmlc.runtime.report import Report
 from dmlc.sizes import evaluate_size
 
@@ -90,6 +91,7 @@ class CopyingExecutable(abc.ABC):
         self._lock = lock
         self._name = device.name
         self._item_bytes = {t.name: t.dtype.bytes for t in (*program.inputs, *program.outputs)}
+        self._input_names = tuple(t.name for t in program.inputs)
         self._output_names = tuple(t.name for t in program.outputs)
         self._frames: dict[tuple[int, ...], Frame] = {}
         self._quiet = Report(str(device))
@@ -111,39 +113,37 @@ class CopyingExecutable(abc.ABC):
     def reporting(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Gives what the device refuses as a `DmlcError` that says `what` cannot be."""
 
-    def __call__(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> dict[str, Array]:
+    def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Any]:
         """Runs the program once.
 
         `inputs` maps every input tensor's name to an array, or lists an array for each in order;
-        `outputs` may give arrays to write into, or sizes. Returns every output by name; an array
-        that was given is returned itself.
+        `outputs` may give arrays to write into, or sizes. Arrays are NumPy's or of any library
+        that shares memory, as `dmlc.run` takes them. Returns every output by name, as an array of
+        the first such library, or NumPy's; an array that was given is returned itself.
         Raises `DmlcError` for arrays that do not fit the program and for what the device refuses,
         `UnsupportedError` for sizes over its limits.
         """
         results, self.last_report = self.run(inputs, outputs)
         return results
 
-    def run(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> tuple[dict[str, Array], Report]:
+    def run(self, inputs: Inputs, outputs: Outputs | None = None) -> tuple[dict[str, Any], Report]:
         """The same with the report of this very run, whatever other threads do."""
-        placement = self._place(inputs, outputs)
+        call = read_call(self._input_names, inputs, outputs)
+        found, report = self.run_given(call)
+        return call.hand_over(found), report
+
+    def run_given(self, call: Given) -> tuple[dict[str, Array], Report]:
+        """A run of NumPy arrays alone, as a caller's were read."""
+        placement = place(self.program, call, gaps=False)
         self.run_placed(placement, self.plan(placement))
         return self.results(placement), self.report_on(placement)
 
-    def bind(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> Call:
+    def bind(self, inputs: Inputs, outputs: Outputs | None = None) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input
-        arrays hold at that time, into the same output arrays each time."""
-        return Call(self, self._place(inputs, outputs))
-
-    def _place(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None
-    ) -> Placement:
-        return place(self.program, inputs, outputs, gaps=False)
+        arrays hold at that time, into the same output arrays each time; where a library's arrays
+        never change, into new ones."""
+        call = read_call(self._input_names, inputs, outputs)
+        return Call(self, call, place(self.program, call, gaps=False))
 
     def results(self, placement: Placement) -> dict[str, Array]:
         """The arrays that a run of this placement gives."""
@@ -192,13 +192,13 @@ class CopyingExecutable(abc.ABC):
 class Call:
     """A run with its arrays fixed: calling it uploads, runs, and returns the outputs."""
 
-    def __init__(self, executable: CopyingExecutable, placement: Placement) -> None:
+    def __init__(self, executable: CopyingExecutable, call: Given, placement: Placement) -> None:
         self._executable = executable
         self._placement = placement
         self._windows = executable.plan(placement)
-        self._results = executable.results(placement)
-        self.report = executable.report_on(placement)
+        self._give, copies = call.keep(executable.results(placement))
+        self.report = executable.report_on(placement).with_copies(copies)
 
-    def __call__(self) -> dict[str, Array]:
+    def __call__(self) -> dict[str, Any]:
         self._executable.run_placed(self._placement, self._windows)
-        return self._results.copy()
+        return self._give()

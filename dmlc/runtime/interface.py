@@ -13,11 +13,14 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, cast
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Shape
-from dmlc.runtime.placement import Outputs
+from dmlc.runtime.foreign import Given
 from dmlc.runtime.report import Report
 from dmlc.source import DmlcError, UnavailableError, UnsupportedError
 
-Inputs: TypeAlias = Mapping[str, Array] | Sequence[Array]
+Inputs: TypeAlias = Mapping[str, Any] | Sequence[Any]
+"""Arrays by name, or one for every input in order: NumPy's, or what `foreign` takes."""
+Outputs: TypeAlias = Mapping[str, Any]
+"""Arrays to write into, or sizes."""
 
 
 class CompileOptions(TypedDict, total=False):
@@ -66,15 +69,17 @@ class AnyExecutable(Protocol):
     @property
     def program(self) -> Program: ...
 
-    def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Array]: ...
+    def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Any]: ...
 
     def run(
         self, inputs: Inputs, outputs: Outputs | None = None
-    ) -> tuple[dict[str, Array], Report]: ...
+    ) -> tuple[dict[str, Any], Report]: ...
+
+    def run_given(self, call: Given) -> tuple[dict[str, Array], Report]: ...
 
     def bind(
         self, inputs: Inputs, outputs: Outputs | None = None
-    ) -> Callable[[], dict[str, Array]]: ...
+    ) -> Callable[[], dict[str, Any]]: ...
 
 
 class Watch(Protocol):

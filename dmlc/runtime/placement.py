@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from dmlc.runtime.arrays import (
     Operand,
     Shape,
     bind_symbols,
-    check_input,
+    check_dtype,
     check_names,
     check_output,
     copy_input,
@@ -30,13 +29,11 @@ from dmlc.runtime.arrays import (
     new_output,
     place_input,
     place_output,
-    read_sizes,
     show_shape,
 )
+from dmlc.runtime.foreign import Given, receive
 from dmlc.sizes import evaluate_size
 from dmlc.source import DmlcError
-
-Outputs = Mapping[str, "Array | Shape"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,28 +51,32 @@ class Placement:
     copies: tuple[Copy, ...]
 
 
-def place(
-    program: Program,
+def read_call(
+    names: Sequence[str],
     inputs: Mapping[str, object] | Sequence[object],
     outputs: Mapping[str, object] | None,
-    *,
-    gaps: bool,
-) -> Placement:
+) -> Given:
+    """What a caller gives for a run of a program with these inputs, by name; `place` checks the
+    names that are given. Raises `DmlcError` for what is no array."""
+    return receive(name_inputs(names, inputs), name_outputs(outputs))
+
+
+def place(program: Program, call: Given, *, gaps: bool) -> Placement:
     """Checks the arrays of a run and finds memory for every tensor.
 
     `gaps` says whether a kernel may store into a strided array of the caller's as it lies, with
     memory between its elements that is not the array's. Raises `DmlcError` for everything that
     does not fit the program.
     """
-    inputs = name_inputs(tuple(s.name for s in program.inputs), inputs)
-    outputs = name_outputs(outputs)
-    check_names(inputs, program.inputs, "input")
-    check_names(outputs, program.outputs, "output")
-    missing = [s.name for s in program.inputs if s.name not in inputs]
+    arrays = call.inputs
+    check_names(arrays, program.inputs, "input")
+    check_names(call.outputs, program.outputs, "output")
+    missing = [s.name for s in program.inputs if s.name not in arrays]
     if missing:
         raise DmlcError(f"no array is given for the input {', '.join(missing)}")
-    arrays = {s.name: check_input(s, inputs[s.name]) for s in program.inputs}
-    given, wanted = _split_outputs(outputs)
+    for spec in program.inputs:
+        check_dtype("input", spec, arrays[spec.name])
+    given, wanted = _split_outputs(call.outputs)
     sizes, shapes = bind_symbols(program, arrays, wanted)
 
     operands: dict[str, Operand] = {}
@@ -90,7 +91,7 @@ def place(
             array = check_output(spec, given[spec.name], shape)
             operands[spec.name] = place_output(spec, array, shape, gaps)
         else:
-            operands[spec.name] = new_output(spec, shape)
+            operands[spec.name] = new_output(spec, shape, call.large)
     _check_outputs_apart(given)
     for spec in program.inputs:
         array = arrays[spec.name]
@@ -114,16 +115,12 @@ def place(
     return Placement(sizes, operands, scratch, offsets, copies)
 
 
-def _split_outputs(outputs: Mapping[str, object]) -> tuple[dict[str, Array], dict[str, Shape]]:
-    """The arrays and the sizes among what a caller gives for outputs."""
-    arrays: dict[str, Array] = {}
-    sizes: dict[str, Shape] = {}
-    for name, given in outputs.items():
-        if isinstance(given, np.ndarray):
-            arrays[name] = cast(Array, given)
-            sizes[name] = arrays[name].shape
-        else:
-            sizes[name] = read_sizes(name, given)
+def _split_outputs(
+    outputs: Mapping[str, Array | Shape],
+) -> tuple[dict[str, Array], dict[str, Shape]]:
+    """The arrays among what a caller gives for outputs, and the sizes of all."""
+    arrays = {n: o for n, o in outputs.items() if isinstance(o, np.ndarray)}
+    sizes = {n: o.shape if isinstance(o, np.ndarray) else o for n, o in outputs.items()}
     return arrays, sizes
 
 

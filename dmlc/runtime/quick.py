@@ -34,8 +34,9 @@ class QuickPlan:
         self,
         inputs: Mapping[str, object] | Sequence[object],
         outputs: Mapping[str, object] | None,
+        large: int = LARGE,
     ) -> list[Array] | None:
-        """The inputs and then the outputs, new ones made, or None."""
+        """The inputs and then the outputs, new ones made as `empty` makes them, or None."""
         if not isinstance(inputs, dict) or not (outputs is None or isinstance(outputs, dict)):
             return None
         shape: Shape | None = None
@@ -68,7 +69,7 @@ class QuickPlan:
                 if wanted is None:
                     return None
                 made = np.empty(wanted, dtype)
-                arrays.append(made if made.nbytes < LARGE else empty(wanted, dtype))
+                arrays.append(made if made.nbytes < large else empty(wanted, dtype, large))
                 continue
             given += 1
             if (

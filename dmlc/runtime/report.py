@@ -16,6 +16,10 @@ class Report:
     copies: tuple[Copy, ...] = ()
     seconds: float | None = None
 
+    def with_copies(self, copies: tuple[Copy, ...]) -> Report:
+        """The same with further copies."""
+        return dataclasses.replace(self, copies=(*self.copies, *copies)) if copies else self
+
     def __str__(self) -> str:
         said = [f"ran on {self.device}", *(str(copy) for copy in self.copies)]
         if self.seconds is not None:

@@ -8,16 +8,17 @@ ones and puts it back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dmlc.program import Program, Role
 from dmlc.runtime.arrays import Array, Operand, constant_array, is_loaded
-from dmlc.runtime.interface import check_target
+from dmlc.runtime.foreign import Given
+from dmlc.runtime.interface import Inputs, Outputs, check_target
 from dmlc.runtime.opencl.device import Device, Memory
 from dmlc.runtime.opencl.direct import Direct, is_direct
 from dmlc.runtime.opencl.driver import Launcher, Session
-from dmlc.runtime.placement import Outputs, Placement, place
+from dmlc.runtime.placement import Placement, place, read_call
 from dmlc.runtime.quick import QuickPlan, plan_quick
 from dmlc.runtime.report import Report
 from dmlc.scalars import DataType
@@ -43,6 +44,7 @@ class Executable:
         scratch = tuple(t for t in program.tensors if t.role is Role.SCRATCH)
         tensors = (*inputs, *outputs, *scratch, *program.constants)
         self._tensors = {t.name: k for k, t in enumerate(tensors)}
+        self._input_names = tuple(t.name for t in inputs)
         self._output_names = tuple(t.name for t in outputs)
         self._access = {
             t.name: (is_loaded(t) or _is_read(program, t.name), t.role is Role.OUTPUT)
@@ -73,49 +75,58 @@ class Executable:
     def __repr__(self) -> str:
         return f"<executable {self.program.name} on {self.device}>"
 
-    def __call__(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> dict[str, Array]:
+    def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Any]:
         """Runs the program once.
 
         `inputs` maps every input tensor's name to an array, or lists an array for each in order;
-        `outputs` may give arrays to write into, or sizes. Returns every output by name; an array
-        that was given is returned itself.
+        `outputs` may give arrays to write into, or sizes. Arrays are NumPy's or of any library
+        that shares memory, as `dmlc.run` takes them. Returns every output by name, as an array of
+        the first such library, or NumPy's; an array that was given is returned itself.
         Raises `DmlcError` for arrays that do not fit the program.
         """
         found, self.last_report = self.run(inputs, outputs)
         return found
 
-    def run(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> tuple[dict[str, Array], Report]:
+    def run(self, inputs: Inputs, outputs: Outputs | None = None) -> tuple[dict[str, Any], Report]:
         """The same with the report of this very run, whatever other threads do."""
         session = self._session
         if not session.usable:
             session.check_usable()
-        if self._quick is not None:
-            arrays = self._quick.match(inputs, outputs)
-            if arrays is not None:
-                self._run_quick(self._quick, arrays)
-                results = arrays[len(self._quick.inputs) :]
-                return dict(zip(self._output_names, results, strict=True)), self._quiet
-        placement = self._place(inputs, outputs)
+        quick = self._quick
+        arrays = None if quick is None else quick.match(inputs, outputs)
+        if quick is not None and arrays is not None:
+            return self._run_quick(quick, arrays), self._quiet
+        call = read_call(self._input_names, inputs, outputs)
+        found, report = self.run_given(call)
+        return call.hand_over(found), report
+
+    def run_given(self, call: Given) -> tuple[dict[str, Array], Report]:
+        """A run of NumPy arrays alone, as a caller's were read."""
+        session = self._session
+        session.check_usable()
+        quick = self._quick
+        arrays = None if quick is None else quick.match(call.inputs, call.outputs, call.large)
+        if quick is not None and arrays is not None:
+            return self._run_quick(quick, arrays), self._quiet
+        placement = self._place(call)
         with session.reporting(f"cannot run {self.program.name}"):
             run, launcher = self._prepare(placement)
             run.launch(launcher)
         self._free[launcher.unit].append(launcher)
         return self._results(placement), self._report(placement)
 
-    def bind(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> Call:
+    def bind(self, inputs: Inputs, outputs: Outputs | None = None) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input
-        arrays hold at that time, into the same output arrays each time."""
+        arrays hold at that time, into the same output arrays each time; where a library's arrays
+        never change, into new ones."""
         self._session.check_usable()
-        placement = self._place(inputs, outputs)
+        call = read_call(self._input_names, inputs, outputs)
+        placement = self._place(call)
         with self._session.reporting(f"cannot run {self.program.name}"):
             run, launcher = self._prepare(placement)
-        return Call(self._session, run, launcher, self._results(placement), self._report(placement))
+        give, copies = call.keep(self._results(placement))
+        report = self._report(placement).with_copies(copies)
+        return Call(self._session, run, launcher, give, report)
 
     def direct(self, sizes: Mapping[str, int]) -> Direct | None:
         """The program with its symbols of these sizes, over addresses of memory that nobody looks
@@ -124,10 +135,11 @@ class Executable:
             return None
         return Direct(self.program, self._session, sizes, SMALL_LAUNCH_BYTES)
 
-    def _run_quick(self, quick: QuickPlan, arrays: list[Array]) -> None:
+    def _run_quick(self, quick: QuickPlan, arrays: list[Array]) -> dict[str, Array]:
+        results = dict(zip(self._output_names, arrays[len(quick.inputs) :], strict=True))
         count = arrays[quick.counted].size if quick.symbol else 1
         if count == 0:
-            return
+            return results
         session = self._session
         try:
             make, context = session.make_buffer, session.context
@@ -149,12 +161,11 @@ class Executable:
             free.append(launcher)
         except session.driver_error as problem:
             raise session.translate(f"cannot run {self.program.name}", problem) from problem
+        return results
 
-    def _place(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None
-    ) -> Placement:
+    def _place(self, call: Given) -> Placement:
         gaps = self.device.memory is Memory.SHARED
-        return place(self.program, inputs, outputs, gaps=gaps)
+        return place(self.program, call, gaps=gaps)
 
     def _prepare(self, placement: Placement) -> tuple[_Run, Launcher]:
         run = _Run(self._session, self._access, self._strided, placement)
@@ -275,9 +286,9 @@ class Call:
 
     __slots__ = (
         "_enqueue",
+        "_give",
         "_launcher",
         "_queue",
-        "_results",
         "_run",
         "_session",
         "_step",
@@ -289,19 +300,19 @@ class Call:
         session: Session,
         run: _Run,
         launcher: Launcher,
-        results: dict[str, Array],
+        give: Callable[[], dict[str, Any]],
         report: Report,
     ) -> None:
         self._session = session
         self._run = run
         self._launcher = launcher
-        self._results = results
+        self._give = give
         self.report = report
         self._enqueue = session.enqueue
         self._queue = launcher.queue
         self._step = launcher.only_step() if run.moves_nothing else None
 
-    def __call__(self) -> dict[str, Array]:
+    def __call__(self) -> dict[str, Any]:
         session = self._session
         if not session.usable:
             session.check_usable()
@@ -313,7 +324,7 @@ class Call:
                 self._run.launch(self._launcher)
         except session.driver_error as problem:
             raise session.translate("cannot run", problem) from problem
-        return self._results.copy()
+        return self._give()
 
     def time_kernels(self, turns: int) -> float:
         """The seconds that the kernels of a call take on the device, on average over so many runs,

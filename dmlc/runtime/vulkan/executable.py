@@ -12,14 +12,16 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Copy
+from dmlc.runtime.foreign import Given
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
-from dmlc.runtime.interface import check_target
-from dmlc.runtime.placement import Outputs, Placement, place
-from dmlc.runtime.quick import plan_quick
+from dmlc.runtime.interface import Inputs, Outputs, check_target
+from dmlc.runtime.placement import Placement, place, read_call
+from dmlc.runtime.quick import QuickPlan, plan_quick
 from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan.context import Context, reopen_context
 from dmlc.runtime.vulkan.device import VulkanDevice
@@ -131,33 +133,36 @@ class Executable:
     def __repr__(self) -> str:
         return f"<executable {self.program.name} on {self.device}>"
 
-    def __call__(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> dict[str, Array]:
+    def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Any]:
         """Runs the program once.
 
         `inputs` maps every input tensor's name to an array, or lists an array for each in order;
-        `outputs` may give arrays to write into, or sizes. Returns every output by name; an array
-        that was given is returned itself.
+        `outputs` may give arrays to write into, or sizes. Arrays are NumPy's or of any library
+        that shares memory, as `dmlc.run` takes them. Returns every output by name, as an array of
+        the first such library, or NumPy's; an array that was given is returned itself.
         Raises `DmlcError` for arrays that do not fit the program, `UnsupportedError` for sizes
         over the device's limits.
         """
         results, self.last_report = self.run(inputs, outputs)
         return results
 
-    def run(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> tuple[dict[str, Array], Report]:
+    def run(self, inputs: Inputs, outputs: Outputs | None = None) -> tuple[dict[str, Any], Report]:
         """The same with the report of this very run, whatever other threads do."""
         quick = self._quick
         arrays = None if quick is None else quick.match(inputs, outputs)
         if quick is not None and arrays is not None:
-            sizes = {quick.symbol: arrays[quick.counted].size} if quick.symbol else {}
-            memories = dict(zip(self._names, arrays, strict=True))
-            seconds = self._run(sizes, memories)
-            results = arrays[len(self.input_names) :]
-            return dict(zip(self.output_names, results, strict=True)), self._report((), seconds)
-        placement = self._place(inputs, outputs)
+            return self._run_quick(quick, arrays)
+        call = read_call(self.input_names, inputs, outputs)
+        found, report = self.run_given(call)
+        return call.hand_over(found), report
+
+    def run_given(self, call: Given) -> tuple[dict[str, Array], Report]:
+        """A run of NumPy arrays alone, as a caller's were read."""
+        quick = self._quick
+        arrays = None if quick is None else quick.match(call.inputs, call.outputs, call.large)
+        if quick is not None and arrays is not None:
+            return self._run_quick(quick, arrays)
+        placement = self._place(call)
         for name in self._names:
             placement.operands[name].load()
         memories = {name: placement.operands[name].memory for name in self._names}
@@ -166,18 +171,24 @@ class Executable:
             placement.operands[name].store()
         return self._results(placement), self._report(placement.copies, seconds)
 
-    def bind(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> Call:
+    def bind(self, inputs: Inputs, outputs: Outputs | None = None) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input
-        arrays hold at that time, into the same output arrays each time."""
-        placement = self._place(inputs, outputs)
-        return Call(self, placement, self._results(placement))
+        arrays hold at that time, into the same output arrays each time; where a library's arrays
+        never change, into new ones."""
+        call = read_call(self.input_names, inputs, outputs)
+        placement = self._place(call)
+        give, copies = call.keep(self._results(placement))
+        return Call(self, placement, give, copies)
 
-    def _place(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None
-    ) -> Placement:
-        return place(self.program, inputs, outputs, gaps=False)
+    def _run_quick(self, quick: QuickPlan, arrays: list[Array]) -> tuple[dict[str, Array], Report]:
+        sizes = {quick.symbol: arrays[quick.counted].size} if quick.symbol else {}
+        memories = dict(zip(self._names, arrays, strict=True))
+        seconds = self._run(sizes, memories)
+        results = arrays[len(self.input_names) :]
+        return dict(zip(self.output_names, results, strict=True)), self._report((), seconds)
+
+    def _place(self, call: Given) -> Placement:
+        return place(self.program, call, gaps=False)
 
     def _results(self, placement: Placement) -> dict[str, Array]:
         return {name: placement.operands[name].array for name in self.output_names}
@@ -255,10 +266,14 @@ class Call:
     """
 
     def __init__(
-        self, executable: Executable, placement: Placement, results: dict[str, Array]
+        self,
+        executable: Executable,
+        placement: Placement,
+        give: Callable[[], dict[str, Any]],
+        copies: tuple[Copy, ...],
     ) -> None:
         self._executable = executable
-        self._results = results
+        self._give = give
         self._operands = [placement.operands[n] for n in executable.input_names]
         self._outputs = [placement.operands[n] for n in executable.output_names]
         self._memories = {n: o.memory for n, o in placement.operands.items()}
@@ -268,9 +283,9 @@ class Call:
         self._frame = executable.fix(placement)
         self._timed: tuple[int, Frame | None] | None = None
         """A frame for as many turns as were timed last."""
-        self.report = Report(str(executable.device), placement.copies)
+        self.report = Report(str(executable.device), (*placement.copies, *copies))
 
-    def __call__(self) -> dict[str, Array]:
+    def __call__(self) -> dict[str, Any]:
         if self._process != os.getpid():
             self._lock = threading.Lock()
             self._frame = self._executable.fix(self._placement)
@@ -289,7 +304,7 @@ class Call:
                 seconds = frame.seconds()
                 if seconds is not None:
                     self.report = dataclasses.replace(self.report, seconds=seconds)
-        return self._results.copy()
+        return self._give()
 
     def time_kernels(self, turns: int) -> float:
         """The seconds that the kernels of a call take on the device, on average over so many runs,

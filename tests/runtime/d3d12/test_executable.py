@@ -30,6 +30,7 @@ from dmlc.runtime.d3d12.device import DeviceType
 from dmlc.runtime.d3d12.plan import build_shader, check_program, plan_windows
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
+from tests.foreign import FrozenTensor, Tensor
 from tests.goldens import find_wrong, make_inputs, read_case
 from tests.runtime.d3d12 import fake_compushady
 from tests.runtime.d3d12.fake_compushady import (
@@ -367,6 +368,24 @@ def test_arrays_of_any_arrangement(machine: Machine, arrange: Any) -> None:
     assert np.array_equal(strided, masked(x, dy))
     assert executable.last_report.copies
     assert executable.last_report.device == str(executable.device)
+
+
+def test_arrays_of_other_libraries(machine: Machine) -> None:
+    executable = load(machine, relu_grad())
+    x, dy, out = random(6, 8), random(6, 8, seed=1), Tensor(np.zeros((6, 8), np.float32))
+    found = executable({"X": Tensor(x), "dY": memoryview(dy)})["dX"]
+    assert isinstance(found, Tensor)
+    assert np.array_equal(found.array, masked(x, dy))
+    call = executable.bind([Tensor(x), dy], {"dX": out})
+    x *= -1
+    assert call()["dX"] is out
+    assert np.array_equal(out.array, masked(x, dy))
+    changing = executable.bind([x, FrozenTensor(dy)])
+    first, before = changing()["dX"], masked(x, dy)
+    x *= -1
+    assert np.array_equal(changing()["dX"].array, masked(x, dy))
+    assert np.array_equal(first.array, before)
+    assert [c.tensor for c in changing.report.copies] == ["dX"]
 
 
 def test_strides_of_the_program(machine: Machine) -> None:
