@@ -23,7 +23,7 @@ from dmlc.ir import (
     Symbol,
     Table,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
@@ -62,7 +62,7 @@ def _evaluate(stage: Stage, name: str) -> Table | None:
 
 
 def _read_table(stage: Stage, table: Table) -> Stage:
-    builder = Builder()
+    builder = BodyBuilder()
     at = tuple(
         builder.add(Index(axis)) if extent == stage.extents[axis] else builder.constant(0)
         for axis, extent in enumerate(table.extents)
@@ -81,7 +81,7 @@ def _is_count(stage: Stage, reduction: Reduction) -> bool:
 
 
 def _multiply(stage: Stage, reduction: Reduction) -> Stage:
-    builder, dtype = Builder(), stage.body.dtype
+    builder, dtype = BodyBuilder(), stage.body.dtype
     points = builder.constant(1)
     for _, extent in reduction.axes:
         points = builder.apply("mul", points, _add_extent(builder, extent))
@@ -90,7 +90,7 @@ def _multiply(stage: Stage, reduction: Reduction) -> Stage:
     return dataclasses.replace(stage, body=builder.make(result), reduction=None)
 
 
-def _add_extent(builder: Builder, extent: Extent) -> int:
+def _add_extent(builder: BodyBuilder, extent: Extent) -> int:
     return builder.constant(extent) if isinstance(extent, int) else builder.add(Symbol(extent))
 
 
