@@ -231,6 +231,10 @@ def test_ir_after_passes(dmlc: Dmlc) -> None:
     assert "%doubled:" not in fused
     assert fused.splitlines()[-1].startswith("// kernel 0: ")
     assert "reads 24 B, writes 24 B" in fused
+    given = ("ir", "a.dml", "--tensor", "x=f32[2,3]", "--after", "fuse", "--json")
+    fusion = ir.fusion_from_json(dmlc(*given).out)
+    assert str(fusion.function) == fused.partition("\n//")[0]
+    assert fusion == ir.find_fusion(ir.parse(whole))
     kernel = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--kernel", "--target", "hlsl").out
     (made,) = make_kernels(ir.parse(whole), "hlsl")[1]
     assert parse_kernel(kernel) == made
