@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import dmlc
+from dmlc import library
 from dmlc.binding import Graph, Operator, TensorDesc, ir_name
 from dmlc.binding.operator import Description
 from dmlc.language import syntax
@@ -79,6 +80,12 @@ def test_the_tables_of_gradients_are_matched_by_name(name: str) -> None:
         for output, exact in case.expected.items():
             close = np.isclose(found[output].astype(np.float64), exact, 1e-3, equal_nan=True)
             assert close.all(), case.title
+
+
+def test_gradients_are_found_by_the_operator_that_they_are_of() -> None:
+    for name in LIBRARY:
+        expected = [n for n in PAIRED if LIBRARY[n].definition.forward == name]
+        assert list(library.find_gradients(name)) == expected
 
 
 def check_layout(subject: Operator | Graph) -> str:

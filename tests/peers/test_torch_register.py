@@ -455,6 +455,9 @@ def test_other_strides() -> None:
     for view in (x.t(), x[:, ::2], x[1:, 1:], x[:1].expand(4, 6), x[0, 0], x[:0], x.unsqueeze(0)):
         close(relu.run(view), torch.relu(view))
     assert relu.run(x.t()).stride() == x.t().stride()
+    negated = torch.complex(x, x).conj().imag
+    assert negated.is_neg()
+    close(relu.run(negated), torch.relu(-x))
     assert relu.run(x[0, 0]).shape == ()
     close(softmax.run(x.t()), torch.softmax(x.t(), 1))
     close(softmax.run(x[:1].expand(4, 6)), torch.softmax(x[:1].expand(4, 6), 1))
