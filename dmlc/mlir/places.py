@@ -48,7 +48,9 @@ def settle_placed(function: Function) -> Function:
             stages.append(_multiply(stage, reduction))
         else:
             stages += _split(stage, reduction, take_name(f"{stage.name}.values", taken))
-    return dataclasses.replace(function.with_stages(stages), tables=tuple(tables))
+    made = function.with_stages(stages)
+    unchanged = len(tables) == len(function.tables)
+    return made if unchanged else dataclasses.replace(made, tables=tuple(tables))
 
 
 def _evaluate(stage: Stage, name: str) -> Table | None:
