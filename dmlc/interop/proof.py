@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlc.binding import Graph, Operator, TensorDesc, ir_name
 from dmlc.binding.values import Constant
-from dmlc.ir import Function
+from dmlc.ir import Function, fixed_strides
 from dmlc.oracle import find_expected
 from dmlc.pipeline import compile
 from dmlc.program import Program, TensorSpec
@@ -28,6 +28,7 @@ from dmlc.testing.fill import draw_values
 
 WORD_BYTES = 4
 """Buffers hold whole words."""
+_GIVE_SIZES = "give the sizes of its tensors, --tensor NAME=FLOAT32[2,3]"
 _UNWRITTEN = 0x5A
 """The bytes of an integer that no kernel has written."""
 
@@ -89,7 +90,10 @@ def find_example(operator: Operator, shader_model: str | None = None) -> Proof:
             refused = refused or error
             continue
         return Proof.of_case(case)
-    raise refused or _say_without_example(operator)
+    raise refused or DmlcError(
+        f"{operator.name} has no example, and so no data",
+        notes=[f"{_GIVE_SIZES}, and data are drawn"],
+    )
 
 
 def find_function(operator: Operator) -> Function:
@@ -97,19 +101,12 @@ def find_function(operator: Operator) -> Function:
     `DmlcError` where it has none."""
     for case in _read_first_example(operator):
         return case.call.function
-    raise _say_without_example(operator)
+    raise DmlcError(f"{operator.name} has no example", notes=[_GIVE_SIZES])
 
 
 def _read_first_example(operator: Operator) -> Iterator[Case]:
     for example in operator.definition.examples[:1]:
         yield from read_cases(operator, example)
-
-
-def _say_without_example(operator: Operator) -> DmlcError:
-    return DmlcError(
-        f"{operator.name} has no example, and so no data",
-        notes=["give the sizes of its tensors, --tensor NAME=FLOAT32[2,3], and data are drawn"],
-    )
 
 
 def prove(
@@ -141,7 +138,7 @@ def prove(
     given = {ir_name(name): array for name, array in (arrays or {}).items()}
     inputs: dict[str, Array] = {}
     for number, parameter in enumerate(function.parameters):
-        desc = TensorDesc(parameter.dtype, parameter.extents, parameter.strides)
+        desc = TensorDesc(parameter.dtype, parameter.extents, fixed_strides(parameter))
         values = given.get(parameter.name)
         if values is None:
             random = np.random.default_rng((seed, number))

@@ -63,7 +63,7 @@ def _write(function: Function) -> str:
         f"%{p.name}: {spell_tensor(p.dtype, p.extents)}" for p in function.parameters
     )
     given = [stage for r in function.results if (stage := function.stage(r.name)) is not None]
-    kinds = ", ".join(spell_tensor(stage.dtype, stage.domain) for stage in given)
+    kinds = ", ".join(spell_tensor(stage.dtype, stage.extents) for stage in given)
     lines = [*names.list_constants(), *region.lines, ""]
     lines = lines[lines[0] == "" :]
     lines.append(f"return {', '.join(f'%{stage.name}' for stage in given)} : {kinds}")

@@ -11,19 +11,16 @@ import dataclasses
 
 from dmlc.ir import (
     Body,
-    Cast,
     Constant,
-    Extent,
     Function,
     Index,
     Instruction,
     Load,
     Reduction,
     Stage,
-    Symbol,
     Table,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
@@ -57,16 +54,16 @@ def _evaluate(stage: Stage, name: str) -> Table | None:
     """The elements of a reduction, with one place along the axes that they do not depend on; None
     where its sizes are open."""
     values = IndexFacts(stage).reduce()
-    if values is None or len(values.shape) != len(stage.domain):
+    if values is None or len(values.shape) != len(stage.extents):
         return None
     numbers = tuple(values.ravel().tolist())
     return Table(name, stage.dtype.compute, values.shape, numbers, span=stage.span)
 
 
 def _read_table(stage: Stage, table: Table) -> Stage:
-    builder = Builder()
+    builder = BodyBuilder()
     at = tuple(
-        builder.add(Index(axis)) if extent == stage.domain[axis] else builder.constant(0)
+        builder.index(axis) if extent == stage.extents[axis] else builder.constant(0)
         for axis, extent in enumerate(table.extents)
     )
     only = table.constants()
@@ -83,22 +80,18 @@ def _is_count(stage: Stage, reduction: Reduction) -> bool:
 
 
 def _multiply(stage: Stage, reduction: Reduction) -> Stage:
-    builder, dtype = Builder(), stage.body.dtype
+    builder, dtype = BodyBuilder(), stage.body.dtype
     points = builder.constant(1)
     for _, extent in reduction.axes:
-        points = builder.apply("mul", points, _add_extent(builder, extent))
+        points = builder.apply("mul", points, builder.size(extent))
     number = builder.add(stage.body.instructions[stage.body.result])
-    result = builder.apply("mul", number, builder.add(Cast(points, dtype)))
+    result = builder.apply("mul", number, builder.cast(points, dtype))
     return dataclasses.replace(stage, body=builder.make(result), reduction=None)
-
-
-def _add_extent(builder: Builder, extent: Extent) -> int:
-    return builder.constant(extent) if isinstance(extent, int) else builder.add(Symbol(extent))
 
 
 def _split(stage: Stage, reduction: Reduction, name: str) -> tuple[Stage, Stage]:
     """The values, and their reduction."""
-    body, rank = stage.body, len(stage.domain)
+    body, rank = stage.body, len(stage.extents)
     moved: dict[Instruction, Index] = {
         Index(label, reduced=True): Index(rank + place)
         for place, (label, _) in enumerate(reduction.axes)
@@ -106,7 +99,7 @@ def _split(stage: Stage, reduction: Reduction, name: str) -> tuple[Stage, Stage]
     values = Stage(
         name,
         body.dtype,
-        (*stage.domain, *(extent for _, extent in reduction.axes)),
+        (*stage.extents, *(extent for _, extent in reduction.axes)),
         Body.make([moved.get(i, i) for i in body.instructions], body.result),
         span=stage.span,
     )

@@ -21,7 +21,7 @@ from dmlc.ir import (
     Stage,
     Symbol,
 )
-from dmlc.ir.inside import Tensor
+from dmlc.ir.nodes import Tensor
 from dmlc.ir.ranges import Interval
 from dmlc.mlir.operations import write_beats, write_combiner, write_conversion, write_operation
 from dmlc.mlir.reads import (
@@ -79,7 +79,7 @@ class StageWriter:
         """Writes the operations that define a stage."""
         reduction, constant = stage.reduction, _find_constant(stage)
         if constant is not None:
-            self._fill(stage.name, stage.dtype, stage.domain, constant)
+            self._fill(stage.name, stage.dtype, stage.extents, constant)
         elif reduction is None:
             self._write_elements(stage)
         elif reduction.combiner in POSITIONAL_COMBINERS:
@@ -112,8 +112,8 @@ class StageWriter:
     def _write_elements(self, stage: Stage) -> None:
         body = _Body(self, stage)
         out = spell_type(stage.dtype)
-        start = self._make_empty(stage.name, stage.dtype, stage.domain)
-        kind = spell_tensor(stage.dtype, stage.domain)
+        start = self._make_empty(stage.name, stage.dtype, stage.extents)
+        kind = spell_tensor(stage.dtype, stage.extents)
         result = write_conversion(body.region, body.write(stage.body.result), stage.dtype)
         argument = Value(body.region.name("out"), stage.dtype)
         body.region.lines.append(f"linalg.yield {result} : {out}")
@@ -124,14 +124,14 @@ class StageWriter:
         narrow = dtype is not stage.dtype
         identity = combiner_identity(reduction.combiner, dtype)
         body = _Body(self, stage)
-        start = self._fill(f"{stage.name}.init", dtype, stage.domain, identity)
+        start = self._fill(f"{stage.name}.init", dtype, stage.extents, identity)
         total = Value(body.region.name("acc"), dtype)
         value = body.write(stage.body.result)
         made = write_combiner(body.region, reduction.combiner, total, value)
         if stage.body.guard is not None:
             made = body.region.select(body.write(stage.body.guard), made, total)
         body.region.lines.append(f"linalg.yield {made} : {spell_type(dtype)}")
-        kind = spell_tensor(dtype, stage.domain)
+        kind = spell_tensor(dtype, stage.extents)
         name = self._take(f"{stage.name}.{dtype.short}") if narrow else f"%{stage.name}"
         body.close([_Total(name, start, kind, total)])
         if narrow:
@@ -139,23 +139,23 @@ class StageWriter:
 
     def _store(self, stage: Stage, source: str, dtype: DataType) -> None:
         """Rounds what a reduction has come to."""
-        axes = _name_dimensions(len(stage.domain))
+        axes = _name_dimensions(len(stage.extents))
         plain = f"affine_map<({axes}) -> ({axes})>"
         inner = Region(self._region.names)
         total, out = Value(inner.name("total"), dtype), Value(inner.name("out"), stage.dtype)
         made = write_conversion(inner, total, stage.dtype)
         inner.lines.append(f"linalg.yield {made} : {spell_type(stage.dtype)}")
-        start = self._make_empty(stage.name, stage.dtype, stage.domain)
-        given = _Given(source, spell_tensor(dtype, stage.domain), plain, str(total), dtype)
-        kind = spell_tensor(stage.dtype, stage.domain)
+        start = self._make_empty(stage.name, stage.dtype, stage.extents)
+        given = _Given(source, spell_tensor(dtype, stage.extents), plain, str(total), dtype)
+        kind = spell_tensor(stage.dtype, stage.extents)
         written = [_Total(f"%{stage.name}", start, kind, out)]
-        kinds = ["parallel"] * len(stage.domain)
+        kinds = ["parallel"] * len(stage.extents)
         self.write_generic([given], written, [plain], kinds, inner.lines)
 
     def _write_positions(self, stage: Stage, reduction: Reduction) -> None:
         """The first point with the most extreme value: the value is carried along, and beside it,
         where a guard may leave out all points so far, whether there has been one."""
-        dtype, domain = stage.body.dtype, stage.domain
+        dtype, domain = stage.body.dtype, stage.extents
         combiner = reduction.combiner
         identity = combiner_identity(combiner.removeprefix("arg"), dtype)
         guarded = stage.body.guard is not None
@@ -368,7 +368,7 @@ class _Body:
             mapped = self._map([f"d{stage.indices.index(i)}" for i in missing])
             argument = self.region.name("window")
             given.append(_Given(value, kind, mapped, argument, stage.body.dtype))
-        results = self._map([f"d{axis}" for axis in range(len(stage.domain))])
+        results = self._map([f"d{axis}" for axis in range(len(stage.extents))])
         kinds = ["reduction" if index.reduced else "parallel" for index in stage.indices]
         maps = [results] * len(totals)
         positions = [
@@ -394,7 +394,7 @@ def _name_dimensions(count: int) -> str:
 
 def _find_constant(stage: Stage) -> bool | int | float | None:
     """The value of all elements, where that is one; 0 where there are none."""
-    if 0 in stage.domain:
+    if 0 in stage.extents:
         return 0
     result = stage.body.instructions[stage.body.result]
     if stage.reduction is not None or not isinstance(result, Constant):

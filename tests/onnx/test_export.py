@@ -330,6 +330,14 @@ def test_open_sizes_are_refused() -> None:
         dmlc.onnx.export(dmlc.operator("onednn.ReLU"), {"src": dmlc.TensorDesc("FLOAT32")})
 
 
+def test_what_is_not_taken_is_refused() -> None:
+    function = ir.parse("func @F(%x: f32[2]) -> (%y) { %y: f32[i0 < 2] = neg(%x[i0]) }")
+    with pytest.raises(dmlc.DmlcError, match="a function that is bound, which takes no dims"):
+        dmlc.onnx.export(function, dims={"N": 2})
+    with pytest.raises(dmlc.DmlcError, match=r"GEMM' is an operator, which takes no dims"):
+        dmlc.onnx.export(dmlc.operator("directml.GEMM"), dims={"N": 2})
+
+
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises(dmlc.ArgumentError, match="subject"):
         dmlc.onnx.export("directml.GEMM")  # pyright: ignore[reportArgumentType]
