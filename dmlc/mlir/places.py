@@ -11,16 +11,13 @@ import dataclasses
 
 from dmlc.ir import (
     Body,
-    Cast,
     Constant,
-    Extent,
     Function,
     Index,
     Instruction,
     Load,
     Reduction,
     Stage,
-    Symbol,
     Table,
 )
 from dmlc.ir.builder import BodyBuilder
@@ -48,7 +45,9 @@ def settle_placed(function: Function) -> Function:
             stages.append(_multiply(stage, reduction))
         else:
             stages += _split(stage, reduction, take_name(f"{stage.name}.values", taken))
-    return dataclasses.replace(function.with_stages(stages), tables=tuple(tables))
+    made = function.with_stages(stages)
+    unchanged = len(tables) == len(function.tables)
+    return made if unchanged else dataclasses.replace(made, tables=tuple(tables))
 
 
 def _evaluate(stage: Stage, name: str) -> Table | None:
@@ -64,7 +63,7 @@ def _evaluate(stage: Stage, name: str) -> Table | None:
 def _read_table(stage: Stage, table: Table) -> Stage:
     builder = BodyBuilder()
     at = tuple(
-        builder.add(Index(axis)) if extent == stage.extents[axis] else builder.constant(0)
+        builder.index(axis) if extent == stage.extents[axis] else builder.constant(0)
         for axis, extent in enumerate(table.extents)
     )
     only = table.constants()
@@ -84,14 +83,10 @@ def _multiply(stage: Stage, reduction: Reduction) -> Stage:
     builder, dtype = BodyBuilder(), stage.body.dtype
     points = builder.constant(1)
     for _, extent in reduction.axes:
-        points = builder.apply("mul", points, _add_extent(builder, extent))
+        points = builder.apply("mul", points, builder.size(extent))
     number = builder.add(stage.body.instructions[stage.body.result])
-    result = builder.apply("mul", number, builder.add(Cast(points, dtype)))
+    result = builder.apply("mul", number, builder.cast(points, dtype))
     return dataclasses.replace(stage, body=builder.make(result), reduction=None)
-
-
-def _add_extent(builder: BodyBuilder, extent: Extent) -> int:
-    return builder.constant(extent) if isinstance(extent, int) else builder.add(Symbol(extent))
 
 
 def _split(stage: Stage, reduction: Reduction, name: str) -> tuple[Stage, Stage]:

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.ir import Extent, Index, Load, Stage, operands
 from dmlc.ir.index import Affine, find_affine
-from dmlc.ir.inside import Tensor, find_outside
+from dmlc.ir.inside import find_outside
+from dmlc.ir.nodes import Tensor
 from dmlc.ir.ranges import Interval, Ranges
 
 

@@ -21,7 +21,7 @@ from dmlc.ir import (
     Stage,
     Symbol,
 )
-from dmlc.ir.inside import Tensor
+from dmlc.ir.nodes import Tensor
 from dmlc.ir.ranges import Interval
 from dmlc.mlir.operations import write_beats, write_combiner, write_conversion, write_operation
 from dmlc.mlir.reads import (
