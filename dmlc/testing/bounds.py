@@ -475,7 +475,7 @@ def _multiply(
     whole = maker.choose(nothing, whole, maker.choose(small, unknown, whole))
     made = [_over(stage, f"{name}_{end}", maker, factor, "product")
             for end, factor in (("least", size), ("most", whole))]  # fmt: skip
-    places = tuple(range(len(stage.domain)))
+    places = tuple(range(len(stage.extents)))
     loads = [Load(factor.name, places, _DOUBLE) for factor in made]
     loads.append(Load(stage.name, places, stage.dtype.compute))
     exact, larger, product = range(len(places), len(places) + 3)
@@ -487,7 +487,7 @@ def _multiply(
     known = last.apply("lt", larger, last.constant(math.inf))
     total = last.choose(known, total, last.constant(math.inf))
     body = Body.make(last.instructions, total)
-    return [*made, Stage(name, _DOUBLE, stage.domain, body)], _Source(name, stage.dtype)
+    return [*made, Stage(name, _DOUBLE, stage.extents, body)], _Source(name, stage.dtype)
 
 
 def _count(reduction: Reduction) -> float:
@@ -501,12 +501,12 @@ def _over(stage: Stage, name: str, maker: _Maker, error: int, combiner: str | No
     if combiner is not None and stage.reduction is not None:
         reduction = Reduction(combiner, stage.reduction.axes)
     body = Body.make(maker.instructions, error, stage.body.guard)
-    return Stage(name, _DOUBLE, stage.domain, body, reduction)
+    return Stage(name, _DOUBLE, stage.extents, body, reduction)
 
 
 def _close(stage: Stage, sources: Mapping[str, _Source], name: str) -> Stage:
     """The bound of a result: its error, and the rounding to what it is stored as."""
-    indices = tuple(range(len(stage.domain)))
+    indices = tuple(range(len(stage.extents)))
     load = Load(stage.name, indices, stage.dtype.compute)
     value = len(indices)
     maker = _Maker(Body((*(Index(axis) for axis in indices), load), value), sources)
@@ -523,4 +523,4 @@ def _close(stage: Stage, sources: Mapping[str, _Source], name: str) -> Stage:
             rounding = maker.fold("add", maker.rounded(value, stage.dtype))
             terms.append(maker.choose(positive, rounding, zero))
         whole = maker.fold("add", terms)
-    return Stage(name, _DOUBLE, stage.domain, Body.make(maker.instructions, whole))
+    return Stage(name, _DOUBLE, stage.extents, Body.make(maker.instructions, whole))

@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlc.binding import TensorDesc, ir_name
 from dmlc.devices import compile_for, find_device, list_profiles, load_function, load_on
-from dmlc.ir import Apply, Function, packed_strides, value_type
+from dmlc.ir import Apply, Function, fixed_strides, packed_strides, value_type
 from dmlc.kernel import nodes as k
 from dmlc.kernel.group import lower_group
 from dmlc.kernel.schedule import Limits, Profile
@@ -234,7 +234,8 @@ def _run_permuted(case: Case, device: str, random: Random) -> Results:
     outputs: Results = {}
     for result in permuted.results:
         stage = permuted.tensors()[result.name]
-        outputs[result.name] = make_output(TensorDesc(stage.dtype, stage.extents, result.strides))
+        desc = TensorDesc(stage.dtype, stage.extents, fixed_strides(result))
+        outputs[result.name] = make_output(desc)
     given = load_function(permuted, found)(inputs, outputs)
     return _name(case, {n: a.transpose(invert(orders[n])) for n, a in given.items()})
 
