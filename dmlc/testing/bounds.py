@@ -114,7 +114,7 @@ def make_error_function(function: Function) -> Function:
         maker = _Maker(stage.body, sources)
         made, source = _fold(stage, maker, _free(f"{stage.name}_error", taken))
         stages += made
-        sources[stage.name] = source
+        sources[stage.name] = dataclasses.replace(source, signless=_is_signless(stage, maker))
     results: list[Result] = []
     for result in function.results:
         stage = function.stage(result.name)
@@ -146,6 +146,8 @@ class _Source:
 
     stage: str | None
     dtype: DataType
+    signless: bool = False
+    """No element is below 0, however it is rounded on the way."""
     ranged: bool = False
     """It is infinite already where the value may be too large for its type, or may not."""
 
@@ -158,8 +160,11 @@ class _Maker:
         self._sources = sources
         self._numbers: dict[Instruction, int] = {}
         self.errors: list[int | None] = []
+        self.signless: list[bool] = []
+        """Whether each value of the body is 0 or more, or NaN, however its operands are rounded."""
         index_only = find_index_only(body)
         for number, instruction in enumerate(body.instructions):
+            self.signless.append(self._is_signless(instruction))
             exact = index_only[number] and not self._differs(instruction)
             self.errors.append(None if exact else self._find(number, instruction))
 
@@ -172,6 +177,29 @@ class _Maker:
         if isinstance(instruction, Apply) and instruction.operation.transcendental:
             return True
         return any(self.errors[operand] is not None for operand in operands(instruction))
+
+    def _is_signless(self, instruction: Instruction) -> bool:
+        match instruction:
+            case Constant(value=value):
+                return value >= 0
+            case Load(tensor=tensor):
+                return tensor in self._sources and self._sources[tensor].signless
+            case Select(then=then, otherwise=otherwise):
+                return self.signless[then] and self.signless[otherwise]
+            case Cast(operand=operand):
+                return self.signless[operand]
+            case Apply(operation=operation, operands=given):
+                if operation.name == "mul":
+                    one, other = (self.instructions[g] for g in given)
+                    if given[0] == given[1] or one == other:
+                        return True
+                if operation.name == "max":
+                    return any(self.signless[g] for g in given)
+                keeps = operation.name in ("add", "mul", "div", "min", "mod", "pow")
+                always = operation.name in ("abs", "sqrt", "rsqrt", "exp", "exp2", "sigmoid")
+                return always or (keeps and all(self.signless[g] for g in given))
+            case _:
+                return False
 
     # Instructions -------------------------------------------------------------------------
 
@@ -363,7 +391,10 @@ class _Maker:
         error = self.errors[number]
         middle = self.double(number)
         if error is not None:
-            return (self.apply("add", middle, error), self.apply("sub", middle, error))
+            least = self.apply("sub", middle, error)
+            if number < len(self.signless) and self.signless[number]:
+                least = self.apply("max", least, self.constant(0.0))
+            return (self.apply("add", middle, error), least)
         if operation.name not in _GROWS or isinstance(self.instructions[number], Constant):
             return (middle,)
         denormal = self.apply("lt", self.apply("abs", middle), self.constant(_SMALLEST[dtype]))
@@ -420,6 +451,13 @@ class _Maker:
             self.constant(math.inf),
             self.constant(0.0),
         )
+
+
+def _is_signless(stage: Stage, maker: _Maker) -> bool:
+    """Whether no element of a stage is below 0."""
+    combiner = None if stage.reduction is None else stage.reduction.combiner
+    kept = combiner is None or combiner in ("sum", "product", "min")
+    return kept and maker.signless[stage.body.result]
 
 
 def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]:

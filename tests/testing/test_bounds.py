@@ -171,6 +171,13 @@ def test_nothing_is_known_of_what_comes_of_an_unknown_value() -> None:
     assert bound("select(isnan(mul(%X[i0], %X[i0])), 1.0, 2.0)", large) == [1 + 2 * EPSILON, 0]
 
 
+def test_rounding_takes_nothing_below_zero() -> None:
+    # A root of less than 0 is NaN; of what may be denormal it is small.
+    assert bound("div(%X[i0], max(sqrt(mul(%X[i0], %X[i0])), 1e-5))", f32(0))[0] < 1e-30
+    assert bound("div(1.0, max(sqrt(mul(%X[i0], %Y[i0])), 1e-5))", f32(0))[0] == math.inf
+    assert bound("sqrt(sum[r0 < 2] abs(%X[i0]))", f32(0))[0] < 1e-18
+
+
 def test_a_factor_that_is_not_surely_zero_is_a_part_of_its_product() -> None:
     factors = "product[r0 < 2] select(eq(r0, 0), sub(mul(%X[i0], %Y[i0]), 1.0), 5.0)"
     inexact, exact = bound(factors, f32(0.1, 0), y=f32(10, 1))
