@@ -30,7 +30,7 @@ test: $(STAMPS)/test ## run the whole suite
 	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers
 
 coverage: $(STAMPS)/test ## run a sample of the suite, which must reach 90% of the lines
-	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --sample 5 \
+	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --sample 2 \
 		--cov=dmlc --cov-report=term:skip-covered --cov-fail-under=90
 
 fuzz: $(STAMPS)/test ## run random programs everywhere, for MINUTES=10 from SEED=0
@@ -101,6 +101,7 @@ $(STAMPS)/system:
 		|| missing="$$missing vulkan-validationlayers"; \
 	command -v spirv-val >/dev/null || missing="$$missing spirv-tools"; \
 	command -v oclgrind >/dev/null || missing="$$missing oclgrind"; \
+	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	if [ -n "$$missing" ]; then $(call install,$$missing); fi
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 		"dmlc needs Python 3.11 or newer: name one, as in make PYTHON=python3.12")'
@@ -130,7 +131,6 @@ $(STAMPS)/peers: $(STAMPS)/test
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/base
-	@set -e; command -v cc >/dev/null || { $(call install,gcc libc6-dev); }
 	@echo "installing what the benchmarks compare with"
 	@$(PIP) -e '.[bench]'
 	@touch $@

@@ -497,6 +497,6 @@ def _freeze(value: object) -> object:
 def _result_specs(function: Function) -> tuple[TensorSpec, ...]:
     stages = {s.name: s for s in function.stages}
     return tuple(
-        TensorSpec(r.name, Role.OUTPUT, stages[r.name].dtype, stages[r.name].domain)
+        TensorSpec(r.name, Role.OUTPUT, stages[r.name].dtype, stages[r.name].extents)
         for r in function.results
     )

@@ -38,7 +38,7 @@ def find_work(function: Function) -> int:
     total = 0
     for stage in function.stages:
         axes = () if stage.reduction is None else stage.reduction.axes
-        extents = (*stage.domain, *(extent for _, extent in axes))
+        extents = (*stage.extents, *(extent for _, extent in axes))
         points = math.prod(extent for extent in extents if isinstance(extent, int))
         total += points * len(stage.body.instructions)
     return total

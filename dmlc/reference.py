@@ -58,7 +58,7 @@ def evaluate(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array
     """
     tensors, sizes, shape = _bind(function, inputs)
     counted = function.run_symbol()
-    runs = {s.name for s in function.stages if counted in s.domain} if counted else set[str]()
+    runs = {s.name for s in function.stages if counted in s.extents} if counted else set[str]()
     function = specialize(function, sizes)
     results = {r.name for r in function.results}
     found: dict[str, Array] = {}
@@ -139,7 +139,7 @@ def _evaluate_stage(stage: Stage, tensors: Mapping[str, Array], placed: Containe
     """The values of a stage as computed, box by box: floats in float64, but in their own type
     those that depend on positions alone, and on what these find in the tensors `placed`."""
     reduction = stage.reduction
-    domain = [e for e in stage.domain if isinstance(e, int)]
+    domain = [e for e in stage.extents if isinstance(e, int)]
     axes_of = () if reduction is None else reduction.axes
     inner = [e for _, e in axes_of if isinstance(e, int)]
     positional = reduction is not None and reduction.combiner in POSITIONAL_COMBINERS

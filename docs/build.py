@@ -4,13 +4,15 @@
     python docs/build.py --check    exit with 1 where a page is not what would be written
 
 A fenced block below `<!-- file: PATH -->` holds that file, and one below
-`<!-- output: dmlc ... -->` what that command prints, run at the top of the repository.
+`<!-- output: dmlc ... -->` what that command prints, run at the top of the repository. Rows between
+`<!-- table: NAME -->` and an empty line are those of a table of the IR.
 `docs/operators/` has a page for every operator of the library, and `docs/graphs/` one with pictures
-for every graph of the examples.
+for every graph of the examples. JSON Schemas of the IR's forms lie beside what writes these.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -18,17 +20,20 @@ import sys
 from pathlib import Path
 
 import dmlc
+from dmlc import ir
 from dmlc.language.format import format_operator
 from dmlc.picture import VIEWS, draw
 from dmlc.picture.diagram import Diagram, Kernel, list_calls, make_diagram
 from dmlc.picture.lettering import show_bytes
 from dmlc.picture.summary import summarize_view
 from dmlc.pipeline import explain
+from dmlc.source import counted
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "docs/language.md", "docs/ir.md", "docs/generated-code.md",
          "docs/architecture.md", "docs/manifest.md", "docs/errors.md",
-         "docs/sizes.md", "docs/gradients.md", "docs/testing.md", "docs/onnx.md")  # fmt: skip
+         "docs/sizes.md", "docs/gradients.md", "docs/testing.md", "docs/onnx.md",
+         "examples/embedding/README.md")  # fmt: skip
 
 GRAPH_SIZES: dict[str, dict[str, int]] = {
     "adam_clipped": {"A": 512, "B": 512, "C": 3, "D": 3},
@@ -50,14 +55,98 @@ _BLOCK = re.compile(
 )
 
 
+_TABLE = re.compile(r"(?P<head><!-- table: (?P<name>\w+) -->\n)(?P<body>(?:\|.*\n)*)")
+
+
 def build() -> dict[Path, str]:
     """Every page that holds something of the program, as it should be."""
     pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
-    return pages | _operator_pages() | _graph_pages()
+    return pages | _operator_pages() | _graph_pages() | _schemas()
+
+
+def _schemas() -> dict[Path, str]:
+    """The JSON Schemas of the IR's JSON forms, which the package brings."""
+    schemas = {
+        "ir/function": ir.function_schema(),
+        "transform/fusion": ir.fusion_schema(),
+        "kernel/kernel": ir.kernel_schema(),
+    }
+    return {
+        ROOT / "dmlc" / f"{name}.schema.json": json.dumps(schema, indent=2) + "\n"
+        for name, schema in schemas.items()
+    }
 
 
 def refresh(text: str) -> str:
+    text = _TABLE.sub(
+        lambda m: m["head"] + "".join(f"{row}\n" for row in TABLES[m["name"]]()), text
+    )
     return _BLOCK.sub(lambda m: f"{m['head']}{_content(m['kind'], m['what'])}{m['tail']}", text)
+
+
+def _head(*names: str) -> list[str]:
+    return [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
+
+
+def _list_types() -> list[str]:
+    rows = [
+        "| type | in text | bytes | holds | values in a body |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for t in ir.DataType:
+        holds = "positions and sizes; no tensor does" if t is ir.DataType.INDEX else t.kind.value
+        rows.append(f"| {t.name} | `{t.short}` | {t.bytes} | {holds} | {t.compute.name} |")
+    return rows
+
+
+def _list_operations() -> list[str]:
+    rows = [
+        "| operation | operands | gives | means | edge cases |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, operation in ir.OPERATIONS.items():
+        only = operation.operands is ir.Operands.FLOAT32
+        kind = "FLOAT32" if only else operation.operands.value.removesuffix("s")
+        takes = counted(operation.arity, kind)
+        gives = "BOOL" if operation.gives_bool else "their type"
+        says = ir.SEMANTICS[name]
+        kinds = dict.fromkeys(kind for kind, _ in says.edges)
+        edges = "; ".join(
+            f"{kind}: " + ", ".join(f"`{fact}`" for of, fact in says.edges if of == kind)
+            for kind in kinds
+        )
+        mark = " ≈" if operation.transcendental else ""
+        rows.append(f"| `{name}`{mark} | {takes} | {gives} | {says.meaning} | {edges} |")
+    return rows
+
+
+def _list_conversions() -> list[str]:
+    rows = _head("value", "from", "to", "gives")
+    for source, value, to, gives in ir.CONVERSIONS:
+        rows.append(f"| `{value}` | {source} | {to} | `{gives}` |")
+    return rows
+
+
+def _list_combiners() -> list[str]:
+    rows = _head("combiner", "operation", "over no point: FLOAT32", "INT32", "UINT8", "BOOL")
+    types = [ir.DataType(name) for name in ("f32", "s32", "u8", "bool")]
+    for name, operation in ir.COMBINERS.items():
+        given = (
+            f"`{ir.combiner_identity(name, t)}`" if operation.operands.accept(t) else ""
+            for t in types
+        )
+        rows.append(f"| `{name}` | `{operation.name}` | {' | '.join(given)} |")
+    first = "the position of the first one"
+    return [*rows, *(f"| `{n}` | {first} | `0` | `0` | `0` |  |" for n in ir.POSITIONAL_COMBINERS)]
+
+
+TABLES = {
+    "types": _list_types,
+    "operations": _list_operations,
+    "conversions": _list_conversions,
+    "combiners": _list_combiners,
+}
+"""Tables of pages, by the name that the page has for each."""
 
 
 def _content(kind: str, what: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dmlc import ir
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType
 from dmlc.testing.gradients import widen_floats
@@ -91,7 +91,7 @@ def functions(draw: Draw) -> ir.Function:
     for number in range(draw(st.integers(1, 3))):
         stage = draw(_stages(f"s{number}", tensors))
         stages.append(stage)
-        tensors.append(_Tensor(stage.name, stage.domain))
+        tensors.append(_Tensor(stage.name, stage.extents))
     results = tuple(ir.Result(s.name) for s in stages)
     function = ir.Function("random", parameters, tuple(stages), results)
     ir.verify(function)
@@ -104,7 +104,7 @@ def _stages(draw: Draw, name: str, tensors: Sequence[_Tensor]) -> ir.Stage:
     combiner = draw(st.sampled_from([None, "sum", "sum", "product", "max", "min"]))
     axes = tuple(enumerate(draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))))
     reduction = None if combiner is None else ir.Reduction(combiner, axes)
-    builder = Builder()
+    builder = BodyBuilder()
     indices = [(builder.add(ir.Index(n)), e) for n, e in enumerate(domain)]
     if reduction is not None:
         indices += [(builder.add(ir.Index(n, reduced=True)), e) for n, e in axes]
@@ -130,7 +130,7 @@ def _stages(draw: Draw, name: str, tensors: Sequence[_Tensor]) -> ir.Stage:
 
 
 def _read(
-    draw: Draw, builder: Builder, tensor: _Tensor, indices: Sequence[tuple[int, int]]
+    draw: Draw, builder: BodyBuilder, tensor: _Tensor, indices: Sequence[tuple[int, int]]
 ) -> tuple[int, list[int]]:
     """An element of a tensor at a random place, and what has to hold for the place to be one."""
     places: list[int] = []
@@ -145,7 +145,7 @@ def _read(
     return builder.add(ir.Load(tensor.name, tuple(places), FLOAT)), conditions
 
 
-def _place(draw: Draw, builder: Builder, indices: Sequence[tuple[int, int]]) -> int:
+def _place(draw: Draw, builder: BodyBuilder, indices: Sequence[tuple[int, int]]) -> int:
     kind = draw(st.sampled_from(["own", "own", "sum", "back", "div", "mod", "flat", "fixed"]))
     one, extent = draw(st.sampled_from(indices))
     two, size = draw(st.sampled_from(indices))
@@ -168,7 +168,7 @@ def _place(draw: Draw, builder: Builder, indices: Sequence[tuple[int, int]]) -> 
             return builder.constant(0)
 
 
-def _operate(draw: Draw, builder: Builder, values: Sequence[int]) -> int:
+def _operate(draw: Draw, builder: BodyBuilder, values: Sequence[int]) -> int:
     """An operation on values so far, that is smooth and stays small."""
     one, two = draw(st.sampled_from(values)), draw(st.sampled_from(values))
     name = draw(st.sampled_from((*UNARY, *BINARY, "select")))

@@ -131,7 +131,7 @@ class _BodyDraw:
         if not loadable:
             return None
         tensor = self.tensors[self.draw(st.sampled_from(loadable))]
-        extents = tensor.extents if isinstance(tensor, Parameter) else tensor.domain
+        extents = tensor.extents
         positions: list[int] = []
         for extent in extents:
             found = self.position(extent)
@@ -264,8 +264,8 @@ def _stages(
 
 @st.composite
 def _result_strides(draw: st.DrawFn, stage: Stage) -> tuple[int, ...] | None:
-    sizes = tuple(e for e in stage.domain if isinstance(e, int))
-    if len(sizes) != len(stage.domain) or draw(st.booleans()):
+    sizes = tuple(e for e in stage.extents if isinstance(e, int))
+    if len(sizes) != len(stage.extents) or draw(st.booleans()):
         return None
     order = draw(st.permutations(range(len(sizes))))
     packed = packed_strides(tuple(sizes[axis] for axis in order))

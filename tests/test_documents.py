@@ -25,7 +25,10 @@ from tests.library.run import DEVICES
 pytest_plugins = ["pytester"]
 
 ROOT = build.ROOT
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "benchmarks/README.md", *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted(
+    [ROOT / "README.md", ROOT / "benchmarks/README.md", *ROOT.glob("docs/**/*.md"),
+     *ROOT.glob("examples/**/*.md")]
+)  # fmt: skip
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
 REDUCING = ("grid_sample.dml", "group_norm.dml", "rms_norm.dml")
 """Those with reductions, which run where the library's do."""
@@ -157,6 +160,14 @@ def test_own_operator() -> None:
     output = run_script("examples/own_operator.py")
     assert "channels last: (8, 32, 32, 3) float16" in output
     assert "the same after 100 launches: True" in output
+
+
+def test_embedding() -> None:
+    output = run_script("examples/embedding/run.py")
+    assert "kernel: %total is a reduction (sum)" in output
+    assert "void norm(const float *restrict t_x, float *restrict t_y, int64_t N, int64_" in output
+    assert "op_sigmoid" not in output
+    assert "as the reference: True" in output
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,7 +116,7 @@ def run_apart(function: Function, inputs: dict[str, Array], device: str) -> dict
         parameters: list[Parameter] = []
         for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
             tensor = tensors[name]
-            extents = tensor.domain if isinstance(tensor, ir.Stage) else tensor.extents
+            extents = tensor.extents
             parameters.append(Parameter(name, tensor.dtype, extents))
         alone = Function("alone", tuple(parameters), (stage,), (Result(stage.name),))
         given = {p.name: values[p.name] for p in parameters}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
+import operator
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +50,13 @@ OWNERS = {
 }
 """The third-party packages, and the modules that may import them. NumPy is at home wherever
 values are: everywhere but in the places below."""
+
+FACES: dict[str, tuple[str, ...]] = {
+    "dmlc": ORDER,
+    "dmlc.ir": ("transform", "reference", "kernel", "pipeline"),
+}
+"""The packages that name things of later places, for people who use dmlc, and these places. They
+import them when they are first asked for; dmlc's own modules import them from their places."""
 
 WITHOUT_NUMPY = (
     "source", "parameters", "resources", "files", "sizes", "language", "library", "program",
@@ -113,7 +123,9 @@ def problems(path: Path) -> Iterator[str]:
     """What is wrong with the imports of one module."""
     name = name_of(path)
     here = place_of(name)
-    for item in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    yield from (f"{path.relative_to(ROOT)}:{p}" for p in face_problems(tree))
+    for item in imports_of(tree):
         where = f"{path.relative_to(ROOT)}:{item.line}"
         package = item.module.split(".")[0]
         if item.late and (name, package) not in LATE_IMPORTS:
@@ -130,12 +142,33 @@ def problems(path: Path) -> Iterator[str]:
             yield f"{where}: {package} is no declared dependency of any module"
 
 
+def face_names(face: str) -> dict[str, str]:
+    """What a package names of later places, and the modules that have it."""
+    return vars(importlib.import_module(face))["_PLACES"]
+
+
+def face_problems(tree: ast.AST) -> Iterator[str]:
+    """Uses of what a face names of later places: they would hide an import of those."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in FACES:
+            for alias in node.names:
+                if alias.name in face_names(node.module):
+                    what = f"{alias.name} of {node.module}"
+                    yield f"{node.lineno}: {what} is not imported from its place"
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            face = {"ir": "dmlc.ir", "dmlc.ir": "dmlc.ir"}.get(ast.unparse(node.value))
+            if face is not None and node.attr in face_names(face):
+                yield f"{node.lineno}: {node.attr} of {face} is not imported from its place"
+
+
 def order_problems(name: str, here: str, item: Import) -> Iterator[str]:
     there = place_of(item.module)
     if name == "dmlc":
         # The package's own face names everything, and imports it only when it is asked for.
         if not item.types_only:
             yield f"dmlc itself imports {item.module} at once"
+    elif item.types_only and there in FACES.get(name, ()):
+        pass
     elif there == "":
         if ORDER.index(here) < ORDER.index("program"):
             yield f"{here} comes before the package's face"
@@ -145,6 +178,43 @@ def order_problems(name: str, here: str, item: Import) -> Iterator[str]:
         yield f"{here} imports {item.module}, which comes after it"
     elif here == "runtime" and there not in RUNTIME_MAY_IMPORT:
         yield f"the runtime imports {item.module}, and works from programs alone"
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_face_has_what_it_names(face: str) -> None:
+    module = importlib.import_module(face)
+    places = face_names(face)
+    assert {place_of(home) for home in places.values()} <= set(FACES[face])
+    assert set(places) <= set(module.__all__)
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+    late = [n for n in ast.walk(tree) if isinstance(n, ast.If)]
+    (typed,) = (n for n in late if ast.unparse(n.test) == "TYPE_CHECKING")
+    said = {a.name: n.module for n in ast.walk(typed) if isinstance(n, ast.ImportFrom)
+            for a in n.names}  # fmt: skip
+    assert {name: home for name, home in said.items() if home != "dmlc"} == places
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    assert dir(module) == sorted(module.__all__)
+    with pytest.raises(AttributeError, match=f"module '{face}' has no attribute 'simplified'"):
+        operator.attrgetter("simplified")(module)
+
+
+def load(face: str) -> tuple[set[str], set[str]]:
+    """The packages of other people, and the places of dmlc, that an import of one brings."""
+    code = f"import sys, {face}; print(*sys.modules)"
+    names = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    known = {*sys.stdlib_module_names, "dmlc", "__mp_main__"}
+    others = {n.partition(".")[0] for n in names} - known
+    return others, {place_of(n) for n in names if n.startswith("dmlc.")}
+
+
+def test_the_ir_loads_numpy_and_its_types_alone() -> None:
+    others, places = load("dmlc.ir")
+    bare, _ = load("dmlc")
+    assert others - bare == {"numpy", "ml_dtypes"}
+    assert places == {"source", "parameters", "sizes", "scalars", "ir"}
 
 
 def test_every_place_is_in_the_order() -> None:
@@ -181,6 +251,12 @@ def write_module(folder: Path, text: str) -> Path:
         ("runtime", "from dmlc.ir import nodes", "works from programs alone"),
         ("codegen", "import lark", "lark belongs to dmlc.language"),
         ("language", "import numpy as np", "numpy has no place in language"),
+        (
+            "cli",
+            "from dmlc.ir import Body, simplify",
+            "simplify of dmlc.ir is not imported",
+        ),
+        ("cli", "from dmlc import ir\nir.fuse", "fuse of dmlc.ir is not imported from its place"),
         ("cli", "import requests", "requests is no declared dependency"),
         ("cli", "def f():\n    import json", "import of json inside a function"),
         ("cli", "class A:\n    def f(self):\n        import json", "import of json inside"),

@@ -43,14 +43,16 @@ def test_dead_work_is_not_compiled() -> None:
 
 
 @pytest.mark.parametrize("target", ["opencl", "hlsl"])
+@pytest.mark.usefixtures("untraced")
 def test_compiling_is_quick(target: str) -> None:
+    """0.05 s of this process' own time; the fastest of twenty."""
     function = ir.parse(RELU)
     compile(function, target)
     times: list[float] = []
-    for _ in range(5):
-        start = time.perf_counter()
+    while len(times) < 20 and min(times, default=1.0) >= 0.05:
+        start = time.process_time()
         compile(function, target)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.05
 
 

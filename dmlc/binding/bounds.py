@@ -33,7 +33,7 @@ def check_reads(
     not among them are not known yet."""
     # In the order of the emission, where each read has a known place.
     body = ir.Body(emission.instructions, emission.result, emission.guard)
-    probe = ir.Stage(stage.name, stage.dtype, stage.domain, body, stage.reduction)
+    probe = ir.Stage(stage.name, stage.dtype, stage.extents, body, stage.reduction)
     ranges = Ranges(probe, builder.positions.ranges)
     for instruction in body.instructions:
         ranges.add(instruction)
@@ -41,7 +41,7 @@ def check_reads(
     if whole is not None:
         builder.positions.ranges[stage.name] = whole
     axes = stage.reduction.axes if stage.reduction is not None else ()
-    if 0 in stage.domain or any(extent == 0 for _, extent in axes):
+    if 0 in stage.extents or any(extent == 0 for _, extent in axes):
         return  # Nothing is read.
     found: list[Diagnostic] = []
     for number, node in emission.reads:

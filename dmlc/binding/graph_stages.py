@@ -183,7 +183,7 @@ class GraphStages(StageMaker):
         `order` is how many gradients were taken to get to them."""
         self.stages += stages
         for stage in stages:
-            self.types[stage.name], self.extents[stage.name] = stage.dtype, stage.domain
+            self.types[stage.name], self.extents[stage.name] = stage.dtype, stage.extents
             self.orders[stage.name] = order
 
 

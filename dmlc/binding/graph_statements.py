@@ -175,9 +175,9 @@ class _GraphLowering(GraphStages):
 
     def result(self, stage: ir.Stage, wanted: Given) -> ir.Result:
         """How a result is stored. Raises `DmlcError` where what is wanted is not what there is."""
-        if wanted.sizes not in (None, stage.domain):
+        if wanted.sizes not in (None, stage.extents):
             raise DmlcError(
-                f"output '{stage.name}' has sizes {show_sizes(stage.domain)}, but "
+                f"output '{stage.name}' has sizes {show_sizes(stage.extents)}, but "
                 f"{show_sizes(wanted.sizes)} are asked for",
                 stage.span,
             )

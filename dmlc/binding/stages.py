@@ -147,11 +147,11 @@ class StageMaker:
 
     def append(self, stage: ir.Stage, emission: Emission) -> None:
         axes = () if stage.reduction is None else stage.reduction.axes
-        refuse_excess(f"'{stage.name}'", stage.domain, stage.span)
+        refuse_excess(f"'{stage.name}'", stage.extents, stage.span)
         refuse_excess("this reduction", [extent for _, extent in axes], stage.span)
         check_reads(self.builder, stage, emission, self.extents)
         self.stages.append(stage)
-        self.extents[stage.name] = stage.domain
+        self.extents[stage.name] = stage.extents
         if all(find_index_only(stage.body, self.builder.nodes.placed)):
             self.builder.nodes.placed.add(stage.name)
 
@@ -257,7 +257,7 @@ def _find_in_place(
                 elsewhere |= reads[load.tensor]
         reads[stage.name], domains[stage.name], types[stage.name] = (
             needed,
-            stage.domain,
+            stage.extents,
             stage.dtype,
         )
     pairs: list[tuple[str, str]] = []
@@ -299,7 +299,7 @@ def rename_stage(stage: ir.Stage, names: Mapping[str, str], span: Span | None) -
     )
     body = ir.Body(instructions, stage.body.result, stage.body.guard)
     name = names.get(stage.name, stage.name)
-    return ir.Stage(name, stage.dtype, stage.domain, body, stage.reduction, span or stage.span)
+    return ir.Stage(name, stage.dtype, stage.extents, body, stage.reduction, span or stage.span)
 
 
 def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Function:

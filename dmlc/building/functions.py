@@ -34,7 +34,7 @@ from dmlc.ir import (
     value_type,
     verify,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
 from dmlc.scalars import (
     COMBINERS,
@@ -76,7 +76,7 @@ class Scalar:
     `differs`.
     """
 
-    body: Builder
+    body: BodyBuilder
     number: int
 
     @property
@@ -225,7 +225,7 @@ class Point:
     """A point of a stage's domain, and of its reduction if it has one: where its body is made."""
 
     def __init__(self, rank: int, reduced: int = 0) -> None:
-        self.body = Builder()
+        self.body = BodyBuilder()
         self.indices = tuple(self._add(Index(axis)) for axis in range(rank))
         """The position along each axis of the domain, an INDEX."""
         self.reduced = tuple(self._add(Index(axis, reduced=True)) for axis in range(reduced))
@@ -377,7 +377,7 @@ class FunctionBuilder:
             names[stage.name] = take_name(stage.name, self._taken)
             made = rename_stage(stage, names, None)
             self._stages.append(made)
-            found[stage.name] = Tensor(made.name, made.dtype, made.domain)
+            found[stage.name] = Tensor(made.name, made.dtype, made.extents)
         self._checks += [check for check in function.checks if check not in self._checks]
         return {result.name: found[result.name] for result in function.results}
 

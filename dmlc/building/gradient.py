@@ -289,7 +289,7 @@ def _reference(name: str) -> syntax.Reference:
 
 
 def _type(stage: ir.Stage) -> syntax.TensorType:
-    sizes = tuple(_write_size(measure(extent)) for extent in stage.domain)
+    sizes = tuple(_write_size(measure(extent)) for extent in stage.extents)
     return syntax.TensorType(_name(stage.dtype.name), sizes, span=NOWHERE)
 
 

@@ -129,7 +129,7 @@ def make_outputs(
     for stage in function.stages:
         name = next((n for n in described if ir_name(n) == stage.name), None)
         if name is not None:
-            sizes = tuple(e for e in stage.domain if isinstance(e, int))
+            sizes = tuple(e for e in stage.extents if isinstance(e, int))
             made[name] = np.empty(sizes, stage.dtype.dtype)
     return made
 

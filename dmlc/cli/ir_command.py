@@ -8,6 +8,7 @@ from dmlc import ir
 from dmlc.cli.arguments import bind_subject, bindings, show_warnings, target_option
 from dmlc.pipeline import describe_kernels, describe_schedules, find_fusion, rewrite
 from dmlc.transform.fuse import Fusion
+from dmlc.transform.json import fusion_to_json
 from dmlc.transform.simplify import simplify
 
 
@@ -23,7 +24,12 @@ from dmlc.transform.simplify import simplify
 @click.option("--kernel", is_flag=True, help="Print the kernel IR: with --json a list of kernels.")
 @click.option("--schedule", is_flag=True, help="Print the loops of each kernel, one per line.")
 @target_option("The target that --kernel, --schedule and --after fuse are for.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Write JSON: after fuse, with the kernels and what they move.",
+)
 def command(
     operator: str,
     tensors: tuple[str, ...],
@@ -60,8 +66,11 @@ def command(
     elif after == "fuse":
         fusion = find_fusion(function, target)
         function = fusion.function
-    click.echo(ir.to_json(function) if as_json else str(function))
-    if fusion is not None and not as_json:
+    if as_json:
+        click.echo(ir.to_json(function) if fusion is None else fusion_to_json(fusion))
+        return
+    click.echo(str(function))
+    if fusion is not None:
         for number, group in enumerate(fusion.groups):
             moved = fusion.traffic(group)
             bytes_moved = "" if moved is None else f"; reads {moved[0]:,} B, writes {moved[1]:,} B"

@@ -115,7 +115,7 @@ def render(
 def is_elementwise(function: ir.Function) -> bool:
     """Whether every tensor is packed and has the one run-time size, and no value depends on a
     position: an index serves to read the element at the same place, and for nothing else."""
-    extents = {p.extents for p in function.parameters} | {s.domain for s in function.stages}
+    extents = {p.extents for p in function.parameters} | {s.extents for s in function.stages}
     if len(extents) != 1 or [type(e) for e in next(iter(extents))] != [str]:
         return False
     if any(t.strides is not None for t in (*function.parameters, *function.results)):
@@ -139,7 +139,8 @@ def _list_tensors(
     function: ir.Function, kernels: tuple[k.Kernel, ...], dialect: Dialect
 ) -> tuple[TensorSpec, ...]:
     specs = [
-        TensorSpec(p.name, Role.INPUT, p.dtype, p.extents, p.strides) for p in function.parameters
+        TensorSpec(p.name, Role.INPUT, p.dtype, p.extents, ir.fixed_strides(p))
+        for p in function.parameters
     ]
     used = {b.name for kernel in kernels for b in kernel.buffers}
     stages = {stage.name: stage for stage in function.stages}
@@ -147,10 +148,12 @@ def _list_tensors(
         stage = stages.pop(result.name)
         over = tuple(p for r, p in function.in_place if r == stage.name) if dialect.in_place else ()
         specs.append(
-            TensorSpec(stage.name, Role.OUTPUT, stage.dtype, stage.domain, result.strides, over)
+            TensorSpec(
+                stage.name, Role.OUTPUT, stage.dtype, stage.extents, ir.fixed_strides(result), over
+            )
         )
     specs += [
-        TensorSpec(stage.name, Role.SCRATCH, stage.dtype, stage.domain)
+        TensorSpec(stage.name, Role.SCRATCH, stage.dtype, stage.extents)
         for stage in stages.values()
         if stage.name in used
     ]
@@ -206,7 +209,7 @@ def _find_overwritten(function: ir.Function, name: str) -> str | None:
         source = function.stage(load.tensor)
         if source is None or readers[source.name] != (name,):
             continue
-        alike = (source.dtype, source.domain) == (stage.dtype, stage.domain)
+        alike = (source.dtype, source.extents) == (stage.dtype, stage.extents)
         own = [i for i in stage.body.loads() if i.tensor == source.name]
         if alike and all(ir.reads_own_place(stage, i) for i in own):
             return source.name

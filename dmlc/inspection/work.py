@@ -61,7 +61,7 @@ def _find_rereads(function: ir.Function) -> tuple[Reread, ...]:
         if stage.reduction is None:
             direct[stage.name] = own
         else:
-            results = max(1, math.prod(e for e in stage.domain if isinstance(e, int)))
+            results = max(1, math.prod(e for e in stage.extents if isinstance(e, int)))
             whole = sum(count_bytes(tensors[name]) or 0 for name in own)
             _keep_most(behind, dict.fromkeys(own, whole // results))
         folded[stage.name] = behind

@@ -18,7 +18,7 @@ import numpy as np
 
 from dmlc.binding.values import Constant, EnumValue
 from dmlc.interop.proof import Proof, buffer_bytes, count_elements, place, unwritten
-from dmlc.ir import Function
+from dmlc.ir import Function, fixed_strides
 from dmlc.pipeline import compile
 from dmlc.program import KernelSource, Program, Role, TensorSpec
 from dmlc.runtime.arrays import constant_array
@@ -307,9 +307,10 @@ def _describe(function: Function, found: str | Sequence[str]) -> Any:
         return [_describe(function, name) for name in found]
     parameter, stage = function.parameter(found), function.stage(found)
     if parameter is not None:
-        return _tensor_desc(parameter.dtype, parameter.extents, parameter.strides)
-    strides = next((r.strides for r in function.results if r.name == found), None)
-    return None if stage is None else _tensor_desc(stage.dtype, stage.domain, strides)
+        return _tensor_desc(parameter.dtype, parameter.extents, fixed_strides(parameter))
+    result = function.result(found)
+    strides = None if result is None else fixed_strides(result)
+    return None if stage is None else _tensor_desc(stage.dtype, stage.extents, strides)
 
 
 def _describe_attributes(attributes: Mapping[str, Constant]) -> dict[str, Any]:

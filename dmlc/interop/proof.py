@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlc.binding import Graph, Operator, TensorDesc, ir_name
 from dmlc.binding.values import Constant
-from dmlc.ir import Function
+from dmlc.ir import Function, fixed_strides
 from dmlc.oracle import find_expected
 from dmlc.pipeline import compile
 from dmlc.program import Program, TensorSpec
@@ -141,7 +141,7 @@ def prove(
     given = {ir_name(name): array for name, array in (arrays or {}).items()}
     inputs: dict[str, Array] = {}
     for number, parameter in enumerate(function.parameters):
-        desc = TensorDesc(parameter.dtype, parameter.extents, parameter.strides)
+        desc = TensorDesc(parameter.dtype, parameter.extents, fixed_strides(parameter))
         values = given.get(parameter.name)
         if values is None:
             random = np.random.default_rng((seed, number))

@@ -66,7 +66,7 @@ class Proof:
         self._nested = 0
         self._found: dict[int, _Reach] = {}
         axes = stage.reduction.axes if stage.reduction is not None else ()
-        extents = (*stage.domain, *(extent for _, extent in axes))
+        extents = (*stage.extents, *(extent for _, extent in axes))
         sizes = [size, *(measure(e) for e in dict.fromkeys(extents) if isinstance(e, str))]
         # Axes have an element at least.
         self._counted = [*(each - 1 for each in sizes), *read_counted(checks)]

@@ -7,6 +7,8 @@ these are is theirs to say, and what a value may be replaced by is `rules`' busi
 from __future__ import annotations
 
 import dataclasses
+import functools
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
@@ -16,42 +18,102 @@ from dmlc.ir.nodes import (
     Body,
     Cast,
     Constant,
+    Extent,
     Index,
     Instruction,
     Load,
+    Parameter,
     Select,
     Stage,
+    Symbol,
+    Table,
+    Tensor,
     operands,
     value_type,
     with_operands,
 )
+from dmlc.ir.operand_types import check_constant, check_operands, check_rank, check_types
 from dmlc.ir.rules import RULES
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.parameters import expect, expect_text, show_kind, wrong_kind
+from dmlc.scalars import OPERATIONS, DataType, Operation
+from dmlc.sizes import as_extent, parse_size
+from dmlc.source import DmlcError, UnknownNameError, unknown_name
 
 Change: TypeAlias = Callable[[int, Instruction], "int | None"]
 
 
-class Builder:
-    """A body in the making, in which equal values are one."""
+class BodyBuilder:
+    """A body in the making. A value is a number; equal values are one.
+
+    `add` takes any instruction as it is. The others make one of values, and refuse those that it
+    does not take. They see one body alone: `verify` holds a stage to its axes, and its reads to
+    the tensors that a function has and their sizes.
+    """
 
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
+        """Its values, by number; those that nothing needs are dropped when the body is made."""
         self._numbers: dict[Instruction, int] = {}
 
-    def constant(self, value: int, dtype: DataType = DataType.INDEX) -> int:
-        """A whole number, as a position or in another type."""
-        return self.add(Constant(dtype, value))
+    def type_of(self, value: int) -> DataType:
+        """The type of one of the values."""
+        if type(value) is not int or not 0 <= value < len(self.instructions):
+            raise wrong_kind("a value", "the number of a value of this body", value)
+        return value_type(self.instructions[value])
+
+    def constant(self, value: bool | int | float, dtype: DataType = DataType.INDEX) -> int:
+        """A literal: a position, or a value of another type. FLOAT32 takes the nearest it has."""
+        return self.add(_make_constant(value, dtype))
+
+    def index(self, axis: int) -> int:
+        """The position along an axis of the stage."""
+        return self.add(Index(_expect_axis("axis", axis)))
+
+    def reduced(self, label: int) -> int:
+        """The position along an axis of the reduction, by its label."""
+        return self.add(Index(_expect_axis("label", label), reduced=True))
+
+    def symbol(self, name: str) -> int:
+        """A size that is known at run time: a symbol, or what is made of some, as a position."""
+        return self.size(expect_text("name", name, "a symbol, or a size made of some"))
+
+    def size(self, extent: Extent) -> int:
+        """The size of an axis as a position."""
+        if isinstance(extent, str):
+            extent = as_extent(parse_size(extent))
+        return self.add(Symbol(extent)) if isinstance(extent, str) else self.constant(extent)
+
+    def load(self, tensor: Tensor, *indices: int) -> int:
+        """An element of a tensor, in its compute type; one INDEX for each of its axes."""
+        expected = "an ir.Parameter, ir.Table or ir.Stage"
+        expect("tensor", tensor, (Parameter, Table, Stage), expected)
+        _refuse(check_rank(tensor, len(indices)))
+        return self._add_checked(Load(tensor.name, indices, tensor.dtype.compute), *indices)
+
+    def read(self, tensor: Tensor) -> int:
+        """The element of a tensor at the own place of a body over the same domain."""
+        return self.load(tensor, *[self.index(axis) for axis in range(len(tensor.extents))])
 
     def apply(self, name: str, *given: int) -> int:
         """An operation on some values of one type."""
-        operation = OPERATIONS[name]
-        dtype = operation.result_type(value_type(self.instructions[given[0]]))
+        operation = OPERATIONS.get(name)
+        if operation is None:
+            raise UnknownNameError(unknown_name("operation", name, OPERATIONS))
+        dtype = _find_result_type(operation, *[self.type_of(value) for value in given])
         return self.add(Apply(operation, given, dtype))
 
-    def read(self, stage: Stage) -> int:
-        """The element of a stage at the own place of a body over the same domain."""
-        places = tuple(self.add(Index(axis)) for axis in range(len(stage.domain)))
-        return self.add(Load(stage.name, places, stage.dtype.compute))
+    def select(self, condition: int, then: int, otherwise: int) -> int:
+        """`condition ? then : otherwise`."""
+        made = Select(condition, then, otherwise, self.type_of(then))
+        return self._add_checked(made, condition, then, otherwise)
+
+    def cast(self, value: int, dtype: DataType) -> int:
+        """A value converted to a compute type."""
+        return self._add_checked(Cast(value, _expect_dtype(dtype)), value)
+
+    def _add_checked(self, instruction: Instruction, *given: int) -> int:
+        _refuse(check_types(instruction, [self.type_of(value) for value in given]))
+        return self.add(instruction)
 
     def join(self, conditions: Iterable[int]) -> int | None:
         """Conditions joined by `and`, in order; None where there are none."""
@@ -104,6 +166,41 @@ class Builder:
             if isinstance(found, int):
                 return found
             instruction = found
+
+
+def _refuse(why: str | None) -> None:
+    if why is not None:
+        raise DmlcError(why)
+
+
+def _make_constant(value: bool | int | float, dtype: DataType) -> Constant:
+    value = expect("value", value, (bool, int, float), "a number or a boolean")
+    if _expect_dtype(dtype).is_float and not isinstance(value, bool):
+        try:
+            value = float(value)
+            if dtype is DataType.FLOAT32:
+                (value,) = struct.unpack("<f", struct.pack("<f", value))
+        except OverflowError:
+            raise DmlcError(f"{show_kind(value)} is no {dtype.name}") from None
+    made = Constant(dtype, value)
+    _refuse(check_constant(made))
+    return made
+
+
+def _expect_dtype(given: DataType) -> DataType:
+    return expect("dtype", given, DataType, "an ir.DataType")
+
+
+def _expect_axis(parameter: str, given: int) -> int:
+    if type(given) is not int or given < 0:
+        raise wrong_kind(parameter, "a whole number, 0 or more", given)
+    return given
+
+
+@functools.cache
+def _find_result_type(operation: Operation, *given: DataType) -> DataType:
+    _refuse(check_operands(operation, given))
+    return operation.result_type(given[0])
 
 
 def _apply_rules(

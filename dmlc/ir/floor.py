@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.scalars import Array
 
 _MOST_DIVISOR = 16
@@ -35,7 +35,7 @@ class FloorForm:
             values = np.maximum(values, self.low)
         return values if self.high is None else np.minimum(values, self.high)
 
-    def write(self, builder: Builder, place: int) -> int:
+    def write(self, builder: BodyBuilder, place: int) -> int:
         """The formula as an INDEX value of a body; `place` is the value `i`, which is not
         negative."""
         # Quotients of positions round towards zero: whole multiples of the divisor come after. So

@@ -6,10 +6,10 @@ import dataclasses
 import operator
 from collections.abc import Iterable, Mapping
 
-from dmlc.ir.nodes import Parameter, Result, Stage, Table
+from dmlc.ir.nodes import Extent, Parameter, Result, Stage, Table
 from dmlc.ir.print import print_fields
 from dmlc.parameters import expect
-from dmlc.sizes import find_symbols
+from dmlc.sizes import as_extent, find_symbols, pack_strides
 from dmlc.source import Diagnostic, Span, UnknownNameError, list_names, unknown_name
 
 
@@ -82,7 +82,7 @@ class Function:
             found.update(dict.fromkeys(find_symbols(parameter.extents)))
         for stage in self.stages:
             axes = () if stage.reduction is None else stage.reduction.axes
-            extents = (*stage.domain, *(extent for _, extent in axes))
+            extents = (*stage.extents, *(extent for _, extent in axes))
             found.update(dict.fromkeys(find_symbols(extents)))
         return tuple(found)
 
@@ -91,9 +91,21 @@ class Function:
         them, and stands for packed arrays of any one shape. None where symbols are sizes of axes,
         or there are none."""
         symbols = self.symbols()
+        if symbols and self.has_open_strides():
+            return None
         tensors = (*self.parameters, *self.stages)
         runs = (t.extents for t in tensors if any(isinstance(e, str) for e in t.extents))
         return symbols[0] if len(symbols) == 1 and all(e == symbols for e in runs) else None
+
+    def has_open_strides(self) -> bool:
+        """Whether the layout of a tensor depends on sizes that are known at run time only, other
+        than in being packed."""
+        strided = (t.name for t in (*self.parameters, *self.results) if t.strides is not None)
+        return any(
+            isinstance(each, str)
+            for name in strided
+            for each in (*self.tensors()[name].extents, *self.strides(name))
+        )
 
     def tensors(self) -> Mapping[str, Parameter | Table | Stage]:
         """Everything a load can name: parameters, tables, stages."""
@@ -102,6 +114,17 @@ class Function:
                 {t.name: t for t in (*self.parameters, *self.tables, *self.stages)}
             )
         return self._tensors
+
+    def strides(self, name: str) -> tuple[Extent, ...]:
+        """How many elements a tensor's memory has from one position along each axis to the next:
+        what it says itself, or else those of packed memory, the last axis fastest."""
+        tensor = self.tensors().get(name)
+        if tensor is None:
+            raise UnknownNameError(unknown_name("tensor", name, self.tensors()))
+        layout = self.result(name) if isinstance(tensor, Stage) else tensor
+        if layout is not None and layout.strides is not None:
+            return layout.strides
+        return tuple(as_extent(step) for step in pack_strides(tensor.extents))
 
     def sort_tensors(self, names: Iterable[str]) -> list[str]:
         """Tensors of the function, in its order."""

@@ -159,7 +159,7 @@ class IndexFacts:
         points = np.broadcast_to(found[0], passing.shape).reshape((*outer, -1))
         total = _reduce(reduction.combiner, body.dtype, points, passing.reshape(points.shape))
         stored = np.asarray(convert(total, stage.dtype), stage.dtype.compute.dtype)
-        sizes = (e if Index(n) in moving else 1 for n, e in enumerate(stage.domain))
+        sizes = (e if Index(n) in moving else 1 for n, e in enumerate(stage.extents))
         return stored.reshape([size for size in sizes if isinstance(size, int)])
 
 

@@ -7,20 +7,17 @@ the guard lets through says so. What a read that cannot be proved comes to is no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
 
 from dmlc.ir.below import Proof, is_inside_open
 from dmlc.ir.index import find_reach
-from dmlc.ir.nodes import Extent, Index, Load, Parameter, Stage, Symbol, Table
+from dmlc.ir.nodes import Extent, Index, Load, Stage, Symbol, Tensor
 from dmlc.ir.ranges import UNKNOWN, Interval, Ranges, stage_range
-
-Tensor: TypeAlias = Parameter | Table | Stage
 
 
 def is_empty(stage: Stage) -> bool:
     """Whether a stage has no point, so that nothing is read."""
     axes = stage.reduction.axes if stage.reduction is not None else ()
-    return 0 in stage.domain or any(extent == 0 for _, extent in axes)
+    return 0 in stage.extents or any(extent == 0 for _, extent in axes)
 
 
 def find_outside(

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from dmlc.ir.function import Function
 from dmlc.ir.nodes import (
+    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -25,10 +26,11 @@ from dmlc.ir.nodes import (
     Table,
     operands,
 )
-from dmlc.ir.records import Records, Shape, check_arity, find_fields, read_number, refuse
+from dmlc.ir.records import Records, Shape, find_fields, read_number, refuse
+from dmlc.ir.schema import describe
 from dmlc.ir.verify import find_fault
 from dmlc.parameters import expect, expect_text
-from dmlc.scalars import DataType
+from dmlc.scalars import COMBINERS, DataType
 from dmlc.source import DmlcError
 
 
@@ -47,9 +49,14 @@ def from_json(text: str) -> Function:
     return function
 
 
+def function_schema() -> dict[str, Any]:
+    """The JSON Schema of what `to_json` writes."""
+    return describe(_RECORDS, Function, "A function of dmlc's tensor IR")
+
+
 def _take_stage(stage: Stage) -> dict[str, Any]:
     body = stage.body
-    own = {name: getattr(stage, name) for name in ("name", "dtype", "domain", "reduction")}
+    own = {name: getattr(stage, name) for name in ("name", "dtype", "extents", "reduction")}
     return {**own, "body": body.instructions, "result": body.result, "guard": body.guard}
 
 
@@ -82,14 +89,12 @@ def _make_constant(fields: dict[str, Any], where: str) -> Constant:
     return Constant(dtype, read_number(dtype, fields["value"], where, "value"))
 
 
-def _make_select(fields: dict[str, Any], where: str) -> Select:
-    check_arity(3, fields["operands"], where)
+def _make_select(fields: dict[str, Any], _: str) -> Select:
     condition, then, otherwise = fields["operands"]
     return Select(condition, then, otherwise, fields["dtype"])
 
 
-def _make_cast(fields: dict[str, Any], where: str) -> Cast:
-    check_arity(1, fields["operands"], where)
+def _make_cast(fields: dict[str, Any], _: str) -> Cast:
     return Cast(fields["operands"][0], fields["dtype"])
 
 
@@ -101,30 +106,34 @@ _OPERANDS: dict[str, Any] = {"operands": tuple[int, ...], "dtype": DataType}
 _STAGE: dict[str, Any] = {
     "name": str,
     "dtype": DataType,
-    "domain": tuple[Extent, ...],
+    "extents": tuple[Extent, ...],
     "reduction": Reduction | None,
     "body": tuple[Instruction, ...],
     "result": int,
     "guard": int | None,
 }
-_RECORDS = Records(
-    version=1,
-    shapes={
-        Function: Shape(
-            find_fields(Function),
-            lambda fields, _: Function(**fields),
-            optional=("tables", "checks"),
-        ),
-        Stage: Shape(_STAGE, _make_stage, _take_stage),
-        Table: Shape(find_fields(Table), _make_table),
-        Constant: Shape(find_fields(Constant), _make_constant),
-        Select: Shape(_OPERANDS, _make_select, _take_operands),
-        Cast: Shape(_OPERANDS, _make_cast, _take_operands),
-    },
-    words={},
-    nouns={"value": (Constant, Index, Symbol, Load, Apply, Select, Cast)},
-    tuples={
-        "in_place": "pairs of a result and a parameter",
-        "axes": "an axis' label and extent",
-    },
-)
+SHAPES: dict[type, Shape] = {
+    Function: Shape(
+        find_fields(Function),
+        lambda fields, _: Function(**fields),
+        optional=("tables", "checks"),
+    ),
+    Stage: Shape(_STAGE, _make_stage, _take_stage, former={"domain": "extents"}),
+    Table: Shape(find_fields(Table), _make_table),
+    Reduction: Shape(
+        find_fields(Reduction),
+        lambda fields, _: Reduction(**fields),
+        schema={"combiner": {"enum": [*COMBINERS, *POSITIONAL_COMBINERS]}},
+    ),
+    Constant: Shape(find_fields(Constant), _make_constant),
+    Select: Shape(_OPERANDS, _make_select, _take_operands, arity=3),
+    Cast: Shape(_OPERANDS, _make_cast, _take_operands, arity=1),
+}
+NOUNS: dict[str, tuple[type, ...]] = {
+    "value": (Constant, Index, Symbol, Load, Apply, Select, Cast),
+}
+TUPLES = {
+    "in_place": "pairs of a result and a parameter",
+    "axes": "an axis' label and extent",
+}
+_RECORDS = Records(SHAPES, {}, NOUNS, TUPLES)

@@ -25,7 +25,7 @@ import numpy as np
 
 from dmlc.parameters import wrong_kind
 from dmlc.scalars import Array, DataType, Operation
-from dmlc.source import Span
+from dmlc.source import InternalError, Span
 
 Extent: TypeAlias = int | str
 """The size of an axis: a number of elements, or the text of a size that is known at run time only:
@@ -258,45 +258,40 @@ class Reduction:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """A tensor, defined element by element over `domain`; packed in memory, last axis fastest,
-    unless the function gives a result other strides."""
+    """A tensor, defined element by element; packed in memory, last axis fastest, unless the
+    function gives a result other strides. Its extents are the domain that the body is over."""
 
     name: str
     dtype: DataType
-    domain: tuple[Extent, ...]
+    extents: tuple[Extent, ...]
     body: Body
     reduction: Reduction | None = None
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
-
-    @property
-    def extents(self) -> tuple[Extent, ...]:
-        """The sizes of the tensor, as every tensor has them."""
-        return self.domain
 
     @property
     def indices(self) -> tuple[Index, ...]:
         """Those of the domain, and then those of the reduction."""
         axes = () if self.reduction is None else self.reduction.axes
         folded = (Index(label, reduced=True) for label, _ in axes)
-        return (*(Index(axis) for axis in range(len(self.domain))), *folded)
+        return (*(Index(axis) for axis in range(len(self.extents))), *folded)
 
     def extent(self, index: Index) -> Extent | None:
         """The size of the axis an index runs over, or None if the stage has no such axis."""
         if index.reduced:
             axes = dict(self.reduction.axes) if self.reduction is not None else {}
             return axes.get(index.axis)
-        return self.domain[index.axis] if 0 <= index.axis < len(self.domain) else None
+        return self.extents[index.axis] if 0 <= index.axis < len(self.extents) else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
-    """An input tensor. `strides` are in elements, one per axis; None means packed. A stride of 0
-    repeats the same element."""
+    """An input tensor. `strides` are in elements, one per axis, spelled as sizes are; None means
+    packed. A stride of 0 repeats the same element."""
 
     name: str
     dtype: DataType
     extents: tuple[Extent, ...]
-    strides: tuple[int, ...] | None = None
+    strides: tuple[Extent, ...] | None = None
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
@@ -341,16 +336,31 @@ class Table:
         return hash(self._key())
 
 
+Tensor: TypeAlias = Parameter | Table | Stage
+"""What a load can read."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
     """A stage that leaves the function, and the strides it is stored with (None: packed)."""
 
     name: str
-    strides: tuple[int, ...] | None = None
+    strides: tuple[Extent, ...] | None = None
 
 
 POSITIONAL_COMBINERS: tuple[str, ...] = ("argmin", "argmax")
 """Reductions that give a position instead of a value."""
+
+
+def fixed_strides(tensor: Parameter | Result) -> tuple[int, ...] | None:
+    """The strides of a tensor of which none is known at run time only: those of whatever a kernel
+    is made of."""
+    if tensor.strides is None:
+        return None
+    fixed = tuple(step for step in tensor.strides if isinstance(step, int))
+    if len(fixed) < len(tensor.strides):
+        raise InternalError(f"strides of %{tensor.name} are known at run time only")
+    return fixed
 
 
 def packed_strides(extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -143,10 +143,10 @@ class _Parser(Scanner[int]):
         self.expect("[")
         return name, dtype
 
-    def _strides(self) -> tuple[int, ...] | None:
+    def _strides(self) -> tuple[Extent, ...] | None:
         if not self.accept("{"):
             return None
-        return tuple(self.list_until("}", lambda: self.integer("a stride")))
+        return tuple(self.list_until("}", lambda: self.extent("a stride")))
 
     # Stages -------------------------------------------------------------------------------
 

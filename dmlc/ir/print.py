@@ -77,7 +77,7 @@ def print_table(table: Table) -> list[str]:
 
 def print_stage(stage: Stage) -> list[str]:
     """The lines of one stage."""
-    domain = ", ".join(f"i{axis} < {extent}" for axis, extent in enumerate(stage.domain))
+    domain = ", ".join(f"i{axis} < {extent}" for axis, extent in enumerate(stage.extents))
     head = f"%{stage.name}: {stage.dtype.short}[{domain}] ="
     body = stage.body
     lets, texts = _spell(body)
@@ -165,5 +165,5 @@ def _tensor(parameter: Parameter) -> str:
     return f"{parameter.dtype.short}[{sizes}]{_strides(parameter.strides)}"
 
 
-def _strides(strides: tuple[int, ...] | None) -> str:
+def _strides(strides: tuple[Extent, ...] | None) -> str:
     return "" if strides is None else f"{{{', '.join(str(s) for s in strides)}}}"

@@ -4,6 +4,10 @@ An object has the fields of its class, in their order. One of several classes sa
 the class' name in small letters, or the name of the operation that it applies. Floats that JSON
 cannot spell are the strings `"inf"`, `"-inf"` and `"nan"`. A class whose object has other fields,
 or whose fields depend on each other, has a `Shape`; a value that is one word has a `Word`.
+
+`VERSION` is that of the form. Documents of an older one are read; of a newer minor one as well,
+where all that they have besides is fields, which are passed over. `schema` says the same as a JSON
+Schema.
 """
 
 from __future__ import annotations
@@ -21,6 +25,11 @@ from typing import Any, TypeVar, cast
 from dmlc.scalars import OPERATIONS, DataType, Operation, find_data_type
 from dmlc.source import DmlcError, unknown_name
 
+VERSION = (2, 0)
+"""The version of the JSON form of both IRs, major and minor. A minor one may add optional fields,
+which a reader passes over, and operations, which one that lacks them refuses by name; whatever
+changes what a document means makes a major one."""
+
 _Object = dict[str, Any]
 T = TypeVar("T")
 
@@ -33,6 +42,8 @@ class Word:
     spell: Callable[[Any], str]
     find: Callable[[str], object]
     expected: str
+    schema: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"type": "string"})
+    """The JSON Schema of the string."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,6 +56,12 @@ class Shape:
     take: Callable[[Any], _Object] | None = None
     optional: tuple[str, ...] = ()
     """Fields that may be missing."""
+    arity: int | None = None
+    """How many `operands` it has, where each of its class has as many."""
+    schema: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    """What the JSON Schema says of fields that their types do not."""
+    former: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Names that fields had in version 1, and those that they have."""
 
 
 def find_fields(kind: type) -> dict[str, Any]:
@@ -86,7 +103,9 @@ def _find_dtype(name: str) -> DataType | None:
 
 
 _WORDS: Mapping[type, Word] = {
-    DataType: Word(lambda dtype: dtype.name, _find_dtype, "a data type"),
+    DataType: Word(
+        lambda dtype: dtype.name, _find_dtype, "a data type", {"enum": [t.name for t in DataType]}
+    ),
     str: Word(str, str, "a string"),
 }
 _PLAIN: Mapping[type, str] = {bool: "true or false", int: "an integer", float: "a float"}
@@ -94,73 +113,71 @@ _EXTENT = "an integer or the name of a run-time size"
 
 
 class Records:
-    """The classes of one IR as JSON: the version of the form, its shapes and words. In messages,
-    `nouns` says what values of unions are called, and `tuples` what the items of a field are."""
+    """The classes of one IR as JSON: its shapes and words. In messages, `nouns` says what values of
+    unions are called, and `tuples` what the items of a field are."""
 
     def __init__(
         self,
-        version: int,
         shapes: Mapping[type, Shape],
         words: Mapping[type, Word],
         nouns: Mapping[str, tuple[type, ...]],
         tuples: Mapping[str, str],
     ) -> None:
-        self._version = version
         self._shapes = dict(shapes)
-        self._words = {**_WORDS, **words}
-        self._nouns = {kind: noun for noun, kinds in nouns.items() for kind in kinds}
-        self._tuples = tuples
+        self.words = {**_WORDS, **words}
+        self.nouns = {kind: noun for noun, kinds in nouns.items() for kind in kinds}
+        self.tuples = tuples
 
     def write(self, value: object) -> str:
         """JSON text, indented by two."""
-        content = {"version": self._version, **self._spell(value)}
+        content = {"version": show_version(VERSION), **self._spell(value)}
         return json.dumps(content, indent=2, allow_nan=False)
 
     def read(self, text: str, kind: type[T]) -> T:
         """What `write` wrote. Raises `DmlcError` on anything that is none of that class."""
-        where = f"the {kind.__name__.lower()}"
+        where = f"the {name_class(kind)}"
         try:
-            content = self._object(json.loads(text), where)
+            content = _expect_object(json.loads(text), where)
         except (ValueError, RecursionError) as error:
             raise DmlcError(f"the text is not JSON: {error}") from error
-        version = self._get(content, "version", where)
-        if version != self._version:
-            shown = repr(version)[:40]
-            raise DmlcError(
-                f"expected version {self._version} of the IR's JSON form, found {shown}"
-            )
-        return cast(T, self._make(kind, content, where, ("version",)))
-
-    # Writing ------------------------------------------------------------------------------
+        version = _read_version(_get(content, "version", where))
+        return cast(T, _Reading(self, version).make(kind, content, where, ("version",)))
 
     def _spell(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
         if kind is tuple:
             return [self._spell(item) for item in value]
-        if kind in self._words:
-            return self._words[kind].spell(value)
+        if kind in self.words:
+            return self.words[kind].spell(value)
         if isinstance(value, enum.Enum):
             return value.value
         if isinstance(value, float):
             return value if math.isfinite(value) else str(value)
         if not dataclasses.is_dataclass(kind):
             return value
-        shape = self._shape(kind)
+        shape = self.shape(kind)
         own = shape.take(value) if shape.take else {n: getattr(value, n) for n in shape.fields}
-        tag = {"op": self.tag(value)} if kind in self._nouns else {}
+        tag = {"op": self.tag(value)} if kind in self.nouns else {}
         return {**tag, **{name: self._spell(field) for name, field in own.items()}}
 
     def tag(self, value: Any) -> str:
         """The `op` of a value."""
         operation = getattr(value, "operation", None)
-        return operation.name if operation else _name(cast("type[Any]", type(value)))
+        return operation.name if operation else name_class(cast("type[Any]", type(value)))
 
-    def _shape(self, kind: type) -> Shape:
+    def shape(self, kind: type) -> Shape:
         if kind not in self._shapes:
             self._shapes[kind] = Shape(find_fields(kind), lambda fields, _: kind(**fields))
         return self._shapes[kind]
 
-    # Reading ------------------------------------------------------------------------------
+
+class _Reading:
+    """The reading of one document, of a version."""
+
+    def __init__(self, records: Records, version: tuple[int, int]) -> None:
+        self._records = records
+        self._is_newer = version > VERSION
+        self._is_former = version[0] < VERSION[0]
 
     def _read(
         self, kind: Any, value: object, where: str, key: str, place: str | None = None
@@ -183,16 +200,16 @@ class Records:
             kinds = list(typing.get_args(kind))
         if typing.get_origin(kind) is tuple:
             return self._read_items(kinds, value, where, key)
-        if kind in self._nouns:
+        if kind in self._records.nouns:
             return self._choose([kind], value, place)
-        if dataclasses.is_dataclass(kind) and kind not in self._words:
-            return self._make(cast(type, kind), self._object(value, place), place)
+        if dataclasses.is_dataclass(kind) and kind not in self._records.words:
+            return self.make(cast(type, kind), _expect_object(value, place), place)
         return self._plain(kind, value, where, key)
 
     def _plain(
         self, kind: Any, value: object, where: str, key: str, expected: str | None = None
     ) -> Any:
-        word = self._words.get(kind)
+        word = self._records.words.get(kind)
         if word is None and issubclass(kind, enum.Enum):
             known = {member.value: member for member in kind}
             word = Word(str, known.get, f"one of {', '.join(map(repr, known))}")
@@ -207,7 +224,7 @@ class Records:
     def _read_items(self, kinds: list[Any], value: object, where: str, key: str) -> tuple[Any, ...]:
         endless = kinds[-1] is ...
         if not isinstance(value, list):
-            what = "a list" if endless else self._tuples[key]
+            what = "a list" if endless else self._records.tuples[key]
             raise refuse(where, f"{what} for '{key}'", value)
         items = cast("list[object]", value)
         if endless:
@@ -216,68 +233,99 @@ class Records:
                 for number, item in enumerate(items)
             )
         if len(items) != len(kinds):
-            raise refuse(where, f"{self._tuples[key]} for '{key}'", items)
+            raise refuse(where, f"{self._records.tuples[key]} for '{key}'", items)
         return tuple(self._read(k, v, where, key) for k, v in zip(kinds, items, strict=True))
 
     def _place(self, kind: Any, item: object, number: int, where: str) -> str:
         """What messages call an item of a list: what has a name goes by it."""
         if dataclasses.is_dataclass(kind):
-            noun = _name(cast(type, kind))
-            if "name" not in self._shape(cast(type, kind)).fields:
+            noun = name_class(cast(type, kind))
+            if "name" not in self._records.shape(cast(type, kind)).fields:
                 return f"{where}, {noun} {number}"
             if not isinstance(item, dict) or "name" not in item:
                 return f"a {noun}"
             name = self._read(str, cast(_Object, item)["name"], f"a {noun}", "name")
             return f"{noun} '{name}'"
         members = typing.get_args(kind)
-        noun = self._nouns.get(members[0]) if members else None
+        noun = self._records.nouns.get(members[0]) if members else None
         return where if noun is None else f"{where}, {noun} {number}"
 
     def _choose(self, kinds: list[Any], value: object, where: str) -> Any:
         """A value of one of several classes, told apart by its `op`."""
-        content = self._object(value, where)
-        tag = self._plain(str, self._get(content, "op", where), where, "op")
-        known = {_name(kind): kind for kind in kinds if "operation" not in _hints(kind)}
-        applies = next((kind for kind in kinds if "operation" in _hints(kind)), None)
+        content = _expect_object(value, where)
+        tag = self._plain(str, _get(content, "op", where), where, "op")
+        known = {name_class(kind): kind for kind in kinds if not has_operation(kind)}
+        applies = next((kind for kind in kinds if has_operation(kind)), None)
         kind = applies if tag in OPERATIONS else known.get(tag)
         if kind is None:
             names = [*known, *(OPERATIONS if applies else ())]
             unknown = unknown_name("operation" if applies else "statement", tag, names)
             raise DmlcError(dataclasses.replace(unknown, message=f"{where}: {unknown.message}"))
-        return self._make(kind, content, f"{where} ({tag})", ("op",))
+        return self.make(kind, content, f"{where} ({tag})", ("op",))
 
-    def _make(self, kind: type, content: _Object, where: str, before: tuple[str, ...] = ()) -> Any:
+    def make(self, kind: type, content: _Object, where: str, before: tuple[str, ...] = ()) -> Any:
         """A value of one class; `before` are the fields that have been read."""
-        shape = self._shape(kind)
+        shape = self._records.shape(kind)
         fields = (*before, *shape.fields)
+        if self._is_former:
+            content = {shape.former.get(key, key): value for key, value in content.items()}
         for key in content:
-            if key not in fields:
+            if key not in fields and not self._is_newer:
                 unknown = unknown_name("field", key, fields)
                 raise DmlcError(dataclasses.replace(unknown, message=f"{where}: {unknown.message}"))
         read: _Object = {}
         for key, type_ in shape.fields.items():
             if key in content or key not in shape.optional:
-                read[key] = self._read(type_, self._get(content, key, where), where, key)
-        if "operation" in _hints(kind):
+                read[key] = self._read(type_, _get(content, key, where), where, key)
+        arity = shape.arity
+        if has_operation(kind):
             read["operation"] = operation = OPERATIONS[content["op"]]
-            check_arity(operation.arity, read["operands"], where)
+            arity = operation.arity
+        if arity is not None:
+            check_arity(arity, read["operands"], where)
         return shape.make(read, where)
 
-    def _object(self, value: object, where: str) -> _Object:
-        if not isinstance(value, dict):
-            raise refuse(where, "an object", value)
-        return cast(_Object, value)
 
-    def _get(self, content: _Object, key: str, where: str) -> Any:
-        if key not in content:
-            raise DmlcError(f"{where}: '{key}' is missing")
-        return content[key]
+def show_version(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
 
 
-def _hints(kind: type) -> Mapping[str, object]:
-    return {f.name: f for f in dataclasses.fields(kind)}
+def _read_version(given: object) -> tuple[int, int]:
+    """The version of a document that can be read. The first was a plain 1."""
+    if given == 1 and type(given) is int:
+        return (1, 0)
+    found = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", given) if isinstance(given, str) else None
+    version = None if found is None else (int(found[1]), int(found[2]))
+    own = show_version(VERSION)
+    if version is None or version[0] < VERSION[0]:
+        shown = repr(given)[:40]
+        raise DmlcError(f"expected version '{own}' of the IR's JSON form, found {shown}")
+    if version[0] > VERSION[0]:
+        raise DmlcError(
+            f"this is version {show_version(version)} of the IR's JSON form, in which the same may "
+            f"mean something else: this dmlc reads versions up to {VERSION[0]}",
+            notes=["a newer dmlc reads it"],
+        )
+    return version
 
 
-def _name(kind: type) -> str:
+def _expect_object(value: object, where: str) -> _Object:
+    if not isinstance(value, dict):
+        raise refuse(where, "an object", value)
+    return cast(_Object, value)
+
+
+def _get(content: _Object, key: str, where: str) -> Any:
+    if key not in content:
+        raise DmlcError(f"{where}: '{key}' is missing")
+    return content[key]
+
+
+def has_operation(kind: type) -> bool:
+    """Whether a class stands for the operations of the table, each by its name."""
+    return any(field.name == "operation" for field in dataclasses.fields(kind))
+
+
+def name_class(kind: type) -> str:
     """A class' name in small letters: `put_half`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()

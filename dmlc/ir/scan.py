@@ -133,9 +133,9 @@ class Scanner(abc.ABC, Generic[Value]):
     def name_or_number(self, what: str) -> int | str:
         return self.name(what) if self.token.kind == "name" else self.integer(what)
 
-    def extent(self) -> int | str:
-        """The size of an axis."""
-        what, start = "a size or a symbol", self.token
+    def extent(self, what: str = "a size or a symbol") -> int | str:
+        """The size of an axis, or a stride."""
+        start = self.token
         if start.kind == "number" and self.following.text not in _JOINTS:
             return self.integer(what)
         if start.kind not in ("name", "number") and start.text != "(":

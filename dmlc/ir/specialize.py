@@ -14,7 +14,9 @@ from dmlc.ir.nodes import (
     Constant,
     Extent,
     Instruction,
+    Parameter,
     Reduction,
+    Result,
     Stage,
     Symbol,
 )
@@ -32,11 +34,28 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
     def settle(extents: Sequence[Extent]) -> tuple[int, ...]:
         return tuple(evaluate_size(e, sizes) for e in extents)
 
-    parameters = [dataclasses.replace(p, extents=settle(p.extents)) for p in function.parameters]
-    stages = [_settle_stage(stage, settle(stage.domain), sizes) for stage in function.stages]
+    parameters = [
+        dataclasses.replace(p, extents=settle(p.extents), strides=evaluate_strides(p, sizes))
+        for p in function.parameters
+    ]
+    results = [dataclasses.replace(r, strides=evaluate_strides(r, sizes)) for r in function.results]
+    stages = [_settle_stage(stage, settle(stage.extents), sizes) for stage in function.stages]
     return dataclasses.replace(
-        function, parameters=tuple(parameters), stages=tuple(stages), checks=()
+        function,
+        parameters=tuple(parameters),
+        stages=tuple(stages),
+        results=tuple(results),
+        checks=(),
     )
+
+
+def evaluate_strides(
+    tensor: Parameter | Result, sizes: Mapping[str, int]
+) -> tuple[int, ...] | None:
+    """The strides of a tensor where symbols have these sizes."""
+    if tensor.strides is None:
+        return None
+    return tuple(evaluate_size(step, sizes) for step in tensor.strides)
 
 
 def _settle_stage(stage: Stage, domain: tuple[int, ...], sizes: Mapping[str, int]) -> Stage:
@@ -50,5 +69,5 @@ def _settle_stage(stage: Stage, domain: tuple[int, ...], sizes: Mapping[str, int
         for i in body.instructions
     ]
     return dataclasses.replace(
-        stage, domain=domain, body=Body.make(made, body.result, body.guard), reduction=reduction
+        stage, extents=domain, body=Body.make(made, body.result, body.guard), reduction=reduction
     )

@@ -16,12 +16,10 @@ from typing import cast
 import numpy as np
 
 from dmlc.ir.function import Function
-from dmlc.ir.inside import Tensor, find_outside, is_empty
+from dmlc.ir.inside import find_outside, is_empty
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
-    Apply,
     Body,
-    Cast,
     Constant,
     Extent,
     Index,
@@ -29,19 +27,29 @@ from dmlc.ir.nodes import (
     Load,
     Parameter,
     Result,
-    Select,
     Stage,
     Symbol,
     Table,
+    Tensor,
     operands,
-    packed_strides,
     value_type,
 )
+from dmlc.ir.operand_types import check_constant, check_rank, check_types
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_ranges
 from dmlc.parameters import expect, expect_items, wrong_kind
-from dmlc.scalars import COMBINERS, OPERATIONS, Operands, is_float32
+from dmlc.scalars import COMBINERS, Operands
 from dmlc.scalars import DataType as T
-from dmlc.sizes import LARGEST, find_symbols, holds, list_symbols, parse_size
+from dmlc.sizes import (
+    LARGEST,
+    Measure,
+    estimate,
+    find_least,
+    find_symbols,
+    holds,
+    list_symbols,
+    measure,
+    parse_size,
+)
 from dmlc.source import DmlcError, InternalError, Span
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -94,7 +102,7 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         known[parameter.name] = parameter
         symbols += [e for e in find_symbols(parameter.extents) if e in parameter.extents]
     for parameter in function.parameters:
-        for symbol in find_symbols(parameter.extents):
+        for symbol in find_symbols((*parameter.extents, *(parameter.strides or ()))):
             if symbol not in symbols:
                 return Fault(
                     f"%{parameter.name}",
@@ -114,7 +122,7 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         if fault is None and _is_seen(stage, known, seen):
             _note_range(stage, reach)
         elif fault is None:
-            fault = _check_definition(stage, stage.domain)
+            fault = _check_definition(stage, stage.extents)
             fault = fault or _check_stage(stage, known, symbols, reach)
         if fault is not None:
             return fault
@@ -156,7 +164,7 @@ def _is_alike(tensor: Tensor, before: Tensor) -> bool:
     if tensor is before:
         return True
     if isinstance(tensor, Stage) and isinstance(before, Stage):
-        return tensor.dtype is before.dtype and tensor.domain == before.domain
+        return tensor.dtype is before.dtype and tensor.extents == before.extents
     return False
 
 
@@ -206,15 +214,18 @@ def _check_size(text: str) -> str | None:
     return None if str(size) == text else f"'{text}' is written '{size}'"
 
 
-def _check_strides(extents: tuple[Extent, ...], strides: tuple[int, ...] | None) -> str | None:
+def _check_strides(extents: tuple[Extent, ...], strides: tuple[Extent, ...] | None) -> str | None:
     if strides is None:
         return None
     if len(strides) != len(extents):
         return f"it has strides for {len(strides)} axes, not {len(extents)}"
-    if any(isinstance(e, str) for e in extents):
-        return "a tensor of run-time size is packed"
-    if any(not 0 <= s <= _LARGEST_SIZE for s in strides):
-        return "a stride is negative or beyond 63 bits"
+    for stride in strides:
+        if isinstance(stride, str):
+            why = _check_size(stride)
+            if why is not None:
+                return f"of a stride, {why}"
+        elif not 0 <= stride <= _LARGEST_SIZE:
+            return "a stride is negative or beyond 63 bits"
     return None
 
 
@@ -231,7 +242,7 @@ def _check_table(table: Table) -> Fault | None:
         return Fault(name, f"it has {len(table.values)} values", table.span)
     if _holds_exactly(table):
         return None
-    wrong = next((why for c in table.constants() if (why := _check_constant(c))), None)
+    wrong = next((why for c in table.constants() if (why := check_constant(c))), None)
     return Fault(name, wrong, table.span) if wrong else None
 
 
@@ -260,7 +271,7 @@ def _check_stage(
     if why:
         return Fault(name, why, stage.span)
     named = [i.name for i in stage.body.instructions if isinstance(i, Symbol)]
-    for symbol in find_symbols((*stage.domain, *(e for _, e in axes), *named)):
+    for symbol in find_symbols((*stage.extents, *(e for _, e in axes), *named)):
         if symbol not in symbols:
             return Fault(name, f"'{symbol}' is no parameter's size", stage.span)
     labels = [label for label, _ in axes]
@@ -349,59 +360,19 @@ def _check_instruction(
     known: Mapping[str, Tensor],
 ) -> str | None:
     """What is wrong with an instruction whose operands have the types `given`, if anything."""
+    why = check_types(instruction, given)
+    if why is not None:
+        return why
     match instruction:
-        case Constant():
-            return _check_constant(instruction)
         case Index():
             found = stage.extent(instruction)
             return None if found is not None else f"there is no axis {instruction.name}"
         case Symbol():
             return _check_size(instruction.name)
         case Load():
-            if any(dtype is not T.INDEX for dtype in given):
-                return "a position is no INDEX"
             return _check_load(stage, instruction, ranges, known)
-        case Apply():
-            return _check_apply(instruction, given)
-        case Select():
-            if given[0] is not T.BOOL:
-                return "the condition of a select is no BOOL"
-            if given[1] is not given[2] or instruction.dtype is not given[1]:
-                return "the branches of a select differ in type"
-        case Cast():
-            if instruction.dtype.is_storage_only:
-                return f"a value has the storage type {instruction.dtype.name}"
-    return None
-
-
-def _check_apply(instruction: Apply, given: list[T]) -> str | None:
-    operation = instruction.operation
-    if OPERATIONS.get(operation.name) is not operation:
-        return f"{operation.name} is not in the table of operations"
-    if len(given) != operation.arity:
-        return f"{operation.name} takes {operation.arity} operands, not {len(given)}"
-    if len(set(given)) > 1:
-        return f"the operands of {operation.name} differ in type"
-    if not operation.operands.accept(given[0]):
-        return f"{operation.name} takes {operation.operands.value}, not {given[0].name}"
-    if instruction.dtype is not operation.result_type(given[0]):
-        return f"{operation.name} does not give {instruction.dtype.name}"
-    return None
-
-
-def _check_constant(constant: Constant) -> str | None:
-    dtype, value = constant.dtype, constant.value
-    if dtype.is_storage_only:
-        return f"a value has the storage type {dtype.name}"
-    wrong = f"{value!r} is no {dtype.name}"
-    if dtype is T.BOOL or isinstance(value, bool):
-        return None if dtype is T.BOOL and isinstance(value, bool) else wrong
-    if dtype.is_float:
-        if not isinstance(value, float):
-            return wrong
-        return None if dtype is T.FLOAT64 or is_float32(value) else wrong
-    limits = np.iinfo(dtype.dtype)
-    return None if isinstance(value, int) and limits.min <= value <= limits.max else wrong
+        case _:
+            return None
 
 
 def _check_load(
@@ -414,11 +385,9 @@ def _check_load(
     if tensor is None:
         return f"%{load.tensor} is not defined before it"
     extents = tensor.extents
-    if len(load.indices) != len(extents):
-        return (
-            f"%{load.tensor} is read at {len(load.indices)} positions, "
-            f"and its axes are {len(extents)}"
-        )
+    why = check_rank(tensor, len(load.indices))
+    if why is not None:
+        return why
     if load.dtype is not tensor.dtype.compute:
         return f"a load of %{load.tensor} gives {tensor.dtype.compute.name}"
     if is_empty(stage):
@@ -438,6 +407,7 @@ def _check_load(
 
 def _check_results(function: Function) -> Fault | None:
     stages = {s.name: s for s in function.stages}
+    symbols = function.symbols()
     seen: list[str] = []
     for result in function.results:
         name = f"result %{result.name}"
@@ -447,27 +417,31 @@ def _check_results(function: Function) -> Fault | None:
         if result.name in seen:
             return Fault(name, "it is given twice", stage.span)
         seen.append(result.name)
-        why = _check_strides(stage.domain, result.strides)
-        sizes = tuple(e for e in stage.domain if isinstance(e, int))
-        if not why and result.strides is not None and overlaps(sizes, result.strides):
+        why = _check_strides(stage.extents, result.strides)
+        for symbol in find_symbols(result.strides or ()):
+            if symbol not in symbols:
+                why = why or f"'{symbol}' is no parameter's size"
+        if not why and result.strides is not None and overlaps(stage.extents, result.strides):
             why = "its elements overlap in memory"
         if why:
             return Fault(name, why, stage.span)
     return None
 
 
-def overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+def overlaps(sizes: Sequence[Extent], strides: Sequence[Extent]) -> bool:
     """Whether two elements of a tensor of these sizes and strides may share memory.
 
-    True for every layout that overlaps, and for the rare interleaved ones that do not.
+    True for every layout that overlaps, for the rare interleaved ones that do not, and for those
+    that only some of the sizes that symbols may have keep apart.
     """
     if 0 in sizes:
         return False
-    reach = 0
-    for stride, size in sorted((s, n) for s, n in zip(strides, sizes, strict=True) if n > 1):
-        if stride <= reach:
+    axes = [(measure(s), measure(n)) for s, n in zip(strides, sizes, strict=True) if n != 1]
+    reach: Measure = 0
+    for stride, size in sorted(axes, key=lambda axis: (estimate(axis[0]), estimate(axis[1]))):
+        if find_least(stride - reach) <= 0:
             return True
-        reach += (size - 1) * stride
+        reach = reach + (size - 1) * stride
     return False
 
 
@@ -493,7 +467,7 @@ def find_unsound_pairs(
         span: Span | None
         if result is None or parameter is None or stage is None:
             why, span = "they are not a result and a parameter", function.span
-        elif not _have_one_layout(stage, result, parameter):
+        elif not _have_one_layout(function, stage, result, parameter):
             why, span = "they differ in type, extents or strides", stage.span
         elif other is not None:
             why, span = f"%{other.name} reads it at other places", other.span
@@ -524,18 +498,16 @@ def _read_pairs(given: object) -> list[tuple[str, str]]:
     return pairs
 
 
-def _have_one_layout(stage: Stage, result: Result, parameter: Parameter) -> bool:
-    if (stage.dtype, stage.domain) != (parameter.dtype, parameter.extents):
+def _have_one_layout(
+    function: Function, stage: Stage, result: Result, parameter: Parameter
+) -> bool:
+    if (stage.dtype, stage.extents) != (parameter.dtype, parameter.extents):
         return False
-    if result.strides == parameter.strides:
+    if result.strides == parameter.strides or 0 in stage.extents:
         return True
-    sizes = tuple(e for e in stage.domain if isinstance(e, int))
-    if len(sizes) != len(stage.domain):
-        return True
-    packed = packed_strides(sizes)
-    ours, theirs = result.strides or packed, parameter.strides or packed
+    ours, theirs = function.strides(stage.name), function.strides(parameter.name)
     # The stride of an axis of one element is never used.
-    return all(a == b for a, b, n in zip(ours, theirs, sizes, strict=True) if n != 1)
+    return all(a == b for a, b, n in zip(ours, theirs, stage.extents, strict=True) if n != 1)
 
 
 def reads_own_place(stage: Stage, load: Load) -> bool:
@@ -545,13 +517,13 @@ def reads_own_place(stage: Stage, load: Load) -> bool:
 
 
 def _is_own_place(stage: Stage, load: Load) -> bool:
-    if stage.reduction is not None or len(load.indices) != len(stage.domain):
+    if stage.reduction is not None or len(load.indices) != len(stage.extents):
         return False
     for axis, number in enumerate(load.indices):
         match stage.body.instructions[number]:
             case Index(axis=own, reduced=False) if own == axis:
                 pass
-            case Constant(dtype=T.INDEX, value=0) if stage.domain[axis] == 1:
+            case Constant(dtype=T.INDEX, value=0) if stage.extents[axis] == 1:
                 pass
             case _:
                 return False

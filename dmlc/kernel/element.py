@@ -19,7 +19,7 @@ from dmlc.ir.ranges import Interval
 from dmlc.ir.rules import fold_constants
 from dmlc.kernel.access import Positions, read_positions
 from dmlc.scalars import ROUNDINGS, DataType
-from dmlc.sizes import Measure, Size, multiply, pack_strides, parse_size
+from dmlc.sizes import Measure, Size, measure, multiply, pack_strides, parse_size
 from dmlc.source import InternalError, UnsupportedError
 
 
@@ -249,11 +249,11 @@ def collect_elements(
     Raises `UnsupportedError` for a reduction.
     """
     first = _find_stage(function, stages[0])
-    collector = Collector(function, first.domain)
-    axes = {ir.Index(axis): axis for axis in range(len(first.domain))}
+    collector = Collector(function, first.extents)
+    axes = {ir.Index(axis): axis for axis in range(len(first.extents))}
     for name in stages:
         stage = _find_stage(function, name)
-        if stage.domain != first.domain:
+        if stage.extents != first.extents:
             raise InternalError(f"stages of one kernel differ in domain: {first.name}, {name}")
         if stage.reduction is not None:
             raise _refuse_sizes(stage)
@@ -270,15 +270,7 @@ def _find_stage(function: ir.Function, name: str) -> ir.Stage:
 
 def tensor_strides(function: ir.Function, name: str) -> tuple[Measure, ...]:
     """The strides a tensor of the function is stored with, in elements."""
-    tensor = function.tensors()[name]
-    if isinstance(tensor, ir.Stage):
-        result = function.result(name)
-        extents, strides = tensor.domain, result.strides if result else None
-    else:
-        extents, strides = tensor.extents, tensor.strides
-    if strides is not None:
-        return strides
-    return pack_strides(extents)
+    return tuple(map(measure, function.strides(name)))
 
 
 def tensor_end(function: ir.Function, name: str) -> int | None:

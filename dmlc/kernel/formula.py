@@ -42,7 +42,7 @@ def describe_stage(function: ir.Function, name: str) -> str:
     stage = function.stage(name)
     if stage is None:
         raise InternalError(f"a kernel names a stage that is not there: {name}")
-    axes = ", ".join(f"i{axis}" for axis in range(len(stage.domain)))
+    axes = ", ".join(f"i{axis}" for axis in range(len(stage.extents)))
     text, guard = spell_body(stage.body, _read_element, _LONGEST)
     if stage.reduction is not None:
         over = ", ".join(f"r{label} < {extent}" for label, extent in stage.reduction.axes)

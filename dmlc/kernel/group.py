@@ -225,7 +225,7 @@ def _lower_step(
         domains: dict[object, list[str]] = {}
         for name in stages:
             stage = function.stage(name)
-            domains.setdefault(stage and stage.domain, []).append(name)
+            domains.setdefault(stage and stage.extents, []).append(name)
         return [
             lower_stages(function, tuple(part), profile, limits)
             for names in domains.values()

@@ -23,6 +23,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from dmlc import ir
+from dmlc.ir.specialize import evaluate_strides
 from dmlc.kernel import nodes as k
 from dmlc.kernel.memory import Cells, Memory, Who, WorkItems
 from dmlc.kernel.print import print_expression, print_statement
@@ -504,17 +505,18 @@ def run_kernels(
     for parameter in function.parameters:
         values = inputs_of[parameter.name]
         extents = [evaluate_size(e, sizes) for e in parameter.extents]
-        memory = _lay_out(extents, parameter.strides, parameter.dtype, filled=True)
+        strides = evaluate_strides(parameter, sizes)
+        memory = _lay_out(extents, strides, parameter.dtype, filled=True)
         memory.misaligned = misaligned
-        _view(memory, extents, parameter.strides)[...] = values.reshape(extents)
+        _view(memory, extents, strides)[...] = values.reshape(extents)
         memories[parameter.name] = memory
     for table in function.tables:
         values = np.array(table.values, table.dtype.dtype)
         memories[table.name] = Memory(values, filled=True, misaligned=misaligned)
-    strides = {r.name: r.strides for r in function.results}
+    layouts = {r.name: evaluate_strides(r, sizes) for r in function.results}
     for stage in function.stages:
-        extents = [evaluate_size(e, sizes) for e in stage.domain]
-        memory = _lay_out(extents, strides.get(stage.name), stage.dtype, filled=False)
+        extents = [evaluate_size(e, sizes) for e in stage.extents]
+        memory = _lay_out(extents, layouts.get(stage.name), stage.dtype, filled=False)
         memory.misaligned = misaligned
         memories[stage.name] = memory
     for kernel in kernels:
@@ -527,12 +529,13 @@ def run_kernels(
     for result in function.results:
         stage = function.stage(result.name)
         assert stage is not None
-        extents = [evaluate_size(e, sizes) for e in stage.domain]
+        extents = [evaluate_size(e, sizes) for e in stage.extents]
         memory = memories[result.name]
-        if not _view_of(memory.filled, extents, result.strides).all():
+        strides = layouts[result.name]
+        if not _view_of(memory.filled, extents, strides).all():
             raise KernelFault(f"'{result.name}' has elements that no kernel writes")
-        values = _view(memory, extents, result.strides).copy()
-        is_run = counted is not None and counted in stage.domain
+        values = _view(memory, extents, strides).copy()
+        is_run = counted is not None and counted in stage.extents
         found[result.name] = values.reshape(shape) if is_run else values
     return found
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from dmlc.ir.records import Records, Shape, Word, find_fields, read_number
+from dmlc.ir.schema import describe
 from dmlc.kernel import nodes as k
 from dmlc.kernel.parse import parse_type
 from dmlc.kernel.print import show_type
 from dmlc.parameters import expect, expect_text
+from dmlc.scalars import DataType
 
 
 def kernel_to_json(kernel: k.Kernel) -> str:
@@ -26,15 +28,26 @@ def kernel_from_json(text: str) -> k.Kernel:
     return _RECORDS.read(expect_text("text", text), k.Kernel)
 
 
+def kernel_schema() -> dict[str, Any]:
+    """The JSON Schema of what `kernel_to_json` writes."""
+    return describe(_RECORDS, k.Kernel, "A kernel of dmlc's kernel IR")
+
+
 def _make_literal(fields: dict[str, Any], where: str) -> k.Literal:
     type = fields["type"]
     return k.Literal(type, read_number(type.dtype, fields["value"], where, "value"))
 
 
 _RECORDS = Records(
-    version=1,
     shapes={k.Literal: Shape(find_fields(k.Literal), _make_literal)},
-    words={k.Type: Word(show_type, parse_type, "a type such as 'f32' or 'f32x16'")},
+    words={
+        k.Type: Word(
+            show_type,
+            parse_type,
+            "a type such as 'f32' or 'f32x16'",
+            {"type": "string", "pattern": rf"^({'|'.join(t.short for t in DataType)})(x[0-9]+)?$"},
+        )
+    },
     nouns={"statement": get_args(k.Statement), "expression": get_args(k.Expression)},
     tuples={"scalars": "pairs of a scalar and what it is"},
 )

@@ -20,7 +20,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dmlc import ir
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.kernel.terms import MOST_TERMS, Line, Terms, find_nothing, list_terms, write_values
 from dmlc.scalars import COMBINERS, Array, combiner_identity
@@ -71,7 +71,7 @@ def is_positional(stage: ir.Stage) -> bool:
 def write_at(
     stage: ir.Stage,
     tables: Mapping[str, Array],
-    builder: Builder,
+    builder: BodyBuilder,
     places: Mapping[int, range],
     known: Mapping[int, int],
 ) -> int:
@@ -137,7 +137,7 @@ def write_reductions(
         changed = dataclasses.replace(
             stage,
             name=name_neighbour(stage.name, number),
-            domain=block.turns,
+            extents=block.turns,
             body=body,
             reduction=ir.Reduction(reduction.combiner, rest) if rest else None,
         )
@@ -156,7 +156,7 @@ class _Writer:
         self._sizes = last.holds.shape[1:]
         self._terms = terms
         self._places = {axis: np.asarray(own) for axis, own in places.items()}
-        self._builder = Builder()
+        self._builder = BodyBuilder()
         self._turns = {axis: self._builder.add(ir.Index(axis)) for axis in terms}
 
     def write(self, columns: Sequence[ir.Index], *, is_whole: bool) -> ir.Body | None:

@@ -104,13 +104,13 @@ class Permutation:
 def find_permutation(function: Function, stage: Stage, row: str) -> Permutation | None:
     """How a reduction along the last axis of `row` goes in vectors; None where it is not the same
     over most of the row, or its values are not of 32 bits."""
-    axis = len(stage.domain) - 1
+    axis = len(stage.extents) - 1
     terms = find_terms(function, stage, axis)
     if terms is None or stage.body.dtype.bytes != 4 or len(terms.holds) < 2 * LANES:
         return None
     body, made = stage.body.instructions, function.stage(row)
     loads = [n for n, i in enumerate(body) if isinstance(i, Load) and i.tensor == row]
-    size = None if made is None else made.domain[-1]
+    size = None if made is None else made.extents[-1]
     if not loads or not isinstance(size, int):
         return None
     zeros = _takes_zeros(terms, loads)

@@ -120,7 +120,7 @@ def _warn_of_choice(stage: ir.Stage, choice: Choice, needed: float) -> Diagnosti
 
 def count_points(stage: ir.Stage) -> int:
     """The points of a stage: of its domain, times those that each of them reduces."""
-    return math.prod(e for e in stage.domain if isinstance(e, int)) * count_reduced(stage)
+    return math.prod(e for e in stage.extents if isinstance(e, int)) * count_reduced(stage)
 
 
 def count_reduced(stage: ir.Stage) -> int:

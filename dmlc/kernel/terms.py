@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.ir import Apply, Body, Constant, Index, Instruction, Load, Stage, value_type
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped
 from dmlc.ir.index import IndexFacts
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
@@ -88,7 +88,7 @@ class Terms:
         stage, reduction, body = self.stage, self.stage.reduction, self.stage.body
         if reduction is None:
             return stage, 0
-        builder = Builder()
+        builder = BodyBuilder()
         total = builder.add(Constant(body.dtype, first))
         turn = builder.add(self.over[0])
         rows = np.asarray(places)
@@ -115,9 +115,9 @@ class Terms:
             term = numbers[body.result]
             total = builder.add(Apply(COMBINERS[reduction.combiner], (total, term), body.dtype))
         axis = self.over[0].axis
-        domain = (*stage.domain[:axis], len(places), *stage.domain[axis + 1 :])
+        extents = (*stage.extents[:axis], len(places), *stage.extents[axis + 1 :])
         made = dataclasses.replace(
-            stage, dtype=body.dtype, domain=domain, body=builder.make(total), reduction=None
+            stage, dtype=body.dtype, extents=extents, body=builder.make(total), reduction=None
         )
         return made, uneven
 
@@ -143,7 +143,7 @@ def list_terms(
 
 
 def write_values(
-    builder: Builder,
+    builder: BodyBuilder,
     body: Body,
     lines: Mapping[int, tuple[Line | None, int]],
     fixed: Mapping[Index, int] = MappingProxyType({}),

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc import ir
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, evaluate_positions, find_longest, list_arrays
 from dmlc.ir.repeat import Repeat, join_repeats
 from dmlc.kernel.element import (
@@ -139,7 +139,7 @@ def _find_cut(repeats: Sequence[Sequence[Repeat] | None], size: int, lanes: int 
 def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, ...]]:
     """The values of a kernel as those of a stage over the places that are walked, and the number
     that each has there. A tensor is read as a row of elements."""
-    builder, numbers = Builder(), list[int]()
+    builder, numbers = BodyBuilder(), list[int]()
     for value in elements.values:
         if not isinstance(value, Read | Place | Gather):
             given = tuple(numbers[o] for o in operands(value))
@@ -246,7 +246,7 @@ class _Finder:
     def _look(self, cut: _Cut) -> None:
         """Evaluates what is known wherever it may differ."""
         self._cut, self._places = cut, dict[ir.Index, Array]()
-        for axis, size in enumerate(self._stage.domain):
+        for axis, size in enumerate(self._stage.extents):
             if isinstance(size, int):
                 own = cut if axis == self.axis else _find_cut([self.list_repeats(axis)], size)
                 more = LANES - 1 if axis == self.axis and cut.length else 0

@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from dmlc import ir
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import list_arrays
 from dmlc.kernel.element import Collector, Elements, View, prune, tensor_strides
 from dmlc.kernel.neighbours import (
@@ -78,8 +78,8 @@ class _Windows:
             for each in group.passes
         ]
         reductions, derived = stages[0], [s for own in stages[1:] for s in own]
-        domain = reductions[0].domain
-        if any(s.domain != domain for s in (*reductions, *derived)):
+        extents = reductions[0].extents
+        if any(s.extents != extents for s in (*reductions, *derived)):
             return None
         if any(not _is_plain(s) for s in reductions):
             return None
@@ -87,18 +87,18 @@ class _Windows:
 
     def list_blocks(self) -> Iterator[Block]:
         """The blocks that work items may take, the largest first."""
-        domain = self.reductions[0].domain
-        last = len(domain) - 1
+        extents = self.reductions[0].extents
+        last = len(extents) - 1
         for counts in (
             {last - 1: _ROWS, last: _COLUMNS},
             {last - 1: 1, last: _COLUMNS},
             {last: _COLUMNS},
         ):
             if min(counts) >= 0 and all(
-                isinstance(size := domain[axis], int) and not size % count
+                isinstance(size := extents[axis], int) and not size % count
                 for axis, count in counts.items()
             ):
-                yield Block(domain, counts)
+                yield Block(extents, counts)
 
     def write(self, block: Block, stored: Container[str]) -> tuple[Phase, ...] | None:
         """The phases."""
@@ -125,7 +125,7 @@ class _Windows:
         own = {s.name for s in (*self.reductions, *self.derived)}
         made: list[ir.Stage] = []
         for number, places in enumerate(block.list_places()):
-            builder = Builder()
+            builder = BodyBuilder()
             near: dict[int, int] = {}
             chosen: dict[int, int] = {}
             for n, value in enumerate(stage.body.instructions):
@@ -146,7 +146,7 @@ class _Windows:
                         near[n] = found
             result = write_at(stage, self._tables, builder, places, near)
             name, body = name_neighbour(stage.name, number), builder.make(result)
-            made.append(dataclasses.replace(stage, name=name, domain=block.turns, body=body))
+            made.append(dataclasses.replace(stage, name=name, extents=block.turns, body=body))
         return tuple(made)
 
     def _choose(
@@ -154,7 +154,7 @@ class _Windows:
         stage: ir.Stage,
         number: int,
         load: int,
-        builder: Builder,
+        builder: BodyBuilder,
         place: int,
         places: Mapping[int, range],
     ) -> int | None:
@@ -172,7 +172,7 @@ class _Windows:
             return builder.add(ir.Select(instruction.condition, found[0], found[1], dtype))
         if not isinstance(instruction, ir.Constant):
             return None
-        known = Builder()
+        known = BodyBuilder()
         value = known.copy(stage.body, {load: known.add(instruction)})[number]
         one = dataclasses.replace(stage, body=known.make(value))
         return write_at(one, self._tables, builder, places, {})

@@ -296,7 +296,7 @@ def _make_step(stage: Stage, origins: _Origins) -> Step:
         stage.name,
         summarize(stage),
         stage.dtype.short,
-        stage.domain,
+        stage.extents,
         stage.reduction is not None,
         origins.find(stage),
     )

@@ -54,7 +54,7 @@ def _asks_data(stage: Stage) -> bool:
 def _is_plain(stage: Stage, load: Load, axes: Mapping[int, object]) -> bool:
     """Whether a tensor is read where the stage itself stands, along the axes it has: all that the
     stage has, or some of them in order."""
-    rank = max([len(stage.domain), *(label + 1 for label in axes)])
+    rank = max([len(stage.extents), *(label + 1 for label in axes)])
     last = -1
     for axis, number in enumerate(load.indices):
         position = stage.body.instructions[number]

@@ -146,8 +146,6 @@ class _Source:
 
     stage: str | None
     dtype: DataType
-    relative: bool = False
-    """The stage holds it as a part of the value."""
     ranged: bool = False
     """It is infinite already where the value may be too large for its type, or may not."""
 
@@ -280,10 +278,6 @@ class _Maker:
         if source is None or source.stage is None:
             return None
         error = self.add(Load(source.stage, load.indices, _DOUBLE))
-        if source.relative:
-            part = self.unless_nan(self.apply("mul", error, self.apply("abs", self.double(number))))
-            known = self.apply("lt", error, self.constant(math.inf))
-            error = self.choose(known, self.where_finite(number, part), error)
         if source.dtype.is_storage_only:
             if not source.ranged:
                 # An infinity that is not exact came of a number too large, or nearly.
@@ -305,7 +299,8 @@ class _Maker:
         terms: list[int] = []
         ends = [self._ends(g, operation, computed) for g in given]
         if any(len(some) > 1 for some in ends):
-            terms.append(self._spread(number, operation, ends, given))
+            spread = self._spread(number, operation, ends, given)
+            terms.append(self._known(given, spread, 1.0 if operation.gives_bool else math.inf))
         if operation.gives_bool:
             return self.total(terms)
         if operation.transcendental:
@@ -343,6 +338,16 @@ class _Maker:
                 apart = self.apply("add", apart, jump)
             moved.append(apart)
         return self.unless_nan(self.fold("max", moved))
+
+    def _known(self, given: tuple[int, ...], error: int, most: float) -> int:
+        """An error, and the most there is where nothing can be said of an operand: that may be NaN
+        as well, and has no ends."""
+        for operand in given:
+            own = self.errors[operand]
+            if own is not None:
+                known = self.apply("lt", own, self.constant(math.inf))
+                error = self.choose(known, error, self.constant(most))
+        return error
 
     def _quotient(self, terms: Sequence[int]) -> int:
         return self.apply("trunc", self.apply("div", *terms))
@@ -448,21 +453,41 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
         size = maker.apply("mul", many, maker.double(value))
         whole = maker.within_range(size, dtype, maker.fold("add", terms))
         return [_over(stage, name, maker, whole, "sum")], _Source(name, stage.dtype)
+    return _multiply(stage, maker, name, error, count)
+
+
+def _multiply(
+    stage: Stage, maker: _Maker, name: str, error: int | None, count: float
+) -> tuple[list[Stage], _Source]:
+    """The same of a product: how much larger it is of factors that are as large as they may be."""
+    value, dtype = stage.body.result, stage.body.dtype
+    # What is no number is what it is: it is left out.
     size = maker.apply("abs", maker.double(value))
-    terms = [maker.apply("div", t, size) for t in terms]
-    terms = [maker.choose(maker.apply("eq", size, maker.constant(0.0)), maker.constant(0.0), t)
-             for t in terms]  # fmt: skip
-    whole = maker.fold("add", [*terms, maker.constant(_EPSILON[dtype])])
+    size = maker.choose(maker.finite(value), size, maker.constant(1.0))
+    large = size if error is None else maker.apply("add", size, error)
     # A part of the product may be too large, or too small, though all of it is not.
     most = _LARGEST[dtype] ** (1 / count) if 1 <= count < math.inf else _LARGEST[dtype]
-    far = maker.choose(
-        maker.apply("le", size, maker.constant(most)), whole, maker.constant(math.inf)
-    )
-    small = maker.apply("lt", size, maker.constant(_SMALLEST[dtype] ** (1 / max(count, 1.0))))
-    zero = maker.apply("eq", size, maker.constant(0.0))
-    near = maker.choose(zero, whole, maker.choose(small, maker.constant(math.inf), far))
-    whole = maker.choose(maker.finite(value), near, whole)
-    return [_over(stage, name, maker, whole, "sum")], _Source(name, stage.dtype, relative=True)
+    least = _SMALLEST[dtype] ** (1 / max(count, 1.0))
+    unknown = maker.constant(math.inf)
+    small = maker.apply("lt", size, maker.constant(least))
+    nothing = maker.apply("eq", size, maker.constant(0.0))
+    whole = maker.choose(maker.apply("le", large, maker.constant(most)), large, unknown)
+    whole = maker.choose(nothing, whole, maker.choose(small, unknown, whole))
+    made = [_over(stage, f"{name}_{end}", maker, factor, "product")
+            for end, factor in (("least", size), ("most", whole))]  # fmt: skip
+    places = tuple(range(len(stage.extents)))
+    loads = [Load(factor.name, places, _DOUBLE) for factor in made]
+    loads.append(Load(stage.name, places, stage.dtype.compute))
+    exact, larger, product = range(len(places), len(places) + 3)
+    last = _Maker(Body((*(Index(axis) for axis in places), *loads), product), {})
+    part = (count if math.isfinite(count) else _MOST_IN_ROW) * _EPSILON[dtype]
+    grown = last.apply("sub", larger, exact)
+    total = last.apply("add", grown, last.apply("mul", exact, last.constant(part)))
+    total = last.where_finite(product, total)
+    known = last.apply("lt", larger, last.constant(math.inf))
+    total = last.choose(known, total, last.constant(math.inf))
+    body = Body.make(last.instructions, total)
+    return [*made, Stage(name, _DOUBLE, stage.extents, body)], _Source(name, stage.dtype)
 
 
 def _count(reduction: Reduction) -> float:
@@ -476,12 +501,12 @@ def _over(stage: Stage, name: str, maker: _Maker, error: int, combiner: str | No
     if combiner is not None and stage.reduction is not None:
         reduction = Reduction(combiner, stage.reduction.axes)
     body = Body.make(maker.instructions, error, stage.body.guard)
-    return Stage(name, _DOUBLE, stage.domain, body, reduction)
+    return Stage(name, _DOUBLE, stage.extents, body, reduction)
 
 
 def _close(stage: Stage, sources: Mapping[str, _Source], name: str) -> Stage:
     """The bound of a result: its error, and the rounding to what it is stored as."""
-    indices = tuple(range(len(stage.domain)))
+    indices = tuple(range(len(stage.extents)))
     load = Load(stage.name, indices, stage.dtype.compute)
     value = len(indices)
     maker = _Maker(Body((*(Index(axis) for axis in indices), load), value), sources)
@@ -498,4 +523,4 @@ def _close(stage: Stage, sources: Mapping[str, _Source], name: str) -> Stage:
             rounding = maker.fold("add", maker.rounded(value, stage.dtype))
             terms.append(maker.choose(positive, rounding, zero))
         whole = maker.fold("add", terms)
-    return Stage(name, _DOUBLE, stage.domain, Body.make(maker.instructions, whole))
+    return Stage(name, _DOUBLE, stage.extents, Body.make(maker.instructions, whole))

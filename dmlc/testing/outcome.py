@@ -279,7 +279,8 @@ CHECKS: Mapping[Kind, Check] = {
 
 
 def is_bindable(call: Call) -> bool:
-    """Whether the formula of an operator takes a call."""
+    """Whether the formula of an operator takes a call. Whatever is wrong is found again where the
+    call is run, and reported there."""
     try:
         _ = call.function
     except Exception:
@@ -288,7 +289,8 @@ def is_bindable(call: Call) -> bool:
 
 
 def has_truth(case: Case) -> bool:
-    """Whether the reference gives what a case must give."""
+    """Whether the reference gives what a case must give. Why it does not is found where the case is
+    run, and reported there."""
     try:
         _ = case.truth
     except Exception:

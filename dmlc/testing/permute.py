@@ -105,5 +105,5 @@ def _permute_stage(stage: Stage, orders: Mapping[str, Order], random: Random) ->
         random.shuffle(axes)
         reduction = Reduction(reduction.combiner, tuple(axes))
     return dataclasses.replace(
-        stage, domain=_settle(stage.domain, order), body=body, reduction=reduction
+        stage, extents=_settle(stage.extents, order), body=body, reduction=reduction
     )

@@ -20,13 +20,12 @@ from dmlc.ir import (
     Reduction,
     Select,
     Stage,
-    Symbol,
     operands,
     value_type,
     with_operands,
 )
 from dmlc.ir.below import Proof
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import reach_back
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
@@ -52,25 +51,24 @@ def find_moving(body: Body, moving: Iterable[str]) -> list[bool]:
     return found
 
 
-def load_own(builder: Builder, name: str, rank: int, dtype: DataType) -> int:
+def load_own(builder: BodyBuilder, name: str, rank: int, dtype: DataType) -> int:
     """The element of a tensor at the own place of a body over its axes."""
     places = tuple(builder.add(Index(axis)) for axis in range(rank))
     return builder.add(Load(name, places, dtype))
 
 
-def number_point(builder: Builder, reduction: Reduction) -> int:
+def number_point(builder: BodyBuilder, reduction: Reduction) -> int:
     """The number of a point of a reduction, as `argmax` gives it."""
     total: int | None = None
     for label, extent in reduction.axes:
-        size = builder.add(Symbol(extent)) if isinstance(extent, str) else builder.constant(extent)
-        place = builder.add(Index(label, reduced=True))
+        place = builder.reduced(label)
         if total is not None:
-            place = builder.apply("add", builder.apply("mul", total, size), place)
+            place = builder.apply("add", builder.apply("mul", total, builder.size(extent)), place)
         total = place
     return builder.constant(0) if total is None else total
 
 
-def add_adjoints(builder: Builder, parts: Sequence[Adjoint], given: Instruction) -> Adjoint:
+def add_adjoints(builder: BodyBuilder, parts: Sequence[Adjoint], given: Instruction) -> Adjoint:
     """The sum of several adjoints of a value, under the conditions that they share; and that one of
     the others holds, where there is more to compute from it: what none chose may be infinite."""
     dtype = value_type(given)
@@ -107,12 +105,12 @@ def add_adjoints(builder: Builder, parts: Sequence[Adjoint], given: Instruction)
     return Adjoint(builder.constant(0, dtype) if total is None else total, shared)
 
 
-def _hold(builder: Builder, conditions: Sequence[Condition]) -> int | None:
+def _hold(builder: BodyBuilder, conditions: Sequence[Condition]) -> int | None:
     """Whether all conditions hold; None where there are none."""
     return builder.join(c if holds else builder.apply("not", c) for c, holds in conditions)
 
 
-def choose(builder: Builder, conditions: Sequence[Condition], value: int) -> int:
+def choose(builder: BodyBuilder, conditions: Sequence[Condition], value: int) -> int:
     """A value where conditions hold, and 0 elsewhere."""
     condition = _hold(builder, conditions)
     if condition is None:
@@ -123,7 +121,7 @@ def choose(builder: Builder, conditions: Sequence[Condition], value: int) -> int
 
 
 def copy_values(
-    body: Body, wanted: Sequence[int], replaced: Mapping[int, int], builder: Builder
+    body: Body, wanted: Sequence[int], replaced: Mapping[int, int], builder: BodyBuilder
 ) -> dict[int, int]:
     """Some values of a body in another, with others in the place of some."""
     numbers = dict(replaced)
@@ -136,7 +134,7 @@ def copy_values(
 
 
 def drop_certain(
-    builder: Builder,
+    builder: BodyBuilder,
     conditions: Sequence[int],
     domain: Sequence[Extent],
     axes: tuple[tuple[int, Extent], ...],

@@ -275,7 +275,7 @@ class Normal:
         self._left, self._nested = _MOST_VALUES, 0
         places = [
             ZERO if extent == 1 else Polynomial.of(Place(axis, extent))
-            for axis, extent in enumerate(stage.domain)
+            for axis, extent in enumerate(stage.extents)
         ]
         return self._compute(stage, places)
 
@@ -386,7 +386,7 @@ class Normal:
             return Polynomial.of(Element(tensor, tuple(places), dtype))
         key = (tensor, tuple(places))
         if key not in self._done:
-            own = [ZERO if e == 1 else p for e, p in zip(stage.domain, places, strict=True)]
+            own = [ZERO if e == 1 else p for e, p in zip(stage.extents, places, strict=True)]
             self._nested += 1
             self._done[key] = self._compute(stage, own)
             self._nested -= 1

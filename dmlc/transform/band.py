@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.ir import Apply, Body, Constant, Index, Stage, value_type
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import MOST_POINTS
 from dmlc.ir.ranges import Interval, Ranges
 from dmlc.scalars import Array, DataType
@@ -80,7 +80,7 @@ def find_band(
 
 def _extract(stage: Stage, conditions: Sequence[int]) -> Stage:
     """A stage that computes whether conditions hold, and nothing else."""
-    builder = Builder()
+    builder = BodyBuilder()
     numbers = builder.copy(stage.body)
     holds = builder.join(numbers[c] for c in conditions)
     result = builder.add(Constant(DataType.BOOL, True)) if holds is None else holds

@@ -181,11 +181,11 @@ def _find_passes(function: Function) -> dict[str, _Pass]:
     for stage in function.stages:
         read = (load.tensor for load in stage.body.loads())
         level = max((found[name].level for name in read if name in found), default=0)
-        points, kept = stage.domain, 0
+        points, kept = stage.extents, 0
         if stage.reduction is not None:
             reduced = (extent for _, extent in stage.reduction.axes)
-            points = (*(e for e in stage.domain if e != 1), *reduced)
-            level, kept = level + 1, max(1, _count_points(*stage.domain))
+            points = (*(e for e in stage.extents if e != 1), *reduced)
+            level, kept = level + 1, max(1, _count_points(*stage.extents))
         found[stage.name] = _Pass(points, level, kept)
     return found
 
@@ -244,7 +244,7 @@ def _find_wants(
             want.places = max(want.places, len(loads) * own.places)
             want.fewest = min(want.fewest, len(counts))
             want.grows = want.grows or len(loads) > 1 or count > points[name]
-            same = stage.domain == reader.domain
+            same = stage.extents == reader.extents
             if same and all(reads_own_place(reader, load) for load in loads):
                 want.owners = dict.fromkeys([*want.owners, *owners][:_MOST_PASSES])
     return wants
@@ -278,7 +278,7 @@ def _find_ends(function: Function) -> dict[str, str]:
         if total is None or total.reduction is None or function.readers()[total.name] != (name,):
             continue
         leaves = any(function.result(each) is not None for each in (name, total.name))
-        smaller = stage.dtype.bytes <= total.dtype.bytes and stage.domain == total.domain
+        smaller = stage.dtype.bytes <= total.dtype.bytes and stage.extents == total.extents
         if smaller and not leaves and reads_own_place(stage, load):
             found[name] = f"%{name} is stored in place of %{total.name}, which nothing else reads"
     return found
@@ -294,9 +294,9 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
     if wanted.level or wanted.kept:
         again = times / max(1, _count_points(*map(reader.extent, reader.indices)))
         return own * max(1, again * _count_blocks(reader, loads[0]))
-    last = len(reader.domain) - 1
+    last = len(reader.extents) - 1
     moving = any(reader.body.instructions[i] == Index(last) for i in loads[0].indices)
-    return count if moving or last < 0 else max(own, count / _count_points(reader.domain[last]))
+    return count if moving or last < 0 else max(own, count / _count_points(reader.extents[last]))
 
 
 def _count_blocks(reader: Stage, load: Load) -> float:
@@ -305,7 +305,7 @@ def _count_blocks(reader: Stage, load: Load) -> float:
     indices = [reader.body.instructions[i] for i in load.indices]
     if not any(isinstance(index, Index) and index.reduced for index in indices):
         return 1
-    others = (e for n, e in enumerate(reader.domain) if Index(n) not in indices)
+    others = (e for n, e in enumerate(reader.extents) if Index(n) not in indices)
     return max(1, _count_points(*others) / _SHARED_OUTPUTS)
 
 
@@ -381,7 +381,7 @@ class _Costs:
                 f"%{stage.name} is stored, since it is read at {copies} places, and computing it "
                 f"takes {cost.size:,} instructions"
             )
-        points = _count_points(*stage.domain)
+        points = _count_points(*stage.extents)
         leaves = (count_bytes(self._tensors[name]) for name in cost.leaves)
         read = sum(_UNKNOWN * 4 if size is None else size for size in leaves)
         own, work = points * stage.dtype.bytes, cost.operations * budget.bytes_per_operation

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from dmlc.ir import Apply, Constant, Select, value_type
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.scalars import DataType
 
 Condition: TypeAlias = tuple[int, bool]
@@ -43,7 +43,7 @@ class Adjoint:
 class Point:
     """An operation of a body at which its adjoint is known."""
 
-    builder: Builder
+    builder: BodyBuilder
     adjoint: int
     operands: tuple[int, ...]
     result: int

@@ -37,7 +37,7 @@ from dmlc.ir import (
     value_type,
     verify,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_index_only, list_conjuncts
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
@@ -239,7 +239,7 @@ class _Reverse:
         if part.axes or not isinstance(load, Load):
             return None
         stage = self._make_stage("", load.dtype, tensor, part)
-        known = {s.name: s.domain for s in self.made}
+        known = {s.name: s.extents for s in self.made}
         known |= {p: self.tensors[name].extents for name, p in self.given.items()}
         same = known.get(load.tensor) == tensor.extents and reads_own_place(stage, load)
         return load.tensor if same else None
@@ -256,13 +256,13 @@ class _Reverse:
         return [] if is_zero(normal, [stages[id(part)] for part in left]) else left
 
     def _read(self, name: str, tensor: Parameter | Stage, dtype: DataType) -> _Part:
-        builder = Builder()
+        builder = BodyBuilder()
         value = load_own(builder, name, len(tensor.extents), dtype)
         return _Part(builder.make(value), (), tensor.span)
 
     def _join(self, tensor: Parameter | Stage, own: str, parts: Sequence[_Part]) -> _Part:
         """Several parts as one: those that are sums are stages first."""
-        builder, total = Builder(), -1
+        builder, total = BodyBuilder(), -1
         for part in parts:
             if part.axes:
                 name = take_name(f"{own}_part", self.taken)
@@ -295,12 +295,12 @@ class _Reverse:
 
     def _go_back(self, stage: Stage, adjoint: str) -> None:
         """Takes the adjoint of a stage to what its body reads."""
-        builder = Builder()
+        builder = BodyBuilder()
         numbers = builder.copy(stage.body)
         count = len(builder.instructions)
         result = numbers[stage.body.result]
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
-        seed = load_own(builder, adjoint, len(stage.domain), stage.dtype.compute)
+        seed = load_own(builder, adjoint, len(stage.extents), stage.dtype.compute)
         pending: dict[int, list[Adjoint]] = {result: self._seed(stage, builder, seed, result)}
         body = Body(tuple(builder.instructions[:count]), result)
         moving = find_moving(body, self.moving)
@@ -316,13 +316,13 @@ class _Reverse:
                 if moving[operand]:
                     pending.setdefault(operand, []).append(part)
 
-    def _seed(self, stage: Stage, builder: Builder, seed: int, result: int) -> list[Adjoint]:
+    def _seed(self, stage: Stage, builder: BodyBuilder, seed: int, result: int) -> list[Adjoint]:
         """The adjoint of one value of a reduction, from that of what they are reduced to."""
         reduction = stage.reduction
         match None if reduction is None else reduction.combiner:
             case "min" | "max" if reduction is not None:
                 found = self._find_first(stage, reduction)
-                first = load_own(builder, found.name, len(stage.domain), found.dtype)
+                first = load_own(builder, found.name, len(stage.extents), found.dtype)
                 place = builder.add(Cast(first, DataType.INDEX))
                 own = number_point(builder, reduction)
                 text = f"{reduction.combiner} over an axis moves with the first index that has it"
@@ -347,12 +347,12 @@ class _Reverse:
         return made
 
     def _seed_product(
-        self, stage: Stage, builder: Builder, seed: int, result: int
+        self, stage: Stage, builder: BodyBuilder, seed: int, result: int
     ) -> list[Adjoint]:
         """Each factor moves a product by the product of the others: by that of all, over itself,
         where none is 0; by that of the others, where it alone is."""
         dtype, body = stage.dtype.compute, stage.body
-        own = Builder()
+        own = BodyBuilder()
         numbers = own.copy(body)
         factor = numbers[body.result]
         zero = own.add(Constant(dtype, 0.0))
@@ -373,7 +373,7 @@ class _Reverse:
             body=own.make(factor, own.join([*guard, own.apply("ne", factor, zero)])),
         )
         self.made += [zeros, others]
-        rank = len(stage.domain)
+        rank = len(stage.extents)
         count = load_own(builder, zeros.name, rank, DataType.INT32)
         product = builder.apply("mul", seed, load_own(builder, others.name, rank, dtype))
         none = builder.apply("eq", count, builder.constant(0, DataType.INT32))
@@ -385,7 +385,7 @@ class _Reverse:
         ]
 
     def _spread(
-        self, stage: Stage, builder: Builder, value: int, total: Adjoint, moving: Sequence[bool]
+        self, stage: Stage, builder: BodyBuilder, value: int, total: Adjoint, moving: Sequence[bool]
     ) -> Iterable[tuple[int, Adjoint]]:
         """What the operands of a value get of its adjoint."""
         instruction = builder.instructions[value]
@@ -408,7 +408,7 @@ class _Reverse:
                 pass
 
     def _read_back(
-        self, stage: Stage, builder: Builder, load: Load, total: Adjoint, guard: int | None
+        self, stage: Stage, builder: BodyBuilder, load: Load, total: Adjoint, guard: int | None
     ) -> None:
         """Adds a part to the adjoint of a tensor: the sum over the points that read an element."""
         tensor = self.tensors[load.tensor]
@@ -419,7 +419,7 @@ class _Reverse:
             own = dataclasses.replace(body, guard=condition)
             joined = list_conjuncts(own) if holds else (condition,)
             chosen += [(c, holds) for c in joined if (c, holds) not in chosen]
-        made = Builder()
+        made = BodyBuilder()
         readers = find_readers(reader, load, tensor.extents, chosen, made)
         wanted = [total.value, *(c for c, _ in chosen), *(number for _, number in readers.left)]
         numbers = copy_values(body, wanted, readers.positions, made)
@@ -477,7 +477,7 @@ def _list_needed(
     needed = {p.name: p for p in parameters if p.name in set(read)}
     said = {e for p in needed.values() for e in p.extents}
     axes = (a for s in stages if s.reduction is not None for a in s.reduction.axes)
-    extents = [*(e for s in stages for e in s.domain), *(extent for _, extent in axes)]
+    extents = [*(e for s in stages for e in s.extents), *(extent for _, extent in axes)]
     extents += [e for p in needed.values() for e in p.extents]
     extents += [i.name for s in stages for i in s.body.instructions if isinstance(i, Symbol)]
     for symbol in find_symbols(extents):

@@ -38,7 +38,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Reduction, Stage, operands
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, find_dependencies, list_arrays
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
@@ -102,7 +102,7 @@ def _split(
     name = stage.name if stage.name.endswith("_sum") else f"{stage.name}_sum"
     name = take_name(name, names)
     inner = Body.make(parted.instructions, parted.kept, parted.guard)
-    total = Stage(name, stage.body.dtype, stage.domain, inner, reduction, stage.span)
+    total = Stage(name, stage.body.dtype, stage.extents, inner, reduction, stage.span)
     return total, dataclasses.replace(stage, body=_apply(total, parted), reduction=None)
 
 
@@ -205,7 +205,7 @@ def _part_operation(
 
 def _apply(total: Stage, parted: _Parted) -> Body:
     """The body that multiplies a sum: the steps, one after the other, on its elements."""
-    builder = Builder()
+    builder = BodyBuilder()
     numbers = builder.copy(Body(parted.instructions, parted.kept))
     value = builder.read(total)
     for name, factor in parted.steps:
@@ -272,7 +272,7 @@ class _Product:
     factors: tuple[int, ...]
     conditions: tuple[int, ...]
 
-    def write(self, builder: Builder, numbers: Sequence[int], *first: int) -> Body:
+    def write(self, builder: BodyBuilder, numbers: Sequence[int], *first: int) -> Body:
         """The body that gives it, from the values that others have there."""
         factors = (*first, *(numbers[f] for f in self.factors))
         result = functools.reduce(lambda left, right: builder.apply("mul", left, right), factors)
@@ -314,7 +314,7 @@ def _part_rows(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _P
     if reduction is None or reduction.combiner != "sum" or len(reduction.axes) < 2:
         return None
     extents = [stage.extent(index) for index in stage.indices]
-    if not stage.domain or any(isinstance(e, str) or e == 0 for e in extents):
+    if not stage.extents or any(isinstance(e, str) or e == 0 for e in extents):
         return None
     facts = IndexFacts(stage, known)
     for label, extent in reversed(reduction.axes):
@@ -327,7 +327,7 @@ def _part_rows(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _P
 
 def _part_along(facts: IndexFacts, row: Index, size: int) -> _Parts | None:
     dependencies = facts.dependencies
-    place = Index(len(facts.stage.domain) - 1)
+    place = Index(len(facts.stage.extents) - 1)
 
     def is_weight(value: int) -> bool:
         """Whether a value says how much of a row's places one place takes."""
@@ -373,7 +373,7 @@ def list_factors(body: Body) -> list[int]:
 def _is_less_work(facts: IndexFacts, parts: _Parts) -> bool:
     """Whether the two sums take less time than the one."""
     stage = facts.stage
-    sizes = [e for e in stage.domain if isinstance(e, int)]
+    sizes = [e for e in stage.extents if isinstance(e, int)]
     along = _count_terms(facts, parts.row, parts.outer.conditions)
     inner = math.prod(
         _count_terms(facts, index, parts.inner.conditions)
@@ -398,20 +398,20 @@ def _count_terms(facts: IndexFacts, index: Index, conditions: Sequence[int]) -> 
 
 def _split_rows(stage: Stage, parts: _Parts, names: dict[str, None]) -> list[Stage]:
     """The sums for every place of a row, and the sum of these."""
-    body, place = stage.body, len(stage.domain) - 1
+    body, place = stage.body, len(stage.extents) - 1
     axes = () if stage.reduction is None else stage.reduction.axes
     along = tuple(axis for axis in axes if axis[0] == parts.row.axis)
     others = Reduction("sum", tuple(axis for axis in axes if axis not in along))
-    builder = Builder()
+    builder = BodyBuilder()
     own = builder.add(Index(place))
     numbers = builder.copy(
         body, {n: own for n, i in enumerate(body.instructions) if i == parts.row}
     )
     inner = parts.inner.write(builder, numbers)
     name = take_name(f"{stage.name}_rows", names)
-    domain = (*stage.domain[:-1], parts.size)
-    rows = Stage(name, inner.dtype, domain, inner, others, stage.span)
-    builder = Builder()
+    extents = (*stage.extents[:-1], parts.size)
+    rows = Stage(name, inner.dtype, extents, inner, others, stage.span)
+    builder = BodyBuilder()
     numbers = builder.copy(body)
     at = tuple(builder.add(i) for i in (*stage.indices[:place], parts.row))
     outer = parts.outer.write(builder, numbers, builder.add(Load(name, at, inner.dtype)))

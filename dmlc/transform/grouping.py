@@ -124,7 +124,7 @@ def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str
     taken: set[str] = set()
     for stage in function.stages:
         names = function.readers().get(stage.name, ())
-        length = stage.domain[-1] if stage.domain else None
+        length = stage.extents[-1] if stage.extents else None
         short = isinstance(length, int) and length <= longest_row and not _is_open(stage)
         alone = len(names) == 1 and function.result(stage.name) is None
         if short and alone and taken.isdisjoint((stage.name, *names)):
@@ -142,7 +142,7 @@ def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str
 def _is_open(stage: Stage) -> bool:
     """Whether a size of a stage is known at run time only."""
     axes = () if stage.reduction is None else stage.reduction.axes
-    return any(isinstance(e, str) for e in (*stage.domain, *(e for _, e in axes)))
+    return any(isinstance(e, str) for e in (*stage.extents, *(e for _, e in axes)))
 
 
 def _fits(row: Stage, reader: Stage, budget: Budget) -> bool:
@@ -156,18 +156,18 @@ def _fits(row: Stage, reader: Stage, budget: Budget) -> bool:
 def _reduces_along(row: Stage, reader: Stage) -> bool:
     """Whether a stage reduces another reduction, at its own position but for the last axis."""
     plain = row is not reader and is_fixed_reduction(row) and is_fixed_reduction(reader)
-    if not plain or row.dtype.is_storage_only or row.domain[:-1] != reader.domain[:-1]:
+    if not plain or row.dtype.is_storage_only or row.extents[:-1] != reader.extents[:-1]:
         return False
     if any(s.reduction is None or s.reduction.combiner not in COMBINERS for s in (row, reader)):
         return False
-    last = Index(len(reader.domain) - 1)
+    last = Index(len(reader.extents) - 1)
     dependencies = find_dependencies(reader.body)
     for load in reader.body.loads():
         if load.tensor != row.name:
             continue
         *outer, along = load.indices
         for axis, position in enumerate(outer):
-            only = reader.domain[axis] == 1 and not dependencies[position]
+            only = reader.extents[axis] == 1 and not dependencies[position]
             if reader.body.instructions[position] != Index(axis) and not only:
                 return False
         if any(i != last and not i.reduced for i in dependencies[along]):
@@ -314,7 +314,7 @@ class Grouping:
             found = {place for key in keys for place in self._list_noted(Draft, key, latest)}
             yield from sorted(found)[:_MOST_TRIED]
         if stage.reduction is None:
-            places = self._list_noted(Plain, stage.domain, latest)
+            places = self._list_noted(Plain, stage.extents, latest)
             yield from (place for place in places if isinstance(self.members[place], Plain))
 
     def _list_noted(self, kind: type[Members], key: object, latest: int) -> list[int]:
@@ -326,7 +326,7 @@ class Grouping:
         """Adds a stage to a group, if that takes it. One that keeps a line buffer takes what is
         computed from it point by point alone."""
         first = next(iter(self.members[place].stages.values()))
-        derives = stage.reduction is None and stage.domain == first.domain
+        derives = stage.reduction is None and stage.extents == first.extents
         if first.name in self._with_rows and not derives:
             return False
         return self._rooms[place].has(stage) and self.members[place].join(stage)
@@ -335,8 +335,8 @@ class Grouping:
 def _measure(stage: Stage) -> object:
     """The sizes of a stage's domain, and of what it reduces."""
     if stage.reduction is None:
-        return stage.domain
-    return stage.domain, tuple(extent for _, extent in stage.reduction.axes)
+        return stage.extents
+    return stage.extents, tuple(extent for _, extent in stage.reduction.axes)
 
 
 def _list_there(left: Sequence[Members | None]) -> list[int]:
@@ -363,5 +363,5 @@ def is_fixed_reduction(stage: Stage) -> bool:
     """Whether a stage is a reduction, and none of its sizes is 0."""
     if stage.reduction is None:
         return False
-    extents = (*stage.domain, *(extent for _, extent in stage.reduction.axes))
+    extents = (*stage.extents, *(extent for _, extent in stage.reduction.axes))
     return 0 not in extents

@@ -17,18 +17,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import (
     Body,
-    Extent,
     Function,
     Index,
     Instruction,
     Load,
     Stage,
-    Symbol,
+    Tensor,
     operands,
     with_operands,
 )
-from dmlc.ir.builder import Builder
-from dmlc.ir.inside import Tensor, find_open_reads
+from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.inside import find_open_reads
 from dmlc.ir.ranges import Interval, table_ranges
 from dmlc.transform.cost import Budget
 from dmlc.transform.simplify import is_inlinable, list_live
@@ -257,7 +256,7 @@ def clamp_stage(
     found, held = find_open_reads(stage, known, reach)
     if not found:
         return stage, held
-    builder = Builder()
+    builder = BodyBuilder()
 
     def clamp(number: int, moved: Instruction) -> int | None:
         if not isinstance(moved, Load) or number not in found:
@@ -265,16 +264,9 @@ def clamp_stage(
         given = list(moved.indices)
         for axis in found[number]:
             extent = known[moved.tensor].extents[axis]
-            last = _last_place(builder, extent)
+            last = builder.apply("sub", builder.size(extent), builder.constant(1))
             low = builder.apply("max", given[axis], builder.constant(0))
             given[axis] = builder.apply("min", low, last)
         return builder.add(with_operands(moved, tuple(given)))
 
     return builder.remake(stage, clamp), held
-
-
-def _last_place(builder: Builder, extent: Extent) -> int:
-    """The last position along an axis."""
-    if isinstance(extent, int):
-        return builder.constant(extent - 1)
-    return builder.apply("sub", builder.add(Symbol(extent)), builder.constant(1))

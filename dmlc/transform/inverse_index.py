@@ -41,7 +41,7 @@ from dmlc.ir import (
     packed_strides,
     value_type,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import find_stage_fault
@@ -193,7 +193,7 @@ def _guard_choices(stage: Stage, reduction: Reduction) -> Stage:
         result = choice.then
     if result == body.result:
         return stage
-    builder = Builder()
+    builder = BodyBuilder()
     numbers = builder.copy(body)
     guard = builder.join(numbers[c] for c in conditions)
     return dataclasses.replace(stage, body=builder.make(numbers[result], guard))
@@ -261,7 +261,7 @@ def _index(choice: Choice, names: dict[str, None]) -> list[Stage]:
 
 def _make_keys(choice: Choice, name: str) -> Stage:
     """The key of each point, and of those that fill the last block."""
-    builder, body = Builder(), choice.stage.body
+    builder, body = BodyBuilder(), choice.stage.body
     count = choice.count(choice.points)
     own = builder.add(Index(len(choice.batch)))
     number = builder.apply("min", own, builder.constant(count - 1))
@@ -284,7 +284,7 @@ def _make_keys(choice: Choice, name: str) -> Stage:
     return Stage(name, NUMBER, domain, builder.make(found))
 
 
-def _find_place(builder: Builder, value: int, key: Key) -> tuple[int, list[int]]:
+def _find_place(builder: BodyBuilder, value: int, key: Key) -> tuple[int, list[int]]:
     """The place along its axis that a value of data says, and the conditions that it is one."""
     dtype = value_type(builder.instructions[value])
     last = key.first + key.extent - 1
@@ -303,7 +303,7 @@ def _find_place(builder: Builder, value: int, key: Key) -> tuple[int, list[int]]
 def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     """The stage that reduces the points of each element, which lie side by side."""
     stage, reduction, body = choice.stage, choice.stage.reduction, choice.stage.body
-    count, first, builder = choice.count(choice.points), choice.points[0], Builder()
+    count, first, builder = choice.count(choice.points), choice.points[0], BodyBuilder()
     outer = tuple(builder.add(index) for index in choice.batch)
     number = builder.add(first)
     found = builder.add(Load(places.name, (*outer, number), NUMBER))
@@ -333,7 +333,7 @@ def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     return dataclasses.replace(stage, body=made, reduction=Reduction(combiner, kept))
 
 
-def _part(choice: Choice, builder: Builder, number: int) -> dict[Index, int]:
+def _part(choice: Choice, builder: BodyBuilder, number: int) -> dict[Index, int]:
     """Where a point lies along each axis, of those that number the points."""
     sizes = tuple(choice.count([index]) for index in choice.points)
     found: dict[Index, int] = {}

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from dmlc.ir import Apply, Body, Constant, Extent, Index, Load, Stage, Symbol
 from dmlc.ir.below import Proof
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.ranges import Interval, Ranges
 from dmlc.scalars import DataType
 from dmlc.sizes import find_least, measure
@@ -62,7 +62,7 @@ def find_readers(
     load: Load,
     extents: Sequence[Extent],
     conditions: Sequence[tuple[int, bool]],
-    builder: Builder,
+    builder: BodyBuilder,
 ) -> Readers:
     """The points of a stage that read the element at a place of a tensor of those extents.
     `conditions` are values of the stage's body that hold, or do not, wherever the read counts. The
@@ -258,7 +258,7 @@ class _Equations:
 
     # A body -------------------------------------------------------------------------------
 
-    def write(self, builder: Builder) -> Readers:
+    def write(self, builder: BodyBuilder) -> Readers:
         """What is found, in a body over the tensor."""
         asked = [each for each in self._asked if not each.is_certain]
         # A digit that an index no longer depends on may still say which of its values there is.
@@ -281,7 +281,7 @@ class _Equations:
 class _Writer:
     """Writes sums as values of a body."""
 
-    def __init__(self, builder: Builder, axes: Mapping[Digit, int]) -> None:
+    def __init__(self, builder: BodyBuilder, axes: Mapping[Digit, int]) -> None:
         self._builder = builder
         self._axes = axes
 

@@ -11,10 +11,12 @@ leave out almost all, and are refused.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from dmlc.ir import (
     Apply,
     Constant,
+    Extent,
     Function,
     Index,
     Instruction,
@@ -25,10 +27,11 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.below import Proof
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
+from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, Note, UnsupportedError
 
 _ORDERED = ("lt", "le", "gt", "ge")
@@ -36,11 +39,16 @@ _COMPARED = (*_ORDERED, "eq", "ne")
 
 
 def check_open(function: Function) -> None:
-    """Raises `UnsupportedError` for reductions that need tables along axes whose sizes are left
-    open, each with the size and the place."""
+    """Raises `UnsupportedError` for what no kernel computes for all sizes that are left open: for
+    reductions that need tables along such axes, each with the size and the place, and for tensors
+    whose layout is another than packed."""
     if not function.symbols():
         return
     found = [d for stage in function.stages for d in _list_tables(stage)]
+    for tensor in (*function.parameters, *function.results):
+        extents = function.tensors()[tensor.name].extents
+        if tensor.strides is not None and find_symbols((*extents, *tensor.strides)):
+            found.append(_refuse_layout(function, tensor.name, tensor.strides))
     if found:
         raise UnsupportedError(list(dict.fromkeys(found)))
 
@@ -62,7 +70,7 @@ def _settle(stage: Stage) -> Stage:
     ranges = Ranges(free)
     for instruction in body.instructions:
         ranges.add(instruction)
-    proof, builder = Proof(free, ranges), Builder()
+    proof, builder = Proof(free, ranges), BodyBuilder()
 
     def change(number: int, moved: Instruction) -> int | None:
         old = body.instructions[number]
@@ -97,6 +105,16 @@ def _list_tables(stage: Stage) -> list[Diagnostic]:
             if isinstance(extent, str) and index.reduced:
                 found.append(_refuse(stage, index, extent))
     return found
+
+
+def _refuse_layout(function: Function, name: str, strides: Sequence[Extent]) -> Diagnostic:
+    shown = f"{{{', '.join(map(str, strides))}}}"
+    return Diagnostic(
+        f"tensor '{name}' has the strides {shown} and a size that is left open: kernels take such "
+        "tensors packed",
+        function.tensors()[name].span,
+        (Note("give its sizes, as ir.specialize does, or leave its strides out"),),
+    )
 
 
 def _refuse(stage: Stage, index: Index, symbol: str) -> Diagnostic:

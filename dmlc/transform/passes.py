@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Extent, Function, Index, Load, Stage
 from dmlc.scalars import ROUNDINGS
-from dmlc.sizes import estimate
+from dmlc.sizes import estimate, find_least, measure
 from dmlc.transform.cost import Budget, count_operations
 from dmlc.transform.simplify import has_positions
 from dmlc.transform.traffic import count_bytes
@@ -155,7 +155,7 @@ class Draft:
 
         The caller has seen to it that whatever else the stage reads is stored by then.
         """
-        if 0 in stage.domain:
+        if 0 in stage.extents:
             return False
         if stage.reduction is not None:
             return self._join_reduction(stage)
@@ -211,7 +211,7 @@ class Draft:
         for name, other in self.stages.items():
             made = self.opened[self.homes[name]]
             applies = other.reduction is None and not made.reduces
-            if applies and other.domain == stage.domain and made.inner:
+            if applies and other.extents == stage.extents and made.inner:
                 return self._take(stage, dict(made.axes[name]), self.homes[name])
         return False
 
@@ -335,7 +335,7 @@ class Draft:
 def _list_long(stage: Stage) -> tuple[Extent, ...]:
     """The sizes of the axes of a stage's domain that are longer than 1, or known at run time
     only."""
-    return tuple(extent for extent in stage.domain if extent != 1)
+    return tuple(extent for extent in stage.extents if extent != 1)
 
 
 def _map_reduction(stage: Stage) -> Axes | None:
@@ -374,11 +374,12 @@ class Streams:
         strides |= {r.name: r.strides for r in function.results}
         self._uneven = {n for n, own in strides.items() if own and not self._is_even(n, own)}
 
-    def _is_even(self, name: str, strides: tuple[int, ...]) -> bool:
+    def _is_even(self, name: str, strides: tuple[Extent, ...]) -> bool:
         """Whether a tensor's axes lie in memory in their order, the last without gaps."""
         sizes = zip(self._tensors[name].extents, strides, strict=True)
-        long = [stride for extent, stride in sizes if extent != 1 and stride]
-        return long[-1:] in ([], [1]) and all(a > b for a, b in itertools.pairwise(long))
+        long = [measure(stride) for extent, stride in sizes if extent != 1 and stride]
+        falls = (find_least(a - b) > 0 for a, b in itertools.pairwise(long))
+        return long[-1:] in ([], [1]) and all(falls)
 
     def find_course(self, stage: Stage) -> Course | None:
         """How a stage goes through its points; None where nothing suits all that it reads, or it
@@ -446,7 +447,7 @@ class Streams:
                     "at a time"
                 )
         *_, last = order
-        sizes = [estimate(e) for e in stage.domain if e != 1]
+        sizes = [estimate(e) for e in stage.extents if e != 1]
         run = 1
         for size, dimension in zip(reversed(sizes), reversed(order), strict=True):
             if (dimension < parallel) != (last < parallel):

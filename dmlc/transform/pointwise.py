@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Container, Iterable, Sequence
 
 from dmlc.ir import Apply, Extent, Function, Index, Load, Stage
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.transform.inline import inline_stages
 from dmlc.transform.simplify import is_inlinable
 
@@ -35,10 +35,10 @@ def find_copies(function: Function, kept: Iterable[str]) -> dict[str, Stage]:
         alike = copy.dtype.compute is source.dtype.compute
         if alike and _reads_each_once(copy, load, source.extents):
             axes = {copy.body.instructions[n]: axis for axis, n in enumerate(load.indices)}
-            builder = Builder()
+            builder = BodyBuilder()
             at = tuple(
                 builder.add(Index(axes[Index(axis)])) if extent != 1 else builder.constant(0)
-                for axis, extent in enumerate(copy.domain)
+                for axis, extent in enumerate(copy.extents)
             )
             value = builder.add(Load(name, at, load.dtype))
             found[source.name] = dataclasses.replace(

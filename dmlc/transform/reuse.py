@@ -25,7 +25,7 @@ from dmlc.ir import (
     Stage,
     Symbol,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.transform.algebra import (
     ZERO,
@@ -219,10 +219,10 @@ def _divide(product: Product, by: Product) -> Product | None:
 
 def _make_patterns(stage: Stage, form: Polynomial) -> Iterator[_Pattern]:
     """What the elements of a tensor are, and what is known by them."""
-    rank = sum(extent != 1 for extent in stage.domain)
+    rank = sum(extent != 1 for extent in stage.extents)
     places = tuple(
         ZERO if extent == 1 else Polynomial.of(Place(axis, extent))
-        for axis, extent in enumerate(stage.domain)
+        for axis, extent in enumerate(stage.extents)
     )
     dtype = stage.dtype.compute
     own = Polynomial.of(Element(stage.name, places, dtype))
@@ -258,7 +258,7 @@ class _Writer:
         self._sums: dict[Total, Stage] = {}
 
     def write(self, form: Polynomial) -> tuple[Stage, ...] | None:
-        builder = Builder()
+        builder = BodyBuilder()
         stage = self._stage
         try:
             result = self._sum(builder, form, stage.body.dtype)
@@ -268,7 +268,7 @@ class _Writer:
         last = dataclasses.replace(stage, body=body, reduction=None)
         return (*self._made, last)
 
-    def _sum(self, builder: Builder, form: Polynomial, dtype: DataType) -> int:
+    def _sum(self, builder: BodyBuilder, form: Polynomial, dtype: DataType) -> int:
         total: int | None = None
         for product, number in sorted(form.terms, key=lambda term: term[1] < 0):
             if total is None:
@@ -279,7 +279,7 @@ class _Writer:
         return _number(builder, Fraction(0), dtype) if total is None else total
 
     def _product(
-        self, builder: Builder, product: Product, number: Fraction, dtype: DataType
+        self, builder: BodyBuilder, product: Product, number: Fraction, dtype: DataType
     ) -> int:
         made: int | None = None
         multiplier, divisor = _split(abs(number), dtype)
@@ -299,7 +299,7 @@ class _Writer:
                 made = builder.apply("div", made, self._power(builder, atom, -power, dtype))
         return made
 
-    def _power(self, builder: Builder, atom: Atom, power: Fraction, dtype: DataType) -> int:
+    def _power(self, builder: BodyBuilder, atom: Atom, power: Fraction, dtype: DataType) -> int:
         value = self._atom(builder, atom, dtype)
         if power.denominator == 2:
             root = builder.apply("sqrt", value)
@@ -314,7 +314,7 @@ class _Writer:
             made = builder.apply("mul", made, value)
         return made
 
-    def _atom(self, builder: Builder, atom: Atom, dtype: DataType) -> int:
+    def _atom(self, builder: BodyBuilder, atom: Atom, dtype: DataType) -> int:
         match atom:
             case Place(axis=axis):
                 return builder.add(Index(axis))
@@ -332,7 +332,7 @@ class _Writer:
             case Total():
                 return self._total(builder, atom)
 
-    def _operation(self, builder: Builder, made: Made) -> int:
+    def _operation(self, builder: BodyBuilder, made: Made) -> int:
         if made.name == "select":
             kinds = (DataType.BOOL, made.dtype, made.dtype)
             condition, then, otherwise = (
@@ -346,27 +346,27 @@ class _Writer:
             return builder.apply(made.name, *given)
         return builder.add(Constant(made.dtype, float(made.name)))
 
-    def _total(self, builder: Builder, total: Total) -> int:
+    def _total(self, builder: BodyBuilder, total: Total) -> int:
         """An element of a sum, which is a stage of its own over the places that it depends on."""
         inner = [atom for p in list_inner(total) for atom in list_atoms(p)]
         if find_free(total) or any(isinstance(a, Total) for a in inner):
             raise _UnwritableError
         used = {atom.axis for atom in inner if isinstance(atom, Place)}
         if total not in self._sums:
-            own = Builder()
+            own = BodyBuilder()
             result = self._sum(own, total.given, total.dtype)
             guard = None if total.guard is None else self._sum(own, total.guard, DataType.BOOL)
-            domain = tuple(e if axis in used else 1 for axis, e in enumerate(self._stage.domain))
+            extents = tuple(e if axis in used else 1 for axis, e in enumerate(self._stage.extents))
             axes = tuple(enumerate(total.extents))
             body: Body = own.make(result, guard)
             reduction = Reduction("sum", axes)
-            made = Stage(self._take_name(), total.dtype, domain, body, reduction, self._stage.span)
+            made = Stage(self._take_name(), total.dtype, extents, body, reduction, self._stage.span)
             self._made.append(made)
             self._sums[total] = made
         stage = self._sums[total]
         at = tuple(
             builder.add(Index(axis)) if axis in used else builder.constant(0)
-            for axis in range(len(stage.domain))
+            for axis in range(len(stage.extents))
         )
         return builder.add(Load(stage.name, at, stage.dtype))
 
@@ -394,7 +394,7 @@ def _nearest(value: Fraction, dtype: DataType) -> Fraction | None:
     return Fraction(dtype.dtype.type(float(value)).item())
 
 
-def _number(builder: Builder, value: Fraction, dtype: DataType) -> int:
+def _number(builder: BodyBuilder, value: Fraction, dtype: DataType) -> int:
     if dtype is DataType.BOOL:
         return builder.add(Constant(dtype, bool(value)))
     if dtype.is_float:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlc.ir import Apply, Body, Cast, Function, Instruction, Select, Stage, operands, value_type
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_index_only
 from dmlc.ir.ranges import Interval, Ranges, table_ranges
 from dmlc.scalars import DataType
@@ -35,7 +35,7 @@ def _saturate(stage: Stage, known: dict[str, Interval]) -> Stage:
     body = stage.body
     if not any(isinstance(i, Cast) and i.dtype is DataType.INDEX for i in body.instructions):
         return stage
-    ranges, builder = Ranges(stage, known), Builder()
+    ranges, builder = Ranges(stage, known), BodyBuilder()
     reach = [ranges.add(instruction) for instruction in body.instructions]
     index_only, uses = find_index_only(body), _find_uses(body, reach)
 
@@ -90,7 +90,7 @@ def _measure(reach: Interval) -> int | None:
     return int(furthest) if furthest < _FAR else None
 
 
-def _hold(builder: Builder, value: int) -> int | None:
+def _hold(builder: BodyBuilder, value: int) -> int | None:
     """A number as a position, held to what 32 bits have; None for a type that is never held."""
     dtype = value_type(builder.instructions[value])
     if dtype.is_float:

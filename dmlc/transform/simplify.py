@@ -28,7 +28,7 @@ from dmlc.ir import (
     reads_own_place,
     with_operands,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
 from dmlc.ir.verify import find_unsound_pairs
 from dmlc.scalars import DataType, combiner_identity
@@ -84,7 +84,7 @@ class _Twins:
 
     def find(self, stage: Stage) -> str:
         """The first stage that computes the same; the stage itself where there is none."""
-        look = (stage.dtype, stage.domain, tuple([load.tensor for load in stage.body.loads()]))
+        look = (stage.dtype, stage.extents, tuple([load.tensor for load in stage.body.loads()]))
         other = self._alone.setdefault(look, stage)
         if other is stage:
             return stage.name
@@ -117,7 +117,7 @@ def drop_reduction(stage: Stage) -> Stage:
     positional = combiner in POSITIONAL_COMBINERS
     guard = stage.body.guard
     never = guard is not None and stage.body.instructions[guard] == _NEVER
-    if 0 in stage.domain:
+    if 0 in stage.extents:
         plain = reduction is None and not has_positions(stage)
         if plain and all(reads_own_place(stage, load) for load in stage.body.loads()):
             return stage  # It is the same whatever its extents are.
@@ -159,7 +159,7 @@ def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> s
         return None
     tensor = tensors[result.tensor]
     exact = stage.dtype in (tensor.dtype, tensor.dtype.compute)
-    return result.tensor if exact and tensor.extents == stage.domain else None
+    return result.tensor if exact and tensor.extents == stage.extents else None
 
 
 def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
@@ -206,7 +206,7 @@ def is_inlinable(stage: Stage) -> bool:
 def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType({})) -> Stage:
     """A stage with the rules applied to what it computes, it and its loads renamed as `replaced`
     says; the stage itself where that changes nothing."""
-    body, builder = stage.body, Builder()
+    body, builder = stage.body, BodyBuilder()
     numbers: list[int] = []
     for instruction in body.instructions:
         moved = with_operands(instruction, tuple([numbers[o] for o in operands(instruction)]))

@@ -15,8 +15,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dmlc.ir import Cast, Extent, Index, Load, Reduction, Select, Stage, value_type
-from dmlc.ir.builder import Builder
+from dmlc.ir import Cast, Extent, Index, Reduction, Stage, Tensor
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
@@ -63,14 +63,14 @@ def sort_rows(keys: Stage, wanted: str, names: dict[str, None]) -> Sorted:
 
     def pick(what: str, stage: Stage, places: Stage) -> Stage:
         """The numbers of a row that stand at the places another stage gives."""
-        body = _Body(places.domain)
+        body = _Body(places.extents)
         place = body.add(Cast(body.read(places, body.place), DataType.INDEX))
         last = body.apply("min", place, body.constant(count - 1))
         inside = body.apply("max", last, body.constant(0))
         return body.stage(name(what), body.read(stage, inside))
 
     ranks = _rank(keys, block, name("rank"))
-    places = _invert(ranks, keys.domain, block, name("order"))
+    places = _invert(ranks, keys.extents, block, name("order"))
     numbers = pick("sorted", keys, places)
     stages = [ranks, places, numbers]
     width = block
@@ -85,20 +85,20 @@ def sort_rows(keys: Stage, wanted: str, names: dict[str, None]) -> Sorted:
 def find_starts(numbers: Stage, most: int, name: str) -> Stage:
     """For each number from 0 to `most`, how many of a row of sorted ones are less."""
     count = _count(numbers)
-    body = _Body((*numbers.domain[:-1], most + 1))
+    body = _Body((*numbers.extents[:-1], most + 1))
     own, found = body.number(body.place), body.constant(0)
     for step in _list_steps(count):
         further = body.apply("add", found, body.constant(step))
         further = body.apply("min", further, body.constant(count))
         last = body.apply("sub", further, body.constant(1))
         less = body.apply("lt", body.read(numbers, last), own)
-        found = body.choose(less, further, found)
+        found = body.select(less, further, found)
     return body.stage(name, body.number(found))
 
 
 def _count(stage: Stage) -> int:
     """The numbers of a row."""
-    last = stage.domain[-1]
+    last = stage.extents[-1]
     if not isinstance(last, int):
         raise InternalError(f"%{stage.name} is sorted, and has rows of a run-time size")
     return last
@@ -109,7 +109,7 @@ def _list_steps(most: int) -> list[int]:
     return [1 << bit for bit in reversed(range(most.bit_length()))]
 
 
-class _Body(Builder):
+class _Body(BodyBuilder):
     """The body of a stage of whole numbers over rows, in the making."""
 
     def __init__(self, domain: Sequence[Extent], rank: int = 1) -> None:
@@ -120,17 +120,13 @@ class _Body(Builder):
         self.place = self.add(Index(len(domain) - 1))
         """Along the last axis."""
 
-    def read(self, stage: Stage, *places: int) -> int:
-        """The element of another stage in the same row."""
-        return self.add(Load(stage.name, (*self._outer, *places), stage.dtype))
+    def read(self, tensor: Tensor, *places: int) -> int:
+        """The element of another tensor in the same row."""
+        return self.load(tensor, *self._outer, *places)
 
     def number(self, place: int) -> int:
         """A position as a number."""
         return self.add(Cast(place, NUMBER))
-
-    def choose(self, condition: int, then: int, otherwise: int) -> int:
-        dtype = value_type(self.instructions[then])
-        return self.add(Select(condition, then, otherwise, dtype))
 
     def stage(self, name: str, result: int, points: int | None = None) -> Stage:
         """The stage that gives a number, or the sum of it over so many points."""
@@ -145,8 +141,8 @@ def _rank(keys: Stage, block: int, name: str) -> Stage:
     """For each number of a block how many of it come before: those that are less, and those that
     are equal and stand before it."""
     blocks = _count(keys) // block
-    body = _Body((*keys.domain[:-1], blocks, block), rank=2)
-    first = body.apply("mul", body.add(Index(len(keys.domain) - 1)), body.constant(block))
+    body = _Body((*keys.extents[:-1], blocks, block), rank=2)
+    first = body.apply("mul", body.add(Index(len(keys.extents) - 1)), body.constant(block))
     point = body.add(_POINT)
     own, other = (body.read(keys, body.apply("add", first, p)) for p in (body.place, point))
     # Of whole numbers this is less or equal where the other stands before.
@@ -164,7 +160,7 @@ def _invert(ranks: Stage, domain: Sequence[Extent], block: int, name: str) -> St
     found = body.apply("eq", body.read(ranks, number, point), body.number(rank))
     place = body.apply("add", body.apply("mul", number, length), point)
     none = body.constant(0, NUMBER)
-    return body.stage(name, body.choose(found, body.number(place), none), block)
+    return body.stage(name, body.select(found, body.number(place), none), block)
 
 
 # Runs --------------------------------------------------------------------------------------
@@ -174,7 +170,7 @@ def _merge(numbers: Stage, width: int, name: str) -> Stage:
     """Where in its row each number stands of two neighbouring sorted runs as one. The runs have
     `width` numbers, but for the last one, which may have fewer or be alone."""
     count = _count(numbers)
-    body = _Body(numbers.domain)
+    body = _Body(numbers.extents)
     size, zero = body.constant(width), body.constant(0)
     rank = body.apply("mod", body.place, body.constant(2 * width))
     left = body.apply("sub", body.place, rank)
@@ -197,10 +193,10 @@ def _merge(numbers: Stage, width: int, name: str) -> Stage:
         further = body.apply("min", body.apply("add", found, body.constant(step)), most)
         last = read(body.apply("sub", body.apply("add", left, further), body.constant(1)))
         first = read(body.apply("sub", body.apply("add", right, rank), further))
-        found = body.choose(body.apply("le", last, first), further, found)
+        found = body.select(body.apply("le", last, first), further, found)
     other = body.apply("sub", rank, found)
     own, first = body.apply("add", left, found), body.apply("add", right, other)
     comes_first = body.apply("le", read(own), read(first))
     is_first = body.apply("or", body.apply("ge", other, on_right), comes_first)
     from_left = body.apply("and", body.apply("lt", found, on_left), is_first)
-    return body.stage(name, body.number(body.choose(from_left, own, first)))
+    return body.stage(name, body.number(body.select(from_left, own, first)))

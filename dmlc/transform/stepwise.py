@@ -75,7 +75,7 @@ def _is_plain(stage: Stage) -> bool:
     reduction = stage.reduction
     if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
         return False
-    extents = (*stage.domain, *(extent for _, extent in reduction.axes))
+    extents = (*stage.extents, *(extent for _, extent in reduction.axes))
     return stage.body.dtype is not DataType.BOOL and all(isinstance(e, int) and e for e in extents)
 
 

@@ -30,7 +30,7 @@ from dmlc.ir import (
     Stage,
     reads_own_place,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
 from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.transform.simplify import redirect_loads
@@ -84,14 +84,14 @@ def _part(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> 
     if not exact.holds(body, dtype):
         value = Apply(ROUNDINGS[dtype], (body.result,), compute)
         body = Body.make((*body.instructions, value), len(body.instructions))
-    made.append(Stage(rounded, compute, stage.domain, body, None, stage.span))
+    made.append(Stage(rounded, compute, stage.extents, body, None, stage.span))
     if leaves:
         made.append(dataclasses.replace(stage, body=_copy(made[-1]), reduction=None))
     return made
 
 
 def _copy(stage: Stage) -> Body:
-    builder = Builder()
+    builder = BodyBuilder()
     return builder.make(builder.read(stage))
 
 
@@ -205,7 +205,7 @@ def widen_booleans(function: Function) -> Function:
 
 
 def _widen(stage: Stage, widened: set[str]) -> Stage:
-    builder = Builder()
+    builder = BodyBuilder()
 
     def compare(number: int, moved: Instruction) -> int | None:
         if not isinstance(moved, Load) or moved.tensor not in widened:

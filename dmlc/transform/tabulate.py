@@ -33,7 +33,7 @@ from dmlc.ir import (
     operands,
     value_type,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped
 from dmlc.ir.index import IndexFacts, count_points, find_index_only, reach_back
 from dmlc.ir.inside import is_empty
@@ -68,7 +68,7 @@ class Tables:
     def __contains__(self, name: str) -> bool:
         return name in self._own
 
-    def read(self, builder: Builder, wanted: str, values: Array, places: Sequence[int]) -> int:
+    def read(self, builder: BodyBuilder, wanted: str, values: Array, places: Sequence[int]) -> int:
         """An element of a table of these values; where they have no axes it is a constant."""
         dtype = data_type_of(values.dtype)
         if dtype is None:
@@ -84,7 +84,7 @@ class Tables:
         return builder.add(Load(self._made[key].name, tuple(places), dtype))
 
     def read_position(
-        self, builder: Builder, wanted: str, values: Array, places: Sequence[int]
+        self, builder: BodyBuilder, wanted: str, values: Array, places: Sequence[int]
     ) -> int:
         """The same of whole numbers that serve as positions."""
         element = self.read(builder, wanted, values.astype(np.int32), places)
@@ -109,7 +109,7 @@ def read_known(stage: Stage, tables: Tables) -> Stage | None:
     values = tables.known[stage.name]
     if values.size > _MOST_VALUES:
         return None
-    builder = Builder()
+    builder = BodyBuilder()
     places = [builder.add(Index(axis)) for axis, size in enumerate(values.shape) if size != 1]
     result = tables.read(builder, f"{stage.name}_values", values.squeeze(), places)
     return dataclasses.replace(stage, body=builder.make(result), reduction=None)
@@ -126,7 +126,7 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
     roots = _list_worthwhile(facts, tables.known, costs)
     if not roots:
         return stage
-    builder = Builder()
+    builder = BodyBuilder()
     replaced: dict[int, int] = {}
     for root in roots:
         made = _write_form(builder, facts, root)
@@ -198,7 +198,7 @@ def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> 
 # Values ------------------------------------------------------------------------------------
 
 
-def _write_form(builder: Builder, facts: IndexFacts, root: int) -> int | None:
+def _write_form(builder: BodyBuilder, facts: IndexFacts, root: int) -> int | None:
     """A position along one axis as a formula; None where it has none."""
     over = facts.dependencies[root]
     position = value_type(facts.stage.body.instructions[root]) is DataType.INDEX
@@ -208,7 +208,7 @@ def _write_form(builder: Builder, facts: IndexFacts, root: int) -> int | None:
 
 
 def _look_up(
-    builder: Builder, facts: IndexFacts, tables: Tables, root: int, costs: Sequence[int]
+    builder: BodyBuilder, facts: IndexFacts, tables: Tables, root: int, costs: Sequence[int]
 ) -> int | None:
     """The value that stands for a root in the new body; None where the root stays."""
     stage, over = facts.stage, facts.dependencies[root]
@@ -305,7 +305,7 @@ def _write_count(stage: Stage, values: Array) -> Stage | None:
     long = [axis for axis, size in enumerate(values.shape) if size != 1]
     if stage.dtype is not DataType.INT32 or len(long) > 1:
         return None
-    builder = Builder()
+    builder = BodyBuilder()
     sequence = values.ravel().astype(np.int64)
     form = _fit_window(sequence)
     if form is None:

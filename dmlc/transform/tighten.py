@@ -28,7 +28,7 @@ from dmlc.ir import (
     Stage,
     value_type,
 )
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import Array, DataType, combiner_identity
@@ -121,7 +121,7 @@ def _drop_certain(stage: Stage, known: Mapping[str, Array]) -> Stage:
     left = [c for c, holds in passing.items() if holds is None or not holds.all()]
     if len(left) == len(passing):
         return stage
-    builder = Builder()
+    builder = BodyBuilder()
     numbers = builder.copy(stage.body)
     guard = builder.join(numbers[c] for c in left)
     return dataclasses.replace(stage, body=builder.make(numbers[stage.body.result], guard))
@@ -135,7 +135,7 @@ def _guard_choice(stage: Stage, known: Mapping[str, Array]) -> Stage:
         return stage
     facts = IndexFacts(stage, known)
     identity = Constant(body.dtype, combiner_identity(reduction.combiner, body.dtype))
-    builder = Builder()
+    builder = BodyBuilder()
     numbers = builder.copy(body)
     conditions, result = [numbers[c] for c in facts.conditions], body.result
     while isinstance(choice := body.instructions[result], Select) and facts.known[choice.condition]:
@@ -162,7 +162,7 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     reduction = stage.reduction
     if reduction is None:
         return stage
-    body, builder = stage.body, Builder()
+    body, builder = stage.body, BodyBuilder()
     facts, own = plan.facts, Index(plan.label, reduced=True)
     number = builder.constant(0) if plan.count == 1 else builder.add(own)
     place, conditions = write_place(plan, tables, builder, number)
@@ -185,7 +185,7 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     return dataclasses.replace(stage, body=builder.make(result, guard), reduction=kept)
 
 
-def _list_values(plan: Plan, tables: Tables, builder: Builder, number: int) -> dict[int, int]:
+def _list_values(plan: Plan, tables: Tables, builder: BodyBuilder, number: int) -> dict[int, int]:
     """Where places come from a table, so do the positions and fractions that derive from them:
     what they are at the places walked is all that is known of them."""
     if plan.form is not None:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from dmlc.ir import Body, Cast, Constant, Function, Index, Load, Select, Stage, packed_strides
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
 from dmlc.ir.index import IndexFacts, reach_back
 from dmlc.ir.naming import take_name
@@ -71,7 +71,7 @@ class Plan:
         own = Index(self.label, reduced=True)
         return (own,) if self.index is None else (self.index, own)
 
-    def row(self, builder: Builder) -> int:
+    def row(self, builder: BodyBuilder) -> int:
         """The position of the domain, as a value."""
         return builder.constant(0) if self.index is None else builder.add(self.index)
 
@@ -220,7 +220,9 @@ def _list_firsts(
             yield form, starts
 
 
-def write_place(plan: Plan, tables: Tables, builder: Builder, number: int) -> tuple[int, list[int]]:
+def write_place(
+    plan: Plan, tables: Tables, builder: BodyBuilder, number: int
+) -> tuple[int, list[int]]:
     """The place walked that has a number, and the conditions that it is one."""
     row, name = plan.row(builder), plan.facts.stage.name
     counts = plan.counts
@@ -287,7 +289,7 @@ def give_places(
     if any(isinstance(e, str) for _, e in axes) or math.prod(_list_sizes(short)) >= _MOST_POINTS:
         return [stage]
     made: list[Stage] = []
-    builder = Builder()
+    builder = BodyBuilder()
 
     def load(total: Stage, what: str) -> int:
         name = take_name(f"{stage.name}_{what}", tables.names)
@@ -319,7 +321,7 @@ def _write_number(
     short: Stage,
     plans: Sequence[Plan],
     tables: Tables,
-    builder: Builder,
+    builder: BodyBuilder,
     number: int,
     is_bounded: bool,
 ) -> int:
@@ -364,7 +366,7 @@ def _settle_all(stage: Stage, plans: Sequence[Plan], tables: Tables) -> bool:
     )
 
 
-def _write_filled(plan: Plan, tables: Tables, builder: Builder) -> list[int]:
+def _write_filled(plan: Plan, tables: Tables, builder: BodyBuilder) -> list[int]:
     """The conditions that there is a place at all along an axis."""
     filled = plan.counts > 0
     if plan.index is None or bool(filled.all()):

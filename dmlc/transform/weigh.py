@@ -16,7 +16,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 
 from dmlc.ir import Body, Constant, Index, Load, Reduction, Stage
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import (
     MOST_POINTS,
     count_points,
@@ -79,7 +79,7 @@ def _find_weights(stage: Stage) -> Iterator[_Weights]:
 
 
 def _make_weights(stage: Stage, weights: _Weights, name: str) -> Stage:
-    builder = Builder()
+    builder = BodyBuilder()
     moved = {index: Index(n) for n, index in enumerate(weights.places)}
     moved |= {index: Index(n, reduced=True) for n, index in enumerate(weights.axes)}
     at = {
@@ -107,7 +107,7 @@ def _weigh(
     stage: Stage, reduction: Reduction, found: Sequence[_Weights], made: Sequence[Stage]
 ) -> Stage:
     """The stage with weights that are summed already."""
-    body, builder = stage.body, Builder()
+    body, builder = stage.body, BodyBuilder()
     numbers = builder.copy(body)
     gone = {v for weights in found for v in (*weights.factors, *weights.conditions)}
     factors = [numbers[f] for f in list_factors(body) if f not in gone]
@@ -123,6 +123,6 @@ def _weigh(
     return dataclasses.replace(stage, body=made_body, reduction=Reduction("sum", axes))
 
 
-def _multiply(builder: Builder, factors: Sequence[int], conditions: Sequence[int]) -> Body:
+def _multiply(builder: BodyBuilder, factors: Sequence[int], conditions: Sequence[int]) -> Body:
     result = functools.reduce(lambda left, right: builder.apply("mul", left, right), factors)
     return builder.make(result, builder.join(conditions))

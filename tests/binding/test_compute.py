@@ -377,7 +377,7 @@ def test_without_sizes_tensors_are_runs_of_n() -> None:
         ("f16", ("n",)),
         ("f32", ("n",)),
     ]
-    assert (function.stages[0].dtype.short, function.stages[0].domain) == ("f16", ("n",))
+    assert (function.stages[0].dtype.short, function.stages[0].extents) == ("f16", ("n",))
     x = np.ones((2, 3), np.float16)
     found = evaluate(function, {"X": x, "Z": x.astype(np.float32)})["Y"]
     np.testing.assert_array_equal(found, x * 2)
@@ -407,7 +407,7 @@ def test_operators_that_need_sizes(case: tuple[tuple[str, ...], str, str]) -> No
 def test_sizes_of_outputs_are_inferred() -> None:
     op = declare("A = X + Z\nY = A * 2\nW = Y > 0", X, Z, Y, "W | Output | 1 to 8 | BOOL")
     function = op.bind({"X": f32(2, 1), "Z": f32(1, 3)})
-    assert {s.name: s.domain for s in function.stages} == dict.fromkeys("AYW", (2, 3))
+    assert {s.name: s.extents for s in function.stages} == dict.fromkeys("AYW", (2, 3))
     filled = declare("Y = 1", X, Y)
     assert says(refusal(filled, {"X": f32(2)})) == (
         "the sizes of output 'Y' cannot be inferred: give its description",
@@ -431,7 +431,7 @@ def test_sizes_come_from_sentences_and_dimensions() -> None:
         constraints="W and X must have the same Sizes. V must be a scalar.",
     )
     function = op.bind({"X": f32(2, 3)})
-    assert [s.domain for s in function.stages] == [(3, 2), (1, 3), (2, 3), (1, 1, 1)]
+    assert [s.extents for s in function.stages] == [(3, 2), (1, 3), (2, 3), (1, 1, 1)]
 
 
 def test_types_are_inferred_from_the_types_table_and_the_sentences() -> None:

@@ -120,7 +120,7 @@ def test_dimension_patterns() -> None:
         "Y | Output | 4 | FLOAT32 | { N, C, H, W }",
     )
     function = op.bind({"X": f32(2, 3, 4, 5), "Z": f32(1, 3, 1, 1)})
-    assert function.stages[0].domain == (2, 3, 4, 5)
+    assert function.stages[0].extents == (2, 3, 4, 5)
     assert says(refusal(op, {"X": f32(2, 3, 4, 5), "Z": f32(1, 4, 1, 1)})) == (
         "dimension 'C' is 3 in 'X' but 4 in 'Z'",
         "declared here",
@@ -134,7 +134,7 @@ def test_dimension_patterns() -> None:
         "X | Input | 1 to 8 | FLOAT32 | { D[] }",
         "Y | Output | 1 to 8 | FLOAT32 | { D[] }",
     )
-    assert whole.bind({"X": f32(2, 3)}).stages[0].domain == (2, 3)
+    assert whole.bind({"X": f32(2, 3)}).stages[0].extents == (2, 3)
     assert says(refusal(whole, {"X": f32(2, 3), "Y": f32(2, 4)})) == (
         "'X' and 'Y' share the dimensions 'D', but their sizes are [2, 3] and [2, 4]",
         "declared here",
@@ -157,7 +157,7 @@ def test_which_optional_dimensions_are_left_out() -> None:
     for space in ((7,), (6, 7), (5, 6, 7)):
         ones = (1,) * len(space)
         given = {"X": f32(2, 3, *space), "B": f32(1, 3, *ones)}
-        assert op.bind(given).stages[0].domain == (2, 3, *space)
+        assert op.bind(given).stages[0].extents == (2, 3, *space)
         found = refusal(op, {**given, "B": f32(1, 4, *ones)})
         assert found.message == "dimension 'C' is 3 in 'X' but 4 in 'B'"
 

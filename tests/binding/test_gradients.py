@@ -166,7 +166,7 @@ def test_types_and_sizes_follow_from_the_forward_operator() -> None:
     (dx,) = function.results
     made = function.stage(dx.name)
     assert made is not None
-    assert (made.dtype, made.domain) == (DataType.FLOAT16, (3, 4))
+    assert (made.dtype, made.extents) == (DataType.FLOAT16, (3, 4))
 
 
 def test_an_optional_gradient_is_derived_where_it_is_wanted() -> None:
@@ -264,7 +264,7 @@ def test_the_sizes_of_a_gradient_may_have_to_be_given() -> None:
         "declared here",
     ]
     function = found.bind({"dy": f32(1, 4), "dx": f32(3, 4)})
-    assert function.stages[0].domain == (3, 4)
+    assert function.stages[0].extents == (3, 4)
 
 
 def test_no_gradient_at_all_is_refused() -> None:

@@ -213,7 +213,7 @@ def test_equal_reductions_are_computed_once() -> None:
     function = op.bind({"X": f32(3, 4), "Y": f32(3, 4), "Z": f32(3, 4)})
     sums = [s for s in function.stages if s.reduction is not None]
     assert [s.name for s in sums] == ["Y_sum"]
-    assert sums[0].domain == (3,)
+    assert sums[0].extents == (3,)
 
 
 def test_a_reduction_that_is_the_whole_statement_is_its_stage() -> None:

@@ -65,7 +65,7 @@ def test_sizes_that_are_none(sizes: tuple[Any, ...], message: str) -> None:
 def test_the_largest_sizes_and_those_of_numpy_are_bound() -> None:
     op = declare("Y = X", *ROWS, constraints=SAME)
     for sizes in ((2**63 - 1,), (2**31, 2**32 - 1), (np.int64(3), np.uint8(2)), (0, 2**62)):
-        assert op.bind({"X": sizes}).stages[0].domain == sizes
+        assert op.bind({"X": sizes}).stages[0].extents == sizes
 
 
 _LONG = "i : 2147483647, j : 2147483647, k : 2147483647"

@@ -179,7 +179,7 @@ def _redirect(body: ir.Body, old: int, new: int) -> ir.Body:
 
 
 def _evaluate(stage: ir.Stage, tensors: Mapping[str, Values], rules: Rules) -> Values:
-    domain = _sizes(stage.domain)
+    domain = _sizes(stage.extents)
     reduction = stage.reduction
     inner = () if reduction is None else _sizes(tuple(e for _, e in reduction.axes))
     shape = (*domain, *inner)

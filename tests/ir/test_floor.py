@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlc import ir
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
 from dmlc.ir.index import evaluate_positions
 from dmlc.scalars import Array, DataType
@@ -46,7 +46,7 @@ def test_a_formula_is_exact(values: list[int]) -> None:
 
 @given(forms)
 def test_written_as_a_position(form: FloorForm) -> None:
-    builder = Builder()
+    builder = BodyBuilder()
     value = form.write(builder, builder.add(ir.Index(0)))
     builder.add(ir.Cast(value, DataType.INT32))
     body = ir.Body.make(builder.instructions, len(builder.instructions) - 1)
@@ -78,7 +78,7 @@ def test_ends_are_held_rather_than_divided() -> None:
 
 
 def test_a_position_that_is_held_is_never_negative_on_the_way() -> None:
-    builder = Builder()
+    builder = BodyBuilder()
     value = FloorForm(8, -1, 1, 0).write(builder, builder.add(ir.Index(0)))
     body = ir.Body.make(builder.instructions, value)
     stage = ir.Stage("y", DataType.INT32, (len(PLACES),), body)

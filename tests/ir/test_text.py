@@ -158,7 +158,8 @@ def stage_of(expression: str) -> str:
         ("func @f(%X f32[2])", (1, 12, "expected ':', found 'f32'")),
         ("func @f(%X: f31[2])", (1, 13, "unknown data type 'f31'")),
         ("func @f(%X: f32[2.5])", (1, 17, "expected a size or a symbol, found '2.5'")),
-        ("func @f(%X: f32[2]{x})", (1, 20, "expected a stride, found 'x'")),
+        ("func @f(%X: f32[2]{=})", (1, 20, "expected a stride, found '='")),
+        ("func @f(%X: f32[2]{x})", (1, 23, "expected '->', found the end of the text")),
         ("func @f(%X: f32[2], %X: f32[2])", (1, 22, "tensor '%X' is defined twice")),
         ("func @f() -> (%Y) in lieu", (1, 22, "expected 'place', found 'lieu'")),
         ("func @f() -> () {\n} }", (2, 3, "expected the end of the text, found '}'")),
@@ -209,7 +210,7 @@ def test_refuses_broken_values(expression: str, column: int, message: str) -> No
     [
         ("%X[add(i0, 1)]", "%X is left: axis 0 has size 4, read at 1 to 4"),
         ("%X[i0, i0]", "%X is read at 2 positions, and its axes are 1"),
-        ("add(1.0, %K[i0])", "the operands of add differ in type"),
+        ("add(1.0, %K[i0])", "the operands of add differ in type: FLOAT32, INT32"),
         ("and(1.0, 1.0)", "and takes booleans, not FLOAT32"),
         ("300:u8", "300 is no UINT8"),
         ("%K[i0]", "the body gives INT32 for a FLOAT32 tensor"),

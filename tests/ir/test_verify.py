@@ -70,7 +70,7 @@ def test_the_message_names_pass_node_and_place() -> None:
     text = "func @f(%X: f32[4]) -> (%Y) {\n  %Y: f32[i0 < 4] = %X[i0]\n}"
     good = ir.parse(text, "f.ir")
     (made,) = good.stages
-    bad = dataclasses.replace(good, stages=(dataclasses.replace(made, domain=(5,)),))
+    bad = dataclasses.replace(good, stages=(dataclasses.replace(made, extents=(5,)),))
     assert broken(bad) == (
         "broken IR after the pass: @f, %Y, value 1: %X is left: axis 0 has size 4, read at 0 to 4 "
         "(f.ir:2:3)"
@@ -89,7 +89,8 @@ def test_the_message_names_pass_node_and_place() -> None:
         (Parameter("P", T.FLOAT32, ("a b",)), "'a b' is no size"),
         (Parameter("P", T.FLOAT32, (2**40, 2**40)), "it has more than 2**63 elements"),
         (Parameter("P", T.FLOAT32, (2, 3), (1,)), "it has strides for 1 axes, not 2"),
-        (Parameter("P", T.FLOAT32, ("n",), (1,)), "a tensor of run-time size is packed"),
+        (Parameter("P", T.FLOAT32, ("n",), ("m",)), "has the size 'm' by itself"),
+        (Parameter("P", T.FLOAT32, ("n",), ("n*1",)), "of a stride, 'n*1' is written 'n'"),
         (Parameter("P", T.FLOAT32, (2,), (-1,)), "a stride is negative or beyond 63 bits"),
     ],
 )
@@ -344,7 +345,7 @@ def test_what_was_verified_before_is_not_looked_into_again() -> None:
           %z: f32[i0 < 3] = add(%y[i0], 1.0)
         }""")
     first, second = function.stages
-    shorter = dataclasses.replace(first, domain=(2,))
+    shorter = dataclasses.replace(first, extents=(2,))
     broken = dataclasses.replace(function, stages=(shorter, second))
     # The second stage is the same object, but what it reads is not alike.
     fault = find_fault(broken, function)
@@ -363,5 +364,5 @@ def test_whole_numbers_of_what_was_verified_before_are_known() -> None:
           %z: f32[i0 < 3] = %x[cast(%k[1], index)]
         }""")
     first, second = function.stages
-    again = dataclasses.replace(second, domain=(2,))
+    again = dataclasses.replace(second, extents=(2,))
     assert find_fault(dataclasses.replace(function, stages=(first, again)), function) is None

@@ -80,7 +80,7 @@ def run(function: ir.Function, kernels: tuple[k.Kernel, ...]) -> None:
 def count_points(function: ir.Function, kernels: tuple[k.Kernel, ...]) -> int:
     """The points that all stages of a function compute, and the elements of its kernels' memory."""
     points = [
-        (*stage.domain, *(extent for _, extent in (stage.reduction or NO_REDUCTION).axes))
+        (*stage.extents, *(extent for _, extent in (stage.reduction or NO_REDUCTION).axes))
         for stage in function.stages
     ]
     memory = [size for kernel in kernels for size in find_sizes(function, kernel).values()]

@@ -158,7 +158,7 @@ def test_it_is_the_same_sum(columns: int, window: int, step: tuple[int, int], pa
     found = evaluate(dataclasses.replace(function, results=(ir.Result(row.name), ir.Result("y"))),
                      {"x": x.astype(np.float32)})  # fmt: skip
     # Each pattern as a tensor of what it picks, for every output.
-    sizes = total.domain
+    sizes = total.extents
     picked = {name: np.zeros(sizes, np.float32) for name in picks.patterns.named}
     for name, pattern in picks.patterns.named.items():
         for *outer, output in itertools.product(*map(range, sizes)):
@@ -182,7 +182,7 @@ def lift(function: ir.Function, picks: Permutation) -> ir.Function:
     """A function of the picked elements alone, each with all axes."""
     stage = picks.stage
     names = {name: f"p{n}" for n, name in enumerate(picks.patterns.named)}
-    outer = [ir.Index(axis) for axis in range(len(stage.domain) - 1)]
+    outer = [ir.Index(axis) for axis in range(len(stage.extents) - 1)]
     shift = len(outer)
     instructions: list[ir.Instruction] = [*outer]
     for instruction in stage.body.instructions:
@@ -192,7 +192,7 @@ def lift(function: ir.Function, picks: Permutation) -> ir.Function:
         instructions.append(moved)
     body = ir.Body.make(instructions, stage.body.result + shift)
     dtype = function.stages[0].dtype
-    parameters = tuple(ir.Parameter(name, dtype, stage.domain) for name in names.values())
+    parameters = tuple(ir.Parameter(name, dtype, stage.extents) for name in names.values())
     return dataclasses.replace(
         function, parameters=parameters, stages=(dataclasses.replace(stage, body=body),)
     )

@@ -128,7 +128,7 @@ def test_terms_come_to_what_the_fold_does(
     expected = evaluate(function, inputs)["y"]
     for phase, stage in enumerate(stretch.stages):
         places = range(stretch.first + phase, stretch.last, len(stretch.stages))
-        assert stage.domain[-1] == len(places)
+        assert stage.extents[-1] == len(places)
         made = dataclasses.replace(function, stages=(function.stages[0], stage))
         verify(made)
         np.testing.assert_array_equal(evaluate(made, inputs)["y"], expected[..., places])

@@ -70,9 +70,9 @@ def test_binding_and_simplifying_is_quick(name: str) -> None:
     call = next(read_cases(operator(name), example)).call
     times: list[float] = []
     while len(times) < 10 and min(times, default=1.0) >= 0.1:
-        start = time.perf_counter()
+        start = time.process_time()
         rewrite(operator(name).bind(call.tensors, call.attributes))
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import pytest
@@ -176,7 +177,7 @@ class Careless:
 
 def test_what_a_runtime_stores_into_the_callers_gaps_is_found() -> None:
     program = handmade.add_one((3, 4), None, "i")
-    load: Callable[[Program], AnyExecutable] = Careless  # type: ignore[assignment]
+    load = cast("Callable[[Program], AnyExecutable]", Careless)
     (said,) = check_stores(program, load, {"A": np.ones((3, 4), np.float32)}, {})
     assert said.startswith("with arrays copied, a run changes B at element 1 (in a gap")
 

@@ -162,6 +162,22 @@ def test_what_may_be_too_large_on_the_way_is_unknown() -> None:
     assert bound("product[r0 < 3] %X[i0]", f32(1e20, 1e12))[1] < 1e32
 
 
+def test_nothing_is_known_of_what_comes_of_an_unknown_value() -> None:
+    # It may be NaN as well, which is neither below nor above anything.
+    large = f32(1e30, 1.0)
+    quotient = bound("div(1.0, mul(%X[i0], %X[i0]))", large)
+    assert quotient[0] == math.inf
+    assert quotient[1] < 1e-5
+    assert bound("select(isnan(mul(%X[i0], %X[i0])), 1.0, 2.0)", large) == [1 + 2 * EPSILON, 0]
+
+
+def test_a_factor_that_is_not_surely_zero_is_a_part_of_its_product() -> None:
+    factors = "product[r0 < 2] select(eq(r0, 0), sub(mul(%X[i0], %Y[i0]), 1.0), 5.0)"
+    inexact, exact = bound(factors, f32(0.1, 0), y=f32(10, 1))
+    assert 5 * EPSILON < inexact < 50 * EPSILON
+    assert exact < 50 * EPSILON
+
+
 def test_an_exact_infinity_is_exact_and_so_is_nan() -> None:
     x = f32(math.inf, -math.inf, math.nan)
     for formula in ("add(%X[i0], 1.0)", "mul(add(%X[i0], 1.0), 2.0)", "sqrt(abs(%X[i0]))"):

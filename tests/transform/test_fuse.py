@@ -56,7 +56,7 @@ def check_order(fusion: Fusion) -> None:
             assert home[0] == homes[stage.name][0] or load.tensor not in local
     for group in fusion.groups:
         members = [fusion.function.stage(name) for name in group.stages]
-        assert group.passes or len({m.domain for m in members if m is not None}) == 1
+        assert group.passes or len({m.extents for m in members if m is not None}) == 1
         for each in group.passes:
             found = [fusion.function.stage(m.stage) for m in each.members]
             assert each.reduces == any(s is not None and s.reduction is not None for s in found)
@@ -66,7 +66,7 @@ def check_order(fusion: Fusion) -> None:
             for stage in found:
                 # What is stored on the way has every point once.
                 assert stage is not None
-                assert stage.reduction or math.prod(e for e in stage.domain if e != 1) == whole
+                assert stage.reduction or math.prod(e for e in stage.extents if e != 1) == whole
 
 
 def reads_own_point(fusion: Fusion, stage: Stage, load: Load) -> bool:

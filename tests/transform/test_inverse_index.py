@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dmlc
 from dmlc import ir
 from dmlc.api import load_program
-from dmlc.ir.builder import Builder
+from dmlc.ir.builder import BodyBuilder
 from dmlc.pipeline import compile, find_fusion, rewrite
 from dmlc.reference import evaluate
 from dmlc.runtime.interface import AnyExecutable
@@ -110,7 +110,7 @@ def load(text: str, target: str, profile: str, device: str) -> AnyExecutable:
 
 def sort(rows: int, count: int, most: int) -> ir.Function:
     names = dict.fromkeys(["K", "keys"])
-    padded, builder = count_padded(count), Builder()
+    padded, builder = count_padded(count), BodyBuilder()
     places = (builder.add(ir.Index(0)), builder.add(ir.Index(1)))
     copy = builder.make(builder.add(ir.Load("K", places, DataType.INT32)))
     keys = ir.Stage("keys", DataType.INT32, (rows, padded), copy)
@@ -313,7 +313,7 @@ def test_the_index_is_built_once_for_each_place_that_keys_depend_on() -> None:
     assert choice.points == (ir.Index(0, reduced=True),)
     assert choice.elements == 50
     made = indexed(read("clamped", 100, 50))
-    assert {s.domain for s in made.stages} == {(3, 100), (3, 1, 100), (3, 51), (3, 50, 4)}
+    assert {s.extents for s in made.stages} == {(3, 100), (3, 1, 100), (3, 51), (3, 50, 4)}
 
 
 @pytest.mark.parametrize(

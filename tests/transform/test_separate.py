@@ -18,7 +18,7 @@ def test_rows_come_first_where_windows_are_large() -> None:
     made = factor_separable(make_windows(6, 7, 4, (1, 1)), 100)
     verify(made)
     rows, total = made.stages
-    assert (rows.name, rows.domain, total.name) == ("y_rows", (3, 6, 10), "y")
+    assert (rows.name, rows.extents, total.name) == ("y_rows", (3, 6, 10), "y")
     assert rows.reduction == ir.Reduction("sum", ((1, 9),))
     assert total.reduction == ir.Reduction("sum", ((2, 10),))
     assert {load.tensor for load in total.body.loads()} == {"y_rows"}

@@ -30,7 +30,7 @@ def list_elements(function: ir.Function, tensor: str) -> int:
     found: set[tuple[int, ...]] = set()
     for stage in function.stages:
         body, reduction = stage.body, stage.reduction
-        over = [ir.Index(axis) for axis in range(len(stage.domain))]
+        over = [ir.Index(axis) for axis in range(len(stage.extents))]
         over += [] if reduction is None else [ir.Index(axis, True) for axis, _ in reduction.axes]
         sizes = [int(stage.extent(index) or 0) for index in over]
         for read in body.loads():

@@ -75,7 +75,7 @@ def test_weights_come_first(
 ) -> None:
     function, made = separate(text)
     *weights, total = made.stages
-    assert [stage.domain for stage in weights] == domains
+    assert [stage.extents for stage in weights] == domains
     assert not any(stage.body.loads() for stage in weights)
     assert total.reduction == ir.Reduction("sum", axes)
     random = np.random.default_rng(0)

@@ -85,7 +85,7 @@ class _RowNest:
             raise InternalError(f"no group that keeps a row: {', '.join(group.stages)}")
         self._function = function
         self._p = p
-        self._lead = tuple(a for a in range(len(row.domain) - 1) if row.domain[a] != 1)
+        self._lead = tuple(a for a in range(len(row.extents) - 1) if row.extents[a] != 1)
         """The outer axes, of a stage's."""
         self._copies: dict[View, Phase] = {}
         """What copies parts of tables, by what is read of these."""
@@ -95,7 +95,7 @@ class _RowNest:
         work = [*plain, *((e, ()) for e in (*self._along, *self._over))]
         first = self._over_stretch
         self._is_uniform = len(first.stages) == 1 and (
-            (first.first, first.last) == (0, row.domain[self._lead[-1]])
+            (first.first, first.last) == (0, row.extents[self._lead[-1]])
         )
         """Whether every row reduces the same points."""
         apart = bool(first.stages) and not self._is_uniform
@@ -133,12 +133,12 @@ class _RowNest:
             else:
                 self._picks, self._copies = None, {}
         if self._picks is None:
-            last = len(row.domain) - 1
+            last = len(row.extents) - 1
             self._stretch = unroll(self._function, total, last) or _NOWHERE
             along = [self._collect_written(s, row=row.name) for s in self._stretch.stages]
             self._along = [self._copy_tables(elements) for elements in along]
         over: Stretch | None = None
-        if self._lead and self._lead[-1] == len(row.domain) - 2:
+        if self._lead and self._lead[-1] == len(row.extents) - 2:
             signed = not _hides_zeros(total, row.name)
             over = unroll(self._function, row, self._lead[-1], signed_zeros=signed)
         self._over_stretch = over or _NOWHERE
@@ -147,8 +147,8 @@ class _RowNest:
 
     def _name_axes(self, stage: ir.Stage) -> tuple[list[ir.Extent], dict[ir.Index, int]]:
         """The outer axes of a stage and its last one."""
-        own = (*self._lead, len(stage.domain) - 1)
-        return [stage.domain[a] for a in own], {ir.Index(a): n for n, a in enumerate(own)}
+        own = (*self._lead, len(stage.extents) - 1)
+        return [stage.extents[a] for a in own], {ir.Index(a): n for n, a in enumerate(own)}
 
     def _collect_fold(
         self, stage: ir.Stage, row: str | None
@@ -190,7 +190,7 @@ class _RowNest:
         too."""
         function, local = self._function, local or {}
         stages = tuple(stage if s.name == stage.name else s for s in function.stages)
-        added = (ir.Parameter(name, dtype, stage.domain[-1:]) for name, dtype in local.items())
+        added = (ir.Parameter(name, dtype, stage.extents[-1:]) for name, dtype in local.items())
         parameters = (*function.parameters, *added)
         changed = dataclasses.replace(function, stages=stages, parameters=parameters)
         domain, axes = self._name_axes(stage)

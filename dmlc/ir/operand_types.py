@@ -1,0 +1,101 @@
+"""Says which values an instruction takes and what type it gives: the rules that types alone decide.
+
+The builder of bodies refuses by them what its caller asks for, the verifier what a pass has made.
+Each function gives what is wrong, as a clause that starts in lower case, or None. Where a read goes
+and which axes a stage has are the verifier's to say.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from dmlc.ir.nodes import Apply, Cast, Constant, Instruction, Load, Select, Tensor
+from dmlc.scalars import OPERATIONS, DataType, Operation, is_float32
+from dmlc.source import counted
+
+
+def check_types(instruction: Instruction, given: Sequence[DataType]) -> str | None:
+    """What is wrong with an instruction whose operands have the types `given`."""
+    match instruction:
+        case Constant():
+            return check_constant(instruction)
+        case Load():
+            return _check_places(given)
+        case Apply():
+            why = check_operands(instruction.operation, given)
+            if why is None and instruction.dtype is not instruction.operation.result_type(given[0]):
+                return f"{instruction.operation.name} does not give {instruction.dtype.name}"
+            return why
+        case Select():
+            if given[0] is not DataType.BOOL:
+                return f"the condition of a select is no BOOL, but {given[0].name}"
+            if given[1] is not given[2] or instruction.dtype is not given[1]:
+                return f"the branches of a select differ in type: {_list_types(given[1:])}"
+        case Cast():
+            return _check_held(instruction.dtype)
+        case _:
+            pass
+    return None
+
+
+def check_operands(operation: Operation, given: Sequence[DataType]) -> str | None:
+    """What is wrong with an operation on values of these types."""
+    name = operation.name
+    if OPERATIONS.get(name) is not operation:
+        return f"{name} is not in the table of operations"
+    if len(given) != operation.arity:
+        return f"{name} takes {counted(operation.arity, 'operand')}, not {len(given)}"
+    if len(set(given)) > 1:
+        return f"the operands of {name} differ in type: {_list_types(given)}"
+    if not operation.operands.accept(given[0]):
+        return f"{name} takes {operation.operands.value}, not {given[0].name}"
+    return None
+
+
+def check_constant(constant: Constant) -> str | None:
+    dtype, value = constant.dtype, constant.value
+    if dtype.is_storage_only:
+        return _check_held(dtype)
+    wrong = f"{value!r} is no {dtype.name}"
+    if dtype is DataType.BOOL or isinstance(value, bool):
+        return None if dtype is DataType.BOOL and isinstance(value, bool) else wrong
+    if dtype.is_float:
+        if not isinstance(value, float):
+            return wrong
+        return None if dtype is DataType.FLOAT64 or is_float32(value) else wrong
+    least, most = _find_limits(dtype)
+    return None if isinstance(value, int) and least <= value <= most else wrong
+
+
+def _check_places(given: Sequence[DataType]) -> str | None:
+    """What is wrong with a read at positions of these types."""
+    wrong = next((dtype for dtype in given if dtype is not DataType.INDEX), None)
+    return None if wrong is None else f"a position is no INDEX, but {wrong.name}"
+
+
+def check_rank(tensor: Tensor, places: int) -> str | None:
+    """What is wrong with a read of a tensor at so many positions."""
+    axes = len(tensor.extents)
+    if places == axes:
+        return None
+    return f"%{tensor.name} is read at {counted(places, 'position')}, and its axes are {axes}"
+
+
+def _check_held(dtype: DataType) -> str | None:
+    """What is wrong with a value of a type."""
+    if not dtype.is_storage_only:
+        return None
+    return f"a value has the storage type {dtype.name}; those read from it are {dtype.compute.name}"
+
+
+@functools.cache
+def _find_limits(dtype: DataType) -> tuple[int, int]:
+    limits = np.iinfo(dtype.dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _list_types(types: Sequence[DataType]) -> str:
+    return ", ".join(dtype.name for dtype in types)

@@ -1,0 +1,90 @@
+"""The JSON form of what fusion makes: a function, which of its stages form which kernel and why,
+and how many bytes each kernel moves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, cast
+
+from dmlc.ir import Function, find_fault
+from dmlc.ir.json import NOUNS, SHAPES, TUPLES
+from dmlc.ir.records import Records, Shape, find_fields
+from dmlc.ir.schema import describe
+from dmlc.parameters import expect, expect_text
+from dmlc.source import DmlcError, unknown_name
+from dmlc.transform.fuse import Fusion, Group
+from dmlc.transform.traffic import Move
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kernel:
+    """The stages of one kernel in the order they are computed, why they are one, and the bytes that
+    it moves, by tensor: null where a size is known at run time only."""
+
+    group: Group
+    moves: tuple[Move, ...]
+
+
+def fusion_to_json(fusion: Fusion) -> str:
+    """A function and its kernels as JSON text, indented by two."""
+    return _RECORDS.write(expect("fusion", fusion, Fusion, "an ir.Fusion"))
+
+
+def fusion_from_json(text: str) -> Fusion:
+    """The fusion that `fusion_to_json` wrote. Raises `DmlcError` on anything that is none."""
+    fusion = _RECORDS.read(expect_text("text", text), Fusion)
+    for name, function in (("function", fusion.function), ("unfused", fusion.unfused)):
+        fault = find_fault(function)
+        if fault is not None:
+            raise DmlcError(f"'{name}' breaks a rule of the IR at {fault.node}: {fault.why}")
+    stages = [stage.name for stage in fusion.function.stages]
+    for number, group in enumerate(fusion.groups):
+        for name in group.stages:
+            if name not in stages:
+                raise DmlcError(unknown_name(f"stage of kernel {number}", name, stages))
+    return fusion
+
+
+def fusion_schema() -> dict[str, Any]:
+    """The JSON Schema of what `fusion_to_json` writes."""
+    return describe(_RECORDS, Fusion, "A function of dmlc's tensor IR, grouped into kernels")
+
+
+def _take(fusion: Fusion) -> dict[str, Any]:
+    kernels = tuple(Kernel(group, fusion.list_moves(group)) for group in fusion.groups)
+    return {"function": fusion.function, "kernels": kernels, "unfused": fusion.unfused}
+
+
+def _make(fields: dict[str, Any], _: str) -> Fusion:
+    kernels = cast("tuple[Kernel, ...]", fields["kernels"])
+    return Fusion(fields["function"], tuple(k.group for k in kernels), fields["unfused"])
+
+
+def _take_kernel(kernel: Kernel) -> dict[str, Any]:
+    own = {name: getattr(kernel.group, name) for name in find_fields(Group)}
+    return {**own, "moves": kernel.moves}
+
+
+def _make_kernel(fields: dict[str, Any], _: str) -> Kernel:
+    moves = cast("tuple[Move, ...]", fields.pop("moves"))
+    return Kernel(Group(**fields), moves)
+
+
+_FUSION: dict[str, Any] = {
+    "function": Function,
+    "kernels": tuple[Kernel, ...],
+    "unfused": Function,
+}
+_RECORDS = Records(
+    {
+        **SHAPES,
+        Fusion: Shape(_FUSION, _make, _take),
+        Kernel: Shape(
+            {**find_fields(Group), "moves": tuple[Move, ...]}, _make_kernel, _take_kernel
+        ),
+    },
+    {},
+    NOUNS,
+    {**TUPLES, "axes": "pairs of an axis, and its extent or the dimension that it is"},
+)
