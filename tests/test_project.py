@@ -14,8 +14,7 @@ from dmlc.program import VERSION
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = [
     "help", "setup", "demo", "test", "coverage", "fuzz", "mutants", "operators", "onnx",
-    "onnx-export", "test-peers",
-    "lint", "format", "types", "golden", "bench", "docs", "clean",
+    "onnx-export", "test-peers", "lint", "format", "types", "golden", "bench", "docs", "clean",
 ]  # fmt: skip
 
 

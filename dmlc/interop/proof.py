@@ -28,6 +28,7 @@ from dmlc.testing.fill import draw_values
 
 WORD_BYTES = 4
 """Buffers hold whole words."""
+_GIVE_SIZES = "give the sizes of its tensors, --tensor NAME=FLOAT32[2,3]"
 _UNWRITTEN = 0x5A
 """The bytes of an integer that no kernel has written."""
 
@@ -89,7 +90,10 @@ def find_example(operator: Operator, shader_model: str | None = None) -> Proof:
             refused = refused or error
             continue
         return Proof.of_case(case)
-    raise refused or _say_without_example(operator)
+    raise refused or DmlcError(
+        f"{operator.name} has no example, and so no data",
+        notes=[f"{_GIVE_SIZES}, and data are drawn"],
+    )
 
 
 def find_function(operator: Operator) -> Function:
@@ -97,19 +101,12 @@ def find_function(operator: Operator) -> Function:
     `DmlcError` where it has none."""
     for case in _read_first_example(operator):
         return case.call.function
-    raise _say_without_example(operator)
+    raise DmlcError(f"{operator.name} has no example", notes=[_GIVE_SIZES])
 
 
 def _read_first_example(operator: Operator) -> Iterator[Case]:
     for example in operator.definition.examples[:1]:
         yield from read_cases(operator, example)
-
-
-def _say_without_example(operator: Operator) -> DmlcError:
-    return DmlcError(
-        f"{operator.name} has no example, and so no data",
-        notes=["give the sizes of its tensors, --tensor NAME=FLOAT32[2,3], and data are drawn"],
-    )
 
 
 def prove(

@@ -182,11 +182,11 @@ class Arithmetic:
             case "exp2":
                 return self.add("Pow", self.like(x, 2), x)
             case "expm1":
-                return self.add("Sub", self.add("Exp", x), self.like(x, 1))
+                return self.exponential_less_one(x)
             case "log2":
                 return self.add("Mul", self.add("Log", x), self.like(x, 1 / math.log(2)))
             case "log1p":
-                return self.add("Log", self.add("Add", x, self.like(x, 1)))
+                return self.logarithm_of_one_more(x)
             case "atan2":
                 return self.angle(*given)
             case "sigmoid":
@@ -256,6 +256,26 @@ class Arithmetic:
     def sigmoid(self, x: Value) -> Value:
         one = self.like(x, 1)
         return self.add("Div", one, self.add("Add", one, self.add("Exp", self.add("Neg", x))))
+
+    def exponential_less_one(self, x: Value) -> Value:
+        """expm1; of a small x from a hyperbolic tangent, which keeps its digits."""
+        half = self.add("Tanh", self.add("Mul", x, self.like(x, 0.5)))
+        one = self.like(x, 1)
+        near = self.add("Div", self.add("Mul", half, self.like(x, 2)), self.add("Sub", one, half))
+        far = self.add("Sub", self.add("Exp", x), one)
+        return self.where(self.test("Less", self.add("Abs", x), one), near, far)
+
+    def logarithm_of_one_more(self, x: Value) -> Value:
+        """log1p; of a small x as that of the number that 1 + x rounds to, grown by what x is more
+        than that is beyond 1."""
+        one = self.like(x, 1)
+        sum_ = self.add("Add", x, one)
+        far = self.add("Log", sum_)
+        rest = self.add("Sub", sum_, one)
+        near = self.add("Div", self.add("Mul", far, x), rest)
+        near = self.where(self.test("Equal", rest, self.like(x, 0)), x, near)
+        small = self.test("Less", self.add("Abs", x), self.like(x, 0.5))
+        return self.where(small, near, far)
 
     def angle(self, y: Value, x: Value) -> Value:
         """atan2: the angle in the first quadrant, mirrored as the signs say."""

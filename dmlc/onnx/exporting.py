@@ -13,7 +13,8 @@ import onnx
 from onnx import helper
 
 import dmlc
-from dmlc.binding import Graph, Operator, TensorDesc
+from dmlc.binding import Graph, Operator
+from dmlc.binding.operator import Description
 from dmlc.interop.export import Export
 from dmlc.ir import Function, Parameter, Stage, Table
 from dmlc.kernel.formula import describe_stage
@@ -22,7 +23,7 @@ from dmlc.onnx.nodes import Nodes, Value
 from dmlc.onnx.stages import StageLowering
 from dmlc.parameters import expect
 from dmlc.scalars import Array
-from dmlc.source import UnsupportedError
+from dmlc.source import DmlcError, UnsupportedError
 from dmlc.transform.simplify import simplify
 from dmlc.transform.tighten import tighten_bounds
 
@@ -35,23 +36,36 @@ _IR_VERSION = 8
 
 def export(
     subject: Function | Operator | Graph,
-    tensors: Mapping[str, TensorDesc] | None = None,
+    tensors: Mapping[str, Description] | None = None,
     attributes: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> onnx.ModelProto:
     """The model of a function, of an operator with these tensors and attributes, or of a graph
-    with these tensors and symbols.
+    with these tensors and symbols, as `bind` of both takes them.
 
     Raises `UnsupportedError` for a function whose sizes are open, and what binding raises.
     """
-    kind = (Function, Operator, Graph)
-    expect("subject", subject, kind, "an ir.Function, a dmlc.Operator or a dmlc.Graph")
-    if isinstance(subject, Operator):
-        function = subject.bind(tensors or {}, attributes or {})
-        return _export(function, subject.name)
-    if isinstance(subject, Graph):
-        return _export(subject.bind(tensors or {}, dims), subject.name)
-    return _export(subject, subject.name)
+    kinds = (Function, Operator, Graph)
+    expect("subject", subject, kinds, "an ir.Function, a dmlc.Operator or a dmlc.Graph")
+    given = {"tensors": tensors, "attributes": attributes, "dims": dims}
+    match subject:
+        case Operator():
+            _refuse(subject, "an operator", given, "dims")
+            return _export(subject.bind(tensors, attributes), subject.name)
+        case Graph():
+            _refuse(subject, "a graph", given, "attributes")
+            return _export(subject.bind(tensors, dims), subject.name)
+        case Function():
+            _refuse(subject, "a function that is bound", given, *given)
+            return _export(subject, subject.name)
+
+
+def _refuse(
+    subject: Function | Operator | Graph, kind: str, given: Mapping[str, object], *names: str
+) -> None:
+    for name in names:
+        if given[name] is not None:
+            raise DmlcError(f"'{subject.name}' is {kind}, which takes no {name}")
 
 
 def export_files(function: Function, subject: Operator | Graph) -> Export:

@@ -10,15 +10,21 @@ whose positions depend on the same index are read together, as one axis.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
+from dmlc.ir.index import MOST_POINTS
 from dmlc.onnx.arithmetic import Arithmetic
 from dmlc.onnx.nodes import Value
+from dmlc.onnx.places import Steps, find_steps, find_view, settle, split_sum
 from dmlc.scalars import Array
+
+MOST_KNOWN = 1 << 16
+"""Elements of a constant that depends on positions alone, beyond which nodes compute it."""
 
 Position: TypeAlias = Array | Value
 """Positions, with an axis for each index of the stage: known now, or computed by nodes."""
@@ -33,6 +39,11 @@ class _Group:
     sizes: tuple[int, ...]
     positions: tuple[Position, ...]
     indices: tuple[int, ...]
+
+    def steps(self) -> Steps | None:
+        """The even steps of the one axis that it is by now, where it is known to take such."""
+        position = self.positions[0]
+        return find_steps(position) if isinstance(position, np.ndarray) else None
 
 
 class Reader:
@@ -50,7 +61,7 @@ class Reader:
             return self.nodes.constant(np.zeros((1,) * rank, tensor.dtype))
         sizes = tensor.shape
         found = [
-            _settle(p, size, clamp) if isinstance(p, np.ndarray) else self._bound(p, size, clamp)
+            settle(p, size, clamp) if isinstance(p, np.ndarray) else self._bound(p, size, clamp)
             for p, size in zip(positions, sizes, strict=True)
         ]
         tensor, groups = self._merge(tensor, _group(found, sizes))
@@ -72,34 +83,27 @@ class Reader:
     def _slice(self, tensor: Value, groups: Sequence[_Group]) -> Value:
         """The part of the tensor, with an axis for each group, that even steps walk, in their
         order."""
-        found = [_find_steps(group) for group in groups]
-        parts = {axis: part for axis, part in enumerate(found) if part is not None}
         sizes = tensor.shape
-        parts = {axis: p for axis, p in parts.items() if p != (0, 1, sizes[axis])}
+        parts = {axis: s for axis, g in enumerate(groups) if (s := g.steps()) is not None}
+        parts = {axis: s for axis, s in parts.items() if s != Steps(0, 1, sizes[axis])}
         if not parts:
             return tensor
-        axes = sorted(parts)
-        starts = [parts[axis][0] for axis in axes]
-        steps = [parts[axis][1] for axis in axes]
         # What lies before the first place is spelled as far before the last.
-        ends = [
-            end if (end := parts[axis][0] + parts[axis][1] * parts[axis][2]) >= 0
-            else end - sizes[axis]
-            for axis in axes
-        ]  # fmt: skip
-        given = [self.nodes.sizes(numbers) for numbers in (starts, ends, axes, steps)]
-        if steps == [1] * len(steps):
+        ends = [s.end if s.end >= 0 else s.end - sizes[axis] for axis, s in parts.items()]
+        starts, steps = [s.start for s in parts.values()], [s.step for s in parts.values()]
+        given = [self.nodes.sizes(numbers) for numbers in (starts, ends, list(parts), steps)]
+        if set(steps) == {1}:
             del given[3]
-        shape = [parts[axis][2] if axis in parts else size for axis, size in enumerate(sizes)]
+        shape = [parts[axis].count if axis in parts else size for axis, size in enumerate(sizes)]
         return self.nodes.add("Slice", [tensor, *given], tensor.element, shape)
 
     def _merge(self, tensor: Value, groups: list[_Group]) -> tuple[Value, list[_Group]]:
         """The tensor with the axes of each group as one, in the order of the groups."""
         order = [axis for group in groups for axis in group.axes]
         tensor = self.nodes.transpose(tensor, order)
-        merged = [self._merge_group(g) if len(g.axes) > 1 else g for g in groups]
-        if merged == groups:
+        if all(len(group.axes) == 1 for group in groups):
             return tensor, groups
+        merged = [self._merge_group(g) if len(g.axes) > 1 else g for g in groups]
         at, shape = 0, list[int]()
         for group in groups:
             shape.append(math.prod(tensor.shape[at : at + len(group.axes)]))
@@ -121,36 +125,46 @@ class Reader:
         return self.arithmetic.add("Mul", position, self.arithmetic.like(position, size))
 
     def _sum(self, one: Position, other: Position) -> Position:
-        if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        few = math.prod(np.broadcast_shapes(one.shape, other.shape)) <= MOST_POINTS
+        if few and isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
             return np.asarray(one + other)
         if isinstance(one, np.ndarray) and not one.any():
             return other
         return self.arithmetic.add("Add", self._as_value(one), self._as_value(other))
 
     def _as_value(self, position: Position) -> Value:
+        """Positions as a value: many of them as a sum of few, where they are that."""
         if isinstance(position, Value):
             return position
+        terms = split_sum(position) if position.size > MOST_KNOWN else None
+        made = [self._make_constant(term) for term in terms or [position]]
+        return functools.reduce(lambda one, other: self.arithmetic.add("Add", one, other), made)
+
+    def _make_constant(self, position: Array) -> Value:
         return self.nodes.constant(position.astype(np.int64), f"{self.nodes.scope}_positions")
 
     def _gather(self, tensor: Value, group: _Group, axis: int) -> tuple[Value, list[int | None]]:
         """Reads a group's one axis, the tensor's axis `axis` by now, where it is no slice: what
         comes in its place is an axis for each index it depends on."""
         (position,), (size,) = group.positions, group.sizes
-        if _find_steps(group) is not None:
+        if group.steps() is not None:
             return tensor, list(group.indices) or [None]
-        shape = [_size(position, index) for index in group.indices]
-        whole = (*tensor.shape[:axis], *shape, *tensor.shape[axis + 1 :])
-        if isinstance(position, np.ndarray):
-            line = position.reshape(-1)
-            if line.size == size and np.array_equal(line, np.arange(size)):
-                return self.nodes.reshape(tensor, whole), list(group.indices)
-            places = self.nodes.constant(
-                position.reshape(shape).astype(np.int64), f"{self.nodes.scope}_positions"
-            )
-        else:
-            places = self.nodes.reshape(position, shape)
+        labels: list[int | None] = list(group.indices)
+        shape = [int(position.shape[index]) for index in group.indices]
+        before, after = tensor.shape[:axis], tensor.shape[axis + 1 :]
+        whole = (*before, *shape, *after)
+        view = find_view(position, size) if isinstance(position, np.ndarray) else None
+        if view is not None:
+            cut = self.nodes.reshape(tensor, (*before, *view.counts, *after))
+            moved = [axis + at for at in view.order]
+            last = range(axis + len(moved), len(cut.shape))
+            moved = self.nodes.transpose(cut, [*range(axis), *moved, *last])
+            return self.nodes.reshape(moved, whole), labels
+        if isinstance(position, np.ndarray) and position.size <= MOST_KNOWN:
+            position = position.reshape(shape)
+        places = self.nodes.reshape(self._as_value(position), shape)
         made = self.nodes.add("Gather", [tensor, places], tensor.element, whole, axis=axis)
-        return made, list(group.indices)
+        return made, labels
 
     def _arrange(self, tensor: Value, labels: Sequence[int | None], rank: int) -> Value:
         """The tensor's axes in the order of the stage's indices, with 1 for those it lacks."""
@@ -169,22 +183,6 @@ class Reader:
 
 def _place(label: int | None) -> int:
     return -1 if label is None else label
-
-
-def _settle(position: Array, size: int, clamp: bool) -> Array:
-    """Known positions, within the axis, with one place along each index that they do not depend
-    on."""
-    if clamp:
-        position = np.asarray(np.clip(position, 0, size - 1))
-    for axis in range(position.ndim):
-        first = position.take([0], axis)
-        if (position == first).all():
-            position = first
-    return position
-
-
-def _size(position: Position, index: int) -> int:
-    return int(position.shape[index])
 
 
 def _depends(position: Position) -> list[int]:
@@ -209,17 +207,3 @@ def _group(positions: Sequence[Position], sizes: Sequence[int]) -> list[_Group]:
         )
         for axes, indices in sorted(groups, key=lambda group: min(group[0]))
     ]
-
-
-def _find_steps(group: _Group) -> tuple[int, int, int] | None:
-    """Of one axis that one index or none walks evenly: the first place, the step and the number of
-    places."""
-    position = group.positions[0]
-    if len(group.indices) > 1 or not isinstance(position, np.ndarray):
-        return None
-    line = position.reshape(-1)
-    if line.size == 1:
-        return int(line[0]), 1, 1
-    steps = np.diff(line)
-    even = steps[0] != 0 and bool((steps == steps[0]).all())
-    return (int(line[0]), int(steps[0]), line.size) if even else None

@@ -32,16 +32,15 @@ from dmlc.ir import (
     operands,
     value_type,
 )
-from dmlc.ir.index import MOST_POINTS, IndexFacts
+from dmlc.ir.index import IndexFacts
 from dmlc.onnx.arithmetic import Arithmetic, hold
 from dmlc.onnx.folds import Folds
 from dmlc.onnx.nodes import Nodes, Value
-from dmlc.onnx.reads import Position, Reader
+from dmlc.onnx.places import split_sum
+from dmlc.onnx.reads import MOST_KNOWN, Position, Reader
 from dmlc.scalars import Array, DataType, combiner_identity
 from dmlc.source import InternalError
 
-_MOST_KNOWN = 1 << 16
-"""Elements of a constant that depends on positions alone, beyond which nodes compute it."""
 _MOST_AT_ONCE = 1 << 22
 """Points of a contraction with conditions, beyond which it is taken apart."""
 _MOST_PARTS = 1 << 8
@@ -69,7 +68,7 @@ class StageLowering:
         self.body: Body = stage.body
         self.indices = stage.indices
         self.extents = tuple(_known_extent(stage, index) for index in stage.indices)
-        self.domain = self.extents[: len(stage.domain)]
+        self.domain = self.extents[: len(stage.extents)]
         self.folds = Folds(self.arithmetic, self.extents, len(self.domain))
         self._found: dict[int, Array | Value] = {}
 
@@ -119,16 +118,14 @@ class StageLowering:
         if not facts.known[value]:
             return None
         over = facts.dependencies[value]
-        count = facts.count_points(over)
-        if count > _MOST_KNOWN and (count > MOST_POINTS or not self._rounds(value)):
-            return None
         found = facts.evaluate([value], over)
         if found is None:
             return None
         extents = dict(zip(self.indices, self.extents, strict=True))
         shape = [extents[index] if index in over else 1 for index in self.indices]
-        sizes = np.broadcast_to(found[0], [extents[index] for index in over])
-        return sizes.reshape(shape) if over else sizes
+        array = np.broadcast_to(found[0], [extents[index] for index in over]).reshape(shape)
+        few = array.size <= MOST_KNOWN or self._rounds(value)
+        return array if few or (self._type(value) is DataType.INDEX and split_sum(array)) else None
 
     def _rounds(self, value: int) -> bool:
         """Whether nodes may give other bits than the IR says."""

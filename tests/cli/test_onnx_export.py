@@ -49,3 +49,21 @@ def test_the_command_refuses_open_sizes(dmlc: Dmlc) -> None:
     found = dmlc("export", "onednn.ReLU", *arguments)
     assert found.status == 1
     assert "'ReLU' has the open size 'N'" in found.err
+
+
+def test_the_command_needs_an_example_or_sizes(dmlc: Dmlc) -> None:
+    Path("own.dml").write_text("""operator NEGATE {
+        tensors {
+            | Tensor | Kind   | Ranks | Types |
+            | ------ | ------ | ----- | ----- |
+            | x      | Input  | 1     | f32   |
+            | y      | Output | 1     | f32   |
+        }
+        constraints { x and y must have the same Sizes. }
+        compute { y = -x }
+    }""", "utf-8")  # fmt: skip
+    found = dmlc("export", "own.dml", "--to", "onnx", "-o", "out")
+    assert (found.status, "NEGATE has no example\n" in found.err) == (1, True)
+    assert "--tensor NAME=FLOAT32[2,3]" in found.err
+    bound = ("--tensor", "x=FLOAT32[3]")
+    assert dmlc("export", "own.dml", *bound, "--to", "onnx", "-o", "out").status == 0

@@ -1,6 +1,6 @@
 """Where functions run: OpenCL in both profiles, Vulkan in both shader models, WebGPU, the
-reference, and the kernels of all targets in NumPy, where a read outside a tensor and a race are
-faults. What is computed of errors runs beside them.
+reference, ONNX models in ONNX's own evaluator, and the kernels of all targets in NumPy, where a
+read outside a tensor and a race are faults. What is computed of errors runs beside them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import numpy as np
 
 from dmlc.ir import Function
 from dmlc.kernel.interpret import run_kernels
+from dmlc.onnx import export
 from dmlc.pipeline import compile, make_kernels
 from dmlc.reference import evaluate
 from dmlc.runtime import opencl, vulkan, wgpu
 from dmlc.testing.bounds import bound_errors
 from tests.fuzz.possible import DEVICE, FLUSHING, REFERENCE, Array, Rules
+from tests.onnx.corpus import run_model
 
 Run = Callable[[Function, Mapping[str, Array]], dict[str, Array]]
 
@@ -51,6 +53,10 @@ def _wgsl(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
     return wgpu.load(compile(function, "wgsl"))(inputs)
 
 
+def _onnx(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    return run_model(export(function), inputs)
+
+
 def _kernels(target: str, profile: str | None = None, model: str | None = None) -> Run:
     def run(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
         fused, kernels = make_kernels(function, target, profile, shader_model=model)
@@ -82,6 +88,7 @@ BACKENDS = {
         Backend("kernels 6.2", _kernels("hlsl", model="6.2"), DEVICE),
         Backend("kernels 6.0", _kernels("hlsl", model="6.0"), DEVICE),
         Backend("kernels wgsl", _kernels("wgsl"), DEVICE),
+        Backend("onnx", _onnx, DEVICE),
         Backend("bounds", run_bounded, DEVICE),
         Backend("opencl cpu", _opencl("cpu"), DEVICE, device=True),
         Backend("opencl gpu", _opencl("gpu"), DEVICE, device=True),

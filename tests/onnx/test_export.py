@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import onnx.parser
 import onnx.printer
@@ -156,6 +157,17 @@ def test_operations(name: str, dtype: DataType) -> None:
         assert find_same(found["z"], expected).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["expm1", "log1p"])
+def test_functions_near_zero_keep_their_digits(name: str, dtype: npt.DTypeLike) -> None:
+    short = dmlc.DataType(np.dtype(dtype)).short
+    text = f"func @F(%x: {short}[80]) -> (%z) {{ %z: {short}[i0 < 80] = {name}(%x[i0]) }}"
+    x = np.geomspace(1e-30, 0.9, 40)
+    inputs = {"x": np.concatenate([x, -x]).astype(dtype)}
+    exact = getattr(np, name)(inputs["x"].astype(np.float64))
+    np.testing.assert_allclose(run(text, inputs)[1]["z"], exact, rtol=4 * np.finfo(dtype).eps)
+
+
 @pytest.mark.parametrize("source", [t for t in DataType if t is not DataType.INDEX], ids=str)
 def test_casts(source: DataType) -> None:
     """Each to every compute type, exactly: what saturates, what wraps, NaN."""
@@ -199,6 +211,12 @@ def _short(dtype: DataType) -> str:
         ("1, 6", "i0 < 6, i1 < 4", "0, i0", ["Reshape", "Expand"]),
         ("4, 6", "i0 < 24", "div(i0, 6), mod(i0, 6)", ["Reshape"]),
         ("4, 4", "i0 < 4", "i0, i0", ["Reshape", "Slice"]),
+        (
+            "2, 12",
+            "i0 < 4, i1 < 6",
+            "mod(i1, 2), add(mul(i0, 3), div(i1, 2))",
+            ["Reshape", "Transpose", "Reshape"],
+        ),
         ("4, 6", "i0 < 4, i1 < 6", "div(i0, 2), i1", ["Gather"]),
         ("4, 6", "i0 < 3, i1 < 3, i2 < 2", "add(i0, i2), add(i1, i2)", ["Reshape", "Gather"]),
         ("5, 6", "i0 < 2, i1 < 3, i2 < 6", "add(i0, i1), i2", ["Gather"]),
@@ -224,7 +242,7 @@ def test_positions_of_many_points_are_computed_by_nodes(monkeypatch: pytest.Monk
     inputs = draw(text)
     model, _ = run(text, inputs)
     assert "Mul" not in list_nodes(model)
-    monkeypatch.setattr(stages, "_MOST_KNOWN", 20)
+    monkeypatch.setattr(stages, "MOST_KNOWN", 20)
     model, _ = run(text, inputs)
     assert "Mul" in list_nodes(model)
 
@@ -310,6 +328,14 @@ def test_open_sizes_are_refused() -> None:
     assert "--tensor NAME=FLOAT32[2,3]" in str(refused.value)
     with pytest.raises(UnsupportedError, match="open size"):
         dmlc.onnx.export(dmlc.operator("onednn.ReLU"), {"src": dmlc.TensorDesc("FLOAT32")})
+
+
+def test_what_is_not_taken_is_refused() -> None:
+    function = ir.parse("func @F(%x: f32[2]) -> (%y) { %y: f32[i0 < 2] = neg(%x[i0]) }")
+    with pytest.raises(dmlc.DmlcError, match="a function that is bound, which takes no dims"):
+        dmlc.onnx.export(function, dims={"N": 2})
+    with pytest.raises(dmlc.DmlcError, match=r"GEMM' is an operator, which takes no dims"):
+        dmlc.onnx.export(dmlc.operator("directml.GEMM"), dims={"N": 2})
 
 
 def test_what_is_no_function_is_refused() -> None:
