@@ -43,7 +43,7 @@ def test_some_of_each_on_opencl(cases: dict[str, Any]) -> None:
             chosen.setdefault(operator, (name, case))
     passed, failed = try_cases(dict(chosen.values()), "opencl")
     assert failed == {}
-    assert len(passed) == 16
+    assert len(passed) == 17
 
 
 def test_the_list_of_excluded_tests() -> None:
