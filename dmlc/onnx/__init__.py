@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from dmlc.onnx.exporting import export, export_files
     from dmlc.onnx.importing.nodes import UnknownValueError
     from dmlc.onnx.importing.rules import list_operators
-    from dmlc.onnx.load import ImportedModel, load
+    from dmlc.onnx.importing.models import ImportedModel, load
 
 __all__ = ["ImportedModel", "UnknownValueError", "export", "export_files", "list_operators", "load"]
 
 _PLACES: Mapping[str, str] = {
-    "ImportedModel": "dmlc.onnx.load",
+    "ImportedModel": "dmlc.onnx.importing.models",
     "UnknownValueError": "dmlc.onnx.importing.nodes",
     "export": "dmlc.onnx.exporting",
     "export_files": "dmlc.onnx.exporting",
     "list_operators": "dmlc.onnx.importing.rules",
-    "load": "dmlc.onnx.load",
+    "load": "dmlc.onnx.importing.models",
 }
 """The modules that define them."""
 

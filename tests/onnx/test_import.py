@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -343,3 +345,8 @@ def test_the_command_lists_operators(capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out.replace("\n  ", " ")
     for kind, names in dmlc.onnx.list_operators().items():
         assert f"{kind}: {', '.join(names)}\n" in shown
+
+
+def test_names_of_the_package_are_what_they_say() -> None:
+    text = "import dmlc; dmlc.onnx.ImportedModel; assert callable(dmlc.onnx.load)"
+    subprocess.run([sys.executable, "-c", text], check=True)
