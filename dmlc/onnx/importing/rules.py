@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -66,7 +66,7 @@ def list_operators() -> dict[str, list[str]]:
     found = {kind: sorted(rules) for kind, rules in _KINDS.items()}
     found["of ai.onnx.ml"] = sorted(indexing.MACHINE_LEARNING)
     found["laid out, where what decides is known"] = list(UNROLLED)
-    schemas: list[Any] = onnx.defs.get_all_schemas()
+    schemas: Sequence[Any] = onnx.defs.get_all_schemas()
     taken_apart = [
         schema.name
         for schema in schemas
