@@ -14,7 +14,7 @@ from dmlc.cli.arrays import encode_array, read_arrays
 from dmlc.files import write_files
 
 
-def _list_operators(context: click.Context, asked: bool) -> None:
+def _list_operators(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
         for kind, names in onnx.list_operators().items():
             text = textwrap.wrap(f"{kind}: {', '.join(names)}", 100, subsequent_indent="  ")
@@ -34,7 +34,7 @@ def _list_operators(context: click.Context, asked: bool) -> None:
               help="The value of an input that shapes the function, such as the sizes that a "
               "Reshape is given. May repeat.")  # fmt: skip
 @click.option("--operators", is_flag=True, is_eager=True, expose_value=False,
-              callback=lambda context, _, asked: _list_operators(context, asked),
+              callback=_list_operators,
               help="List the operators of ONNX that are imported, and leave.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the function to DIR/MODEL.ir, and its weights to DIR/NAME.npy. Without "
