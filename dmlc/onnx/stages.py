@@ -68,7 +68,7 @@ class StageLowering:
         self.body: Body = stage.body
         self.indices = stage.indices
         self.extents = tuple(_known_extent(stage, index) for index in stage.indices)
-        self.domain = self.extents[: len(stage.domain)]
+        self.domain = self.extents[: len(stage.extents)]
         self.folds = Folds(self.arithmetic, self.extents, len(self.domain))
         self._found: dict[int, Array | Value] = {}
 
