@@ -14,9 +14,9 @@ from dmlc.source import Note, UnavailableError
 
 if TYPE_CHECKING:
     from dmlc.onnx.exporting import export, export_files
+    from dmlc.onnx.importing.models import ImportedModel, load
     from dmlc.onnx.importing.nodes import UnknownValueError
     from dmlc.onnx.importing.rules import list_operators
-    from dmlc.onnx.importing.models import ImportedModel, load
 
 __all__ = ["ImportedModel", "UnknownValueError", "export", "export_files", "list_operators", "load"]
 
