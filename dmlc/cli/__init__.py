@@ -21,7 +21,7 @@ from dmlc.source import DmlcError, InternalError, UnavailableError
 
 COMMANDS = {
     "ops": "List operators.",
-    "show": "Show one operator: its tables, constraints, formula and examples.",
+    "show": "Show one operator: tables, constraints, formula and examples.",
     "check": "Parse and check files; report every mistake with its place.",
     "fmt": "Format files: tables aligned, comments kept.",
     "ir": "Print the tensor IR of an operator.",
