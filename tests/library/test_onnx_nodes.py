@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import warnings
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx.backend.test.case import node as onnx_cases
 from onnx.helper import get_attribute_value
 
 from dmlc.source import DmlcError
 from tests.library.onnx_nodes import Unmapped, run_node
+from tests.onnx.node_cases import collect as collect_cases
 
 MODULES = (
     "averagepool", "batch_normalization", "concat", "conv", "convtranspose", "depthtospace",
@@ -68,19 +65,10 @@ COUNT, PASSED, OPERATORS = 317, 287, 37
 """How many tests there are, how many pass, and of how many operators they are."""
 
 
-@cache
 def collect() -> dict[str, Any]:
     """The tests of one node, by name: those of several nodes spell an operator's definition."""
-    with warnings.catch_warnings():
-        # ONNX makes infinities by dividing by zero while it is imported.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        for module in MODULES:
-            importlib.import_module(f"onnx.backend.test.case.node.{module}")
-    return {
-        case.name: case
-        for case in onnx_cases._NodeTestCases
-        if case.model is not None and len(case.model.graph.node) == 1
-    }
+    cases = collect_cases(MODULES)
+    return {name: case for name, case in cases.items() if len(case.model.graph.node) == 1}
 
 
 def run_case(case: Any, device: str) -> None:

@@ -53,15 +53,22 @@ def list_modules() -> list[str]:
     return sorted(info.name.removeprefix(prefix) for info in found)
 
 
-def collect(modules: Iterable[str]) -> dict[str, Any]:
-    """The tests that some modules make, by name."""
+@cache
+def make_cases(module: str) -> tuple[Any, ...]:
+    """The tests that a module makes. ONNX lists those of all modules that a process has imported,
+    so nothing else may import one."""
+    before = len(onnx_cases._NodeTestCases)
     with warnings.catch_warnings():
         # ONNX makes infinities by dividing by zero while it is imported.
         warnings.simplefilter("ignore", RuntimeWarning)
-        wanted = tuple(modules)
-        for module in wanted:
-            importlib.import_module(f"onnx.backend.test.case.node.{module}")
-    return {case.name: case for case in onnx_cases._NodeTestCases if case.model is not None}
+        importlib.import_module(f"{onnx_cases.__name__}.{module}")
+    return tuple(onnx_cases._NodeTestCases[before:])
+
+
+def collect(modules: Iterable[str]) -> dict[str, Any]:
+    """The tests that some modules make, by name."""
+    cases = (case for module in modules for case in make_cases(module))
+    return {case.name: case for case in cases if case.model is not None}
 
 
 def load_case(case: Any) -> tuple[dmlc.onnx.ImportedModel, dict[str, Any]]:

@@ -347,6 +347,15 @@ def test_the_command_lists_operators(capsys: pytest.CaptureFixture[str]) -> None
         assert f"{kind}: {', '.join(names)}\n" in shown
 
 
+def test_what_a_caller_says_is_held_to_the_model() -> None:
+    described = {"x": dmlc.TensorDesc("FLOAT32", (2, 3), strides=(1, 2))}
+    with pytest.raises(dmlc.UnsupportedError, match=r"tensors\['x'\] has strides"):
+        dmlc.onnx.load(sort_nodes(OPEN), tensors=described)
+    with pytest.raises(dmlc.DmlcError, match="unknown symbol 'batches'") as raised:
+        dmlc.onnx.load(sort_nodes(OPEN), dims={"batches": 2})
+    assert "batch" in str(raised.value)
+
+
 def test_names_of_the_package_are_what_they_say() -> None:
     text = "import dmlc; dmlc.onnx.ImportedModel; assert callable(dmlc.onnx.load)"
     subprocess.run([sys.executable, "-c", text], check=True)

@@ -8,23 +8,27 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-import numpy as np
 import onnx
 from onnx import helper
 
 from dmlc.api import Results, run
+from dmlc.binding.graph import read_dims
 from dmlc.binding.tensors import TensorDesc
 from dmlc.building.functions import FunctionBuilder
+from dmlc.files import open_regular
 from dmlc.ir import Extent, Function
 from dmlc.ir.naming import take_name
 from dmlc.onnx.importing.importer import Found, Importer, Scope
 from dmlc.onnx.importing.names import read_type, spell_domain, spell_name, spell_symbol
 from dmlc.onnx.importing.values import Missing
+from dmlc.parameters import expect, expect_mapping, expect_path
+from dmlc.runtime.foreign import as_array
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.sizes import Size, as_extent, measure
-from dmlc.source import DmlcError, UnsupportedError, list_names
+from dmlc.source import DmlcError, UnsupportedError, list_names, unknown_name
 
 Subject: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx.FunctionProto"
 
@@ -66,18 +70,34 @@ def load(
 
     Raises `UnsupportedError` for a model with nodes that have no meaning here: it names them all.
     """
-    given = _read(subject) if isinstance(subject, str | os.PathLike) else subject
-    described = dict(tensors or {})
-    fixed = {name: np.asarray(array) for name, array in (constants or {}).items()}
+    if isinstance(subject, str | os.PathLike):
+        given = _read(expect_path("subject", subject))
+    else:
+        given = expect("subject", subject, (onnx.ModelProto, onnx.FunctionProto), _SUBJECTS)
+    fixed = {n: as_array(n, a, "constant") for n, a in _read_named("constants", constants).items()}
+    described: dict[str, TensorDesc] = {}
+    for name, desc in _read_named("tensors", tensors).items():
+        described[name] = expect(f"tensors['{name}']", desc, TensorDesc, "a dmlc.TensorDesc")
+        if described[name].strides is not None:
+            raise UnsupportedError(f"tensors['{name}'] has strides: inputs of a model are packed")
+    sizes = read_dims(dims)
     if isinstance(given, onnx.FunctionProto):
         given = _wrap_function(given, described, fixed)
-    return _Model(given, fixed, described, dict(dims or {})).load()
+    return _Model(given, fixed, described, sizes).load()
 
 
-def _read(path: str | os.PathLike[str]) -> onnx.ModelProto:
+_SUBJECTS = "a file, an onnx.ModelProto or an onnx.FunctionProto"
+
+
+def _read_named(parameter: str, given: object) -> Mapping[str, object]:
+    return {} if given is None else expect_mapping(parameter, given, "a mapping of inputs' names")
+
+
+def _read(path: Path) -> onnx.ModelProto:
     shown = os.fspath(path)
     try:
-        return cast("Any", onnx).load_model(shown)
+        with open_regular(path):
+            return cast("Any", onnx).load_model(shown)
     except OSError as error:
         raise DmlcError(f"cannot read '{shown}': {error.strerror}") from None
     except Exception as error:  # What protobuf raises depends on how it was built.
@@ -122,6 +142,8 @@ class _Model:
         self.fixed = fixed
         self.tensors = tensors
         self.dims = dims
+        self.known: dict[str, None] = {}
+        """The symbols that there are."""
         self.name = spell_name(model.graph.name) or "model"
         self.importer = Importer(FunctionBuilder(self.name), model)
         self.values = self.importer.values
@@ -178,6 +200,9 @@ class _Model:
             values[name] = tensor
         for name in self.fixed:
             values.setdefault(name, self.fixed[name])
+        for symbol in self.dims:
+            if symbol not in self.known:
+                raise DmlcError(unknown_name("symbol", symbol, self.known))
         return inputs
 
     def _describe(
@@ -206,6 +231,7 @@ class _Model:
     def _fix(self, extent: Extent) -> Extent:
         """A size, with the symbols that are given in it."""
         size = measure(extent)
+        self.known |= dict.fromkeys(size.symbols if isinstance(size, Size) else ())
         if isinstance(size, Size) and all(s in self.dims for s in size.symbols):
             return size.evaluate(self.dims)
         return as_extent(size)
