@@ -22,7 +22,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, counted
 from dmlc.torch.call import Call
 from dmlc.torch.decompositions import list_decompositions
 from dmlc.torch.groups import Group, make_group, settled_strides, tensors_of, value_of
@@ -56,10 +56,11 @@ class GraphReport:
     """An operator, and why it was not taken."""
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {len(self.groups)} groups"]
+        lines = [f"{self.name}: {counted(len(self.groups), 'group')}"]
         for group in self.groups:
             lines.append(
-                f"  {group.name}: {len(group.operators)} operators in {group.kernels} kernels, "
+                f"  {group.name}: {counted(len(group.operators), 'operator')} in "
+                f"{counted(group.kernels, 'kernel')}, "
                 f"{group.read:,} bytes read, {group.written:,} written"
             )
             lines.append(f"    {' '.join(group.operators)}")

@@ -299,7 +299,7 @@ def _power(rules: Rules, a: Floats, b: Floats) -> Floats:
 def _angle(rules: Rules, a: Floats, b: Floats) -> Floats:
     low, high, nan = _corners(np.arctan2, a, b)
     single = (a.low == a.high) & (np.signbit(a.low) == np.signbit(a.high))
-    single &= (b.low == b.high) & (np.signbit(b.low) == np.signbit(b.high))
+    single = single & (b.low == b.high) & (np.signbit(b.low) == np.signbit(b.high))
     wide = a.some & b.some & ~single & has_zero(a)
     low, high = np.where(wide, -math.pi, low), np.where(wide, math.pi, high)
     return finish(rules, a.dtype, low, high, nan | a.nan | b.nan, rules.function)
