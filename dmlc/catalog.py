@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dmlc import library
 from dmlc.binding import Graph, Module, Operator
+from dmlc.binding.operator import Description
 from dmlc.collection import throttle_garbage_collection
 from dmlc.ir import Function
 from dmlc.language.check import check_file, check_text
@@ -92,17 +93,35 @@ def parse(
     return Module.of(found)
 
 
-def find_function(subject: object) -> Function:
-    """The function itself, or the one of an operator, its name, or a graph that can be bound
-    without being told more. Raises `DmlcError`, which says what binding misses."""
-    if isinstance(subject, Function):
-        return subject
+def find_function(
+    subject: object,
+    tensors: Mapping[str, Description] | None = None,
+    attributes: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    parameter: str = "function",
+) -> Function:
+    """The function of an operator, its name, or a graph, bound as it is told, or without being told
+    more; or the function itself. Raises `DmlcError`, which says what binding misses. `parameter` is
+    what the caller calls the subject."""
     found = operator(subject) if isinstance(subject, str) else subject
-    if not isinstance(found, Operator | Graph):
-        raise wrong_kind("function", "an ir.Function, an operator, its name, or a graph", found)
+    given = {"tensors": tensors, "attributes": attributes, "dims": dims}
     try:
-        return found.bind()
+        match found:
+            case Function():
+                _refuse(found.name, "a function that is bound", given, *given)
+                return found
+            case Operator():
+                _refuse(found.name, "an operator", given, "dims")
+                return found.bind(tensors, attributes)
+            case Graph():
+                _refuse(found.name, "a graph", given, "attributes")
+                return found.bind(tensors, dims)
+            case _:
+                kinds = "an ir.Function, an operator, its name, or a graph"
+                raise wrong_kind(parameter, kinds, found)
     except DmlcError as error:
+        if not isinstance(found, Operator | Graph) or any(v is not None for v in given.values()):
+            raise
         kind = "dims" if isinstance(found, Graph) else "attributes"
         name = found.definition.short_name
         note = Note(
@@ -111,3 +130,9 @@ def find_function(subject: object) -> Function:
         first, *rest = error.diagnostics
         made = dataclasses.replace(first, notes=(*first.notes, note))
         raise type(error)([made, *rest]) from None
+
+
+def _refuse(name: str, kind: str, given: Mapping[str, object], *parameters: str) -> None:
+    for parameter in parameters:
+        if given[parameter] is not None:
+            raise DmlcError(f"'{name}' is {kind}, which takes no {parameter}")

@@ -29,7 +29,7 @@ def find_expected(function: Function, inputs: Mapping[str, Array]) -> dict[str, 
 def shorten(function: Function) -> Function:
     """The function as it is evaluated. Kept for the next device, or the next values: it takes
     longer than small arrays do."""
-    return tighten_bounds(simplify(function))
+    return function if function.loops else tighten_bounds(simplify(function))
 
 
 def find_work(function: Function) -> int:

@@ -1,6 +1,7 @@
 """The compiler in one line: from a bound function to a program.
 
-tensor IR -> simplify -> narrow -> index inverses -> take out factors -> saturate positions -> fuse
+tensor IR -> parts, one for each loop over time -> simplify -> scan in blocks -> sort by ranks
+-> narrow -> index inverses -> take out factors -> saturate positions -> fuse
 -> kernel IR (lower, per group of stages) -> render -> Program
 """
 
@@ -21,16 +22,19 @@ from dmlc.ir.verify import verify
 from dmlc.kernel.group import lower_group
 from dmlc.kernel.json import kernel_to_json
 from dmlc.kernel.nodes import Kernel
+from dmlc.kernel.parts import Lowered, join_parts
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
 from dmlc.kernel.slow import find_slow
 from dmlc.kernel.steps import count_steps
-from dmlc.parameters import expect_flag, expect_text
-from dmlc.program import Program
+from dmlc.parameters import expect, expect_flag, expect_text
+from dmlc.program import Origin, Program, Repeat
 from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
+from dmlc.source import Diagnostic
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
+from dmlc.transform.loops import part_loops
 from dmlc.transform.open_sizes import check_open
 from dmlc.transform.rewrite import rewrite
 from dmlc.transform.storage import widen_booleans
@@ -48,6 +52,7 @@ class Steps:
 
 
 USUAL = Steps()
+_APART = "its parts are fused one by one: there is no one fusion to describe"
 
 
 @throttle_garbage_collection()
@@ -75,8 +80,8 @@ def compile(
     expect_flag("root_signature", root_signature)
     expect_flag("contract", contract)
     bound = find_function(function)
-    fusion, kernels = _lower(bound, dialect, shape)
-    return _render(bound, fusion, kernels, dialect, shape, root_signature, contract)
+    lowered = _lower(bound, dialect, shape)
+    return _render(bound, lowered, dialect, shape, root_signature, contract)
 
 
 @throttle_garbage_collection()
@@ -91,8 +96,8 @@ def compile_by(
     """The program that some steps make of a function. Raises as `compile` does."""
     dialect = find_dialect(target)
     shape = find_profile(profile or dialect.profiles[0])
-    fusion, kernels = _lower(function, dialect, shape, steps)
-    return _render(function, fusion, kernels, dialect, shape, root_signature)
+    lowered = _lower(function, dialect, shape, steps)
+    return _render(function, lowered, dialect, shape, root_signature)
 
 
 @throttle_garbage_collection()
@@ -101,8 +106,10 @@ def explain(function: Function, target: str = "opencl", profile: str | None = No
     Whatever the profile is, its warnings are of what GPUs do slowly. Raises as `compile` does."""
     dialect = find_dialect(target)
     shape = find_profile(profile or dialect.profiles[0])
-    fusion, kernels = _lower(function, dialect, shape)
-    program = _render(function, fusion, kernels, dialect, shape)
+    function.refuse_loops(_APART)
+    lowered = _lower(function, dialect, shape)
+    program = _render(function, lowered, dialect, shape)
+    ((_, fusion, kernels),) = lowered
     if shape.group_size == 1:
         slow = compile(function, target, "gpu").warnings
         program = dataclasses.replace(program, warnings=slow)
@@ -112,7 +119,9 @@ def explain(function: Function, target: str = "opencl", profile: str | None = No
 def find_fusion(function: Function, target: str = "opencl", profile: str | None = None) -> Fusion:
     """The stages that `compile` makes kernels of, and how it groups them."""
     dialect, shape = _find_kind(target, profile)
-    return _fuse(rewrite(function, shape.row), dialect, shape)
+    expect("function", function, Function, "an ir.Function")
+    function.refuse_loops(_APART)
+    return _fuse(rewrite(function, shape.row, walks=shape.walks), dialect, shape)
 
 
 def describe_kernels(
@@ -145,8 +154,8 @@ def make_kernels(
     """The function as fusion leaves it, and its kernels in execution order, as `compile` renders
     them. Raises as `compile` does."""
     dialect, shape = _find_kind(target, profile, shader_model)
-    fusion, kernels = _lower(function, dialect, shape, steps)
-    return fusion.function, tuple(kernel for made in kernels for kernel in made)
+    fused, kernels = join_parts(function, _lower(function, dialect, shape, steps))
+    return fused, tuple(kernel for made in kernels for kernel in made)
 
 
 def compile_kernels(
@@ -159,9 +168,10 @@ def compile_kernels(
     """What `compile` gives and what `make_kernels` gives, lowered once."""
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    fusion, kernels = _lower(function, dialect, shape)
-    program = _render(function, fusion, kernels, dialect, shape)
-    return program, fusion.function, tuple(kernel for made in kernels for kernel in made)
+    lowered = _lower(function, dialect, shape)
+    program = _render(function, lowered, dialect, shape)
+    fused, kernels = join_parts(function, lowered)
+    return program, fused, tuple(kernel for made in kernels for kernel in made)
 
 
 def make_budget(shape: Profile, limits: Limits) -> Budget:
@@ -192,43 +202,60 @@ def _find_kind(
 
 def _lower(
     function: Function, dialect: Dialect, shape: Profile, steps: Steps = USUAL
-) -> tuple[Fusion, tuple[tuple[Kernel, ...], ...]]:
-    """The passes between the two IRs, each followed by the verifier: the kernels of each group."""
+) -> tuple[Lowered, ...]:
+    """The passes between the two IRs, each followed by the verifier: the kernels of each group of
+    each part."""
     verify(function)
     check_support(function, dialect, shape)
     check_open(function)
-    rewritten = rewrite(function, shape.row)
-    fusion = _fuse(rewritten, dialect, shape, steps)
-    return fusion, tuple(
-        steps.lower(fusion.function, group, shape, dialect.limits) for group in fusion.groups
-    )
+    lowered: list[Lowered] = []
+    for part in part_loops(function):
+        if part.function is not function:
+            verify(part.function, "part_loops")
+            check_support(part.function, dialect, shape)
+        rewritten = rewrite(part.function, shape.row, walks=shape.walks)
+        fusion = _fuse(rewritten, dialect, shape, steps)
+        kernels = tuple(
+            steps.lower(fusion.function, group, shape, dialect.limits) for group in fusion.groups
+        )
+        lowered.append((part, fusion, kernels))
+    return tuple(lowered)
 
 
 def _render(
     function: Function,
-    fusion: Fusion,
-    kernels: tuple[tuple[Kernel, ...], ...],
+    lowered: tuple[Lowered, ...],
     dialect: Dialect,
     shape: Profile,
     root_signature: bool = True,
     contract: bool = False,
 ) -> Program:
-    """The program of a function as it was bound, from the kernels of each group."""
-    made = tuple(kernel for of_group in kernels for kernel in of_group)
-    # Few work items with much to do each are what a CPU wants: these are counted for GPUs alone.
-    tables = fusion.function.tables
-    counted = [count_steps(kernel, tables) for kernel in made] if shape.group_size > 1 else []
+    """The program of a function as it was bound, from the kernels of each part."""
+    fused, kernels = join_parts(function, lowered)
+    origins: list[Origin] = []
+    repeats: list[Repeat] = []
+    slow: list[Diagnostic] = []
+    for part, fusion, groups in lowered:
+        made = [kernel for group in groups for kernel in group]
+        # Few work items with much to do each are what a CPU wants: these are counted for GPUs.
+        tables = fusion.function.tables
+        counted = [count_steps(kernel, tables) for kernel in made] if shape.group_size > 1 else []
+        slow += find_slow(fusion.function, made, counted) if counted else ()
+        if part.loop is not None and made:
+            last = len(origins) + len(made) - 1
+            repeats.append(Repeat(len(origins), last, part.steps, part.loop.backwards))
+        origins += find_origins(fusion, groups, counted, part.steps)
     program = render(
-        fusion.function,
-        made,
+        fused,
+        tuple(kernel for group in kernels for kernel in group),
         dialect,
         shape,
         root_signature=root_signature,
-        origins=find_origins(fusion, kernels, counted),
+        origins=origins,
         unfused=count_unfused(function),
         contract=contract,
+        repeats=repeats,
     )
-    slow = find_slow(fusion.function, made, counted) if counted else ()
     return dataclasses.replace(program, warnings=(*function.warnings, *slow))
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -21,7 +21,14 @@ from dmlc.files import write_files
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
 from dmlc.sizes import evaluate_size, find_symbols, multiply
-from dmlc.source import Diagnostic, UnknownNameError, list_names, unknown_name
+from dmlc.source import (
+    Diagnostic,
+    UnknownNameError,
+    UnsupportedError,
+    counted,
+    list_names,
+    unknown_name,
+)
 
 VERSION = __version__
 """The compiler's version, which generated files and manifests carry."""
@@ -93,7 +100,7 @@ class BufferBinding:
     """OpenCL: the argument. HLSL: the register, `t<slot>` when read, `u<slot>` when written."""
     structure_bytes: int = 0
     """HLSL: the bytes of what the structured buffer counts in. More than the tensor's element
-    where two elements share a word."""
+    where several elements share a word."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,6 +139,26 @@ class Dispatch:
         if self.row is None or total <= self.row:
             return (total, 1, 1)
         return (self.row, -(-total // self.row), 1)
+
+
+STEP = "step"
+"""The value of a scalar argument that numbers the steps of a loop."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Repeat:
+    """Kernels, by their numbers, that run again and again: from the first to the last of them, so
+    many times, with a barrier between. Their scalars `step` count the times from 0 up, or from
+    the last down where it goes `backwards`."""
+
+    first: int
+    last: int
+    steps: int
+    backwards: bool = False
+
+    def numbers(self) -> range:
+        """The steps, in order."""
+        return range(self.steps)[:: -1 if self.backwards else 1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -245,6 +272,8 @@ class Program:
     """None where kernels were written by hand."""
     contract: bool = False
     """Whether sums of products may be rounded once for each product and addition."""
+    repeats: tuple[Repeat, ...] = ()
+    """The kernels that run again and again, in order. None of them are another's."""
     warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """What may not be meant, and what its kernels do slowly, with the place in the source and a
     cure."""
@@ -298,6 +327,24 @@ class Program:
         time only."""
         return None if any(t.offset is None for t in self.scratch) else self.scratch_bytes
 
+    def refuse_repeats(self, why: str) -> None:
+        """Raises `UnsupportedError` where kernels run again and again; `why` is a clause that says
+        who cannot have that."""
+        if self.repeats:
+            steps = counted(self.repeats[0].steps, "step")
+            raise UnsupportedError(f"{self.name} has a loop of {steps}, and {why}")
+
+    def order(self) -> Iterator[tuple[int, dict[str, int]]]:
+        """The numbers of the kernels in the order they run, each with what its scalars take besides
+        the sizes: the step."""
+        number = 0
+        for repeat in self.repeats:
+            yield from ((before, {}) for before in range(number, repeat.first))
+            own = range(repeat.first, repeat.last + 1)
+            yield from ((each, {STEP: step}) for step in repeat.numbers() for each in own)
+            number = repeat.last + 1
+        yield from ((after, {}) for after in range(number, len(self.kernels)))
+
     @property
     def traffic(self) -> tuple[int, int] | None:
         """The bytes read and written by all kernels; None where a size is known at run time
@@ -345,6 +392,11 @@ class Program:
             **({"checks": list(self.checks)} if self.checks else {}),
             "tensors": [_describe_tensor(t) for t in self.tensors],
             "kernels": [self._describe_kernel(kernel) for kernel in self.kernels],
+            **(
+                {"repeats": [self._describe_repeat(r) for r in self.repeats]}
+                if self.repeats
+                else {}
+            ),
             "scratch_bytes": self.scratch_bytes,
             "elementwise": self.elementwise,
             "contract": self.contract,
@@ -392,6 +444,16 @@ class Program:
             **_describe_traffic(kernel.origin.traffic),
             "figures": None if kernel.origin.figures is None else kernel.origin.figures.to_json(),
             **self.language.describe_kernel(kernel),
+        }
+
+    def _describe_repeat(self, repeat: Repeat) -> dict[str, Any]:
+        own = self.kernels[repeat.first : repeat.last + 1]
+        return {
+            "kernels": [kernel.name for kernel in own],
+            "steps": repeat.steps,
+            "order": "from the last step to 0" if repeat.backwards else "from step 0 to the last",
+            "rule": "the kernels run in turn, once for each step, which a scalar of value "
+            f"'{STEP}' takes; a barrier stands between two steps",
         }
 
     def _describe_buffer(self, buffer: BufferBinding) -> dict[str, Any]:

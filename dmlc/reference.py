@@ -29,10 +29,12 @@ from dmlc.ir import (
     Index,
     Instruction,
     Load,
+    Loop,
     Parameter,
     Reduction,
     Select,
     Stage,
+    Step,
     Symbol,
     operands,
     value_type,
@@ -62,13 +64,20 @@ def evaluate(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array
     runs = {s.name for s in function.stages if counted in s.extents} if counted else set[str]()
     function = specialize(function, sizes)
     results = {r.name for r in function.results}
+    looped = {name for loop in function.loops for name in loop.stages}
     found: dict[str, Array] = {}
     placed: set[str] = set()
     with np.errstate(all="ignore"):
+        opened = {loop.stages[0]: loop for loop in function.loops}
         for stage in function.stages:
-            values = _evaluate_stage(stage, tensors, placed)
+            if stage.name in opened:
+                tensors |= _evaluate_loop(function, opened[stage.name], tensors)
+            if stage.name in looped:
+                values = tensors[stage.name]
+            else:
+                values = _evaluate_stage(stage, tensors, placed)
             stored = convert(values, stage.dtype)
-            if all(find_index_only(stage.body, placed)):
+            if stage.name not in looped and all(find_index_only(stage.body, placed)):
                 placed.add(stage.name)
             exact = stage.dtype.is_storage_only or stage.name in placed
             tensors[stage.name] = stored if exact else values
@@ -136,9 +145,37 @@ def _bind(
 # Stages ------------------------------------------------------------------------------------
 
 
-def _evaluate_stage(stage: Stage, tensors: Mapping[str, Array], placed: Container[str]) -> Array:
+def _evaluate_loop(
+    function: Function, loop: Loop, tensors: Mapping[str, Array]
+) -> dict[str, Array]:
+    """The stages of a loop, and what each was at the step before, as computed step by step."""
+    stages = [s for name in loop.stages if (s := function.stage(name)) is not None]
+    found: dict[str, Array] = {}
+    for each in (*stages, *loop.delays):
+        sizes = [e for e in each.extents if isinstance(e, int)]
+        found[each.name] = np.zeros(sizes, _number(each.dtype))
+    known = {**tensors, **found}
+    steps = range(len(found[loop.stages[0]]))
+    before: int | None = None
+    for step in reversed(steps) if loop.backwards else steps:
+        here = slice(step, step + 1)
+        for delay in loop.delays if before is not None else ():
+            found[delay.name][step] = found[delay.of][before]
+        for stage in stages:
+            found[stage.name][here] = _evaluate_stage(stage, known, (), here)[here]
+        before = step
+    return found
+
+
+def _evaluate_stage(
+    stage: Stage,
+    tensors: Mapping[str, Array],
+    placed: Container[str],
+    here: slice | None = None,
+) -> Array:
     """The values of a stage as computed, box by box: floats in float64, but in their own type
-    those that depend on positions alone, and on what these find in the tensors `placed`."""
+    those that depend on positions alone, and on what these find in the tensors `placed`. Only those
+    at the places `here` along its first axis, if they are given."""
     reduction = stage.reduction
     domain = [e for e in stage.extents if isinstance(e, int)]
     axes_of = () if reduction is None else reduction.axes
@@ -148,7 +185,7 @@ def _evaluate_stage(stage: Stage, tensors: Mapping[str, Array], placed: Containe
     values = np.empty(domain, number)
     index_only = find_index_only(stage.body, placed)
     plan = _Plan(stage.body, index_only, _list_dying(stage.body))
-    for box in _boxes(domain, max(1, _BLOCK // max(1, math.prod(inner)))):
+    for box in _boxes(domain, max(1, _BLOCK // max(1, math.prod(inner))), here):
         axes = {Index(axis): positions for axis, positions in enumerate(_open_mesh(box))}
         if reduction is None:
             values[box], _ = _evaluate_body(plan, axes, tensors)
@@ -169,8 +206,12 @@ def _number(dtype: DataType) -> np.dtype[Any]:
 _Box = tuple[slice, ...]
 
 
-def _boxes(domain: list[int], most: int) -> Iterator[_Box]:
-    """Boxes of at most `most` points that tile a domain, in order."""
+def _boxes(domain: list[int], most: int, here: slice | None = None) -> Iterator[_Box]:
+    """Boxes of at most `most` points that tile a domain, or the places `here` along its first
+    axis, in order."""
+    if here is not None:
+        yield from ((here, *box) for box in _boxes(domain[1:], most))
+        return
     steps: list[int] = []
     for extent in reversed(domain):
         steps.append(max(1, min(extent, most)))
@@ -348,7 +389,7 @@ def _evaluate_instruction(
 ) -> Array:
     """An instruction that depends on elements of tensors."""
     match instruction:
-        case Constant() | Index() | Symbol():
+        case Constant() | Index() | Symbol() | Step():
             raise InternalError("a constant, an index or a size depends on no element")
         case Load():
             tensor = tensors[instruction.tensor]

@@ -118,20 +118,29 @@ def make_report(
 
 
 def find_origins(
-    fusion: Fusion, kernels: Sequence[Sequence[Kernel]], counted: Sequence[Steps | None] = ()
+    fusion: Fusion,
+    kernels: Sequence[Sequence[Kernel]],
+    counted: Sequence[Steps | None] = (),
+    times: int = 1,
 ) -> list[Origin]:
-    """What each kernel was made of, group by group; `counted` are the steps of each for a GPU."""
+    """What each kernel was made of, group by group; `counted` are the steps of each for a GPU. The
+    kernels run so many times."""
     steps = iter(counted)
     return [
         Origin(
             kernel.stages,
             _list_reasons(group, kernel),
-            total(list_kernel_moves(fusion.function, kernel)),
+            _repeat(total(list_kernel_moves(fusion.function, kernel)), times),
             find_figures(fusion.function, kernel, next(steps, None)),
         )
         for group, made in zip(fusion.groups, kernels, strict=True)
         for kernel in made
     ]
+
+
+def _repeat(traffic: tuple[int, int] | None, times: int) -> tuple[int, int] | None:
+    """The bytes that are read and written in so many runs."""
+    return None if traffic is None else (traffic[0] * times, traffic[1] * times)
 
 
 def find_figures(function: Function, kernel: Kernel, steps: Steps | None) -> Figures | None:

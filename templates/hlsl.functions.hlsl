@@ -236,7 +236,7 @@ float $H(const int64_t x)
     return result;
 }
 
-//// ${T}_to_$R
+//// ${T}_to_$R ${T}_to_int8 ${T}_to_uint8 ${T}_to_int16 ${T}_to_uint16
 // Rounds towards zero; out of range gives the nearest bound, NaN gives 0. Only what fits is
 // converted, in two steps: drivers take an integer that was made a float and comes back for the
 // same integer.
@@ -245,4 +245,114 @@ $R $H(const $T x)
     const bool fits = $LOW < x && x < $HIGH;
     const $R whole = ($R)(fits ? x : ($T)0);
     return fits ? whole : ((x <= $LOW) ? $LEAST : ((x >= $HIGH) ? $MOST : ($R)0));
+}
+
+//// int8_at
+// The byte that begins at a bit of a word, from -128 to 127.
+int $H(const uint word, const uint bit)
+{
+    return (int)((word >> bit) << 24) >> 24;
+}
+
+//// uint8_at
+// The byte that begins at a bit of a word.
+uint $H(const uint word, const uint bit)
+{
+    return (word >> bit) & 0xff;
+}
+
+//// bool_at
+// Whether the byte that begins at a bit of a word is not 0.
+bool $H(const uint word, const uint bit)
+{
+    return ((word >> bit) & 0xff) != 0;
+}
+
+//// int16_at
+// The half of a word that begins at a bit, from -32768 to 32767.
+int $H(const uint word, const uint bit)
+{
+    return (int)((word >> bit) << 16) >> 16;
+}
+
+//// uint16_at
+// The half of a word that begins at a bit.
+uint $H(const uint word, const uint bit)
+{
+    return (word >> bit) & 0xffff;
+}
+
+//// unpack_int8_x4
+// The bytes of a word, each from -128 to 127.
+int4 $H(const uint word)
+{
+    return (int4)(word << uint4(24, 16, 8, 0)) >> 24;
+}
+
+//// unpack_uint8_x4
+// The bytes of a word.
+uint4 $H(const uint word)
+{
+    return (word >> uint4(0, 8, 16, 24)) & 0xff;
+}
+
+//// unpack_bool_x4
+// Which bytes of a word are not 0.
+bool4 $H(const uint word)
+{
+    return ((word >> uint4(0, 8, 16, 24)) & 0xff) != 0;
+}
+
+//// unpack_int16_x4
+// The halves of two words, each from -32768 to 32767.
+int4 $H(const uint2 words)
+{
+    return (int4)(words.xxyy << uint4(16, 0, 16, 0)) >> 16;
+}
+
+//// unpack_uint16_x4
+// The halves of two words.
+uint4 $H(const uint2 words)
+{
+    return (words.xxyy >> uint4(0, 16, 0, 16)) & 0xffff;
+}
+
+//// pack_int8_x4
+// A word of four bytes, each given as a number from -128 to 127.
+uint $H(const int4 values)
+{
+    const uint4 bytes = ((uint4)values & 0xff) << uint4(0, 8, 16, 24);
+    return bytes.x | bytes.y | bytes.z | bytes.w;
+}
+
+//// pack_uint8_x4
+// A word of four bytes, each given as a number from 0 to 255.
+uint $H(const uint4 values)
+{
+    const uint4 bytes = values << uint4(0, 8, 16, 24);
+    return bytes.x | bytes.y | bytes.z | bytes.w;
+}
+
+//// pack_bool_x4
+// A word of four bytes that are 0 or 1.
+uint $H(const bool4 values)
+{
+    const uint4 bytes = (uint4)values << uint4(0, 8, 16, 24);
+    return bytes.x | bytes.y | bytes.z | bytes.w;
+}
+
+//// pack_int16_x4
+// Two words of two halves each, given as numbers from -32768 to 32767.
+uint2 $H(const int4 values)
+{
+    const uint4 halves = ((uint4)values & 0xffff) << uint4(0, 16, 0, 16);
+    return halves.xz | halves.yw;
+}
+
+//// pack_uint16_x4
+// Two words of two halves each, given as numbers from 0 to 65535.
+uint2 $H(const uint4 values)
+{
+    const uint4 halves = values << uint4(0, 16, 0, 16);
+    return halves.xz | halves.yw;
 }

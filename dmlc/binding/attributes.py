@@ -1,7 +1,7 @@
 """Attribute values as callers give them, as the values expressions compute with.
 
-Enums are given by name or by value, numbers are range-checked (a FLOAT is rounded to float32),
-arrays have their length checked, and defaults are worked out.
+Enums are given by name or by value, numbers are range-checked (a FLOAT is rounded to float32, a
+NUMBER is kept as it is), arrays have their length checked, and defaults are worked out.
 """
 
 from __future__ import annotations
@@ -19,14 +19,19 @@ from dmlc.binding.facts import Binding
 from dmlc.binding.values import Constant, EnumValue, OpenSize, is_number, round_float, show
 from dmlc.language.definitions import AttributeDefinition, OperatorDefinition, mistake
 from dmlc.parameters import expect_items
-from dmlc.scalars import DataType
+from dmlc.scalars import DataType, as_data_type
 from dmlc.source import ArgumentError, Diagnostic, DmlcError, Note, unknown_name
 
 MOST_ENTRIES = 1024
 """The most values of an array attribute, and tensors of an array of tensors. Formulas read each
 entry when they are bound, so an array of them is a setting and never data."""
-_INT_LIMITS = (-(2**63), 2**63 - 1)
-_UINT_LIMITS = (0, 2**64 - 1)
+_LIMITS = {
+    "INT": (-(2**63), 2**63 - 1),
+    "UINT": (0, 2**64 - 1),
+    "NUMBER": (-(2**63), 2**64 - 1),
+}
+_WHOLE = {"INT": "a whole number", "UINT": "a whole number of 0 or more", "NUMBER": "a number"}
+"""What an attribute of whole numbers must be; a NUMBER that is whole is the same for all types."""
 _FLOAT32_LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -80,10 +85,12 @@ def complete_attributes(
     return found
 
 
-def any_member(attribute: AttributeDefinition) -> EnumValue | None:
-    """What tells the evaluator whose members bare names are; None of an attribute without an
-    enum."""
+def any_member(attribute: AttributeDefinition) -> EnumValue | DataType | None:
+    """What tells the evaluator whose members bare names are: those of an enum, or data types; None
+    of an attribute that is neither."""
     enum = attribute.enum
+    if attribute.base == "TYPE":
+        return DataType.FLOAT32
     return None if enum is None else EnumValue(enum, next(iter(enum.members), ""))
 
 
@@ -170,8 +177,12 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
             if not isinstance(value, bool | int) or value not in (0, 1):
                 raise _wrong(attribute, given, "true or false")
             made: Constant = bool(value)
+        case "TYPE":
+            return _convert_type(attribute, given)
         case "FLOAT":
             made = _convert_float(attribute, value)
+        case "NUMBER" if isinstance(value, float):
+            made = value
         case _:
             made = _convert_integer(attribute, value)
     _check_values(attribute, made)
@@ -198,6 +209,13 @@ def _convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
     raise _wrong(attribute, value, f"a {enum.name} ({members})")
 
 
+def _convert_type(attribute: AttributeDefinition, given: object) -> DataType:
+    try:
+        return as_data_type(f"attribute '{attribute.name}'", given)
+    except DmlcError as error:
+        raise DmlcError([_declared(attribute, d) for d in error.diagnostics]) from None
+
+
 def _convert_float(attribute: AttributeDefinition, value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise _wrong(attribute, value, "a number")
@@ -209,8 +227,8 @@ def _convert_float(attribute: AttributeDefinition, value: object) -> float:
 
 
 def _convert_integer(attribute: AttributeDefinition, value: object) -> int:
-    low, high = _UINT_LIMITS if attribute.base == "UINT" else _INT_LIMITS
-    what = "a whole number of 0 or more" if attribute.base == "UINT" else "a whole number"
+    low, high = _LIMITS[attribute.base]
+    what = _WHOLE[attribute.base]
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         number = int(value)
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -218,7 +236,11 @@ def _convert_integer(attribute: AttributeDefinition, value: object) -> int:
     else:
         raise _wrong(attribute, value, what)
     if not low <= number <= high:
-        raise _wrong(attribute, value, what if number < low else f"at most {high}")
+        raise _wrong(
+            attribute,
+            value,
+            f"at most {high}" if number > high else what if low == 0 else f"at least {low}",
+        )
     return number
 
 

@@ -16,7 +16,7 @@ from dmlc.binding.indexed import IndexNotation
 from dmlc.binding.nodes import Form, Node, Value, is_constant, shape_of
 from dmlc.binding.scope import MOST_NOTES, Evaluating, Scope
 from dmlc.binding.tensor_arrays import TensorArrays, find_axis_to_join
-from dmlc.binding.values import OpenSize, Undecided, describe, show, span_text
+from dmlc.binding.values import OpenSize, Undecided, describe, refuse_open, show, span_text
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
 from dmlc.language.arrays import read_axes, whole_sizes
@@ -69,9 +69,12 @@ class Calls:
     ) -> Step[Value]:
         given: dict[str, Value] = {}
         for parameter, argument in zip(function.parameters, call.arguments, strict=True):
-            # An array by name stays whole inside the function, where it stands for its entry.
+            # An array by name stays whole inside the function, where it stands for its entry; of
+            # an array of tensors, one is given.
             value = argument.value
+            named = value.base if isinstance(value, syntax.Member) else value
             whole = isinstance(value, syntax.Reference | syntax.Member | syntax.Array)
+            whole = whole and not self._on.names_tensors(named)
             given[parameter] = yield self._on.visit(value, scope.outside() if whole else scope)
         self._inlined += 1
         if self._inlined > _MOST_CALLS:
@@ -121,6 +124,10 @@ class Calls:
             return whole_sizes(value, span)
         numbers = whole_sizes(tuple(0 if n in opened else v for n, v in enumerate(items)), span)
         return tuple(opened.get(place, number) for place, number in enumerate(numbers))
+
+    def refuse_open(self, given: Given) -> None:
+        if any(isinstance(value, OpenSize) for value in given.values):
+            raise refuse_open(given.values, given.span)
 
     def flatten(self, places: Value, sizes: tuple[Measure, ...], span: Span) -> Value:
         """The number of a place among all of a shape's."""
@@ -259,7 +266,7 @@ class Calls:
             like = self._like(named.value, scope)
             axes = reduce_like(shape, like, operand.span, named.value.span)
         else:
-            listed: Value = yield self._on.visit(named.value, scope)
+            listed: Value = yield self._on.visit(named.value, scope.outside())
             axes = read_axes(listed, len(shape), named.value.span)
         return self._on.built().folds.fold(reduction.name, value, axes, call.span)
 

@@ -22,14 +22,18 @@ from dmlc.binding.axes import join_shapes
 from dmlc.binding.conversions import type_name
 from dmlc.binding.facts import Binding, BoundTensor, ir_name
 from dmlc.binding.nodes import Node, Shape, Value, Variable, shape_of
+from dmlc.binding.recurrences import Course, Recurrent, sort_stages
 from dmlc.binding.scope import TOP, Scope
 from dmlc.binding.stages import StageMaker, make_bound
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.binding.values import span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
+from dmlc.language.recurrences import Recurrence, find_recurrences
 from dmlc.language.walk import expressions_of, subexpressions, walk
-from dmlc.source import DmlcError, Span, counted, unknown_name
+from dmlc.scalars import DataType
+from dmlc.sizes import find_symbols
+from dmlc.source import DmlcError, Span, UnsupportedError, counted, unknown_name
 
 
 def lower_compute(binding: Binding) -> ir.Function:
@@ -63,6 +67,8 @@ class Lowering(StageMaker):
                 self.extents[ir_name(tensor.name)] = tensor.sizes
         self.inferred: dict[str, Shape] = {}
         self.last_read = _last_reads(binding)
+        self.opened = 0
+        """The number of the first stage of the recurrence at hand."""
 
     def run(self) -> None:
         operator = self.binding.operator
@@ -70,20 +76,31 @@ class Lowering(StageMaker):
             # It was checked without the library that has the operator.
             name = operator.syntax.gradient_of.operator
             self.errors.append(DmlcError(unknown_name("operator", name.text, (), name.span)))
-        for number, statement in enumerate(operator.compute or ()):
-            if isinstance(statement, syntax.ScalarFunction):
-                own = FunctionDefinition.of(statement)
-                self.evaluator.functions[own.name] = own
-                continue
-            name = statement.name.text
-            definition = self.binding.definitions.get(name)
-            if definition is None or name in self.binding.tensors:
-                self.define(name, functools.partial(self.assign, statement, number))
-                continue
-            try:
-                self.evaluator.locals[name] = self.assign(statement, number)
-            except DmlcError as error:
-                self.evaluator.locals[name] = error  # Nobody has asked for it, unless it is read.
+        statements = operator.compute or ()
+        recurrences = find_recurrences(statements, self.binding.definitions)
+        opening = {r.first: r for r in recurrences}
+        closing = {r.last: r for r in recurrences}
+        for number, statement in enumerate(statements):
+            if number in opening:
+                self.define_several((), functools.partial(self.open_recurrence, opening[number]))
+            self.define_statement(statement, number)
+            if number in closing:
+                self.define_several((), self.close_recurrence)
+
+    def define_statement(self, statement: syntax.Statement, number: int) -> None:
+        name = statement.name.text
+        if isinstance(statement, syntax.ScalarFunction):
+            own = FunctionDefinition.of(statement)
+            self.evaluator.functions[own.name] = own
+            return
+        definition = self.binding.definitions.get(name)
+        if definition is None or name in self.binding.tensors:
+            self.define(name, functools.partial(self.assign, statement, number))
+            return
+        try:
+            self.evaluator.locals[name] = self.assign(statement, number)
+        except DmlcError as error:
+            self.evaluator.locals[name] = error  # Nobody has asked for it, unless it is read.
 
     def assign(self, statement: syntax.Assignment, number: int) -> Value:
         """Defines a name, and gives what reading it means from here on."""
@@ -97,6 +114,9 @@ class Lowering(StageMaker):
         value = self.evaluator.evaluate(statement.value, None, scope)
         if variables is not None:
             self.check_element(value, statement)
+        recurrent = self.evaluator.recurrent.get(name)
+        if recurrent is not None and variables is not None:
+            return self.define_recurrent(recurrent, value, statement, variables)
         if tensor is not None:
             return self.define_output(tensor, value, statement, number, variables)
         return self.define_local(value, statement, variables)
@@ -110,13 +130,15 @@ class Lowering(StageMaker):
         tensor: BoundTensor | None,
     ) -> tuple[Scope, tuple[Variable, ...]]:
         """The index variables of `T[n, y...] = e`: over the sizes stated, or else over T's own,
-        where a pack takes the axes that the others leave."""
+        where a pack takes the axes that the others leave: none of an output without sizes."""
         place = _head(statement)
         if self.binding.symbolic:
             raise self.evaluator.needs_sizes("index notation", place)
         sizes = None if tensor is None else tensor.sizes
         stated = all(index.extent is not None for index in indices)
-        if sizes is None and not stated:
+        others = [index for index in indices if not index.pack]
+        leaves_none = bool(others) and all(index.extent is not None for index in others)
+        if sizes is None and not stated and not leaves_none:
             sizes = self.binding.extents(statement.name.text, place)
         spare = 0 if sizes is None or stated else len(sizes) - len(indices)
         if spare < -1 or (spare != 0 and not any(index.pack for index in indices)):
@@ -135,10 +157,14 @@ class Lowering(StageMaker):
             variables += [v.free[0] for v in bound]
         domain = tuple(v.extent for v in variables)
         if sizes is not None and domain != sizes:
+            symbols = find_symbols((*sizes, *domain))
+            names = " and ".join(f"'{symbol}'" for symbol in symbols)
+            note = f"they may differ where sizes are left open: give {names} a number"
             raise DmlcError(
                 f"'{statement.name.text}' has sizes {show_sizes(sizes)}, but is defined over "
                 f"{show_sizes(domain)}",
                 place,
+                [note] if symbols else [],
             )
         if not 1 <= len(domain) <= MAXIMUM_RANK:
             raise DmlcError(
@@ -164,6 +190,110 @@ class Lowering(StageMaker):
                 "tensor: index it",
                 place,
             )
+
+    # Recurrences --------------------------------------------------------------------------
+
+    def open_recurrence(self, recurrence: Recurrence) -> Sequence[Value]:
+        """Has the names of a recurrence stand for what there is of them at each step."""
+        self.opened = len(self.stages)
+        statements = (self.binding.operator.compute or ())[recurrence.first : recurrence.last + 1]
+        own: list[syntax.Assignment] = []
+        for each in statements:
+            if isinstance(each, syntax.ScalarFunction):
+                self.evaluator.functions[each.name.text] = FunctionDefinition.of(each)
+            elif each.name.text in recurrence.names:
+                own.append(each)
+        course: Course | None = None
+        for statement in own:
+            scope, variables = self.bind_indices(statement, statement.indices or (), None)
+            extents = tuple(v.extent for v in variables)
+            place = _head(statement)
+            if not isinstance(extents[0], int):
+                raise UnsupportedError(
+                    f"the steps of '{statement.name.text}' are as many as '{extents[0]}' says, "
+                    "which is left open: a recurrence needs the number of its steps",
+                    place,
+                )
+            if course is None:
+                course = Course(extents[0], self.builder.nodes.bind(0, extents[0]))
+            if course.steps != extents[0]:
+                raise DmlcError(
+                    f"'{statement.name.text}' has {extents[0]} steps, and '{own[0].name.text}', "
+                    f"which takes part in the same recurrence, has {course.steps}",
+                    place,
+                )
+            del scope
+            name = self.fresh_name(statement.name.text)
+            before = self.fresh_name(f"{name}_before")
+            self.kept[name] = None
+            self.extents[before] = extents
+            made = Recurrent(name, before, extents, statement.name.span, course)
+            self.evaluator.recurrent[statement.name.text] = made
+        self.find_types(own)
+        return ()
+
+    def find_types(self, statements: Sequence[syntax.Assignment]) -> None:
+        """Finds the types of what a recurrence defines: those that its formulas have, where what
+        they read of it takes the type of what it meets."""
+        recurrent = self.evaluator.recurrent
+        for _ in statements:
+            for statement in statements:
+                own = recurrent[statement.name.text]
+                own.defined = True
+                if own.dtype is not None:
+                    continue
+                scope, _ = self.bind_indices(statement, statement.indices or (), None)
+                value = self.evaluator.evaluate(statement.value, None, scope)
+                if isinstance(value, Node) and isinstance(value.dtype, DataType):
+                    own.dtype = None if value.soft else value.dtype
+            if all(own.dtype is not None for own in recurrent.values()):
+                break
+        for statement in statements:
+            own = recurrent[statement.name.text]
+            own.dtype = own.dtype or DataType.FLOAT32
+            own.defined = False
+            if own.dtype is DataType.BOOL:
+                raise DmlcError(
+                    f"'{statement.name.text}' is a boolean, and a recurrence computes numbers",
+                    statement.value.span,
+                )
+        # What types were found by is none of its reads.
+        for own in recurrent.values():
+            own.delayed = False
+
+    def define_recurrent(
+        self,
+        recurrent: Recurrent,
+        value: Value,
+        statement: syntax.Assignment,
+        variables: tuple[Variable, ...],
+    ) -> Value:
+        """The stage of a name that takes part in a recurrence."""
+        dtype = recurrent.dtype or DataType.FLOAT32
+        place = statement.value.span
+        if isinstance(value, Node) and value.dtype is not dtype and not value.takes_type:
+            raise DmlcError(
+                f"'{recurrent.stage}' is {dtype.name} where the recurrence reads it, and "
+                f"{type_name(value.dtype)} here",
+                place,
+            )
+        value = self.builder.conversions.adapt(value, dtype, place)
+        made = self.add_stage(
+            recurrent.stage, dtype, value, recurrent.extents, statement.span, variables
+        )
+        recurrent.defined = True
+        return made
+
+    def close_recurrence(self) -> Sequence[Value]:
+        """Makes a loop of the stages that a recurrence has become."""
+        names = dict(self.evaluator.recurrent)
+        self.evaluator.recurrent.clear()
+        if names and all(own.defined for own in names.values()):
+            first = next(iter(names.values()))
+            found, loop = sort_stages(self.stages[self.opened :], names, first.span)
+            self.stages[self.opened :] = found
+            self.loops += [] if loop is None else [loop]
+        return ()
 
     # Names --------------------------------------------------------------------------------
 
@@ -224,23 +354,29 @@ class Lowering(StageMaker):
     def define_array(
         self, members: list[BoundTensor], statement: syntax.Assignment, number: int
     ) -> Value:
-        """Defines the entries of an array of outputs: what `split` gives."""
+        """Defines the entries of an array of outputs: what `split` gives, or `[e...]`."""
         if statement.indices is not None:
-            message = f"'{statement.name.text}' is an array of tensors, and is defined by 'split'"
+            message = (
+                f"'{statement.name.text}' is an array of tensors, and is defined as a whole: by "
+                "split(X, axis: A), or [e...]"
+            )
             raise DmlcError(message, statement.name.span)
         self.evaluator.targets = [self.binding.extents(m.name, statement.span) for m in members]
         value = self.evaluator.evaluate(statement.value)
         self.evaluator.targets = None
         items = value if isinstance(value, tuple) else ()
         if len(items) != len(members):
-            message = f"'{statement.name.text}' is an array of tensors: write split(X, axis: A)"
+            message = (
+                f"'{statement.name.text}' is an array of {counted(len(members), 'tensor')}: write "
+                "split(X, axis: A), or [e...] with an array of as many in e"
+            )
             raise DmlcError(message, statement.value.span)
         for member, item in zip(members, items, strict=True):
             self.define_output(member, item, statement, number)
         return value
 
     def function(self) -> ir.Function:
-        return make_bound(self.binding, self.stages, self.binding.checks)
+        return make_bound(self.binding, self.stages, self.binding.checks, self.loops)
 
 
 def _head(statement: syntax.Assignment) -> Span:

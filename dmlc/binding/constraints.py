@@ -208,9 +208,18 @@ def _values_read(evaluator: Evaluator, condition: syntax.Expression) -> list[str
         named = isinstance(part, syntax.Reference) and (
             evaluator.binding.names_dimension(part.name)
         )
-        if attribute or fact or named:
+        if fact and isinstance(part, syntax.Member) and evaluator.names_tensors(part.base):
+            # `[X.Sizes == Y.Sizes...]` reads that of each tensor of an array.
+            for member in evaluator.binding.members(part.base.span.text):
+                read = FACTS[part.member.text].evaluate(evaluator.binding, member.name, part.span)
+                found[f"{member.name}.{part.member.text} is {show(read)}"] = None
+        elif attribute or fact or named:
             name = " ".join(part.span.text.split())
-            found[f"{name} is {show(evaluator.constant(part))}"] = None
+            try:
+                value = evaluator.constant(part)
+            except DmlcError:
+                continue  # It stands in a branch that is not taken, and has no value here.
+            found[f"{name} is {show(value)}"] = None
     return list(found)
 
 
@@ -245,6 +254,7 @@ def unify_dimensions(binding: Binding, diagnostics: Diagnostics) -> None:
                 found.append(
                     f"'{tensor.name}' has dimensions {show_dimensions(pattern or ())}, so a size "
                     f"must be {dimension.size}, but its sizes are {shown}"
+                    f"{f', where {size} is left open' if isinstance(size, str) else ''}"
                 )
             if dimension.name is None:
                 continue

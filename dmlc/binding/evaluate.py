@@ -15,7 +15,7 @@ from dmlc.binding.facts import Binding
 from dmlc.binding.guards import list_conditions
 from dmlc.binding.indexed import IndexNotation
 from dmlc.binding.nodes import Node, Value, Weak, is_constant, takes_type
-from dmlc.binding.scope import TOP, Evaluating, Scope, zip_arrays
+from dmlc.binding.scope import TOP, Evaluating, Expansion, Scope, zip_arrays
 from dmlc.binding.untaken import TypeFinder
 from dmlc.binding.values import (
     Constant,
@@ -26,7 +26,7 @@ from dmlc.binding.values import (
     whole_number,
 )
 from dmlc.language import syntax
-from dmlc.language.builtins import FACTS, FUNCTIONS, Builtin
+from dmlc.language.builtins import ARRAY_FACTS, FACTS, FUNCTIONS, Builtin
 from dmlc.language.walk import Step, Visit, walk
 from dmlc.scalars import OPERATIONS, DataType, find_data_type
 from dmlc.source import DmlcError, Span, unknown_name
@@ -149,6 +149,8 @@ class Evaluator(Evaluating):
             what, known = f"member of {expected.enum.name}", expected.enum.members
             raise DmlcError(unknown_name(what, name, known, expression.span))
         if self.names_tensors(expression):
+            if scope.expansion is not None:
+                return self.tensor(self._entry(expression, scope.expansion), expression.span)
             message = f"'{name}' is an array of tensors: pick one, as in '{name}[0]', or join them"
             raise DmlcError(message, expression.span)
         known = [*self.locals, *self.binding.definitions, *self.binding.attributes]
@@ -168,7 +170,19 @@ class Evaluator(Evaluating):
         name = base.span.text
         if isinstance(base, syntax.Index):
             name: str = yield self.index.entry_name(base, scope)
+        elif scope.expansion is not None and self._is_of_entry(expression):
+            return self._fact(self._entry(base, scope.expansion), expression)
         return scope.entry(self._fact(name, expression), expression.span)
+
+    def _is_of_entry(self, expression: syntax.Member) -> bool:
+        """Whether a fact is one of each tensor of an array, where '...' expands that."""
+        return self.names_tensors(expression.base) and expression.member.text not in ARRAY_FACTS
+
+    def _entry(self, array: syntax.Expression, expansion: Expansion) -> str:
+        """The tensor of an array that its name stands for, where '...' expands that."""
+        members = tuple(m.name for m in self.binding.members(array.span.text))
+        name = expansion.take(members, array.span)
+        return str(name)
 
     def _fact(self, name: str, expression: syntax.Member) -> Value:
         fact, span = expression.member.text, expression.span
@@ -233,6 +247,8 @@ class Evaluator(Evaluating):
 
     def _compute(self, expression: syntax.Binary, scope: Scope) -> Step[Value]:
         symbol = expression.operator
+        if symbol in ("==", "!=") and self._compares_shapes(expression):
+            return symbol == "=="
         left: Value
         right: Value
         if symbol in ("==", "!=") and self._is_open(expression.left, scope):
@@ -244,6 +260,17 @@ class Evaluator(Evaluating):
             right = yield self.visit(expression.right, scope, compared)
         spans = [expression.left.span, expression.right.span]
         return self.combine(_BINARY[symbol], [left, right], spans, expression.span)
+
+    def _compares_shapes(self, expression: syntax.Binary) -> bool:
+        """Whether shapes of two tensors are compared where no sizes are given: all are one."""
+        sides = (expression.left, expression.right)
+        facts = {
+            side.member.text
+            for side in sides
+            if isinstance(side, syntax.Member) and side.base.span.text in self.binding.tensors
+        }
+        members = all(isinstance(side, syntax.Member) for side in sides)
+        return self.binding.symbolic and members and facts in ({"Sizes"}, {"DimensionCount"})
 
     def _ternary(
         self, expression: syntax.Ternary, scope: Scope, expected: Value | None, decided: bool

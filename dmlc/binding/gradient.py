@@ -15,7 +15,7 @@ from dmlc import ir
 from dmlc.binding.call_errors import explain_at, raise_mistakes
 from dmlc.binding.compute import lower_compute
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.stages import make_bound, rename_stage, rename_tensors
+from dmlc.binding.stages import make_bound, rename_loop, rename_stage, rename_tensors
 from dmlc.ir.naming import take_name
 from dmlc.language.definitions import GradientDefinition
 from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Span, join_words
@@ -53,8 +53,8 @@ def derive(binding: Binding, gradient: GradientDefinition) -> Derived:
     found = deriving.differentiate()
     deriving.check_needed(found)
     choices = (*(() if inner is None else inner.choices), *found.choices)
-    stages = deriving.list_stages(found)
-    function = make_bound(binding, stages, (*lowered.checks, *binding.checks))
+    stages, loops = deriving.list_stages(found)
+    function = make_bound(binding, stages, (*lowered.checks, *binding.checks), loops)
     warnings = (*lowered.warnings, *deriving.list_warnings(found))
     function = dataclasses.replace(function, tables=found.function.tables, warnings=warnings)
     return Derived(function, tuple(dict.fromkeys(choices)))
@@ -78,7 +78,8 @@ class _Deriving:
         self.taken = dict.fromkeys(ir_name(name) for name in binding.definitions)
         values = self.find_rows(inputs, gradient.values)
         self.names = {name: values.get(name) or take_name(name, self.taken) for name in inputs}
-        self.names |= {s.name: take_name(s.name, self.taken) for s in lowered.stages}
+        made = (*lowered.delays(), *lowered.stages)
+        self.names |= {s.name: take_name(s.name, self.taken) for s in made}
         self.own = {name: inner for inner, name in self.names.items()}
         """What the forward operator calls its tensors, by their names here."""
         self.function = rename_tensors(lowered, self.names)
@@ -107,14 +108,17 @@ class _Deriving:
         at_hand = {**(kept or {}), **self.kept}
         return differentiate(self.function, tuple(self.wanted), self.given, self.wanted, at_hand)
 
-    def list_stages(self, found: Gradient) -> list[ir.Stage]:
-        """The stages that are derived, none of them named as a row that is something else."""
+    def list_stages(self, found: Gradient) -> tuple[list[ir.Stage], list[ir.Loop]]:
+        """The stages that are derived, none of them named as a row that is something else, and
+        their loops."""
         rows = [ir_name(name) for name in self.binding.definitions]
         stages = found.function.stages
-        clashing = [s.name for s in stages if s.name in rows and s.name not in self.wanted.values()]
-        taken = self.taken | dict.fromkeys(s.name for s in stages)
+        made = (*found.function.delays(), *stages)
+        clashing = [s.name for s in made if s.name in rows and s.name not in self.wanted.values()]
+        taken = self.taken | dict.fromkeys(s.name for s in made)
         names = {name: take_name(name, taken) for name in clashing}
-        return [rename_stage(stage, names, None) for stage in stages]
+        loops = [rename_loop(loop, names) for loop in found.function.loops]
+        return [rename_stage(stage, names, None) for stage in stages], loops
 
     # What is said -------------------------------------------------------------------------
 

@@ -17,7 +17,13 @@ from dmlc.binding.emission import Emission
 from dmlc.binding.facts import Binding
 from dmlc.binding.gradient import warn_of_nothing
 from dmlc.binding.nodes import Form, Node, Weak
-from dmlc.binding.stages import StageMaker, drop_unread, rename_stage
+from dmlc.binding.stages import (
+    StageMaker,
+    drop_unread,
+    keep_loops,
+    rename_loop,
+    rename_stage,
+)
 from dmlc.binding.tensors import TensorDesc, show_sizes
 from dmlc.binding.values import span_text
 from dmlc.language import syntax
@@ -164,17 +170,18 @@ class GraphStages(StageMaker):
             if tensor.name not in wanted:
                 taken = name in self.extents or name not in self.kept
                 wanted[tensor.name] = self.fresh_name(name) if taken else name
-        needed = drop_unread(self.stages, [*sources, *wanted])
+        needed = drop_unread(self.stages, [*sources, *wanted], self.loops)
         order = 1 + max((self.orders.get(stage.name, 0) for stage in needed), default=0)
         if order > MOST_ORDERS:
             raise DmlcError(TOO_MANY_ORDERS, span)
         parameters = self.parameters()
         at_hand = {**self.at_hand, **wanted}
         kept = [stage.name for stage in needed if stage.name in at_hand]
-        made, warnings = _derive_stages(
-            parameters, needed, sources, wanted, kept, self.fresh_name, span
+        made, derived_loops, warnings = _derive_stages(
+            parameters, needed, sources, wanted, kept, self.fresh_name, span, self.loops
         )
         self.add_made(made, order)
+        self.loops += derived_loops
         self.warnings += warnings
         return [self.load(wanted[tensor.name]) for tensor in wrt]
 
@@ -230,8 +237,10 @@ def _derive_stages(
     at_hand: Sequence[str],
     fresh: Callable[[str], str],
     span: Span,
-) -> tuple[list[ir.Stage], list[Diagnostic]]:
-    """The stages of gradients, to stand behind those of the graph, and warnings. `stages` are those
+    loops: Sequence[ir.Loop],
+) -> tuple[list[ir.Stage], list[ir.Loop], list[Diagnostic]]:
+    """The stages of gradients, to stand behind those of the graph, their loops, and warnings.
+    `stages` are those
     that lead to what is differentiated, and by what.
 
     `given` has the tensor that holds the gradient of each that is differentiated, or None where
@@ -240,7 +249,8 @@ def _derive_stages(
     """
     made = {s.name for s in stages}
     results = tuple(ir.Result(name) for name in given if name in made)
-    function = ir.Function("forward", tuple(parameters), tuple(stages), results)
+    kept_loops = keep_loops(loops, stages)
+    function = ir.Function("forward", tuple(parameters), tuple(stages), results, loops=kept_loops)
     # What is at hand comes in under names of its own, and is called again what it is.
     adjoints = {name: fresh(f"{name}_given") for name in given}
     kept = {name: fresh(f"{name}_kept") for name in at_hand}
@@ -250,6 +260,9 @@ def _derive_stages(
     tensors = function.tensors()
     ones = {a: _make_one(a, tensors[n]) for n, a in adjoints.items() if given[n] is None}
     derived: list[ir.Stage] = []
+    added = [loop for loop in found.function.loops if loop.stages[0] not in made]
+    for delay in (delay for loop in added for delay in loop.delays):
+        names[delay.name] = fresh(delay.name)
     for stage in found.function.stages:
         if stage.name not in made:
             names[stage.name] = stage.name if stage.name in wanted.values() else fresh(stage.name)
@@ -258,10 +271,11 @@ def _derive_stages(
             derived.append(rename_stage(stage, names, span))
     warnings = [warn_of_nothing(f"'{wanted[n]}'", f"'{n}'", span) for n in found.vanishing]
     read = {load.tensor for stage in derived for load in stage.body.loads()}
-    return [*(one for name, one in ones.items() if name in read), *derived], warnings
+    used = [one for name, one in ones.items() if name in read]
+    return [*used, *derived], [rename_loop(loop, names) for loop in added], warnings
 
 
-def _make_one(name: str, tensor: ir.Parameter | ir.Stage | ir.Table) -> ir.Stage:
+def _make_one(name: str, tensor: ir.Tensor) -> ir.Stage:
     """The gradient of one value with respect to itself."""
     dtype = tensor.dtype.compute
     body = ir.Body.make([ir.Constant(dtype, 1.0)], 0)

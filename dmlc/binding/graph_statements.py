@@ -28,7 +28,13 @@ from dmlc.binding.graph_stages import GraphStages
 from dmlc.binding.nodes import Node, Value
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
-from dmlc.binding.stages import drop_unread, make_function, rename_stage
+from dmlc.binding.stages import (
+    drop_unread,
+    keep_loops,
+    make_function,
+    rename_loop,
+    rename_stage,
+)
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import Given, TensorDesc, show_sizes
 from dmlc.binding.values import OpenSize, span_text, whole_number
@@ -142,7 +148,10 @@ class _GraphLowering(GraphStages):
             own = stem if stage.name == single else f"{stem}_{stage.name}"
             kept = own == stem and stem in self.kept
             names[stage.name] = own if kept else self.fresh_name(own)
+        for delay in function.delays():
+            names[delay.name] = self.fresh_name(f"{stem}_{delay.name}")
         made = [rename_stage(stage, names, span) for stage in function.stages]
+        self.loops += [rename_loop(loop, names) for loop in function.loops]
         self.add_made(made, operator.order)
         if any(stage.reduction is not None for stage in made):
             self.at_hand.update(dict.fromkeys(names[result.name] for result in function.results))
@@ -159,17 +168,19 @@ class _GraphLowering(GraphStages):
     # The function -------------------------------------------------------------------------
 
     def function(self, outputs: Mapping[str, Given]) -> ir.Function:
-        stages = self.stages
+        stages, loops = self.stages, self.loops
         if self.renamed:
             stages = [rename_stage(s, self.renamed, None) for s in stages]
-        stages = drop_unread(stages, self.results)
+            loops = [rename_loop(loop, self.renamed) for loop in loops]
+        stages = drop_unread(stages, self.results, loops)
         made = {s.name: s for s in stages}
         results = [self.result(made[name], outputs.get(name, Given())) for name in self.results]
         parameters = self.parameters()
         name, span = self.definition.short_name, self.graph.name.span
         checks = dict.fromkeys(check for made in self.bound.values() for check in made.checks)
         checks |= self.binding.checks
-        function = make_function(name, parameters, stages, results, span, checks)
+        loops = keep_loops(loops, stages)
+        function = make_function(name, parameters, stages, results, span, checks, loops)
         warnings = (w for made in self.bound.values() for w in made.warnings)
         return dataclasses.replace(function, warnings=(*warnings, *self.warnings))
 
@@ -223,7 +234,7 @@ class _GraphEvaluator(Evaluator):
             case syntax.Index(base=syntax.Member() as base):
                 found = self._output(base)
                 if isinstance(found, tuple):
-                    return self._entry(expression, found, scope)
+                    return self._entry_of_results(expression, found, scope)
             case syntax.Call():
                 name = called_name(expression)
                 operator = self.lowering.definition.operators.get(name or "")
@@ -233,7 +244,7 @@ class _GraphEvaluator(Evaluator):
                 pass
         return super().visit(expression, scope, expected, decided=decided)
 
-    def _entry(
+    def _entry_of_results(
         self, expression: syntax.Index, found: tuple[Node, ...], scope: Scope
     ) -> Step[Value]:
         number = whole_number((yield self.visit(expression.indices[0], scope)))

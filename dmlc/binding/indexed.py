@@ -7,13 +7,23 @@ to, what an index variable runs over.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from dmlc.binding.guards import hold_inside, list_conditions
 from dmlc.binding.nodes import Node, Value
 from dmlc.binding.reads import Place
+from dmlc.binding.recurrences import Recurrent
 from dmlc.binding.scope import EmptyPack, Evaluating, Expansion, Scope
-from dmlc.binding.values import OpenSize, describe, expect_extent, show, span_text, whole_number
+from dmlc.binding.values import (
+    EnumValue,
+    OpenSize,
+    describe,
+    expect_extent,
+    show,
+    span_text,
+    whole_number,
+)
 from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
@@ -73,6 +83,9 @@ class IndexNotation:
         if self._on.names_tensors(expression.base):
             name: str = yield self.entry_name(expression, scope)
             return self._on.tensor(name, expression.span)
+        recurrent = self._find_recurrent(expression.base, scope)
+        if recurrent is not None:
+            return (yield self._read_step(expression, recurrent, scope))
         base: Value = yield self._on.visit(expression.base, scope.outside())
         if isinstance(base, Node):
             return (yield self._read_element(expression, base, scope))
@@ -86,7 +99,10 @@ class IndexNotation:
             raise DmlcError("an array takes one index", expression.span)
         for place in expression.indices:
             position: Value = yield self._on.visit(place, scope)
-            base = self._pick(expression, base, position, place.span)
+            if isinstance(position, Node):
+                base = self._choose(expression, base, position, scope, place.span)
+            else:
+                base = self._pick(expression, base, position, place.span)
         return scope.entry(base, expression.span)
 
     def _pick(self, expression: syntax.Index, array: Value, position: Value, span: Span) -> Value:
@@ -108,6 +124,43 @@ class IndexNotation:
             )
         return array[entry]
 
+    def _choose(
+        self, expression: syntax.Index, array: Value, position: Node, scope: Scope, span: Span
+    ) -> Value:
+        """The entry of an array of numbers at a position that is computed. Halves of the array are
+        told apart until one entry is left; passes make a table of that where it is long."""
+        text = span_text(expression.base.span)
+        if not isinstance(array, tuple) or any(isinstance(v, EnumValue | str) for v in array):
+            raise DmlcError(f"{text} is no array of numbers to be read at a position", span)
+        if any(isinstance(value, tuple) for value in array):
+            message = f"{text} is an array of arrays, which take a compile-time integer"
+            raise DmlcError(message, span)
+        builder, checks = self._on.built(), self._on.binding.checks
+        whole = builder.positions.of(position, span)
+        held, (low, high) = hold_inside(
+            builder.positions, whole, len(array), scope.guards, scope.conditions, checks
+        )
+        if low > high:
+            return 0  # There is no such place, and what stands for it is not used.
+        if low < 0 or high >= len(array):
+            where = f"{low} to {high}"
+            where = "not known at compile time" if math.isinf(high - low) else where
+            raise DmlcError(
+                f"{span_text(expression.span)} may leave its array, which has "
+                f"{counted(len(array), 'value')}: the position is {where}",
+                span,
+            )
+
+        def between(start: int, end: int) -> Value:
+            if end - start == 1:
+                return array[start]
+            middle = (start + end) // 2
+            condition = builder.positions.apply("lt", held, builder.positions.number(middle))
+            parts = (condition, between(start, middle), between(middle, end))
+            return builder.operations.select(parts, expression.span)
+
+        return between(int(low), int(high) + 1)
+
     def _read_element(self, expression: syntax.Index, base: Node, scope: Scope) -> Step[Value]:
         """An element of a tensor, or of a computation on whole tensors."""
         builder = self._on.built()
@@ -117,7 +170,53 @@ class IndexNotation:
             raise DmlcError(message, expression.span)
         if self._on.binding.symbolic:
             raise self._on.needs_sizes("index notation", expression.span)
-        sizes = shape
+        positions, spans = yield self._find_positions(expression, shape, scope)
+        otherwise: Value | None = None
+        if expression.otherwise is not None:
+            otherwise = yield self._on.visit(expression.otherwise, scope)
+        tensor, dtype = self.hold(base, expression.base.span)
+        whole = [builder.positions.of(p, s) for p, s in zip(positions, spans, strict=True)]
+        place = Place(expression.span, tuple(spans), scope.notes())
+        return self._read_at(tensor, dtype, shape, whole, otherwise, place, scope)
+
+    def _find_recurrent(self, base: syntax.Expression, scope: Scope) -> Recurrent | None:
+        """The name of a recurrence that this is, inside it."""
+        if not isinstance(base, syntax.Reference) or base.name in scope.parameters:
+            return None
+        return self._on.recurrent.get(base.name)
+
+    def _read_step(
+        self, expression: syntax.Index, recurrent: Recurrent, scope: Scope
+    ) -> Step[Value]:
+        """An element of what a recurrence defines, of the step at hand or of the one before."""
+        builder, extents = self._on.built(), recurrent.extents
+        positions, spans = yield self._find_positions(expression, extents, scope)
+        otherwise: Value | None = None
+        if expression.otherwise is not None:
+            otherwise = yield self._on.visit(expression.otherwise, scope)
+        whole = [builder.positions.of(p, s) for p, s in zip(positions, spans, strict=True)]
+        offset = recurrent.find_offset(builder, whole[0], spans[0])
+        course = recurrent.course
+        last = builder.positions.number(course.steps - 1 if offset > 0 else 0)
+        follows = builder.positions.apply("lt" if offset > 0 else "gt", course.time, last)
+        if recurrent.dtype is None:
+            found: Value = builder.conversions.weak(0, expression.span)
+            if otherwise is None:
+                return found
+            return builder.operations.select((follows, found, otherwise), expression.span)
+        whole[0] = course.time
+        place = Place(expression.span, tuple(spans), scope.notes())
+        tensor = recurrent.before if offset else recurrent.stage
+        found = self._read_at(tensor, recurrent.dtype, extents, whole, otherwise, place, scope)
+        if not offset or otherwise is None:
+            return found
+        return builder.operations.select((follows, found, otherwise), expression.span)
+
+    def _find_positions(
+        self, expression: syntax.Index, sizes: Sequence[Extent], scope: Scope
+    ) -> Step[tuple[list[Value], list[Span]]]:
+        """Where a tensor of these sizes is read, a position for each axis, and where each was
+        written."""
         positions: list[Value] = []
         spans: list[Span] = []
         for index in expression.indices:
@@ -135,18 +234,27 @@ class IndexNotation:
                 )
             positions.append(value)
             spans.append(index.span)
-        otherwise: Value | None = None
-        if expression.otherwise is not None:
-            otherwise = yield self._on.visit(expression.otherwise, scope)
         if len(positions) != len(sizes):
             raise DmlcError(
                 f"{span_text(expression.base.span)} has {len(sizes)} dimensions, but is read at "
                 f"{counted(len(positions), 'position')}",
                 expression.span,
             )
-        tensor, dtype = self.hold(base, expression.base.span)
-        whole = [builder.positions.of(p, s) for p, s in zip(positions, spans, strict=True)]
-        place = Place(expression.span, tuple(spans), scope.notes())
+        return positions, spans
+
+    def _read_at(
+        self,
+        tensor: str,
+        dtype: DataType,
+        sizes: Sequence[Extent],
+        whole: Sequence[Node],
+        otherwise: Value | None,
+        place: Place,
+        scope: Scope,
+    ) -> Value:
+        """An element of a tensor of these sizes at positions that are whole numbers, or what stands
+        for it outside."""
+        builder = self._on.built()
         if otherwise is not None:
             return builder.reads.read_or(tensor, dtype, sizes, whole, otherwise, place)
         checks = self._on.binding.checks
@@ -158,7 +266,7 @@ class IndexNotation:
         if any(low > high for (low, high), size in zip(reach, sizes, strict=True) if size == 0):
             # Nothing is there, and nothing is read: what stands for it is not used.
             unused = False if dtype is DataType.BOOL else 0
-            return builder.conversions.adapt(unused, dtype.compute, expression.span)
+            return builder.conversions.adapt(unused, dtype.compute, place.span)
         place = dataclasses.replace(place, reach=reach)
         return builder.reads.read(tensor, dtype, [position for position, _ in held], place)
 

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.binding.compute import infer_outputs
-from dmlc.binding.constraints import check_shapes, holds
+from dmlc.binding.constraints import check_requirement, check_shapes, holds
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor, name_sizes
 from dmlc.binding.nodes import Shape
@@ -210,7 +210,13 @@ def infer_sizes(
     check_shapes(found, diagnostics)
     if diagnostics:
         return found
-    computed = infer(found, wanted)
+    try:
+        computed = infer(found, wanted)
+    except DmlcError:
+        broken = _list_broken(found)
+        if broken:
+            raise DmlcError(broken) from None
+        raise
     for name in wanted:
         shape = computed.get(name)
         if shape is None:
@@ -220,6 +226,22 @@ def infer_sizes(
             refuse_excess(f"output '{name}'", shape, tensors[name].definition.span)
             tensors[name] = dataclasses.replace(tensors[name], sizes=shape)
     return dataclasses.replace(binding, tensors=tensors)
+
+
+def _list_broken(binding: Binding) -> list[Diagnostic]:
+    """Every `require` that does not hold whatever is still open: it says in its own words what a
+    formula would stumble over."""
+    diagnostics: list[Diagnostic] = []
+    evaluator = _try_tensors(binding, dict(binding.tensors))
+    for constraint in binding.operator.constraints:
+        if isinstance(constraint, syntax.Require):
+            try:
+                holding = holds(evaluator.constant(constraint.condition))
+            except DmlcError:
+                continue  # It asks for something that is not known yet.
+            if not holding:
+                check_requirement(binding, constraint, diagnostics)
+    return diagnostics
 
 
 def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bool:

@@ -24,6 +24,7 @@ from dmlc.binding.tables import (
 )
 from dmlc.binding.tensors import Given, TensorDesc, as_open_size, read_open_sizes
 from dmlc.language.definitions import (
+    FunctionDefinition,
     GradientDefinition,
     OperatorDefinition,
     TensorDefinition,
@@ -31,7 +32,9 @@ from dmlc.language.definitions import (
     level_number,
     mistake,
 )
-from dmlc.language.format import format_enum, format_operator
+from dmlc.language.format import format_enum, format_operator, format_scalar_function
+from dmlc.language.syntax import Expression
+from dmlc.language.walk import names_read
 from dmlc.parameters import (
     expect,
     expect_integer,
@@ -88,13 +91,21 @@ class Operator:
 
     def __repr__(self) -> str:
         rows = self.definition.newest.tensors
-        given, found = ([t.name for t in rows if t.output == output] for output in (False, True))
-        return f"<operator {self.name}: {list_names(given)} -> {list_names(found)}>"
+        given, found = (
+            list_names([t.name for t in rows if t.output == output], most=6)
+            for output in (False, True)
+        )
+        return f"<operator {self.name}: {given} -> {found}>"
 
     def __str__(self) -> str:
-        """The operator in the language, with the enums that its attributes are of."""
-        enums = {a.enum.name: a.enum for a in self.definition.attributes if a.enum is not None}
+        """The operator in the language, with the enums that its attributes are of, and the
+        functions that these call."""
+        attributes = self.definition.attributes
+        enums = {a.enum.name: a.enum for a in attributes if a.enum is not None}
         shown = [format_enum(enum.name, enum.members) for enum in enums.values()]
+        said = [e for a in attributes for e in (a.length, a.default) if e is not None]
+        called = _list_called(said, self.definition.functions)
+        shown += [format_scalar_function(f.name, f.parameters, f.body) for f in called]
         return "\n".join([*shown, format_operator(self.definition.syntax)])
 
     def bind(
@@ -282,3 +293,17 @@ def _check_open(binding: Binding) -> None:
                 )
                 diagnostics.append(mistake(tensor.definition, message))
     raise_mistakes(diagnostics)
+
+
+def _list_called(
+    expressions: Iterable[Expression], functions: Mapping[str, FunctionDefinition]
+) -> list[FunctionDefinition]:
+    """The functions that expressions call, and those that these call."""
+    found: dict[str, FunctionDefinition] = {}
+    pending = list(expressions)
+    for expression in pending:
+        for name in names_read(expression):
+            if name in functions and name not in found:
+                found[name] = functions[name]
+                pending.append(functions[name].body)
+    return list(found.values())

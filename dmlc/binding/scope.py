@@ -16,6 +16,7 @@ from dmlc import ir
 from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.nodes import Node, Value, shape_of
+from dmlc.binding.recurrences import Recurrent
 from dmlc.binding.values import (
     COMPARED,
     OpenSize,
@@ -142,6 +143,8 @@ class Evaluating(abc.ABC):
         self.builder = builder
         self.locals: dict[str, Value | DmlcError] = {}
         """What each name assigned so far stands for; an error where its definition failed."""
+        self.recurrent: dict[str, Recurrent] = {}
+        """What the recurrence at hand defines."""
         self.functions: dict[str, FunctionDefinition] = dict(binding.operator.functions)
         self.materialize: Callable[[Node, Span], Node] | None = None
         """Has a tensor hold a computation on whole tensors, so that its elements can be read."""

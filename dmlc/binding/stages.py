@@ -35,6 +35,8 @@ class StageMaker:
         self.evaluator.materialize = self.materialize
         self.evaluator.place = self.place
         self.stages: list[ir.Stage] = []
+        self.loops: list[ir.Loop] = []
+        """Which of the stages are computed step by step."""
         self.errors: list[DmlcError] = []
         self.extents: dict[str, tuple[ir.Extent, ...]] = {}
         """The extents of what a stage may read, as far as they are known."""
@@ -180,19 +182,26 @@ def make_function(
     results: Sequence[ir.Result],
     span: Span,
     checks: Iterable[str] = (),
+    loops: Sequence[ir.Loop] = (),
 ) -> ir.Function:
     """A function, with what it may compute in place. Of `checks` those stay that are of its
     sizes."""
-    in_place = _find_in_place(parameters, stages, results)
+    # What a step of a loop stores, later ones may read the parameters of.
+    in_place = () if loops else _find_in_place(parameters, stages, results)
     given, made, leave = tuple(parameters), tuple(stages), tuple(results)
-    function = ir.Function(name, given, made, leave, in_place, span)
+    function = ir.Function(name, given, made, leave, in_place, span, loops=tuple(loops))
     symbols = function.symbols()
     checks = dict.fromkeys((*checks, *list_counted(stages), *list_least(given, made)))
     kept = tuple(c for c in checks if all(s in symbols for s in list_symbols(c)))
     return dataclasses.replace(function, checks=kept) if kept else function
 
 
-def make_bound(binding: Binding, stages: Sequence[ir.Stage], checks: Iterable[str]) -> ir.Function:
+def make_bound(
+    binding: Binding,
+    stages: Sequence[ir.Stage],
+    checks: Iterable[str],
+    loops: Sequence[ir.Loop] = (),
+) -> ir.Function:
     """The function of an operator that is bound: its tensors that take part, in table order."""
     parameters = [
         ir.Parameter(
@@ -209,7 +218,7 @@ def make_bound(binding: Binding, stages: Sequence[ir.Stage], checks: Iterable[st
     results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]
     operator = binding.operator
     return make_function(
-        operator.short_name, parameters, stages, results, operator.syntax.name.span, checks
+        operator.short_name, parameters, stages, results, operator.syntax.name.span, checks, loops
     )
 
 
@@ -302,6 +311,16 @@ def rename_stage(stage: ir.Stage, names: Mapping[str, str], span: Span | None) -
     return ir.Stage(name, stage.dtype, stage.extents, body, stage.reduction, span or stage.span)
 
 
+def rename_loop(loop: ir.Loop, names: Mapping[str, str]) -> ir.Loop:
+    """The loop of stages, and of what they were a step before, that have other names now."""
+    delays = tuple(
+        dataclasses.replace(d, name=names.get(d.name, d.name), of=names.get(d.of, d.of))
+        for d in loop.delays
+    )
+    stages = tuple(names.get(name, name) for name in loop.stages)
+    return ir.Loop(stages, delays, loop.backwards)
+
+
 def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Function:
     """The function with other names for its tensors."""
     return dataclasses.replace(
@@ -312,15 +331,28 @@ def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Functi
         stages=tuple(rename_stage(s, names, None) for s in function.stages),
         results=tuple(ir.Result(names[r.name]) for r in function.results),
         in_place=(),
+        loops=tuple(rename_loop(loop, names) for loop in function.loops),
     )
 
 
-def drop_unread(stages: Sequence[ir.Stage], results: Sequence[str]) -> tuple[ir.Stage, ...]:
-    """The stages that lead to a result, in order."""
+def drop_unread(
+    stages: Sequence[ir.Stage], results: Sequence[str], loops: Sequence[ir.Loop] = ()
+) -> tuple[ir.Stage, ...]:
+    """The stages that lead to a result, in order; of a loop all, or none."""
     needed = set(results)
     kept: list[ir.Stage] = []
+    closed = {loop.stages[-1]: loop for loop in loops}
     for stage in reversed(stages):
+        loop = closed.get(stage.name)
+        if loop is not None and not needed.isdisjoint(loop.stages):
+            needed.update(loop.stages)
         if stage.name in needed:
             kept.append(stage)
             needed.update(load.tensor for load in stage.body.loads())
     return tuple(reversed(kept))
+
+
+def keep_loops(loops: Sequence[ir.Loop], stages: Sequence[ir.Stage]) -> tuple[ir.Loop, ...]:
+    """The loops whose stages are among those that were kept."""
+    names = {stage.name for stage in stages}
+    return tuple(loop for loop in loops if loop.stages[0] in names)

@@ -294,6 +294,11 @@ class GraphBuilder:
         """The operators of oneDNN's graph API."""
         return Family(self, "onednn")
 
+    @property
+    def training(self) -> Family:
+        """The operators of training that both lack."""
+        return Family(self, "training")
+
     # Results ------------------------------------------------------------------------------
 
     def build(self) -> Graph:
@@ -402,6 +407,9 @@ class GraphBuilder:
             if given.shape != ():
                 raise DmlcError(f"'{attribute.name}' is an attribute and takes no tensor")
             return write(given)
+        if attribute.base == "TYPE":
+            dtype = as_data_type(f"attribute '{attribute.name}'", given)
+            return syntax.Reference(dtype.name, span=NOWHERE)
         if isinstance(given, str):
             if attribute.enum is not None:
                 return syntax.Reference(given, span=NOWHERE)

@@ -363,6 +363,7 @@ class FunctionBuilder:
                     f"{function.name}"
                 )
             names[parameter.name] = given.name
+        function.refuse_loops("functions that are built have none")
         strided = (*function.parameters, *function.results)
         if any(tensor.strides is not None for tensor in strided):
             raise DmlcError(f"{function.name} has tensors that are not packed")

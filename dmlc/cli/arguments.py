@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -183,14 +182,6 @@ def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc
         f"{next(iter(subjects))}'",
         notes=[f"it has {', '.join(list(subjects)[:12])}"],
     )
-
-
-def matches_pattern(name: str, pattern: str) -> bool:
-    """Whether a name has a pattern as a part, or is all of it where that has '*' or '?' in it;
-    case does not matter."""
-    folded = pattern.lower()
-    whole = folded if any(c in folded for c in "*?[") else f"*{folded}*"
-    return fnmatch.fnmatchcase(name.lower(), whole)
 
 
 def find_file(text: str) -> str:

@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 import dmlc
-from dmlc.binding import Operator
-from dmlc.cli.arguments import matches_pattern
-from dmlc.language.definitions import is_differentiable
+from dmlc.cli.patterns import matches_pattern
+from dmlc.summaries import Summary, list_files, read_index, summarize
 
 _COLUMNS = ("name", "family", "types", "ranks", "gradient")
 
@@ -25,14 +24,15 @@ def command(pattern: str | None, as_json: bool) -> int:
 
     PATTERN is part of a name, or has '*' and '?' in it; case does not matter.
     """
-    library = dmlc.operators()
+    index = read_index()
+    library = {name: index.get(name) or _read(name) for name in list_files()}
     gradients: dict[str, list[str]] = {}
-    for name, operator in library.items():
-        if operator.definition.forward is not None:
-            gradients.setdefault(operator.definition.forward, []).append(name)
+    for name, summary in library.items():
+        if summary.forward is not None:
+            gradients.setdefault(summary.forward, []).append(name)
     rows = [
-        _describe(o, gradients)
-        for name, o in library.items()
+        _describe(name, summary, gradients.get(name, []))
+        for name, summary in library.items()
         if pattern is None or matches_pattern(name, pattern)
     ]
     if as_json:
@@ -45,29 +45,29 @@ def command(pattern: str | None, as_json: bool) -> int:
     return 0
 
 
-def _describe(operator: Operator, gradients: dict[str, list[str]]) -> dict[str, Any]:
-    definition = operator.definition
-    tensors = definition.levels[-1].tensors
-    types = [t.name for tensor in tensors for t in tensor.dtypes]
-    if definition.combinations:
-        types = [t.name for row in definition.combinations for some in row.types.values()
-                 for t in some]  # fmt: skip
+def _read(name: str) -> Summary:
+    """What the index does not know, from the file itself."""
+    return summarize(dmlc.operators()[name].definition)
+
+
+def _describe(name: str, summary: Summary, gradients: list[str]) -> dict[str, Any]:
     return {
-        "name": operator.name,
-        "family": operator.name.rpartition(".")[0],
-        "types": list(dict.fromkeys(types)),
-        "ranks": sorted({rank for tensor in tensors for rank in tensor.ranks}),
-        "forward": definition.forward,
-        "gradients": gradients.get(operator.name, []),
-        "differentiable": is_differentiable(definition),
+        "name": name,
+        "family": name.rpartition(".")[0],
+        "types": list(summary.types),
+        "ranks": list(summary.ranks),
+        "forward": summary.forward,
+        "gradients": gradients,
+        "differentiable": summary.differentiable,
     }
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
     shown = [{title: title for title in _COLUMNS}, *(_cells(row) for row in rows)]
     widths = {c: max(len(row[c]) for row in shown) for c in _COLUMNS}
-    for row in shown:
-        click.echo("  ".join(row[c].ljust(widths[c]) for c in _COLUMNS).rstrip())
+    for number, row in enumerate(shown):
+        line = "  ".join(row[c].ljust(widths[c]) for c in _COLUMNS).rstrip()
+        click.echo(line, err=number == 0)  # What is counted and cut are operators.
 
 
 def _cells(row: dict[str, Any]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import click
 from dmlc.binding import Graph
 from dmlc.cli.arguments import find_subject, import_option
 from dmlc.language.format import format_graph, format_operator
+from dmlc.library.equivalents import list_other_names
 from dmlc.source import Span
 from dmlc.testing.choices import find_choices
 
@@ -19,7 +20,8 @@ _SHOWN = 60
 @import_option
 def command(operator: str, folders: tuple[str, ...]) -> None:
     """Show an operator: tables, constraints, formula and examples; or a graph. Of a gradient that
-    is derived, also what it is at points that have no one derivative.
+    is derived, also what it is at points that have no one derivative. Of an operator of the
+    library, also what others call the same: ONNX, PyTorch, and its other families.
 
     OPERATOR is a name of the library, or FILE[:NAME].
     """
@@ -28,6 +30,8 @@ def command(operator: str, folders: tuple[str, ...]) -> None:
     if isinstance(found, Graph):
         click.echo(format_graph(found.definition.syntax), nl=False)
         return
+    if others := list_other_names(found.name):
+        click.echo(f"// elsewhere: {', '.join(others)}")
     for choice in find_choices(found):
         click.echo(f"// {choice.text}{_quote(choice.span)}")
     click.echo(format_operator(found.definition.syntax), nl=False)

@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 import dmlc
-from dmlc.cli.arguments import find_file, find_subject, import_option, matches_pattern
+from dmlc.cli.arguments import find_file, find_subject, import_option
+from dmlc.cli.patterns import matches_pattern
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
 from dmlc.interop.export import FORMATS, export_case

@@ -174,9 +174,13 @@ class Dialect:
     """By compute types, from and to."""
     loads: Mapping[DataType, Spelling]
     """`{p}` is the buffer, `{i}` the index inside infix text, `{j}` the index by itself, `{n}` the
-    number of lanes, and `{e}` the element as an array has it, or as many as there are lanes."""
+    number of lanes, and `{e}` the element as an array has it, or as many as there are lanes. Where
+    several elements share a word, `{e}` is the word, and `{h}` the bit at which the element begins
+    in it."""
     stores: Mapping[DataType, Spelling]
-    """The same, with `{a}` for the value."""
+    """The same, with `{a}` for the value, and `{h}` inside infix text."""
+    packs: Mapping[DataType, Spelling]
+    """The words of four neighbours `{a}` that share some: what is stored of them."""
     streaming: Mapping[DataType, Spelling]
     """Vector stores that may pass the caches by; `{f}` says whether they do. Empty where the
     language has none."""

@@ -57,6 +57,8 @@ class Expressions(abc.ABC):
         self._buffers = {b.name: b for b in kernel.buffers}
         self._arrays = {a.name: a for a in kernel.arrays}
         self._masks: dict[str, int] = {}
+        self._words: dict[str, k.Buffer] = {}
+        """Locals that hold words of a buffer as they are."""
         self._stored = _find_stored(kernel.body) if dialect.pin else frozenset[str]()
         sizes = ((scalar.name, measure(value)) for scalar, value in kernel.scalars)
         self._positive = {name for name, size in sizes if find_least(size) >= 1}
@@ -123,6 +125,8 @@ class Expressions(abc.ABC):
                 cut = text.index(f"{first.text}, ") + len(first.text) + 1
                 pieces = (text[:cut], text[cut + 1 :])
                 return Text(" ".join(pieces), pieces=pieces, known=first.known and second.known)
+            case k.Extract(operand=k.Local(name=name)) if name in self._words:
+                return self._unpack(expression, self._words[name])
             case k.Extract(operand=operand, lanes=lanes):
                 made, syntax = self.spell_vector(operand), self._dialect.syntax
                 vector = made.text if made.text.isidentifier() else f"({made.text})"
@@ -196,11 +200,42 @@ class Expressions(abc.ABC):
             "j": index.text,
             "n": lanes,
             "e": self._spell_element(load.buffer, load.index, lanes),
+            "h": self._spell_shift(load.buffer, load.index).text,
         }
         spelling = self._dialect.loads[buffer.dtype]
         text = self._fill(spelling, places, load.type.dtype, lanes, buffer.dtype)
         is_mask = load.type.dtype is DataType.BOOL and lanes > 1 and self._dialect.masks
         return Text(text, spelling.compound, 1 if is_mask else 0)
+
+    def _count_words(self, buffer: k.Buffer, lanes: int) -> int:
+        """The words of so many neighbours."""
+        return max(1, lanes // self._count_packed(buffer))
+
+    def _unpack(self, part: k.Extract, buffer: k.Buffer) -> Text:
+        """Four neighbours of those that words hold."""
+        words = self._count_words(buffer, len(part.lanes))
+        first = part.lanes[0] // self._count_packed(buffer)
+        letters = self._dialect.syntax.lane_letters[first : first + words]
+        places: dict[str, str | int] = {"e": f"{self.spell(part.operand).text}.{letters}"}
+        dtype, lanes = part.type.dtype, part.type.lanes
+        spelling = self._dialect.loads[buffer.dtype]
+        return Text(self._fill(spelling, places, dtype, lanes, buffer.dtype), spelling.compound)
+
+    def _pack(self, value: k.Expression, buffer: k.Buffer) -> Text:
+        """The words that neighbours are stored as: a vector of those of each four."""
+        spelling, dtype = self._dialect.packs[buffer.dtype], value.type.dtype
+        parts = [
+            self._fill(
+                spelling, {"a": self.spell_vector(part).text}, dtype, part.type.lanes, buffer.dtype
+            )
+            for part in _list_parts(value, self._dialect.limits.vector_lanes)
+        ]
+        if len(parts) == 1:
+            return Text(parts[0])
+        storage = str(self._dialect.storage[buffer.dtype])
+        name = self._name_vector(storage, self._count_words(buffer, value.type.lanes))
+        lines = (", ".join(parts[n : n + 2]) for n in range(0, len(parts), 2))
+        return Text(self._dialect.syntax.lanes.format(T=name, a=",\n    ".join(lines)))
 
     def _spell_place(self, index: k.Expression) -> Text:
         """A position where an element is picked."""
@@ -213,18 +248,39 @@ class Expressions(abc.ABC):
     def name_element(self, buffer: str) -> str:
         """The type of the elements of a buffer."""
         found = self._buffers[buffer]
-        return self._name_vector(str(self._dialect.storage[found.dtype]), found.lanes)
+        storage = str(self._dialect.storage[found.dtype])
+        return self._name_vector(storage, self._count_words(found, found.lanes))
+
+    def _count_packed(self, buffer: k.Buffer) -> int:
+        """The elements of a buffer that share a word; 1 where each has its place to itself."""
+        return 4 // buffer.dtype.bytes if buffer.dtype in self._dialect.limits.packed_types else 1
 
     def _spell_element(self, buffer: str, index: k.Expression, lanes: int) -> str:
-        """An element of a buffer, or as many as there are lanes, as an array has it."""
-        name, width = self._names.spell(buffer), self._buffers[buffer].lanes
+        """An element of a buffer, or as many as there are lanes, as an array has it; or the word
+        that holds it."""
+        name, found = self._names.spell(buffer), self._buffers[buffer]
+        packed = self._count_packed(found)
+        width = max(found.lanes, packed)
         if width == 1:
             return f"{name}[{self._spell_place(index).text}]"
         if lanes > 1:
             return f"{name}[{self._spell_place(_divide_vector(index, width)).text}]"
-        place = self._spell_place(_divide(index, width))
-        lane = self._spell_place(operate("mod", index, k.Literal(k.INDEX, width)))
-        return f"{name}[{place.text}][{lane.text}]"
+        element = f"{name}[{self._spell_place(_divide(index, width)).text}]"
+        if width == packed:
+            return element
+        word = _divide(index, packed) if packed > 1 else index
+        lane = self._spell_place(operate("mod", word, k.Literal(k.INDEX, width // packed)))
+        return f"{element}[{lane.text}]"
+
+    def _spell_shift(self, buffer: str, index: k.Expression) -> Text:
+        """Where the bits of an element begin in the word that holds it."""
+        found = self._buffers[buffer]
+        packed, bits = self._count_packed(found), 8 * found.dtype.bytes
+        rest = _drop_multiples(index, packed)
+        if isinstance(rest, k.Literal):
+            return Text(str(int(rest.value) % packed * bits))
+        lane = operate("bit_and", rest, k.Literal(k.INDEX, packed - 1))
+        return self._spell_place(operate("mul", lane, k.Literal(k.INDEX, bits)))
 
     def _find_operation(self, expression: k.Operate) -> tuple[Entry, DataType]:
         """How an operation is written, and on which type. Of positions, what their plain spelling
@@ -436,10 +492,10 @@ class Expressions(abc.ABC):
     ) -> str:
         """The name of a helper for a type, or for a conversion from it; its text joins those the
         file needs."""
-        if lanes > 1 and self._dialect.maps_lanes:
+        helpers = self._dialect.helpers
+        if lanes > 1 and self._dialect.maps_lanes and f"{key}_x{lanes}" not in helpers:
             return self._map_lanes(self._use_helper(key, dtype, 1, storage, result), lanes)
         type_name = self._type_name(dtype, lanes)
-        helpers = self._dialect.helpers
         exact = helpers.get(f"{key}_{type_name}") or helpers.get(f"{key}_x{lanes}")
         helper = exact or helpers[key]
         places = {
@@ -506,24 +562,69 @@ def _read_head(text: str, name: str) -> tuple[str, list[tuple[str, str]]]:
     return found[1], [(type_name, parameter) for type_name, parameter in given]
 
 
+def _list_parts(value: k.Expression, lanes: int) -> list[k.Expression]:
+    """The vectors of so many lanes that one is joined of."""
+    if not isinstance(value, k.Join) or value.type.lanes == lanes:
+        return [value]
+    return [*_list_parts(value.low, lanes), *_list_parts(value.high, lanes)]
+
+
 def _divide(index: k.Expression, width: int) -> k.Expression:
-    """A position by a number that it is a multiple of, or rounded down."""
+    """A position by a number, rounded down. Of a sum, what is a multiple is divided by itself."""
+    exact = _divide_exactly(index, width)
+    if exact is not None:
+        return exact
     match index:
         case k.Literal(value=value):
             return k.Literal(index.type, int(value) // width)
         case k.Operate(operation=operation, operands=(left, right)):
-            if operation.name == "mul" and isinstance(right, k.Literal):
-                if right.value == width:
-                    return left
-                if int(right.value) % width == 0:
-                    return operate("mul", left, k.Literal(right.type, int(right.value) // width))
-            if operation.name in ("add", "sub"):
-                sides = _divide(left, width), _divide(right, width)
-                if not all(_is_quotient(side) for side in sides):
-                    return operate(operation.name, *sides)
+            first, second = _divide_exactly(left, width), _divide_exactly(right, width)
+            if operation.name == "add" and first is not None:
+                return operate("add", first, _divide(right, width))
+            if operation.name in ("add", "sub") and second is not None:
+                return operate(operation.name, _divide(left, width), second)
         case _:
             pass
     return operate("div", index, k.Literal(k.INDEX, width))
+
+
+def _divide_exactly(index: k.Expression, width: int) -> k.Expression | None:
+    """A position by a number; None where it may be no multiple of that."""
+    match index:
+        case k.Literal(value=value):
+            whole, rest = divmod(int(value), width)
+            return None if rest else k.Literal(index.type, whole)
+        case k.Operate(operation=operation, operands=(left, right)):
+            if operation.name == "mul" and isinstance(right, k.Literal):
+                whole, rest = divmod(int(right.value), width)
+                if rest:
+                    return None
+                return left if whole == 1 else operate("mul", left, k.Literal(right.type, whole))
+            if operation.name in ("add", "sub"):
+                first, second = _divide_exactly(left, width), _divide_exactly(right, width)
+                if first is not None and second is not None:
+                    return operate(operation.name, first, second)
+        case _:
+            pass
+    return None
+
+
+def _drop_multiples(index: k.Expression, width: int) -> k.Expression:
+    """A position without terms that are multiples of a number: 0, where all of it is one. What is
+    left may be negative."""
+    if _divide_exactly(index, width) is not None:
+        return k.Literal(k.INDEX, 0)
+    match index:
+        case k.Operate(operation=operation, operands=(left, right)):
+            if operation.name in ("add", "sub") and _divide_exactly(right, width) is not None:
+                return _drop_multiples(left, width)
+            if operation.name == "add":
+                first, second = _drop_multiples(left, width), _drop_multiples(right, width)
+                zero = k.Literal(k.INDEX, 0)
+                return second if first == zero else operate("add", first, second)
+        case _:
+            pass
+    return index
 
 
 def _divide_vector(index: k.Expression, width: int) -> k.Expression:
@@ -537,10 +638,6 @@ def _divide_vector(index: k.Expression, width: int) -> k.Expression:
             return operate("add", _divide_vector(first, width), whole)
         case _:
             return _divide(index, width)
-
-
-def _is_quotient(index: k.Expression) -> bool:
-    return isinstance(index, k.Operate) and index.operation.name == "div"
 
 
 def _choose_text(spelling: Spelling, lanes: int) -> str:

@@ -1,5 +1,6 @@
 """The dialects of HLSL: StructuredBuffers and one constant buffer. Shader model 6.2 has native
-16-bit types; 6.0 has none, and buffers of such types hold two elements to a word.
+16-bit types; 6.0 has none, and buffers of such types hold two elements to a word. Those of 8-bit
+types hold four.
 
 Every floating-point local is `precise`, so that DXC neither contracts nor re-associates, and all
 floating-point arithmetic makes the value of one. NaN is looked for in the bits of a value, which no
@@ -13,7 +14,7 @@ import functools
 import math
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -32,21 +33,29 @@ from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.hlsl_host import HLSL, list_details
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
+from dmlc.codegen.hlsl_words import (
+    BYTES,
+    convert_held,
+    find_carrier,
+    make_loads,
+    make_packs,
+    make_stores,
+    spell_held,
+)
 from dmlc.kernel.schedule import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
 
 T = DataType
 
-_NO_BYTES = "HLSL buffers have no elements of 8 bits"
-_NO_BYTE_TYPE = "HLSL has no 8-bit integers"
-
 TYPES = MappingProxyType(
     {
         T.FLOAT64: "double",
         T.FLOAT32: "float",
+        T.INT8: "int",
         T.INT16: "int16_t",
         T.INT32: "int",
         T.INT64: "int64_t",
+        T.UINT8: "uint",
         T.UINT16: "uint16_t",
         T.UINT32: "uint",
         T.UINT64: "uint64_t",
@@ -59,9 +68,7 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
         **TYPES,
         T.FLOAT16: "float16_t",
         T.BFLOAT16: "uint16_t",
-        T.BOOL: Unsupported(_NO_BYTES),
-        T.INT8: Unsupported(_NO_BYTES),
-        T.UINT8: Unsupported(_NO_BYTES),
+        **dict.fromkeys(BYTES, "uint"),
     }
 )
 
@@ -74,8 +81,6 @@ _DOUBLE_OPERATIONS = (
 
 
 def _spell(name: str, dtype: DataType) -> Entry:
-    if dtype.bytes == 1 and dtype.is_integer:
-        return Unsupported(_NO_BYTE_TYPE)
     if dtype.is_float:
         return _spell_float(name, dtype)
     if dtype.is_integer:
@@ -109,7 +114,8 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
     return Spelling(f"{name}({{a}})")
 
 
-def _spell_integer(name: str, dtype: DataType) -> Entry:
+def _spell_integer(name: str, dtype: DataType, bits: int = 0) -> Entry:
+    """An operation of an integer type; of one that has fewer `bits`, but for what may leave it."""
     signed = dtype.kind is Kind.SIGNED
     match name:
         case "min" | "max" if dtype.bytes == 2:
@@ -132,7 +138,7 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
             return Spelling("{H}({a}, {b})", helper=f"{name}_{'signed' if signed else 'unsigned'}")
         case "shift_left" | "shift_right":
             operator = "<<" if name == "shift_left" else ">>"
-            mask = f"({{1}} & ({{T}}){8 * dtype.bytes - 1})"
+            mask = f"({{1}} & ({{T}}){(bits or 8 * dtype.bytes) - 1})"
             within = f"{{0}} {operator} {{1}}"
             return Spelling(f"{{0}} {operator} {mask}", compound=True, within=within)
         case _ if name in INFIX:
@@ -148,8 +154,6 @@ _SPLIT = (
 
 
 def _convert(source: DataType, target: DataType) -> Entry:
-    if any(t.bytes == 1 and t.is_integer for t in (source, target)):
-        return Unsupported(_NO_BYTE_TYPE)
     if target is T.BOOL:
         if source.is_float:
             return Spelling("!({0} == 0)", compound=True)
@@ -164,6 +168,8 @@ def _convert(source: DataType, target: DataType) -> Entry:
         return Spelling("{H}({a})", helper="wide_to_double")
     if (source, target) in _SPLIT:
         return Spelling("{H}({a})", helper=f"{TYPES[source]}_to_{TYPES[target]}")
+    if source is target:
+        return Spelling("{0}")
     return Spelling("({R}){0}")
 
 
@@ -181,7 +187,8 @@ def _literal(dtype: DataType, value: bool | int | float) -> str:
         return "(-2147483647 - 1)"
     if dtype is T.INT64 and number == np.iinfo(np.int64).min:
         return "(-9223372036854775807ll - 1ll)"
-    text = f"{number}" + {T.UINT32: "u", T.INT64: "ll", T.UINT64: "ull"}.get(dtype, "")
+    suffixes = {T.UINT8: "u", T.UINT32: "u", T.INT64: "ll", T.UINT64: "ull"}
+    text = f"{number}{suffixes.get(dtype, '')}"
     return f"({text})" if number < 0 else text
 
 
@@ -198,7 +205,7 @@ def _float_literal(dtype: DataType, value: float) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-_DIRECT = tuple(t for t, s in STORAGE.items() if isinstance(s, str) and not t.is_storage_only)
+_DIRECT = tuple(t for t in STORAGE if not t.is_storage_only)
 
 LOADS = MappingProxyType(
     {t: Spelling("{e}") for t in _DIRECT}
@@ -206,6 +213,7 @@ LOADS = MappingProxyType(
         T.FLOAT16: Spelling("({T}){e}"),
         T.BFLOAT16: Spelling("{H}({e})", helper="widen_bfloat16"),
     }
+    | make_loads(BYTES)
 )
 
 STORES = MappingProxyType(
@@ -214,6 +222,7 @@ STORES = MappingProxyType(
         T.FLOAT16: Spelling("{e} = ({S}){0};"),
         T.BFLOAT16: Spelling("{e} = ({S}){H}({a});", helper="narrow_bfloat16"),
     }
+    | make_stores(BYTES)
 )
 
 
@@ -234,7 +243,20 @@ def _reserved(name: str) -> bool:
     return name in INTRINSICS or re.match(PATTERN, name) is not None
 
 
-_OPERATIONS = make_table(_spell)
+def _make_operations(held: Collection[DataType]) -> Mapping[tuple[str, DataType], Entry]:
+    def spell(name: str, dtype: DataType) -> Entry:
+        if dtype in held and dtype.is_integer:
+            return spell_held(name, dtype, _spell_integer)
+        return _spell(name, dtype)
+
+    return make_table(spell)
+
+
+def _make_conversions(held: Collection[DataType]) -> Mapping[tuple[DataType, DataType], Entry]:
+    return make_conversions(lambda a, b: convert_held(a, b, held, _convert))
+
+
+_OPERATIONS = _make_operations(BYTES)
 
 _PRECISE = frozenset(
     name
@@ -246,8 +268,6 @@ _PRECISE = frozenset(
 )
 """What HLSL computes with floats by itself: `precise` is not followed into functions, nor through
 comparisons."""
-
-_CONVERSIONS = make_conversions(_convert)
 
 HLSL_6_2 = Dialect(
     language=HLSL,
@@ -266,6 +286,7 @@ HLSL_6_2 = Dialect(
         group_size=1024,
         shared_bytes=1 << 15,
         precise=_PRECISE,
+        packed_types=BYTES,
     ),
     types=TYPES,
     index_types=MappingProxyType({(32, False): "uint", (32, True): "int", (64, True): "int64_t"}),
@@ -277,9 +298,10 @@ HLSL_6_2 = Dialect(
     masks=False,
     maps_lanes=True,
     promoted=frozenset(),
-    conversions=_CONVERSIONS,
+    conversions=_make_conversions(BYTES),
     loads=LOADS,
     stores=STORES,
+    packs=MappingProxyType(make_packs(BYTES)),
     streaming=MappingProxyType({}),
     prefetches=MappingProxyType({}),
     helpers=read_helpers("hlsl.functions.hlsl"),
@@ -329,33 +351,21 @@ HLSL_6_2 = Dialect(
 
 # Shader model 6.0 ----------------------------------------------------------------------------
 
-_NO_16_BITS = "shader model 6.0 has no 16-bit integers"
-_16_BITS = (T.INT16, T.UINT16)
 _WORDS = (T.FLOAT16, T.BFLOAT16)
-
-
-def _spell_6_0(name: str, dtype: DataType) -> Entry:
-    return Unsupported(_NO_16_BITS) if dtype in _16_BITS else _spell(name, dtype)
-
-
-def _convert_6_0(source: DataType, target: DataType) -> Entry:
-    if source in _16_BITS or target in _16_BITS:
-        return Unsupported(_NO_16_BITS)
-    return _convert(source, target)
-
-
-_OPERATIONS_6_0 = make_table(_spell_6_0)
-_CONVERSIONS_6_0 = make_conversions(_convert_6_0)
+_HELD_6_0 = (*BYTES, T.INT16, T.UINT16)
 
 _LOADS_6_0 = MappingProxyType(
-    {t: s for t, s in LOADS.items() if t not in _16_BITS}
-    | {
+    {
+        **LOADS,
+        **make_loads(_HELD_6_0),
         T.FLOAT16: Spelling("{H}({p}[{i} / 2], {j})", helper="half_float16"),
         T.BFLOAT16: Spelling("{H}({p}[{i} / 2], {j})", helper="half_bfloat16"),
     }
 )
 
-_STORES_6_0 = MappingProxyType({t: STORES[t] for t in _LOADS_6_0 if t not in _WORDS})
+_STORES_6_0 = MappingProxyType(
+    {t: s for t, s in STORES.items() if t not in _WORDS} | make_stores(_HELD_6_0)
+)
 
 _HALVES_6_0 = MappingProxyType(
     {
@@ -364,20 +374,24 @@ _HALVES_6_0 = MappingProxyType(
     }
 )
 
+
+def _literal_6_0(dtype: DataType, value: bool | int | float) -> str:
+    return _literal(find_carrier(dtype, _HELD_6_0), value)
+
+
 HLSL_6_0 = dataclasses.replace(
     HLSL_6_2,
-    limits=dataclasses.replace(HLSL_6_2.limits, word_types=_WORDS),
-    storage=MappingProxyType(
-        {
-            **STORAGE,
-            **dict.fromkeys(_16_BITS, Unsupported(_NO_16_BITS)),
-            **dict.fromkeys(_WORDS, "uint"),
-        }
+    limits=dataclasses.replace(
+        HLSL_6_2.limits, word_types=_WORDS, packed_types=(*_HELD_6_0, *_WORDS)
     ),
-    operations=_OPERATIONS_6_0,
-    conversions=_CONVERSIONS_6_0,
+    types=MappingProxyType({**TYPES, T.INT16: "int", T.UINT16: "uint"}),
+    storage=MappingProxyType({**STORAGE, **dict.fromkeys((*_HELD_6_0, *_WORDS), "uint")}),
+    literal=_literal_6_0,
+    operations=_make_operations(_HELD_6_0),
+    conversions=_make_conversions(_HELD_6_0),
     loads=_LOADS_6_0,
     stores=_STORES_6_0,
+    packs=MappingProxyType(make_packs(_HELD_6_0)),
     halves=_HALVES_6_0,
     details=functools.partial(list_details, shader_model="6.0"),
     shader_model="6.0",

@@ -308,6 +308,7 @@ OPENCL = Dialect(
     conversions=make_conversions(_convert),
     loads=LOADS,
     stores=STORES,
+    packs=MappingProxyType({}),
     streaming=STREAMING,
     prefetches=MappingProxyType(
         {t: Spelling("{H}(&{p}[{i}]);", helper="prefetch_line") for t in STORAGE}

@@ -35,6 +35,7 @@ from dmlc.program import (
     KernelSource,
     Origin,
     Program,
+    Repeat,
     Role,
     ScalarBinding,
     TensorSpec,
@@ -55,6 +56,7 @@ def render(
     origins: Sequence[Origin] = (),
     unfused: Unfused | None = None,
     contract: bool = False,
+    repeats: Sequence[Repeat] = (),
 ) -> Program:
     """The program of a function's kernels, in execution order; `origins` says of each what it was
     made of, and `unfused` what there was before.
@@ -62,7 +64,7 @@ def render(
     HLSL carries its root signature, unless a host that makes its own wants it left out. With
     `contract`, products that are summed may be added before they are rounded.
     """
-    tensors = _list_tensors(function, kernels, dialect)
+    tensors = _list_tensors(function, kernels, dialect, repeats)
     sources: list[KernelSource] = []
     writers: dict[str, int] = {}
     users: dict[str, list[int]] = {}
@@ -109,6 +111,7 @@ def render(
         function.checks,
         unfused,
         contract,
+        tuple(repeats),
     )
 
 
@@ -136,7 +139,10 @@ def _is_positionless(stage: ir.Stage) -> bool:
 
 
 def _list_tensors(
-    function: ir.Function, kernels: tuple[k.Kernel, ...], dialect: Dialect
+    function: ir.Function,
+    kernels: tuple[k.Kernel, ...],
+    dialect: Dialect,
+    repeats: Sequence[Repeat],
 ) -> tuple[TensorSpec, ...]:
     specs = [
         TensorSpec(p.name, Role.INPUT, p.dtype, p.extents, ir.fixed_strides(p))
@@ -167,7 +173,7 @@ def _list_tensors(
         TensorSpec(buffer.name, Role.SCRATCH, buffer.dtype, (buffer.count or 0,))
         for buffer in between.values()
     ]
-    return tuple(_plan_scratch(function, kernels, dialect, specs))
+    return tuple(_plan_scratch(function, kernels, dialect, specs, repeats))
 
 
 def _plan_scratch(
@@ -175,17 +181,25 @@ def _plan_scratch(
     kernels: tuple[k.Kernel, ...],
     dialect: Dialect,
     specs: list[TensorSpec],
+    repeats: Sequence[Repeat],
 ) -> list[TensorSpec]:
     """The tensors with a lifetime and a place for all scratch."""
     users: dict[str, list[int]] = {}
+    repeated: set[str] = set()
     for number, kernel in enumerate(kernels):
+        loop = next((r for r in repeats if r.first <= number <= r.last), None)
         for buffer in kernel.buffers:
-            users.setdefault(buffer.name, []).append(number)
+            # What a step needs, the next one does.
+            span = [number] if loop is None else [loop.first, number, loop.last]
+            users[buffer.name] = sorted([*users.get(buffer.name, ()), *span])
+            if loop is not None:
+                repeated.add(buffer.name)
     needs: list[Need] = []
     for spec in specs:
         if spec.role is Role.SCRATCH and spec.bytes is not None:
             first, last = users[spec.name][0], users[spec.name][-1]
             over = _find_overwritten(function, spec.name) if dialect.in_place else None
+            over = None if {over, spec.name} & repeated else over
             needs.append(Need(spec.name, spec.bytes, first, last, over))
     offsets = plan_buffers(needs)
     return [
@@ -240,13 +254,12 @@ def _render_kernel(
     shared = [speller.spell_array(a) for a in kernel.arrays if a.shared]
     body = private + speller.spell_body()
     launch = kernel.launch
-    words = dialect.limits.word_types
     shown = tuple(
         BufferView(
             b.name,
             make_comment(b.tensor),
             speller.name_element(b.tensor),
-            b.dtype.name.lower() + (", two to a word" if b.dtype in words else ""),
+            b.dtype.name.lower() + _describe_words(b.dtype, dialect),
             b.slot,
             b.written,
             "read and written" if b.read and b.written else "written" if b.written else "read",
@@ -322,7 +335,7 @@ def _bind_buffers(
         written = buffer.access is not k.Access.READ
         slot = counters[written] if dialect.registers else number
         counters[written] += 1
-        structure = _structure_bytes(buffer.dtype, dialect) * buffer.lanes
+        structure = _structure_bytes(buffer, dialect)
         bindings.append(
             BufferBinding(
                 mangler.spell(buffer.name),
@@ -337,8 +350,15 @@ def _bind_buffers(
     return tuple(bindings)
 
 
-def _structure_bytes(dtype: DataType, dialect: Dialect) -> int:
-    return 4 if dtype in dialect.limits.word_types else dtype.bytes
+def _structure_bytes(buffer: k.Buffer, dialect: Dialect) -> int:
+    size = buffer.dtype.bytes * buffer.lanes
+    return max(4, size) if buffer.dtype in dialect.limits.packed_types else size
+
+
+def _describe_words(dtype: DataType, dialect: Dialect) -> str:
+    if dtype not in dialect.limits.packed_types:
+        return ""
+    return ", four to a word" if dtype.bytes == 1 else ", two to a word"
 
 
 def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[ScalarBinding, ...]:

@@ -57,6 +57,8 @@ class Speller(Expressions):
     def _spell_statement(self, statement: k.Statement, depth: int) -> list[str]:
         indent = _INDENT * depth
         match statement:
+            case k.Let(local=local, value=k.Load() as load) if self._holds_words(load):
+                return [f"{indent}{self._spell_words(local, load)}"]
             case k.Let(local=local, value=value):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=made.known)
@@ -72,7 +74,7 @@ class Speller(Expressions):
             case k.Barrier():
                 return [f"{indent}{self._dialect.barrier}"]
             case k.Store():
-                return [f"{indent}{self._spell_store(statement)}"]
+                return [f"{indent}{line}" for line in self._spell_store(statement).splitlines()]
             case k.Prefetch():
                 return [f"{indent}{self._spell_prefetch(statement)}"]
             case k.If(condition=condition, then=then):
@@ -92,6 +94,19 @@ class Speller(Expressions):
             case k.StoreWord():
                 place = f"{self._names.spell(statement.buffer)}[{self.spell(statement.index).text}]"
                 return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
+
+    def _holds_words(self, load: k.Load) -> bool:
+        """Whether words are kept as they are, for the language has no vectors of so many lanes."""
+        is_packed = self._buffers[load.buffer].dtype in self._dialect.packs
+        return is_packed and load.type.lanes > len(self._dialect.syntax.lane_letters)
+
+    def _spell_words(self, local: k.Local, load: k.Load) -> str:
+        buffer = self._buffers[load.buffer]
+        self._words[local.name] = buffer
+        declaration = self._dialect.local(
+            self._names.spell(local.name), self.name_element(load.buffer), DataType.UINT32
+        )
+        return f"{declaration} = {self._spell_element(load.buffer, load.index, load.type.lanes)};"
 
     def _spell_head(self, loop: k.For) -> tuple[str, list[str]]:
         """The line that a loop begins with, and what stands first in its body."""
@@ -175,7 +190,8 @@ class Speller(Expressions):
     def _spell_store(self, store: k.Store) -> str:
         buffer = self._buffers[store.buffer]
         lanes = store.value.type.lanes
-        value = self.spell_vector(store.value)
+        packs = lanes > 1 and buffer.dtype in self._dialect.packs
+        value = self._pack(store.value, buffer) if packs else self.spell_vector(store.value)
         if value.mask:
             value = self._convert_mask(value, 1, lanes)
         index = self._spell_place(store.index)
@@ -186,6 +202,7 @@ class Speller(Expressions):
             "j": index.text,
             "n": lanes,
             "e": self._spell_element(store.buffer, store.index, lanes),
+            "h": self._spell_shift(store.buffer, store.index).inner,
             "S": self._name_vector(stored, lanes) if isinstance(stored, str) else "",
             "a": value.text,
             "0": value.inner,

@@ -74,7 +74,10 @@ def _stages(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
                 case ir.Cast(operand=operand):
                     source = ir.value_type(instructions[operand])
                     what = f"convert {source.name} to {dtype.name}"
-                    if source is not dtype and DataType.INDEX not in (source, dtype):
+                    if source is DataType.INDEX:
+                        what = f"convert positions to {dtype.name}"
+                        source = DataType.INT32  # whatever positions lack, integers have
+                    if source is not dtype and dtype is not DataType.INDEX:
                         entry = dialect.conversions[source, dtype]
                 case ir.Constant() if dtype is not DataType.INDEX:
                     what = f"compute with {dtype.name}"

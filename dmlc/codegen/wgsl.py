@@ -239,6 +239,7 @@ WGSL = Dialect(
         # Rounded before: WGSL lets a conversion go either way.
         | {T.FLOAT16: Spelling("{p}[{j}] = f16({H}({a}));", helper="round_f16")}
     ),
+    packs=MappingProxyType({}),
     streaming=MappingProxyType({}),
     prefetches=MappingProxyType({}),
     helpers=read_helpers("wgsl.functions.wgsl"),

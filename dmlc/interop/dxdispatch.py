@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dmlc import library
 from dmlc.binding.values import Constant, EnumValue
 from dmlc.interop.proof import Proof, buffer_bytes, count_elements, place, unwritten
 from dmlc.ir import Function, fixed_strides
@@ -34,8 +35,12 @@ CONSTANT_BUFFER = "Arguments"
 
 _DIRECTML = "directml."
 _NO_OPERATOR = "NONE"
-_SIZES_2D = ("ScaleSize",)
-"""The attributes that are a DML_SIZE_2D in the API."""
+_PARAMETERS = "Parameters"
+"""What stands behind the name of an attribute that names an operator, in the name of the attribute
+with the parameters of that operator, in the order of its own table."""
+_SIZE_2D = ("Width", "Height")
+_STRUCTURES = {"ScaleSize": _SIZE_2D, "PooledSize": _SIZE_2D, "ScaleBias": ("Scale", "Bias")}
+"""The attributes that are structures in the API, and their fields."""
 _ABSENT = frozenset({DataType.BFLOAT16, DataType.BOOL})
 """Types that DirectML's tensors do not have."""
 
@@ -98,6 +103,7 @@ def make_model(
     program = compile(
         function, "hlsl", root_signature=False, shader_model=shader_model, contract=contract
     )
+    program.refuse_repeats("a model dispatches each kernel once")
     files = {f"{p.name}.hlsl": p.source.encode() for p in program.kernels}
     files |= {
         f"{name}.npy": _encode(place(program.tensor(name), array, np.zeros(1, array.dtype)))
@@ -182,13 +188,18 @@ def _encode(array: Array) -> bytes:
 
 
 def _store(array: Array) -> Array:
-    """The elements as DxDispatch knows them: words, where they are bfloat16."""
+    """The elements as DxDispatch knows them: words, where they are bfloat16, and bytes, where they
+    are booleans."""
+    if array.dtype == DataType.BOOL.dtype:
+        return array.view(np.uint8)
     return array.view(np.uint16) if array.dtype == DataType.BFLOAT16.dtype else array
 
 
 def _value_type(tensor: TensorSpec) -> str:
     """The type that DxDispatch knows a buffer's elements by."""
-    return "UINT16" if tensor.dtype is DataType.BFLOAT16 else tensor.dtype.name
+    return {DataType.BFLOAT16: "UINT16", DataType.BOOL: "UINT8"}.get(
+        tensor.dtype, tensor.dtype.name
+    )
 
 
 def _find_sizes(program: Program, homes: Mapping[str, str]) -> dict[str, int]:
@@ -315,18 +326,31 @@ def _describe(function: Function, found: str | Sequence[str]) -> Any:
 
 def _describe_attributes(attributes: Mapping[str, Constant]) -> dict[str, Any]:
     """The attributes as fields of the description. One that names an operator is a description
-    itself, and left out where there is none; a size of two numbers is a structure."""
+    itself, and left out where there is none; some of two numbers are structures."""
     fields: dict[str, Any] = {}
     for name, value in attributes.items():
         if isinstance(value, str):
             if value != _NO_OPERATOR:
-                fields[name] = {"Type": f"DML_OPERATOR_{value}"}
-        elif name in _SIZES_2D and isinstance(value, tuple):
-            width, height = value
-            fields[name] = {"Width": width, "Height": height}
+                parameters = attributes.get(name + _PARAMETERS)
+                fields[name] = _describe_operator(value, parameters)
+        elif isinstance(attributes.get(name.removesuffix(_PARAMETERS)), str):
+            continue  # It is in the description of that operator.
+        elif name in _STRUCTURES and isinstance(value, tuple):
+            fields[name] = dict(zip(_STRUCTURES[name], value, strict=True))
         else:
             fields[name] = _attribute(value)
     return fields
+
+
+def _describe_operator(name: str, parameters: Constant | None) -> dict[str, Any]:
+    """An operator that an attribute names, with its own attributes where it has any."""
+    described: dict[str, Any] = {"Type": f"DML_OPERATOR_{name}"}
+    if isinstance(parameters, tuple) and parameters:
+        qualified = _DIRECTML + name
+        own = library.find(qualified).operators[qualified].attributes
+        pairs = zip(own, parameters, strict=True)
+        described["Desc"] = {a.name: _attribute(value) for a, value in pairs}
+    return described
 
 
 def _attribute(value: Constant) -> Any:

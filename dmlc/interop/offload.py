@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from dmlc.interop.proof import WORD_BYTES, Proof, buffer_bytes, count_elements, place, unwritten
-from dmlc.interop.rules import Rule, make_rules
+from dmlc.interop.rules import Rule, make_rules, refuse_results
 from dmlc.ir import Result
 from dmlc.oracle import find_expected
 from dmlc.pipeline import compile, make_kernels
@@ -63,6 +63,7 @@ def make_test(proof: Proof, shader_model: str | None = None, contract: bool = Fa
     program = compile(
         proof.function, "hlsl", root_signature=False, shader_model=shader_model, contract=contract
     )
+    program.refuse_repeats("a test file runs each kernel once")
     values = _find_values(proof, program, shader_model)
     parts: list[tuple[KernelSource, str, str]] = []
     for kernel in program.kernels:
@@ -125,17 +126,33 @@ def _find_values(proof: Proof, program: Program, shader_model: str | None) -> di
         fill = np.zeros(1, array.dtype) if given else unwritten(tensor.dtype)
         count = buffer_bytes(tensor, program) // tensor.dtype.bytes
         line = _pad(place(tensor, array, fill).reshape(-1), count, fill)
-        if program.kernels[0].shader_model == "6.0" and not given:
+        if program.kernels[0].shader_model == "6.0" and tensor.dtype.is_storage_only and not given:
             # Kernels store all of the last word.
             written = count_elements(tensor)
             line[
                 written : -(-written * line.itemsize // WORD_BYTES) * WORD_BYTES // line.itemsize
             ] = 0
+        if tensor.dtype.bytes == 1:
+            values[tensor.name] = _join_words(line, tensor.name, allowed.get(tensor.name))
+            continue
         bound = np.asarray(allowed.get(tensor.name, np.zeros(array.shape)))
         zero = np.zeros(1)
         bounds = _pad(place(tensor, bound, zero).reshape(-1), count, zero)
         values[tensor.name] = _Values(line, bounds)
     return values
+
+
+def _join_words(line: Array, name: str, allowed: Array | None) -> _Values:
+    """A line of bytes as the suite knows it: words. What is in one is right or wrong as a whole."""
+    if allowed is not None and np.any(allowed > 0):
+        raise refuse_results(name)
+    words = line.view(np.uint32)
+    return _Values(words, np.zeros(words.shape))
+
+
+def _known_type(tensor: TensorSpec) -> DataType:
+    """The type that the suite knows a buffer's elements by."""
+    return DataType.UINT32 if tensor.dtype.bytes == 1 else tensor.dtype
 
 
 def _check_dataflow(program: Program) -> None:
@@ -204,14 +221,15 @@ def _write_pipeline(
     for buffer in kernel.buffers:
         tensor, own = program.tensor(buffer.tensor), values[buffer.tensor]
         stride, name = buffer.structure_bytes, _quote(tensor.name)
+        dtype = _known_type(tensor)
         if buffer.written:
-            lines += _write_fill(name, tensor, stride, own.expected.nbytes)
-            made = make_rules(tensor.name, own.expected, own.allowed, tensor.dtype)
+            lines += _write_fill(name, dtype, stride, own.expected.nbytes)
+            made = make_rules(tensor.name, own.expected, own.allowed, dtype)
             rules += made
             for rule in made:
-                lines += _write_buffer(_quote(rule.buffer), tensor.dtype, stride, rule.expected)
+                lines += _write_buffer(_quote(rule.buffer), dtype, stride, rule.expected)
         else:
-            lines += _write_buffer(name, tensor.dtype, stride, own.expected)
+            lines += _write_buffer(name, dtype, stride, own.expected)
         kind = "RWStructuredBuffer" if buffer.written else "StructuredBuffer"
         _, binding = _find_register(buffer, shifts)
         resources += _write_resource(name, kind, buffer.slot, binding)
@@ -227,12 +245,12 @@ def _write_buffer(name: str, dtype: DataType, stride: int, values: Array) -> lis
     return [*head, *_wrap("    Data: [ ", _spell(dtype, values))]
 
 
-def _write_fill(name: str, tensor: TensorSpec, stride: int, count: int) -> list[str]:
+def _write_fill(name: str, dtype: DataType, stride: int, count: int) -> list[str]:
     """A buffer that a kernel is to write."""
-    (fill,) = _spell(tensor.dtype, unwritten(tensor.dtype))
+    (fill,) = _spell(dtype, unwritten(dtype))
     return [
         f"  - Name: {name}",
-        f"    Format: {_FORMATS[tensor.dtype]}",
+        f"    Format: {_FORMATS[dtype]}",
         f"    Stride: {stride}",
         f"    FillSize: {count}",
         f"    FillValue: {fill}",

@@ -6,11 +6,28 @@ import dataclasses
 import operator
 from collections.abc import Iterable, Mapping
 
-from dmlc.ir.nodes import Extent, Parameter, Result, Stage, Table
+from dmlc.ir.nodes import (
+    Delay,
+    Extent,
+    Loop,
+    OneStep,
+    Parameter,
+    Result,
+    Stage,
+    Table,
+    Tensor,
+)
 from dmlc.ir.print import print_fields
 from dmlc.parameters import expect
 from dmlc.sizes import as_extent, find_symbols, pack_strides
-from dmlc.source import Diagnostic, Span, UnknownNameError, list_names, unknown_name
+from dmlc.source import (
+    Diagnostic,
+    Span,
+    UnknownNameError,
+    UnsupportedError,
+    list_names,
+    unknown_name,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,8 +49,12 @@ class Function:
     get their sizes."""
     warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """What may not be meant, of what it was bound from."""
-    _tensors: dict[str, Parameter | Table | Stage] = dataclasses.field(
-        default_factory=dict[str, "Parameter | Table | Stage"],
+    loops: tuple[Loop, ...] = ()
+    """Which of its stages are computed step by step, in their order."""
+    one_step: OneStep | None = dataclasses.field(default=None, compare=False, repr=False)
+    """Of a function that is what one step of a loop computes: which loop."""
+    _tensors: dict[str, Tensor] = dataclasses.field(
+        default_factory=dict[str, "Tensor"],
         init=False,
         compare=False,
         repr=False,
@@ -107,13 +128,18 @@ class Function:
             for each in (*self.tensors()[name].extents, *self.strides(name))
         )
 
-    def tensors(self) -> Mapping[str, Parameter | Table | Stage]:
-        """Everything a load can name: parameters, tables, stages."""
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Everything a load can name: parameters, tables, what stages of loops were a step before,
+        and stages."""
         if not self._tensors:
             self._tensors.update(
-                {t.name: t for t in (*self.parameters, *self.tables, *self.stages)}
+                {t.name: t for t in (*self.parameters, *self.tables, *self.delays(), *self.stages)}
             )
         return self._tensors
+
+    def delays(self) -> tuple[Delay, ...]:
+        """What stages of its loops were at the step before."""
+        return tuple(delay for loop in self.loops for delay in loop.delays)
 
     def strides(self, name: str) -> tuple[Extent, ...]:
         """How many elements a tensor's memory has from one position along each axis to the next:
@@ -146,6 +172,13 @@ class Function:
             self._readers.update({name: tuple(stages) for name, stages in found.items()})
         return self._readers
 
+    def refuse_loops(self, why: str) -> None:
+        """Raises `UnsupportedError` where some stages are computed step by step; `why` is a clause
+        that says who takes none of those."""
+        if self.loops:
+            span = self.tensors()[self.loops[0].stages[0]].span or self.span
+            raise UnsupportedError(f"'{self.name}' has a loop over time, and {why}", span)
+
     def __str__(self) -> str:
         return print_function(self)
 
@@ -159,4 +192,6 @@ class Function:
 def print_function(function: Function) -> str:
     """The text form, without a line break at its end. `parse` reads it back."""
     f = expect("function", function, Function, "an ir.Function")
-    return print_fields(f.name, f.parameters, f.stages, f.results, f.in_place, f.tables, f.checks)
+    return print_fields(
+        f.name, f.parameters, f.stages, f.results, f.in_place, f.tables, f.checks, f.loops
+    )

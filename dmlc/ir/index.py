@@ -30,6 +30,7 @@ from dmlc.ir.nodes import (
     Load,
     Select,
     Stage,
+    Step,
     Symbol,
     Table,
     operands,
@@ -198,7 +199,7 @@ def find_index_only(body: Body, tables: Container[str] = ()) -> tuple[bool, ...]
     found: list[bool] = []
     for instruction in body.instructions:
         loads = isinstance(instruction, Load) and instruction.tensor not in tables
-        known = not loads and not isinstance(instruction, Symbol)
+        known = not loads and not isinstance(instruction, Symbol | Step)
         found.append(known and all(found[o] for o in operands(instruction)))
     return tuple(found)
 
@@ -332,6 +333,8 @@ def evaluate_instruction(
             raise InternalError(f"an element of %{instruction.tensor} is no index-only value")
         case Symbol():
             raise InternalError(f"the size '{instruction.name}' is known at run time only")
+        case Step():
+            raise InternalError("which step a loop is at is known at run time only")
 
 
 def _apply(instruction: Apply, given: Sequence[Array]) -> Array:
@@ -352,6 +355,10 @@ class Affine:
 
     constant: int
     factors: tuple[tuple[Index, int], ...] = ()
+
+    def plus(self, other: Affine, times: int = 1) -> Affine:
+        """The sum of this and some times another."""
+        return _sum(self, other, times)
 
 
 def find_affine(body: Body) -> tuple[Affine | None, ...]:

@@ -22,6 +22,7 @@ from dmlc.ir.nodes import (
     Reduction,
     Select,
     Stage,
+    Step,
     Symbol,
     Table,
     operands,
@@ -116,7 +117,7 @@ SHAPES: dict[type, Shape] = {
     Function: Shape(
         find_fields(Function),
         lambda fields, _: Function(**fields),
-        optional=("tables", "checks"),
+        optional=("tables", "checks", "loops"),
     ),
     Stage: Shape(_STAGE, _make_stage, _take_stage, former={"domain": "extents"}),
     Table: Shape(find_fields(Table), _make_table),
@@ -130,7 +131,7 @@ SHAPES: dict[type, Shape] = {
     Cast: Shape(_OPERANDS, _make_cast, _take_operands, arity=1),
 }
 NOUNS: dict[str, tuple[type, ...]] = {
-    "value": (Constant, Index, Symbol, Load, Apply, Select, Cast),
+    "value": (Constant, Index, Symbol, Step, Load, Apply, Select, Cast),
 }
 TUPLES = {
     "in_place": "pairs of a result and a parameter",

@@ -115,7 +115,19 @@ class Symbol:
         return DataType.INDEX
 
 
-Instruction: TypeAlias = Constant | Index | Symbol | Load | Apply | Select | Cast
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """The number of the step that a loop is at, as an INDEX: below `steps`. It stands in what one
+    step of a loop computes, and nowhere else: a stage of a loop has `i0` instead."""
+
+    steps: int
+
+    @property
+    def dtype(self) -> DataType:
+        return DataType.INDEX
+
+
+Instruction: TypeAlias = Constant | Index | Symbol | Step | Load | Apply | Select | Cast
 
 
 def operands(instruction: Instruction) -> tuple[int, ...]:
@@ -136,6 +148,7 @@ _OPERANDS: Mapping[type[object], Callable[[Any], tuple[int, ...]]] = MappingProx
         Constant: lambda _: (),
         Index: lambda _: (),
         Symbol: lambda _: (),
+        Step: lambda _: (),
     }
 )
 
@@ -151,7 +164,7 @@ def with_operands(instruction: Instruction, new: tuple[int, ...]) -> Instruction
             if new == instruction.indices:
                 return instruction
             return Load(instruction.tensor, new, instruction.dtype)
-        case Constant() | Index() | Symbol():
+        case Constant() | Index() | Symbol() | Step():
             return instruction
         case Select():
             condition, then, otherwise = _take(new, 3)
@@ -222,7 +235,7 @@ class Body:
                 number[value] = len(made)
                 made.append(with_operands(instruction, tuple([number[o] for o in given])))
                 continue
-            if isinstance(instruction, Constant | Index | Symbol):
+            if isinstance(instruction, Constant | Index | Symbol | Step):
                 if instruction in leaves:
                     number[value] = leaves[instruction]
                     continue
@@ -336,7 +349,56 @@ class Table:
         return hash(self._key())
 
 
-Tensor: TypeAlias = Parameter | Table | Stage
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delay:
+    """What a stage of a loop was at the step before: a tensor of its type and extents, whose
+    elements at each step are those of the stage `of` at the one before, and 0 at the first."""
+
+    name: str
+    dtype: DataType
+    extents: tuple[Extent, ...]
+    of: str
+    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    @property
+    def strides(self) -> None:
+        """It lies in memory as its stage does, packed."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loop:
+    """Stages that are computed together, step by step along `i0`, their first axis: neighbours
+    among the stages of a function. At each step they read each other at that very step, and what
+    they were at the step before in `delays`, which are theirs alone."""
+
+    stages: tuple[str, ...]
+    delays: tuple[Delay, ...]
+    backwards: bool = False
+    """Whether the last place along the axis is the first step."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A tensor in what one step of a loop computes: the part of `whole` that belongs to the step,
+    or to the one before, `size` elements after the part before it in memory."""
+
+    whole: str
+    size: int
+    before: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OneStep:
+    """That a function is what a loop computes at each of its `steps`: tensors in `rows` are parts
+    of longer ones. The steps are numbered by the places that they compute."""
+
+    steps: int
+    rows: Mapping[str, Row]
+    backwards: bool = False
+
+
+Tensor: TypeAlias = Parameter | Table | Stage | Delay
 """What a load can read."""
 
 

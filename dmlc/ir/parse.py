@@ -15,15 +15,18 @@ from dmlc.ir.nodes import (
     Body,
     Cast,
     Constant,
+    Delay,
     Extent,
     Index,
     Instruction,
     Load,
+    Loop,
     Parameter,
     Reduction,
     Result,
     Select,
     Stage,
+    Step,
     Symbol,
     Table,
     value_type,
@@ -77,8 +80,12 @@ class _Parser(Scanner[int]):
         while self.accept("table"):
             tables.append(self._table())
         stages: list[Stage] = []
+        loops: list[Loop] = []
         while not self.accept("}"):
-            stages.append(self._stage())
+            if self.accept("loop"):
+                loops.append(self._loop(stages))
+            else:
+                stages.append(self._stage())
         self.expect_end()
         return Function(
             name,
@@ -89,7 +96,33 @@ class _Parser(Scanner[int]):
             self.span_from(start),
             tuple(tables),
             tuple(checks),
+            loops=tuple(loops),
         )
+
+    def _loop(self, stages: list[Stage]) -> Loop:
+        """A loop, whose stages are added to those before it."""
+        backwards = self.accept("backwards")
+        self.expect("{")
+        delays: list[Delay] = []
+        first = len(stages)
+        while not self.accept("}"):
+            start = self.token
+            name, dtype = self._tensor()
+            sizes = self.list_until("]", self.extent) if self._is_delay() else None
+            if sizes is None:
+                stages.append(self._stage_of(start, name, dtype))
+                continue
+            self.expect("=", "before", "%")
+            of = self.name("a stage's name")
+            self.tensors[name] = dtype
+            delays.append(Delay(name, dtype, tuple(sizes), of, self.span_from(start)))
+        if len(stages) == first:
+            self.fail("a stage of the loop", self.tokens[self.at - 1])
+        return Loop(tuple(stage.name for stage in stages[first:]), tuple(delays), backwards)
+
+    def _is_delay(self) -> bool:
+        """Whether the sizes that follow are bare, as those of a delay are."""
+        return self.following.text != "<"
 
     def _result(self) -> Result:
         self.expect("%")
@@ -152,7 +185,10 @@ class _Parser(Scanner[int]):
 
     def _stage(self) -> Stage:
         start = self.token
-        name, dtype = self._tensor()
+        return self._stage_of(start, *self._tensor())
+
+    def _stage_of(self, start: Token, name: str, dtype: DataType) -> Stage:
+        """A stage whose name and type have been read."""
         domain: list[Extent] = []
         self.list_until("]", lambda: domain.append(self._axis(len(domain))))
         self.expect("=")
@@ -234,6 +270,10 @@ class _Parser(Scanner[int]):
             self.expect(")")
             whole = isinstance(size, int)
             return self._add(Constant(DataType.INDEX, size) if whole else Symbol(size))
+        if token.text == "step" and self.accept("("):
+            steps = self.integer("the number of steps")
+            self.expect(")")
+            return self._add(Step(steps))
         if self.accept("("):
             opened.append(Open(token, ")", [], 1 if token.text == "cast" else None))
             return None

@@ -17,14 +17,17 @@ from dmlc.ir.nodes import (
     Body,
     Cast,
     Constant,
+    Delay,
     Extent,
     Index,
     Instruction,
     Load,
+    Loop,
     Parameter,
     Result,
     Select,
     Stage,
+    Step,
     Symbol,
     Table,
     operands,
@@ -43,6 +46,7 @@ def print_fields(
     in_place: Sequence[tuple[str, str]],
     tables: Sequence[Table] = (),
     checks: Sequence[str] = (),
+    loops: Sequence[Loop] = (),
 ) -> str:
     """The text of a function, given as its fields; it ends without a line break."""
     given = ", ".join(f"%{p.name}: {_tensor(p)}" for p in parameters)
@@ -57,8 +61,19 @@ def print_fields(
     lines[0] += " {"
     for table in tables:
         lines += [f"  {line}" for line in print_table(table)]
+    opened = {loop.stages[0]: loop for loop in loops}
+    last = {loop.stages[-1] for loop in loops}
+    indent = "  "
     for stage in stages:
-        lines += [f"  {line}" for line in print_stage(stage)]
+        loop = opened.get(stage.name)
+        if loop is not None:
+            lines.append("  loop backwards {" if loop.backwards else "  loop {")
+            indent = "    "
+            lines += [f"{indent}{print_delay(delay)}" for delay in loop.delays]
+        lines += [f"{indent}{line}" for line in print_stage(stage)]
+        if stage.name in last:
+            indent = "  "
+            lines.append("  }")
     lines.append("}")
     return "\n".join(lines)
 
@@ -73,6 +88,12 @@ def print_table(table: Table) -> list[str]:
     if len(rows) <= 1:
         return [head + "".join(rows) + "}"]
     return [head, *(f"  {row}," for row in rows[:-1]), f"  {rows[-1]}", "}"]
+
+
+def print_delay(delay: Delay) -> str:
+    """The line of what a stage was at the step before."""
+    sizes = ", ".join(str(extent) for extent in delay.extents)
+    return f"%{delay.name}: {delay.dtype.short}[{sizes}] = before %{delay.of}"
 
 
 def print_stage(stage: Stage) -> list[str]:
@@ -107,7 +128,7 @@ def _spell(body: Body) -> tuple[list[str], list[str]]:
     for number, instruction in enumerate(body.instructions):
         text = _instruction(instruction, texts)
         depth = 1 + max((depths[o] for o in operands(instruction)), default=0)
-        leaf = isinstance(instruction, Constant | Index | Symbol)
+        leaf = isinstance(instruction, Constant | Index | Symbol | Step)
         used_on = uses[number] + (number == body.result) + (number == body.guard)
         if not leaf and (used_on > 1 or (depth > _DEEPEST and number != body.result)):
             name = f"v{len(lets)}"
@@ -126,6 +147,8 @@ def _instruction(instruction: Instruction, texts: list[str]) -> str:
             return instruction.name
         case Symbol():
             return f"size({instruction.name})"
+        case Step():
+            return f"step({instruction.steps})"
         case Load():
             return f"%{instruction.tensor}[{', '.join(texts[i] for i in instruction.indices)}]"
         case Apply():

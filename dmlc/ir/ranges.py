@@ -28,6 +28,7 @@ from dmlc.ir.nodes import (
     Reduction,
     Select,
     Stage,
+    Step,
     Symbol,
     Table,
     value_type,
@@ -110,6 +111,8 @@ class Ranges:
                 # So are those that kernels are given.
                 low, high = size_range(name)
                 return low, min(high, LARGEST)
+            case Step(steps=steps):
+                return 0, max(steps, 1) - 1
             case Load():
                 return self._known.get(instruction.tensor, limits)
             case Select():

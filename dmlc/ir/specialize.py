@@ -48,12 +48,20 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
     ]
     results = [dataclasses.replace(r, strides=evaluate_strides(r, sizes)) for r in function.results]
     stages = [_settle_stage(stage, settle(stage.extents), sizes) for stage in function.stages]
+    loops = [
+        dataclasses.replace(
+            loop,
+            delays=tuple(dataclasses.replace(d, extents=settle(d.extents)) for d in loop.delays),
+        )
+        for loop in function.loops
+    ]
     return dataclasses.replace(
         function,
         parameters=tuple(parameters),
         stages=tuple(stages),
         results=tuple(results),
         checks=(),
+        loops=tuple(loops),
     )
 
 

@@ -21,13 +21,16 @@ from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
     Body,
     Constant,
+    Delay,
     Extent,
     Index,
     Instruction,
     Load,
+    Loop,
     Parameter,
     Result,
     Stage,
+    Step,
     Symbol,
     Table,
     Tensor,
@@ -117,18 +120,30 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
             return fault
         known[table.name] = table
     reach = table_ranges(function.tables)
-    for stage in function.stages:
+    opened = {loop.stages[0]: loop for loop in function.loops if loop.stages}
+    for number, stage in enumerate(function.stages):
+        loop = opened.get(stage.name)
+        if loop is not None:
+            fault = check_loop(function, loop, number)
+            for delay in () if fault else loop.delays:
+                fault = fault or _check_name(delay, known)
+                known[delay.name] = delay
+            if fault is not None:
+                return fault
         fault = _check_name(stage, known)
         if fault is None and _is_seen(stage, known, seen):
             _note_range(stage, reach)
         elif fault is None:
             fault = _check_definition(stage, stage.extents)
             fault = fault or _check_stage(stage, known, symbols, reach)
+        if fault is None and function.one_step is None and _has_step(stage):
+            fault = Fault(f"%{stage.name}", "a step is that of one step of a loop", stage.span)
         if fault is not None:
             return fault
         known[stage.name] = stage
     return (
-        _check_results(function)
+        _check_delays(function)
+        or _check_results(function)
         or check_in_place(function, function.in_place)
         or _check_conditions(function)
     )
@@ -148,6 +163,59 @@ def _check_conditions(function: Function) -> Fault | None:
     return None
 
 
+def check_loop(function: Function, loop: Loop, first: int) -> Fault | None:
+    """What is wrong with a loop whose first stage has that number."""
+    stages = function.stages[first : first + len(loop.stages)]
+    name = f"loop of %{loop.stages[0]}"
+    if tuple(stage.name for stage in stages) != loop.stages:
+        return Fault(name, "its stages do not stand one after another", function.span)
+    own = {stage.name: stage for stage in stages}
+    steps = stages[0].extents[:1]
+    if not steps or not isinstance(steps[0], int):
+        return Fault(name, "the number of its steps is no number", stages[0].span)
+    theirs = {*own, *(delay.name for delay in loop.delays)}
+    for stage in stages:
+        node = f"%{stage.name}"
+        if stage.extents[:1] != steps:
+            return Fault(node, f"a stage of a loop of {steps[0]} steps has others", stage.span)
+        if stage.dtype.is_storage_only or stage.dtype is T.BOOL:
+            why = f"a stage of a loop holds numbers as they are computed, not {stage.dtype.name}"
+            return Fault(node, why, stage.span)
+        for load in stage.body.loads():
+            places = [stage.body.instructions[i] for i in load.indices[:1]]
+            if load.tensor in theirs and places != [Index(0)]:
+                return Fault(node, f"it reads %{load.tensor} at another step", stage.span)
+    for delay in loop.delays:
+        node, of = f"%{delay.name}", own.get(delay.of)
+        if of is None:
+            return Fault(node, f"%{delay.of} is no stage of its loop", delay.span)
+        if (delay.dtype, delay.extents) != (of.dtype, of.extents):
+            return Fault(node, f"it has another type or other sizes than %{of.name}", delay.span)
+    return None
+
+
+def _check_delays(function: Function) -> Fault | None:
+    """What is wrong with the loops of a function whose stages are well formed."""
+    names = [stage.name for stage in function.stages]
+    homes = {name: number for number, loop in enumerate(function.loops) for name in loop.stages}
+    if len(homes) != sum(len(loop.stages) for loop in function.loops):
+        return Fault("function", "a stage is in two loops", function.span)
+    for loop in function.loops:
+        if not loop.stages or loop.stages[0] not in names:
+            return Fault("function", "a loop has no stages", function.span)
+    of = {d.name: number for number, loop in enumerate(function.loops) for d in loop.delays}
+    for stage in function.stages if of else ():
+        for load in stage.body.loads():
+            if load.tensor in of and homes.get(stage.name) != of[load.tensor]:
+                why = f"%{load.tensor} is for the stages of its loop alone"
+                return Fault(f"%{stage.name}", why, stage.span)
+    return None
+
+
+def _has_step(stage: Stage) -> bool:
+    return any(isinstance(i, Step) for i in stage.body.instructions)
+
+
 def _is_seen(stage: Stage, known: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> bool:
     """Whether a stage and what it reads are those of a function that has been verified."""
     if seen.get(stage.name) is not stage:
@@ -163,7 +231,7 @@ def _is_alike(tensor: Tensor, before: Tensor) -> bool:
     """Whether reads of two tensors are alike: a table's values bound positions."""
     if tensor is before:
         return True
-    if isinstance(tensor, Stage) and isinstance(before, Stage):
+    if isinstance(tensor, Stage | Delay) and isinstance(before, Stage | Delay):
         return tensor.dtype is before.dtype and tensor.extents == before.extents
     return False
 

@@ -20,6 +20,7 @@ from dmlc.kernel.lower import lower_nest
 from dmlc.kernel.names import Names
 from dmlc.kernel.passes import run_passes
 from dmlc.kernel.phases import Phase
+from dmlc.kernel.rows import place_rows
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
 from dmlc.kernel.schedule.choose import choose
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
@@ -60,7 +61,9 @@ def make_kernel(
         value = count_of if isinstance(count_of, int) else str(count_of)
         scalars = ((k.Scalar(names.take("n")), value),)
     given = scalars[0][0] if scalars else None
-    streaming = Streaming(buffers, profile.streaming_bytes)
+    # Where rows lie along a loop, their vectors may not be aligned; and they are read again soon.
+    threshold = profile.streaming_bytes if function.one_step is None else None
+    streaming = Streaming(buffers, threshold)
     if nest is None:
         nest = choose(function, phases, profile, limits, streaming, serial=serial, count=given)
     if nest.holds:
@@ -69,6 +72,8 @@ def make_kernel(
     if scalars:
         launch = dataclasses.replace(launch, count=scalars[0][1])
     statements, arrays = lower_nest(nest, names, profile.lanes, streaming, launch.row)
+    if function.one_step is not None:
+        statements = place_rows(statements, function.one_step, names)
     body, sizes = name_sizes(statements, names)
     scalars += sizes
     low = min(phase.elements.reach[0] for phase in phases)
@@ -137,6 +142,8 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
             if isinstance(value, Read | Gather) and not value.view.local:
                 read[value.view.tensor] = value.view
         written.update({v.tensor: v for v, _ in phase.elements.results if not v.local})
+        if phase.scatter is not None:
+            read[phase.scatter.view.tensor] = written[phase.scatter.view.tensor]
         for view in phase.elements.buffers():
             sizes[view.tensor] = max(sizes.get(view.tensor, 0), _measure_view(phase, view))
     touched = measure_footprint(function, phases)

@@ -32,6 +32,9 @@ from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import estimate, multiply
 from dmlc.source import InternalError
 
+_NUMBERS = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
+"""The types of sums: those that tiles of shared memory hold as they are."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Factor:
@@ -55,6 +58,11 @@ class Contraction:
     """Its axes are the columns, along which outputs lie side by side, if along any."""
     batch: tuple[int, ...]
     """The parallel axes that move both or none."""
+
+    @property
+    def dtype(self) -> DataType:
+        """The type of the factors, and of the sum."""
+        return self.phase.elements.reductions[0].dtype
 
     @property
     def inner(self) -> tuple[int, ...]:
@@ -87,7 +95,8 @@ class Contraction:
     def has_holes(self) -> bool:
         """Whether one factor is 0 where the other is not: a product of 0 and an infinity, or of 0
         and no number, is no number, though the point takes no part."""
-        return set(self.left.conditions) != set(self.right.conditions)
+        is_apart = set(self.left.conditions) != set(self.right.conditions)
+        return self.dtype.is_float and is_apart
 
     def _count(self, axes: Sequence[int]) -> int:
         return estimate(multiply(self.phase.space.extents[axis] for axis in axes))
@@ -103,7 +112,7 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
     if len(phase.accumulators) != 1 or elements.results or not space.inner:
         return None
     (reduction,) = elements.reductions
-    if reduction.combiner != "sum" or reduction.dtype is not DataType.FLOAT32:
+    if reduction.combiner != "sum" or reduction.dtype not in _NUMBERS:
         return None
     if 0 in space.extents:
         return None
@@ -111,7 +120,7 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
     if not isinstance(product, ir.Apply) or product.operation.name != "mul":
         return None
     values = product.operands
-    if not all(_is_plain(elements, value) for value in values):
+    if not all(_is_plain(elements, value, reduction.dtype) for value in values):
         return None
     moves = {axis: phase.find_moving(axis) for axis in space.parallel}
     own = [
@@ -137,11 +146,11 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
     return Contraction(phase, left, right, batch)
 
 
-def _is_plain(elements: Elements, root: int) -> bool:
-    """Whether a value can be computed anywhere: out of memory, floats and positions, by operations
-    that no operand stops. Where a tile goes beyond the end of a factor, others stand in for its
-    points."""
-    if elements.values[root].dtype is not DataType.FLOAT32:
+def _is_plain(elements: Elements, root: int, dtype: DataType) -> bool:
+    """Whether a value is of a type and can be computed anywhere: out of memory, numbers and
+    positions, by operations that no operand stops. Where a tile goes beyond the end of a factor,
+    others stand in for its points."""
+    if elements.values[root].dtype is not dtype:
         return False
     for number in list_needed(elements, root):
         value = elements.values[number]
@@ -276,7 +285,7 @@ def guard_factor(found: Contraction, factor: Factor, name: str) -> tuple[Phase, 
     """The phase that makes a factor, over all axes, for a buffer of that name, and the conditions
     under which it may be computed."""
     phase = found.phase
-    view = View(name, DataType.FLOAT32, (0,) * len(phase.space.extents), local=True)
+    view = View(name, found.dtype, (0,) * len(phase.space.extents), local=True)
     roots = (*factor.conditions, factor.value)
     whole = dataclasses.replace(
         phase.elements, results=tuple((view, root) for root in roots), reductions=()
@@ -333,9 +342,9 @@ def stage_factor(found: Contraction, factor: Factor, name: str) -> Phase:
         holds = own if joined is None else add(ir.Apply(OPERATIONS["and"], joined, DataType.BOOL))
     root = copy(factor.value)
     if holds is not None:
-        zero = add(ir.Constant(DataType.FLOAT32, 0.0))
-        root = add(ir.Select(holds, root, zero, DataType.FLOAT32))
-    view = View(name, DataType.FLOAT32, (0,) * len(phase.space.extents), local=True)
+        zero = add(ir.Constant(found.dtype, 0.0 if found.dtype.is_float else 0))
+        root = add(ir.Select(holds, root, zero, found.dtype))
+    view = View(name, found.dtype, (0,) * len(phase.space.extents), local=True)
     made = Elements(elements.domain, tuple(values), ((view, root),), (), elements.reach)
     return with_elements(phase, made)
 
@@ -349,11 +358,11 @@ def multiply_tiles(
     """The phase that sums the products of two tiles, over so many rows, columns and points. Each
     tile has a buffer of that name, in which rows or columns, and points, lie so far apart."""
     name, row, point = left
-    first = View(name, DataType.FLOAT32, (row, 0, point), local=True)
+    first = View(name, found.dtype, (row, 0, point), local=True)
     name, column, point = right
-    second = View(name, DataType.FLOAT32, (0, column, point), local=True)
-    product = ir.Apply(OPERATIONS["mul"], (0, 1), DataType.FLOAT32)
-    reads = tuple(Read(view, DataType.FLOAT32) for view in (first, second))
+    second = View(name, found.dtype, (0, column, point), local=True)
+    product = ir.Apply(OPERATIONS["mul"], (0, 1), found.dtype)
+    reads = tuple(Read(view, found.dtype) for view in (first, second))
     (accumulator,) = found.phase.accumulators
     reduction = dataclasses.replace(accumulator.reduction, value=2, guard=None)
     elements = Elements(sizes, (*reads, product), (), (reduction,))

@@ -65,7 +65,9 @@ class Gather:
     """Whether the element may lie outside the tensor where a reduction's guard does not hold."""
 
 
-Value: TypeAlias = ir.Constant | ir.Symbol | Read | Place | Gather | ir.Apply | ir.Select | ir.Cast
+Value: TypeAlias = (
+    ir.Constant | ir.Symbol | ir.Step | Read | Place | Gather | ir.Apply | ir.Select | ir.Cast
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

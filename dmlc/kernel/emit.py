@@ -15,6 +15,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, multiply, operate, size, widen
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
 from dmlc.kernel.names import Names, local_name
+from dmlc.kernel.rows import step_number
 from dmlc.kernel.shuffles import spread_load
 from dmlc.kernel.vectorize import Joint
 from dmlc.scalars import LARGEST_INDEX, DataType
@@ -71,6 +72,9 @@ class Emitter:
                 continue
             if isinstance(value, ir.Symbol):
                 self._outer[number] = size(parse_size(value.name))
+                continue
+            if isinstance(value, ir.Step):
+                self._outer[number] = step_number()
                 continue
             if number in apart:
                 continue
@@ -157,6 +161,10 @@ class Emitter:
         """A value, from the scope written last."""
         return widen(self._known[number], lanes)
 
+    def list_results(self) -> tuple[int, ...]:
+        """The values of the results."""
+        return tuple(number for _, number in self._elements.results)
+
     def stores(
         self, position: Position, lanes: int, streaming: dict[str, k.Expression]
     ) -> list[k.Store]:
@@ -236,6 +244,8 @@ class Emitter:
                 return _literal(value)
             case ir.Symbol():
                 return size(parse_size(value.name))
+            case ir.Step():
+                return step_number()
 
     def _take(
         self, number: int, known: Mapping[int, k.Expression], lanes: int

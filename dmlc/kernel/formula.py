@@ -86,6 +86,8 @@ def _spell(instruction: ir.Instruction, texts: Sequence[_Text], read: Read) -> _
             return _Text(instruction.name)
         case ir.Symbol():
             return _Text(instruction.name)
+        case ir.Step():
+            return _Text("step")
         case ir.Load():
             return _Text(read(instruction, [part.text for part in parts]))
         case ir.Select():

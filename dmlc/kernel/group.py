@@ -17,6 +17,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.assemble import count_buffers, make_kernel
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.phases import Phase, collect_phases, combine_partials, part_members, store_partials
+from dmlc.kernel.scatter import lower_walk
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.schedule.choose import (
     arrange,
@@ -34,6 +35,7 @@ from dmlc.kernel.windows import write_windows
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Crossed, Pass
+from dmlc.transform.scatter import Walk, find_walk
 
 
 def lower_group(
@@ -62,14 +64,15 @@ def lower_group(
     if any(p.tests_guard for p in phases):
         passes = _part_guards(function, passes)
     parts = _split(passes)
-    apart = _find_obstacle(function, phases, len(parts), profile, limits)
+    walks = any(_find_walk(function, steps, profile) is not None for steps in parts)
+    apart = _WALKED if walks else _find_obstacle(function, phases, len(parts), profile, limits)
     if not apart:
         names = _name_members(passes)
         if takes_neighbours(phases, profile, alone=alone):
             windows = write_windows(function, group, _list_stored(function, group.stages))
             phases, alone = windows or phases, alone or windows is not None
         return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
-    again = combines_again(phases, profile) and not alone
+    again = combines_again(phases, profile) and not alone and not walks
     kernels = _lower_again(function, phases, parts, profile, limits) if again else []
     if not kernels:
         for steps in parts:
@@ -127,6 +130,7 @@ def _is_parted(phases: Sequence[Phase]) -> bool:
     return any(p.has_computed_reads or p.tests_guard for p in phases)
 
 
+_WALKED = "a work item has no element before it has gone through all points"
 _PARTED = "it takes several kernels, for values depend on the positions of points"
 
 
@@ -231,6 +235,11 @@ def _lower_step(
             for names in domains.values()
             for part in _share_out(function, names, limits)
         ]
+    walk = _find_walk(function, steps, profile)
+    if walk is not None:
+        rest = [kernel for each in steps[1:]
+                for kernel in _lower_step(function, parallel, [each], profile, limits)]  # fmt: skip
+        return [lower_walk(function, walk, profile, limits), *rest]
     phases, alone = _arrange(function, parallel, steps, stages, profile)
     divided = None if alone else cut_up(phases, profile, limits)
     made = [phases]
@@ -255,6 +264,14 @@ def _lower_step(
         make_kernel(function, first, names, (names,), profile, limits, pieces=pieces),
         make_kernel(function, second, rest, after, profile, limits, serial=alone),
     ]
+
+
+def _find_walk(function: ir.Function, steps: Sequence[Pass], profile: Profile) -> Walk | None:
+    """How a work item walks the points of a reduction that some passes begin with, where it may."""
+    if not profile.walks or not steps[0].reduces or len(steps[0].members) > 1:
+        return None
+    stage = function.stage(steps[0].members[0].stage) if steps[0].members else None
+    return None if stage is None else find_walk(function, stage)
 
 
 def _lower_crossed(

@@ -28,6 +28,7 @@ from dmlc.kernel.arithmetic import (
 from dmlc.kernel.element import list_stored
 from dmlc.kernel.loops import Loops
 from dmlc.kernel.names import Names, local_name, split_words
+from dmlc.kernel.phases import Scatter
 from dmlc.kernel.reductions import Reductions
 from dmlc.kernel.schedule.nest import (
     Fill,
@@ -51,7 +52,7 @@ from dmlc.kernel.scope import Scope
 from dmlc.kernel.shuffles import load_patterns
 from dmlc.kernel.streaming import Streaming
 from dmlc.kernel.values import Values
-from dmlc.scalars import DataType
+from dmlc.scalars import COMBINERS, DataType
 from dmlc.source import InternalError
 
 _WORD = k.Type(DataType.UINT32)
@@ -217,6 +218,9 @@ class _Writer:
     def _store(self, number: int, scope: Scope) -> list[k.Statement]:
         """The stores of a point's results."""
         position = self._values.position(number, scope)
+        scatter = self._nest.phases[number].scatter
+        if scatter is not None:
+            return self._scatter(number, scatter, position(scatter.view), scope)
         emitter, streams = self._values.emitter(number, scope), scope.progress(number).streams
         whole = scope.lanes == self.frame.lanes or emitter.joint is not None
         flags = streams.flags if streams is not None and whole else {}
@@ -230,6 +234,22 @@ class _Writer:
             else:
                 made.append(k.StoreLocal(into, element, store.value))
         return guard([] if scope.is_own is None else [scope.is_own], made)
+
+    def _scatter(
+        self, number: int, scatter: Scatter, start: k.Expression, scope: Scope
+    ) -> list[k.Statement]:
+        """A point enters the element that it says, of those from `start` on."""
+        emitter = self._values.emitter(number, scope)
+        place, value = (emitter.value(root) for root in emitter.list_results())
+        inside = operate("ge", place, zero_of(place.type.dtype))
+        then: list[k.Statement] = []
+        element = add(start, k.Convert(place, k.INDEX))
+        if not isinstance(element, k.Local):
+            element = self.frame.name(then, "element", element)
+        own = k.Load(scatter.view.tensor, element, value.type)
+        combined = operate(COMBINERS[scatter.combiner].name, own, value)
+        then.append(k.Store(scatter.view.tensor, element, combined))
+        return [k.If(inside, tuple(then))]
 
     # Several points ---------------------------------------------------------------------------
 

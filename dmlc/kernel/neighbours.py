@@ -90,8 +90,9 @@ def write_reductions(
     stage: ir.Stage, tables: Mapping[str, Array], block: Block, *, whole: bool
 ) -> tuple[ir.Stage, ...] | None:
     """A reduction for each of the neighbours, over the windows' other axes alone; with `whole`,
-    all of their points are written out. None where they are too many, where which they are depends
-    on more than the places along one axis, or where positions go up by unequal steps."""
+    all of their points are written out. None where they do not slide, where they are too many,
+    where which they are depends on more than the places along one axis, or where positions go up by
+    unequal steps."""
     facts = IndexFacts(stage, tables)
     reduction = stage.reduction
     if reduction is None or (is_positional(stage) and facts.conditions):
@@ -100,6 +101,9 @@ def write_reductions(
     positions = {i for load in stage.body.loads() for i in load.indices}
     together = [set(facts.dependencies[number]) for number in (*facts.conditions, *positions)]
     along = [ir.Index(axis) for axis in block.counts]
+    if not any({along[-1], i} <= {*facts.dependencies[p]} for p in positions for i in axes):
+        # Nothing slides: conditions alone tell the outputs apart, which all read the same.
+        return None
     windows = [[i for i in axes if any({axis, i} <= own for own in together)] for axis in along]
     inner = tuple(axes) if whole else tuple(windows[-1])
     extents = [axes[index] for index in inner]

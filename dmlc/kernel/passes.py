@@ -16,6 +16,7 @@ from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.element import tensor_end
 from dmlc.kernel.expand import expand_loops
 from dmlc.kernel.join_reads import join_reads
+from dmlc.kernel.join_words import join_words
 from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.place_vectors import place_vectors
@@ -36,6 +37,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("expand_loops", lambda kernel, _: expand_loops(kernel)),
     Pass("narrow_loops", lambda kernel, _: narrow_loops(kernel)),
     Pass("join_reads", lambda kernel, limits: join_reads(kernel, limits.vector_lanes)),
+    Pass("join_words", join_words),
     Pass("name_registers", lambda kernel, _: name_registers(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
@@ -79,23 +81,23 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     def is_one(expression: k.Expression) -> bool:
         return expression.type.lanes == 1
 
-    wide: set[str] = set()
+    wide: dict[str, int] = {}
     narrow: set[str] = set()
     pending = list(kernel.body)
     while pending:
         statement = pending.pop()
         pending += find_body(statement)
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
-            wide.add(statement.buffer)
+            wide[statement.buffer] = max(lanes, statement.value.type.lanes)
         if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
             narrow.add(statement.array)
         for each in list_expressions(statement):
             parts = list(walk(each))
             loads = (e for e in parts if isinstance(e, k.Load))
-            wide.update(load.buffer for load in loads if load.type.lanes > 1)
+            wide |= {e.buffer: max(lanes, e.type.lanes) for e in loads if e.type.lanes > 1}
             narrow.update(e.array for e in parts if isinstance(e, k.LoadLocal) and is_one(e))
     buffers = tuple(
-        dataclasses.replace(b, lanes=lanes) if b.name in wide else b for b in kernel.buffers
+        dataclasses.replace(b, lanes=wide[b.name]) if b.name in wide else b for b in kernel.buffers
     )
     arrays = tuple(
         dataclasses.replace(a, lanes=lanes) if a.shared and a.name not in narrow else a

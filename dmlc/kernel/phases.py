@@ -53,6 +53,16 @@ class Accumulator:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Scatter:
+    """Where a phase puts its points: each is combined with the element that a value says, from
+    where `view` is. Of its results, which are local, the first says it, and is less than 0 where
+    the point belongs to none; the second is what the point has."""
+
+    view: View
+    combiner: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Phase:
     elements: Elements
     space: Space
@@ -61,6 +71,7 @@ class Phase:
     """Whether its values are those of another phase that stand still along inner axes."""
     is_across: bool = False
     """Whether it reduces over parallel dimensions, and keeps the inner ones."""
+    scatter: Scatter | None = None
 
     @property
     def has_positions(self) -> bool:

@@ -50,6 +50,10 @@ class Evaluation(Protocol):
 
     def whole_sizes(self, value: Value, span: Span) -> tuple[Value, ...]: ...
 
+    def refuse_open(self, given: Given) -> None:
+        """Refuses arguments that depend on sizes that are left open."""
+        ...
+
     def move_axes(self, name: str, axes: tuple[int, ...], given: Given) -> Value:
         """A tensor without some axes of size 1 (`squeeze`), or with further ones."""
         ...
@@ -243,6 +247,11 @@ def _are_axes(on: Evaluation, given: Given) -> Value:
     return are_axes(listed, count, place, counted)
 
 
+def _range(on: Evaluation, given: Given) -> Value:
+    on.refuse_open(given)
+    return list_range(given.values[0], given.values[1], given.span)
+
+
 def _flatten(on: Evaluation, given: Given) -> Value:
     sizes = on.whole_sizes(given.values[1], given.spans[1])
     return on.flatten(given.values[0], sizes, given.spans[0])
@@ -265,7 +274,7 @@ _OF_ARRAYS = (
     _array(
         "range", NUMBERS,
         "a, a + 1 and so on below b; `range(0, n)` inside `...` is the number of the axis",
-        lambda on, given: list_range(given.values[0], given.values[1], given.span),
+        _range,
         "two whole numbers", "two whole numbers",
     ),
     _array(

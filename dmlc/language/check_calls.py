@@ -101,8 +101,11 @@ class Calls:
 
     def _own_kind(self, call: syntax.Call, name: str, kinds: Sequence[Kind], place: Place) -> Kind:
         """What a function of the file gives of arguments of these kinds."""
-        form, ranks = self._checking.combine(kinds, place, call.span)
         result = self._checking.per_axis(self._checking.names.results.get(name, UNKNOWN), place)
+        if {Form.TENSOR, Form.ARRAY} <= {k.form for k in kinds}:
+            # What the array is for, such as axes, is in the function's body.
+            return Kind(result.what, Form.UNKNOWN)
+        form, ranks = self._checking.combine(kinds, place, call.span)
         if result.form is Form.ARRAY:
             form = Form.ARRAY
         elif result.form is Form.UNKNOWN and form is Form.SCALAR and place.pack is None:
@@ -147,7 +150,7 @@ class Calls:
                 checking.fail(f"'{name}' folds no pack", call.span, f"what does: {FOLDS}")
             kind = checking.expand(value, place)
             return checking.folded(name, kind, value.span, Form.SCALAR)
-        kind = checking.visit(value, place.outside_pack())
+        kind = checking.visit(value, place if named else place.outside_pack())
         if len(named) > 1:
             checking.fail(f"'{name}' takes either 'like:' or 'axes:'", call.span)
         for argument in named:
@@ -170,7 +173,7 @@ class Calls:
         checking, value = self._checking, argument.value
         label = "" if argument.name is None else argument.name.text
         if label == "axes":
-            self._argument(value, AXES, place)
+            self._argument(value, AXES, place.outside_pack())
         elif label == "like":
             if not isinstance(value, syntax.Reference):
                 checking.fail("'like:' takes the name of a tensor", value.span)

@@ -156,7 +156,12 @@ class ExpressionChecker(Checking):
             message = f"'{name}' is used before it is defined"
             return self.fail(message, span, Note("it is defined here", names.later[name]))
         if name in names.tensors:
-            return self._tensor(expression)
+            kind = self._tensor(expression)
+            if self.names_array(expression) and place.pack is not None:
+                # One of them for each that '...' expands to.
+                place.pack.met = True
+                kind = dataclasses.replace(kind, form=Form.TENSOR)
+            return kind
         if name in names.attributes:
             return self.per_axis(attribute_kind(names.attributes[name]), place)
         if name in names.dimensions:
@@ -216,7 +221,11 @@ class ExpressionChecker(Checking):
             self._entry(base, place)
             base, facts = base.base, list(FACTS)
         else:
-            facts = ARRAY_FACTS if self.names_array(base) else list(FACTS)
+            array = self.names_array(base)
+            if array and place.pack is not None and member.text not in ARRAY_FACTS:
+                # The fact of one of them for each that '...' expands to, whole.
+                place.pack.met, place, array = True, place.outside_pack(), False
+            facts = ARRAY_FACTS if array else list(FACTS)
         message = f"only tensors have facts such as '.{member.text}'"
         if not isinstance(base, syntax.Reference):
             return self.fail(message, expression.span)
@@ -248,7 +257,8 @@ class ExpressionChecker(Checking):
         base = expression.base
         if self.names_array(base):
             return self._entry(expression, place)
-        kind = self.visit(base, place.outside_pack())
+        recurrent = self._find_recurrent(base, place)
+        kind = self.visit(base, place.outside_pack()) if recurrent is None else recurrent
         array = kind.form is Form.ARRAY
         indices = [self._visit_index(index, place, array) for index in expression.indices]
         otherwise = None
@@ -275,6 +285,16 @@ class ExpressionChecker(Checking):
         if otherwise is not None:
             self.agree(kind, otherwise, expression.span, "a read and the value after 'else'")
         return Kind(kind.what, Form.UNKNOWN if kind.form is Form.UNKNOWN else Form.SCALAR)
+
+    def _find_recurrent(self, base: syntax.Expression, place: Place) -> Kind | None:
+        """What a name is that a recurrence reads before all of it is defined."""
+        names = self.names
+        if not isinstance(base, syntax.Reference) or base.name in place.variables:
+            return None
+        if base.name in names.locals or base.name not in names.recurrent:
+            return None
+        count = names.recurrent[base.name]
+        return Kind(What.NUMBER, Form.TENSOR, ranks=frozenset({count}))
 
     def _visit_index(self, index: syntax.Expression, place: Place, of_array: bool = False) -> Kind:
         if isinstance(index, syntax.Pack):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN, SENTENCE_FACTS
@@ -27,6 +28,7 @@ from dmlc.language.kinds import (
     What,
     attribute_kind,
 )
+from dmlc.language.recurrences import Recurrence, find_recurrences
 from dmlc.language.tables import read_attributes, read_tensors, read_types
 from dmlc.source import Diagnostic, Note, Span, counted
 
@@ -254,7 +256,10 @@ class _OperatorChecker(ExpressionChecker):
             if not names.tensors[tensor].output:
                 names.later.pop(tensor, None)
         assigned: dict[str, Span] = {}
-        for statement in statements:
+        recurrences = {r.first: r for r in find_recurrences(statements, names.tensors)}
+        for number, statement in enumerate(statements):
+            if number in recurrences:
+                self.note_recurrence(recurrences[number], statements)
             if isinstance(statement, syntax.ScalarFunction):
                 self.check_local_function(statement, statement.name.text in recursive)
             else:
@@ -262,6 +267,19 @@ class _OperatorChecker(ExpressionChecker):
         for tensor in names.tensors.values():
             if tensor.output and not tensor.optional and tensor.name not in assigned:
                 self.fail(f"required output '{tensor.name}' is never defined", tensor.span)
+
+    def note_recurrence(
+        self, recurrence: Recurrence, statements: Sequence[syntax.Statement]
+    ) -> None:
+        """Has the names of a recurrence be read where it does."""
+        for statement in statements[recurrence.first : recurrence.last + 1]:
+            if isinstance(statement, syntax.Assignment) and statement.indices is not None:
+                packs = [index for index in statement.indices if index.pack]
+                if statement.name.text in recurrence.names and packs:
+                    message = "a recurrence has an index for each axis, and no pack"
+                    self.fail(message, packs[0].span)
+                elif statement.name.text in recurrence.names:
+                    self.names.recurrent[statement.name.text] = len(statement.indices)
 
     def check_local_function(self, function: syntax.ScalarFunction, recursive: bool) -> None:
         name = function.name.text
@@ -288,7 +306,15 @@ class _OperatorChecker(ExpressionChecker):
             note = Note("it is assigned here first", assigned[name.text])
             self.fail(f"'{name.text}' is assigned twice", name.span, note)
         variables = self.check_indices(statement, tensor)
-        kind = self.check(statement.value, variables)
+        value = statement.value
+        if tensor is not None and tensor.array and statement.indices is None:
+            # `[e...]` gives each of an array of outputs.
+            several = isinstance(value, syntax.Array) and len(value.items) == 1
+            value = value.items[0] if several and isinstance(value, syntax.Array) else value
+        if isinstance(value, syntax.Pack):
+            kind = self.expand(value, Place(variables))
+        else:
+            kind = self.check(value, variables)
         place = statement.value.span
         if kind.what in (What.STRING, What.ENUM, What.TYPE) and tensor is not None:
             self.fail(f"'{name.text}' holds numbers, but this is {kind.describe()}", place)
@@ -334,10 +360,13 @@ class _OperatorChecker(ExpressionChecker):
         variables = self.bind(indices, Place({}))
         packs = [index for index in indices if index.pack]
         stated = [index for index in indices if index.extent is not None]
-        if len(packs) > 1 and not stated:
+        open_packs = [pack for pack in packs if pack.extent is None]
+        if open_packs and len(packs) > 1:
             self.fail("a tensor is indexed with one pack at most", packs[1].span)
         count = len(indices)
-        if stated and len(stated) < count:
+        # The pack of an output takes the axes that the others leave.
+        needed = count if tensor is None else count - len(open_packs)
+        if stated and len(stated) < needed:
             message = "either every index says what it runs over, or none does"
             self.fail(message, statement.name.span.to(statement.value.span))
         elif indices and tensor is None and not stated:

@@ -101,7 +101,8 @@ class TensorDefinition:
 class AttributeDefinition:
     """A row of an attribute table.
 
-    `base` is FLOAT, INT, UINT, BOOL, ENUM (then `enum` is set) or STRING (then `values` is).
+    `base` is FLOAT, INT, UINT, NUMBER, BOOL, TYPE, ENUM (then `enum` is set) or STRING (then
+    `values` is).
     """
 
     name: str
@@ -217,6 +218,12 @@ class OperatorDefinition:
             count, gradient = count + 1, gradient.forward.gradient
         return count
 
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether the operator is given floating-point numbers and gives some."""
+        tensors = self.newest
+        return all(any(t.holds_floats for t in some) for some in (tensors.inputs, tensors.outputs))
+
     def attribute(self, name: str) -> AttributeDefinition | None:
         return next((a for a in self.attributes if a.name == name), None)
 
@@ -242,12 +249,6 @@ class OperatorDefinition:
             )
         ]
         return [row for row in (*tensors, *attributes) if row.name not in given]
-
-
-def is_differentiable(operator: OperatorDefinition) -> bool:
-    """Whether an operator is given floating-point numbers and gives some."""
-    tensors = operator.newest
-    return all(any(t.holds_floats for t in some) for some in (tensors.inputs, tensors.outputs))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

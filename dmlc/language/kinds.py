@@ -76,9 +76,13 @@ def tensor_kind(tensor: TensorDefinition) -> Kind:
     return Kind(what, form, ranks=frozenset(tensor.ranks))
 
 
+_WHATS = {"ENUM": What.ENUM, "STRING": What.STRING, "BOOL": What.BOOL, "TYPE": What.TYPE}
+"""What attributes are whose base is no number."""
+
+
 def attribute_kind(attribute: AttributeDefinition) -> Kind:
     form = Form.ARRAY if attribute.is_array else Form.SCALAR
-    what = {"ENUM": What.ENUM, "STRING": What.STRING, "BOOL": What.BOOL}.get(attribute.base)
+    what = _WHATS.get(attribute.base)
     values = attribute.values if what is What.STRING else None
     return Kind(what or What.NUMBER, form, attribute.enum, values)
 
@@ -108,4 +112,7 @@ class Names:
         """Locals and outputs that are defined by now."""
         self.later: dict[str, Span] = {}
         """Names that a later statement defines, or that this one does."""
+        self.recurrent: dict[str, int] = {}
+        """Of these, those that the statements of a recurrence read at other steps: the number of
+        their indices."""
         self.later_functions: dict[str, Span] = {}

@@ -48,6 +48,8 @@ _BASES: Mapping[str, str] = {
     "uint": "UINT", "uint32": "UINT", "uint64": "UINT", "u32": "UINT", "u64": "UINT",
     "bool": "BOOL", "boolean": "BOOL",
     "string": "STRING",
+    "number": "NUMBER", "dml_scalar_union": "NUMBER",
+    "type": "TYPE", "dml_tensor_data_type": "TYPE",
 }  # fmt: skip
 
 Diagnostics = list[Diagnostic]
@@ -246,7 +248,7 @@ def _attribute(
     word = match.group(1)
     base, enum = _BASES.get(word.lower()), enums.get(word)
     if base is None and enum is None:
-        known = ["FLOAT", "INT", "UINT", "BOOL", "string", *enums]
+        known = ["FLOAT", "INT", "UINT", "NUMBER", "BOOL", "TYPE", "string", *enums]
         reader.fail_unknown("attribute type", word, known, type_cell.span)
         return None
     values = None if value_cell is None else _values(value_cell)

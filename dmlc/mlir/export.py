@@ -6,7 +6,10 @@ Tensors are values here, and strides, which say how they lie in memory, are no p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dmlc.binding import Graph, Operator
+from dmlc.binding.operator import Description
 from dmlc.catalog import find_function
 from dmlc.interop.export import Export
 from dmlc.ir import Function, verify
@@ -27,13 +30,19 @@ COMPILE_FLAGS = (
 """What IREE's compiler is told, for the CPU. It makes FLOAT32 of FLOAT64 if it is not told."""
 
 
-def export(function: Function | Operator | Graph | str) -> str:
-    """The text of an MLIR module that has one function, `func.func` on tensors.
+def export(
+    subject: Function | Operator | Graph | str,
+    tensors: Mapping[str, Description] | None = None,
+    attributes: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> str:
+    """The text of an MLIR module that has one function, `func.func` on tensors: a function itself,
+    or that of an operator, or its name, with these tensors and attributes, or of a graph with these
+    tensors and symbols, as `bind` of both takes them.
 
-    An operator, its name, or a graph stands for the function that it binds to without being told
-    more. Sizes that are left open are dimensions that the function is given (`?`).
+    Sizes that are left open are dimensions that the function is given (`?`).
     """
-    bound = find_function(function)
+    bound = find_function(subject, tensors, attributes, dims, "subject")
     verify(bound)
     made = settle_placed(rewrite(bound))
     verify(made)

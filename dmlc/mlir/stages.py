@@ -19,6 +19,7 @@ from dmlc.ir import (
     Reduction,
     Select,
     Stage,
+    Step,
     Symbol,
 )
 from dmlc.ir.nodes import Tensor
@@ -36,6 +37,7 @@ from dmlc.mlir.region import Names, Region, Value
 from dmlc.mlir.sizes import Sizes
 from dmlc.mlir.spelling import spell_tensor, spell_type
 from dmlc.scalars import DataType, combiner_identity, convert
+from dmlc.source import InternalError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -293,6 +295,8 @@ class _Body:
                 return self.index(instruction)
             case Symbol(name=name):
                 return self._writer.size(name)
+            case Step():
+                raise InternalError("a step of a loop has no value of its own")
             case Load():
                 return self._load(number, instruction)
             case Apply(operation=operation, operands=given):

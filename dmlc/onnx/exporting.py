@@ -15,15 +15,15 @@ from onnx import helper
 import dmlc
 from dmlc.binding import Graph, Operator
 from dmlc.binding.operator import Description
+from dmlc.catalog import find_function
 from dmlc.interop.export import Export
-from dmlc.ir import Function, Parameter, Stage, Table
+from dmlc.ir import Function, Parameter, Stage, Tensor
 from dmlc.kernel.formula import describe_stage
 from dmlc.onnx.arithmetic import ELEMENTS, Arithmetic, hold
 from dmlc.onnx.nodes import Nodes, Value
 from dmlc.onnx.stages import StageLowering
-from dmlc.parameters import expect
 from dmlc.scalars import Array
-from dmlc.source import DmlcError, UnsupportedError
+from dmlc.source import UnsupportedError
 from dmlc.transform.simplify import simplify
 from dmlc.transform.tighten import tighten_bounds
 
@@ -35,37 +35,18 @@ _IR_VERSION = 8
 
 
 def export(
-    subject: Function | Operator | Graph,
+    subject: Function | Operator | Graph | str,
     tensors: Mapping[str, Description] | None = None,
     attributes: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> onnx.ModelProto:
-    """The model of a function, of an operator with these tensors and attributes, or of a graph
-    with these tensors and symbols, as `bind` of both takes them.
+    """The model of a function, of an operator, or its name, with these tensors and attributes, or
+    of a graph with these tensors and symbols, as `bind` of both takes them.
 
     Raises `UnsupportedError` for a function whose sizes are open, and what binding raises.
     """
-    kinds = (Function, Operator, Graph)
-    expect("subject", subject, kinds, "an ir.Function, a dmlc.Operator or a dmlc.Graph")
-    given = {"tensors": tensors, "attributes": attributes, "dims": dims}
-    match subject:
-        case Operator():
-            _refuse(subject, "an operator", given, "dims")
-            return _export(subject.bind(tensors, attributes), subject.name)
-        case Graph():
-            _refuse(subject, "a graph", given, "attributes")
-            return _export(subject.bind(tensors, dims), subject.name)
-        case Function():
-            _refuse(subject, "a function that is bound", given, *given)
-            return _export(subject, subject.name)
-
-
-def _refuse(
-    subject: Function | Operator | Graph, kind: str, given: Mapping[str, object], *names: str
-) -> None:
-    for name in names:
-        if given[name] is not None:
-            raise DmlcError(f"'{subject.name}' is {kind}, which takes no {name}")
+    function = find_function(subject, tensors, attributes, dims, "subject")
+    return _export(function, subject if isinstance(subject, str) else subject.name)
 
 
 def export_files(function: Function, subject: Operator | Graph) -> Export:
@@ -147,5 +128,5 @@ def _name_function(name: str) -> str:
     return f"dmlc_{name}" if onnx.defs.has(name) else name
 
 
-def _sizes(tensor: Parameter | Table | Stage) -> tuple[int, ...]:
+def _sizes(tensor: Tensor) -> tuple[int, ...]:
     return tuple(size for size in tensor.extents if isinstance(size, int))

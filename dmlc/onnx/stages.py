@@ -28,6 +28,7 @@ from dmlc.ir import (
     Reduction,
     Select,
     Stage,
+    Step,
     Symbol,
     operands,
     value_type,
@@ -159,6 +160,8 @@ class StageLowering:
                 return self.arithmetic.literal(instruction)
             case Symbol():
                 raise InternalError(f"the size '{instruction.name}' is known at run time only")
+            case Step():
+                raise InternalError("a step of a loop has no node of its own")
 
     def _type(self, value: int) -> DataType:
         return value_type(self.body.instructions[value])

@@ -11,8 +11,9 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from dmlc import ir
 from dmlc.binding import Graph
-from dmlc.ir import Function, Parameter, Stage, Table
+from dmlc.ir import Function, Stage
 from dmlc.language.syntax import Call, Gradient
 from dmlc.picture.formula import summarize
 from dmlc.picture.lettering import TIMES, show_bytes
@@ -306,7 +307,7 @@ def _list_reads(stage: Stage) -> list[str]:
     return list(dict.fromkeys(load.tensor for load in stage.body.loads()))
 
 
-def _describe(tensor: Parameter | Table | Stage) -> Tensor:
+def _describe(tensor: ir.Tensor) -> Tensor:
     known = math.prod(e for e in tensor.extents if isinstance(e, int)) * tensor.dtype.bytes
     sizes = [e for e in tensor.extents if isinstance(e, str)]
     symbols = [e if e.isidentifier() else f"({e})" for e in sizes]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from dmlc.program import KernelSource, Program, Role, TensorSpec
+from dmlc.program import STEP, KernelSource, Program, Role, TensorSpec
 from dmlc.runtime.arrays import (
     Array,
     Bytes,
@@ -78,7 +78,8 @@ def fence(program: Program, sizes: Mapping[str, int]) -> Program:
 
 def _fix(kernel: KernelSource, sizes: Mapping[str, int]) -> KernelSource:
     scalars = tuple(
-        dataclasses.replace(s, value=evaluate_size(s.value, sizes)) for s in kernel.scalars
+        s if s.value == STEP else dataclasses.replace(s, value=evaluate_size(s.value, sizes))
+        for s in kernel.scalars
     )
     count = evaluate_size(kernel.dispatch.count, sizes)
     dispatch = dataclasses.replace(kernel.dispatch, count=count)
@@ -214,7 +215,8 @@ class _Check:
     def _fence_tensors(self, misaligned: int) -> dict[str, Fenced]:
         # Where two elements share a word of a buffer, kernels store all of the last one.
         bindings = [b for kernel in self._program.kernels for b in kernel.buffers]
-        shared = {b.tensor for b in bindings if b.structure_bytes == _WORD > b.dtype.bytes}
+        words = (b for b in bindings if b.structure_bytes == _WORD)
+        shared = {b.tensor for b in words if b.dtype.is_storage_only}
         found: dict[str, Fenced] = {}
         for spec in self._program.tensors:
             shape, strides = _layout(spec, self._sizes)
@@ -230,7 +232,13 @@ class _Check:
     def _find_kernel(self, program: Program, tensor: str) -> str:
         """The first kernel that changes what it may not of a tensor."""
         for number, kernel in enumerate(program.kernels, 1):
-            first = dataclasses.replace(program, kernels=program.kernels[:number])
+            repeats = tuple(
+                dataclasses.replace(r, last=min(r.last, number - 1))
+                for r in program.repeats
+                if r.first < number
+            )
+            kernels = program.kernels[:number]
+            first = dataclasses.replace(program, kernels=kernels, repeats=repeats)
             tensors = self._fence_tensors(0)
             _run(self._load(first), tensors, fixed=True)
             if tensors[tensor].find_stray():

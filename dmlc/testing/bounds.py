@@ -5,11 +5,16 @@ A function's *error function* computes, in float64 and from the same inputs, how
 each of its results may have become: the rounding of every operation, grown or shrunk by what comes
 after it. So a difference that cancels may be wrong in its last digits and its first, a mask where
 the comparison is a close call may go either way, and what only selects and moves is exact.
+
+A compiler may take factors out of sums, or leave them: what is allowed is the larger of the two
+errors. A product of large numbers may be too large before a factor is applied to it that would
+have made it small, and one of small numbers may vanish.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -21,10 +26,12 @@ from dmlc.ir import (
     Body,
     Cast,
     Constant,
+    Delay,
     Function,
     Index,
     Instruction,
     Load,
+    Loop,
     Reduction,
     Result,
     Select,
@@ -39,6 +46,8 @@ from dmlc.oracle import find_expected
 from dmlc.parameters import expect
 from dmlc.scalars import OPERATIONS, Array, DataType, Operation
 from dmlc.sizes import Shapes
+from dmlc.transform.factor import take_out_factors
+from dmlc.transform.simplify import simplify
 
 _EXACT = frozenset(
     ("neg", "abs", "sign", "min", "max", "floor", "ceil", "round", "trunc", "mod")
@@ -96,6 +105,30 @@ def bound_errors(function: Function, inputs: Mapping[str, Array]) -> dict[str, A
         given = ((p, np.shape(inputs[p.name])) for p in function.parameters if p.name in inputs)
         if not any(shapes.match(p.name, p.extents, shape) for p, shape in given):
             function = specialize(function, shapes.sizes)
+    bounds = _evaluate_errors(function, inputs)
+    factored = _factor(function)
+    if factored is None:
+        return bounds
+    others = _evaluate_errors(factored, inputs)
+    return {name: np.maximum(bound, others[name]) for name, bound in bounds.items()}
+
+
+@functools.lru_cache(maxsize=32)
+def _factor(function: Function) -> Function | None:
+    """The function with factors taken out of its sums, as it is compiled; None where there are
+    none, or stages are computed step by step: what is allowed then is what the function itself may
+    be off by. Kept for the next device, or the next values."""
+    if function.loops:
+        return None
+    if not any(s.reduction is not None and s.reduction.combiner == "sum" for s in function.stages):
+        return None
+    simplified = simplify(function)
+    factored = take_out_factors(simplified)
+    return None if factored is simplified else factored
+
+
+def _evaluate_errors(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """What the error function of a function gives, by the name of its own result."""
     errors = make_error_function(function)
     found = find_expected(errors, inputs)
     return {
@@ -109,12 +142,27 @@ def make_error_function(function: Function) -> Function:
     taken = set(function.tensors())
     sources: dict[str, _Source] = {}
     stages: list[Stage] = []
+    loops: list[Loop] = []
+    opened = {loop.stages[0]: loop for loop in function.loops}
+    closed = {loop.stages[-1] for loop in function.loops}
+    first = 0
     for stage in function.stages:
+        if stage.name in opened:
+            first = len(stages)
+            for delay in opened[stage.name].delays:
+                # It is off by as much as its stage was, of which nothing is known yet.
+                before = _free(f"{delay.name}_error", taken)
+                sources[delay.name] = _Source(before, delay.dtype)
+            loops.append(opened[stage.name])
         stages.append(stage)
         maker = _Maker(stage.body, sources)
         made, source = _fold(stage, maker, _free(f"{stage.name}_error", taken))
         stages += made
         sources[stage.name] = dataclasses.replace(source, signless=_is_signless(stage, maker))
+        if stage.name in closed:
+            delays = _delay_errors(loops[-1], sources, stages, taken)
+            names = tuple(each.name for each in stages[first:])
+            loops[-1] = dataclasses.replace(loops[-1], stages=names, delays=delays)
     results: list[Result] = []
     for result in function.results:
         stage = function.stage(result.name)
@@ -128,7 +176,25 @@ def make_error_function(function: Function) -> Function:
         tuple(stages),
         tuple(results),
         tables=function.tables,
+        loops=tuple(loops),
     )
+
+
+def _delay_errors(
+    loop: Loop, sources: dict[str, _Source], stages: list[Stage], taken: set[str]
+) -> tuple[Delay, ...]:
+    """What the stages of a loop were at the step before, and what these were off by. Adds the
+    errors of those that are exact, which are asked for all the same."""
+    made: list[Delay] = []
+    for delay in loop.delays:
+        of = sources[delay.of].stage
+        if of is None:
+            of = _free(f"{delay.of}_error", taken)
+            body = Body.make([Constant(_DOUBLE, 0.0)], 0)
+            stages.append(Stage(of, _DOUBLE, delay.extents, body))
+        name = sources[delay.name].stage or ""
+        made += [delay, Delay(name, _DOUBLE, delay.extents, of)]
+    return tuple(made)
 
 
 def _free(wanted: str, taken: set[str]) -> str:
@@ -162,9 +228,13 @@ class _Maker:
         self.errors: list[int | None] = []
         self.signless: list[bool] = []
         """Whether each value of the body is 0 or more, or NaN, however its operands are rounded."""
+        self.whole: list[bool] = []
+        """Whether each value of the body is a whole number, infinite or NaN, however its operands
+        are rounded."""
         index_only = find_index_only(body)
         for number, instruction in enumerate(body.instructions):
             self.signless.append(self._is_signless(instruction))
+            self.whole.append(self._is_whole(instruction))
             exact = index_only[number] and not self._differs(instruction)
             self.errors.append(None if exact else self._find(number, instruction))
 
@@ -198,6 +268,23 @@ class _Maker:
                 keeps = operation.name in ("add", "mul", "div", "min", "mod", "pow")
                 always = operation.name in ("abs", "sqrt", "rsqrt", "exp", "exp2", "sigmoid")
                 return always or (keeps and all(self.signless[g] for g in given))
+            case _:
+                return False
+
+    def _is_whole(self, instruction: Instruction) -> bool:
+        if not value_type(instruction).is_float:
+            return True
+        match instruction:
+            case Constant(value=value):
+                return float(value).is_integer()
+            case Select(then=then, otherwise=otherwise):
+                return self.whole[then] and self.whole[otherwise]
+            case Cast(operand=operand):
+                return self.whole[operand]
+            case Apply(operation=operation, operands=given):
+                keeps = operation.name in ("add", "sub", "mul", "neg", "abs", "min", "max", "mod")
+                made = operation.name in ("floor", "ceil", "round", "trunc", "sign")
+                return made or (keeps and all(self.whole[g] for g in given))
             case _:
                 return False
 
@@ -328,6 +415,8 @@ class _Maker:
         ends = [self._ends(g, operation, computed) for g in given]
         if any(len(some) > 1 for some in ends):
             spread = self._spread(number, operation, ends, given)
+            if operation.name == "div" and len(ends[1]) > 1:
+                spread = self._unless_across_zero(given[1], spread)
             terms.append(self._known(given, spread, 1.0 if operation.gives_bool else math.inf))
         if operation.gives_bool:
             return self.total(terms)
@@ -335,7 +424,13 @@ class _Maker:
             absolute = self.where_finite(number, self.constant(_ABSOLUTE))
             terms += [self.scaled(number, _RELATIVE), absolute]
         elif operation.name not in _EXACT:
-            terms += self.rounded(number, computed, _ULP.get(operation.name, 4.0))
+            rounding = self.rounded(number, computed, _ULP.get(operation.name, 4.0))
+            if self.whole[number]:
+                # A whole number that the type holds is not rounded.
+                size, held = self.apply("abs", self.double(number)), 1 / _EPSILON[computed]
+                short = self.apply("le", size, self.constant(held))
+                rounding = [self.choose(short, self.constant(0.0), self.fold("add", rounding))]
+            terms += rounding
         total = self.total(terms)
         if total is None or operation.name in _EXACT:
             return total
@@ -366,6 +461,17 @@ class _Maker:
                 apart = self.apply("add", apart, jump)
             moved.append(apart)
         return self.unless_nan(self.fold("max", moved))
+
+    def _unless_across_zero(self, divisor: int, error: int) -> int:
+        """The error of a quotient, infinite where the divisor may be on either side of 0: what it
+        comes to at its ends says nothing then."""
+        own = self.errors[divisor]
+        if own is None or (divisor < len(self.signless) and self.signless[divisor]):
+            return error
+        near = self.apply("le", self.apply("abs", self.double(divisor)), own)
+        inexact = self.apply("gt", own, self.constant(0.0))
+        across = self.apply("and", near, inexact)
+        return self.choose(across, self.constant(math.inf), error)
 
     def _known(self, given: tuple[int, ...], error: int, most: float) -> int:
         """An error, and the most there is where nothing can be said of an operand: that may be NaN
@@ -446,11 +552,28 @@ class _Maker:
             return None
         if source is DataType.BOOL and dtype.is_float:
             return error
+        if source.is_float and dtype.is_integer:
+            return self._find_cut(operand, error, dtype)
         return self.choose(
             self.apply("gt", error, self.constant(0.0)),
             self.constant(math.inf),
             self.constant(0.0),
         )
+
+    def _find_cut(self, number: int, error: int, dtype: DataType) -> int:
+        """How far the whole number may move that a float is cut to, when that moves by its error.
+        A NaN, and what is exact, is cut alike everywhere."""
+        limits = np.iinfo(dtype.dtype)
+        low, high = self.constant(float(limits.min)), self.constant(float(limits.max))
+        middle = self.double(number)
+        given = (middle, self.apply("sub", middle, error), self.apply("add", middle, error))
+        center, *ends = (
+            self.apply("min", self.apply("max", self.apply("trunc", g), low), high) for g in given
+        )
+        moved = self.fold("max", [self.apart(end, center) for end in ends])
+        zero, unknown = self.constant(0.0), self.constant(math.inf)
+        known = self.choose(self.apply("lt", error, unknown), self.unless_nan(moved), unknown)
+        return self.choose(self.apply("gt", error, zero), known, zero)
 
 
 def _is_signless(stage: Stage, maker: _Maker) -> bool:

@@ -16,7 +16,7 @@ from dmlc.api import run
 from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.binding.facts import Binding
 from dmlc.oracle import find_expected
-from dmlc.scalars import Array
+from dmlc.scalars import Array, DataType
 from dmlc.source import Span
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.verify import Verdict
@@ -83,6 +83,8 @@ def show_value(value: object) -> str:
     """An attribute's value as `--attr` takes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, DataType):
+        return value.name
     if isinstance(value, list | tuple):
         return ",".join(map(show_value, cast("Sequence[object]", value)))
     return str(value)
@@ -184,5 +186,7 @@ def find_wanted(case: Case) -> Truth:
             stored = exact.astype(dtype.dtype)
         expected[name] = stored
         if name in case.within:
-            allowed[name] = np.full(stored.shape, case.within[name])
+            # Whole numbers are exact, whatever an example says.
+            within = case.within[name] if dtype.is_float else 0.0
+            allowed[name] = np.full(stored.shape, within)
     return Truth(expected, allowed)

@@ -89,9 +89,9 @@ class Drawer:
                 found += [Wish(tensor=row.name, dtype=t) for t in row.dtypes]
                 found += [Wish(tensor=row.name, rank=r) for r in row.ranks]
         for attribute in self.operator.definition.attributes:
-            found += [
-                Wish(attribute=attribute.name, value=value) for value in list_values(attribute)
-            ]
+            # How long an array is follows from what is drawn: its entries are left to chance.
+            values = [] if attribute.is_array else list_values(attribute)
+            found += [Wish(attribute=attribute.name, value=value) for value in values]
         return found
 
     def draw(self, wish: Wish) -> Call | None:
@@ -171,7 +171,8 @@ class Drawer:
                 if tensor.output == outputs and tensor.name in call.tensors:
                     known = spread(self.drafter.bind(draft)).tensors[tensor.name].sizes
                     sizes = whole(call.tensors[tensor.name].sizes or ())
-                    sizes = (*((1,) * further), *sizes[max(-further, 0) :])
+                    moved = (*((1,) * further), *sizes[max(-further, 0) :])
+                    sizes = moved if len(moved) in tensor.ranks else sizes
                     if known is None and (not outputs or self._is_open(draft, tensor.name)):
                         draft.sizes[tensor.name] = sizes
         if wish.attribute is not None:

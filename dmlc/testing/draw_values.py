@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from dmlc.language.definitions import AttributeDefinition
+from dmlc.scalars import TENSOR_TYPES
 
 Random = np.random.Generator
 Shape = tuple[int, ...]
@@ -71,11 +72,13 @@ def draw_one(random: Random, attribute: AttributeDefinition) -> object:
     listed = list_values(attribute)
     if listed:
         return listed[int(random.integers(len(listed)))]
+    if attribute.base == "TYPE":
+        return pick(random, TENSOR_TYPES).name
     far = random.random() < 0.06
-    if attribute.base == "FLOAT":
+    if attribute.base == "FLOAT" or (attribute.base == "NUMBER" and random.random() < 0.25):
         return pick(random, _FAR_FLOATS if far else _FLOATS)
     pool = _FAR if far else _WHOLE
-    if attribute.base == "INT" and random.random() < 0.25:
+    if attribute.base in ("INT", "NUMBER") and random.random() < 0.25:
         pool = _NEGATIVE
     return pick(random, pool)
 

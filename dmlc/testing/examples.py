@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -37,7 +38,12 @@ def read_cases(operator: Operator, example: syntax.Example) -> Iterator[Case]:
     unheld: DmlcError | None = None
     refused: tuple[dict[str, DataType], DmlcError] | None = None
     numbers = _Numbers.read(operator.definition, example)
-    for types in _choose_types(operator.definition):
+    definition = operator.definition
+    for alike, types in itertools.chain(
+        _choose_types(definition, True), _choose_types(definition, False)
+    ):
+        if found and not alike:
+            return
         try:
             case = numbers.bind(operator, types)
         except _UnheldError as error:
@@ -60,8 +66,11 @@ class _UnheldError(DmlcError):
     """Numbers that a data type does not hold."""
 
 
-def _choose_types(definition: OperatorDefinition) -> Iterator[dict[str, DataType]]:
-    """The data types of the inputs, for every type of the first and every row of `types`."""
+def _choose_types(
+    definition: OperatorDefinition, alike: bool
+) -> Iterator[tuple[bool, dict[str, DataType]]]:
+    """The data types of the inputs, for every type of the first and every row of `types`: that of
+    the first for all that may have it, where they are to be alike, and else the first of each."""
     tensors = definition.newest.tensors
     # An operator that reads nothing goes by its outputs.
     inputs = [t for t in tensors if not t.output] or list(tensors)
@@ -71,7 +80,8 @@ def _choose_types(definition: OperatorDefinition) -> Iterator[dict[str, DataType
             if dtype not in row.get(inputs[0].name, (dtype,)):
                 continue
             choices = {t.name: row.get(t.name, t.dtypes) for t in inputs}
-            yield {n: dtype if dtype in some else some[0] for n, some in choices.items()}
+            types = {n: dtype if alike and dtype in s else s[0] for n, s in choices.items()}
+            yield alike, types | {inputs[0].name: dtype}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

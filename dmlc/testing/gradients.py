@@ -20,6 +20,7 @@ from dmlc.ir import (
     Function,
     Instruction,
     Load,
+    Loop,
     Parameter,
     Select,
     Stage,
@@ -46,6 +47,7 @@ def widen_floats(function: Function, least: DataType = DataType.FLOAT64) -> Func
             for s in function.stages
         ),
         in_place=(),
+        loops=tuple(_widen_loop(loop, least) for loop in function.loops),
     )
     verify(widened, "widen_floats")
     return widened
@@ -53,6 +55,11 @@ def widen_floats(function: Function, least: DataType = DataType.FLOAT64) -> Func
 
 def _wide(dtype: DataType, least: DataType) -> DataType:
     return least if dtype.is_float and dtype.bytes < least.bytes else dtype
+
+
+def _widen_loop(loop: Loop, least: DataType) -> Loop:
+    delays = (dataclasses.replace(d, dtype=_wide(d.dtype, least)) for d in loop.delays)
+    return dataclasses.replace(loop, delays=tuple(delays))
 
 
 def _widen_tensor(tensor: _Tensor, least: DataType) -> _Tensor:

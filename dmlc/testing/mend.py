@@ -16,6 +16,7 @@ from dmlc.binding.values import whole_number
 from dmlc.language import syntax
 from dmlc.language.definitions import AttributeDefinition
 from dmlc.language.walk import subexpressions
+from dmlc.scalars import as_data_type
 from dmlc.source import Diagnostic, DmlcError
 from dmlc.testing.drafts import MOST_ELEMENTS, Draft, Drafter, spread
 from dmlc.testing.draw_values import (
@@ -65,6 +66,12 @@ class Mender:
         constraint = self._find_constraint(wrong)
         condition = constraint.condition if isinstance(constraint, syntax.Require) else None
         if condition is not None and self.random.random() < 0.7 and self._solve(draft, condition):
+            return
+        if (
+            condition is not None
+            and self.random.random() < 0.7
+            and self._move_type(draft, condition)
+        ):
             return
         open_outputs = [
             t for t in draft.present
@@ -158,6 +165,12 @@ class Mender:
                     sizes[axis] = size
                     draft.sizes[name] = tuple(sizes)
                     return True
+                case syntax.Member(base=of, member=syntax.Name(text="DataType")):
+                    name = _name_entry(of)
+                    if name not in {t.name for t in draft.present}:
+                        return False
+                    draft.types[name] = as_data_type(name, value)
+                    return True
                 case syntax.Member(
                     base=syntax.Reference(name=tensor), member=syntax.Name(text="DimensionCount")
                 ):
@@ -171,6 +184,20 @@ class Mender:
                     return False
         except DmlcError:
             return False  # It depends on what is not known.
+
+    def _move_type(self, draft: Draft, condition: syntax.Expression) -> bool:
+        """Draws the data type again of a tensor whose type is asked for."""
+        asked = {
+            _name_entry(part.base)
+            for part in subexpressions(condition)
+            if isinstance(part, syntax.Member) and part.member.text == "DataType"
+        }
+        tensors = [t for t in draft.present if t.name in asked]
+        if not tensors:
+            return False
+        tensor = pick(self.random, tensors)
+        draft.types[tensor.name] = pick(self.random, tensor.dtypes)
+        return True
 
     def move_attribute(self, draft: Draft, attribute: AttributeDefinition) -> None:
         name = attribute.name
@@ -225,6 +252,19 @@ def _find_root(draft: Draft, known: Binding, name: str) -> str | None:
     tensor = known.tensors.get(name)
     alike = [n for n, s in draft.sizes.items() if tensor is not None and tensor.sizes == s]
     return alike[0] if alike else None
+
+
+def _name_entry(expression: syntax.Expression) -> str:
+    """The tensor that an expression names, an entry of an array of them as `InputTensors[0]`."""
+    match expression:
+        case syntax.Reference(name=name):
+            return name
+        case syntax.Index(
+            base=syntax.Reference(name=name), indices=(syntax.Literal(value=number),)
+        ):
+            return f"{name}[{number}]"
+        case _:
+            return ""
 
 
 def _sized(expression: syntax.Expression) -> str:

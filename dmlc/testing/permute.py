@@ -14,6 +14,7 @@ from dmlc.ir import (
     Index,
     Instruction,
     Load,
+    Loop,
     Parameter,
     Reduction,
     Result,
@@ -31,12 +32,17 @@ _T = TypeVar("_T")
 def draw_orders(function: Function, random: Random) -> dict[str, Order]:
     """An order for each tensor of a function: not as it is, where it has axes to exchange."""
     found: dict[str, Order] = {}
+    looped = {name for loop in function.loops for name in loop.stages}
     for name, tensor in function.tensors().items():
         plain = list(range(len(tensor.extents)))
         drawn = plain[:]
-        while len(plain) > 1 and drawn == plain:
-            random.shuffle(drawn)
+        # A loop goes along the first axis.
+        free = plain[1:] if name in looped else plain[:]
+        while len(free) > 1 and drawn == plain:
+            random.shuffle(free)
+            drawn = [*drawn[: len(plain) - len(free)], *free]
         found[name] = tuple(drawn)
+    found |= {delay.name: found[delay.of] for delay in function.delays()}
     return found
 
 
@@ -57,9 +63,18 @@ def permute_axes(function: Function, orders: Mapping[str, Order], random: Random
             Result(r.name, _arrange(r.strides, orders[r.name])) for r in function.results
         ),
         in_place=(),
+        loops=tuple(_permute_loop(loop, orders) for loop in function.loops),
     )
     verify(made, "permute_axes")
     return made
+
+
+def _permute_loop(loop: Loop, orders: Mapping[str, Order]) -> Loop:
+    delays = (
+        dataclasses.replace(delay, extents=_settle(delay.extents, orders[delay.name]))
+        for delay in loop.delays
+    )
+    return dataclasses.replace(loop, delays=tuple(delays))
 
 
 def _arrange(values: Sequence[_T] | None, order: Order) -> tuple[_T, ...] | None:

@@ -27,7 +27,7 @@ from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
 from dmlc.language.format import format_enum, format_operator, format_scalar_function
 from dmlc.parameters import expect_path
-from dmlc.scalars import Array
+from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, lay_out, show_tensor
 from dmlc.testing.outcome import CHECKS, Kind, Outcome
@@ -194,6 +194,8 @@ def _encode(value: object) -> object:
         return {"float": repr(value)}
     if isinstance(value, list | tuple):
         return [_encode(item) for item in cast("list[object]", value)]
+    if isinstance(value, DataType):
+        return value.name
     if isinstance(value, np.generic):
         return _encode(cast("object", value.item()))
     return value

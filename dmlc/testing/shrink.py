@@ -184,7 +184,7 @@ def _with(case: Case, call: Call | None, inputs: Mapping[str, Array]) -> Case | 
 
 def _shrink_sizes(case: Case) -> Iterator[Case | None]:
     """Smaller along every axis that has a size: of all tensors at once, at one axis of all, of one
-    tensor alone."""
+    tensor alone; last, 1 along an axis of all tensors, whose sizes may depend on each other."""
     sizes = _sizes(case)
     groups: dict[frozenset[tuple[str, int]], int] = {}
     for name, shape in sizes.items():
@@ -206,6 +206,12 @@ def _shrink_sizes(case: Case) -> Iterator[Case | None]:
             starts = range(size) if smaller == size - 1 and size <= _SHORT else (0, size - smaller)
             for at in starts if call is not None else ():
                 yield _with(case, call, _cut(case, call, at))
+    for axis in range(max(map(len, sizes.values()), default=0)):
+        single = {n: tuple(min(e, 1) if k == axis else e for k, e in enumerate(s))
+                  for n, s in sizes.items()}  # fmt: skip
+        call = _call(case, single) if single != sizes else None
+        if call is not None:
+            yield _with(case, call, _cut(case, call, 0))
 
 
 def _cut(case: Case, call: Call | None, at: int) -> dict[str, Array]:

@@ -243,6 +243,7 @@ class OperatorSubject:
 
 _SETTING_TYPES = {
     "FLOAT": "float", "INT": "int", "UINT": "int", "BOOL": "bool", "ENUM": "str", "STRING": "str",
+    "NUMBER": "Scalar", "TYPE": "str",
 }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from dmlc.ir import (
     Load,
     Select,
     Stage,
+    Step,
     Symbol,
     value_type,
 )
@@ -306,7 +307,7 @@ class Normal:
     def _make(
         self,
         stage: Stage,
-        instruction: Constant | Symbol | Load | Apply | Select | Cast,
+        instruction: Constant | Symbol | Step | Load | Apply | Select | Cast,
         values: Sequence[Polynomial],
     ) -> Polynomial:
         match instruction:
@@ -316,6 +317,8 @@ class Normal:
                 return Polynomial.number(Fraction(value))
             case Symbol(name=name):
                 return read_size(name)
+            case Step():
+                return Polynomial.of(Made("step", (), instruction.dtype, instruction.dtype))
             case Load(tensor=tensor, indices=indices, dtype=dtype):
                 return self._read(tensor, [values[n] for n in indices], dtype)
             case Select(condition=condition, then=then, otherwise=otherwise, dtype=dtype):

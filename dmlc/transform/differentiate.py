@@ -59,6 +59,7 @@ from dmlc.transform.invert import find_readers
 from dmlc.transform.pointwise import find_copies, find_shifting, inline_pointwise
 from dmlc.transform.reuse import Reuse
 from dmlc.transform.simplify import list_live, redirect_loads
+from dmlc.transform.straighten import Course, close_loops, straighten
 from dmlc.transform.weigh import sum_weights
 
 
@@ -105,19 +106,22 @@ def differentiate(
         if not dtype.is_float:
             raise DmlcError(f"'{name}' has no gradient: it holds {dtype.name}", tensors[name].span)
     new = (*given.values(), *names.values(), *(kept or {}).values())
-    freed, own = _free_names(function, new)
+    straight, course = straighten(function, new, given)
+    freed, own = _free_names(straight, (*new, *course.names()))
     reverse = _Reverse(
         freed,
-        [own.get(name, name) for name in wrt],
-        {own.get(name, name): parameter for name, parameter in given.items()},
-        {own.get(name, name): result for name, result in names.items()},
+        [own.get(name, name) for name in (*wrt, *course.outgoing)],
+        {own.get(name, name): parameter for name, parameter in (*given.items(), *course.seeds())},
+        {own.get(name, name): result for name, result in {**names, **course.outgoing}.items()},
         {own.get(name, name): parameter for name, parameter in (kept or {}).items()},
+        course.renamed(own),
     )
     reverse.run()
     found = reverse.finish()
     before = {made: name for name, made in own.items()}
+    vanishing = [before.get(name, name) for name in found.vanishing]
     return dataclasses.replace(
-        found, vanishing=tuple(before.get(name, name) for name in found.vanishing)
+        found, vanishing=tuple(name for name in vanishing if name not in course.outgoing)
     )
 
 
@@ -153,7 +157,9 @@ class _Reverse:
         given: Mapping[str, str],
         names: Mapping[str, str],
         kept: Mapping[str, str],
+        course: Course,
     ) -> None:
+        self.course = course
         self.function = function
         self.wrt = wrt
         self.given = given
@@ -163,7 +169,8 @@ class _Reverse:
         self.tensors = function.tensors()
         self.taken = dict.fromkeys((*self.tensors, *given.values(), *kept.values()))
         self.taken |= dict.fromkeys(names.values())
-        self.stages = inline_pointwise(function, {*kept, *self.copies})
+        # What one step hands on to the next is where adjoints of two steps meet.
+        self.stages = inline_pointwise(function, {*kept, *self.copies, *course.incoming})
         forward = {stage.name: stage for stage in self.stages}
         self.reuse = Reuse(forward, [name for name in kept if name in forward])
         self.moving = self._find_moving()
@@ -379,8 +386,11 @@ class _Reverse:
         none = builder.apply("eq", count, builder.constant(0, DataType.INT32))
         single = builder.apply("eq", count, builder.constant(1, DataType.INT32))
         own_zero = builder.apply("eq", result, builder.add(Constant(dtype, 0.0)))
+        # Where it is 0 the quotient counts for nothing. It stays a number all the same: of a sum of
+        # quotients by one divisor, the sum is what is divided.
+        divisor = builder.select(own_zero, builder.add(Constant(dtype, 1.0)), result)
         return [
-            Adjoint(builder.apply("div", product, result), ((none, True),)),
+            Adjoint(builder.apply("div", product, divisor), ((none, True),)),
             Adjoint(product, ((none, False), (single, True), (own_zero, True))),
         ]
 
@@ -448,7 +458,7 @@ class _Reverse:
         function, results = self.function, [self.names[name] for name in self.wrt]
         forward = [self.copies.get(stage.name, stage) for stage in function.stages]
         stages = [redirect_loads(s, self.kept) for s in (*forward, *self.made)]
-        live = list_live(stages, set(results))
+        live = self._list_live(stages, set(results))
         read = {load.tensor for stage in live for load in stage.body.loads()}
         parameters = {p.name: p for p in function.parameters}
         for names in (self.kept, self.given):
@@ -466,7 +476,23 @@ class _Reverse:
         )
         made = made.with_stages(clamp_reads(made, made.stages))
         verify(made, "differentiate", function)
+        made = close_loops(made, self.course, self.taken)
+        verify(made, "close_loops")
         return Gradient(made, tuple(self.vanishing), tuple(self.choices))
+
+    def _list_live(self, stages: list[Stage], wanted: set[str]) -> tuple[Stage, ...]:
+        """The stages that are needed; of a loop all, where one is, or one at the step before."""
+        while True:
+            live = tuple(list_live(stages, wanted))
+            read = {load.tensor for stage in live for load in stage.body.loads()}
+            whole = set(wanted)
+            for loop in self.course.loops:
+                names = {*loop.stages, *(delay.name for delay in loop.delays)}
+                if not names.isdisjoint(read):
+                    whole.update(loop.stages)
+            if whole == wanted:
+                return live
+            wanted = whole
 
 
 def _list_needed(

@@ -22,16 +22,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
-    Apply,
     Body,
     Cast,
-    Constant,
     Function,
     Index,
     Load,
@@ -39,14 +37,22 @@ from dmlc.ir import (
     Select,
     Stage,
     packed_strides,
-    value_type,
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import find_stage_fault
-from dmlc.scalars import Array, DataType, combiner_identity
-from dmlc.transform.sort import BLOCK, NUMBER, count_merges, count_padded, find_starts, sort_rows
+from dmlc.scalars import Array, DataType
+from dmlc.transform.keys import Key, find_place, find_point_keys, guard_choices
+from dmlc.transform.sort import (
+    BLOCK,
+    NUMBER,
+    Order,
+    count_merges,
+    count_padded,
+    find_starts,
+    sort_rows,
+)
 
 _MOST_ELEMENTS = int(np.iinfo(NUMBER.dtype).max)
 """Elements of one index, at most: a key is a number."""
@@ -64,14 +70,18 @@ _BISECTED = 4
 """Steps that one of a bisection takes."""
 
 
-def index_inverses(function: Function, *, always: bool = False) -> Function:
+def index_inverses(
+    function: Function, walked: Container[str] = (), *, always: bool = False
+) -> Function:
     """The function with an inverse index for each long sum over points that data choose by their
-    keys, or `always`, however short it is; the function itself where it has none."""
+    keys, or `always`, however short it is, but for those whose points are `walked`; the function
+    itself where it has none."""
     names, tables = dict.fromkeys(function.tensors()), list_arrays(function.tables)
     stages: list[Stage] = []
     for stage in function.stages:
         choice = find_choice(stage, tables)
-        if choice is None or not choice.suits or not (always or choice.is_worth_it):
+        short = choice is not None and not (always or choice.is_worth_it)
+        if choice is None or not choice.suits or short or stage.name in walked:
             stages.append(stage)
             continue
         made = _index(choice, names)
@@ -80,18 +90,6 @@ def index_inverses(function: Function, *, always: bool = False) -> Function:
         sound = all(find_stage_fault(known, each) is None for each in made)
         stages += made if sound else [stage]
     return function.with_stages(stages)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Key:
-    """A condition of a sum's guard that holds for one place along an axis of the domain, which
-    data say: where `value` is `first`, it is the place 0, and so on."""
-
-    condition: int
-    value: int
-    index: Index
-    first: int | float
-    extent: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,11 +159,11 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
         return None
     if 0 in (stage.extent(index) for index in stage.indices):
         return None
-    stage = _guard_choices(stage, reduction)
+    stage = guard_choices(stage)
     facts = IndexFacts(stage, tables)
     keys: list[Key] = []
     for condition in facts.conditions:
-        made = [*keys, *itertools.islice(_find_keys(facts, condition), 1)]
+        made = [*keys, *itertools.islice(find_point_keys(facts, condition), 1)]
         few = math.prod(key.extent for key in made) < _MOST_ELEMENTS
         if _go_together(facts, made) and (few or len(made) == 1):
             keys = made
@@ -176,68 +174,6 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
     others = (c for c in facts.conditions if c not in settled)
     own = tuple(c for c in others if set(facts.dependencies[c]) <= set(read))
     return Choice(stage, tuple(keys), batch, points, own) if keys else None
-
-
-def _guard_choices(stage: Stage, reduction: Reduction) -> Stage:
-    """A reduction whose guard leaves out the points at which its body chooses what changes
-    nothing."""
-    body = stage.body
-    if reduction.combiner in POSITIONAL_COMBINERS:
-        return stage
-    nothing = Constant(body.dtype, combiner_identity(reduction.combiner, body.dtype))
-    result, conditions = body.result, [] if body.guard is None else [body.guard]
-    while isinstance(choice := body.instructions[result], Select):
-        if body.instructions[choice.otherwise] != nothing:
-            break
-        conditions.append(choice.condition)
-        result = choice.then
-    if result == body.result:
-        return stage
-    builder = BodyBuilder()
-    numbers = builder.copy(body)
-    guard = builder.join(numbers[c] for c in conditions)
-    return dataclasses.replace(stage, body=builder.make(numbers[result], guard))
-
-
-def _find_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:
-    """What a condition says that compares a value of data with a place."""
-    instructions = facts.stage.body.instructions
-    match instructions[condition]:
-        case Apply(operation=operation, operands=(left, right)) if operation.name == "eq":
-            pass
-        case _:
-            return
-    for value, place in ((left, right), (right, left)):
-        over, read = facts.dependencies[place], facts.dependencies[value]
-        if facts.known[value] or not any(index.reduced for index in read):
-            continue
-        if not facts.known[place] or len(over) != 1 or over[0].reduced:
-            continue
-        extent, first = facts.stage.extent(over[0]), _find_first(facts, place)
-        if first is not None and isinstance(extent, int):
-            yield Key(condition, value, over[0], first, extent)
-
-
-def _find_first(facts: IndexFacts, place: int) -> int | float | None:
-    """A whole number that a value is at the first place of its axis, where it goes up by one from
-    place to place."""
-    body, (index,) = facts.stage.body, facts.dependencies[place]
-    instruction, extent = body.instructions[place], facts.stage.extent(index)
-    match instruction:
-        case Cast(operand=operand, dtype=dtype) if body.instructions[operand] == index:
-            if dtype.is_integer and isinstance(extent, int):
-                return 0 if extent - 1 <= np.iinfo(dtype.dtype).max else None
-        case _ if instruction == index:
-            return 0
-        case _:
-            pass
-    found = None if value_type(instruction) is DataType.BOOL else facts.evaluate([place])
-    if found is None:
-        return None
-    places = found[0].ravel()
-    first = places[0].item()
-    rises = np.array_equal(places - places[0], np.arange(places.size))
-    return first if rises and float(first).is_integer() else None
 
 
 def _go_together(facts: IndexFacts, keys: Sequence[Key]) -> bool:
@@ -254,7 +190,7 @@ def _index(choice: Choice, names: dict[str, None]) -> list[Stage]:
     """A stage that is reduced by an inverse index, after the stages that build that."""
     name = choice.stage.name
     keys = _make_keys(choice, take_name(f"{name}_keys", names))
-    made = sort_rows(keys, name, names)
+    made = sort_rows(keys, name, names, Order(is_bounded=True))
     starts = find_starts(made.numbers, choice.elements, take_name(f"{name}_start", names))
     return [keys, *made.stages, starts, _reduce(choice, made.places, starts)]
 
@@ -267,11 +203,11 @@ def _make_keys(choice: Choice, name: str) -> Stage:
     number = builder.apply("min", own, builder.constant(count - 1))
     moved = {index: builder.add(Index(axis)) for axis, index in enumerate(choice.batch)}
     moved |= _part(choice, builder, number)
-    numbers = builder.copy(body, _find_indices(body, moved))
+    numbers = builder.copy(body, find_indices(body, moved))
     total, conditions = builder.constant(0), [builder.apply("lt", own, builder.constant(count))]
     strides = packed_strides(tuple(key.extent for key in choice.keys))
     for key, stride in zip(choice.keys, strides, strict=True):
-        place, inside = _find_place(builder, numbers[key.value], key)
+        place, inside = find_place(builder, numbers[key.value], key)
         total = builder.apply("add", total, builder.apply("mul", place, builder.constant(stride)))
         conditions += inside
     conditions += (numbers[condition] for condition in choice.conditions)
@@ -284,22 +220,6 @@ def _make_keys(choice: Choice, name: str) -> Stage:
     return Stage(name, NUMBER, domain, builder.make(found))
 
 
-def _find_place(builder: BodyBuilder, value: int, key: Key) -> tuple[int, list[int]]:
-    """The place along its axis that a value of data says, and the conditions that it is one."""
-    dtype = value_type(builder.instructions[value])
-    last = key.first + key.extent - 1
-    ends = (builder.add(Constant(dtype, end)) for end in (key.first, last))
-    conditions = [
-        builder.apply(name, value, end) for name, end in zip(("ge", "le"), ends, strict=True)
-    ]
-    if dtype.is_float:
-        conditions.append(builder.apply("eq", value, builder.apply("floor", value)))
-    position = value if dtype is DataType.INDEX else builder.add(Cast(value, DataType.INDEX))
-    first, end = builder.constant(int(key.first)), builder.constant(int(last))
-    held = builder.apply("max", builder.apply("min", position, end), first)
-    return builder.apply("sub", held, first), conditions
-
-
 def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     """The stage that reduces the points of each element, which lie side by side."""
     stage, reduction, body = choice.stage, choice.stage.reduction, choice.stage.body
@@ -309,7 +229,7 @@ def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     found = builder.add(Load(places.name, (*outer, number), NUMBER))
     place, last = builder.add(Cast(found, DataType.INDEX)), builder.constant(count - 1)
     point = builder.apply("max", builder.apply("min", place, last), builder.constant(0))
-    numbers = builder.copy(body, _find_indices(body, _part(choice, builder, point)))
+    numbers = builder.copy(body, find_indices(body, _part(choice, builder, point)))
     element = builder.constant(0)
     strides = packed_strides(tuple(key.extent for key in choice.keys))
     for key, stride in zip(choice.keys, strides, strict=True):
@@ -345,7 +265,7 @@ def _part(choice: Choice, builder: BodyBuilder, number: int) -> dict[Index, int]
     return found
 
 
-def _find_indices(body: Body, moved: Mapping[Index, int]) -> dict[int, int]:
+def find_indices(body: Body, moved: Mapping[Index, int]) -> dict[int, int]:
     """The values of a body that are indices, and the values that stand for these."""
     return {
         number: moved[instruction]

@@ -6,35 +6,55 @@ What shares a kernel is `fuse`'s question, and what the passes do is theirs to s
 from __future__ import annotations
 
 from dmlc.ir import Function, verify
+from dmlc.parameters import expect
 from dmlc.transform.factor import factor_separable, take_out_factors
 from dmlc.transform.inverse_index import index_inverses
+from dmlc.transform.one_place import read_one_place
 from dmlc.transform.open_sizes import settle_sizes
+from dmlc.transform.order import sort_by_ranks
+from dmlc.transform.rising import bisect_counts
 from dmlc.transform.saturate import saturate_positions
+from dmlc.transform.scans import scan_in_blocks
+from dmlc.transform.scatter import list_walked, split_walks
 from dmlc.transform.simplify import simplify
 from dmlc.transform.tabulate import Settled, settle
 from dmlc.transform.tighten import tighten_bounds
 
 
-def rewrite(function: Function, longest_row: int = 0) -> Function:
+def rewrite(function: Function, longest_row: int = 0, *, walks: bool = False) -> Function:
     """The passes before fusion, of a verified function: simplified, with sums over rows of at most
-    `longest_row` elements taken by themselves, with short reductions, those whose points elements
-    choose by an inverse index, with factors taken out of sums, and with positions of 32 bits."""
+    `longest_row` elements taken by themselves, with prefix sums in blocks and rows in order, with
+    short reductions, those whose points elements choose by an inverse index, or in the pieces that
+    a work item `walks`, with factors taken out of sums, those that have one place along an axis
+    read there, and with positions of 32 bits."""
+    expect("function", function, Function, "an ir.Function")
+    function.refuse_loops("passes take what it has around loops and inside one by one")
     simplified = simplify(function)
     verify(simplified, "simplify", function)
     sized = settle_sizes(simplified)
     verify(sized, "settle_sizes", simplified)
-    settled = settle(sized)
-    verify(settled.function, "settle", sized)
+    counted = bisect_counts(sized)
+    verify(counted, "bisect_counts", sized)
+    scanned = scan_in_blocks(counted)
+    verify(scanned, "scan_in_blocks", counted)
+    ordered = sort_by_ranks(scanned)
+    verify(ordered, "sort_by_ranks", scanned)
+    settled = settle(ordered)
+    verify(settled.function, "settle", ordered)
     separated = factor_separable(settled.function, longest_row, settled.known)
     verify(separated, "separate", settled.function)
     narrowed = tighten_bounds(separated, Settled(separated, settled.known))
     verify(narrowed, "narrow", separated)
     simplified = simplify(narrowed, simplified)
     verify(simplified, "simplify", narrowed)
-    indexed = simplify(index_inverses(simplified), simplified)
-    verify(indexed, "index_inverses", simplified)
+    split = simplify(split_walks(simplified), simplified) if walks else simplified
+    verify(split, "split_walks", simplified)
+    indexed = simplify(index_inverses(split, list_walked(split) if walks else ()), split)
+    verify(indexed, "index_inverses", split)
     factored = simplify(take_out_factors(indexed), indexed)
     verify(factored, "take_out_factors", indexed)
-    saturated = saturate_positions(factored)
-    verify(saturated, "saturate_positions", factored)
+    placed = simplify(read_one_place(factored), factored)
+    verify(placed, "read_one_place", factored)
+    saturated = saturate_positions(placed)
+    verify(saturated, "saturate_positions", placed)
     return saturated

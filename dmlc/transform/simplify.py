@@ -20,10 +20,9 @@ from dmlc.ir import (
     Index,
     Instruction,
     Load,
-    Parameter,
     Reduction,
     Stage,
-    Table,
+    Tensor,
     operands,
     reads_own_place,
     with_operands,
@@ -50,9 +49,10 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
     `in_place` that no longer hold, because a copy between was removed, are dropped.
     """
     results = {r.name for r in expect("function", function, Function, "an ir.Function").results}
+    function.refuse_loops("what simplifies it takes none")
     replaced: dict[str, str] = {}
     twins = _Twins()
-    done: Mapping[str, Parameter | Table | Stage]
+    done: Mapping[str, Tensor]
     done = {} if simplified is None else simplified.tensors()
     promoted: dict[str, str] = {}
     stages: list[Stage] = []
@@ -153,7 +153,7 @@ def _is_one_value(stage: Stage, reduction: Reduction) -> bool:
     return reduction.combiner in _REPEATABLE and not any(index.reduced for index in moving)
 
 
-def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> str | None:
+def _copied(stage: Stage, tensors: Mapping[str, Tensor]) -> str | None:
     """The tensor that a stage repeats element for element, changing nothing when it is stored."""
     result = stage.body.instructions[stage.body.result]
     if not isinstance(result, Load) or not reads_own_place(stage, result):
@@ -176,7 +176,7 @@ def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
     return dataclasses.replace(stage, body=dataclasses.replace(stage.body, instructions=made))
 
 
-def list_live(stages: list[Stage], results: set[str]) -> tuple[Stage, ...]:
+def list_live(stages: Sequence[Stage], results: set[str]) -> tuple[Stage, ...]:
     """The stages that some result depends on, in order."""
     needed = set(results)
     kept: list[Stage] = []

@@ -1,19 +1,27 @@
-"""Stages that sort whole numbers, and that find where each begins among those sorted.
+"""Stages that sort numbers, and that find where each begins among those sorted.
 
 Tensor IR reads wherever it likes and writes at its own place alone, so sorting is written as what
 each place of the result reads. Short blocks are sorted by rank: as many as are less stand before a
 number. Sorted runs are then merged two by two: how many of a place's forerunners come from the left
-run is found by bisection, written out step by step. Nothing is scattered, so nothing is atomic;
-equal numbers keep their order, and the same numbers give the same places on every device.
+run is found by bisection, written out step by step: for the first place of a tile among the whole
+run, and for the others from there. Nothing is scattered, so nothing is atomic;
+equal numbers keep their order, and the same numbers give the same places on every device. NaN comes
+after all numbers.
 
-Of `n` numbers that takes about `n * (2 * BLOCK + 2 * log2(n / BLOCK) * log2(n))` short steps in
-`log2(n / BLOCK) + 2` kernels, in each of which all places are computed at once.
+Where the first few of a row are wanted, no run is longer than that, and there are fewer numbers
+with every merge.
+
+Of `n` numbers that takes about `n * (2 * BLOCK + 2 * log2(n / BLOCK) * log2(_TILE))` short steps in
+`2 * log2(n / BLOCK) + 2` kernels, in each of which all places are computed at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from dmlc.ir import Cast, Extent, Index, Reduction, Stage, Tensor
 from dmlc.ir.builder import BodyBuilder
@@ -27,6 +35,9 @@ points of them take as long as the bisections of the merges that they save."""
 
 NUMBER = DataType.INT32
 """What is sorted, and what says where it was."""
+
+_TILE = 64
+"""Places of a merge that start from where the first of them does, at most."""
 
 _POINT = Index(0, reduced=True)
 
@@ -42,9 +53,9 @@ class Sorted:
     """Where in its row each number was."""
 
 
-def count_padded(count: int) -> int:
+def count_padded(count: int, block: int = BLOCK) -> int:
     """The numbers of a row that is sorted where there are so many: whole blocks."""
-    return count if count <= BLOCK else -(-count // BLOCK) * BLOCK
+    return count if count <= block else -(-count // block) * block
 
 
 def count_merges(count: int) -> int:
@@ -52,11 +63,62 @@ def count_merges(count: int) -> int:
     return max(0, (-(-count // BLOCK) - 1).bit_length())
 
 
-def sort_rows(keys: Stage, wanted: str, names: dict[str, None]) -> Sorted:
-    """The rows of a stage sorted, each by itself: INT32, a last axis of `count_padded` numbers. The
-    stages are called after what is `wanted`."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Order:
+    """How rows are sorted."""
+
+    descends: bool = False
+    is_bounded: bool = False
+    """Whether they hold whole numbers, each of which has a next one."""
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        return ("gt", "ge") if self.descends else ("lt", "le")
+
+    def is_less(self, body: BodyBuilder, left: int, right: int) -> int:
+        """Whether a number comes before another, wherever they stand."""
+        if body.type_of(left).is_float:
+            return body.apply("not", self.is_in_order(body, right, left))
+        return body.apply(self._names[0], left, right)
+
+    def is_in_order(self, body: BodyBuilder, left: int, right: int) -> int:
+        """Whether a number comes before another that stands behind it."""
+        in_order = body.apply(self._names[1], left, right)
+        if not body.type_of(left).is_float:
+            return in_order
+        return body.apply("or", in_order, body.apply("ne", right, right))
+
+    def comes_before(self, body: BodyBuilder, other: int, own: int, stands_before: int) -> int:
+        """Whether another number comes before one's own."""
+        if self.is_bounded:
+            # Of whole numbers this is less or equal where the other stands before.
+            own = body.apply("add", own, body.add(Cast(stands_before, NUMBER)))
+            return self.is_less(body, other, own)
+        in_order, less = self.is_in_order(body, other, own), self.is_less(body, other, own)
+        return body.apply("or", less, body.apply("and", stands_before, in_order))
+
+
+def find_last(dtype: DataType, order: Order) -> bool | int | float:
+    """What comes after all that a type holds, or is equal to it: it fills rows."""
+    if dtype.is_float:
+        return math.nan
+    limits = np.iinfo(dtype.dtype)
+    return int(limits.min if order.descends else limits.max)
+
+
+def sort_rows(
+    keys: Stage,
+    wanted: str,
+    names: dict[str, None],
+    order: Order,
+    most: int | None = None,
+    block: int = BLOCK,
+) -> Sorted:
+    """The rows of a stage sorted, each by itself, or the first so many of each: a last axis of
+    `count_padded` numbers. The stages are called after what is `wanted`."""
     count = _count(keys)
-    block = min(count, BLOCK)
+    block = min(count, block)
+    most = count if most is None else most
 
     def name(what: str) -> str:
         return take_name(f"{wanted}_{what}", names)
@@ -65,20 +127,25 @@ def sort_rows(keys: Stage, wanted: str, names: dict[str, None]) -> Sorted:
         """The numbers of a row that stand at the places another stage gives."""
         body = _Body(places.extents)
         place = body.add(Cast(body.read(places, body.place), DataType.INDEX))
-        last = body.apply("min", place, body.constant(count - 1))
+        last = body.apply("min", place, body.constant(_count(stage) - 1))
         inside = body.apply("max", last, body.constant(0))
-        return body.stage(name(what), body.read(stage, inside))
+        return body.stage(name(what), body.read(stage, inside), dtype=stage.dtype)
 
-    ranks = _rank(keys, block, name("rank"))
-    places = _invert(ranks, keys.extents, block, name("order"))
+    ranks = _rank(keys, block, name("rank"), order)
+    width = min(block, most)
+    places = _invert(ranks, block, width, name("order"))
     numbers = pick("sorted", keys, places)
     stages = [ranks, places, numbers]
-    width = block
-    while width < count:
-        merged = _merge(numbers, width, name("merge"))
+    while width < _count(numbers):
+        longest = min(2 * width, most)
+        tile = _find_tile(longest)
+        splits: list[Stage] = []
+        if tile:
+            splits.append(_merge(numbers, width, longest, name("split"), order, tile))
+        merged = _merge(numbers, width, longest, name("merge"), order, tile, *splits)
         numbers, places = pick("sorted", numbers, merged), pick("order", places, merged)
-        stages += [merged, numbers, places]
-        width *= 2
+        stages += [*splits, merged, numbers, places]
+        width = longest
     return Sorted(tuple(stages), numbers, places)
 
 
@@ -87,7 +154,7 @@ def find_starts(numbers: Stage, most: int, name: str) -> Stage:
     count = _count(numbers)
     body = _Body((*numbers.extents[:-1], most + 1))
     own, found = body.number(body.place), body.constant(0)
-    for step in _list_steps(count):
+    for step in list_steps(count):
         further = body.apply("add", found, body.constant(step))
         further = body.apply("min", further, body.constant(count))
         last = body.apply("sub", further, body.constant(1))
@@ -104,7 +171,7 @@ def _count(stage: Stage) -> int:
     return last
 
 
-def _list_steps(most: int) -> list[int]:
+def list_steps(most: int) -> list[int]:
     """Powers of two, the largest first, of which some add up to any number up to `most`."""
     return [1 << bit for bit in reversed(range(most.bit_length()))]
 
@@ -128,16 +195,18 @@ class _Body(BodyBuilder):
         """A position as a number."""
         return self.add(Cast(place, NUMBER))
 
-    def stage(self, name: str, result: int, points: int | None = None) -> Stage:
+    def stage(
+        self, name: str, result: int, points: int | None = None, dtype: DataType = NUMBER
+    ) -> Stage:
         """The stage that gives a number, or the sum of it over so many points."""
         reduction = None if points is None else Reduction("sum", ((_POINT.axis, points),))
-        return Stage(name, NUMBER, self._domain, self.make(result), reduction)
+        return Stage(name, dtype, self._domain, self.make(result), reduction)
 
 
 # Blocks ------------------------------------------------------------------------------------
 
 
-def _rank(keys: Stage, block: int, name: str) -> Stage:
+def _rank(keys: Stage, block: int, name: str, order: Order) -> Stage:
     """For each number of a block how many of it come before: those that are less, and those that
     are equal and stand before it."""
     blocks = _count(keys) // block
@@ -145,17 +214,18 @@ def _rank(keys: Stage, block: int, name: str) -> Stage:
     first = body.apply("mul", body.add(Index(len(keys.extents) - 1)), body.constant(block))
     point = body.add(_POINT)
     own, other = (body.read(keys, body.apply("add", first, p)) for p in (body.place, point))
-    # Of whole numbers this is less or equal where the other stands before.
-    before = body.add(Cast(body.apply("lt", point, body.place), NUMBER))
-    comes = body.apply("lt", other, body.apply("add", own, before))
+    comes = order.comes_before(body, other, own, body.apply("lt", point, body.place))
     return body.stage(name, body.add(Cast(comes, NUMBER)), block)
 
 
-def _invert(ranks: Stage, domain: Sequence[Extent], block: int, name: str) -> Stage:
-    """For each place of sorted blocks, where in its row the number was that has this rank."""
-    body = _Body(domain)
-    length = body.constant(block)
-    number, rank = body.apply("div", body.place, length), body.apply("mod", body.place, length)
+def _invert(ranks: Stage, block: int, width: int, name: str) -> Stage:
+    """For each of the first places of sorted blocks, where in its row the number was that has this
+    rank."""
+    blocks = ranks.extents[-2]
+    blocks = blocks if isinstance(blocks, int) else 0
+    body = _Body((*ranks.extents[:-2], blocks * width))
+    length, size = body.constant(block), body.constant(width)
+    number, rank = body.apply("div", body.place, size), body.apply("mod", body.place, size)
     point = body.add(_POINT)
     found = body.apply("eq", body.read(ranks, number, point), body.number(rank))
     place = body.apply("add", body.apply("mul", number, length), point)
@@ -166,14 +236,38 @@ def _invert(ranks: Stage, domain: Sequence[Extent], block: int, name: str) -> St
 # Runs --------------------------------------------------------------------------------------
 
 
-def _merge(numbers: Stage, width: int, name: str) -> Stage:
-    """Where in its row each number stands of two neighbouring sorted runs as one. The runs have
-    `width` numbers, but for the last one, which may have fewer or be alone."""
+def _find_tile(wanted: int) -> int:
+    """The places of a tile of merged runs, which are whole tiles; 0 where these are short."""
+    sizes = range(_TILE, _TILE // 4, -1)
+    return next((size for size in sizes if not wanted % size), 0) if wanted > _TILE else 0
+
+
+def _merge(
+    numbers: Stage,
+    width: int,
+    wanted: int,
+    name: str,
+    order: Order,
+    tile: int = 0,
+    split: Stage | None = None,
+) -> Stage:
+    """Where in its row each number stands of two neighbouring sorted runs as one, of which the
+    first so many are wanted. The runs have `width` numbers, but for the last one, which may have
+    fewer or be alone.
+
+    Of a `tile` the stage gives how many of the left run come before its first place. With these,
+    the `split`, each place looks among those of its tile alone.
+    """
     count = _count(numbers)
-    body = _Body(numbers.extents)
+    pairs, rest = divmod(count, 2 * width)
+    places = pairs * wanted + min(rest, wanted)
+    finds_split = tile > 0 and split is None
+    body = _Body((*numbers.extents[:-1], -(-places // tile) if finds_split else places))
     size, zero = body.constant(width), body.constant(0)
-    rank = body.apply("mod", body.place, body.constant(2 * width))
-    left = body.apply("sub", body.place, rank)
+    made = body.constant(wanted)
+    place = body.apply("mul", body.place, body.constant(tile)) if finds_split else body.place
+    rank = body.apply("mod", place, made)
+    left = body.apply("mul", body.apply("div", place, made), body.constant(2 * width))
     right = body.apply("add", left, size)
 
     def measure(run: int) -> int:
@@ -189,14 +283,24 @@ def _merge(numbers: Stage, width: int, name: str) -> Stage:
     on_left, on_right = measure(left), measure(right)
     most = body.apply("min", rank, on_left)
     found = body.apply("max", body.apply("sub", rank, on_right), zero)
-    for step in _list_steps(width):
+    furthest = min(width, wanted)
+    if split is not None:
+        step = body.constant(tile)
+        first = body.read(split, body.apply("div", place, step))
+        first = body.add(Cast(first, DataType.INDEX))
+        reach = body.apply("add", first, body.apply("mod", rank, step))
+        found, most = body.apply("max", found, first), body.apply("min", most, reach)
+        furthest = min(furthest, tile - 1)
+    for step in list_steps(furthest):
         further = body.apply("min", body.apply("add", found, body.constant(step)), most)
         last = read(body.apply("sub", body.apply("add", left, further), body.constant(1)))
         first = read(body.apply("sub", body.apply("add", right, rank), further))
-        found = body.select(body.apply("le", last, first), further, found)
+        found = body.select(order.is_in_order(body, last, first), further, found)
+    if finds_split:
+        return body.stage(name, body.number(found))
     other = body.apply("sub", rank, found)
     own, first = body.apply("add", left, found), body.apply("add", right, other)
-    comes_first = body.apply("le", read(own), read(first))
+    comes_first = order.is_in_order(body, read(own), read(first))
     is_first = body.apply("or", body.apply("ge", other, on_right), comes_first)
     from_left = body.apply("and", body.apply("lt", found, on_left), is_first)
     return body.stage(name, body.number(body.select(from_left, own, first)))

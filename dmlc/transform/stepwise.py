@@ -23,10 +23,9 @@ from dmlc.ir import (
     Function,
     Index,
     Load,
-    Parameter,
     Reduction,
     Stage,
-    Table,
+    Tensor,
 )
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
@@ -42,8 +41,6 @@ _MOST_TRIED = 8
 """Reductions of one tensor that another is held against, at most."""
 _MOST_WAITED = 256
 """Stages that are looked through for one that others wait for, at most."""
-
-_Tensor: TypeAlias = Parameter | Table | Stage
 
 _Places: TypeAlias = Mapping[str, tuple[Index | None, ...]]
 """By the tensors that a stage is made of, point by point: the index along each axis; None along an
@@ -79,7 +76,7 @@ def _is_plain(stage: Stage) -> bool:
     return stage.body.dtype is not DataType.BOOL and all(isinstance(e, int) and e for e in extents)
 
 
-def _trace(stage: Stage, tensors: Mapping[str, _Tensor], known: Mapping[str, _Places]) -> _Places:
+def _trace(stage: Stage, tensors: Mapping[str, Tensor], known: Mapping[str, _Places]) -> _Places:
     """What a stage is made of, through stages that are computed where they are read."""
     found: dict[str, tuple[Index | None, ...]] = {}
     for load in dict.fromkeys(stage.body.loads()):
@@ -106,7 +103,7 @@ def _trace(stage: Stage, tensors: Mapping[str, _Tensor], known: Mapping[str, _Pl
 
 def _find_rows(
     stage: Stage,
-    tensors: Mapping[str, _Tensor],
+    tensors: Mapping[str, Tensor],
     known: Mapping[str, _Places],
     noted: Mapping[str, list[Stage]],
 ) -> dict[Index, int] | None:
@@ -153,7 +150,7 @@ def _measure(stage: Stage, index: Index) -> int:
     return extent if isinstance(extent, int) else 1
 
 
-def _waits(stage: Stage, other: Stage, tensors: Mapping[str, _Tensor]) -> bool:
+def _waits(stage: Stage, other: Stage, tensors: Mapping[str, Tensor]) -> bool:
     """Whether a stage reads what is made of another, as far as that is looked into."""
     seen: dict[str, None] = {}
     pending = [stage]

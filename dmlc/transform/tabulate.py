@@ -28,6 +28,7 @@ from dmlc.ir import (
     Index,
     Instruction,
     Load,
+    Select,
     Stage,
     Table,
     operands,
@@ -51,6 +52,9 @@ _READ_AGAIN = 4
 
 _LEAST_COST = 2
 """Operations on fractions that are worth a table; a quotient counts as many."""
+
+_CHOICE_COST = 0.25
+"""What a choice counts as: few are quicker than a read, and those of a long array are not."""
 
 
 class Tables:
@@ -146,7 +150,7 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
 # What is worth it --------------------------------------------------------------------------
 
 
-def _list_worthwhile(facts: IndexFacts, known: Container[str], costs: Sequence[int]) -> list[int]:
+def _list_worthwhile(facts: IndexFacts, known: Container[str], costs: Sequence[float]) -> list[int]:
     """The largest values worth evaluating: fractions, and positions made of one or of what is
     known of a stage."""
     instructions = facts.stage.body.instructions
@@ -182,12 +186,14 @@ def list_roots(body: Body, chosen: Sequence[bool]) -> list[int]:
     return list(used)
 
 
-def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> list[int]:
+def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> list[float]:
     """About how many operations on fractions each value takes; what is known of a stage took some
     to compute."""
-    costs: list[int] = []
+    costs: list[float] = []
     for instruction in instructions:
-        own = _LEAST_COST if _is_known(instruction, known) else 0
+        own = _LEAST_COST if _is_known(instruction, known) else 0.0
+        if isinstance(instruction, Select) and instruction.dtype is not DataType.INDEX:
+            own = _CHOICE_COST
         if isinstance(instruction, Apply) and instruction.dtype.is_float:
             dear = instruction.operation.transcendental or instruction.operation.name == "div"
             own = _LEAST_COST if dear else 1
@@ -208,7 +214,7 @@ def _write_form(builder: BodyBuilder, facts: IndexFacts, root: int) -> int | Non
 
 
 def _look_up(
-    builder: BodyBuilder, facts: IndexFacts, tables: Tables, root: int, costs: Sequence[int]
+    builder: BodyBuilder, facts: IndexFacts, tables: Tables, root: int, costs: Sequence[float]
 ) -> int | None:
     """The value that stands for a root in the new body; None where the root stays."""
     stage, over = facts.stage, facts.dependencies[root]
@@ -243,7 +249,7 @@ def _count_known(stage: Stage, root: int, tables: Tables) -> int:
 
 
 def _drop_axes(
-    facts: IndexFacts, values: Array, over: Sequence[Index], costs: Sequence[int]
+    facts: IndexFacts, values: Array, over: Sequence[Index], costs: Sequence[float]
 ) -> tuple[Array, tuple[Index, ...]]:
     """The values without the axes along which no two differ that a point uses, as far as the
     guard's whole-number conditions on the same axes tell."""

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import Function, Index, Load, Parameter, Stage, Table
+from dmlc.ir import Function, Index, Load, Parameter, Stage, Tensor
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.scalars import Array
 
@@ -90,13 +90,13 @@ def _add(left: int | None, right: int | None) -> int | None:
     return None if left is None or right is None else left + right
 
 
-def count_bytes(tensor: Parameter | Table | Stage) -> int | None:
+def count_bytes(tensor: Tensor) -> int | None:
     """The bytes of a tensor's elements, each once; None where a size is known at run time only."""
     sizes = _list_stored(tensor)
     return None if sizes is None else math.prod(sizes) * tensor.dtype.bytes
 
 
-def _list_stored(tensor: Parameter | Table | Stage) -> list[int] | None:
+def _list_stored(tensor: Tensor) -> list[int] | None:
     """The places along each axis that have elements of their own: a stride of 0 repeats one."""
     sizes = [e for e in tensor.extents if isinstance(e, int)]
     if len(sizes) != len(tensor.extents):
@@ -109,9 +109,7 @@ def _list_stored(tensor: Parameter | Table | Stage) -> list[int] | None:
 # What is read ------------------------------------------------------------------------------
 
 
-def _count_read(
-    tensor: Parameter | Table | Stage, reads: Sequence[tuple[IndexFacts, Load]]
-) -> int | None:
+def _count_read(tensor: Tensor, reads: Sequence[tuple[IndexFacts, Load]]) -> int | None:
     """The bytes of the elements that some loads read, each once; None where a size is known at
     run time only."""
     whole, stored = count_bytes(tensor), _list_stored(tensor)
@@ -119,6 +117,9 @@ def _count_read(
         return whole
     sizes = [e for e in tensor.extents if isinstance(e, int)]
     if any(_reads_all(facts, load, sizes) for facts, load in reads):
+        return whole
+    # Where elements say what one reads, none of the others need be evaluated.
+    if not all(facts.known[value] for facts, load in reads for value in load.indices):
         return whole
     parts: list[_Part] = []
     for facts, load in reads:

@@ -43,6 +43,8 @@ class Profile:
     and from row to row; 0: none."""
     holding: int
     """Work items of a group, at most, where they hold rows."""
+    walks: bool = False
+    """Whether a work item may walk all points of a row, and put each where it belongs."""
 
     @property
     def per_group(self) -> int:
@@ -64,6 +66,7 @@ CPU = Profile(
     cached_bytes=1 << 18,
     held=0,
     holding=1,
+    walks=True,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
 last-level cache still holds the result of a kernel that touches less than 24 MiB, so that writing
@@ -114,6 +117,8 @@ class Limits:
     """Groups along one dimension of a launch; None where there is no such limit."""
     word_types: tuple[DataType, ...] = ()
     """Types that buffers hold two to a word of 32 bits, and kernels store word by word."""
+    packed_types: tuple[DataType, ...] = ()
+    """Types that buffers hold several of to a word of 32 bits, those among them."""
     vector_lanes: int = 0
     """The lanes of the vectors that buffers are made of where they are accessed in vectors: 1 where
     a language is given none, 0 where vectors of any size lie anywhere."""

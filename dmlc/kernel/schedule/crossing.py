@@ -93,8 +93,9 @@ def _choose_sides(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[
     unit = find_unit(phases, limits)
     row = max(phase.space.inner_count for phase in phases)
     slots = [(slot, p.is_across) for p in phases for each in p.accumulators for slot in each.slots]
-    shared = sum(slot.dtype.bytes for slot, is_across in slots if not is_across)
-    shared += unit * max(slot.dtype.bytes for slot, _ in slots)
+    # Languages without narrower types hold values in 32 bits.
+    shared = sum(max(4, slot.dtype.bytes) for slot, is_across in slots if not is_across)
+    shared += unit * max(max(4, slot.dtype.bytes) for slot, _ in slots)
     size, most = p.group_size, min(p.holding, limits.group_size, limits.shared_bytes // shared)
     while 2 * size <= most and row > size * _ELEMENTS:
         size *= 2

@@ -348,7 +348,7 @@ def choose_tile(
     if outputs == 1 and max(space.inner_count for space in wide) > _SERIAL_POINTS:
         # There is one group: it may be as large as any whose sums fit into shared memory.
         slots = [slot for phase in phases for each in phase.accumulators for slot in each.slots]
-        most = limits.shared_bytes // max(1, sum(slot.dtype.bytes for slot in slots))
+        most = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
         rows = max(rows, min(limits.group_size, round_up(most + 1) // 2))
     return rows, max(1, p.group_size // rows)
 

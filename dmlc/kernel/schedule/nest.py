@@ -561,6 +561,7 @@ def _describe_point(node: Point, phase: Phase) -> str:
     stored = [view.tensor for view, _ in phase.elements.results if not view.local]
     kept = [into.buffer.wanted for into in node.into] or [node.name] * bool(node.name)
     added = [each.name for each in phase.accumulators]
+    added += [] if phase.scatter is None else [f"an element of {phase.scatter.view.tensor}"]
     parts = [("add to", added), ("store", stored), ("keep", kept)]
     return "; ".join(f"{what} {_list_names(names)}" for what, names in parts if names)
 

@@ -61,8 +61,9 @@ def split(nest: Nest, loop: Loop, by: int) -> Nest:
     _demand(by > 1, "a loop is split by two steps at least")
     loops = list_loops(nest.body, loop.dim)
     around = loops[: next(i for i, each in enumerate(loops) if each is loop)]
-    fits = all(each.step >= loop.step * by for each in around if each.kind is Kind.LANE)
-    _demand(fits, "the part of a work item is split into shorter ones")
+    # Steps of loops are counted by the loop around, whatever that is bound to later on.
+    fits = all(each.step >= loop.step * by for each in around)
+    _demand(fits, "the part of a step is split into shorter ones")
     name = f"{loop.name}_block"
     outer = dataclasses.replace(loop, step=loop.step * by, body=(loop,), name=name)
     return _replace(nest, loop, outer)

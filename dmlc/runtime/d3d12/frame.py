@@ -51,11 +51,12 @@ class Frame:
                 buffers[home] = context.make_buffer(package.HEAP_DEFAULT, size, home.stride)
             self._views[view] = buffers[home]
         self._launches: list[tuple[Shader, Any, tuple[int, int, int]]] = []
-        for kernel, shader in zip(program.kernels, shaders, strict=True):
+        for number, step in program.order():
+            kernel, shader = program.kernels[number], shaders[number]
             groups = groups_of(kernel, window)
             if 0 in groups:
                 continue
-            constants = fill_constants(kernel, sizes)
+            constants = fill_constants(kernel, {**sizes, **step})
             cbv: list[Any] = []
             if constants:
                 cbv.append(context.make_buffer(package.HEAP_UPLOAD, len(constants)))

@@ -92,7 +92,7 @@ class Direct:
     def _new_launcher(self) -> tuple[Launcher, list[cl.Buffer]]:
         """A launcher, and the buffers of its own that it needs alive."""
         session, program = self._session, self.program
-        launcher = Launcher(session, self._unit, program.kernels, self._tensors)
+        launcher = Launcher(session, self._unit, program, self._tensors)
         launcher.set_sizes(self._sizes)
         own = session.scratch_parts(self._scratch, self._offsets)
         for array in self._constants:

@@ -19,12 +19,13 @@ import os
 import re
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from dmlc.program import KernelSource
+from dmlc.program import STEP, KernelSource, Program, ScalarBinding
 from dmlc.runtime.environment import setting
 from dmlc.runtime.instructions import POCL, Choice, Facts, choose, read_flags, started_note
 from dmlc.runtime.opencl.device import INSTALL_NOTE, Device, DeviceKind, Memory
@@ -38,6 +39,10 @@ Array = npt.NDArray[Any]
 
 BUILD_OPTIONS = ("-w",)
 """Warnings are off: what a compiler thinks of generated code is of no use to who runs it."""
+
+_PLATFORM_OPTIONS = MappingProxyType({"Oclgrind": ("-cl-opt-disable",)})
+"""What some platforms are told besides. Oclgrind stops at instructions that LLVM's optimizations
+make (`llvm.bitreverse.i2`), and accesses that these remove would not be seen."""
 
 _POCL = "Portable Computing Language"
 _POCL_RENAMED_DEVICES = 4
@@ -286,8 +291,9 @@ class Session:
     def _build(self, kernel: KernelSource, unit: int) -> cl.Program:
         cl = self._cl
         program = cl.Program(self.context, kernel.source)
+        options = [*BUILD_OPTIONS, *_PLATFORM_OPTIONS.get(self.device.platform, ())]
         try:
-            program.build(list(BUILD_OPTIONS), devices=[self._units[unit]])
+            program.build(options, devices=[self._units[unit]])
         except cl.Error as problem:
             raise _build_error(kernel, self.device, str(problem)) from problem
         return program
@@ -438,15 +444,17 @@ class Launcher:
         self,
         session: Session,
         unit: int,
-        kernels: Sequence[KernelSource],
+        program: Program,
         tensors: Mapping[str, int],
     ) -> None:
+        kernels = program.kernels
         self.unit = unit
         self._session = session
         self.queue = session.queue(unit)
         self.count: int | None = None
         """What the caller last set the sizes for, if it keeps count."""
         self._sources = kernels
+        self._order = tuple(program.order())
         self._kernels = [session.kernel(k, unit) for k in kernels]
         self._enqueue = session.enqueue
         self._arguments = [
@@ -454,21 +462,26 @@ class Launcher:
             for made, source in zip(self._kernels, kernels, strict=True)
             for binding in source.buffers
         ]
-        self._steps: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
+        self._steps: list[_Step] = []
 
     def set_sizes(self, sizes: Mapping[str, int]) -> None:
         """Sets the scalar arguments and the number of groups. Kernels without work drop out."""
-        steps: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
+        steps: list[_Step] = []
+        sizes = dict(sizes)
         for made, source in zip(self._kernels, self._sources, strict=True):
             for scalar in source.scalars:
-                value = evaluate_size(scalar.value, sizes)
-                made.set_arg(
-                    scalar.slot, np.uint32(value) if scalar.bits == 32 else np.uint64(value)
-                )
-            groups, _, _ = source.dispatch.groups(dict(sizes))
+                if scalar.value != STEP:
+                    _set_scalar(made, scalar, evaluate_size(scalar.value, sizes))
+        for number, step in self._order:
+            made, source = self._kernels[number], self._sources[number]
+            groups, _, _ = source.dispatch.groups(sizes)
             if groups:
                 size = source.dispatch.group_size
-                steps.append((made, (groups * size,), (size,)))
+                moving = [s for s in source.scalars if s.value == STEP]
+                change = _Change(made, moving, step[STEP]) if moving else None
+                if change is not None:
+                    change()
+                steps.append((made, (groups * size,), (size,), change))
         self._steps = steps
 
     def keep_buffers(self, first: int, buffers: Sequence[cl.Buffer]) -> None:
@@ -487,7 +500,9 @@ class Launcher:
     def launch(self) -> None:
         """Runs the kernels and returns when the last has finished."""
         event = None
-        for kernel, size, group in self._steps:
+        for kernel, size, group, change in self._steps:
+            if change is not None:
+                change()
             event = self._enqueue(self.queue, kernel, size, group)
         if event is not None:
             event.wait()
@@ -496,16 +511,38 @@ class Launcher:
         """Runs the kernels so many times, one run after the other, and gives the seconds that the
         device took for a run, by its own clock."""
         queue = self._session.queue(self.unit, timed=True)
-        events = [
-            self._enqueue(queue, kernel, size, group)
-            for _ in range(turns)
-            for kernel, size, group in self._steps
-        ]
+        events: list[cl.Event] = []
+        for kernel, size, group, change in self._steps * turns:
+            if change is not None:
+                change()
+            events.append(self._enqueue(queue, kernel, size, group))
         queue.finish()
         if not events:
             return 0.0
         return (events[-1].profile.end - events[0].profile.start) * 1e-9 / turns
 
-    def only_step(self) -> tuple[cl.Kernel, tuple[int], tuple[int]] | None:
-        """The kernel, size and group size of a launch of exactly one kernel, or None."""
+    def only_step(self) -> _Step | None:
+        """The one step of a launch of exactly one kernel, the same in each; or None."""
         return self._steps[0] if len(self._steps) == 1 else None
+
+
+class _Change:
+    """Sets the arguments of a kernel that take the number of a step. A driver takes the arguments
+    that a kernel has when it is enqueued."""
+
+    def __init__(self, kernel: cl.Kernel, scalars: Sequence[ScalarBinding], step: int) -> None:
+        self._kernel = kernel
+        self._scalars = tuple(scalars)
+        self._step = step
+
+    def __call__(self) -> None:
+        for scalar in self._scalars:
+            _set_scalar(self._kernel, scalar, self._step)
+
+
+_Step: TypeAlias = "tuple[cl.Kernel, tuple[int], tuple[int], _Change | None]"
+"""A kernel, its size, that of its groups, and what changes its arguments before."""
+
+
+def _set_scalar(kernel: cl.Kernel, scalar: ScalarBinding, value: int) -> None:
+    kernel.set_arg(scalar.slot, np.uint32(value) if scalar.bits == 32 else np.uint64(value))

@@ -182,7 +182,7 @@ class Executable:
         return run, launcher
 
     def _new_launcher(self, unit: int) -> Launcher:
-        return Launcher(self._session, unit, self.program.kernels, self._tensors)
+        return Launcher(self._session, unit, self.program, self._tensors)
 
     def _unit_for(self, size: int) -> int:
         """The unit for a launch that works on `size` bytes."""

@@ -147,7 +147,8 @@ def _launch_all(
 ) -> tuple[Launch, ...]:
     limits = device.limits
     launches: list[Launch] = []
-    for number, kernel in enumerate(program.kernels):
+    for number, step in program.order():
+        kernel = program.kernels[number]
         groups = kernel.dispatch.groups(dict(sizes))
         for axis, (have, most) in enumerate(zip(groups, limits.groups, strict=True)):
             _refuse(have > most, device,
@@ -156,7 +157,8 @@ def _launch_all(
         if 0 in groups:
             continue
         waits = touched.add(kernel)
-        launches.append(Launch(number, groups, window, fill_constants(kernel, sizes), waits))
+        constants = fill_constants(kernel, {**sizes, **step})
+        launches.append(Launch(number, groups, window, constants, waits))
     return tuple(launches)
 
 

@@ -73,12 +73,13 @@ class Frame:
             if tensor.role is Role.CONSTANT:
                 self._upload(tensor.name, as_bytes(constant_array(tensor)))
         self._launches: list[tuple[Any, Any, tuple[int, int, int]]] = []
-        for kernel, pipeline in zip(program.kernels, pipelines, strict=True):
+        for number, step in program.order():
+            kernel, pipeline = program.kernels[number], pipelines[number]
             groups = groups_of(kernel, window)
             if 0 in groups:
                 continue
             bound = [self._buffers[homes.get(b.tensor, b.tensor)] for b in kernel.buffers]
-            constants = fill_constants(kernel, sizes)
+            constants = fill_constants(kernel, {**sizes, **step})
             if constants:
                 bound.append(
                     self._device.create_buffer_with_data(data=constants, usage=usage.UNIFORM)

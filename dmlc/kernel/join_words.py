@@ -1,0 +1,151 @@
+"""Moves 16 bytes at once where several elements share a word.
+
+Schedules give a work item vectors of four neighbours, side by side; of bytes each is one word. What
+fills four words, and begins where four words do, is read as one vector, of which each part is
+taken, and is stored as one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, replace_body, walk
+from dmlc.kernel.schedule import Limits
+from dmlc.kernel.sums import Sum, add_up
+
+_LANES = 4
+"""Elements of a vector, as schedules make them."""
+_BYTES = 16
+
+
+def join_words(kernel: k.Kernel, limits: Limits) -> k.Kernel:
+    """The same kernel with vectors of 16 bytes in the buffers of which it reads and stores nothing
+    but such, and single elements."""
+    widths = {
+        b.name: _BYTES // b.dtype.bytes
+        for b in kernel.buffers
+        if b.dtype in limits.packed_types and b.access is not k.Access.READ_WRITE
+    }
+    while widths:
+        joiner = _Joiner(widths)
+        body = joiner.write(kernel.body, {})
+        if not joiner.apart:
+            return dataclasses.replace(kernel, body=tuple(body))
+        widths = {name: width for name, width in widths.items() if name not in joiner.apart}
+    return kernel
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Run:
+    """Neighbouring vectors that are moved at once, by the numbers of their statements."""
+
+    numbers: tuple[int, ...]
+
+    def is_moved(self, number: int, *, stored: bool) -> bool:
+        """Whether all of it is moved where a statement is: read where the first of them stands,
+        and stored where the last does."""
+        return number == (max(self.numbers) if stored else self.numbers[0])
+
+
+class _Joiner:
+    def __init__(self, widths: Mapping[str, int]) -> None:
+        self._widths = widths
+        self._count = 0
+        self.apart: set[str] = set()
+        """The buffers that have vectors elsewhere."""
+
+    def write(
+        self, statements: Sequence[k.Statement], around: Mapping[str, Sum]
+    ) -> list[k.Statement]:
+        """The statements; `around` has the positions that are in sight."""
+        sums = dict(around)
+        for statement in statements:
+            if isinstance(statement, k.Let) and statement.local.type == k.INDEX:
+                sums[statement.local.name] = add_up(statement.value, sums)
+        runs = self._find_runs(statements, sums)
+        vectors: dict[_Run, k.Local] = {}
+        made: list[k.Statement] = []
+        for number, statement in enumerate(statements):
+            run = runs.get(number)
+            match statement:
+                case k.Let(local=local, value=k.Load() as load) if run is not None:
+                    if run.is_moved(number, stored=False):
+                        vectors[run] = self._name_vector(load)
+                        made.append(k.Let(vectors[run], self._widen(load)))
+                    first = _LANES * run.numbers.index(number)
+                    lanes = tuple(range(first, first + _LANES))
+                    made.append(k.Let(local, k.Extract(vectors[run], lanes, local.type)))
+                case k.Store() if run is not None:
+                    if run.is_moved(number, stored=True):
+                        stores = [s for n in run.numbers if isinstance(s := statements[n], k.Store)]
+                        value = _join([each.value for each in stores])
+                        made.append(k.Store(statement.buffer, stores[0].index, value))
+                case _:
+                    body = find_body(statement)
+                    made.append(
+                        replace_body(statement, self.write(body, sums)) if body else statement
+                    )
+        return made
+
+    def _name_vector(self, load: k.Load) -> k.Local:
+        name = f"{load.buffer}_words{NUMBER}w{self._count}"
+        self._count += 1
+        return k.Local(name, self._widen(load).type)
+
+    def _widen(self, load: k.Load) -> k.Load:
+        type_ = k.Type(load.type.dtype, self._widths[load.buffer])
+        return dataclasses.replace(load, type=type_)
+
+    def _find_runs(
+        self, statements: Sequence[k.Statement], sums: Mapping[str, Sum]
+    ) -> dict[int, _Run]:
+        """The vectors that are moved with others, by the numbers of their statements."""
+        parts: dict[tuple[object, ...], dict[int, int]] = {}
+        for number, statement in enumerate(statements):
+            match statement:
+                case k.Let(value=k.Load(buffer=buffer, index=index, type=type_)):
+                    pass
+                case k.Store(buffer=buffer, index=index, value=k.Local(type=type_)):
+                    pass
+                case _:
+                    self._note_vectors(statement)
+                    continue
+            width = self._widths.get(buffer)
+            if width is None or type_.lanes == 1:
+                continue
+            place = add_up(index, sums)
+            chunk, first = divmod(place.number, width)
+            key = (buffer, frozenset(place.terms.items()), chunk)
+            numbers = parts.setdefault(key, {})
+            if first != _LANES * len(numbers) or any(s % width for s in place.terms.values()):
+                self.apart.add(buffer)
+                continue
+            numbers[len(numbers)] = number
+        runs: dict[int, _Run] = {}
+        for (buffer, *_), numbers in parts.items():
+            run = _Run(tuple(numbers.values()))
+            if _LANES * len(run.numbers) != self._widths[str(buffer)]:
+                self.apart.add(str(buffer))
+            runs.update(dict.fromkeys(run.numbers, run))
+        return runs
+
+    def _note_vectors(self, statement: k.Statement) -> None:
+        """Sets apart the buffers of vectors that are no statement's own."""
+        if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
+            self.apart.update({statement.buffer} & self._widths.keys())
+        for expression in list_expressions(statement):
+            for part in walk(expression):
+                if isinstance(part, k.Load) and part.type.lanes > 1:
+                    self.apart.update({part.buffer} & self._widths.keys())
+
+
+def _join(parts: Sequence[k.Expression]) -> k.Expression:
+    """One vector of several, as many as a power of two."""
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [
+            k.Join(low, high, k.Type(low.type.dtype, 2 * low.type.lanes)) for low, high in pairs
+        ]
+    return parts[0]

@@ -1,0 +1,106 @@
+"""Kernels of what one step of a loop computes: where the rows of tensors lie that belong to it.
+
+A kernel is written as if such a row were a tensor of its own. `place_rows` moves what it reads and
+stores of one to where the step has it, and `name_memory` gives each row the buffer of the tensor
+that it is a part of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dmlc.ir import OneStep, Row
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import OPEN, add, index, multiply, operate
+from dmlc.kernel.names import Names, split_words
+from dmlc.kernel.rewrite import find_body, map_expressions, map_operands, replace_body
+
+STEP = "step"
+"""What the argument of a kernel is that numbers the step: see `program.STEP`."""
+
+
+def step_number() -> k.Scalar:
+    """The number of the step, as an argument that is not named yet."""
+    return k.Scalar(f"{OPEN}{STEP}")
+
+
+def place_rows(
+    statements: Sequence[k.Statement], one_step: OneStep, names: Names
+) -> list[k.Statement]:
+    """The statements, which find rows where they lie in the tensors that they are parts of."""
+    starts: dict[Row, k.Local] = {}
+    made: list[k.Statement] = []
+
+    def move(buffer: str, place: k.Expression) -> k.Expression:
+        row = one_step.rows.get(buffer)
+        if row is None or row.size == 0:
+            return place
+        # Rows of one size, as those of one tensor, begin at the same place.
+        key = Row("", row.size, row.before)
+        if key not in starts:
+            wanted = f"{split_words(row.whole)}_{'before' if row.before else 'now'}"
+            starts[key] = k.Local(names.take(wanted), k.INDEX)
+            made.append(k.Let(starts[key], multiply(_find_place(row, one_step), row.size)))
+        return add(starts[key], place)
+
+    def change(expression: k.Expression) -> k.Expression:
+        found = map_operands(expression, change)
+        if isinstance(found, k.Load):
+            return dataclasses.replace(found, index=move(found.buffer, found.index))
+        return found
+
+    def change_all(statement: k.Statement) -> k.Statement:
+        found = map_expressions(statement, change)
+        if isinstance(found, k.Store | k.Prefetch):
+            return dataclasses.replace(found, index=move(found.buffer, found.index))
+        body = find_body(found)
+        return replace_body(found, [change_all(s) for s in body]) if body else found
+
+    changed = [change_all(statement) for statement in statements]
+    return [*made, *changed]
+
+
+def _find_place(row: Row, one_step: OneStep) -> k.Expression:
+    """The place of a row along the axis that the loop goes along. At the first step, the one before
+    is the last, of which nothing is used: no step reads what it stores."""
+    if not row.before:
+        return step_number()
+    beside = 1 if one_step.backwards else one_step.steps - 1
+    return operate("mod", add(step_number(), index(beside)), index(one_step.steps))
+
+
+def name_memory(kernel: k.Kernel, names: Mapping[str, str]) -> k.Kernel:
+    """The kernel with other names for its buffers; those that get one name are one."""
+
+    def change(expression: k.Expression) -> k.Expression:
+        found = map_operands(expression, change)
+        if isinstance(found, k.Load | k.Lead):
+            return dataclasses.replace(found, buffer=names.get(found.buffer, found.buffer))
+        return found
+
+    def change_all(statement: k.Statement) -> k.Statement:
+        found = map_expressions(statement, change)
+        if isinstance(found, k.Store | k.Prefetch | k.InsertHalf | k.StoreWord):
+            return dataclasses.replace(found, buffer=names.get(found.buffer, found.buffer))
+        body = find_body(found)
+        return replace_body(found, [change_all(s) for s in body]) if body else found
+
+    if all(names.get(b.name, b.name) == b.name for b in kernel.buffers):
+        return kernel
+    buffers: dict[str, k.Buffer] = {}
+    for buffer in kernel.buffers:
+        name = names.get(buffer.name, buffer.name)
+        other = buffers.get(name)
+        moved = dataclasses.replace(buffer, name=name)
+        buffers[name] = moved if other is None else _join(other, moved)
+    body = tuple(change_all(statement) for statement in kernel.body)
+    return dataclasses.replace(kernel, buffers=tuple(buffers.values()), body=body)
+
+
+def _join(one: k.Buffer, other: k.Buffer) -> k.Buffer:
+    """Two parts of one tensor's memory as one buffer."""
+    access = one.access if one.access is other.access else k.Access.READ_WRITE
+    touched = None if one.bytes is None or other.bytes is None else one.bytes + other.bytes
+    lanes = max(one.lanes, other.lanes)
+    return dataclasses.replace(one, access=access, bytes=touched, lanes=lanes)

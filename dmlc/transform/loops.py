@@ -1,0 +1,324 @@
+"""Takes a function with loops apart: into functions that run once, and into one for each loop that
+runs at every step of it.
+
+What one step computes is a function like any other, so that all passes, fusion and schedules serve
+it: its tensors have one axis less than the loop's. Those that lie at the step's place of longer
+ones, `rows` of them, kernels find by its number. What no loop computes runs before the loops as far
+as it does not depend on them, whatever the order it stands in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlc.ir import (
+    Constant,
+    Delay,
+    Function,
+    Index,
+    Load,
+    Loop,
+    OneStep,
+    Parameter,
+    Result,
+    Row,
+    Select,
+    Stage,
+    Step,
+    Table,
+    Tensor,
+    fixed_strides,
+    operands,
+    packed_strides,
+    with_operands,
+)
+from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.index import find_dependencies
+from dmlc.source import InternalError, UnsupportedError
+
+_LARGEST_COUNT = 2**31 - 1
+"""Elements of a tensor of which kernels find a row: positions in it have 32 bits everywhere."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a function, as a function; what one step computes, where it has a loop."""
+
+    function: Function
+    loop: Loop | None = None
+
+    @property
+    def steps(self) -> int:
+        """How often it runs."""
+        return 1 if self.function.one_step is None else self.function.one_step.steps
+
+
+def part_loops(function: Function) -> tuple[Part, ...]:
+    """The parts of a verified function in the order they run; itself, where it has no loop. Raises
+    `UnsupportedError` where sizes are left open."""
+    if not function.loops:
+        return (Part(function),)
+    if function.symbols():
+        raise UnsupportedError(
+            f"'{function.name}' has a loop over time, and sizes that are left open: a loop is "
+            "compiled for sizes that are known",
+            function.span,
+            notes=["give the tensors' sizes"],
+        )
+    found: list[tuple[list[Stage], Loop | None]] = []
+    levels = _find_levels(function)
+    homes = {name: loop for loop in function.loops for name in loop.stages}
+    for level in range(max(levels.values(), default=0) + 1):
+        alone = [s for s in function.stages if s.name not in homes and levels[s.name] == level]
+        if alone:
+            found.append((alone, None))
+        for loop in function.loops:
+            own = [s for s in function.stages if homes.get(s.name) is loop]
+            # Its stages are there for those after it.
+            if levels[loop.stages[0]] == level + 1:
+                found.append((own, loop))
+    wanted = _find_crossing(function, [[s.name for s in own] for own, _ in found])
+    return tuple(_make_part(function, own, loop, wanted) for own, loop in found)
+
+
+def gather_loop(
+    stages: Sequence[Stage], delays: Sequence[Delay], backwards: bool, others: Sequence[Loop] = ()
+) -> tuple[list[Stage], Loop | None]:
+    """Stages in an order in which those that lead from the delays back to what these delay stand
+    together, and their loop: what does not depend on it comes before, and all else after. None
+    where nothing leads back. The stages of `others`, loops that there are already, stay
+    together."""
+    after = {delay.name for delay in delays}
+    count = 0
+    while count != len(after):
+        count = len(after)
+        for stage in stages:
+            if any(load.tensor in after for load in stage.body.loads()):
+                after.add(stage.name)
+        for loop in others:
+            if not after.isdisjoint(loop.stages):
+                after.update(loop.stages)
+    leading = {delay.of for delay in delays}
+    for stage in reversed(stages):
+        if stage.name in leading:
+            leading.update(load.tensor for load in stage.body.loads())
+    own = [s for s in stages if s.name in after and s.name in leading]
+    if not own:
+        return list(stages), None
+    looped = {stage.name for stage in own}
+    before = [s for s in stages if s.name not in after]
+    rest = [s for s in stages if s.name in after and s.name not in looped]
+    kept = tuple(delay for delay in delays if delay.of in looped)
+    loop = Loop(tuple(stage.name for stage in own), kept, backwards)
+    return [*before, *own, *rest], loop
+
+
+def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
+    """A stage that holds what a delay does, for readers outside of its loop."""
+    builder = BodyBuilder()
+    steps = delay.extents[0]
+    if not isinstance(steps, int):
+        raise InternalError("a loop has no number of steps")
+    here = builder.index(0)
+    one, last = builder.constant(1), builder.constant(max(steps, 1) - 1)
+    if backwards:
+        place = builder.apply("min", builder.apply("add", here, one), last)
+        follows = builder.apply("lt", here, last)
+    else:
+        place = builder.apply("max", builder.apply("sub", here, one), builder.constant(0))
+        follows = builder.apply("gt", here, builder.constant(0))
+    rest = tuple(builder.index(axis) for axis in range(1, len(delay.extents)))
+    found = builder.add(Load(delay.of, (place, *rest), delay.dtype))
+    zero = builder.add(Constant(delay.dtype, 0.0 if delay.dtype.is_float else 0))
+    chosen = builder.add(Select(follows, found, zero, delay.dtype))
+    return Stage(name, delay.dtype, delay.extents, builder.make(chosen), None, delay.span)
+
+
+def _find_levels(function: Function) -> dict[str, int]:
+    """How many loops run before each stage is there, one after another."""
+    levels: dict[str, int] = {}
+    homes = {name: loop for loop in function.loops for name in loop.stages}
+    for stage in function.stages:
+        loop = homes.get(stage.name)
+        if loop is None:
+            levels[stage.name] = _latest(levels, [stage])
+        elif stage.name == loop.stages[0]:
+            own = [s for s in function.stages if homes.get(s.name) is loop]
+            levels |= dict.fromkeys(loop.stages, _latest(levels, own) + 1)
+    return levels
+
+
+def _latest(levels: Mapping[str, int], stages: Sequence[Stage]) -> int:
+    return max((levels.get(load.tensor, 0) for s in stages for load in s.body.loads()), default=0)
+
+
+def _find_crossing(function: Function, parts: Sequence[Sequence[str]]) -> dict[str, None]:
+    """The stages that need memory after the part that computes them, or after a step of it."""
+    homes = {name: number for number, names in enumerate(parts) for name in names}
+    wanted = {result.name: None for result in function.results}
+    wanted |= {delay.of: None for loop in function.loops for delay in loop.delays}
+    for name, readers in function.readers().items():
+        if any(homes[reader] != homes.get(name) for reader in readers) and name in homes:
+            wanted[name] = None
+    return wanted
+
+
+def _make_part(
+    function: Function, stages: Sequence[Stage], loop: Loop | None, wanted: Mapping[str, None]
+) -> Part:
+    own = {stage.name for stage in stages}
+    if loop is None:
+        read = dict.fromkeys(load.tensor for s in stages for load in s.body.loads())
+        given = [_as_parameter(function, name) for name in read if name not in own]
+        made = tuple(stages)
+        one_step = None
+        results = tuple(
+            function.result(s.name) or Result(s.name) for s in stages if s.name in wanted
+        )
+    else:
+        writer = _StepWriter(function, loop)
+        made = tuple(writer.write(stage) for stage in stages)
+        rows = dict(writer.rows)
+        results = ()
+        for stage in stages:
+            if stage.name in wanted:
+                strides = _strides(function, stage)
+                rows[stage.name] = Row(stage.name, strides[0])
+                results += (Result(stage.name, strides[1:]),)
+        given = list(writer.read.values())
+        one_step = OneStep(writer.steps, rows, loop.backwards)
+        _check_reach(function, rows)
+    names = {parameter.name for parameter in given}
+    return Part(
+        Function(
+            function.name,
+            tuple(p for p in given if isinstance(p, Parameter)),
+            made,
+            results,
+            span=function.span,
+            tables=tuple(t for t in function.tables if t.name in names),
+            one_step=one_step,
+        ),
+        loop,
+    )
+
+
+def _as_parameter(function: Function, name: str) -> Parameter | Table:
+    """A tensor as those parts see it that do not compute it."""
+    tensor = function.tensors()[name]
+    if isinstance(tensor, Parameter | Table):
+        return tensor
+    result = function.result(name)
+    strides = None if result is None else result.strides
+    return Parameter(name, tensor.dtype, tensor.extents, strides, tensor.span)
+
+
+def _strides(function: Function, tensor: Tensor) -> tuple[int, ...]:
+    """How a tensor of known sizes lies in memory."""
+    layout = function.result(tensor.name) if isinstance(tensor, Stage) else tensor
+    if isinstance(layout, Parameter | Result):
+        strides = fixed_strides(layout)
+        if strides is not None:
+            return strides
+    return packed_strides(tuple(e for e in tensor.extents if isinstance(e, int)))
+
+
+def _check_reach(function: Function, rows: Mapping[str, Row]) -> None:
+    """Raises `UnsupportedError` where positions in a tensor of which rows are read are large."""
+    for row in rows.values():
+        tensor = function.tensors()[row.whole]
+        steps = zip(tensor.extents, _strides(function, tensor), strict=True)
+        reach = sum((e - 1) * step for e, step in steps if isinstance(e, int))
+        if max(reach, math.prod(e for e in tensor.extents if isinstance(e, int))) > _LARGEST_COUNT:
+            raise UnsupportedError(
+                f"'{row.whole}' has more than {_LARGEST_COUNT:,} elements, the most of a tensor "
+                "that a loop over time goes through",
+                tensor.span,
+            )
+
+
+class _StepWriter:
+    """Writes what one step computes."""
+
+    def __init__(self, function: Function, loop: Loop) -> None:
+        self._function = function
+        self._own = set(loop.stages)
+        self._delays = {delay.name: delay for delay in loop.delays}
+        self._loop = loop
+        first = function.stage(loop.stages[0])
+        if first is None or not isinstance(first.extents[0], int):
+            raise InternalError("a loop has no stages, or no number of steps")
+        self.steps = first.extents[0]
+        self.read: dict[str, Parameter | Table] = {}
+        """What the stages read that the loop does not compute, or has computed at another step."""
+        self.rows: dict[str, Row] = {}
+
+    def write(self, stage: Stage) -> Stage:
+        """A stage at one step: without its first axis."""
+        body, builder = stage.body, BodyBuilder()
+        dependencies = find_dependencies(body)
+        numbers: list[int] = []
+        for instruction in body.instructions:
+            match instruction:
+                case Index(axis=0, reduced=False):
+                    made = builder.add(Step(self.steps))
+                case Index(axis=axis, reduced=False):
+                    made = builder.add(Index(axis - 1))
+                case Load(tensor=tensor, indices=indices, dtype=dtype):
+                    first = body.instructions[indices[0]] if indices else None
+                    moving = any(Index(0) in dependencies[i] for i in indices[1:])
+                    places = tuple(numbers[i] for i in indices)
+                    if tensor in self._delays:
+                        made = self._read_before(builder, self._delays[tensor], places[1:])
+                    elif tensor in self._own:
+                        made = builder.add(Load(tensor, places[1:], dtype))
+                    elif first == Index(0) and not moving:
+                        made = builder.add(Load(self._add_row(tensor), places[1:], dtype))
+                    else:
+                        self.read[tensor] = _as_parameter(self._function, tensor)
+                        made = builder.add(Load(tensor, places, dtype))
+                case Select(condition=condition, then=then, otherwise=otherwise, dtype=dtype):
+                    given = numbers[condition], numbers[then], numbers[otherwise]
+                    inner = builder.instructions[given[1]]
+                    if isinstance(inner, Select) and inner.condition == given[0]:
+                        # What stands for a step before the first is not asked for.
+                        given = given[0], inner.then, given[2]
+                    made = builder.add(Select(*given, dtype))
+                case _:
+                    given = tuple(numbers[o] for o in operands(instruction))
+                    made = builder.add(with_operands(instruction, given))
+            numbers.append(made)
+        guard = None if body.guard is None else numbers[body.guard]
+        made_body = builder.make(numbers[body.result], guard)
+        return dataclasses.replace(stage, extents=stage.extents[1:], body=made_body)
+
+    def _read_before(self, builder: BodyBuilder, delay: Delay, places: tuple[int, ...]) -> int:
+        """What a stage was at the step before; 0 at the first step."""
+        dtype = delay.dtype
+        zero = builder.add(Constant(dtype, 0.0 if dtype.is_float else 0))
+        if self.steps <= 1:
+            return zero
+        sizes = tuple(e for e in delay.extents if isinstance(e, int))
+        of = self._function.stage(delay.of)
+        if of is None:
+            raise InternalError(f"%{delay.name} is before no stage")
+        size, *strides = _strides(self._function, of)
+        self.rows[delay.name] = Row(delay.of, size, before=True)
+        self.read[delay.name] = Parameter(delay.name, dtype, sizes[1:], tuple(strides), delay.span)
+        found = builder.add(Load(delay.name, places, dtype))
+        last = self.steps - 1 if self._loop.backwards else 0
+        now, edge = builder.add(Step(self.steps)), builder.constant(last)
+        condition = builder.apply("lt" if self._loop.backwards else "gt", now, edge)
+        return builder.add(Select(condition, found, zero, dtype))
+
+    def _add_row(self, name: str) -> str:
+        """The part of a tensor that belongs to the step."""
+        tensor = self._function.tensors()[name]
+        size, *strides = _strides(self._function, tensor)
+        row = f"{name}.now"
+        self.rows[row] = Row(name, size)
+        kind = tensor.dtype
+        self.read[row] = Parameter(row, kind, tensor.extents[1:], tuple(strides), tensor.span)
+        return row

@@ -1,0 +1,144 @@
+"""Takes the loops out of a function to differentiate it, and puts them into its gradient.
+
+With what its stages were a step before given, a loop is straight: what `differentiate` makes of it
+is right at every step. The adjoint of what was a step before is then that of the stage itself, one
+step earlier: so adjoints go the other way through a loop of their own, each step handing on to the
+one before it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+
+from dmlc.ir import Delay, Function, Index, Loop, Parameter, Stage
+from dmlc.ir.naming import take_name
+from dmlc.source import UnsupportedError
+from dmlc.transform.loops import gather_loop, make_shift
+from dmlc.transform.simplify import redirect_loads
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Course:
+    """The loops of a function, and where adjoints come in and go out at each step of one."""
+
+    loops: tuple[Loop, ...] = ()
+    incoming: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """For the stages that the next step reads, what holds the adjoints that come from there."""
+    outgoing: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """For each delay, what its adjoint becomes."""
+
+    def names(self) -> tuple[str, ...]:
+        """The names that adjoints have."""
+        return (*self.incoming.values(), *self.outgoing.values())
+
+    def seeds(self) -> Iterable[tuple[str, str]]:
+        return self.incoming.items()
+
+    def renamed(self, names: Mapping[str, str]) -> Course:
+        """The same of stages that have other names."""
+        loops = tuple(_rename(loop, names) for loop in self.loops)
+        incoming = {names.get(name, name): own for name, own in self.incoming.items()}
+        return Course(loops, incoming, self.outgoing)
+
+
+def straighten(
+    function: Function, taken: Iterable[str], given: Collection[str]
+) -> tuple[Function, Course]:
+    """The function without its loops: what stages were a step before are parameters. Itself, where
+    it has none. The adjoints get names that are not `taken`; those of the tensors `given` come from
+    elsewhere."""
+    if not function.loops:
+        return function, Course()
+    names = dict.fromkeys((*function.tensors(), *taken))
+    incoming: dict[str, str] = {}
+    outgoing: dict[str, str] = {}
+    for delay in function.delays():
+        if not delay.dtype.is_float:
+            continue
+        if delay.of in incoming or delay.of in given:
+            raise UnsupportedError(
+                f"'{delay.of}' is read a step later twice, or leaves its function: its gradient is "
+                "not derived",
+                delay.span,
+            )
+        incoming[delay.of] = take_name(f"d_{delay.of}_next", names)
+        outgoing[delay.name] = take_name(f"d_{delay.name}", names)
+    added = tuple(Parameter(d.name, d.dtype, d.extents, None, d.span) for d in function.delays())
+    straight = dataclasses.replace(
+        function, parameters=(*function.parameters, *added), loops=(), in_place=()
+    )
+    return straight, Course(function.loops, incoming, outgoing)
+
+
+def close_loops(made: Function, course: Course, taken: dict[str, None]) -> Function:
+    """The gradient of a function that was straightened, with the loops of what it reads of it, and
+    those of the adjoints."""
+    if not course.loops:
+        return made
+    loops: list[Loop] = []
+    names = {stage.name for stage in made.stages}
+    stages = list(made.stages)
+    gone = set(course.names())
+    for loop in course.loops:
+        if loop.stages[0] in names:
+            loops.append(loop)
+            stages = _shift_reads(stages, loop, taken)
+        gone.update(delay.name for delay in loop.delays)
+    for loop in reversed(course.loops):
+        delays = [
+            Delay(course.incoming[d.of], d.dtype, d.extents, course.outgoing[d.name], d.span)
+            for d in loop.delays
+            if d.name in course.outgoing
+        ]
+        stages, back = gather_loop(stages, delays, not loop.backwards, loops)
+        if back is not None:
+            loops.append(back)
+    inside = {name for loop in loops for name in loop.stages}
+    stages = [_read_at_step(stage, inside) if stage.name in inside else stage for stage in stages]
+    order = {stage.name: number for number, stage in enumerate(stages)}
+    return dataclasses.replace(
+        made,
+        parameters=tuple(p for p in made.parameters if p.name not in gone),
+        stages=tuple(stages),
+        results=tuple(r for r in made.results if r.name not in gone),
+        loops=tuple(sorted(loops, key=lambda loop: order[loop.stages[0]])),
+    )
+
+
+def _shift_reads(stages: list[Stage], loop: Loop, taken: dict[str, None]) -> list[Stage]:
+    """The stages, where those outside of a loop read the step before from a stage that has it."""
+    own = set(loop.stages)
+    delays = {delay.name: delay for delay in loop.delays}
+    read = {
+        load.tensor
+        for stage in stages
+        if stage.name not in own
+        for load in stage.body.loads()
+        if load.tensor in delays
+    }
+    shifts = {name: take_name(f"{delays[name].of}_shifted", taken) for name in sorted(read)}
+    made: list[Stage] = []
+    for stage in stages:
+        made.append(stage if stage.name in own else redirect_loads(stage, shifts))
+        if stage.name == loop.stages[-1]:
+            made += [make_shift(own, delays[n], loop.backwards) for n, own in shifts.items()]
+    return made
+
+
+def _read_at_step(stage: Stage, inside: Collection[str]) -> Stage:
+    """A stage of a loop of one step, whose place on the axis of steps may have become 0: it is the
+    step."""
+    if stage.extents[0] != 1:
+        return stage
+    instructions = list(stage.body.instructions)
+    for load in stage.body.loads():
+        if load.tensor in inside:
+            instructions[load.indices[0]] = Index(0)
+    body = dataclasses.replace(stage.body, instructions=tuple(instructions))
+    return dataclasses.replace(stage, body=body)
+
+
+def _rename(loop: Loop, names: Mapping[str, str]) -> Loop:
+    delays = tuple(dataclasses.replace(d, of=names.get(d.of, d.of)) for d in loop.delays)
+    return Loop(tuple(names.get(name, name) for name in loop.stages), delays, loop.backwards)
