@@ -1,4 +1,5 @@
-"""The built-in operators: data, one `.dml` file each, in a folder per family.
+"""The built-in operators: data, one `.dml` file each, in a folder per family: DirectML's, oneDNN's,
+and those of training that users of both ask for.
 
 A file is named after its operator; files that start with a lower-case letter or an underscore
 hold declarations that others import. Listing the names reads no file.
@@ -10,21 +11,15 @@ import functools
 import re
 from pathlib import Path
 
+from dmlc import summaries
 from dmlc.language.check import check_file
 from dmlc.language.definitions import Library, ModuleDefinition, OperatorDefinition
 from dmlc.source import UnknownNameError, unknown_name
 
-_FOLDER = Path(__file__).resolve().parent
-
 
 @functools.cache
 def _files() -> dict[str, Path]:
-    found = {
-        f"{path.parent.name}.{path.stem}": path
-        for path in _FOLDER.glob("*/*.dml")
-        if path.stem[:1].isupper()
-    }
-    return dict(sorted(found.items()))
+    return summaries.list_files()
 
 
 def names() -> tuple[str, ...]:
@@ -38,7 +33,7 @@ def find(name: str) -> ModuleDefinition:
     path = _files().get(name)
     if path is None:
         raise UnknownNameError(unknown_name("operator", name, _files()))
-    return check_file(path, folders=[_FOLDER])
+    return check_file(path, folders=[summaries.FOLDER])
 
 
 def find_gradients(name: str) -> tuple[str, ...]:
