@@ -18,8 +18,9 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "collection", "source", "parameters", "resources", "files", "sizes", "scalars", "language",
-    "library", "ir", "transform", "binding", "catalog", "building", "reference", "oracle", "kernel",
-    "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline", "picture", "runtime",
+    "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
+    "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
+    "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "interop", "onnx", "mlir", "torch",
     "cli", "__main__",
 )  # fmt: skip
@@ -62,7 +63,8 @@ FACES: dict[str, tuple[str, ...]] = {
 import them when they are first asked for; dmlc's own modules import them from their places."""
 
 WITHOUT_NUMPY = (
-    "source", "parameters", "resources", "files", "sizes", "language", "library", "program",
+    "source", "parameters", "resources", "files", "sizes", "language", "summaries", "library",
+    "program",
 )  # fmt: skip
 
 LATE_IMPORTS = {("dmlc.runtime.opencl.driver", "pyopencl")}

@@ -223,6 +223,10 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
      "InputGradientTensor has Sizes [M, 4]; InputTensor has Sizes [N, 4]"),
     ("directml.GEMM", {"ATensor": ("M", "K"), "BTensor": ("J", "N")}, {},
      "must be known when binding, and the sizes 'K' and 'J' are left open"),
+    ("directml.MULTIHEAD_ATTENTION",
+     {"QueryTensor": (1, 1, "N"), "KeyTensor": (1, 1, "N"), "ValueTensor": (1, 1, "N"),
+      "OutputTensor": (1, 1, "N")}, {"Scale": 1, "HeadCount": 2},
+     "they may differ where sizes are left open: give 'N' a number"),
     ("directml.RESAMPLE_GRAD1",
      {"InputGradientTensor": ("N", 8), "OutputGradientTensor": ("N", "P")},
      {"InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING", "Scales": [1, 2],
@@ -245,6 +249,16 @@ def test_what_binding_refuses(
     with pytest.raises(DmlcError) as raised:
         Subject(operator, tensors, attributes, {}).bind()
     assert message in str(raised.value)
+
+
+def test_ranges_are_known_when_binding() -> None:
+    tensors = {
+        "InputTensor": dmlc.TensorDesc("f32", (2, 2)),
+        "IndicesTensor": dmlc.TensorDesc("s32", (1, "N")),
+    }
+    attributes = {"InputDimensionCount": 2, "IndicesDimensionCount": 2}
+    with pytest.raises(DmlcError, match=r"and the size 'N' is left open"):
+        dmlc.operator("directml.GATHER_ND").bind(tensors, attributes)
 
 
 def test_tables_along_open_axes() -> None:

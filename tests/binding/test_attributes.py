@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dmlc.binding import TensorDesc
 from dmlc.reference import evaluate
+from dmlc.scalars import DataType
 from tests.binding.declare import X, Y, declare, f32, refusal, refusals, says
 
 ROWS = """
@@ -149,3 +151,53 @@ def test_an_array_that_is_given_says_its_length() -> None:
     assert refusal(LENGTHS, {"X": f32(1)}, {"Axes": 1}).message == (
         "attribute 'Axes' must be a list of values, but is 1"
     )
+
+
+TYPED = declare(
+    "Y = X + cast(Value, Kind)",
+    "X | Input | 1 to 8 | FLOAT32, INT64, UINT64, INT8",
+    "Y | Output | 1 to 8 | FLOAT32, INT64, UINT64, INT8",
+    attributes="| Kind | TYPE | X.DataType | |\n| Value | NUMBER | 0 | |",
+    constraints="""
+        X and Y must have the same DataType and Sizes.
+        require Kind == X.DataType, "Kind must be that of X"
+    """,
+)
+
+
+def add(dtype: Any, **attributes: Any) -> Any:
+    function = TYPED.bind({"X": TensorDesc(dtype, (1,))}, attributes)
+    return evaluate(function, {"X": np.zeros(1, np.dtype(dtype))})["Y"][0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [("int64", -(2**63)), ("int64", 2**53 + 1), ("uint64", 2**64 - 1), ("uint64", np.uint64(7)),
+     ("float32", 0.1), ("float32", math.inf), ("int8", -128), ("int8", np.float64(3.0))],
+)  # fmt: skip
+def test_a_number_is_of_any_type_exactly(dtype: str, number: Any) -> None:
+    assert add(dtype, Value=number) == np.dtype(dtype).type(number)
+
+
+@pytest.mark.parametrize("kind", ["INT8", "s8", np.int8, np.dtype("int8"), DataType.INT8])
+def test_a_type_is_given_as_tensors_types_are(kind: Any) -> None:
+    assert add("int8", Kind=kind, Value=5) == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"Value": 2**64}, "attribute 'Value' must be at most 18446744073709551615, but is "
+         "18446744073709551616"),
+        ({"Value": -(2**63) - 1}, "attribute 'Value' must be at least -9223372036854775808, but is "
+         "-9223372036854775809"),
+        ({"Value": "1"}, "attribute 'Value' must be a number, but is '1'"),
+        ({"Value": True}, "attribute 'Value' must be a number, but is True"),
+        ({"Kind": "FLOTA32"}, "unknown data type 'FLOTA32'"),
+        ({"Kind": 1}, "attribute 'Kind' must be a data type: a dmlc.DataType, a name such as "
+         "'FLOAT32', or a NumPy dtype, not 1"),
+        ({"Kind": "INT64"}, "broken constraint: Kind must be that of X"),
+    ],
+)  # fmt: skip
+def test_numbers_and_types_that_cannot_be(given: dict[str, Any], message: str) -> None:
+    assert refusal(TYPED, {"X": TensorDesc("FLOAT32", (1,))}, given).message == message

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
-from dmlc.binding import TensorDesc
+from dmlc.binding import Operator, TensorDesc
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
+from dmlc.source import DmlcError
 from tests.binding.declare import ANY, declare, f32, refusals, says
 
 X = f"X | Input | 1 to 8 | {ANY}"
@@ -205,6 +206,22 @@ def test_positions_from_tensors(dtype: str) -> None:
     assert compute(outside, (3,), X=ONE, K=k).tolist() == [4, 9, 1]
 
 
+ARRAYS = [
+    ("Y[i] = X[i] * Off[3 - i]", [9, 16, 21, 24]),
+    ("Y[i] = Off[i % 2] + Off[floor(i / 2)]", [12, 13, 13, 14]),
+    ("Y[i] = i > 0 ? Off[i - 1] : X[i]", [1, 6, 7, 8]),
+    ("f(p) = Off[p]\nY[i] = sum[k : 4](k == i ? f(k) : 0)", [6, 7, 8, 9]),
+    ("Y[i] = K[i] >= 0 && K[i] < 4 ? Off[K[i]] : -1", [9, -1, 6, -1]),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), ARRAYS)
+def test_arrays_are_read_at_computed_positions(text: str, expected: list[float]) -> None:
+    k = np.array([3, -1, 0, 4], np.int32)
+    arrays = {"X": ONE} | ({"K": k} if "K[" in text else {})
+    assert compute(text, (4,), {"Off": [6, 7, 8, 9]}, **arrays).tolist() == expected
+
+
 def test_equal_reductions_are_computed_once() -> None:
     op = declare(
         "total(n) = sum[k : 4](X[n, k])\nY[n, i] = X[n, i] / total(n)\nZ[n, i] = total(n)",
@@ -298,7 +315,8 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("f(p) = p[0] else 0\nY[i] = f(Off)", "p[0] else 0", "'else' belongs to a read of a tensor, "
      "and 'p' is none"),
     ("f(p) = p[Off...]\nY[i] = f(Off)", "p[Off...]", "an array takes one index"),
-    ("f(p) = Off[p]\nY[i] = f(i)", "p", "an array's index must be a compile-time integer"),
+    ("f(p) = Off[p]\nY[i] = f(i)", "p", "'Off[p]' may leave its array, which has 2 values: the "
+     "position is 0 to 3"),
     ("Y[i] = Off[2]", "2", "index 2 is out of bounds: 'Off' has 2 values"),
     ("f(p) = sum(p...)\nY[i] = f(i)", "p...", "'...' expands a pack, and there is none in this "
      "expression"),
@@ -372,6 +390,20 @@ def test_index_notation_needs_sizes() -> None:
 def test_sizes_that_nothing_decides() -> None:
     (found,) = refusals(lambda: declare("Y[i] = 1", X, Y).bind({"X": f32(4)}))
     assert found.message == "the sizes of 'Y' are needed here, and are not given"
+
+
+@pytest.mark.parametrize("out", [None, (4,), (1, 4), (2, 1, 4)])
+def test_the_pack_of_an_output_takes_what_its_description_has_more(
+    out: tuple[int, ...] | None,
+) -> None:
+    found = compute("Y[lead..., i : X.Sizes[0]] = X[i]", out, X=ONE)
+    assert found.shape == (out or (4,))
+    np.testing.assert_array_equal(found, np.broadcast_to(ONE, found.shape))
+
+
+def test_an_output_is_described_as_its_definition_says() -> None:
+    with pytest.raises(DmlcError, match="has sizes \\[2, 3\\], but is defined over \\[2, 4\\]"):
+        compute("Y[lead..., i : X.Sizes[0]] = X[i]", (2, 3), X=ONE)
 
 
 def test_sizes_that_no_tensor_has() -> None:
@@ -465,6 +497,47 @@ def test_entries_of_arrays_are_tensors() -> None:
     assert np.array_equal(evaluate(function, {"Parts_0": ONE, "Parts_1": ONE})["Y"], ONE * 2 + 4)
 
 
+def declare_lists(compute: str, constraints: str = "") -> Operator:
+    return declare(
+        compute, PARTS, "Others | Array of inputs | 1 to 8 | FLOAT32, INT32", OUTS,
+        constraints=f"Parts, Others, and Outs must have the same DataType.\n{constraints}",
+    )  # fmt: skip
+
+
+def test_arrays_of_tensors_are_computed_tensor_by_tensor() -> None:
+    op = declare_lists(
+        "way(from, to) = from + 0.25 * (to - from)\n"
+        "size = sqrt(sum(sum(Parts * Parts, axes: [0, 1])...))\n"
+        "Outs = [way(Parts, Others) * size...]",
+        "require [Parts.Sizes == Outs.Sizes...]",
+    )
+    shapes = [(2, 3), (1, 4)]
+    lists = {"Parts": shapes, "Others": shapes, "Outs": shapes}
+    function = op.bind({name: [f32(*s) for s in sizes] for name, sizes in lists.items()})
+    random = np.random.default_rng(0)
+    given = {p.name: random.random(p.extents).astype(np.float32) for p in function.parameters}
+    found = evaluate(function, given)
+    size = np.sqrt(sum((given[f"Parts_{n}"].astype(np.float64) ** 2).sum() for n in range(2)))
+    for n in range(2):
+        start, end = given[f"Parts_{n}"], given[f"Others_{n}"]
+        np.testing.assert_allclose(found[f"Outs_{n}"], (start + (end - start) / 4) * size, 1e-6)
+    wrong = {**lists, "Outs": [(2, 3), (1, 1)]}
+    (broken,) = refusals(lambda: op.bind({n: [f32(*s) for s in v] for n, v in wrong.items()}))
+    assert broken.message == 'broken constraint: "require [Parts.Sizes == Outs.Sizes...]"'
+    assert "Outs[1].Sizes is [1, 1]" in says(broken)
+
+
+def test_lists_that_are_computed_together_have_one_length() -> None:
+    op = declare_lists("Outs = [Parts + Others...]")
+    two, three = [f32(2)] * 2, [f32(2)] * 3
+    found = refusals(lambda: op.bind({"Parts": two, "Others": three, "Outs": two}))
+    assert found[0].message == (
+        "'Parts' has 2 entries and 'Others' has 3: what one '...' expands has one length"
+    )
+    found = refusals(lambda: op.bind({"Parts": two, "Others": two, "Outs": three}))
+    assert found[0].message.startswith("'Outs' is an array of 3 tensors: write split(X, axis: A)")
+
+
 def test_every_entry_keeps_to_the_table() -> None:
     op = declare("Y = join(Parts, axis: 0)", PARTS, Y,
                  constraints="Parts and Y must have the same DimensionCount.")  # fmt: skip
@@ -506,8 +579,10 @@ def test_mistakes_with_arrays_of_tensors(case: tuple[str, dict[str, Any], str]) 
 SPLIT_MISTAKES = [
     ("Outs = split(X, axis: 1)", "a tensor of sizes [2, 3] cannot be split along axis 1 into "
      "[2, 1], [2, 1]"),
-    ("Outs[i] = X[i]", "'Outs' is an array of tensors, and is defined by 'split'"),
-    ("Outs = X", "'Outs' is an array of tensors: write split(X, axis: A)"),
+    ("Outs[i] = X[i]", "'Outs' is an array of tensors, and is defined as a whole: by "
+     "split(X, axis: A), or [e...]"),
+    ("Outs = X", "'Outs' is an array of 2 tensors: write split(X, axis: A), or [e...] with an "
+     "array of as many in e"),
 ]  # fmt: skip
 
 

@@ -219,13 +219,14 @@ def test_attributes_and_stated_outputs() -> None:
     g.output("pooled", g.onednn.ReLU(src=x, dst=dmlc.TensorDesc("FLOAT32", (3, 4))))
     joined = g.directml.JOIN(InputTensors=[x, x], Axis=1, name="joined")
     g.output("j", joined)
+    g.output("halved", g.training.GROUP_NORMALIZATION(InputTensor=x, GroupCount=2))
     read_back(g)
     for part in ("InterpolationMode: LINEAR", "RoundingDirection: DECREASING",
                  "OutputPixelOffsets: [-0.5, -0.5]", "OutputGradientTensor: FLOAT32[N, 2]",
                  "dst: FLOAT32[3, 4]", "InputTensors: [x, x]"):  # fmt: skip
         assert part in str(g)
     function = g.build().bind({"x": (3, 4)})
-    assert {r.name for r in function.results} == {"up", "pooled", "j"}
+    assert {r.name for r in function.results} == {"up", "pooled", "j", "halved"}
 
 
 # Mistakes ---------------------------------------------------------------------------------------

@@ -22,4 +22,4 @@ bytes.ir:2:3: error: target 'wgsl' cannot compute 'neg' of INT8: WGSL has no 8-b
 bytes.ir:3:3: error: target 'wgsl' cannot compute 'eq' of INT8: WGSL has no 8-bit integers
     3 |   %equal: boolean[i0 < n] = or(not(%mask[i0]), eq(%a[i0], %b[i0]))
       |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-  note: what can express it all: opencl
+  note: what can express it all: hlsl, opencl

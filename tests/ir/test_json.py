@@ -136,7 +136,7 @@ def list_fields() -> list[tuple[str, str]]:
     """The fields of every kind of object, but for the names and operations that these are called
     by in messages."""
     objects = find_objects(json.loads(ir.to_json(ir.parse(EVERY_KIND))))
-    called_by = {"the function": ("version", "tables", "checks")}
+    called_by = {"the function": ("version", "tables", "checks", "loops")}
     return [
         (where, key)
         for where, content in objects.items()

@@ -216,6 +216,9 @@ COMPUTE = [
     ("A[i : @true] = 1\nY = A", "the extent of 'i' must be a number, but this is a boolean"),
     ("A[i : @X] = 1\nY = A", "the extent of 'i' is a whole number, and this is a tensor"),
     ("@A[i : 3, j] = 1\nY = A", "either every index says what it runs over, or none does"),
+    ("@Y[i : 3, j] = 1", "either every index says what it runs over, or none does"),
+    ("@A[i..., j : 3] = 1\nY = A", "either every index says what it runs over, or none does"),
+    ("Y[i... : X.Sizes, @j...] = 1", "a tensor is indexed with one pack at most"),
     ("Y[i...] = @i", "one element of 'Y' is defined here, and this is an array"),
     ("Y[i] = sum[k : 3](@X)", "'sum[...]' reduces one element at a time, and this is a whole "
      "tensor", "index it, as in X[k]"),
@@ -468,6 +471,12 @@ def test_mistakes_in_declarations(case: tuple[str, ...]) -> None:
 
 def test_functions_may_be_declared_in_any_order() -> None:
     text = "function f(x) = g(x) + 1\nfunction g(x) = x * x\n" + operator("Y = f(X)")
+    assert mistakes(text) == []
+
+
+def test_a_function_takes_a_tensor_and_the_axes_to_reduce() -> None:
+    spread = "function spread(x, at) = max(x, axes: at) - min(x, axes: at)"
+    text = operator("Y = X / spread(X, Axes)", before=spread, attributes="| Axes | UINT[2] | | |")
     assert mistakes(text) == []
 
 

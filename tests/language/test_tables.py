@@ -119,6 +119,8 @@ def test_attributes_of_every_kind() -> None:
             "| Scales | FLOAT[DimensionCount] | | |",
             "| Pair | UINT[2] | [1, 2] | |",
             "| Any | INT[] | | |",
+            "| Kind | DML_TENSOR_DATA_TYPE | X.DataType | |",
+            "| Value | NUMBER | | |",
             "| data_format | string | `NXC` | `NCX`, `NXC` (default) |",
         ),
         {"MODE": MODE},
@@ -138,6 +140,8 @@ def test_attributes_of_every_kind() -> None:
         ("Scales", "FLOAT", True),
         ("Pair", "UINT", True),
         ("Any", "INT", True),
+        ("Kind", "TYPE", False),
+        ("Value", "NUMBER", False),
         ("data_format", "STRING", False),
     ]
     assert by_name["Mode"].enum is MODE

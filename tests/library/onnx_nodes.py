@@ -8,25 +8,19 @@ has no operator for raises `Unmapped`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tests.library import onnx_activations, onnx_elements, onnx_sequences
+from tests.library.onnx_elements import Handler, Node, Unmapped
 from tests.library.run import Array, run
-
-
-class Unmapped(Exception):
-    """An ONNX operator, or a setting of one, that no operator of the library has."""
-
-
-Node = Mapping[str, Any]
-"""The attributes of a node, with its operator as `op_type` and the names of its `outputs`."""
 
 
 def run_node(node: Node, inputs: Sequence[Array | None], device: str) -> list[Array]:
     """The outputs of a node, in its order."""
-    handler = _HANDLERS.get(node["op_type"])
+    handler = HANDLERS.get(node["op_type"])
     if handler is None:
         raise Unmapped(node["op_type"])
     given = [None if a is None else np.asarray(a) for a in inputs]
@@ -69,7 +63,7 @@ def _pool(
     if x.ndim == 3:
         padding = {"Strides": 1, "Dilations": 1, "WindowSize": 1}
         attributes = {n: [padding.get(n, 0), *v] for n, v in attributes.items()}
-    undilated = name in ("LP_POOLING", "AVERAGE_POOLING", "MAX_POOLING")
+    undilated = name in ("AVERAGE_POOLING", "MAX_POOLING")
     if undilated and any(d != 1 for d in attributes.pop("Dilations")):
         raise Unmapped(f"{name} with dilations")
     outputs: dict[str, Sequence[int]] = {}
@@ -112,7 +106,7 @@ def _max_pool(node: Node, inputs: list[Any], device: str) -> list[Array]:
 
 
 def _lp_pool(node: Node, inputs: list[Any], device: str) -> list[Array]:
-    return [_pool(node, "LP_POOLING", inputs[0], {"P": node.get("p", 2)}, device)["OutputTensor"]]
+    return [_pool(node, "LP_POOLING1", inputs[0], {"P": node.get("p", 2)}, device)["OutputTensor"]]
 
 
 def _convolution(node: Node, inputs: list[Any], device: str) -> list[Array]:
@@ -348,6 +342,80 @@ def _gather_elements(node: Node, inputs: list[Any], device: str) -> list[Array]:
     return [run("directml.GATHER_ELEMENTS", given, settings, device=device)["OutputTensor"]]
 
 
+def _lift(array: Array, rank: int) -> Array:
+    return array.reshape([1] * (rank - array.ndim) + list(array.shape))
+
+
+def _gather_nd(node: Node, inputs: list[Any], device: str) -> list[Array]:
+    x, indices = inputs[:2]
+    batches, tuple_size = node.get("batch_dims", 0), indices.shape[-1]
+    shape = (*indices.shape[:-1], *x.shape[batches + tuple_size :])
+    rank = max(x.ndim, indices.ndim, len(shape))
+    settings = {"InputDimensionCount": x.ndim, "IndicesDimensionCount": indices.ndim,
+                "BatchDimensionCount": batches}  # fmt: skip
+    given = {"InputTensor": _lift(x, rank), "IndicesTensor": _lift(indices, rank)}
+    found = run("directml.GATHER_ND1", given, settings, device=device)["OutputTensor"]
+    return [found.reshape(shape)]
+
+
+def _scatter_elements(node: Node, inputs: list[Any], device: str) -> list[Array]:
+    _check_overwrites(node)
+    settings = {"Axis": node.get("axis", 0) % inputs[0].ndim}
+    given = {"InputTensor": inputs[0], "IndicesTensor": inputs[1], "UpdatesTensor": inputs[2]}
+    return [run("directml.SCATTER", given, settings, device=device)["OutputTensor"]]
+
+
+def _scatter_nd(node: Node, inputs: list[Any], device: str) -> list[Array]:
+    _check_overwrites(node)
+    x, indices, updates = inputs[:3]
+    rank = max(x.ndim, indices.ndim, updates.ndim)
+    settings = {"InputDimensionCount": x.ndim, "IndicesDimensionCount": indices.ndim}
+    given = {"InputTensor": _lift(x, rank), "IndicesTensor": _lift(indices, rank),
+             "UpdatesTensor": _lift(updates, rank)}  # fmt: skip
+    found = run("directml.SCATTER_ND", given, settings, device=device)["OutputTensor"]
+    return [found.reshape(x.shape)]
+
+
+def _check_overwrites(node: Node) -> None:
+    reduction = node.get("reduction", "none")
+    if reduction != "none":
+        raise Unmapped(f"writes that are combined by {reduction}")
+
+
+def _max_unpool(node: Node, inputs: list[Any], device: str) -> list[Array]:
+    x, indices, wanted = inputs[:3]
+    if wanted is not None:
+        raise Unmapped("indices that number the places of another output")
+    kernel, strides = node["kernel_shape"], node.get("strides", [1, 1])
+    pads = node.get("pads", [0] * 4)
+    sides = zip(x.shape[2:], strides, kernel, pads[:2], pads[2:], strict=True)
+    shape = (*x.shape[:2], *((n - 1) * t + w - a - b for n, t, w, a, b in sides))
+    given = {"InputTensor": x, "IndicesTensor": indices.astype(np.uint64)}
+    found = run("directml.MAX_UNPOOLING", given, {}, {"OutputTensor": shape}, device)
+    return [found["OutputTensor"]]
+
+
+def _roi_align(node: Node, inputs: list[Any], device: str) -> list[Array]:
+    x, regions, images = inputs[:3]
+    sizes = node.get("output_height", 1), node.get("output_width", 1)
+    scale, samples = node.get("spatial_scale", 1.0), node.get("sampling_ratio", 0)
+    # As many as the largest region has pixels for an output.
+    longest = max((regions[:, 2] - regions[:, 0]).max() * scale / sizes[1],
+                  (regions[:, 3] - regions[:, 1]).max() * scale / sizes[0])  # fmt: skip
+    half = node.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    settings = {
+        "ReductionFunction": "AVERAGE" if node.get("mode", "avg") == "avg" else "MAX",
+        "InterpolationMode": "LINEAR", "SpatialScaleX": scale, "SpatialScaleY": scale,
+        "InputPixelOffset": 0.5 if half else 0.0, "OutputPixelOffset": -0.5,
+        "OutOfBoundsInputValue": 0.0, "MinimumSamplesPerOutput": samples or 1,
+        "MaximumSamplesPerOutput": samples or max(1, math.ceil(longest)),
+        "AlignRegionsToCorners": False,
+    }  # fmt: skip
+    given = {"InputTensor": x, "ROITensor": regions, "BatchIndicesTensor": images.astype(np.uint32)}
+    shape = {"OutputTensor": (len(regions), x.shape[1], *sizes)}
+    return [run("directml.ROI_ALIGN1", given, settings, shape, device)["OutputTensor"]]
+
+
 def _one_hot(node: Node, inputs: list[Any], device: str) -> list[Array]:
     indices, depth, values = inputs[:3]
     rank = indices.ndim + 1
@@ -417,7 +485,8 @@ def _reduce(node: Node, inputs: list[Any], device: str) -> list[Array]:
     if not axes and not node.get("noop_with_empty_axes", 0):
         axes = list(range(x.ndim))
     settings = {"Function": _REDUCTIONS[node["op_type"]], "Axes": axes}
-    found = run("directml.REDUCE", {"InputTensor": x}, settings, device=device)["OutputTensor"]
+    given = {"InputTensor": onnx_elements.as_bytes(x)}
+    found = run("directml.REDUCE", given, settings, device=device)["OutputTensor"].view(x.dtype)
     return [found if node.get("keepdims", 1) else found.squeeze(tuple(axes))]
 
 
@@ -441,14 +510,67 @@ def _matmul(node: Node, inputs: list[Any], device: str) -> list[Array]:
     return [found.squeeze(dropped)]
 
 
-_HANDLERS: dict[str, Callable[[Node, list[Any], str], list[Array]]] = {
+_RECURRENT = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+
+
+def _recurrent(node: Node, inputs: list[Any], device: str) -> list[Array]:
+    kind = node["op_type"]
+    x, w, r, b, lengths, state, cell, peepholes = inputs[:8]
+    batches_first = bool(node.get("layout", 0))
+    if batches_first:
+        x, state, cell = (None if a is None else a.swapaxes(0, 1) for a in (x, state, cell))
+    directions, units = w.shape[0], r.shape[2]
+    names = [a.decode() if isinstance(a, bytes) else a for a in node.get("activations", [])]
+    settings: dict[str, object] = {
+        "ActivationDescs": [
+            f"ACTIVATION_{name.upper()}" for name in names or _RECURRENT[kind] * directions
+        ],
+        "Direction": {"reverse": "BACKWARD"}.get(
+            name := node.get("direction", "forward"), name.upper()
+        ),
+    }
+    given = {
+        "InputTensor": x[None], "WeightTensor": w[None], "RecurrenceTensor": r[None],
+        "BiasTensor": None if b is None else b[None, None],
+        "HiddenInitTensor": None if state is None else state[None],
+        "SequenceLengthsTensor":
+            None if lengths is None else lengths[None, None, None].astype(np.uint32),
+    }  # fmt: skip
+    if kind == "GRU":
+        settings["LinearBeforeReset"] = bool(node.get("linear_before_reset", 0))
+    if kind == "LSTM":
+        settings["CoupleInputForget"] = bool(node.get("input_forget", 0))
+        settings["UseClipThreshold"] = "clip" in node
+        settings["ClipThreshold"] = node.get("clip", 0.0)
+        given["CellMemInitTensor"] = None if cell is None else cell[None]
+        given["PeepholeTensor"] = None if peepholes is None else peepholes[None, None]
+    single = (1, directions, x.shape[1], units)
+    outputs: dict[str, Sequence[int]] = {
+        "OutputSequenceTensor": (x.shape[0], *single[1:]), "OutputSingleTensor": single,
+    }  # fmt: skip
+    if kind == "LSTM":
+        outputs["OutputCellSingleTensor"] = single
+    found = run(f"directml.{kind}", given, settings, outputs, device)
+    sequence, *singles = (found[name] for name in outputs)
+    if batches_first:
+        made = [sequence.transpose(2, 0, 1, 3), *(s[0].swapaxes(0, 1) for s in singles)]
+    else:
+        made = [sequence, *(s[0] for s in singles)]
+    return [a for a, name in zip(made, node["outputs"], strict=False) if name]
+
+
+HANDLERS: dict[str, Handler] = {
     "AveragePool": _average_pool, "GlobalAveragePool": _global_average_pool,
     "MaxPool": _max_pool, "GlobalMaxPool": _global_max_pool, "LpPool": _lp_pool,
     "Conv": _convolution, "ConvTranspose": _transposed_convolution,
     "Resize": _resize, "Upsample": _upsample, "Slice": _slice, "Pad": _pad, "Tile": _tile,
     "Concat": _concat, "Split": _split, "Transpose": _transpose, "Reshape": _reshape,
     "DepthToSpace": _depth_to_space, "SpaceToDepth": _space_to_depth, "Gather": _gather,
-    "GatherElements": _gather_elements, "OneHot": _one_hot, "LRN": _local_response,
+    "GatherElements": _gather_elements, "GatherND": _gather_nd, "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements, "ScatterND": _scatter_nd, "MaxUnpool": _max_unpool,
+    "RoiAlign": _roi_align, "OneHot": _one_hot, "LRN": _local_response,
     "BatchNormalization": _batch_normalization, "Softmax": _softmax, "LogSoftmax": _log_softmax,
     "Gemm": _gemm, "MatMul": _matmul, **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(_RECURRENT, _recurrent), **onnx_activations.HANDLERS,
+    **onnx_elements.HANDLERS, **onnx_sequences.HANDLERS,
 }  # fmt: skip

@@ -21,11 +21,17 @@ ELEMENTWISE = (
     "onednn.ReLU",
     "onednn.ReLUBackward",
 )
+"""The element-wise seeds."""
+
+_ALIKE = "directml.ELEMENT_WISE_"
+_FEW = ("ADD", "BIT_COUNT", "CLIP1", "IF", "POW")
 
 
-def devices_of(name: str) -> tuple[str, ...]:
-    """Where an operator runs."""
-    return ("opencl", "reference") if name in ELEMENTWISE else DEVICES
+def list_unlike() -> list[str]:
+    """The operators of the library, of the many element-wise ones a few: what becomes of one
+    formula in kernels becomes of all. `dmlc test` runs the examples of each on each device."""
+    few = [_ALIKE + name for name in _FEW]
+    return [n for n in dmlc.operators() if not n.startswith(_ALIKE) or n in few]
 
 
 def run(

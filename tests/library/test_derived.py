@@ -10,22 +10,29 @@ from dmlc.binding import Operator, ir_name
 from dmlc.ir import Function
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType
+from dmlc.summaries import read_index
 from dmlc.testing.case import Case
 from dmlc.testing.examples import read_cases
 from dmlc.testing.gradients import difference_gradient, widen_floats
 from dmlc.transform.differentiate import differentiate
 
-NOT_DIFFERENTIABLE = {"directml.DIAGONAL_MATRIX", "directml.ONE_HOT"}
-"""The operators of the library that read no floats, or only copy some that are attributes."""
+NOT_DIFFERENTIABLE = {
+    name for name, summary in read_index().items() if not summary.differentiable
+} | {"directml.DIAGONAL_MATRIX", "directml.ELEMENT_WISE_IF", "directml.ONE_HOT"}
+"""The operators that are given no floats, or give none; one whose floats are attributes; and two
+that copy, whose examples are whole numbers."""
+
+
+WIDE = ([DataType.FLOAT32], [DataType.FLOAT64])
 
 
 def list_cases(operator: Operator) -> list[tuple[Case, Function]]:
-    """The examples of an operator in FLOAT32, as far as it permits that."""
+    """The examples of an operator in FLOAT32, or else FLOAT64, as far as it permits that."""
     found: list[tuple[Case, Function]] = []
     for example in operator.definition.examples:
         for case in read_cases(operator, example):
-            first = next(iter((case.call.inputs or case.call.outputs).values()))
-            if first.data_type is DataType.FLOAT32:
+            types = [t.data_type for t in (case.call.inputs or case.call.outputs).values()]
+            if [t for t in dict.fromkeys(types) if t.is_float] in WIDE:
                 found.append((case, case.call.function))
     return found
 
@@ -74,16 +81,20 @@ def test_derived_gradients_are_differences(label: str, kept: bool) -> None:
 
 
 def make_smooth(case: Case, function: Function) -> dict[str, Array]:
-    """The inputs of an example, moved away from ties, bounds and zeros."""
+    """The inputs of an example, moved away from ties, bounds and zeros; where these have no result
+    that is a number, others."""
     source = np.random.default_rng(0)
     known = {ir_name(name): array for name, array in case.inputs.items()}
-    for parameter in function.parameters:
-        array = known[parameter.name]
-        if parameter.dtype.is_float:
-            wide = array.astype(np.float64)
-            finite = np.where(np.isfinite(wide), wide, 1.0)
-            known[parameter.name] = finite + source.uniform(0.01, 0.2, wide.shape)
-    return known
+    floats = [p.name for p in function.parameters if p.dtype.is_float]
+    for ends in (None, (0.2, 0.8), (1.2, 1.8)):
+        for name in floats:
+            array = known[name].astype(np.float64)
+            drawn = source.uniform(*(ends or (0.01, 0.2)), array.shape)
+            known[name] = drawn if ends else np.where(np.isfinite(array), array, 1.0) + drawn
+        results = evaluate(function, known).values()
+        if all(np.isfinite(r).all() for r in results if r.dtype.kind == "f"):
+            return known
+    raise AssertionError(f"{case.title}: no inputs with results that are numbers")
 
 
 OPEN_SIZES = {"N": 3, "C": 4, "H": 5, "W": 6}

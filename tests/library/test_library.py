@@ -21,6 +21,8 @@ from dmlc.reference import evaluate
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, UnknownNameError, UnsupportedError
 from dmlc.testing.examples import read_cases
+from dmlc.transform.loops import part_loops
+from tests.library.run import list_unlike
 
 SEEDS = (
     "directml.ACTIVATION_RELU",
@@ -71,7 +73,8 @@ def test_binding_and_simplifying_is_quick(name: str) -> None:
     times: list[float] = []
     while len(times) < 10 and min(times, default=1.0) >= 0.1:
         start = time.process_time()
-        rewrite(operator(name).bind(call.tensors, call.attributes))
+        for part in part_loops(operator(name).bind(call.tensors, call.attributes)):
+            rewrite(part.function)
         times.append(time.process_time() - start)
     assert min(times) < 0.1
 
@@ -126,10 +129,12 @@ def test_relu_takes_what_its_feature_level_takes() -> None:
         op.bind({"InputTensor": TensorDesc("FLOAT32", (2,))}, level="DML_FEATURE_LEVEL_2_0")
 
 
-@pytest.mark.parametrize("name", library.names())
+@pytest.mark.parametrize("name", list_unlike())
 def test_no_kernel_scatters(name: str) -> None:
     """Each element of a result is stored by one work item, at its own place, and none by an atomic
-    operation: a kernel reads nothing that it writes but in place."""
+    operation that depends on an order: a kernel reads nothing that it writes but in place, or what
+    an earlier step of a loop wrote. Bytes that share a word with those of another work item are put
+    in by setting bits, which no order changes."""
     bound = operator(name)
     compiled = 0
     for example in bound.definition.examples:
@@ -138,9 +143,10 @@ def test_no_kernel_scatters(name: str) -> None:
             try:
                 program = compile_function(function, target)
             except UnsupportedError:
-                continue  # HLSL's buffers have no bytes
+                continue  # HLSL has few operations of FLOAT64
             compiled += 1
-            for kernel in program.kernels:
-                assert re.search(r"atomic|atom_|Interlocked", kernel.source) is None
-                assert not any(b.written and b.read for b in kernel.buffers)
+            steps = {n for r in program.repeats for n in range(r.first, r.last + 1)}
+            for number, kernel in enumerate(program.kernels):
+                assert re.search(r"atomic|atom_|Interlocked(?!And|Or)", kernel.source) is None
+                assert number in steps or not any(b.written and b.read for b in kernel.buffers)
     assert compiled >= len(bound.definition.examples)

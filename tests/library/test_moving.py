@@ -14,8 +14,8 @@ from tests.library.run import DEVICES, Array, check, normal, run, wide
 TYPES = [np.float64, np.float32, np.float16, np.int64, np.int32, np.int16, np.int8,
          np.uint64, np.uint32, np.uint16, np.uint8]  # fmt: skip
 TYPES_OF = {"reference": TYPES, "opencl": [np.float32, np.int16, np.uint8, np.float64],
-            "vulkan": [np.float32, np.float16, np.int64]}  # fmt: skip
-"""Which types each device is tried with: kernels move bits of 64 to 8, and HLSL no bytes."""
+            "vulkan": [np.float32, np.float16, np.int64, np.int8]}  # fmt: skip
+"""Which types each device is tried with: kernels move bits of 64 to 8."""
 
 
 def count(*sizes: int, dtype: Any = np.float32, first: int = 1) -> Array:

@@ -16,6 +16,7 @@ from tests.library.run import DEVICES, check, normal, run, wide
 FLOATS = ("FLOAT32", "FLOAT16")
 SHORT = (*FLOATS, "INT32", "INT16", "UINT32", "UINT16")
 """What the oldest operators that move data take; bytes came later."""
+SIGNED = ("INT32", "INT16", "INT8")
 BYTES = (*SHORT, "INT8", "UINT8")
 WHOLE = (*BYTES, "INT64", "UINT64")
 EVERY = (*WHOLE, "FLOAT64")
@@ -38,6 +39,12 @@ LEVELS: dict[str, dict[str, tuple[tuple[int, int], tuple[str, ...]]]] = {
     "GATHER": {"1_0": (FOUR, FLOATS), "2_1": (FOUR, BYTES), "3_0": (ANY, BYTES),
                "4_1": (ANY, EVERY)},
     "GATHER_ELEMENTS": {"2_1": (FOUR, BYTES), "3_0": (ANY, BYTES), "4_1": (ANY, EVERY)},
+    "GATHER_ND": {"2_1": (FOUR, BYTES), "3_0": (ANY, BYTES), "4_1": (ANY, EVERY)},
+    "GATHER_ND1": {"3_0": (ANY, BYTES), "4_1": (ANY, EVERY)},
+    "SCATTER": {"1_0": (FOUR, FLOATS), "2_1": (FOUR, BYTES), "3_0": (ANY, BYTES),
+                "4_1": (ANY, EVERY)},
+    "SCATTER_ND": {"2_1": (FOUR, BYTES), "3_0": (ANY, BYTES), "4_1": (ANY, EVERY)},
+    "MAX_UNPOOLING": {"3_0": (FOUR, FLOATS), "5_0": (FOUR, WHOLE)},
     "ONE_HOT": {"2_0": (FOUR, FLOATS), "2_1": (FOUR, BYTES), "3_0": (ANY, BYTES),
                 "4_1": (ANY, EVERY)},
     "DIAGONAL_MATRIX": {"2_0": (FOUR, FLOATS), "2_1": (FOUR, BYTES), "4_0": (FEW, BYTES),
@@ -49,6 +56,29 @@ LEVELS: dict[str, dict[str, tuple[tuple[int, int], tuple[str, ...]]]] = {
     "MAX_POOLING2": {"2_1": (IMAGES, FLOATS), "3_0": (IMAGES, (*FLOATS, "INT8", "UINT8")),
                      "5_0": (IMAGES, WHOLE)},
     "MAX_POOLING_GRAD": {"3_0": (FOUR, FLOATS), "4_0": (IMAGES, FLOATS)},
+    "SPACE_TO_DEPTH": {"1_0": (FOUR, FLOATS), "2_1": (FOUR, BYTES), "5_0": (FOUR, EVERY)},
+    "DEPTH_TO_SPACE": {"1_0": (FOUR, FLOATS), "2_1": (FOUR, BYTES), "5_0": (FOUR, EVERY)},
+    "PADDING1": {"5_0": (ANY, EVERY)},
+    "DIAGONAL_MATRIX1": {"5_1": (FEW, EVERY)},
+    "MAX_POOLING1": {"2_0": (IMAGES, FLOATS), "3_0": (IMAGES, (*FLOATS, "INT8", "UINT8")),
+                     "5_0": (IMAGES, WHOLE)},
+    "ACTIVATION_PARAMETERIZED_RELU": {"1_0": (FOUR, FLOATS), "2_0": (IMAGES, FLOATS),
+                                      "3_0": (ANY, FLOATS), "5_1": (ANY, (*FLOATS, *SIGNED))},
+    "ACTIVATION_SHRINK": {"2_0": (IMAGES, FLOATS), "3_0": (ANY, FLOATS), "5_1": (ANY, BYTES)},
+    **{
+        f"ACTIVATION_{name}": {"1_0": (FOUR, FLOATS), "2_0": (IMAGES, FLOATS),
+                               "3_0": (ANY, FLOATS)}
+        for name in (
+            "ELU", "HARDMAX", "HARD_SIGMOID", "IDENTITY", "LEAKY_RELU", "LINEAR", "LOG_SOFTMAX",
+            "PARAMETRIC_SOFTPLUS", "SCALED_ELU", "SCALED_TANH", "SIGMOID", "SOFTMAX", "SOFTPLUS",
+            "SOFTSIGN", "TANH", "THRESHOLDED_RELU",
+        )
+    },
+    "ACTIVATION_CELU": {"3_0": (ANY, FLOATS)},
+    "ACTIVATION_GELU": {"5_1": (ANY, FLOATS)},
+    "ACTIVATION_HARDMAX1": {"5_1": (ANY, FLOATS)},
+    "ACTIVATION_SWISH": {"6_2": (ANY, FLOATS)},
+    "ACTIVATION_HARD_SWISH": {"6_2": (ANY, FLOATS)},
     "GEMM": {"1_0": (FOUR, FLOATS), "4_0": (FEW, FLOATS)},
     "CONVOLUTION": {"1_0": (IMAGES, FLOATS), "4_0": ((3, 5), FLOATS)},
 }  # fmt: skip
@@ -57,7 +87,13 @@ LEVELS: dict[str, dict[str, tuple[tuple[int, int], tuple[str, ...]]]] = {
 INDICES = {
     "GATHER": {"1_0": 1, "2_1": 1, "3_0": 4, "4_1": 4},
     "GATHER_ELEMENTS": {"2_1": 1, "3_0": 4, "4_1": 4},
+    "GATHER_ND": {"2_1": 1, "3_0": 4, "4_1": 4},
+    "GATHER_ND1": {"3_0": 4, "4_1": 4},
+    "SCATTER": {"1_0": 1, "2_1": 1, "3_0": 4, "4_1": 4},
+    "SCATTER_ND": {"2_1": 1, "3_0": 4, "4_1": 4},
+    "MAX_UNPOOLING": {"3_0": 1, "5_0": 2},
     "ONE_HOT": {"2_0": 1, "2_1": 1, "3_0": 4, "4_1": 4},
+    "MAX_POOLING1": {"2_0": 1, "3_0": 1, "5_0": 2},
     "MAX_POOLING2": {"2_1": 1, "3_0": 1, "5_0": 2},
 }
 """How many types indices may have: UINT32, since then UINT64 and, of those given, signed ones."""

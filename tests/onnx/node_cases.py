@@ -30,12 +30,15 @@ REFERENCE_ONLY: Mapping[str, str] = dict.fromkeys(
 """What fails on the reference alone, which computes in FLOAT64 and rounds at the end."""
 
 
+EXCLUDED = Path(__file__).with_name("excluded.txt")
+
+
 @cache
-def read_excluded() -> Mapping[str, str]:
+def read_excluded(path: Path = EXCLUDED) -> Mapping[str, str]:
     """The reason for each test that is not passed."""
     found: dict[str, str] = {}
     reason = ""
-    for line in Path(__file__).with_name("excluded.txt").read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith(" "):
             names = line.split()
             repeated = [name for name in names if name in found]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +18,9 @@ import torch
 from torch.nn import functional
 
 import dmlc
+from dmlc.summaries import read_index
 from tests.library.run import DEVICES, Array, check, normal
+from tests.peers import torch_element_wise
 from tests.peers.test_torch_reductions import FUNCTIONS, ONEDNN_NAMES, reduce_with_torch
 
 Tensors: TypeAlias = "dict[str, torch.Tensor]"
@@ -268,6 +272,38 @@ def list_moves() -> list[Case]:
         Case("directml.GATHER_ELEMENTS", {"InputTensor": PLANE, "IndicesTensor": elements},
              lambda t: {"OutputTensor": t["InputTensor"].gather(0, t["IndicesTensor"])},
              {"Axis": 0}),
+        *list_scatters(),
+    ]  # fmt: skip
+
+
+def list_scatters() -> list[Case]:
+    columns = np.array([[1, 0, 2], [3, 2, 0]])
+    rows, pairs = np.array([[2], [0]]), np.array([[3, 0], [1, 2], [3, 0], [0, 1], [2, 2]])
+    own = np.array([[[3], [0], [3]], [[1], [2], [2]]])
+    places = np.array([0, 5, 3, 12, 17, 31, 20, 22], np.uint32).reshape(1, 2, 2, 2)
+    two = {"InputDimensionCount": 2, "IndicesDimensionCount": 2}
+    three = {"InputDimensionCount": 3, "IndicesDimensionCount": 3, "BatchDimensionCount": 1}
+
+    def unpool(t: Mapping[str, Any]) -> dict[str, Any]:
+        flat, indices = t["InputTensor"].flatten(), t["IndicesTensor"].flatten().long()
+        return {"OutputTensor": flat.new_zeros(32).scatter(0, indices, flat).reshape(1, 2, 4, 4)}
+
+    return [
+        Case("directml.SCATTER", {"InputTensor": normal(4, 3), "IndicesTensor": columns,
+                                  "UpdatesTensor": normal(2, 3)},
+             lambda t: {"OutputTensor": t["InputTensor"].scatter(
+                 0, t["IndicesTensor"], t["UpdatesTensor"])}, {"Axis": 0}),
+        Case("directml.SCATTER_ND", {"InputTensor": normal(4, 3), "IndicesTensor": rows,
+                                     "UpdatesTensor": normal(2, 3)},
+             lambda t: {"OutputTensor": t["InputTensor"].index_put(
+                 (t["IndicesTensor"][:, 0],), t["UpdatesTensor"])}, two),
+        Case("directml.GATHER_ND", {"InputTensor": normal(4, 3), "IndicesTensor": pairs},
+             lambda t: {"OutputTensor": t["InputTensor"][tuple(t["IndicesTensor"].T)][None]}, two),
+        Case("directml.GATHER_ND1", {"InputTensor": normal(2, 4, 3), "IndicesTensor": own},
+             lambda t: {"OutputTensor": torch.stack([x[i[:, 0]] for x, i in zip(
+                 t["InputTensor"], t["IndicesTensor"], strict=True)])}, three),
+        Case("directml.MAX_UNPOOLING",
+             {"InputTensor": normal(1, 2, 2, 2), "IndicesTensor": places}, unpool),
     ]  # fmt: skip
 
 
@@ -493,6 +529,13 @@ def list_gradients() -> list[Case]:
     ]  # fmt: skip
 
 
+def list_element_wise() -> list[Case]:
+    return [
+        Case(f"directml.{name}", given, lambda t, of=way: {"OutputTensor": of(t)}, attributes)
+        for name, given, way, attributes in torch_element_wise.list_calls()
+    ]
+
+
 CASES = [
     *list_activations(),
     *list_reductions(),
@@ -504,10 +547,26 @@ CASES = [
     *list_gradients(),
 ]
 
+ELEMENT_WISE = list_element_wise()
+"""Run on the reference alone: what one formula becomes on devices does not depend on which."""
+RUNS = [(c, d) for c in CASES for d in DEVICES] + [(c, "reference") for c in ELEMENT_WISE]
+
 NOT_IN_PYTORCH = {
+    **{
+        name: "gives or takes no floats"
+        for name, summary in read_index().items()
+        if not summary.differentiable
+    },
+    **{f"directml.{name}": why for name, why in torch_element_wise.WITHOUT.items()},
     "directml.ADAM_OPTIMIZER": "its optimizers have no gradient",
     "directml.BATCH_NORMALIZATION_TRAINING_GRAD": "the statistics are inputs",
-    "directml.DIAGONAL_MATRIX": "reads nothing",
+    **dict.fromkeys(
+        [
+            f"directml.{name}"
+            for name in ("ROI_ALIGN", "ROI_ALIGN1", "ROI_ALIGN_GRAD", "ROI_POOLING")
+        ],
+        "a package of its own has them",
+    ),
     "onednn.BatchNormTrainingBackward": "the statistics are inputs",
     "onednn.LayerNormBackward": "the statistics are inputs",
 }
@@ -531,13 +590,47 @@ def flatten(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+FORMS = {
+    **dict.fromkeys(("DEPTH_TO_SPACE", "SPACE_TO_DEPTH"), "the form with an order is compared"),
+    **dict.fromkeys(("LP_POOLING1", "MAX_POOLING1", "PADDING1", "TOP_K"), "another is compared"),
+    **dict.fromkeys(("MEAN_VARIANCE_NORMALIZATION", "MEAN_VARIANCE_NORMALIZATION2"),
+                    "the one with axes is compared"),
+    "MULTIHEAD_ATTENTION1": "the one without is compared",
+    "ACTIVATION_SOFTMAX": "the one with axes is compared",
+    "ACTIVATION_LOG_SOFTMAX": "the one with axes is compared",
+    "ACTIVATION_HARDMAX": "its gradient is 0 everywhere",
+    "ACTIVATION_HARDMAX1": "its gradient is 0 everywhere",
+    "CUMULATIVE_SUMMATION": "torch.cumsum is beside it in test_torch_order",
+    "DIAGONAL_MATRIX1": "it copies what is off a diagonal",
+    "MATRIX_MULTIPLY_INTEGER_TO_FLOAT": "PyTorch has no product of integers in floats",
+    "REVERSE_SUBSEQUENCES": "it copies",
+    "DynamicDequantize": "its scales come as a tensor",
+    "Reorder": "it copies", "Select": "it copies", "TypeCast": "it copies",
+    "BiasAdd": "the sum is compared, and BiasAddBackward",
+    "LSTM_CELL": "LSTM is compared", "ACTIVATION_PARAMETERIZED_RELU": "onednn.PReLU is compared",
+}  # fmt: skip
+"""What no test compares with PyTorch, and why."""
+
+
 def test_every_operator_is_compared() -> None:
-    assert {case.operator for case in CASES} | set(NOT_IN_PYTORCH) == set(dmlc.operators())
-    assert not {case.operator for case in CASES} & set(NOT_IN_PYTORCH)
+    """Here, or under its name in another of these files: without what marks it as an activation or
+    as the gradient of another."""
+    compared = {case.operator for case, _ in RUNS}
+    assert not compared & set(NOT_IN_PYTORCH)
+    texts = " ".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("*.py"))
+    words = set(re.findall(r"\w+", texts))
+    missing: list[str] = []
+    for name in set(dmlc.operators()) - compared - set(NOT_IN_PYTORCH):
+        short = name.partition(".")[2]
+        plain = re.sub("^ACTIVATION_|_GRAD$|Backward$", "", short)
+        if short not in FORMS and not {short, plain} & words:
+            missing.append(name)
+    assert missing == []
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("case", CASES, ids=[f"{n}-{c.operator}" for n, c in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("case", "device"), RUNS, ids=[f"{n}-{c.operator}-{d}" for n, (c, d) in enumerate(RUNS)]
+)
 def test_derived_gradients(case: Case, device: str) -> None:
     leaves = {
         name: [to_leaf(a) for a in given] if isinstance(given, list) else to_leaf(given)

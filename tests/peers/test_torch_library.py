@@ -17,7 +17,9 @@ from dmlc.torch import registration
 from dmlc.torch.subjects import OperatorSubject, default_name, entry_name
 from dmlc.torch.tensors import TORCH_TYPES
 
-WITHOUT_TENSORS = ("directml.DIAGONAL_MATRIX",)
+WITHOUT_TENSORS = (
+    "directml.DIAGONAL_MATRIX", "directml.FILL_VALUE_CONSTANT", "directml.FILL_VALUE_SEQUENCE",
+)  # fmt: skip
 NAMES = [name for name in dmlc.operators() if name not in WITHOUT_TENSORS]
 
 

@@ -136,12 +136,6 @@ def test_results_with_gaps_are_refused_where_two_share_a_word() -> None:
     assert note.message == "store it packed, or compile for shader model 6.2"
 
 
-def test_integers_of_16_bits_are_refused_by_shader_model_6_0() -> None:
-    function = ir.parse("func @f(%X: s16[n]) -> (%Z) {\n  %Z: s16[i0 < n] = %X[i0]\n}")
-    with pytest.raises(UnsupportedError, match=r"shader model 6\.0 has no 16-bit integers"):
-        compile(function, "hlsl", shader_model="6.0")
-
-
 def test_reductions_are_stored_whole_where_two_share_a_word() -> None:
     text = "func @f(%X: f16[3, 4]) -> (%Z) {{\n  %Z: {}[i0 < 3] = sum[r1 < 4] %X[i0, r1]\n}}"
     function = ir.parse(text.format("f32"))

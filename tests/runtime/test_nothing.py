@@ -26,13 +26,7 @@ from tests import graphs, positions, reductions
 from tests.library.run import DEVICES
 
 TYPES = [t for t in TENSOR_TYPES if t is not DataType.BOOL]
-PLACES = [
-    (dtype, device)
-    for dtype in TYPES
-    for device in DEVICES
-    # Shaders have no 8 bits.
-    if device != "vulkan" or dtype.bytes > 1
-]
+PLACES = [(dtype, device) for dtype in TYPES for device in DEVICES]
 
 
 def declare(compute: str, types: str, result: str) -> Operator:

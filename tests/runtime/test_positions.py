@@ -87,10 +87,11 @@ def test_tables_are_constants_of_the_program() -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_kernel_scatters(name: str) -> None:
     """Whatever a function reads where, each element of a result is stored by one work item, and
-    none by an atomic operation."""
+    none by an atomic operation that depends on an order: bytes that share a word with those of
+    another work item are put in by setting bits, which no order changes."""
     for program in list_programs(name):
         for kernel in program.kernels:
-            assert re.search(r"atomic|Interlocked", kernel.source) is None
+            assert re.search(r"atomic|Interlocked(?!And|Or)", kernel.source) is None
             written = {b.name for b in kernel.buffers if b.written}
             read = {b.name for b in kernel.buffers if b.read}
             assert not written & read

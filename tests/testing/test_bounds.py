@@ -107,8 +107,25 @@ def test_a_choice_that_is_a_close_call_may_go_either_way() -> None:
     assert clear == 0
 
 
-def test_whole_numbers_made_of_inexact_values_are_not_judged() -> None:
-    assert bound("cast(mul(%X[i0], %Y[i0]), s32)", f32(3.0), "s32") == [math.inf]
+def test_whole_numbers_may_be_off_where_a_float_is_cut() -> None:
+    formula = "cast(mul(%X[i0], %Y[i0]), s32)"
+    assert bound(formula, f32(3.0, 3.0), "s32", y=f32(3.0, 0.5)) == [1, 0]
+    # A large number moves by its own rounding, a saturated one by nothing.
+    (far, end) = bound(formula, f32(1.1e9, 1e30), "s32", y=f32(1.1, 7.0))
+    assert 100 < far < 1000
+    assert end == 0
+
+
+def test_what_comes_of_an_uncertain_whole_number_is_not_judged() -> None:
+    formula = "mul(cast(mul(%X[i0], %Y[i0]), s32), 3:s32)"
+    assert bound(formula, f32(3.0, 3.0), "s32", y=f32(3.0, 0.5)) == [math.inf, 0]
+
+
+def test_sums_of_short_whole_numbers_round_nothing() -> None:
+    assert bound("add(round(%X[i0]), 5.0)", f32(2.4, 1e6)) == [0, 0]
+    assert bound("cast(add(round(%X[i0]), 5.0), s32)", f32(2.4, 1e6), "s32") == [0, 0]
+    (long,) = bound("add(round(%X[i0]), 5.0)", f32(1e9))
+    assert long > 0
 
 
 def test_16_bits_are_rounded_once_more() -> None:
@@ -219,6 +236,43 @@ def test_errors_go_from_stage_to_stage() -> None:
     assert found.shape == (4, 3)
     assert np.all(found > 3 * EPSILON * x.sum(axis=1, keepdims=True) * 0.9)
     assert np.all(found < 12 * EPSILON * x.sum(axis=1, keepdims=True) + 1e-6)
+
+
+def test_a_divisor_on_either_side_of_zero_says_nothing() -> None:
+    formula = "div(%X[i0], sub(add(%Y[i0], 1.0), 1.0))"
+    across, apart = bound(formula, f32(1, 1), y=f32(1e-7, 1))
+    assert across == math.inf
+    assert apart < 1e-5
+    # One that is 0 exactly divides alike everywhere.
+    assert bound("div(%X[i0], abs(%Y[i0]))", f32(1), y=f32(0)) == [0]
+
+
+def find_quotients(x: Array, y: Array) -> tuple[float, float]:
+    """The sum of x * y / r^2, r being the sum of x, and its bound."""
+    function = ir.parse(
+        f"func @f(%X: f32[{len(x)}], %Y: f32[{len(x)}]) -> (%Z) {{\n"
+        f"  %r: f32[i0 < 1] = sum[r1 < {len(x)}] abs(%X[r1])\n"
+        f"  %Z: f32[i0 < 1] = sum[r1 < {len(x)}]\n"
+        "    mul(div(%X[r1], %r[0]), div(%Y[r1], %r[0]))\n}"
+    )
+    inputs = {"X": x, "Y": y}
+    return evaluate(function, inputs)["Z"].item(), bound_errors(function, inputs)["Z"].item()
+
+
+def test_what_overflows_once_a_factor_has_left_its_sum_is_not_known() -> None:
+    # Each quotient is small, and the products of what they divide are beyond float32.
+    value, allowed = find_quotients(f32(2e30, 1e30), f32(1e30, 1e20))
+    assert 0 < value < 1
+    assert allowed == math.inf
+    value, allowed = find_quotients(f32(2e18, 1e18), f32(1e18, 1e18))
+    assert allowed < 1e-5 * value
+
+
+def test_what_vanishes_once_a_factor_has_left_its_sum_may_be_lost() -> None:
+    value, allowed = find_quotients(f32(1e-22, 0), f32(1e-22, 0))
+    assert value == pytest.approx(1)
+    assert allowed >= 1
+    assert find_quotients(f32(1e-15, 0), f32(1e-15, 0))[1] < 1e-4
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from dmlc.source import DmlcError
-from dmlc.testing.compare import Comparison, Tolerance, compare
+from dmlc.testing.compare import Comparison, Tolerance, compare, find_within
 
 Array = npt.NDArray[Any]
 EXACT = 0.0
@@ -73,6 +73,15 @@ def test_large_whole_numbers_differ_though_float64_does_not_tell() -> None:
     found = compare(one, other, EXACT)
     assert found.different == 1
     assert not found.within
+
+
+def test_whole_numbers_may_be_as_far_off_as_the_floats_they_are_made_of() -> None:
+    one, other = np.array([3, 200], np.uint8), np.array([4, 202], np.uint8)
+    assert compare(one, other, np.array([1.0, 2.0])).within
+    assert find_within(one, other, np.array([1.0, 2.0])).all()
+    near = compare(one, other, np.array([1.0, 1.0]))
+    assert (near.within, near.worst) == (False, (1,))
+    assert find_within(one, other, np.array([0.5, np.inf])).tolist() == [False, True]
 
 
 def test_halves_and_brains() -> None:

@@ -471,7 +471,7 @@ def test_the_table_as_text_and_json() -> None:
     assert total.split()[0] == "all"
 
 
-@pytest.mark.parametrize("family", ["directml", "onednn"])
+@pytest.mark.parametrize("family", ["directml", "onednn", "training"])
 def test_the_examples_of_the_library_come_by_much(family: str) -> None:
     coverages: list[Coverage] = []
     for name in dmlc.operators():

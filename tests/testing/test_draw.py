@@ -53,6 +53,35 @@ def draw(drawn: Operator, count: int, seed: int = 1) -> list[Call]:
     return list(draw_calls(drawn, np.random.default_rng(seed), count))
 
 
+TYPED = """
+operator typed {
+    tensors {
+        | Tensor | Kind            | Types   |
+        | X      | Input           | f32, s8 |
+        | Parts  | Array of inputs | f32, s8 |
+        | Y      | Output          | f32, s8 |
+    }
+    constraints {
+        X and Y must have the same DataType and Sizes.
+        X and Parts must have the same Sizes.
+        require Parts.Count == 2
+        require Parts[0].DataType == X.DataType
+        require Parts[1].DataType != X.DataType
+    }
+    compute {
+        Y = cast(Parts[1], s8) > 0 ? X : Parts[0]
+    }
+}
+"""
+
+
+def test_types_that_constraints_ask_for_are_found() -> None:
+    calls = draw(operator(TYPED), 4)
+    assert {call.tensors["X"].data_type.short for call in calls} == {"f32", "s8"}
+    for call in calls:
+        assert call.tensors["Parts[0]"].data_type is call.tensors["X"].data_type
+
+
 def test_calls_are_permitted_and_have_every_choice() -> None:
     calls = draw(operator(), 40)
     assert len(calls) == 40
@@ -114,13 +143,13 @@ def test_a_constraint_that_nothing_can_meet_gives_no_call() -> None:
 def test_calls_of_the_library_are_bound(name: str) -> None:
     """What an operator's constraints permit, its formula takes; what they forbid is refused."""
     found = dmlc.operator(name)
-    calls = draw(found, 8)
+    calls = draw(found, 5)
     taken = 0
     for call in calls:
         with contextlib.suppress(UnsupportedError):
             taken += len(call.function.parameters) == len(call.inputs)
     assert taken > len(calls) / 2
-    for refused in draw_refused(found, np.random.default_rng(5), 6):
+    for refused in draw_refused(found, np.random.default_rng(5), 4):
         with pytest.raises(DmlcError):
             found.bind(refused.call.tensors, refused.call.attributes)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import dmlc
 from dmlc import api, devices
 from dmlc.binding import TensorDesc
 from dmlc.catalog import operator
@@ -22,6 +21,7 @@ from dmlc.testing import memory
 from dmlc.testing.case import Call, Case, lay_out
 from dmlc.testing.examples import read_cases
 from dmlc.testing.memory import check_memory, check_run
+from tests.library.run import list_unlike
 
 FLOAT32 = DataType.FLOAT32
 
@@ -35,10 +35,9 @@ def find_case(name: str) -> Case:
 
 
 @pytest.mark.parametrize("device", ["opencl", "vulkan"])
-@pytest.mark.parametrize("name", dmlc.operators())
+@pytest.mark.parametrize("name", list_unlike())
 def test_the_library(name: str, device: str) -> None:
-    case = find_case(name)
-    assert check_memory(case, device) == []
+    assert check_memory(find_case(name), device) == []
 
 
 RELU_GRAD = "directml.ACTIVATION_RELU_GRAD"
@@ -97,9 +96,9 @@ def test_a_store_behind_an_output_is_told_by_both_means(broken: Callable[[str, s
 
 
 def test_a_read_behind_an_input_is_found(broken: Callable[[str, str], None]) -> None:
-    case = find_case(RELU_GRAD)
+    # Of few elements all may be the same by chance, whatever lies behind the input.
     broken("= InputTensor[i]", "= InputTensor[i + 40]")
-    found = check_memory(case, "opencl")
+    found = check_run(RELU_GRAD, GIVEN, device="opencl")
     assert any("by what lies outside all tensors" in said for said in found)
     assert any("(InputTensor): Invalid read of size 4 at global memory" in s for s in found)
 

@@ -25,7 +25,7 @@ from dmlc.testing.harness import run_examples
 from dmlc.testing.outcome import Status
 from dmlc.transform.inverse_index import find_choice, index_inverses
 from dmlc.transform.simplify import simplify
-from dmlc.transform.sort import BLOCK, count_merges, count_padded, find_starts, sort_rows
+from dmlc.transform.sort import BLOCK, Order, count_merges, count_padded, find_starts, sort_rows
 from tests.kernel.lowering import interpret
 
 ROWS = """func @rows(%I: {t}[{n}], %dY: f32[{n}, {c}]) -> (%dX) {{
@@ -114,7 +114,7 @@ def sort(rows: int, count: int, most: int) -> ir.Function:
     places = (builder.add(ir.Index(0)), builder.add(ir.Index(1)))
     copy = builder.make(builder.add(ir.Load("K", places, DataType.INT32)))
     keys = ir.Stage("keys", DataType.INT32, (rows, padded), copy)
-    made = sort_rows(keys, "sorted", names)
+    made = sort_rows(keys, "sorted", names, Order(is_bounded=True))
     starts = find_starts(made.numbers, most, "starts")
     results = tuple(ir.Result(s.name) for s in (made.places, made.numbers, starts))
     given = (ir.Parameter("K", DataType.INT32, (rows, padded)),)
@@ -294,16 +294,17 @@ def test_long_sums_alone_are_indexed() -> None:
     assert len(rewrite(few).stages) == 1
 
 
-@pytest.mark.parametrize("profile", ["cpu", "gpu"])
-def test_each_step_of_sorting_is_stored(profile: str) -> None:
-    """What a merge finds serves numbers and places, and what comes of all of them every column."""
+@pytest.mark.parametrize(("profile", "kernels"), [("cpu", 12), ("gpu", 9)])
+def test_each_step_of_sorting_is_stored(profile: str, kernels: int) -> None:
+    """What a merge finds serves numbers and places, and what comes of all of them every column.
+    Where the tiles of short runs start, a GPU finds sooner than it launches a kernel."""
     fusion = find_fusion(read("rows", 8192, 50000, c=512), "opencl", profile)
     *before, total = fusion.function.stages
     assert [s.name for s in before if "merge" in s.name] == [
         "dX_merge", "dX_merge_2", "dX_merge_3", "dX_merge_4",
     ]  # fmt: skip
     assert {load.tensor for load in total.body.loads()} == {"dX_order_5", "dX_start", "dY"}
-    assert len(fusion.groups) == 9
+    assert len(fusion.groups) == kernels
 
 
 def test_the_index_is_built_once_for_each_place_that_keys_depend_on() -> None:

@@ -44,6 +44,20 @@ def test_nothing_is_said_of_a_program_that_does_nothing_wrong() -> None:
     assert find_objections(write(right, 4), A, {}) == []
 
 
+_SWAP_BITS = """
+__kernel void add_one(__global const float *a, __global float *b)
+{
+    const uint i = (uint)get_local_id(0) % 4;
+    b[i % 2 * 2 + i / 2] = a[i];
+}
+"""
+
+
+def test_kernels_are_run_as_they_are_written() -> None:
+    """Optimized, a position is two bits in reverse: Oclgrind stops at that."""
+    assert find_objections(write(_SWAP_BITS, 4), A, {}) == []
+
+
 def test_accesses_outside_of_a_buffer() -> None:
     (said,) = find_objections(handmade.add_one((8,), None, "i + 1"), A, {})
     assert said == (

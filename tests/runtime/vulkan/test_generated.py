@@ -35,6 +35,8 @@ def make_values(dtype: DataType, seed: int, count: int = 5000) -> Array:
         values = np.concatenate([special, rng.uniform(-100, 100, count), wide])
         with np.errstate(over="ignore"):
             return values.astype(dtype.dtype)
+    if dtype is DataType.BOOL:
+        return rng.integers(0, 2, count).astype(np.bool_)
     limits = np.iinfo(dtype.dtype)
     ends = np.array([limits.min, limits.max, 0], dtype.dtype)
     small = rng.integers(max(limits.min, -10), 10, count).astype(dtype.dtype)

@@ -1,0 +1,135 @@
+"""Recurrences in `compute`: what they compute, on devices too, and what their mistakes are told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc import ir
+from dmlc.binding import TensorDesc
+from dmlc.scalars import Array
+from tests.binding.declare import ANY, declare, f32, refusals
+
+X = f"X | Input | 1 to 8 | {ANY}"
+Y = f"Y | Output | 1 to 8 | {ANY}"
+DEVICES = ["reference", "opencl", "vulkan"]
+FIBONACCI = """
+    a[t : 6, c : 2] = b[t - 1, c] else 0
+    b[t : 6, c : 2] = (a[t - 1, c] else 0) + (b[t - 1, c] else X[c])
+    Y[t, c] = b[t, c]
+"""
+
+
+def bind(text: str, x: Array, out: tuple[int, ...]) -> ir.Function:
+    kind = {"float32": "FLOAT32", "float64": "FLOAT64", "int32": "INT32", "float16": "FLOAT16"}
+    dtype = kind[str(x.dtype)]
+    return declare(text, X, Y).bind({"X": TensorDesc(dtype, x.shape), "Y": TensorDesc(dtype, out)})
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_names_read_each_other(device: str) -> None:
+    x = np.array([1, 10], np.int32)
+    found = dmlc.run(bind(FIBONACCI, x, (6, 2)), {"X": x}, device=device)["Y"]
+    assert found.T.tolist() == [[1, 1, 2, 3, 5, 8], [10, 10, 20, 30, 50, 80]]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_last_place_may_be_the_first_step(device: str) -> None:
+    text = """
+        rest[t : 70, c : 3] = rest[t + 1, c] / 2 + sum[k : 3] (X[t, k])
+        Y[t, c] = rest[t, c] + c
+    """
+    x = np.random.default_rng(1).standard_normal((70, 3)).astype(np.float32)
+    found = dmlc.run(bind(text, x, (70, 3)), {"X": x}, device=device)["Y"]
+    state, expected = 0.0, np.empty((70, 3))
+    for step in reversed(range(70)):
+        state = state / 2 + float(x[step].astype(np.float64).sum())
+        expected[step] = state + np.arange(3)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_a_matrix_at_each_step(device: str, steps: int) -> None:
+    text = f"""
+        h[t : {steps}, n : 3, u : 4] = tanh(
+            X[t, n, u] + sum[k : 4] ((h[t - 1, n, k] else 1) * X[0, k % 3, u]))
+        Y[t, n, u] = h[t, n, u]
+    """
+    x = np.random.default_rng(2).standard_normal((steps, 3, 4)).astype(np.float32)
+    found = dmlc.run(bind(text, x, (steps, 3, 4)), {"X": x}, device=device)["Y"]
+    state, wide = np.ones((3, 4)), x.astype(np.float64)
+    for step in range(steps):
+        state = np.tanh(wide[step] + state @ wide[0][[0, 1, 2, 0]])
+        np.testing.assert_allclose(found[step], state, atol=1e-5)
+
+
+def test_what_depends_on_no_earlier_step_is_computed_before() -> None:
+    text = """
+        h[t : 9, u : 4] = (h[t - 1, u] else 0) + sum[k : 4] (X[t, k] * X[u, k])
+        late[t : 9] = sum[u : 4] (h[t, u])
+        Y[t, u] = h[t, u] * late[t]
+    """
+    function = bind(text, np.zeros((9, 4), np.float32), (9, 4))
+    (loop,) = function.loops
+    names = [stage.name for stage in function.stages]
+    assert loop.stages == ("h",)
+    assert names.index("X_sum" if "X_sum" in names else "h_sum") < names.index("h")
+    program = dmlc.compile(function)
+    (repeat,) = program.repeats
+    assert (repeat.first, repeat.last, repeat.steps, repeat.backwards) == (1, 1, 9, False)
+    order = [number for number, _ in program.order()]
+    assert order == [0, *[1] * 9, *range(2, len(program.kernels))]
+    shorter = bind(text.replace("9", "5"), np.zeros((5, 4), np.float32), (5, 4))
+    assert len(str(function)) == len(str(shorter))
+
+
+def test_memory_of_a_loop_is_kept_through_all_of_it() -> None:
+    function = bind(FIBONACCI, np.zeros(2, np.int32), (6, 2))
+    program = dmlc.compile(function, "hlsl")
+    (repeat,) = program.repeats
+    for tensor in program.scratch:
+        assert tensor.lifetime is not None
+        assert tensor.lifetime[0] <= repeat.first
+        assert tensor.lifetime[1] >= repeat.last
+    manifest = program.manifest()
+    assert manifest["repeats"][0]["steps"] == 6
+    values = [s["value"] for kernel in manifest["kernels"] for s in kernel["scalars"]]
+    assert "step" in values
+
+
+def test_it_computes_in_what_it_is_made_of() -> None:
+    text = "h[t : 4] = (h[t - 1] else 0) + X[t]\nY[t] = h[t]"
+    for dtype, held in ((np.float16, "f32"), (np.float64, "f64"), (np.int32, "s32")):
+        function = bind(text, np.zeros(4, dtype), (4,))
+        assert f"%h: {held}[" in str(function)
+
+
+REFUSED = [
+    ("h[t : 4] = h[t - 2] + X[t]\nY[t] = h[t]", "a recurrence reads the step before"),
+    ("h[t : 4] = h[3 - t] + X[t]\nY[t] = h[t]", "a recurrence reads the step before"),
+    ("h[t : 4] = h[t] + X[t]\nY[t] = h[t]", "'h' is read at its own step before it is defined"),
+    ("h[t : 4] = h[t - 1] + h[t + 1] + X[t]\nY[t] = h[t]", "a recurrence goes one way"),
+    ("h[t : 4] = (h[t - 1] else 0) < X[t]\nY[t] = h[t] ? 1 : 0", "'h' is a boolean, and"),
+    (
+        "a[t : 4] = b[t - 1] + X[t]\nb[t : 3] = a[t] * 2\nY[t] = a[t]",
+        "'b' has 3 steps, and 'a', which takes part in the same recurrence, has 4",
+    ),
+    (
+        "a[n : 4, t : 4] = b[t, n - 1] + X[n]\nb[t : 4, n : 4] = a[n, t] * 2\nY[n] = a[n, 0]",
+        "a recurrence reads the step before",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED)
+def test_what_is_no_recurrence_is_refused(text: str, message: str) -> None:
+    sizes = {"X": f32(4), "Y": f32(4)}
+    found = refusals(lambda: declare(text, X, Y).bind(sizes))
+    assert message in found[0].message
+
+
+def test_an_output_takes_no_part() -> None:
+    with pytest.raises(dmlc.DmlcError, match="'Y' is used before it is defined"):
+        declare("Y[t] = (Y[t - 1] else 0) + X[t]", X, Y)
