@@ -7,21 +7,25 @@ A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- output: dmlc ... -->` what that command prints, run at the top of the repository. Rows between
 `<!-- table: NAME -->` and an empty line are those of a table of the IR.
 `docs/operators/` has a page for every operator of the library, and `docs/graphs/` one with pictures
-for every graph of the examples. JSON Schemas of the IR's forms lie beside what writes these.
+for every graph of the examples. JSON Schemas of the IR's forms lie beside what writes these, and
+`dmlc/library/index.json` beside the operators that it is made from.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dmlc
-from dmlc import ir
+from dmlc import ir, summaries
 from dmlc.language.format import format_operator
+from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names
 from dmlc.picture import VIEWS, draw
 from dmlc.picture.diagram import Diagram, Kernel, list_calls, make_diagram
 from dmlc.picture.lettering import show_bytes
@@ -61,7 +65,12 @@ _TABLE = re.compile(r"(?P<head><!-- table: (?P<name>\w+) -->\n)(?P<body>(?:\|.*\
 def build() -> dict[Path, str]:
     """Every page that holds something of the program, as it should be."""
     pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
-    return pages | _operator_pages() | _graph_pages() | _schemas()
+    return pages | _operator_pages() | _graph_pages() | _schemas() | _library_index()
+
+
+def _library_index() -> dict[Path, str]:
+    """What lists say of the operators, so that they need not parse them."""
+    return {summaries.INDEX: summaries.write_index(o.definition for o in dmlc.operators().values())}
 
 
 def _schemas() -> dict[Path, str]:
@@ -164,21 +173,65 @@ def _content(kind: str, what: str) -> str:
 
 def _operator_pages() -> dict[Path, str]:
     folder = ROOT / "docs" / "operators"
+    listed = {row["name"]: row for row in json.loads(_content("output", "dmlc ops --json"))}
     pages: dict[Path, str] = {}
-    rows = ["| operator | |", "| --- | --- |"]
     for name, operator in dmlc.operators().items():
-        doc = (operator.doc or "").partition(". ")[0].rstrip(".")
-        rows.append(f"| [{name}]({name}.md) | {doc} |")
         text = format_operator(operator.definition.syntax)
         formulas = [s.span.text for s in operator.definition.compute or ()]
+        others = [f"[{o}]({o}.md)" if o in listed else f"`{o}`" for o in list_other_names(name)]
+        elsewhere = ["", f"Elsewhere: {', '.join(others)}."] if others else []
         pages[folder / f"{name}.md"] = "\n".join(
-            [f"# {name}", "", operator.doc or "", "", "```", *formulas, "```", "",
+            [f"# {name}", "", operator.doc or "", *elsewhere, "", "```", *formulas, "```", "",
              "As the library has it:", "", f"```dml\n{text}```", ""]
         )  # fmt: skip
     pages[folder / "index.md"] = "\n".join(
-        ["# Operators", "", "Written by `make docs` from `dmlc/library/`.", "", *rows, ""]
-    )
+        ["# Operators", "", "Written by `make docs` from `dmlc/library/`.", "",
+         "- [By task](#by-task): what each does, and what others call the same.",
+         "- By family: " + ", ".join(f"[{f}](#{f})" for f in FAMILIES) + ".", "",
+         "## By task", "", *_list_tasks(), *_list_families(listed)]
+    )  # fmt: skip
     return pages
+
+
+def _list_tasks() -> list[str]:
+    """A table for each task: what is done, and by which operator of which family."""
+    lines: list[str] = []
+    for task, operations in itertools.groupby(list_operations(), key=lambda o: o.task):
+        lines += [f"### {task}", "", "| | DirectML | oneDNN | training | ONNX | PyTorch |",
+                  "| --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+        for o in operations:
+            cells = [
+                ", ".join(f"[{n.partition('.')[2]}]({n}.md)" for n in o.operators
+                          if n.startswith(f"{family}."))
+                for family in FAMILIES
+            ]  # fmt: skip
+            cells += [", ".join(f"`{n}`" for n in names) for names in (o.onnx, o.pytorch)]
+            lines.append(f"| {o.what} | {' | '.join(cells)} |")
+        lines.append("")
+    return lines
+
+
+def _list_families(listed: dict[str, dict[str, Any]]) -> list[str]:
+    """A table for each family: types, ranks, what the gradient is, and what the operator does."""
+    lines: list[str] = []
+    for family in FAMILIES:
+        lines += [f"## {family}", "", "| operator | types | ranks | gradient | |",
+                  "| --- | --- | --- | --- | --- |"]  # fmt: skip
+        for name, row in listed.items():
+            if row["family"] != family:
+                continue
+            doc = (dmlc.operator(name).doc or "").partition(". ")[0].rstrip(".")
+            partners = [f"of [{row['forward']}]({row['forward']}.md)"] if row["forward"] else [
+                f"[{n}]({n}.md)" for n in row["gradients"]
+            ]  # fmt: skip
+            gradient = ", ".join(partners) or ("derived" if row["differentiable"] else "none")
+            ranks = sorted({row["ranks"][0], row["ranks"][-1]})
+            lines.append(
+                f"| [{name.partition('.')[2]}]({name}.md) | {', '.join(row['types'])} "
+                f"| {' to '.join(map(str, ranks))} | {gradient} | {doc} |"
+            )
+        lines.append("")
+    return lines
 
 
 def _graph_pages() -> dict[Path, str]:
