@@ -45,21 +45,24 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loop:
-    """Kernels that run once for each step, behind the barriers before the first step. Their own
-    barriers are the same in every step."""
+    """Kernels that run once for each step, and the barriers at the end of each. These bring every
+    buffer back to the state that it had before the loop."""
 
     repeat: Repeat
-    barriers: tuple[Barrier, ...]
     launches: tuple[Launch, ...]
+    last: tuple[Barrier, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Schedule:
-    """All of a program, in order, and the barriers behind it. Before and after it, every buffer
-    that it stores is in the state for storing, and all others are in the one for reading."""
+    """All of a program, in order, and the barriers behind it. These bring every buffer back to the
+    state of its first use, so that the program may run again."""
 
     parts: tuple[Launch | Loop, ...]
     last: tuple[Barrier, ...]
+    stored: frozenset[str]
+    """The buffers that are in the state for storing before and after the program. All others are in
+    the one for reading: inputs, constants, and what the first step of a loop reads of no step."""
 
 
 def plan_barriers(program: Program) -> Schedule:
@@ -76,7 +79,7 @@ def plan_barriers(program: Program) -> Schedule:
         else:
             parts.append(planner.repeat(repeat))
             number = repeat.last + 1
-    return Schedule(tuple(parts), planner.finish())
+    return Schedule(tuple(parts), planner.finish(), planner.first)
 
 
 class _Planner:
@@ -85,9 +88,15 @@ class _Planner:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._homes = program.scratch_homes()
-        uses = [self._list_uses(kernel) for kernel in program.kernels]
-        self._stored = {b: True for use in uses for b, stored in use.items() if stored}
-        """Whether each is in the state for storing."""
+        self._uses = [self._list_uses(kernel) for kernel in program.kernels]
+        ran = [n for n, kernel in enumerate(program.kernels) if kernel.dispatch.count != 0]
+        first: dict[str, bool] = {}
+        for number in ran:
+            first = {**self._uses[number], **first}
+        changed = {b for n in ran for b, stored in self._uses[n].items() if stored}
+        self.first = frozenset(b for b, stored in first.items() if stored)
+        self._stored = {b: stored for b, stored in first.items() if b in changed}
+        """Whether each buffer that the program stores is in the state for storing."""
         self._users: dict[str, set[int]] = {b: set() for b in self._stored}
         """The kernels that had each in that state since the last barrier on it."""
 
@@ -109,7 +118,7 @@ class _Planner:
                 continue
             barriers = [
                 Barrier(buffer, wait)
-                for buffer, stored in self._list_uses(kernel).items()
+                for buffer, stored in self._uses[number].items()
                 if buffer in self._stored
                 and (wait := self._use(buffer, stored, number, set(kernel.after))) is not None
             ]
@@ -119,10 +128,9 @@ class _Planner:
     def _use(self, buffer: str, stored: bool, number: int, after: set[int]) -> Wait | None:
         """The barrier before a kernel uses a buffer."""
         was, users = self._stored[buffer], self._users[buffer]
-        # A number that is not less than the kernel's own is one of the step before.
-        waits = stored and any(n in after or n >= number for n in users)
+        waits = was is not stored or (stored and not users.isdisjoint(after))
         self._stored[buffer] = stored
-        if was is not stored or waits:
+        if waits:
             users.clear()
         if stored:
             users.add(number)
@@ -131,23 +139,27 @@ class _Planner:
         return Wait.STORED_AGAIN if waits else None
 
     def repeat(self, repeat: Repeat) -> Loop:
-        """A loop: each step begins in the states that the one before it left."""
+        """A loop. What its steps have in common is that each begins in the states before it."""
         before = dict(self._stored)
-        self.launch(repeat.first, repeat.last)
-        moved = [b for b, stored in before.items() if self._stored[b] is not stored]
-        barriers = [Barrier(b, _move(stored=self._stored[b])) for b in moved]
         launches = self.launch(repeat.first, repeat.last)
-        return Loop(repeat, tuple(barriers), tuple(launches))
+        used = {b for each in launches for b in self._uses[each.kernel]}
+        last = self._finish({b: stored for b, stored in before.items() if b in used})
+        return Loop(repeat, tuple(launches), last)
 
     def finish(self) -> tuple[Barrier, ...]:
-        """What follows may use every buffer in the state for storing."""
-        read = {b: not stored for b, stored in self._stored.items()}
-        return tuple(
-            Barrier(buffer, Wait.READ_TO_STORED if read[buffer] else Wait.STORED_AGAIN)
-            for buffer in self._stored
-            if read[buffer] or self._users[buffer]
-        )
+        """The barriers behind the program."""
+        return self._finish({b: b in self.first for b in self._stored})
 
-
-def _move(*, stored: bool) -> Wait:
-    return Wait.READ_TO_STORED if stored else Wait.STORED_TO_READ
+    def _finish(self, wanted: Mapping[str, bool]) -> tuple[Barrier, ...]:
+        """The barriers after which buffers are in these states, and nobody uses them."""
+        made: list[Barrier] = []
+        for buffer, stored in wanted.items():
+            was, users = self._stored[buffer], self._users[buffer]
+            if was is not stored:
+                wait = Wait.READ_TO_STORED if stored else Wait.STORED_TO_READ
+                made.append(Barrier(buffer, wait))
+            elif users:
+                made.append(Barrier(buffer, Wait.STORED_AGAIN))
+            self._stored[buffer] = stored
+            users.clear()
+        return tuple(made)

@@ -46,6 +46,8 @@ SUFFIX = ".hpp"
 _ROOT_DWORDS = 64
 """D3D12_MAX_ROOT_COST."""
 _WORD = 4
+_READ = "D3D12_RESOURCE_STATE_NON_PIXEL_SHADER_RESOURCE"
+_STORED = "D3D12_RESOURCE_STATE_UNORDERED_ACCESS"
 _WIDTH = 100
 """The longest line of a header, where its formulas can be broken."""
 _TITLE = "C++ for Direct3D 12"
@@ -90,10 +92,11 @@ class _Slot:
     strides: tuple[str, ...]
     bytes: str
     alignment: int
+    state: str
     values: str | None
     """The array of a constant's values."""
-    holds: str
-    """Of scratch: the tensors that lie in its buffer, and when, in words."""
+    comment: tuple[str, ...]
+    """Of scratch: the tensors that lie in its buffer, and when."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,8 +155,9 @@ class _Part:
 
     loop: str | None
     """The head of the loop."""
-    barriers: tuple[str, ...]
     launches: tuple[tuple[int, tuple[str, ...]], ...]
+    last: tuple[str, ...]
+    """The barriers at the end of each step."""
 
 
 def header_name(program: Program) -> str:
@@ -188,11 +192,12 @@ class _Writer:
         self._buffers = {t.name: self._mangler.spell(t.name) for t in homes}
         self._spaces = [self._mangler.make(kernel.name) for kernel in program.kernels]
         self._manifest = program.manifest()
+        self._schedule = plan_barriers(program)
 
     def write(self) -> str:
         program = self._program
         kernels = [self._describe_kernel(number) for number in range(len(program.kernels))]
-        schedule = plan_barriers(program)
+        schedule = self._schedule
         conditions = self._list_conditions()
         homes = [t for t in program.tensors if t.name in self._buffers]
         slots = [self._describe_slot(t) for t in homes]
@@ -277,8 +282,9 @@ class _Writer:
             strides=tuple(self._sizes_of(s) for s in _spell_strides(tensor)),
             bytes=self._spell_bytes(tensor, alignment),
             alignment=alignment,
+            state=_STORED if tensor.name in self._schedule.stored else _READ,
             values=f"{self._buffers[tensor.name]}_values" if tensor.values else None,
-            holds=self._list_tenants(tensor.name) if tensor.role is Role.SCRATCH else "",
+            comment=self._tell_tenants(tensor.name) if tensor.role is Role.SCRATCH else (),
         )
 
     def _find_alignment(self, buffer: str) -> int:
@@ -295,14 +301,14 @@ class _Writer:
         text = self._sizes_of(size)
         return text if is_multiple(size, alignment) else f"round_up({text}, {alignment})"
 
-    def _list_tenants(self, home: str) -> str:
+    def _tell_tenants(self, home: str) -> tuple[str, ...]:
         told: list[str] = []
         for tensor in self._program.scratch:
             if self._homes.get(tensor.name, tensor.name) == home and tensor.lifetime:
                 first, last = (self._program.kernels[n].name for n in tensor.lifetime)
                 when = f"in {first}" if first == last else f"from {first} to {last}"
                 told.append(f"{make_comment(tensor.name)} {when}")
-        return "holds " + ", ".join(told)
+        return tuple(_wrap("Holds " + ", ".join(told) + "."))
 
     def _spell_values(self, tensor: TensorSpec) -> _Values:
         type_, words = _spell_array(tensor)
@@ -373,15 +379,15 @@ class _Writer:
 
     def _describe_part(self, part: Launch | Loop) -> _Part:
         if isinstance(part, Launch):
-            return _Part(None, (), (self._describe_launch(part),))
+            return _Part(None, (self._describe_launch(part),), ())
         steps = part.repeat.steps
         head = f"std::uint32_t step = 0; step < {steps}; ++step"
         if part.repeat.backwards:
             head = f"std::uint32_t step = {steps}; step-- > 0;"
         return _Part(
             head,
-            tuple(self._spell_barrier(b) for b in part.barriers),
             tuple(self._describe_launch(each) for each in part.launches),
+            tuple(self._spell_barrier(b) for b in part.last),
         )
 
     def _describe_launch(self, launch: Launch) -> tuple[int, tuple[str, ...]]:
@@ -457,7 +463,7 @@ def _break_line(line: str) -> list[str]:
     outside as many brackets as can be."""
     code = line.lstrip(" ")
     indent = line[: len(line) - len(code)]
-    if len(line) <= _WIDTH or '"' in code or code.startswith("//"):
+    if len(line) <= _WIDTH or '"' in code or "//" in code:
         return [line]
     first, *others = wrap_comment(code, _WIDTH - len(indent))
     return [indent + first, *(f"{indent}{other}" for other in others)]
