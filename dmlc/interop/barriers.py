@@ -92,7 +92,7 @@ class _Planner:
         ran = [n for n, kernel in enumerate(program.kernels) if kernel.dispatch.count != 0]
         first: dict[str, bool] = {}
         for number in ran:
-            first = {**self._uses[number], **first}
+            first |= {b: s for b, s in self._uses[number].items() if b not in first}
         changed = {b for n in ran for b, stored in self._uses[n].items() if stored}
         self.first = frozenset(b for b, stored in first.items() if stored)
         self._stored = {b: stored for b, stored in first.items() if b in changed}

@@ -199,6 +199,7 @@ class _Writer:
         kernels = [self._describe_kernel(number) for number in range(len(program.kernels))]
         schedule = self._schedule
         conditions = self._list_conditions()
+        newest = max(k.shader_model for k in program.kernels)
         homes = [t for t in program.tensors if t.name in self._buffers]
         slots = [self._describe_slot(t) for t in homes]
         constants = [t for t in homes if t.values]
@@ -223,7 +224,7 @@ class _Writer:
             parts=[self._describe_part(p) for p in schedule.parts],
             last=[self._spell_barrier(b) for b in schedule.last],
             needs=[_NEEDS[need] for need in needs],
-            shader_model=max(k.shader_model for k in program.kernels).replace(".", "_"),
+            shader_model={"name": newest, "code": f"0x{newest.replace('.', '')}"},
         )
         return "".join(f"{part}\n" for line in text.splitlines() for part in _break_line(line))
 

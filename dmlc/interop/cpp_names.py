@@ -37,7 +37,7 @@ _SINGLE = frozenset((_KEYWORDS + _MACROS + _TYPES).split())
 _FAMILIES = re.compile(
     r"(D3D|DXGI|ID3D|IID|GUID|CLSID|DML|INT|UINT|FLT|DBL|E|S|DXC|ERROR|WM|FILE|REG|KEY|SIZE|STATUS"
     r"|FACILITY|SEVERITY|PAGE|MEM|PROCESS|THREAD|LANG|SUBLANG|SORT|SW|WS|GW|HT|VK|MK|MB|SC|ID)_\w+"
-    r"|(D3D12|DXGI|ID3D12)\w*"
+    r"|(D3D12|DXGI|ID3D12)\w*|(chx|cmb|ctl|edt|frm|grp|ico|lst|psh|rad|rct|scr|stc)\d+"
 )
 
 

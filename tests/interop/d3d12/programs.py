@@ -68,9 +68,11 @@ def tensor(kind: str, *sizes: int | str) -> TensorDesc:
     return TensorDesc(kind, sizes)
 
 
-def bind(name: str, attributes: Mapping[str, object], **tensors: TensorDesc) -> Program:
+def bind(
+    name: str, attributes: Mapping[str, object], target: str = "hlsl", **tensors: TensorDesc
+) -> Program:
     function = dmlc.operator(name).bind(tensors, attributes)
-    return dmlc.compile(function, target="hlsl", root_signature=False)
+    return dmlc.compile(function, target=target, root_signature=False)
 
 
 def bind_text(text: str, **tensors: TensorDesc) -> Program:
