@@ -232,7 +232,9 @@ bool compare(const char* name, const std::vector<float>& found, const std::vecto
     for (std::size_t i = 0; i < expected.size(); ++i) {
         const double difference = std::abs(found[i] - expected[i]);
         largest = std::fmax(largest, difference);
-        wrong += !(difference <= allowed[i]); // NaN is wrong, too.
+        if (!(difference <= allowed[i])) { // NaN is wrong, too.
+            ++wrong;
+        }
     }
     std::printf("  %s: %zu elements, largest difference %g, %zu wrong\n", name, expected.size(),
         largest, wrong);

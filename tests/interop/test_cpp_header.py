@@ -17,10 +17,11 @@ import pytest
 from dmlc.interop.barriers import plan_barriers
 from dmlc.interop.cpp_header import write_header
 from dmlc.interop.cpp_names import is_reserved
-from dmlc.program import Program, Repeat, Role
+from dmlc.program import KernelSource, Program, Repeat, Role
 from dmlc.runtime.arrays import constant_array
+from dmlc.runtime.dxc import compile_dxil
 from dmlc.sizes import evaluate_size
-from dmlc.source import UnsupportedError
+from dmlc.source import InternalError, UnsupportedError
 from tests.interop.d3d12 import programs, recording
 from tests.interop.d3d12.compiler import check_syntax
 from tests.interop.d3d12.recording import Dispatch, Run
@@ -195,6 +196,36 @@ def test_launches(runs: list[Run]) -> None:
     assert formulas > 20
 
 
+def spell_root_signature(call: Dispatch) -> str:
+    """The root signature that a launch was recorded with, as HLSL has it."""
+    kinds = {"t": "SRV", "u": "UAV"}
+    constants = [f"RootConstants(num32BitConstants={len(call.constants)}, b0)"] * bool(
+        call.constants
+    )
+    return ", ".join([*constants, *(f"{kinds[view[0]]}({view})" for view in call.views)])
+
+
+def compile_with(kernel: KernelSource, root_signature: str) -> None:
+    """Has DXC hold a shader to a root signature."""
+    source = kernel.source.replace(
+        "[numthreads", f'[RootSignature("{root_signature}")]\n[numthreads'
+    )
+    compile_dxil(source, kernel.entry_point, shader_model=kernel.shader_model)
+
+
+def test_root_signatures_have_what_shaders_bind(runs: list[Run]) -> None:
+    kernels: dict[str, tuple[KernelSource, Dispatch]] = {}
+    for run in runs:
+        calls = {call.kernel: call for call in run.calls if isinstance(call, Dispatch)}
+        kernels |= {k.name: (k, calls[k.name]) for k in run.program.kernels}
+    assert len(kernels) > 25
+    for kernel, call in kernels.values():
+        compile_with(kernel, spell_root_signature(call))
+    kernel, call = kernels["ACTIVATION_RELU"]
+    with pytest.raises(InternalError, match=r"(?i)root signature"):
+        compile_with(kernel, spell_root_signature(call).rpartition(", ")[0])
+
+
 def find_races(program: Program, calls: list[Dispatch | int]) -> list[tuple[int, int, int]]:
     """Launches, by their places among the calls, and the buffers that the later one uses before it
     may: what is read of a launch before, what `after` names, and what the step before used."""
@@ -209,9 +240,11 @@ def find_races(program: Program, calls: list[Dispatch | int]) -> list[tuple[int,
         for earlier, other, launch in done:
             # Kernels run in order: of two, what does not come before the other is of another step.
             waits = other in after or other >= number
-            for buffer in share(call, launch, unordered=not waits):
-                if not any(call == buffer for call in calls[earlier:place]):
-                    races.append((earlier, place, buffer))
+            races += [
+                (earlier, place, buffer)
+                for buffer in share(call, launch, unordered=not waits)
+                if buffer not in calls[earlier:place]
+            ]
         done.append((place, number, call))
     return races
 
@@ -305,9 +338,7 @@ def test_lines_are_no_longer_than_they_need_be(all_runs: list[Run]) -> None:
 
 
 def test_another_language_is_refused() -> None:
-    program = programs.bind(
-        "onednn.ReLU", {}, target="opencl", src=programs.tensor("FLOAT32", 4)
-    )
+    program = programs.bind("onednn.ReLU", {}, target="opencl", src=programs.tensor("FLOAT32", 4))
     with pytest.raises(UnsupportedError) as raised:
         write_header(program)
     assert str(raised.value) == (

@@ -26,6 +26,11 @@ MOCKED = (
     "ID3D12GraphicsCommandList", "ID3D12PipelineState", "ID3D12Resource", "ID3D12RootSignature",
 )  # fmt: skip
 
+_INTERFACE = re.compile(
+    r"struct\s+(\w+)\s*:\s*public\s+(\w+)\s*\{\s*public:(.*?)\n\s*\};", re.DOTALL
+)
+"""An interface of the preprocessed headers: its name, its base, and its functions."""
+
 
 def run(*command: object) -> str:
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
@@ -38,7 +43,7 @@ def write_stubs(folder: Path) -> None:
     source = folder / "interfaces.cpp"
     source.write_text("#include <d3d12.h>\n", "utf-8")
     text = run(*CXX, "-E", "-P", source)
-    found = re.findall(r"struct\s+(\w+)\s*:\s*public\s+(\w+)\s*\{\s*public:(.*?)\n\s*\};", text, re.S)
+    found = _INTERFACE.findall(text)
     parts = {name: (base, _list_functions(body)) for name, base, body in found}
     lines = ["#pragma once", "#include <d3d12.h>"]
     lines.append("[[noreturn]] void unexpected(const char* function);")

@@ -86,19 +86,22 @@ def bind_graph(name: str) -> Program:
 
 
 def make_programs() -> list[Program]:
-    """Open sizes, scratch in shared buffers, loops both ways, constants, and every width of type."""
+    """Programs with open sizes, scratch in shared buffers, loops, constants, and types of any
+    width."""
     made = [bind(name, {}, **{x: TensorDesc("FLOAT32") for x in given.split()})
             for name, given in SEEDS]  # fmt: skip
     image = tensor("FLOAT32", 2, 3, 400, 500)
     line = tensor("FLOAT32", 1, 3, 1, 1)
     made += [
-        bind("directml.REDUCE", {"Function": "SUM", "Axes": [0]}, **{X: tensor("FLOAT32", "R", "C")}),
+        bind("directml.REDUCE", {"Function": "SUM", "Axes": [0]},
+             **{X: tensor("FLOAT32", "R", "C")}),
         bind(
             "directml.MAX_POOLING",
             {"Strides": [2, 2], "WindowSize": [3, 3], "StartPadding": [0, 0], "EndPadding": [0, 0]},
             **{X: tensor("FLOAT16", "N", "C", "H", "W")},
         ),
-        bind("onednn.MatMul", {}, src=tensor("FLOAT32", "B", 4, 8), weights=tensor("FLOAT32", "B", 8, 4)),
+        bind("onednn.MatMul", {}, src=tensor("FLOAT32", "B", 4, 8),
+             weights=tensor("FLOAT32", "B", 8, 4)),
         bind("directml.BATCH_NORMALIZATION_TRAINING_GRAD", {"Epsilon": 1e-5}, InputTensor=image,
              InputGradientTensor=image, MeanTensor=line, VarianceTensor=line, ScaleTensor=line),
         bind_text(CHAIN, X=tensor("FLOAT32", 40, 40)),
@@ -106,7 +109,8 @@ def make_programs() -> list[Program]:
              BTensor=tensor("INT8", 1, 1, 30, 17)),
         bind("directml.RESAMPLE", {"InterpolationMode": "LINEAR", "Scales": [1, 1, 1.3, 0.7]},
              **{X: tensor("FLOAT32", 1, 2, 50, 30), Y: tensor("FLOAT32", 1, 2, 65, 21)}),
-        bind("directml.ELEMENT_WISE_ADD", {}, ATensor=tensor("INT64", 5), BTensor=tensor("INT64", 5)),
+        bind("directml.ELEMENT_WISE_ADD", {}, ATensor=tensor("INT64", 5),
+             BTensor=tensor("INT64", 5)),
         bind_text(LOOP, X=tensor("FLOAT32", 7, 5)),
         bind_text(NAMES, min=tensor("FLOAT32", "sizes"), OUT=tensor("FLOAT32", "sizes"),
                   sizes=tensor("FLOAT32", "sizes"), class_=tensor("FLOAT32", "sizes")),

@@ -69,8 +69,8 @@ void run_%(number)d()
         for (std::size_t each = 0; each < p::tensor_count; ++each) {
             const p::Tensor& tensor = tensors[each];
             buffers[each] = {make_buffer(tensor.bytes), 1024 * tensor.alignment};
-            std::printf("tensor %%s %%d %%s %%u %%llu %%x", tensor.name, static_cast<int>(tensor.role),
-                tensor.data_type, tensor.element_bytes,
+            std::printf("tensor %%s %%d %%s %%u %%llu %%x", tensor.name,
+                static_cast<int>(tensor.role), tensor.data_type, tensor.element_bytes,
                 static_cast<unsigned long long>(tensor.alignment),
                 static_cast<unsigned>(tensor.state));
             show("sizes", tensor.sizes, tensor.rank);
