@@ -282,8 +282,8 @@ bool check_layer(Gpu& gpu, const std::string& folder)
     check(layer::create_pipelines(gpu.device.Get(), shaders, pipelines), "create_pipelines");
 
     constexpr auto tensors = layer::tensors();
-    const auto rows = static_cast<std::size_t>(tensors[layer::x].sizes[0]);
-    const auto columns = static_cast<std::size_t>(tensors[layer::x].sizes[1]);
+    const auto rows = static_cast<std::size_t>(tensors[layer::slot::x].sizes[0]);
+    const auto columns = static_cast<std::size_t>(tensors[layer::slot::x].sizes[1]);
     const std::vector<float> x = draw(rows * columns, 3);
     const std::vector<float> dy = draw(rows * columns, 4);
     const Arrays outputs = run<layer::Buffers>(gpu, tensors, {{"x", x}, {"dy", dy}},

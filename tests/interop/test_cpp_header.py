@@ -118,7 +118,7 @@ def test_sizes_are_held_to_their_ends(all_runs: list[Run], folder: Path) -> None
         "!dmlc::ACTIVATION_RELU::is_valid({2147483648u})",
         "dmlc::ACTIVATION_RELU::ACTIVATION_RELU::groups({2147483647}).x == 65535",
         "dmlc::ACTIVATION_RELU::ACTIVATION_RELU::groups({2147483647}).y == 9",
-        "dmlc::REDUCE::tensors({3, 5})[dmlc::REDUCE::InputTensor].bytes == 60",
+        "dmlc::REDUCE::tensors({3, 5})[dmlc::REDUCE::slot::InputTensor].bytes == 60",
     ]
     names = ("REDUCE", "MatMul", "MAX_POOLING", "ACTIVATION_RELU")
     lines = [f'#include "{name}.hpp"' for name in names]
@@ -326,7 +326,7 @@ def test_every_name_is_given_once(runs: list[Run]) -> None:
     slots = re.search(r"enum Slot.*?\{(.*?)\}", write_header(run.program), re.DOTALL)
     assert slots
     names = re.findall(r"^    (\w+),", slots[1], re.MULTILINE)
-    assert names[:6] == ["min_", "OUT_", "sizes_2", "class_", "record_2", "t_D3D12_X"]
+    assert names[:6] == ["min_", "OUT_", "sizes", "class_", "record", "t_D3D12_X"]
     assert len(set(names)) == len(names)
 
 

@@ -13,9 +13,9 @@
 //      of constants.
 //   4. Call record(list, pipelines, buffers, sizes).
 //
-// record() takes each buffer in the state that its tensor names; or in D3D12_RESOURCE_STATE_COMMON,
-// as buffers are when a list begins, where the list has not used it before. It leaves all buffers in
-// the state that their tensors name, behind a barrier on each that it stored.
+// record() takes each buffer in the state that its tensor names; or, where the list has not used it
+// before, in D3D12_RESOURCE_STATE_COMMON, as buffers are when a list begins. It leaves each in the
+// state that its tensor names, behind a barrier on all that it stored.
 //
 // Link with d3d12.lib.
 
@@ -72,13 +72,18 @@ struct Tensor
 };
 
 // The place of each tensor in tensors() and in Buffers.
+namespace slot {
+
 enum Slot : std::size_t
 {
     InputTensor,
     InputGradientTensor,
     OutputGradientTensor,
-    tensor_count,
 };
+
+} // namespace slot
+
+inline constexpr std::size_t tensor_count = 3;
 
 constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit)
 {
@@ -216,9 +221,9 @@ inline void dispatch(ID3D12GraphicsCommandList* list, const Pipeline& pipeline,
     Arguments arguments = {};
     arguments.n = static_cast<std::uint32_t>(sizes.n);
     list->SetComputeRoot32BitConstants(0, sizeof(Arguments) / 4, &arguments, 0);
-    list->SetComputeRootShaderResourceView(1, buffers[InputTensor].address());
-    list->SetComputeRootShaderResourceView(2, buffers[InputGradientTensor].address());
-    list->SetComputeRootUnorderedAccessView(3, buffers[OutputGradientTensor].address());
+    list->SetComputeRootShaderResourceView(1, buffers[slot::InputTensor].address());
+    list->SetComputeRootShaderResourceView(2, buffers[slot::InputGradientTensor].address());
+    list->SetComputeRootUnorderedAccessView(3, buffers[slot::OutputGradientTensor].address());
     const Groups count = groups(sizes);
     list->Dispatch(count.x, count.y, count.z);
 }
@@ -329,7 +334,7 @@ inline HRESULT record(ID3D12GraphicsCommandList* list, const Pipelines& pipeline
         return S_OK; // There is nothing to compute.
     }
     ACTIVATION_RELU_GRAD::dispatch(list, pipelines[0], buffers, sizes);
-    wait_for(list, {stored_again(buffers[OutputGradientTensor])});
+    wait_for(list, {stored_again(buffers[slot::OutputGradientTensor])});
     return S_OK;
 }
 

@@ -13,9 +13,9 @@
 //      of constants.
 //   4. Call record(list, pipelines, buffers, sizes).
 //
-// record() takes each buffer in the state that its tensor names; or in D3D12_RESOURCE_STATE_COMMON,
-// as buffers are when a list begins, where the list has not used it before. It leaves all buffers in
-// the state that their tensors name, behind a barrier on each that it stored.
+// record() takes each buffer in the state that its tensor names; or, where the list has not used it
+// before, in D3D12_RESOURCE_STATE_COMMON, as buffers are when a list begins. It leaves each in the
+// state that its tensor names, behind a barrier on all that it stored.
 //
 // Link with d3d12.lib.
 
@@ -65,6 +65,8 @@ struct Tensor
 };
 
 // The place of each tensor in tensors() and in Buffers.
+namespace slot {
+
 enum Slot : std::size_t
 {
     x,
@@ -73,8 +75,11 @@ enum Slot : std::size_t
     dbias,
     // Holds dbias_parts from relu_bias_backward_1 to relu_bias_backward_2.
     dbias_parts,
-    tensor_count,
 };
+
+} // namespace slot
+
+inline constexpr std::size_t tensor_count = 5;
 
 constexpr std::array<Tensor, tensor_count> tensors(const Sizes& = {})
 {
@@ -189,10 +194,10 @@ inline void dispatch(ID3D12GraphicsCommandList* list, const Pipeline& pipeline,
 {
     list->SetComputeRootSignature(pipeline.root_signature.get());
     list->SetPipelineState(pipeline.state.get());
-    list->SetComputeRootShaderResourceView(0, buffers[x].address());
-    list->SetComputeRootShaderResourceView(1, buffers[dy].address());
-    list->SetComputeRootUnorderedAccessView(2, buffers[dx].address());
-    list->SetComputeRootUnorderedAccessView(3, buffers[dbias_parts].address());
+    list->SetComputeRootShaderResourceView(0, buffers[slot::x].address());
+    list->SetComputeRootShaderResourceView(1, buffers[slot::dy].address());
+    list->SetComputeRootUnorderedAccessView(2, buffers[slot::dx].address());
+    list->SetComputeRootUnorderedAccessView(3, buffers[slot::dbias_parts].address());
     const Groups count = groups(sizes);
     list->Dispatch(count.x, count.y, count.z);
 }
@@ -220,8 +225,8 @@ inline void dispatch(ID3D12GraphicsCommandList* list, const Pipeline& pipeline,
 {
     list->SetComputeRootSignature(pipeline.root_signature.get());
     list->SetPipelineState(pipeline.state.get());
-    list->SetComputeRootShaderResourceView(0, buffers[dbias_parts].address());
-    list->SetComputeRootUnorderedAccessView(1, buffers[dbias].address());
+    list->SetComputeRootShaderResourceView(0, buffers[slot::dbias_parts].address());
+    list->SetComputeRootUnorderedAccessView(1, buffers[slot::dbias].address());
     const Groups count = groups(sizes);
     list->Dispatch(count.x, count.y, count.z);
 }
@@ -330,12 +335,12 @@ inline HRESULT record(ID3D12GraphicsCommandList* list, const Pipelines& pipeline
     const Buffers& buffers, const Sizes& sizes = {})
 {
     relu_bias_backward_1::dispatch(list, pipelines[0], buffers, sizes);
-    wait_for(list, {stored_to_read(buffers[dbias_parts])});
+    wait_for(list, {stored_to_read(buffers[slot::dbias_parts])});
     relu_bias_backward_2::dispatch(list, pipelines[1], buffers, sizes);
     wait_for(list, {
-        stored_again(buffers[dx]),
-        read_to_stored(buffers[dbias_parts]),
-        stored_again(buffers[dbias]),
+        stored_again(buffers[slot::dx]),
+        read_to_stored(buffers[slot::dbias_parts]),
+        stored_again(buffers[slot::dbias]),
     });
     return S_OK;
 }
