@@ -63,7 +63,29 @@ def wrap(text: str, width: int, lines: int | None = None) -> list[str]:
     return found
 
 
-def wrap_evenly(text: str, width: int, lines: int) -> list[str]:
+def wrap_to(text: str, room: float, size: float, *, bold: bool = False) -> list[str]:
+    """A text in lines that are no wider than `room`, in the unit of the font size."""
+    lines = [text]
+    longest = max(int(room / (0.45 * size)), 1)
+    while any(measure(line, size, bold=bold) > room for line in lines) and longest > 1:
+        lines = wrap(text, longest)
+        longest -= 1
+    return lines
+
+
+def wrap_name(name: str, width: int) -> list[str]:
+    """A name in lines of at most `width` characters, broken before an underscore or a dot where
+    one is near the end, and elsewhere where none is. Nothing of it is left out."""
+    lines: list[str] = []
+    while len(name) > width:
+        place = max(name.rfind(mark, width // 2, width + 1) for mark in "_. ,/")
+        place = place if place > 0 else width
+        lines.append(name[:place])
+        name = name[place:]
+    return [*lines, name]
+
+
+def wrap_evenly(text: str, width: int, lines: int | None = None) -> list[str]:
     """As `wrap`, but narrower where that leaves no short line at the end."""
     found = wrap(text, width, lines)
     for narrower in range(width - 1, width // 2, -1):

@@ -13,17 +13,20 @@ from collections.abc import Sequence
 
 import jinja2
 
-from dmlc.picture.compose import SMALL, Curve, Drawing, Line, draw_view, find_stripes
+from dmlc.picture.compose import draw_view, find_stripes
 from dmlc.picture.diagram import VIEWS, Diagram, View, find_view
 from dmlc.picture.fold import count_steps, fold_chains
-from dmlc.picture.lettering import TIMES, measure, show_bytes
+from dmlc.picture.lettering import TIMES, measure, show_bytes, wrap_to
+from dmlc.picture.shapes import SMALL, Curve, Drawing, Line
 from dmlc.picture.summary import compare, describe
 from dmlc.resources import resource_path
 from dmlc.source import UnsupportedError
 
 _MARGIN = 22.0
 _NARROWEST = 680.0
-SUBTITLE = 13.5
+TITLE, SUBTITLE = 17.0, 13.5
+"""Font sizes above a view."""
+
 _MOST_UNFOLDED, _MOST_DRAWN = 80, 400
 """Stages up to which chains are not folded, and beyond which nothing is drawn."""
 
@@ -121,17 +124,23 @@ def _write_heading(diagram: Diagram, name: str, widest: float) -> _Heading:
     whole = max(diagram.before.bytes or 0, view.bytes or 0)
     scale = _BAR / whole if whole else 0.0
     read, written = ((count or 0) * scale for count in (view.read_bytes, view.written_bytes))
-    lines = [
-        Line(0, 26, f"{diagram.name}: {name} fusion", "title"),
-        Line(0, 48, _MEANINGS[name], "subtitle"),
-        Line(0, 72, compare(diagram, name), "subtitle strong"),
-    ]
-    width = max(_NARROWEST, widest, *(measure(line.text, SUBTITLE, bold=True) for line in lines))
-    y = 86.0
+    lines: list[Line] = []
+    width = max(_NARROWEST, widest)
+    y = 26.0
+    for text, style, size in (
+        (f"{diagram.name}: {name} fusion", "title", TITLE),
+        (_MEANINGS[name], "subtitle", SUBTITLE),
+        (compare(diagram, name), "subtitle strong", SUBTITLE),
+    ):
+        for part in wrap_to(text, width, size, bold=True):
+            lines.append(Line(0, y, part, style))
+            y += 18
+        y += 5
+    y -= 9
     bars = [_Bar(0, y, _BAR, 14, "track")] if whole else []
     stretches = ((0.0, read, "read heavy"), (read, written, "write heavy"))
     bars += [_Bar(at, y, long, 14, style) for at, long, style in stretches if long > 0]
-    start = _BAR + 20 if whole else 0.0
+    start = _BAR + 20.0 if whole else 0.0
     remark = "thicker lines carry more bytes"
     if any(t.times > 1 for k in view.kernels for t in k.reads):
         remark = f"2 {TIMES} is read twice, in two passes"

@@ -46,9 +46,6 @@ def _write_after(view: View) -> Iterator[str]:
             yield from _fill(f"{'':{_INDENT}}computes  ", inside, ", ")
         yield from _fill(f"{'':{_INDENT}}reads     ", [_spell(t) for t in kernel.reads], ", ")
         yield from _fill(f"{'':{_INDENT}}writes    ", [_spell(t) for t in kernel.writes], ", ")
-        if kernel.inside:
-            passed = [m.tensor for m in kernel.inside]
-            yield from _fill(f"{'':{_INDENT}}between   ", passed, ", ")
         if kernel.figures:
             yield from _fill(f"{'':{_INDENT}}on a GPU  ", describe_figures(kernel), ";")
         if kernel.reason:

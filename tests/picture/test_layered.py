@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlc.picture.layered import Arrangement, Box, Gaps, Link, arrange, find_long, fit_rising
+from dmlc.picture.layered import Arrangement, arrange, fit_rising
 from dmlc.picture.ordering import Ties, count_crossings, order_layers
+from dmlc.picture.ranking import Box, Gaps, Link, find_long
 
 GAPS = Gaps(across=10, down=20, beside_links=6)
 
