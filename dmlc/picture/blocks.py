@@ -55,6 +55,10 @@ class Block:
     drawing: Drawing
     reads: Mapping[str, float]
     writes: Mapping[str, float]
+    above: float = 0.0
+    """From the drawing's upper side to the tags there."""
+    under: float = 0.0
+    """From the tags below to the drawing's lower side."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,9 +79,12 @@ class Look:
     """Whether the kernel has a frame with remarks at its left."""
     reasons: bool = True
     """Whether these say why its stages are one kernel."""
-    reads_from: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Where each tensor it reads comes from, in words, where no line shows that."""
-    writes_to: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Where each tensor that it reads comes from, in words."""
+    targets: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Where each that it writes goes."""
+    said: Container[str] = frozenset()
+    """The tensors whose tags say so, for no line shows it; those inside the rim do always."""
     linked: bool = True
     """Whether lines from outside lead to its tags."""
 
@@ -94,9 +101,11 @@ def draw_kernel(kernel: Kernel, look: Look) -> Block:
     return _draw_framed(kernel, reads, writes, look)
 
 
-def _draw_transfer(transfer: Transfer, kind: str, look: Look) -> Shape:
+def _draw_transfer(transfer: Transfer, kind: str, look: Look, *, said: bool = False) -> Shape:
     heavy = transfer.bytes is None or transfer.bytes * 20 >= look.heavy
-    ends = (look.reads_from if kind == "read" else look.writes_to).get(transfer.tensor, "")
+    words = look.sources if kind == "read" else look.targets
+    said = said or transfer.tensor in look.said
+    ends = words.get(transfer.tensor, "") if said else ""
     return draw_tag(transfer, kind, heavy=heavy, ends=ends)
 
 
@@ -112,12 +121,13 @@ def _draw_framed(
     """A kernel with its frame. Tags that the rim has no room for stand inside."""
     gutter = _GUTTER if look.framed else 0.0
     limit = look.limit - gutter - 24
-    rims: list[tuple[list[Shape], int]] = []
-    for tags, transfers in ((reads, kernel.reads), (writes, kernel.writes)):
-        rooms = [max(s.width, _find_end(t, look)) for s, t in zip(tags, transfers, strict=True)]
-        count = _count_fitting(rooms, limit)
-        rims.append(([*_level(tags[:count]), *tags[count:]], count))
-    (reads, on_top), (writes, below) = rims
+    (reads, on_top), (writes, below) = (
+        _part_tags(tags, transfers, kind, look, limit)
+        for tags, transfers, kind in (
+            (reads, kernel.reads, "read"),
+            (writes, kernel.writes, "write"),
+        )
+    )
     steps = [draw_step(step, look, limit=limit) for step in kernel.steps]
     boxes = [
         *(_make_tag_box(s, t, look, first=n < on_top)
@@ -134,9 +144,19 @@ def _draw_framed(
     return _frame(kernel, parts, layout.found, rim, look)
 
 
+def _part_tags(
+    tags: Sequence[Shape], transfers: Sequence[Transfer], kind: str, look: Look, limit: float
+) -> tuple[list[Shape], int]:
+    """The tags of a kernel, and how many of them stand on its rim; the others say more."""
+    rooms = [max(s.width, _find_end(t, look)) for s, t in zip(tags, transfers, strict=True)]
+    count = _count_fitting(rooms, limit)
+    inside = [_draw_transfer(t, kind, look, said=True) for t in transfers[count:]]
+    return [*_level(tags[:count]), *inside], count
+
+
 def _find_end(transfer: Transfer, look: Look) -> float:
     """The room that a tag takes on a rim, for what is above it or below."""
-    if not look.framed or transfer.tensor in look.reads_from or transfer.tensor in look.writes_to:
+    if not look.framed or transfer.tensor in look.said:
         return 0.0
     return look.ends.get(transfer.tensor, 0.0) + OUTSIDE - INSIDE
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.picture.blocks import OUTSIDE, Block, Look
 from dmlc.picture.diagram import Diagram, Kernel, View
 from dmlc.picture.groups import draw_group
-from dmlc.picture.layered import Arrangement
+from dmlc.picture.layered import Arrangement, Point
 from dmlc.picture.placing import Layout, lay_out
 from dmlc.picture.ranking import Box, Gaps, Link
 from dmlc.picture.shapes import Curve, Drawing, Shape, draw_pill, draw_tensor
@@ -48,17 +48,13 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
         {name: draw_tensor(t, "input").width for name, t in diagram.tensors.items()},
         explained,
         explained and len(view.kernels) <= _MOST_EXPLAINED,
+        words.sources,
     )
     plan = _Plan(diagram, view, groups, _draw_groups(groups, look, words))
     layout = plan.lay_out()
     if plan.links and not layout.found.routes:
         # There is no room for lines: tags say in words where tensors come from and go to.
-        said = dataclasses.replace(
-            look,
-            reads_from=words.sources,
-            writes_to={n: ", ".join(t.values()) for n, t in words.targets.items()},
-            linked=False,
-        )
+        said = dataclasses.replace(look, said=frozenset(diagram.tensors), linked=False)
         plan = _Plan(diagram, view, groups, _draw_groups(groups, said, words), linked=False)
         layout = plan.lay_out()
     return plan.draw(layout)
@@ -100,7 +96,7 @@ def _draw_groups(groups: Sequence[Sequence[Kernel]], look: Look, words: _Words) 
     done: set[str] = set()
     for kernels in groups:
         own = dataclasses.replace(look, done=frozenset(done))
-        blocks.append(draw_group(kernels, own, words.sources, words.targets))
+        blocks.append(draw_group(kernels, own, words.targets))
         done |= {step.name for kernel in kernels for step in kernel.steps}
     return blocks
 
@@ -187,8 +183,10 @@ class _Plan:
         found: Arrangement = layout.found
         shapes: list[Shape] = []
         curves: list[Curve] = []
-        for route, (size, note, _) in zip(found.routes, self.carried, strict=False):
-            curves.append(Curve(route, "memory", _thickness(size, self.heavy), note))
+        for number, route in enumerate(found.routes):
+            size, note, _ = self.carried[number]
+            points = self._lead(number, route, copied=number in layout.copied)
+            curves.append(Curve(points, "memory", _thickness(size, self.heavy), note))
         for block, place in zip(self.blocks, found.places, strict=False):
             moved = block.drawing.moved(place.x, place.y)
             shapes += moved.shapes
@@ -197,6 +195,18 @@ class _Plan:
         for pill, place in zip(pills, found.places[len(self.blocks) :], strict=True):
             shapes.append(pill.moved(place.x, place.y))
         return Drawing(found.width, found.height, tuple(shapes), tuple(curves))
+
+
+    def _lead(self, number: int, route: Sequence[Point], *, copied: bool) -> tuple[Point, ...]:
+        """A route as far as the tags that it joins, which may be within the box of a group."""
+        link, points = self.links[number], list(route)
+        if link.source < len(self.blocks) and not copied:
+            x, y = points[0]
+            points.insert(0, (x, y - self.blocks[link.source].under))
+        if link.target < len(self.blocks):
+            x, y = points[-1]
+            points.append((x, y + self.blocks[link.target].above))
+        return tuple(dict.fromkeys(points))
 
 
 def _name_group(kernels: Sequence[Kernel]) -> str:

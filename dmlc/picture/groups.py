@@ -22,60 +22,64 @@ _HEAD = 34.0
 
 
 def draw_group(
-    kernels: Sequence[Kernel],
-    look: Look,
-    sources: Mapping[str, str],
-    targets: Mapping[str, Mapping[str, str]],
+    kernels: Sequence[Kernel], look: Look, targets: Mapping[str, Mapping[str, str]]
 ) -> Block:
-    """The kernels of a group. `sources` say in words where each tensor comes from, and `targets`
-    for each who reads it: the words for each reader, by its label."""
+    """The kernels of a group. `targets` say for each tensor who reads it: the words for each
+    reader, by its label."""
+    own = [
+        dataclasses.replace(look, targets=_say(kernel, targets, ()), done=done)
+        for kernel, done in zip(kernels, _list_done(kernels, look), strict=True)
+    ]
     if len(kernels) == 1:
-        return draw_kernel(kernels[0], look)
-    look = dataclasses.replace(look, limit=look.limit - 2 * OUTSIDE)
-    done = set[str]()
+        return draw_kernel(kernels[0], own[0])
+    limit = look.limit - 2 * OUTSIDE
     blocks: list[Block] = []
-    for at, kernel in enumerate(kernels):
-        before = {t.tensor for t in kernels[at - 1].writes} if at else set[str]()
-        after = kernels[at + 1] if at + 1 < len(kernels) else None
-        own = dataclasses.replace(
-            look,
-            done={*_list_done(look, kernel), *done},
-            reads_from={
-                t.tensor: sources.get(t.tensor, "")
-                for t in kernel.reads
-                if t.tensor not in before and (at or not look.linked)
-            },
-            writes_to=_say_targets(kernel, after, targets, linked=look.linked),
+    # From the last one on, for what a kernel says of its results depends on the next one's tags.
+    for at in range(len(kernels) - 1, -1, -1):
+        kernel, said = kernels[at], set[str]()
+        words = own[at].targets
+        if not look.linked or at:
+            before = {t.tensor for t in kernels[at - 1].writes} if at else set[str]()
+            said |= {t.tensor for t in kernel.reads} - before
+        if blocks:
+            # A line leads to the next kernel's tag, where that is on its rim.
+            linked = {t.tensor for t in kernel.writes} & set(blocks[-1].reads)
+            words = _say(kernel, targets, [(n, kernels[at + 1].label) for n in linked])
+        if blocks or not look.linked:
+            said |= {t.tensor for t in kernel.writes}
+        blocks.append(
+            draw_kernel(
+                kernel, dataclasses.replace(own[at], limit=limit, said=said, targets=words)
+            )
         )
-        blocks.append(draw_kernel(kernel, own))
+    return _stack(kernels, blocks[::-1])
+
+
+def _list_done(kernels: Sequence[Kernel], look: Look) -> list[frozenset[str]]:
+    """For each kernel the stages that those before it have computed."""
+    done = frozenset(s.name for k in kernels for s in k.steps if s.name in look.done)
+    found: list[frozenset[str]] = []
+    for kernel in kernels:
+        found.append(done)
         done |= {step.name for step in kernel.steps}
-    return _stack(kernels, blocks, linked=look.linked)
-
-
-def _list_done(look: Look, kernel: Kernel) -> set[str]:
-    return {step.name for step in kernel.steps if step.name in look.done}
-
-
-def _say_targets(
-    kernel: Kernel,
-    after: Kernel | None,
-    targets: Mapping[str, Mapping[str, str]],
-    *,
-    linked: bool,
-) -> dict[str, str]:
-    """Where what a kernel writes goes, as far as no line shows it; lines lead from the last."""
-    if after is None and linked:
-        return {}
-    found: dict[str, str] = {}
-    for transfer in kernel.writes:
-        readers = targets.get(transfer.tensor, {})
-        words = [t for label, t in readers.items() if after is None or label != after.label]
-        if words:
-            found[transfer.tensor] = ", ".join(words)
     return found
 
 
-def _stack(kernels: Sequence[Kernel], blocks: Sequence[Block], *, linked: bool) -> Block:
+def _say(
+    kernel: Kernel, targets: Mapping[str, Mapping[str, str]], shown: Sequence[tuple[str, str]]
+) -> dict[str, str]:
+    """Where what a kernel writes goes, in words, but for readers that a line leads to."""
+    return {
+        t.tensor: ", ".join(
+            words
+            for label, words in targets.get(t.tensor, {}).items()
+            if (t.tensor, label) not in shown
+        )
+        for t in kernel.writes
+    }
+
+
+def _stack(kernels: Sequence[Kernel], blocks: Sequence[Block]) -> Block:
     """The frame of a group around its kernels."""
     text = f"Kernels {kernels[0].label} to {kernels[-1].label}, one group"
     if len(kernels) == 2:
@@ -110,12 +114,5 @@ def _stack(kernels: Sequence[Kernel], blocks: Sequence[Block], *, linked: bool) 
     first, last = spans[0], spans[-1]
     reads = {n: x + middles[0] - width / 2 for n, x in blocks[0].reads.items()}
     writes = {n: x + middles[-1] - width / 2 for n, x in blocks[-1].writes.items()}
-    if linked:
-        # The lines from outside end at the frame: these go on to the tags.
-        curves += [_lead(width / 2 + x, 0.0, first[0], n) for n, x in reads.items()]
-        curves += [_lead(width / 2 + x, last[1], height, n) for n, x in writes.items()]
-    return Block(Drawing(width, height, (frame, *shapes), tuple(curves)), reads, writes)
-
-
-def _lead(x: float, start: float, end: float, name: str) -> Curve:
-    return Curve(((x, start), (x, end)), "memory", 1.3, name)
+    drawing = Drawing(width, height, (frame, *shapes), tuple(curves))
+    return Block(drawing, reads, writes, first[0], height - last[1])

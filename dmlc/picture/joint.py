@@ -36,7 +36,10 @@ class Joint:
         self.launch = launch
         self._originals = {s.name: s for s in whole.stages}
         self._stored = {s.name: s for s in stored.stages}
-        self.read = [m.tensor for m in launch.moves if m.read != 0 and not _is_stored(launch, m)]
+        parts = {name for name, _, _ in launch.parts}
+        read = [m.tensor for m in launch.moves if m.read != 0 and not _is_stored(launch, m)]
+        # What the kernel before has left comes first: it is next to its reader.
+        self.read = sorted(read, key=lambda name: name not in parts)
         self.written = [m.tensor for m in launch.moves if _is_stored(launch, m)]
         self.steps: dict[str, Stage] = {}
         wires: dict[Wire, None] = {}
@@ -45,7 +48,6 @@ class Joint:
         combined = [n for n in launch.stages if n not in launch.fresh]
         for name in combined:
             self.steps[name] = self._originals.get(name) or self._stored[name]
-        parts = {name for name, _, _ in launch.parts}
         for tensor in self.read:
             if tensor in parts:
                 for name in _find_owners(tensor, combined or list(self.steps)):

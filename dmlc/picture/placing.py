@@ -8,15 +8,19 @@ A link that passes many layers, or more than a width has room for, is no help to
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from dmlc.picture.layered import Arrangement, Place, arrange
-from dmlc.picture.ranking import Box, Gaps, Link, find_long
+from dmlc.picture.ranking import Box, Gaps, Link, measure_links
 from dmlc.picture.shapes import Shape
 
-_LONGEST_LINKS = (7, 3, 1)
-"""Layers that a link passes at most; fewer where the width has no room for so many links."""
+_LONGEST = 7
+"""Layers that a link passes at most."""
+
+_LONGEST_IN_ORDER = (7, 3, 1)
+"""The same where boxes keep their order; fewer where the width has no room for so many links."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Layout:
 
     found: Arrangement
     copies: tuple[Shape, ...]
+    copied: frozenset[int] = frozenset()
+    """The links, by number, that come from a copy."""
 
 
 def lay_out(
@@ -32,10 +38,15 @@ def lay_out(
 ) -> Layout:
     """Arranges boxes in layers no wider than the limit of the gaps. `copy` draws what the link of
     a number carries. Where links do not fit even so, there are none: boxes stand in rows."""
-    for longest in _LONGEST_LINKS:
-        layout = _try(list(boxes), list(links), gaps, longest, copy)
-        if gaps.limit is None or layout.found.width <= gaps.limit + 0.01:
-            return layout
+    limit = math.inf if gaps.limit is None else gaps.limit + 0.01
+    layout = _try(list(boxes), list(links), gaps, _LONGEST, copy)
+    if layout.found.width <= limit and not layout.copies:
+        return layout
+    ordered = dataclasses.replace(gaps, in_order=True)
+    for longest in _LONGEST_IN_ORDER:
+        tried = _try(list(boxes), list(links), ordered, longest, copy)
+        if tried.found.width <= limit:
+            return tried
     return Layout(arrange_rows(boxes, gaps), ())
 
 
@@ -50,24 +61,35 @@ def _try(
     copies: list[Shape] = []
     first = len(boxes)
     while True:
-        # A copy takes room, which may make other links long.
-        long = [n for n in find_long(boxes, links, longest, gaps) if links[n].source < first]
-        single = _find_single(boxes, links)
-        long = [n for n in long if links[n].source not in single]
-        if not long:
-            return Layout(arrange(boxes, links, gaps), tuple(copies))
-        for number in long:
-            shape = copy(number)
-            links[number] = dataclasses.replace(links[number], source=len(boxes), leave=0.0)
+        lengths = measure_links(boxes, links, gaps)
+        free = [n for n in _find_free(boxes, links) if links[n].source < first]
+        most = max((lengths[n] for n in free), default=0)
+        if most <= longest:
+            copied = frozenset(n for n, link in enumerate(links) if link.source >= first)
+            return Layout(arrange(boxes, links, gaps), tuple(copies), copied)
+        # The longest alone: without them others may be short.
+        for number in (n for n in free if lengths[n] == most):
+            shape, link = copy(number), links[number]
+            links[number] = dataclasses.replace(
+                link, source=len(boxes), leave=0.0, after=link.source
+            )
             boxes.append(Box(shape.width, shape.height))
             copies.append(shape)
 
 
-def _find_single(boxes: Sequence[Box], links: Sequence[Link]) -> set[int]:
-    """The boxes that stand above the one they give to, as copies do."""
-    readers = Counter(link.source for link in links)
-    held = {link.target for link in links} | {n for n, box in enumerate(boxes) if box.first}
-    return {number for number, count in readers.items() if count == 1 and number not in held}
+def _find_free(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
+    """The links, by number, that may be long: all but those of boxes with no other link, which
+    stand next to the one they are linked with."""
+    leaving = Counter(link.source for link in links)
+    arriving = Counter(link.target for link in links)
+
+    def is_beside(link: Link) -> bool:
+        source, target = boxes[link.source], boxes[link.target]
+        gives = leaving[link.source] == 1 and not arriving[link.source] and not source.first
+        takes = arriving[link.target] == 1 and not leaving[link.target] and not target.last
+        return gives or takes
+
+    return [number for number, link in enumerate(links) if not is_beside(link)]
 
 
 def arrange_rows(boxes: Sequence[Box], gaps: Gaps) -> Arrangement:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 
 
@@ -29,6 +30,8 @@ class Link:
     target: int
     leave: float = 0.0
     arrive: float | None = None
+    after: int | None = None
+    """A box that the target stays below, as if the link came from there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +45,9 @@ class Gaps:
     limit: float | None = None
     """The width that a layer should have at most; boxes that one layer has no room for get
     several. Links that pass take room too: `Arrangement.width` says what came of it."""
+    in_order: bool = False
+    """Whether no box stands above one with a lower number, where there is a limit: but for those
+    that only give, and those that only take, which stand next to the others."""
 
 
 def rank_boxes(
@@ -52,7 +58,7 @@ def rank_boxes(
     ranks = _rank_by_path(boxes, links)
     if gaps is None or gaps.limit is None:
         return ranks
-    return _keep_limit(boxes, links, ranks, gaps.across, gaps.limit)
+    return _keep_limit(boxes, links, ranks, gaps)
 
 
 def _rank_by_path(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
@@ -60,8 +66,9 @@ def _rank_by_path(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
     below: list[list[int]] = [[] for _ in boxes]
     above: list[list[int]] = [[] for _ in boxes]
     for link in links:
-        below[link.source].append(link.target)
-        above[link.target].append(link.source)
+        for source in (link.source,) if link.after is None else (link.source, link.after):
+            below[source].append(link.target)
+            above[link.target].append(source)
     order = _sort(above, below)
     floor = 1 if any(box.first for box in boxes) else 0
     ranks = [0 if box.first else floor for box in boxes]
@@ -87,53 +94,92 @@ def _close_up(ranks: Sequence[float]) -> list[int]:
 
 
 def _keep_limit(
-    boxes: Sequence[Box],
-    links: Sequence[Link],
-    ranks: Sequence[int],
-    across: float,
-    limit: float,
+    boxes: Sequence[Box], links: Sequence[Link], ranks: Sequence[int], gaps: Gaps
 ) -> list[int]:
     """Ranks with layers of at most a width. Boxes of one layer that are too wide together become
-    several layers, which no link forbids. Boxes that only give go above the first box they give
-    to: into the layer there if it has room, else into layers of their own."""
+    several layers, which no link forbids. Boxes that only give stand above the first that they give
+    to, and those that only take below the one that gives to them."""
     readers: list[list[int]] = [[] for _ in boxes]
-    inward = [0] * len(boxes)
+    givers: list[list[int]] = [[] for _ in boxes]
     for link in links:
         readers[link.source].append(link.target)
-        inward[link.target] += 1
-    giving = [n for n, box in enumerate(boxes) if readers[n] and not inward[n] and not box.first]
-    # A box that only takes stands near what it is given by: it has the first of the new layers.
-    order = sorted(set(range(len(boxes))) - set(giving), key=lambda n: (ranks[n], len(readers[n])))
-    found: list[float] = [0.0] * len(boxes)
-    used: dict[float, float] = {}
-    last, open_rank = -1, -1
-    for number in order:
-        width = boxes[number].width + across
-        if ranks[number] != last or used[open_rank] + width > limit + across:
-            open_rank += 1
-        last = ranks[number]
-        found[number] = open_rank
-        used[open_rank] = used.get(open_rank, 0.0) + width
-    rim = {found[n] for n in order if boxes[n].first}
-    for number in giving:
-        width = boxes[number].width + across
-        below = min(found[target] for target in readers[number])
-        # The layer above; then layers between it and the box, each nearer than the one before.
-        for layer in itertools.chain([below - 1], (below - 1 / n for n in itertools.count(2))):
-            full = layer in used and used[layer] + width > limit + across
-            if layer not in rim and not full:
-                break
-        found[number] = layer
-        used[layer] = used.get(layer, 0.0) + width
-    return _close_up(found)
+        givers[link.target].append(link.source)
+    giving = {n for n, box in enumerate(boxes) if readers[n] and not givers[n] and not box.first}
+    ends = [n for n, box in enumerate(boxes) if len(givers[n]) == 1 and not box.last]
+    taking = {n for n in ends if not readers[n] and givers[n][0] not in giving}
+    held = [n for n in range(len(boxes)) if n not in giving and n not in taking]
+    if gaps.in_order:
+        ranks = _rank_in_order(held, givers, len(boxes))
+    layers = _Layers(boxes, gaps)
+    layers.place(held, ranks)
+    for number in sorted(giving):
+        layers.insert(number, min(layers.found[t] for t in readers[number]), -1)
+    for number in sorted(taking):
+        layers.insert(number, layers.found[givers[number][0]], 1)
+    return _close_up(layers.found)
 
 
-def find_long(
-    boxes: Sequence[Box], links: Sequence[Link], longest: int, gaps: Gaps | None = None
+def _rank_in_order(
+    numbers: Sequence[int], givers: Sequence[Sequence[int]], count: int
 ) -> list[int]:
-    """The links, by number, that would pass more than `longest` layers."""
+    """Ranks that never fall from one box to the next."""
+    ranks, latest = [0] * count, 0
+    known = set(numbers)
+    for number in numbers:
+        latest = max([latest, *(ranks[g] + 1 for g in givers[number] if g in known)])
+        ranks[number] = latest
+    return ranks
+
+
+class _Layers:
+    """Layers being filled. Between those of whole numbers there are others where need be."""
+
+    def __init__(self, boxes: Sequence[Box], gaps: Gaps) -> None:
+        self._boxes, self._across = boxes, gaps.across
+        self._limit = (gaps.limit or math.inf) + gaps.across
+        self._used: dict[float, float] = {}
+        self._rims: set[float] = set()
+        self.found: list[float] = [0.0] * len(boxes)
+
+    def place(self, numbers: Sequence[int], ranks: Sequence[int]) -> None:
+        """Boxes in layers by their ranks: several layers of a rank with too many."""
+        layer, last = -1, None
+        for number in sorted(numbers, key=lambda n: ranks[n]):
+            if ranks[number] != last or not self._fits(number, layer):
+                layer += 1
+            last = ranks[number]
+            self._add(number, layer)
+            if self._boxes[number].first or self._boxes[number].last:
+                self._rims.add(layer)
+
+    def insert(self, number: int, beside: float, way: int) -> None:
+        """A box next to the layer `beside`, above it where `way` is -1 and below it where that is
+        1: in a layer that is there, or else in one of its own between the layers."""
+        nearest = beside + way / 2
+        there = [at for at in (nearest, beside + way) if at in self._used]
+        between = (beside + way / n for n in itertools.count(2))
+        for layer in itertools.chain(there, between):
+            if layer not in self._rims and self._fits(number, layer):
+                break
+        self._add(number, layer)
+
+    def _fits(self, number: int, layer: float) -> bool:
+        if layer not in self._used:
+            return True
+        return self._used[layer] + self._boxes[number].width + self._across <= self._limit
+
+    def _add(self, number: int, layer: float) -> None:
+        self.found[number] = layer
+        width = self._boxes[number].width + self._across
+        self._used[layer] = self._used.get(layer, 0.0) + width
+
+
+def measure_links(
+    boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps | None = None
+) -> list[int]:
+    """How many layers each link passes, and the one it ends in."""
     ranks = rank_boxes(boxes, links, gaps)
-    return [n for n, k in enumerate(links) if ranks[k.target] - ranks[k.source] > longest]
+    return [ranks[link.target] - ranks[link.source] for link in links]
 
 
 def _sort(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> list[int]:

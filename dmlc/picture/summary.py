@@ -44,6 +44,8 @@ def describe_work(kernel: Kernel) -> list[str]:
         parts.append(_show_steps(launch.steps))
     if launch.operations is not None:
         parts.append(f"{show_count(launch.operations)} float operations")
+    if launch.walk:
+        parts.append(launch.walk)
     return parts
 
 

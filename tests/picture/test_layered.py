@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dmlc.picture.layered import Arrangement, arrange, fit_rising
 from dmlc.picture.ordering import Ties, count_crossings, order_layers
-from dmlc.picture.ranking import Box, Gaps, Link, find_long
+from dmlc.picture.ranking import Box, Gaps, Link, measure_links
 
 GAPS = Gaps(across=10, down=20, beside_links=6)
 
@@ -114,8 +114,8 @@ def test_links_in_a_cycle_are_refused() -> None:
 
 def test_long_links_are_found() -> None:
     links = [Link(0, 1), Link(1, 2), Link(2, 3), Link(0, 3)]
-    assert find_long([Box(1, 1)] * 4, links, 2) == [3]
-    assert find_long([Box(1, 1)] * 4, links, 3) == []
+    assert measure_links([Box(1, 1)] * 4, links, 2) == [3]
+    assert measure_links([Box(1, 1)] * 4, links, 3) == []
 
 
 def test_hundreds_of_boxes_take_no_time_to_speak_of() -> None:
