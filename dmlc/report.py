@@ -125,6 +125,17 @@ class Report:
         }
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trace:
+    """A function on its way to a program: as each pass left it."""
+
+    report: Report
+    """Of fusion, and of the kernels it led to."""
+    passes: tuple[tuple[str, Function], ...]
+    """The passes before fusion, in order, and the function after each."""
+    program: Program
+
+
 def make_report(
     function: Function, fusion: Fusion, kernels: Sequence[Sequence[Kernel]], program: Program
 ) -> Report:

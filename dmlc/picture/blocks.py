@@ -228,8 +228,9 @@ def _frame(
         height - above - under,
         "kernel",
         tuple(dataclasses.replace(n, y=n.y + drop) for n in remarks),
-        f"kernel {kernel.label}: {plain(kernel.reason)}" if kernel.reason else "",
+        f"{kernel.title}: {plain(kernel.reason)}" if kernel.reason else "",
         key=f"kernel {kernel.label}",
+        home=kernel.label,
     )
     shapes: list[Shape] = [frame]
     lowest = found.height - low_height
@@ -237,9 +238,8 @@ def _frame(
         # What there is to spare goes between the stages and the tags of what is written.
         low = rim.below and rim.first <= at < rim.first + rim.below
         room = _find_room(at, part, kernel, rim, look)
-        shapes.append(
-            part.moved(place.x + left + (room - part.width) / 2, place.y + top + spare * bool(low))
-        )
+        x, y = place.x + left + (room - part.width) / 2, place.y + top + spare * bool(low)
+        shapes.append(dataclasses.replace(part.moved(x, y), home=kernel.label))
     curves: list[Curve] = []
     for route in found.routes:
         points = [
@@ -270,7 +270,7 @@ def write_remarks(kernel: Kernel, *, reasons: bool = True) -> tuple[Line, ...]:
     """What a kernel says of itself: its work, its bytes, and why it is one."""
     count = sum(len(s.members) or 1 for s in kernel.steps)
     texts = [
-        (f"Kernel {kernel.label}", "name"),
+        (kernel.title.capitalize(), "name"),
         (f"{count:,} stage{'s' if count > 1 else ''}", "small muted"),
         *((text, "small") for text in describe_work(kernel)),
     ]
@@ -304,6 +304,7 @@ def _draw_single(
         width=width,
         style=f"{step.style} alone",
         height=step.height + 8 + (4 if tags_in else 0) + (4 if tags_out else 0),
+        home=kernel.label,
         lines=tuple(
             dataclasses.replace(n, x=n.x + (width - step.width) / 2, y=n.y + (8 if tags_in else 4))
             for n in step.lines

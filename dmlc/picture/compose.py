@@ -75,17 +75,16 @@ class _Words:
     """Where tensors come from and go to, in words."""
 
     def __init__(self, diagram: Diagram, view: View) -> None:
-        made = {t.tensor: k.label for k in view.kernels for t in k.writes}
+        made = {t.tensor: k for k in view.kernels for t in k.writes}
         self.sources: dict[str, str] = {}
         self.targets: dict[str, dict[str, str]] = {name: {} for name in made}
         for name in diagram.tensors:
             kind = "input" if name in diagram.inputs else "constant"
-            self.sources[name] = f"from kernel {made[name]}" if name in made else kind
+            self.sources[name] = f"from {made[name].title}" if name in made else kind
         for kernel in view.kernels:
             for transfer in kernel.reads:
                 if transfer.tensor in made:
-                    text = f"to kernel {kernel.label}"
-                    self.targets[transfer.tensor][kernel.label] = text
+                    self.targets[transfer.tensor][kernel.label] = f"to {kernel.title}"
         for name in diagram.outputs:
             if name in made:
                 self.targets[name]["output"] = "output"
@@ -210,7 +209,7 @@ class _Plan:
 
 
 def _name_group(kernels: Sequence[Kernel]) -> str:
-    return f"kernel {kernels[-1].label}"
+    return kernels[-1].title
 
 
 def _find_heavy(view: View) -> int:

@@ -91,6 +91,13 @@ class Kernel:
     """Where it is a GPU's and sizes are known."""
     inside: tuple[Move, ...] = ()
     """What it stores and reads back itself."""
+    kind: str = "kernel"
+    """`group` where it stands for all kernels of one."""
+
+    @property
+    def title(self) -> str:
+        """Its name for people: `kernel 3`."""
+        return f"{self.kind} {self.label}"
 
     @property
     def read_bytes(self) -> int | None:
@@ -162,18 +169,11 @@ def find_view(diagram: Diagram, name: str) -> View:
 
 def make_diagram(report: Report, calls: Sequence[GraphCall] = ()) -> Diagram:
     """The diagram of what a function was compiled to; `calls` are those of the graph it was."""
-    function, fused = report.function, report.fusion.function
-    tensors = {
-        name: _describe(tensor)
-        for source in (function, fused)
-        for name, tensor in source.tensors().items()
-    }
+    function = report.function
+    tensors = list_tensors(report)
     inputs = tuple(p.name for p in function.parameters)
     outputs = tuple(r.name for r in function.results)
     origins = Origins(calls)
-    for work in report.after:
-        for launch in work.launches:
-            tensors |= {n: _make_parts(n, dtype, count) for n, dtype, count in launch.parts}
     before = list_unfused(function, origins)
     after = _list_launches(report, tensors, origins)
     return Diagram(
@@ -185,6 +185,19 @@ def make_diagram(report: Report, calls: Sequence[GraphCall] = ()) -> Diagram:
         View(after, report.peak_scratch),
         {call.name: call.operator for call in calls},
     )
+
+
+def list_tensors(report: Report) -> dict[str, Tensor]:
+    """All that is ever in memory, before fusion and after it."""
+    tensors = {
+        name: _describe(tensor)
+        for source in (report.function, report.fusion.function)
+        for name, tensor in source.tensors().items()
+    }
+    for work in report.after:
+        for launch in work.launches:
+            tensors |= {n: _make_parts(n, dtype, count) for n, dtype, count in launch.parts}
+    return tensors
 
 
 def list_calls(graph: Graph) -> tuple[GraphCall, ...]:
@@ -245,35 +258,61 @@ def _list_launches(
     report: Report, tensors: Mapping[str, Tensor], origins: Origins
 ) -> tuple[Kernel, ...]:
     """The kernels after fusion, with the stages that they have from before it."""
-    whole, stored = report.fusion.unfused, report.fusion.function
-    order = {s.name: at for at, s in enumerate((*whole.stages, *stored.stages))}
     kernels: list[Kernel] = []
     for number, work in enumerate(report.after):
         alone = len(work.launches) == 1
         figures = dict(zip(work.kernels, work.figures, strict=False))
         for place, launch in enumerate(work.launches):
-            joint = Joint(launch, whole, stored)
-            steps = sorted(joint.steps.values(), key=lambda s: order[s.name])
-            moves = {m.tensor: m for m in launch.moves}
+            kernel = _make_kernel(report, launch, tensors, origins)
             kernels.append(
-                Kernel(
-                    str(len(kernels) + 1),
-                    1,
-                    tuple(_make_step(s, origins, joint.find_role(s.name)) for s in steps),
-                    tuple(joint.wires),
-                    tuple(_transfer(moves[n], moves[n].read, tensors) for n in joint.read),
-                    tuple(
-                        dataclasses.replace(_transfer(moves[n], moves[n].written, tensors), step=s)
-                        for n, s in joint.sources.items()
-                    ),
-                    work.reason if place == 0 else "",
-                    None if alone else number,
-                    launch,
-                    figures.get(launch.name),
-                    tuple(Move(n, moves[n].read) for n in joint.written if moves[n].read != 0),
+                dataclasses.replace(
+                    kernel,
+                    label=str(len(kernels) + 1),
+                    reason=work.reason if place == 0 else "",
+                    group=None if alone else number,
+                    launch=launch,
+                    figures=figures.get(launch.name),
                 )
             )
     return tuple(kernels)
+
+
+def list_groups(
+    report: Report, tensors: Mapping[str, Tensor], origins: Origins
+) -> tuple[Kernel, ...]:
+    """The groups after fusion, each as if one kernel computed it."""
+    kernels: list[Kernel] = []
+    for work, group in zip(report.after, report.fusion.groups, strict=True):
+        moves = report.fusion.list_moves(group)
+        stages = work.stages
+        launch = Launch("", stages, stages, moves, (), None, 1, None, None)
+        kernel = _make_kernel(report, launch, tensors, origins)
+        label = str(len(kernels) + 1)
+        kernels.append(dataclasses.replace(kernel, label=label, reason=work.reason, kind="group"))
+    return tuple(kernels)
+
+
+def _make_kernel(
+    report: Report, launch: Launch, tensors: Mapping[str, Tensor], origins: Origins
+) -> Kernel:
+    """What a launch computes and moves."""
+    whole, stored = report.fusion.unfused, report.fusion.function
+    order = {s.name: at for at, s in enumerate((*whole.stages, *stored.stages))}
+    joint = Joint(launch, whole, stored)
+    steps = sorted(joint.steps.values(), key=lambda s: order[s.name])
+    moves = {m.tensor: m for m in launch.moves}
+    return Kernel(
+        "",
+        1,
+        tuple(_make_step(s, origins, joint.find_role(s.name)) for s in steps),
+        tuple(joint.wires),
+        tuple(_transfer(moves[n], moves[n].read, tensors) for n in joint.read),
+        tuple(
+            dataclasses.replace(_transfer(moves[n], moves[n].written, tensors), step=s)
+            for n, s in joint.sources.items()
+        ),
+        inside=tuple(Move(n, moves[n].read) for n in joint.written if moves[n].read != 0),
+    )
 
 
 def _transfer(move: Move, size: int | None, tensors: Mapping[str, Tensor]) -> Transfer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.picture.blocks import OUTSIDE, Block, Look, draw_kernel
 from dmlc.picture.diagram import Kernel
@@ -70,13 +70,22 @@ def _say(
 ) -> dict[str, str]:
     """Where what a kernel writes goes, in words, but for readers that a line leads to."""
     return {
-        t.tensor: ", ".join(
+        t.tensor: _list_readers(
             words
             for label, words in targets.get(t.tensor, {}).items()
             if (t.tensor, label) not in shown
         )
         for t in kernel.writes
     }
+
+
+def _list_readers(texts: Iterable[str]) -> str:
+    """`to kernel 3`, or `to kernel 3, 4, output`: the same words once."""
+    found: list[str] = []
+    for text in texts:
+        start, _, last = text.rpartition(" ")
+        found.append(last if start and any(t.startswith(start) for t in found) else text)
+    return ", ".join(found)
 
 
 def _stack(kernels: Sequence[Kernel], blocks: Sequence[Block]) -> Block:

@@ -50,6 +50,8 @@ class Shape:
     """The style of a stripe along its left side; none without."""
     key: str = ""
     """What it stands for, for a page that tells more: `stage NAME` or `kernel LABEL`."""
+    home: str = ""
+    """The label of the kernel that it is in."""
 
     @property
     def corner(self) -> float:
@@ -114,7 +116,7 @@ def draw_pill(tensor: str, about: Sequence[str], style: str, note: str = "") -> 
         for at, text in enumerate(about, 1)
     ]
     height = 28 + LINE * (len(names) - 1) + 12.5 * len(about)
-    return Shape(0, 0, width, height, style, tuple(lines), note, key=f"tensor {tensor}")
+    return Shape(0, 0, width, height, style, tuple(lines), note)
 
 
 def draw_tag(transfer: Transfer, kind: str, *, heavy: bool, ends: str = "") -> Shape:
@@ -133,8 +135,7 @@ def draw_tag(transfer: Transfer, kind: str, *, heavy: bool, ends: str = "") -> S
         note += f", {ends}"
     style = f"{kind} heavy" if heavy else kind
     height = 13.5 * len(texts) + 6
-    key = f"tensor {transfer.tensor}"
-    return Shape(0, 0, width, height, style, tuple(lines), note, key=key)
+    return Shape(0, 0, width, height, style, tuple(lines), note)
 
 
 def draw_copy(name: str) -> Shape:

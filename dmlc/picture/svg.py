@@ -91,7 +91,7 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
         moved = drawing.moved((width - drawing.width) / 2, y + heading.height)
         panels.append(_Panel(moved, heading.moved(_MARGIN, y)))
         y += heading.height + drawing.height + _MARGIN
-    return _load_template().render(
+    return load_template("graph.svg.j2").render(
         title=f"{diagram.name}: {' and '.join(views)} fusion",
         description=describe(diagram),
         width=width,
@@ -101,18 +101,27 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
 
 
 def _reduce(diagram: Diagram, name: str) -> View:
-    """What of a view is drawn: all of it, or its chains folded where that is a lot."""
+    """What of a view of the diagram is drawn."""
+    other = "after" if name == "before" else "before"
     view = find_view(diagram, name)
+    return fold_view(diagram, view, f"{name} fusion", f", or only {other} fusion")
+
+
+def fold_view(diagram: Diagram, view: View, title: str, cure: str = "") -> View:
+    """What of a view is drawn: all of it, or its chains folded where that is a lot. `cure` is a
+    further way out where even that is too much.
+
+    Raises `UnsupportedError` there.
+    """
     if count_steps(view) <= _MOST_UNFOLDED:
         return view
     folded = fold_chains(view, diagram.outputs)
     count = count_steps(folded)
     if count > _MOST_DRAWN:
-        other = "after" if name == "before" else "before"
         raise UnsupportedError(
-            f"'{diagram.name}' has {count_steps(view):,} stages {name} fusion, and {count:,} with "
+            f"'{diagram.name}' has {count_steps(view):,} stages {title}, and {count:,} with "
             f"its chains folded: more than the {_MOST_DRAWN} that a picture can show legibly",
-            notes=[f"show it as text or DOT, or only {other} fusion, or draw a part of it"],
+            notes=[f"show it as text or DOT{cure}, or draw a part of it"],
         )
     return folded
 
@@ -195,7 +204,8 @@ _MEANINGS = {
 
 
 @functools.cache
-def _load_template() -> jinja2.Template:
+def load_template(name: str) -> jinja2.Template:
+    """A template of pictures, with what they need to write shapes."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(resource_path("templates")),
         autoescape=True,
@@ -207,7 +217,7 @@ def _load_template() -> jinja2.Template:
     environment.filters["n"] = _number
     environment.filters["path"] = _path
     environment.filters["arrow"] = _arrow
-    return environment.get_template("graph.svg.j2")
+    return environment.get_template(name)
 
 
 def _number(value: float) -> str:
