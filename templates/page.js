@@ -28,16 +28,19 @@
     add(told, "p", stage.call ? stage.type + ", of " + stage.call : stage.type, "kind");
     addCode("Formula", stage.formula, "wrapped");
     if (stage.source) addCode("Source: " + stage.place, stage.source);
-    addCode("Tensor IR", stage.ir, "wrapped");
   }
 
   function showKernel(kernel) {
     add(told, "h2", kernel.title);
     if (kernel.work) add(told, "p", kernel.work, "kind");
-    if (kernel.reason) add(told, "p", kernel.reason);
+    addCode("Generated kernel", kernel.code);
+    if (kernel.reason) {
+      add(told, "h3", "Why these stages");
+      add(told, "p", kernel.reason);
+    }
+    add(told, "h3", "Memory");
     const list = add(told, "ul");
     for (const move of kernel.moves) add(list, "li", move);
-    addCode("Generated kernel", kernel.code);
   }
 
   function show(element) {
@@ -48,6 +51,7 @@
     hint.hidden = true;
     if (stage && stage !== kernel) showStage(stage);
     if (kernel) showKernel(kernel);
+    if (stage && stage !== kernel) addCode("Tensor IR", stage.ir, "wrapped");
     aside.scrollTop = 0;
   }
 

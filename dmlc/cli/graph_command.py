@@ -32,7 +32,7 @@ from dmlc.pipeline import explain, trace
               help="What to write. [default: what the name after -o ends in, or text]")  # fmt: skip
 @click.option("--html", is_flag=True,
               help="Write a page with a slider over the passes, and the formula, the source line "
-              "and the generated kernel of what is pointed at. The same as --format html.")  # fmt: skip
+              "and the generated kernel of what is pointed at. As --format html.")  # fmt: skip
 @click.option("--view", type=click.Choice([*VIEWS, "both"]),
               help="Show every stage as a kernel, the kernels after fusion, or both. "
               "[default: both]")  # fmt: skip

@@ -83,7 +83,7 @@ class Look:
     """Where each tensor that it reads comes from, in words."""
     targets: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     """Where each that it writes goes."""
-    said: Container[str] = frozenset()
+    said: Container[str] = ()
     """The tensors whose tags say so, for no line shows it; those inside the rim do always."""
     linked: bool = True
     """Whether lines from outside lead to its tags."""
@@ -95,7 +95,7 @@ def draw_kernel(kernel: Kernel, look: Look) -> Block:
     writes = [_draw_transfer(t, "write", look) for t in kernel.writes]
     if len(kernel.steps) == 1 and not look.framed:
         rows = [sum(t.width + 8 for t in tags) - 8 for tags in (reads, writes)]
-        step = draw_step(kernel.steps[0], look, max(rows))
+        step = draw_step(kernel.steps[0], look, max(rows), head=kernel.title)
         if max(rows) + 16 <= look.limit:
             return _draw_single(step, kernel, _level(reads), _level(writes))
     return _draw_framed(kernel, reads, writes, look)
@@ -329,10 +329,12 @@ def _draw_single(
     return Block(drawing, middles[0], middles[1])
 
 
-def draw_step(step: Step, look: Look, room: float = 0.0, limit: float | None = None) -> Shape:
+def draw_step(
+    step: Step, look: Look, room: float = 0.0, *, limit: float | None = None, head: str = ""
+) -> Shape:
     """A stage: its name, its formula, the type and sizes of what it gives, and whether a kernel
     before has computed it too. It is as wide as `room` where its formula needs that, and never
-    wider than `limit`."""
+    wider than `limit`. `head` stands above its name."""
     most = int(((limit or look.limit) - 2 * PAD - 2) / measure(" ", CODE, code=True))
     width = _FORMULA_WIDTH
     if len(wrap(f"= {step.formula}", width)) > _FORMULA_LINES:
@@ -345,11 +347,13 @@ def draw_step(step: Step, look: Look, room: float = 0.0, limit: float | None = N
         about += ", again"
     abouts = wrap_name(about, _LONG_FORMULA_WIDTH)
     widest = max(
+        measure(head, SMALL),
         *(measure(name, NAME, bold=True) for name in names),
         *(measure(line, CODE, code=True) for line in (*formula, *abouts)),
     )
     middle = widest / 2 + PAD + 1
-    texts = [(name, "name middle") for name in names]
+    texts = [(head, "small muted middle")] if head else []
+    texts += [(name, "name middle") for name in names]
     texts += [(line, "code middle") for line in formula]
     texts += [(line, "code muted middle") for line in abouts]
     lines = tuple(Line(middle, 17 + LINE * at, *text) for at, text in enumerate(texts))

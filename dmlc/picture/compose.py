@@ -138,9 +138,7 @@ class _Plan:
 
     def _link(self, sources: Mapping[str, int], sinks: Mapping[str, int]) -> None:
         """Adds the links: into groups, between them, and out of them."""
-        writers = {
-            t.tensor: at for at, ks in enumerate(self.groups) for k in ks for t in k.writes
-        }
+        writers = {t.tensor: at for at, ks in enumerate(self.groups) for k in ks for t in k.writes}
         for at, (kernels, block) in enumerate(zip(self.groups, self.blocks, strict=True)):
             for transfer in kernels[0].reads:
                 name = transfer.tensor
@@ -194,7 +192,6 @@ class _Plan:
         for pill, place in zip(pills, found.places[len(self.blocks) :], strict=True):
             shapes.append(pill.moved(place.x, place.y))
         return Drawing(found.width, found.height, tuple(shapes), tuple(curves))
-
 
     def _lead(self, number: int, route: Sequence[Point], *, copied: bool) -> tuple[Point, ...]:
         """A route as far as the tags that it joins, which may be within the box of a group."""

@@ -48,9 +48,7 @@ def draw_group(
         if blocks or not look.linked:
             said |= {t.tensor for t in kernel.writes}
         blocks.append(
-            draw_kernel(
-                kernel, dataclasses.replace(own[at], limit=limit, said=said, targets=words)
-            )
+            draw_kernel(kernel, dataclasses.replace(own[at], limit=limit, said=said, targets=words))
         )
     return _stack(kernels, blocks[::-1])
 

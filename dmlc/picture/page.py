@@ -64,7 +64,7 @@ def write_page(trace: Trace, graph: Graph | None = None) -> str:
         description=describe(diagram),
         figures=compare(diagram, "after"),
         language=trace.program.language.title,
-        profile=trace.program.profile,
+        profile=trace.program.profile.upper(),
         idle=idle,
         scenes=scenes,
         details=[_describe_stop(stop, diagram, trace) for stop in stops],
@@ -121,16 +121,15 @@ def _quote(span: Span) -> str:
 
 def _describe_kernel(kernel: Kernel, name: str, source: str) -> dict[str, Any]:
     unfused = kernel.launch is None and kernel.kind == "kernel"
+    title = kernel.title.capitalize() + (f": {name}" if name else "")
     moves = [f"reads {t.tensor}: {t.text}" for t in kernel.reads]
     moves += [f"writes {t.tensor}: {t.text}" for t in kernel.writes]
     if kernel.inside:
         moves.append(f"reads back {show_bytes(sum(m.read or 0 for m in kernel.inside))}")
     return {
-        "title": kernel.title.capitalize() + (f": {name}" if name else ""),
+        "title": "As a kernel of its own" if unfused else title,
         "work": "" if unfused else "; ".join([*describe_work(kernel), *describe_traffic(kernel)]),
         "reason": kernel.reason.replace("%", ""),
         "moves": moves,
         "code": source,
     }
-
-

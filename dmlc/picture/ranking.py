@@ -50,9 +50,7 @@ class Gaps:
     that only give, and those that only take, which stand next to the others."""
 
 
-def rank_boxes(
-    boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps | None = None
-) -> list[int]:
+def rank_boxes(boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps | None = None) -> list[int]:
     """The layer of each box: below all that it is linked from, as close to its neighbours as the
     longest path leaves it. Where `gaps` have a limit, layers keep to it as far as boxes do."""
     ranks = _rank_by_path(boxes, links)
@@ -158,10 +156,8 @@ class _Layers:
         nearest = beside + way / 2
         there = [at for at in (nearest, beside + way) if at in self._used]
         between = (beside + way / n for n in itertools.count(2))
-        for layer in itertools.chain(there, between):
-            if layer not in self._rims and self._fits(number, layer):
-                break
-        self._add(number, layer)
+        free = (at for at in itertools.chain(there, between) if at not in self._rims)
+        self._add(number, next(at for at in free if self._fits(number, at)))
 
     def _fits(self, number: int, layer: float) -> bool:
         if layer not in self._used:

@@ -21,19 +21,19 @@ from dmlc.picture.diagram import (
 from dmlc.report import Trace
 
 ABOUT: Mapping[str, str] = {
-    "simplify": "Constants are folded, and stages that only hand a value on are gone.",
-    "settle_sizes": "Sizes that follow from others are written as these.",
-    "bisect_counts": "Counts of rising values are found by bisection.",
-    "scan_in_blocks": "Prefix sums are taken in blocks.",
-    "sort_by_ranks": "Elements are put in order by the rank of each.",
-    "settle": "Short reductions, and what positions alone decide, are written out.",
-    "separate": "Reductions over several axes are taken axis by axis where they separate.",
-    "narrow": "Reductions go over the points that count, and no others.",
-    "split_walks": "Walks over points become pieces that work items walk.",
-    "index_inverses": "Points that elements choose are found by an inverse index.",
-    "take_out_factors": "Factors that do not depend on the reduced axes are taken out of sums.",
-    "read_one_place": "Sums with one point that counts read it.",
-    "saturate_positions": "Positions that elements choose are held to 32 bits.",
+    "simplify": "Constants are folded, and what is computed twice or for nothing is gone.",
+    "settle_sizes": "Comparisons and clamps that hold whatever sizes are, are gone.",
+    "bisect_counts": "Counts of how far a running count stays below a value use bisection.",
+    "scan_in_blocks": "Prefix sums are computed in blocks.",
+    "sort_by_ranks": "Rows are sorted where the ranks of elements say their order.",
+    "settle": "What depends on positions alone is evaluated.",
+    "separate": "Sums over several axes are taken one axis at a time, where weights allow it.",
+    "narrow": "Reductions go over the places that pass their guards, and no others.",
+    "split_walks": "Points that choose their elements are walked in order, in pieces.",
+    "index_inverses": "Sums over the points that read an element find them by an inverse index.",
+    "take_out_factors": "Factors that are constant over a sum are taken out of it.",
+    "read_one_place": "Reductions in which one place along an axis takes part read that place.",
+    "saturate_positions": "Positions that elements decide are held to 32 bits.",
 }
 """What each pass does, by its name."""
 

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlc.picture.lettering import cut, measure, show_bytes, show_sizes, wrap, wrap_evenly
+from dmlc.picture.lettering import (
+    cut,
+    measure,
+    show_bytes,
+    show_sizes,
+    wrap,
+    wrap_evenly,
+    wrap_name,
+    wrap_to,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +75,21 @@ def test_widths_are_those_of_a_wide_font() -> None:
     assert measure("abc", 10, bold=True) > measure("abc", 10)
     assert measure("abc", 10, code=True) == pytest.approx(18.06)
     assert measure("\N{MULTIPLICATION SIGN}", 10) == 10
+
+
+@given(st.text("ab_.", max_size=60), st.integers(4, 20))
+def test_names_are_wrapped_and_whole(name: str, width: int) -> None:
+    lines = wrap_name(name, width)
+    assert "".join(lines) == name
+    assert all(0 < len(line) <= width for line in lines) or not name
+
+
+def test_names_break_before_an_underscore() -> None:
+    assert wrap_name("residual_block_backward", 16) == ["residual_block", "_backward"]
+
+
+@given(st.lists(st.text("mil", min_size=1, max_size=30), min_size=1, max_size=8))
+def test_lines_are_no_wider_than_their_room(words: list[str]) -> None:
+    lines = wrap_to(" ".join(words), 120.0, 11.0, bold=True)
+    assert all(measure(line, 11.0, bold=True) <= 120.0 for line in lines)
+    assert "".join("".join(lines).split()) == "".join(words)
