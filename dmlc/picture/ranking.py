@@ -107,7 +107,7 @@ def _keep_limit(
     taking = {n for n in ends if not readers[n] and givers[n][0] not in giving}
     held = [n for n in range(len(boxes)) if n not in giving and n not in taking]
     if gaps.in_order:
-        ranks = _rank_in_order(held, givers, len(boxes))
+        ranks = _rank_in_order(boxes, held, givers)
     layers = _Layers(boxes, gaps)
     layers.place(held, ranks)
     for number in sorted(giving):
@@ -118,14 +118,18 @@ def _keep_limit(
 
 
 def _rank_in_order(
-    numbers: Sequence[int], givers: Sequence[Sequence[int]], count: int
+    boxes: Sequence[Box], numbers: Sequence[int], givers: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Ranks that never fall from one box to the next."""
-    ranks, latest = [0] * count, 0
+    """Ranks that never fall from one box to the next, but for those that are first or last."""
+    ranks, latest = [0] * len(boxes), int(any(box.first for box in boxes))
     known = set(numbers)
-    for number in numbers:
+    inner = [n for n in numbers if not boxes[n].first and not boxes[n].last]
+    for number in inner:
         latest = max([latest, *(ranks[g] + 1 for g in givers[number] if g in known)])
         ranks[number] = latest
+    for number in numbers:
+        if boxes[number].last:
+            ranks[number] = latest + 1
     return ranks
 
 

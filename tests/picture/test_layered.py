@@ -138,6 +138,16 @@ def test_layouts_keep_the_width(graph: tuple[list[Box], list[Link]]) -> None:
         assert apart or p.y + a.height <= q.y + 0.01 or q.y + b.height <= p.y + 0.01
 
 
+@pytest.mark.parametrize("in_order", [False, True])
+def test_rims_stay_rims_within_a_width(in_order: bool) -> None:
+    rims = [Box(40, 10, first=True), Box(40, 10, first=True)]
+    inner = [Box(60, 10)] * 3
+    ends = [Box(40, 10, last=True)] * 3
+    links = [Link(0, 2), Link(1, 4), Link(2, 3), Link(3, 4), Link(2, 5), Link(3, 6), Link(4, 7)]
+    gaps = dataclasses.replace(GAPS, limit=LIMIT, in_order=in_order)
+    assert rank_boxes([*rims, *inner, *ends], links, gaps) == [0, 0, 1, 2, 3, 4, 4, 4]
+
+
 def test_rows_keep_first_and_last_apart() -> None:
     boxes = [Box(60, 10, last=True), Box(60, 20), Box(60, 30, first=True), Box(90, 10), Box(90, 5)]
     found = arrange_rows(boxes, Gaps(across=10, down=5, limit=200.0))
