@@ -38,7 +38,7 @@ def find_stripes(diagram: Diagram) -> dict[str, str]:
 def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
     """The drawing of one view, at most `WIDEST` wide. Where it is `explained`, each kernel says
     what work it does, what it moves and why its stages are one kernel."""
-    groups = _list_groups(view)
+    groups = view.groups
     words = _Words(diagram, view)
     look = Look(
         _find_heavy(view),
@@ -58,17 +58,6 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
         plan = _Plan(diagram, view, groups, _draw_groups(groups, said, words), linked=False)
         layout = plan.lay_out()
     return plan.draw(layout)
-
-
-def _list_groups(view: View) -> list[list[Kernel]]:
-    """The kernels that one frame holds: mostly one."""
-    groups: list[list[Kernel]] = []
-    for kernel in view.kernels:
-        if groups and kernel.group is not None and groups[-1][0].group == kernel.group:
-            groups[-1].append(kernel)
-        else:
-            groups.append([kernel])
-    return groups
 
 
 class _Words:

@@ -117,6 +117,17 @@ class View:
     scratch: int | None
 
     @property
+    def groups(self) -> list[list[Kernel]]:
+        """The kernels in order, those of one group together."""
+        groups: list[list[Kernel]] = []
+        for kernel in self.kernels:
+            if groups and kernel.group is not None and groups[-1][0].group == kernel.group:
+                groups[-1].append(kernel)
+            else:
+                groups.append([kernel])
+        return groups
+
+    @property
     def launches(self) -> int:
         return sum(k.launches for k in self.kernels)
 

@@ -67,14 +67,10 @@ def show_count(count: float) -> str:
 
 
 def describe_figures(kernel: Kernel) -> list[str]:
-    """How much work a kernel is for a GPU; nothing where that is not known."""
+    """What else is counted of a kernel for a GPU; nothing where that is not known."""
     if kernel.figures is None:
         return []
-    each = kernel.figures
-    return [
-        f"{each.threads:,} threads, {_show_steps(each.steps)}, "
-        f"{_show_ratio(each.reads_per_output)} reads an output"
-    ]
+    return [f"{_show_ratio(kernel.figures.reads_per_output)} reads an output"]
 
 
 def _show_ratio(ratio: float) -> str:
