@@ -10,6 +10,7 @@ from dmlc.pipeline import describe_kernels, describe_schedules, find_fusion, lis
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.json import fusion_to_json
 from dmlc.transform.rewrite import PASSES
+from dmlc.transform.simplify import simplify
 
 
 @click.command(
@@ -62,8 +63,11 @@ def command(
     if after == "fuse":
         fusion = find_fusion(function, target)
         function = fusion.function
+    elif after == "simplify":
+        function = simplify(function)
     elif after is not None:
-        function = dict(list_passes(function, target))[PASSES[-1] if after == "factor" else after]
+        last = PASSES[-1] if after == "factor" else after
+        function = next(made for name, made in list_passes(function, target) if name == last)
     if as_json:
         click.echo(ir.to_json(function) if fusion is None else fusion_to_json(fusion))
         return
