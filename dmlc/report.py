@@ -48,6 +48,10 @@ class Launch:
     elements of tensors decide."""
     operations: float | None
     """On floats, at the points that take part."""
+    count: int | str = 0
+    """What work items are for, by number or by sizes that are known at run time: of these, a group
+    has `per_group`."""
+    per_group: int = 1
     walk: str = ""
     """How work items share the elements out, in words."""
     apart: str = ""
@@ -186,6 +190,8 @@ def _make_launch(function: Function, kernel: Kernel, name: str) -> Launch:
         kernel.launch.group_size,
         None if counted is None else counted.longest,
         None if operations is None else operations + combined,
+        kernel.launch.count,
+        kernel.launch.per_group,
         kernel.walk,
         kernel.apart,
     )

@@ -46,6 +46,14 @@ class Joint:
         for name in launch.fresh:
             self._trace(name, wires)
         combined = [n for n in launch.stages if n not in launch.fresh]
+        # What is read and not in memory is combined from its parts once more.
+        wanted = dict.fromkeys(w.source for w in wires if w.from_memory and w.source not in read)
+        again = [n for n in wanted if any(_is_part(tensor, n) for tensor in self.read)]
+        wires = {
+            dataclasses.replace(w, from_memory=w.from_memory and w.source not in again): None
+            for w in wires
+        }
+        combined += again
         for name in combined:
             self.steps[name] = self._originals.get(name) or self._stored[name]
         for tensor in self.read:
@@ -91,9 +99,14 @@ def _is_stored(launch: Launch, move: Move) -> bool:
     return move.written != 0 or (move.tensor in launch.stages and move.read == 0)
 
 
+def _is_part(tensor: str, stage: str) -> bool:
+    """Whether memory between kernels has the parts of a stage, by its name."""
+    return tensor.startswith(f"{stage}_parts")
+
+
 def _find_owners(tensor: str, names: Sequence[str]) -> list[str]:
     """The stages that parts in memory are of: the one after which they are named, or all."""
-    owners = [n for n in names if tensor.startswith(f"{n}_parts")]
+    owners = [n for n in names if _is_part(tensor, n)]
     return [max(owners, key=len)] if owners else list(names)
 
 

@@ -74,18 +74,21 @@ def write_page(trace: Trace, graph: Graph | None = None) -> str:
 def _describe_stop(stop: Stop, diagram: Diagram, trace: Trace) -> dict[str, Any]:
     """What the page tells of each stage and each kernel of a stop, by their keys."""
     calls = {s.name: s.call for kernel in stop.view.kernels for s in kernel.steps}
-    names = dict.fromkeys(s.name for kernel in stop.view.kernels for s in kernel.steps)
-    names |= dict.fromkeys(m for k in stop.view.kernels for s in k.steps for m in s.members)
+    steps = dict.fromkeys(s.name for kernel in stop.view.kernels for s in kernel.steps)
+    steps |= dict.fromkeys(m for k in stop.view.kernels for s in k.steps for m in s.members)
     stages = {s.name: s for s in stop.function.stages}
     details: dict[str, Any] = {
         f"stage {name}": _describe_stage(stop.function, stages[name], calls.get(name), diagram)
-        for name in names
+        for name in steps
         if name in stages
     }
     sources = {kernel.name: kernel.source for kernel in trace.program.kernels}
     for kernel in stop.view.kernels:
         name = "" if kernel.launch is None else kernel.launch.name
-        source = sources.get(name, "") if stop.kernels else ""
+        names = [name] if stop.kernels else []
+        if kernel.kind == "group":
+            names = list(trace.report.after[int(kernel.label) - 1].kernels)
+        source = "\n".join(sources[n] for n in names)
         details[f"kernel {kernel.label}"] = _describe_kernel(kernel, name, source)
     return details
 

@@ -52,7 +52,10 @@ def describe_work(kernel: Kernel) -> list[str]:
 def _show_items(launch: Launch) -> str:
     item = "thread" if launch.group_size > 1 else "work item"
     if launch.groups is None:
-        return f"as many {item}s as the sizes ask for"
+        count = f"ceil({launch.count} / {launch.per_group:,})"
+        if launch.group_size == 1:
+            return f"{count} work items"
+        return f"{count} groups of {launch.group_size:,} threads"
     if launch.group_size == 1:
         return f"{launch.groups:,} {item}{'s' * (launch.groups != 1)}"
     groups = f"{launch.groups:,} group{'s' * (launch.groups != 1)} of {launch.group_size:,}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import dmlc
@@ -182,6 +184,20 @@ def test_each_kernel_of_a_group_is_a_kernel() -> None:
     assert "S_parts" in text
     assert text.count("reads an output") == len(work.kernels)
     assert text.count(f"one of {len(work.kernels)} kernels") == len(work.kernels)
+
+
+def test_what_several_kernels_combine_is_a_stage_of_each() -> None:
+    view = make_diagram(explain(ir.parse(re.sub(r"\b32\b", "100000", SMALL)), "hlsl")).after
+    assert len(view.kernels) == 3
+    for kernel in view.kernels:
+        known = {s.name for s in kernel.steps}, {t.tensor for t in kernel.reads}
+        for wire in kernel.wires:
+            assert wire.target in known[0]
+            assert wire.source in known[wire.from_memory]
+    last = view.kernels[-1]
+    combined = {s.name for s in last.steps if s.combined}
+    assert combined == {"m", "s"}
+    assert {Wire("m_parts", "m", True), Wire("m", "e", False)} <= set(last.wires)
 
 
 @pytest.mark.parametrize("target", ["opencl", "hlsl"])

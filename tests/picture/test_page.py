@@ -94,7 +94,7 @@ def test_every_stage_and_kernel_is_told_of(residual: tuple[Any, str]) -> None:
             assert shape["aria-label"]
             assert details[shape["data-key"]]["title"]
             assert details[f"kernel {shape['data-home']}"]["moves"]
-    bound, *_, kernels = page.details
+    bound, *_, fused, kernels = page.details
     stage = bound["stage dbias"]
     assert stage["formula"].startswith("dbias[i0, i1, i2, i3] = sum[r0 < 32")
     assert stage["call"] == "bn: BATCH_NORMALIZATION_TRAINING_GRAD"
@@ -103,6 +103,8 @@ def test_every_stage_and_kernel_is_told_of(residual: tuple[Any, str]) -> None:
     assert stage["ir"].startswith("%dbias: f32[")
     codes = [k["code"] for key, k in kernels.items() if key.startswith("kernel ")]
     assert codes == [kernel.source for kernel in found.program.kernels]
+    groups = [k["code"] for key, k in fused.items() if key.startswith("kernel ")]
+    assert "\n".join(groups) == "\n".join(codes)
     assert all(not k["code"] for key, k in bound.items() if key.startswith("kernel "))
     assert "float operations" in kernels["kernel 1"]["work"]
 
@@ -184,7 +186,7 @@ def test_changes_are_named() -> None:
 
 
 def test_sizes_that_are_open_and_graphs_that_are_large() -> None:
-    assert "as many" in draw_page(trace(ir.parse(OPEN), "hlsl"))
+    assert "ceil(n / " in draw_page(trace(ir.parse(OPEN), "hlsl"))
     page = Page(draw_page(trace(make_chain(90))))
     assert any("a chain of 90 stages" in t for t in page.texts)
     with pytest.raises(UnsupportedError, match=r"show it as text or DOT, or draw a part of it"):
