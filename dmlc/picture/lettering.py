@@ -1,4 +1,4 @@
-"""Text in pictures: how wide it is at most, cut and wrapped to a width, and numbers of bytes.
+"""Text in pictures: how wide it is at most, wrapped to a width, and numbers of bytes.
 
 A picture names common fonts and carries none, so widths are those of a wide one, DejaVu Sans: with
 any other, text is narrower than the room left for it.
@@ -31,14 +31,6 @@ def measure(text: str, size: float, *, bold: bool = False, code: bool = False) -
         return len(text) * _MONOSPACED * size
     total = sum(_SANS[ord(c) - 32] / 100 if " " <= c <= "~" else _OTHER for c in text)
     return total * size * (_BOLD if bold else 1.0)
-
-
-def cut(text: str, longest: int) -> str:
-    """A text of at most so many characters; a longer one loses its middle."""
-    if len(text) <= longest:
-        return text
-    head = longest // 2
-    return f"{text[:head]}…{text[len(text) - (longest - head - 1) :]}"
 
 
 def wrap(text: str, width: int, lines: int | None = None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Texts in pictures: widths, cutting, wrapping, bytes."""
+"""Texts in pictures: widths, wrapping, bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlc.picture.lettering import (
-    cut,
     measure,
     show_bytes,
     show_sizes,
@@ -40,16 +39,6 @@ def test_bytes(count: int | None, text: str) -> None:
 def test_sizes() -> None:
     assert show_sizes((32, "n", 56)) == "32\N{MULTIPLICATION SIGN}n\N{MULTIPLICATION SIGN}56"
     assert show_sizes(()) == "one"
-
-
-@given(st.text(max_size=60), st.integers(3, 30))
-def test_cut_keeps_both_ends(text: str, longest: int) -> None:
-    short = cut(text, longest)
-    assert len(short) <= max(longest, 0)
-    assert (short == text) == (len(text) <= longest or short == text)
-    if len(text) > longest:
-        assert short[: longest // 2] == text[: longest // 2]
-        assert "…" in short
 
 
 @given(st.lists(st.text("ab(*)", min_size=1, max_size=14), max_size=12), st.integers(4, 20))
