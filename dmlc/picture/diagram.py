@@ -308,7 +308,7 @@ def _make_kernel(
 ) -> Kernel:
     """What a launch computes and moves."""
     whole, stored = report.fusion.unfused, report.fusion.function
-    order = {s.name: at for at, s in enumerate((*whole.stages, *stored.stages))}
+    order = {s.name: at for at, s in reversed([*enumerate((*whole.stages, *stored.stages))])}
     joint = Joint(launch, whole, stored)
     steps = sorted(joint.steps.values(), key=lambda s: order[s.name])
     moves = {m.tensor: m for m in launch.moves}

@@ -6,6 +6,7 @@ By the longest path; where the layers have a width to keep, some become several.
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import itertools
 import math
 from collections.abc import Sequence
@@ -122,11 +123,24 @@ def _rank_in_order(
 ) -> list[int]:
     """Ranks that never fall from one box to the next, but for those that are first or last."""
     ranks, latest = [0] * len(boxes), int(any(box.first for box in boxes))
-    known = set(numbers)
     inner = [n for n in numbers if not boxes[n].first and not boxes[n].last]
-    for number in inner:
-        latest = max([latest, *(ranks[g] + 1 for g in givers[number] if g in known)])
+    held = set(inner)
+    missing = {n: held.intersection(givers[n]) for n in inner}
+    readers: dict[int, list[int]] = {}
+    for number, known in missing.items():
+        for giver in known:
+            readers.setdefault(giver, []).append(number)
+    ready = [number for number in inner if not missing[number]]
+    heapq.heapify(ready)
+    while ready:
+        # By number, but none before what it is given.
+        number = heapq.heappop(ready)
+        latest = max([latest, *(ranks[g] + 1 for g in givers[number] if g in missing)])
         ranks[number] = latest
+        for reader in readers.get(number, ()):
+            missing[reader].discard(number)
+            if not missing[reader]:
+                heapq.heappush(ready, reader)
     for number in numbers:
         if boxes[number].last:
             ranks[number] = latest + 1

@@ -148,6 +148,15 @@ def test_rims_stay_rims_within_a_width(in_order: bool) -> None:
     assert rank_boxes([*rims, *inner, *ends], links, gaps) == [0, 0, 1, 2, 3, 4, 4, 4]
 
 
+def test_order_yields_to_links() -> None:
+    gaps = dataclasses.replace(GAPS, limit=LIMIT, in_order=True)
+    boxes = [Box(60, 10)] * 4
+    links = [Link(3, 1), Link(0, 3), Link(1, 2)]
+    # A box of which nothing is given and a box to which nothing is given stand beside the others.
+    assert rank_boxes(boxes, links, gaps) == [0, 2, 3, 1]
+    check(boxes, links, arrange(boxes, links, gaps))
+
+
 def test_rows_keep_first_and_last_apart() -> None:
     boxes = [Box(60, 10, last=True), Box(60, 20), Box(60, 30, first=True), Box(90, 10), Box(90, 5)]
     found = arrange_rows(boxes, Gaps(across=10, down=5, limit=200.0))
