@@ -31,6 +31,7 @@ from dmlc.picture.svg import write_svg
 from dmlc.picture.text import write_text
 from dmlc.pipeline import explain
 from dmlc.source import UnknownNameError, UnsupportedError
+from tests.graphs import graphs
 from tests.picture.samples import (
     GRAPHS,
     INDEX_ONLY,
@@ -124,6 +125,12 @@ def check_kernels(drawing: Drawing, view: View) -> None:
         own = [s for s in drawing.shapes if s.home == kernel.label and s.style != "kernel"]
         stages = [s for s in own if s.style.split()[0] in ("stage", "fold")]
         assert [s.key for s in stages] == [f"stage {step.name}" for step in kernel.steps]
+        known = {step.name for step in kernel.steps}, {t.tensor for t in kernel.reads}
+        for wire in kernel.wires:
+            assert wire.target in known[0]
+            assert wire.source in known[wire.from_memory]
+        used = {w.source for w in kernel.wires} | {t.step for t in kernel.writes}
+        assert known[0] | known[1] <= used
     tags = Counter(
         s.style.split()[0] for s in drawing.shapes if s.style.split()[0] in ("read", "write")
     )
@@ -213,7 +220,7 @@ def functions(draw: st.DrawFn) -> ir.Function:
 
 
 @settings(max_examples=25, deadline=None)
-@given(functions(), st.sampled_from(["opencl", "hlsl"]))
+@given(st.one_of(functions(), graphs(16)), st.sampled_from(["opencl", "hlsl"]))
 def test_nothing_lies_over_anything_in_random_graphs(function: ir.Function, target: str) -> None:
     report = explain(function, target)
     diagram = make_diagram(report)
@@ -405,7 +412,7 @@ before fusion: 4 kernels · 50.3 KB moved · 8.4 KB of scratch memory
 after fusion: 1 kernel instead of 4 · 32.9 KB moved instead of 50.3 KB ·
               no scratch memory instead of 8.4 KB
      1   in  24.7 KB   out   8.2 KB  Y
-         computes  e, m, s
+         computes  m, e, s
          reads     X 3 {times} 8.2 KB, bias 128 B
          writes    Y 8.2 KB
          work      1 work item; at most 512 steps each; 16.4 k float operations;
