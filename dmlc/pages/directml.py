@@ -66,7 +66,8 @@ class _Reader:
         self.read_fields()
         self.read_tables()
         self.make_rows()
-        for placed in self.placed:
+        # What the constraints say, sentences elsewhere repeat.
+        for placed in sorted(self.placed, key=lambda p: p.section != "constraints"):
             self.read_block(placed)
         self.formulas.finish()
         return self.draft
@@ -120,7 +121,7 @@ class _Reader:
         missing = [n for n in self.fields if n not in members]
         if len(extra) == len(missing) == 1:
             self.aliases[extra[0]] = missing[0]
-            self.draft.note(f"The page also calls {missing[0]} {extra[0]}.")
+            self.draft.note(f"The page calls {missing[0]} {extra[0]} where it describes it.")
 
     # Tables -----------------------------------------------------------------------------------
 
@@ -275,6 +276,8 @@ class _Reader:
         if placed.section == "description" and self.draft.doc is None:
             first = next(split(block), None)
             self.draft.doc = None if first is None else words(first.raw)
+            if self.draft.doc == "TBD":
+                self.draft.doc = ""
             self.ledger.mark([] if first is None else first.lines[:1], Mark.LANGUAGE)
             if first is not None and first.lines == tuple(lines) and len(list(split(block))) == 1:
                 self.sentences.judge(first, field)

@@ -6,7 +6,7 @@ import re
 
 from dmlc.language.definitions import level_number
 from dmlc.pages.blocks import code_spans, words
-from dmlc.pages.draft import Clause
+from dmlc.pages.draft import Clause, join_names
 from dmlc.pages.formulas import list_called, parse_code
 from dmlc.pages.known import find_function
 from dmlc.pages.ledger import Mark
@@ -22,10 +22,6 @@ _FACT = "(?:DataType|[Dd]ata type|DimensionCount|[Dd]imension count|[Ss]izes)"
 _SOME_FACTS = f"(?P<facts>{_FACT}(?:(?:,? and |, ){_FACT})*)"
 _NAMES = r"(?P<names>[A-Za-z_]\w*(?:(?:,? and |, )[A-Za-z_]\w*)*)"
 _LIST = r"\{([^{}]*)\}"
-
-
-def _clause(text: str, sentence: Sentence) -> Clause:
-    return Clause(text, words(sentence.raw), sentence.lines)
 
 
 def _require(reader: SentenceReader, condition: str, sentence: Sentence) -> Mark:
@@ -66,11 +62,9 @@ def _broadcasts(
     target = reader.tensor(match["target"])
     if names is None or target is None or target.name in names:
         return None
-    known = {c.text for c in reader.draft.constraints}
-    for name in names:
-        text = f"{name} must be broadcastable to {target.name}."
-        if text not in known:
-            reader.draft.constraints.append(_clause(text, sentence))
+    text = f"{join_names(names)} must be broadcastable to {target.name}."
+    if all(c.text != text for c in reader.draft.constraints):
+        reader.draft.constraints.append(Clause(text, words(sentence.raw), sentence.lines))
     return Mark.LANGUAGE
 
 

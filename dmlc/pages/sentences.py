@@ -18,11 +18,14 @@ from dmlc.pages.ledger import Ledger, Mark
 FACT = re.compile(
     r"\b(?:must|should|shall|requires?|required|only|equals?|equivalent|when|if|unless|defaults?"
     r"|range|greater|less|smaller|larger|least|most|ignored?|match(?:es)?|null(?:ptr)?|cannot|can't"
-    r"|never|always|permitted|allowed|invalid|supports?|supported|same|broadcast\w*|in-place|up to"
-    r"|except|precedes?|otherwise|neither)\b|(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)|[<>=]",
+    r"|never|always|permitted|allowed|invalid|supported|broadcast\w*|in-place|up to|except"
+    r"|precedes?|otherwise|neither|same (?:as|sizes?|data|dimensions?|ranks?|shapes?|DataType"
+    r"|DimensionCount|span))\b|(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)|[<>={}]",
     re.IGNORECASE,
 )
 """What a sentence that states a fact has: a word of duty, condition or comparison, or a number."""
+_NAMED = re.compile(r"\\f\$(?:(?!\\f\$|\\frac|\\in\b|\\sum|\\[lg]e|[=<>]).)*\\f\$")
+"""A formula within a sentence that is no more than a name."""
 _BOUNDARY = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)\s+(?=[`*_(\[\"\\<]{0,3}[A-Z`\\])")
 _WHOLE = re.compile(r"`[^`]*`|\\f\$.*?\\f\$|\[[^\[\]]*\]\([^()]*\)|\$[^$\n]{1,80}\$")
 _SHARE = 0.25
@@ -124,7 +127,7 @@ class SentenceReader:
                     return mark
         if self.idle:
             return Mark.LANGUAGE
-        return Mark.MISSED if FACT.search(text) else Mark.PROSE
+        return Mark.MISSED if FACT.search(_NAMED.sub("x", text)) else Mark.PROSE
 
     # What handlers look up ------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ def write(draft: Draft, origin: str, remarks: Sequence[Remark]) -> list[Line]:
         lines.append((f"    introduced {draft.introduced}", None))
     if draft.forward:
         lines.append((f"    forward {draft.forward}", None))
+    lines.append(("", None))
     lines += _write_attributes(draft.attributes)
     for level in draft.levels:
         lines += _write_tensors(level)
@@ -137,7 +138,7 @@ def _write_example(example: Example) -> list[Line]:
 
 
 def _write_remarks(draft: Draft, remarks: Sequence[Remark]) -> list[Line]:
-    lines: list[Line] = []
+    lines: list[Line] = [("", None)]
     for note in draft.notes:
         lines += _comment(note, 4)
     if not draft.compute:
