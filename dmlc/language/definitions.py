@@ -16,7 +16,6 @@ from dmlc.language import syntax
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
 
-
 FORMULA_CURE = "write it as 'compute { ... }', or derive it with 'gradient of NAME'"
 """What mends an operator without a formula."""
 
@@ -216,7 +215,7 @@ class OperatorDefinition:
         return self.compute is not None or self.syntax.gradient_of is not None
 
     def expect_formula(self) -> None:
-        """Raises `DmlcError` where it has no formula, and where what it is derived from has none."""
+        """Raises `DmlcError` where it has no formula, or what it is derived from has none."""
         if self.gradient is not None:
             self.gradient.forward.expect_formula()
         if not self.has_formula:

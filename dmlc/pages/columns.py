@@ -23,9 +23,7 @@ _KINDS = {"input": "Input", "output": "Output", "optional input": "Optional inpu
           "array of outputs": "Array of outputs"}  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_]\w{0,127}")
 _RANKS = re.compile(r"([1-8])(?:\s+(?:\w+|-|\u2013|\u2014)\s+([1-8]))?")
-_DIMENSIONS = re.compile(
-    r"\{\s*(?:[A-Za-z_]\w*\s*\[\s*\]|\[?\w+\]?(?:\s*,\s*\[?\w+\]?)*)\s*\}"
-)
+_DIMENSIONS = re.compile(r"\{\s*(?:[A-Za-z_]\w*\s*\[\s*\]|\[?\w+\]?(?:\s*,\s*\[?\w+\]?)*)\s*\}")
 
 
 def find_columns(table: Table) -> dict[str, int] | None:

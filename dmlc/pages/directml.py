@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dmlc.pages.blocks import Block, Code, Formula, Heading, Page, Paragraph, Table, code_spans, words
+from dmlc.pages.blocks import (
+    Code,
+    Formula,
+    Heading,
+    Page,
+    Paragraph,
+    Table,
+    words,
+)
 from dmlc.pages.columns import find_columns, read_tensor
-from dmlc.pages.draft import Attribute, Clause, Draft, Enum, Level, Tensor
+from dmlc.pages.draft import Attribute, Draft, Enum, Level, Tensor
 from dmlc.pages.extents import read_extents
 from dmlc.pages.facts import DIRECTML
-from dmlc.pages.formulas import make_function, read_statement, split_statements
 from dmlc.pages.known import find_enums, find_operators
 from dmlc.pages.ledger import Ledger, Mark
 from dmlc.pages.outputs import FormulaReader
@@ -58,8 +65,8 @@ class _Reader:
         """Of members that the structure calls otherwise: its names for them."""
         self.sentences = SentenceReader(self.draft, ledger, DIRECTML)
         self.formulas = FormulaReader(self.draft, ledger, self.sentences)
+        self.sentences.take = self.formulas.read_inline
         self.examples = ExampleReader(self.draft, ledger)
-        self.bindings: list[tuple[Paragraph | Code, str | None]] = []
 
     def run(self) -> Draft:
         self.read_introduced()
@@ -77,7 +84,7 @@ class _Reader:
     def read_introduced(self) -> None:
         for placed in self.placed:
             block = placed.block
-            if isinstance(block, Paragraph) and "introduc" in block.text or (
+            if (isinstance(block, Paragraph) and "introduc" in block.text) or (
                 isinstance(block, Paragraph) and placed.section == "availability"
             ):
                 found = LEVEL.search(words(block.text))
@@ -170,7 +177,9 @@ class _Reader:
                 for f in self.fields.values() if f.type == _TENSOR
             ]  # fmt: skip
             self.draft.levels = [Level(None, rows)]
-            self.draft.note("The page has no table of tensors: any type and dimension count is let by.")
+            self.draft.note(
+                "The page has no table of tensors: any type and dimension count is let by."
+            )
         for field in self.fields.values():
             if field.type != _TENSOR and self.draft.tensor(field.name) is None:
                 attribute = self.make_attribute(field)
@@ -184,9 +193,7 @@ class _Reader:
                 count.default = f"{tensor.name}.Count"
                 text = f"{count.name} == {tensor.name}.Count"
                 self.draft.require(text, f"{field.name} has {count.name} entries", field.lines)
-        order = [f for f in self.fields]
-        sizes = {f.size for f in self.fields.values()}
-        self.draft.attributes.sort(key=lambda a: (a.name not in sizes, order.index(a.name)))
+        order = list(self.fields)
         self.draft.attributes.sort(key=lambda a: self.place(a, order))
 
     def place(self, attribute: Attribute, order: Sequence[str]) -> tuple[int, int]:
@@ -273,35 +280,10 @@ class _Reader:
             return
         if block.item and self.read_member(block, field):
             return
-        if placed.section == "description" and self.draft.doc is None:
-            first = next(split(block), None)
-            self.draft.doc = None if first is None else words(first.raw)
-            if self.draft.doc == "TBD":
-                self.draft.doc = ""
-            self.ledger.mark([] if first is None else first.lines[:1], Mark.LANGUAGE)
-            if first is not None and first.lines == tuple(lines) and len(list(split(block))) == 1:
-                self.sentences.judge(first, field)
-                self.formulas.read_inline(first, field)
-                return
-            self.read_sentences(block, field, skip=1)
-            return
-        self.read_sentences(block, field)
-
-    def read_sentences(self, block: Paragraph, field: str | None, skip: int = 0) -> None:
-        """Sentences, of which some hold a formula as code."""
-        kept = [(n, t) for n, t in block.lines]
-        found = [s for s in split(block)][skip:]
-        held = [s for s in found if self.formulas.read_inline(s, field)]
-        if not held and not skip:
-            self.sentences.read(block, field)
-            return
-        for sentence in found:
-            if sentence not in held:
-                self.sentences.read(
-                    Paragraph(tuple((n, sentence.raw) for n in sentence.lines[:1])), field
-                )
-        if not kept:
-            self.ledger.mark([block.line], Mark.FURNITURE)
+        doc = placed.section == "description" and self.draft.doc is None
+        if doc:
+            self.draft.doc = words(next(split(block)).raw)
+        self.sentences.read(block, field, doc)
 
     def read_links(self, block: Paragraph) -> None:
         """A list of links to other pages."""
@@ -333,8 +315,8 @@ class _Reader:
                 if text.strip() and line not in known:
                     self.ledger.miss([line], text.strip())
             return
-        if placed.section == "examples" and self.examples.read(block, show_title(placed.title)
-                                                               if placed.title else ""):  # fmt: skip
+        title = show_title(placed.title) if placed.title else ""
+        if placed.section == "examples" and self.examples.read(block, title):
             return
         extents = read_extents(block.lines, self.draft) if "Sizes[" in block.text else None
         if extents is not None:
@@ -374,7 +356,3 @@ def _add_row(tensors: list[Tensor], tensor: Tensor) -> None:
 
 def _order_ranks(ranks: str | None) -> list[int]:
     return [int(n) for n in re.findall(r"\d+", ranks or "1 to 8")]
-
-
-__all__ = ["Block", "Clause", "find_name", "read_directml", "read_statement", "split_statements",
-           "make_function", "code_spans"]  # fmt: skip

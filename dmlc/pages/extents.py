@@ -15,7 +15,9 @@ from dmlc.language.format import format_expression
 from dmlc.pages.draft import Clause, Draft
 from dmlc.pages.formulas import UnknownWord, parse_code, rebuild
 
-_LOOP = re.compile(r"for\s*\(\s*\w+\s+(\w+)\s*=\s*0\s*;\s*\1\s*<\s*(\w+)\s*;\s*(?:\+\+\1|\1\+\+)\s*\)")
+_LOOP = re.compile(
+    r"for\s*\(\s*\w+\s+(\w+)\s*=\s*0\s*;\s*\1\s*<\s*(\w+)\s*;\s*(?:\+\+\1|\1\+\+)\s*\)"
+)
 _HELPER = re.compile(r"(?:const\s+)?(?:UINT|INT|int|uint32_t|size_t|auto)\s+(\w+)\s*=\s*(.+);")
 _SIZE = re.compile(r"(\w+\.Sizes\[[^\[\]]+\])\s*=\s*(.+);")
 _ASSERTED = re.compile(r"assert\s*\(\s*(.+?)\s*==\s*(.+?)\s*\)\s*;")

@@ -32,7 +32,9 @@ def _require(reader: SentenceReader, condition: str, sentence: Sentence) -> Mark
 # Tensors that are alike ------------------------------------------------------------------------
 
 
-def _same(reader: SentenceReader, match: re.Match[str], sentence: Sentence, _: str | None) -> Mark | None:
+def _same(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, _: str | None
+) -> Mark | None:
     names = reader.tensors(match["names"])
     if names is None or len(names) < 2:
         return None
@@ -41,7 +43,9 @@ def _same(reader: SentenceReader, match: re.Match[str], sentence: Sentence, _: s
     return Mark.LANGUAGE
 
 
-def _matches(reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None) -> Mark | None:
+def _matches(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
+) -> Mark | None:
     """`The Sizes of this tensor must match those of InputTensor.`"""
     tensor, other = reader.tensor(field), reader.tensor(match["other"])
     if tensor is None or other is None or tensor is other:
@@ -68,7 +72,9 @@ def _broadcasts(
     return Mark.LANGUAGE
 
 
-def _of_forward(reader: SentenceReader, _: re.Match[str], sentence: Sentence, field: str | None) -> Mark | None:
+def _of_forward(
+    reader: SentenceReader, _: re.Match[str], sentence: Sentence, field: str | None
+) -> Mark | None:
     """What has the sizes of something of the forward operator: 'forward' says it."""
     found = OPERATOR.search(sentence.raw)
     forward = reader.draft.forward
@@ -78,7 +84,9 @@ def _of_forward(reader: SentenceReader, _: re.Match[str], sentence: Sentence, fi
 # Numbers ---------------------------------------------------------------------------------------
 
 
-def _range(reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None) -> Mark | None:
+def _range(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
+) -> Mark | None:
     attribute = reader.attribute(field)
     if attribute is None:
         return None
@@ -86,7 +94,9 @@ def _range(reader: SentenceReader, match: re.Match[str], sentence: Sentence, fie
     return None if condition is None else _require(reader, condition, sentence)
 
 
-def _bound(reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None) -> Mark | None:
+def _bound(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
+) -> Mark | None:
     attribute = reader.attribute(field)
     if attribute is None:
         return None
@@ -94,7 +104,9 @@ def _bound(reader: SentenceReader, match: re.Match[str], sentence: Sentence, fie
     return None if condition is None else _require(reader, condition, sentence)
 
 
-def _default(reader: SentenceReader, match: re.Match[str], _: Sentence, field: str | None) -> Mark | None:
+def _default(
+    reader: SentenceReader, match: re.Match[str], _: Sentence, field: str | None
+) -> Mark | None:
     attribute = reader.attribute(field)
     if attribute is None:
         return None
@@ -108,7 +120,9 @@ def _default(reader: SentenceReader, match: re.Match[str], _: Sentence, field: s
 # Arrays and dimension counts -------------------------------------------------------------------
 
 
-def _lengths(reader: SentenceReader, match: re.Match[str], _: Sentence, field: str | None) -> Mark | None:
+def _lengths(
+    reader: SentenceReader, match: re.Match[str], _: Sentence, field: str | None
+) -> Mark | None:
     """`This field determines the size of the Axes array.`: the type of Axes says it."""
     names = split_names(re.sub(r"\barrays?\b", "", match["names"]))
     types = {a.name: a.type for a in reader.draft.attributes}
@@ -120,7 +134,9 @@ def _lengths(reader: SentenceReader, match: re.Match[str], _: Sentence, field: s
     return Mark.LANGUAGE if names else None
 
 
-def _count(reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None) -> Mark | None:
+def _count(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
+) -> Mark | None:
     """`This value must equal the DimensionCount of InputTensor.`"""
     names, attribute = reader.tensors(match["names"]), reader.attribute(field)
     if names is None or attribute is None:
@@ -131,7 +147,9 @@ def _count(reader: SentenceReader, match: re.Match[str], sentence: Sentence, fie
     return Mark.LANGUAGE
 
 
-def _by_rank(reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None) -> Mark | None:
+def _by_rank(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
+) -> Mark | None:
     """`It should be set to 2 when InputTensor is 4D, and 3 when it's a 5D tensor.`"""
     tensor, attribute = reader.tensor(match["tensor"]), reader.attribute(field)
     less = {int(match["rank"]) - int(match["value"]), int(match["rank2"]) - int(match["value2"])}
@@ -158,7 +176,9 @@ def _named_entries(
 # Dimensions ------------------------------------------------------------------------------------
 
 
-def _dimensions(reader: SentenceReader, _: re.Match[str], sentence: Sentence, field: str | None) -> Mark | None:
+def _dimensions(
+    reader: SentenceReader, _: re.Match[str], sentence: Sentence, field: str | None
+) -> Mark | None:
     """`A tensor of Sizes { N, C, H, W } for 4D, and { N, C, D, H, W } for 5D.` None where the table
     of tensors says otherwise, or another tensor has a size of that name: a page gives one name to
     sizes that differ."""
@@ -204,14 +224,18 @@ def _fits(ranks: str | None, lengths: set[int]) -> bool:
 # Optional tensors and feature levels -----------------------------------------------------------
 
 
-def _optional(reader: SentenceReader, _: re.Match[str], __: Sentence, field: str | None) -> Mark | None:
+def _optional(
+    reader: SentenceReader, _: re.Match[str], __: Sentence, field: str | None
+) -> Mark | None:
     tensor, attribute = reader.tensor(field), reader.attribute(field)
     if tensor is not None and tensor.optional:
         return Mark.LANGUAGE
     return Mark.LANGUAGE if attribute is not None and attribute.default is not None else None
 
 
-def _needed_with(reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None):  # noqa: E501
+def _needed_with(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
+):
     tensor, other = reader.tensor(field), reader.tensor(match["other"])
     if tensor is None or other is None or not tensor.optional:
         return None
@@ -221,7 +245,9 @@ def _needed_with(reader: SentenceReader, match: re.Match[str], sentence: Sentenc
     return _require(reader, condition, sentence)
 
 
-def _at_level(reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None) -> Mark | None:
+def _at_level(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
+) -> Mark | None:
     """A sentence for some feature levels: for none of the operator's, or for all of them."""
     first, level = level_number(reader.draft.introduced), level_number(match["level"])
     if first is None or level is None or level > first:
@@ -233,11 +259,15 @@ def _at_level(reader: SentenceReader, match: re.Match[str], sentence: Sentence, 
     return reader.judge(Sentence(rest[:1].upper() + rest[1:], sentence.lines), field)
 
 
-def _introduced(reader: SentenceReader, match: re.Match[str], _: Sentence, __: str | None) -> Mark | None:
+def _introduced(
+    reader: SentenceReader, match: re.Match[str], _: Sentence, __: str | None
+) -> Mark | None:
     return Mark.LANGUAGE if reader.draft.introduced == match["level"] else None
 
 
-def _forward(reader: SentenceReader, _: re.Match[str], sentence: Sentence, __: str | None) -> Mark | None:
+def _forward(
+    reader: SentenceReader, _: re.Match[str], sentence: Sentence, __: str | None
+) -> Mark | None:
     found = re.search(OPERATOR.pattern, sentence.raw, re.IGNORECASE)
     if found is None or reader.draft.forward not in (None, found[1].upper()):
         return None
@@ -248,7 +278,9 @@ def _forward(reader: SentenceReader, _: re.Match[str], sentence: Sentence, __: s
 # Prose of known kinds --------------------------------------------------------------------------
 
 
-def _typical(reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None) -> Mark | None:
+def _typical(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
+) -> Mark | None:
     alike = re.search(r"same sizes as", sentence.text)
     found = _of_forward(reader, match, sentence, field) if alike else None
     return Mark.PROSE if found is None else found
@@ -271,7 +303,9 @@ def _further(reader: SentenceReader, *_: object) -> Mark | None:
     return Mark.ILLUSTRATION if reader.illustrating else None
 
 
-def _named_function(_: SentenceReader, match: re.Match[str], __: Sentence, ___: str | None) -> Mark | None:
+def _named_function(
+    _: SentenceReader, match: re.Match[str], __: Sentence, ___: str | None
+) -> Mark | None:
     """`Where exp(x) is the natural exponentiation function`: a function of the language."""
     called = [parse_code(part) for part in re.findall(r"\w+\([^()]*\)", match[0])]
     names = [name for node in called if node is not None for name in list_called(node)]

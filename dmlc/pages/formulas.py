@@ -7,9 +7,10 @@ cases, line by line. Names are those of the page: `Input` for InputTensor, `f` f
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from dmlc.language import syntax
@@ -184,7 +185,7 @@ def _rename(node: syntax.Expression, names: Names, like: str | None) -> syntax.E
         case syntax.Literal() | syntax.String():
             return node
         case syntax.Unary() | syntax.Binary() | syntax.Ternary() | syntax.Array():
-            return rebuild(node, lambda part: _rename(part, names, like))
+            return rebuild(node, functools.partial(_rename, names=names, like=like))
         case _:
             raise UnknownWord(type(node).__name__)
 
@@ -196,9 +197,7 @@ def _rename_call(
     names: Names,
     like: str | None,
 ) -> syntax.Expression:
-    given = tuple(
-        dataclasses.replace(a, value=_rename(a.value, names, like)) for a in arguments
-    )
+    given = tuple(dataclasses.replace(a, value=_rename(a.value, names, like)) for a in arguments)
     reduced = name.lower() if name.lower() in ("sum", "mean", "max", "min", "product") else None
     if reduced is not None and len(given) == 1:
         axes = names.draft.attribute("Axes")
@@ -218,7 +217,9 @@ def _rename_call(
     return syntax.Call(syntax.Reference(known, span=node.span), given, span=node.span)
 
 
-def rebuild(node: syntax.Expression, change: Any) -> syntax.Expression:
+def rebuild(
+    node: syntax.Expression, change: Callable[[syntax.Expression], syntax.Expression]
+) -> syntax.Expression:
     """A node with each of its operands changed."""
     changed: dict[str, Any] = {}
     for field in dataclasses.fields(node):
@@ -226,7 +227,7 @@ def rebuild(node: syntax.Expression, change: Any) -> syntax.Expression:
         if isinstance(value, tuple):
             changed[field.name] = tuple(change(v) for v in cast("tuple[Any, ...]", value))
         elif isinstance(value, syntax.Node) and not isinstance(value, syntax.Name):
-            changed[field.name] = change(value)
+            changed[field.name] = change(cast(syntax.Expression, value))
     return dataclasses.replace(node, **changed)
 
 
@@ -257,7 +258,7 @@ def list_called(node: object) -> Iterator[str]:
             yield from list_called(getattr(node, field.name))
 
 
-def make_function(name: str, value: str, elements: Mapping[str, str] | None = None) -> str | None:
+def make_function(name: str, value: str) -> str | None:
     """`function name(...) = value`, of everything that the value names; None where it calls what
     the language lacks."""
     node = parse_code(value)

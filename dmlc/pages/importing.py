@@ -16,7 +16,7 @@ from dmlc.language.parse import parse
 from dmlc.pages.blocks import Page
 from dmlc.pages.directml import find_name, read_directml
 from dmlc.pages.draft import Attribute, Clause, Combination, Draft, Enum, Example, Tensor
-from dmlc.pages.ledger import Figures, Ledger, Mark
+from dmlc.pages.ledger import Figures, Ledger
 from dmlc.pages.markdown import read_markdown
 from dmlc.pages.onednn import is_onednn, read_onednn
 from dmlc.pages.rst import read_rst
@@ -44,8 +44,8 @@ class ImportedPage:
 def import_page(path: str | Path) -> ImportedPage:
     """The description of the operator that a page is about.
 
-    Pages are Markdown (`.md`) or reStructuredText (`.rst`, `.rst.txt`), of DirectML's reference or of
-    oneDNN Graph's operations. Raises `DmlcError` where the file cannot be read, or is about no
+    Pages are Markdown (`.md`) or reStructuredText (`.rst`, `.rst.txt`), of DirectML's reference or
+    of oneDNN Graph's operations. Raises `DmlcError` where the file cannot be read, or is about no
     operator.
     """
     found = Path(expect_path("path", path))
@@ -102,9 +102,10 @@ def _settle(draft: Draft, ledger: Ledger) -> str:
         try:
             check_text(text, f"{draft.name}.dml")
         except DmlcError as error:
-            parts = [_part_at(diagnostic, [part for _, part in lines]) for diagnostic in
-                     error.diagnostics]  # fmt: skip
-            if not any([_leave_out(draft, ledger, part) for part in parts if part is not None]):
+            known = [part for _, part in lines]
+            found = [_part_at(diagnostic, known) for diagnostic in error.diagnostics]
+            left_out = [_leave_out(draft, ledger, part) for part in found]
+            if not any(left_out):
                 raise DmlcError(
                     f"'{ledger.page.name}' describes no operator of the language: "
                     f"{error.diagnostics[0].message}"
@@ -172,6 +173,3 @@ def _leave_out_tensor(draft: Draft, ledger: Ledger, part: Tensor) -> bool:
         ledger.miss(clause.lines, clause.words)
     draft.compute = []
     return True
-
-
-__all__ = ["ImportedPage", "Mark", "import_page", "import_text"]

@@ -45,7 +45,13 @@ def read_markdown(name: str, text: str) -> Page:
     lines = text.replace("\r\n", "\n").replace("\ue000", "").replace("\ue002", "").split("\n")
     end = _find_front(lines)
     front = dict(_read_front(lines[:end]))
-    body = "\n".join(["", ] * end + lines[end:])
+    body = "\n".join(
+        [
+            "",
+        ]
+        * end
+        + lines[end:]
+    )
     shown, formulas = _take_formulas(_keep_source(body))
     reader = _Reader(shown.split("\n"), formulas)
     tokens = MarkdownIt("commonmark").enable("table").parse(shown)

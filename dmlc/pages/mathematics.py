@@ -29,8 +29,8 @@ _FUNCTIONS = {
     "\\min", "\\max", "\\exp", "\\log", "\\ln", "\\tanh", "\\sin", "\\cos", "\\tan", "\\sinh",
     "\\cosh", "\\arctan", "\\arcsin", "\\arccos",
 }  # fmt: skip
-_CALLED = {"min", "max", "exp", "log", "ln", "tanh", "erf", "round", "abs", "sqrt", "sigmoid", "pow",
-           "sign", "floor", "ceil"}  # fmt: skip
+_CALLED = {"min", "max", "exp", "log", "ln", "tanh", "erf", "round", "abs", "sqrt", "sigmoid",
+           "pow", "sign", "floor", "ceil"}  # fmt: skip
 _RENAMED = {"arctan": "atan", "arcsin": "asin", "arccos": "acos", "ln": "log"}
 _STARTS = {"{", "(", "|", "\\frac", "\\sqrt", "\\begin", "\\lfloor", "\\lceil"}
 _DEEPEST = 60
@@ -68,6 +68,10 @@ class _Reader:
             self.tokens.pop()
         self.position = 0
 
+    def see(self, *tokens: str) -> bool:
+        """Whether one of some tokens comes next."""
+        return self.next in tokens
+
     @property
     def next(self) -> str:
         return self.tokens[self.position] if self.position < len(self.tokens) else ""
@@ -97,7 +101,7 @@ class _Reader:
         self.take()
         if self.take() != "{":
             return
-        if self.next != "}":
+        if not self.see("}"):
             self.take()
         self.expect("}")
 
@@ -201,7 +205,7 @@ class _Reader:
             self.take()
             found = self.choice(depth + 1)
             self.expect(f"\\r{token[2:]}")
-            return f"{token[2:]}({found})".replace("ceil(", "ceil(")
+            return f"{token[2:]}({found})"
         if token == "\\frac":
             self.take()
             above = self.group(depth + 1)
@@ -222,7 +226,7 @@ class _Reader:
                 return f"{name}({self.power(depth + 1)})"
             self.take()
             given = [self.choice(depth + 1)]
-            while self.next == ",":
+            while self.see(","):
                 self.take()
                 given.append(self.choice(depth + 1))
             self.expect(")")

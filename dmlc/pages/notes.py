@@ -63,7 +63,8 @@ def _one_of(
 def _vector(
     reader: SentenceReader, match: re.Match[str], sentence: Sentence, _: str | None
 ) -> Mark | None:
-    """`sizes is a 1D tensor`; `They are both 1D tensor ... required if attribute x is set to True`"""
+    """`sizes is a 1D tensor`; `They are both 1D tensor ... required if attribute x is set to True`,
+    of those that the sentences before say what they are."""
     names = split_names(match["names"])
     if names == ["They"]:
         names = re.findall(r"(?:^|(?<=[.\s]))`?([a-z_]+)`? is\b", _before(reader, sentence))
@@ -194,8 +195,8 @@ ONEDNN: Rules = [
          _order),
         (r"\w+ (?:operation )?supports the following data type combinations?$", _furniture),
         (r"(?P<names>\w+ and \w+) should be either both provided or neither provided$", _together),
-        (rf"Either (?P<a>\w+){_PROVIDED.format('a')} or (?P<b>\w+){_PROVIDED.format('b')} should be "
-         "provided$", _one_of),
+        (rf"Either (?P<a>\w+){_PROVIDED.format('a')} or (?P<b>\w+){_PROVIDED.format('b')} "
+         "should be provided$", _one_of),
         (r"(?P<names>They|\w+(?: and \w+)*) (?:is|are)(?: both)? (?:a )?1D tensors?\b", _vector),
         (r"The shape of (?:the )?(?P<a>\w+) matches (?P<b>\w+) shape except spatial dimensions$",
          _but_space),

@@ -104,8 +104,8 @@ class _Reader:
             self.ledger.mark(row.lines, Mark.LANGUAGE)
 
     def read_attributes(self, table: Table) -> None:
-        """`Attribute Name`, `Description`, `Value Type`, `Supported Values`, `Required or Optional`,
-        the last three told by the type."""
+        """`Attribute Name`, `Description`, `Value Type`, `Supported Values`, and `Required or
+        Optional`, told by where the type stands."""
         self.ledger.mark(table.header.lines, Mark.FURNITURE)
         for row in table.rows:
             cells = [words(cell) for cell in row.cells]
@@ -116,7 +116,9 @@ class _Reader:
             name = cells[0]
             if self.draft.tensor(name) is not None:
                 name = f"{name}_attribute"
-                self.draft.note(f"The attribute {cells[0]} is called {name}: an input has its name.")
+                self.draft.note(
+                    f"The attribute {cells[0]} is called {name}: an input has its name."
+                )
             made = Attribute(name, cells[place].lower().strip(". "), lines=row.lines)
             needed = cells[-1].lower() != "optional"
             self.draft.attributes.append(made)

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from docutils import nodes
-from docutils.core import publish_doctree
+from docutils.frontend import get_default_settings
+from docutils.parsers.rst import Parser
+from docutils.utils import new_document
 
 from dmlc.pages.blocks import (
     Block,
@@ -25,14 +27,6 @@ from dmlc.pages.blocks import (
     words,
 )
 
-_SETTINGS = {
-    "_disable_config": True,
-    "file_insertion_enabled": False,
-    "raw_enabled": False,
-    "report_level": 5,
-    "halt_level": 6,
-    "input_encoding": "unicode",
-}
 _ROLE = re.compile(r":(?P<role>[a-zA-Z][\w:+.-]*):`(?P<text>[^`<\n]*?)(?:\s*<[^`<>\n]*>)?`")
 _RULE = re.compile(r"\s*(?:([=\-~^\"'#*+.`:_])\1{2,}|(?:[=\-]+\s+)+[=\-]+|\+[=\-+]+\+)\s*")
 _TARGET = re.compile(r"\s*\.\. (?:index::|_[^:\n]+:|math::|note::|code-block::|warning::|\[).*")
@@ -42,9 +36,14 @@ def read_rst(name: str, text: str) -> Page:
     """The blocks of a page."""
     lines = text.replace("\r\n", "\n").split("\n")
     shown = _ROLE.sub(_show_role, "\n".join(line.expandtabs(8) for line in lines))
-    tree = publish_doctree(shown, settings_overrides=_SETTINGS)
+    parser = Parser()
+    settings = get_default_settings(parser)
+    settings.file_insertion_enabled = settings.raw_enabled = False
+    settings.report_level, settings.halt_level = 5, 6
+    tree = new_document(name, settings)
+    parser.parse(shown, tree)
     reader = _Reader(shown.split("\n"))
-    blocks = tuple(reader.read(tree, 1))
+    blocks = tuple(reader.read(tree, 0))
     furniture = {
         number
         for number, line in enumerate(lines, 1)

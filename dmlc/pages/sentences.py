@@ -7,6 +7,7 @@ words by which pages state a fact, and no number; else it is not understood.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
@@ -26,7 +27,9 @@ FACT = re.compile(
 """What a sentence that states a fact has: a word of duty, condition or comparison, or a number."""
 _NAMED = re.compile(r"\\f\$(?:(?!\\f\$|\\frac|\\in\b|\\sum|\\[lg]e|[=<>]).)*\\f\$")
 """A formula within a sentence that is no more than a name."""
-_BOUNDARY = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)\s+(?=[`*_(\[\"\\<]{0,3}[A-Z`\\])")
+_BOUNDARY = re.compile(
+    r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)\s+(?=[`*_(\[\"\\<]{0,3}[A-Z`\\])"
+)
 _WHOLE = re.compile(r"`[^`]*`|\\f\$.*?\\f\$|\[[^\[\]]*\]\([^()]*\)|\$[^$\n]{1,80}\$")
 _SHARE = 0.25
 """The part of a line that a sentence fills for the line to be its own too."""
@@ -58,7 +61,7 @@ def split(paragraph: Paragraph) -> Iterator[Sentence]:
     joined = " ".join(parts)
     masked = _WHOLE.sub(lambda m: m[0][0] + "x" * (len(m[0]) - 1), joined)
     starts = [0, *(m.end() for m in _BOUNDARY.finditer(masked)), len(joined)]
-    for start, end in zip(starts, starts[1:], strict=False):
+    for start, end in itertools.pairwise(starts):
         if not joined[start:end].strip():
             continue
         held: dict[int, int] = {}
@@ -75,7 +78,9 @@ def split_names(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-Handler: TypeAlias = Callable[["SentenceReader", "re.Match[str]", Sentence, "str | None"], "Mark | None"]
+Handler: TypeAlias = Callable[
+    ["SentenceReader", "re.Match[str]", Sentence, "str | None"], "Mark | None"
+]
 """Makes something of a match, in the description of a field or not; None where it is none."""
 Rules: TypeAlias = Sequence[tuple[re.Pattern[str], Handler]]
 
@@ -93,15 +98,22 @@ class SentenceReader:
         """Whether the condition of the sentences at hand never holds."""
         self.illustrating = False
         """Whether the sentences before lead to a worked example."""
+        self.take: Callable[[Sentence, str | None], bool] | None = None
+        """Takes the sentences that hold a formula."""
 
-    def read(self, paragraph: Paragraph, field: str | None = None) -> None:
-        """Judges a paragraph, and marks its lines."""
+    def read(self, paragraph: Paragraph, field: str | None = None, doc: bool = False) -> None:
+        """Judges a paragraph, and marks its lines. Of the one that begins with the operator's `doc`
+        string, the first sentence is understood."""
         self.idle = False
         for line, text in paragraph.lines:
             if not _PRELUDE.sub("", text).strip():
                 self.ledger.mark([line], Mark.FURNITURE)
-        for sentence in split(paragraph):
+        for number, sentence in enumerate(split(paragraph)):
+            if self.take is not None and self.take(sentence, field):
+                continue
             mark = self.judge(sentence, field)
+            if doc and number == 0:
+                mark = Mark.LANGUAGE
             if mark is Mark.MISSED:
                 self.ledger.miss(sentence.lines, words(sentence.raw))
             else:
@@ -110,8 +122,8 @@ class SentenceReader:
                 self.ledger.keep(sentence.lines, words(sentence.raw))
 
     def read_cell(self, text: str, lines: tuple[int, ...], field: str) -> None:
-        """Judges a cell of prose in a row of a table. The row is understood by its other cells: what
-        is not understood of this one is kept."""
+        """Judges a cell of prose in a row of a table. The row is understood by its other cells;
+        what is not understood of this one is kept."""
         for sentence in split(Paragraph(((lines[0], text),))):
             if self.judge(sentence, field) is Mark.MISSED:
                 self.ledger.keep(lines, f"{field}: {words(sentence.raw)}")

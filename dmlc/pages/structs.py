@@ -67,8 +67,7 @@ def read_type(name: str, text: str, line: int) -> Field | None:
     made = _FIELD.fullmatch(f"{_spread(match[1])} {name};")
     if made is None:
         return None
-    field = _make(made, line)
-    return field
+    return _make(made, line)
 
 
 def _spread(text: str) -> str:

@@ -49,9 +49,7 @@ def read_attribute(draft: Draft, made: Attribute, cell: str, needed: bool) -> It
 _BOOLEANS = r"(?:true|false)(?: \(default\))?, ?(?:true|false)(?: \(default\))?"
 
 
-def _read_strings(
-    made: Attribute, cell: str, text: str, default: str | None
-) -> Iterator[str]:
+def _read_strings(made: Attribute, cell: str, text: str, default: str | None) -> Iterator[str]:
     values = [s for s in code_spans(cell) if re.fullmatch(r"\w[\w.-]*", s)]
     if not values:
         bare = re.sub(r"\([^()]*\)", "", text)
@@ -64,9 +62,7 @@ def _read_strings(
     made.default = f'"{default}"' if default in values else None
 
 
-def _read_numbers(
-    draft: Draft, made: Attribute, text: str, default: str | None
-) -> Iterator[str]:
+def _read_numbers(draft: Draft, made: Attribute, text: str, default: str | None) -> Iterator[str]:
     whole = made.type.startswith("INT")
     pattern = r"-?\d+" if whole else r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
     if default is not None and not made.is_array and re.fullmatch(pattern, default):

@@ -63,11 +63,11 @@ def _comment(text: str, indent: int) -> list[Line]:
         if number:
             found.append((f"{first}{kept}".rstrip(), None))
             continue
-        for line in textwrap.wrap(
+        lines = textwrap.wrap(
             _bare(kept), WIDTH, initial_indent=first, subsequent_indent=f"{margin}//     ",
             break_long_words=False, break_on_hyphens=False,
-        ) or [first.rstrip()]:  # fmt: skip
-            found.append((line, None))
+        )  # fmt: skip
+        found += [(line, None) for line in lines or [first.rstrip()]]
     return found
 
 
@@ -142,7 +142,9 @@ def _write_remarks(draft: Draft, remarks: Sequence[Remark]) -> list[Line]:
     for note in draft.notes:
         lines += _comment(note, 4)
     if not draft.compute:
-        lines += _comment("The page's formula was not understood, or it has none. It stands here:", 4)
+        lines += _comment(
+            "The page's formula was not understood, or it has none. It stands here:", 4
+        )
         lines += [("    // compute {", None), ("    // }", None)]
     if remarks:
         lines += _comment("What was not put into the language, with its line on the page:", 4)
