@@ -31,9 +31,10 @@ def command(names: tuple[str, ...], directory: str | None) -> int:
     contents: dict[str, bytes] = {}
     pages_of: dict[str, str] = {}
     status = 0
+    read = pages.import_page
     for name in names:
         try:
-            made = pages.import_page(name)
+            made = read(name)
             file = f"{made.name}.dml"
             if directory is not None and file in contents:
                 raise DmlcError(

@@ -116,7 +116,8 @@ def words(text: str) -> str:
     joined = _LINK.sub(r"\1", "".join(found))
     bare = _MARKS.sub("", joined.replace("\\*", _STAR))
     bare = _ESCAPED.sub(r"\1", bare).replace(_STAR, "*")
-    return " ".join(html.unescape(bare).replace("\u00a0", " ").split())
+    text = " ".join(html.unescape(bare).replace("\u00a0", " ").split())
+    return re.sub(r" (?=[),;])", "", text)
 
 
 def code_spans(text: str) -> list[str]:

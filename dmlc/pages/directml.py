@@ -84,12 +84,12 @@ class _Reader:
     def read_introduced(self) -> None:
         for placed in self.placed:
             block = placed.block
-            if (isinstance(block, Paragraph) and "introduc" in block.text) or (
-                isinstance(block, Paragraph) and placed.section == "availability"
-            ):
-                found = LEVEL.search(words(block.text))
-                if found is not None and self.draft.introduced is None:
-                    self.draft.introduced = found[0]
+            if isinstance(block, Paragraph) and placed.field is None:
+                levels = set(LEVEL.findall(words(block.text)))
+                said = placed.section == "availability" or not self.sentences.english
+                if len(levels) == 1 and (said or "introduced in" in block.text):
+                    self.draft.introduced = self.draft.introduced or levels.pop()
+                    self.ledger.mark([block.line] if said else [], Mark.LANGUAGE)
         if re.search(r"_GRAD\d*$", self.draft.name):
             self.find_forward()
 
@@ -114,9 +114,11 @@ class _Reader:
                         self.fields.setdefault(field.name, field)
             elif isinstance(block, Paragraph) and placed.field is not None:
                 found = read_type(placed.field, block.text, block.line)
-                if found is not None and re.match(r"\W*Type\b", words(block.text)):
+                if found is not None and placed.field not in members:
                     members.setdefault(placed.field, found)
                     self.ledger.mark([block.line], Mark.LANGUAGE)
+                elif re.match(r"An? optional\b", words(block.text)) and placed.field in members:
+                    members[placed.field].optional = True
         if not self.fields:
             self.fields = members
             return
@@ -178,7 +180,7 @@ class _Reader:
             ]  # fmt: skip
             self.draft.levels = [Level(None, rows)]
             self.draft.note(
-                "The page has no table of tensors: any type and dimension count is let by."
+                "The page has no table of tensors: any type and dimension count is permitted."
             )
         for field in self.fields.values():
             if field.type != _TENSOR and self.draft.tensor(field.name) is None:
@@ -252,7 +254,7 @@ class _Reader:
                 self.read_paragraph(block, placed, field)
             case Code():
                 self.read_code(block, placed)
-            case Table() if placed.section in ("requirements", "see-also"):
+            case Table() if placed.section in ("requirements", "see-also") or _is_legend(block):
                 for row in (block.header, *block.rows):
                     self.ledger.mark(row.lines, Mark.FURNITURE)
             case Table():
@@ -274,9 +276,13 @@ class _Reader:
         if placed.section in ("see-also", "requirements"):
             self.read_links(block)
             return
-        if field is not None and re.match(r"\W*Type\b", words(block.text)):
-            if all(self.ledger.marks.get(line) is not Mark.LANGUAGE for line in lines):
-                self.ledger.miss(lines, words(block.text))
+        if all(self.ledger.marks.get(line) is Mark.LANGUAGE for line in lines):
+            return
+        if field is not None and re.match(r"Type\b", words(block.text)):
+            self.ledger.miss(lines, words(block.text))
+            return
+        if placed.section == "examples":
+            self.read_lead(block)
             return
         if block.item and self.read_member(block, field):
             return
@@ -284,6 +290,15 @@ class _Reader:
         if doc:
             self.draft.doc = words(next(split(block)).raw)
         self.sentences.read(block, field, doc)
+
+    def read_lead(self, block: Paragraph) -> None:
+        """What stands between the examples: a title where it leads to one."""
+        lines = [line for line, _ in block.lines]
+        text = words(block.text)
+        self.examples.lead = text.rstrip(":") if text.endswith(":") else ""
+        self.ledger.mark(lines, Mark.ILLUSTRATION)
+        if not self.examples.lead:
+            self.ledger.keep(lines, text)
 
     def read_links(self, block: Paragraph) -> None:
         """A list of links to other pages."""
@@ -334,6 +349,11 @@ class _Reader:
             for line, text in block.lines:
                 if text.strip():
                     self.ledger.miss([line], text.strip())
+
+
+def _is_legend(table: Table) -> bool:
+    """Whether a table says which header declares the structure, in any language."""
+    return not any(words(c) for c in table.header.cells) and "directml" in str(table.rows)
 
 
 def _order(level: str | None) -> tuple[int, ...]:

@@ -104,6 +104,16 @@ def _bound(
     return None if condition is None else _require(reader, condition, sentence)
 
 
+def _type_of(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, field: str | None
+) -> Mark | None:
+    """`The data type of the Min member, which must match OutputTensor.DataType.`"""
+    attribute, tensor = reader.attribute(field), reader.tensor(match["other"])
+    if attribute is None or attribute.type != "TYPE" or tensor is None:
+        return None
+    return _require(reader, f"{attribute.name} == {tensor.name}.DataType", sentence)
+
+
 def _default(
     reader: SentenceReader, match: re.Match[str], _: Sentence, field: str | None
 ) -> Mark | None:
@@ -332,6 +342,7 @@ DIRECTML: Rules = [
         (rf"(?:This tensor|Its|The tensor) must have the same {_SOME_FACTS} as (?:the )?"
          r"(?P<other>\w+)$", _matches),
         (rf"(?P<facts>{_FACT}) must match (?P<other>\w+)\.{_FACT}(?: \([^()]*\))?$", _matches),
+        (r".*\bmust match (?P<other>\w+)\.DataType$", _type_of),
         (rf"[Aa]ny dimension(?: in {_NAMES})? can be set to 1,? and be automatically broadcast to "
          r"match (?P<target>\w+)(?:, but otherwise must equal .*)?$", _broadcasts),
         (rf"(?:Values|{_THIS}) must be (?:in|within) the range (?:of )?[\[({{](?P<low>[^,]+), *"
@@ -350,7 +361,7 @@ DIRECTML: Rules = [
         (r".*\} when (?:the )?(?P<count>\w+) is set to \d+\b", _named_entries),
         (r"(?:An? .*\b(?:of|with|has) (?:Sizes|[Ss]izes|dimensions|shape)|(?:This|The) tensor'?s?"
          r".*\b(?:Sizes|dimensions|shape)).*\{.*\}", _dimensions),
-        (r"An? optional\b[^,;:0-9]*$", _optional),
+        (r"An? optional\b[^,;:0-9]*(?:, or nullptr)?$", _optional),
         (r"[Tt]his tensor can be null\b[^,;0-9]*$", _optional),
         (r"[Tt]his tensor is required if (?P<other>\w+) is present$", _needed_with),
         (r"If DML_FEATURE_LEVEL is (?P<how>less than|greater than or equal to) "

@@ -26,6 +26,8 @@ from dmlc.source import Diagnostic, DmlcError, Source
 
 MAX_BYTES = 1 << 20
 """The largest page that is read."""
+MAX_LINE = 8000
+"""The longest line that is read, in characters."""
 _MARKDOWN = (".md", ".markdown")
 _RST = (".rst", ".rst.txt")
 
@@ -64,8 +66,14 @@ def import_text(text: str, filename: str) -> ImportedPage:
     _expect_suffix(filename)
     if len(text) > MAX_BYTES:
         raise DmlcError(f"'{filename}' is larger than {MAX_BYTES >> 20} MiB")
+    longest = max((len(line), n) for n, line in enumerate(text.split("\n"), 1))
+    if longest[0] > MAX_LINE:
+        raise DmlcError(f"'{filename}': line {longest[1]} has more than {MAX_LINE} characters")
     read = read_rst if filename.endswith(_RST) else read_markdown
-    page = read(filename, text)
+    try:
+        page = read(filename, text)
+    except RecursionError:
+        raise DmlcError(f"'{filename}': lists and quotations are nested too deeply") from None
     ledger = Ledger(page)
     draft = _read(page, ledger)
     ledger.close()

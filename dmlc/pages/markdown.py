@@ -34,7 +34,7 @@ _SPAN = re.compile(r"</?span(?:\s[^<>\n]*)?>")
 _ANCHOR = re.compile(r'<a name="([^"<>]*)"></a>')
 _FRONT = re.compile(r"([\w.\-]+):[ \t]*(.*)")
 _FENCE = re.compile(r"\s{0,3}(```|~~~)")
-_FORMULA = re.compile(r"\\f\[(.*?)\\f\]|(?<!\\)\$\$(.*?)\$\$", re.DOTALL)
+_FORMULA = re.compile(r"\\f\[(.{0,4000}?)\\f\]|(?<!\\)\$\$(.{1,4000}?)\$\$", re.DOTALL)
 _PLACE = re.compile("\ue000(\\d+)\ue001")
 _INSIDE = "\ue002"
 """What stands for a further line of a formula."""

@@ -12,19 +12,23 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from dmlc.pages.blocks import Paragraph, words
+from dmlc.pages.blocks import Page, Paragraph, words
 from dmlc.pages.draft import Attribute, Draft, Tensor
 from dmlc.pages.ledger import Ledger, Mark
 
 FACT = re.compile(
     r"\b(?:must|should|shall|requires?|required|only|equals?|equivalent|when|if|unless|defaults?"
-    r"|range|greater|less|smaller|larger|least|most|ignored?|match(?:es)?|null(?:ptr)?|cannot|can't"
-    r"|never|always|permitted|allowed|invalid|supported|broadcast\w*|in-place|up to|except"
-    r"|precedes?|otherwise|neither|same (?:as|sizes?|data|dimensions?|ranks?|shapes?|DataType"
-    r"|DimensionCount|span))\b|(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)|[<>={}]",
+    r"|range|greater|less|smaller|larger|at (?:least|most)|ignored?|match(?:es)?|null(?:ptr)?"
+    r"|cannot|can't|never|always|permitted|allowed|invalid|supported|broadcast\w*|in-place|up to"
+    r"|except|precedes?|otherwise|neither"
+    r"|same (?:as|sizes?|data|dimensions?|ranks?|shapes?|DataType|DimensionCount|span))\b"
+    r"|(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)|[<>={}]",
     re.IGNORECASE,
 )
 """What a sentence that states a fact has: a word of duty, condition or comparison, or a number."""
+_MOST_CHARACTERS = 2000
+"""A longer sentence is of no form that is known."""
+_ENGLISH = re.compile(r"\b(?:the|of|is|are|to|and|in|this|for|by|that|with)\b", re.IGNORECASE)
 _NAMED = re.compile(r"\\f\$(?:(?!\\f\$|\\frac|\\in\b|\\sum|\\[lg]e|[=<>]).)*\\f\$")
 """A formula within a sentence that is no more than a name."""
 _BOUNDARY = re.compile(
@@ -72,6 +76,13 @@ def split(paragraph: Paragraph) -> Iterator[Sentence]:
         yield Sentence(joined[start:end].strip(), lines)
 
 
+def is_english(page: Page) -> bool:
+    """Whether the text of a page is English: of another language no sentence can be judged."""
+    text = " ".join(words(b.text) for b in page.blocks if isinstance(b, Paragraph))
+    count = len(re.findall(r"[^\W\d_]{2,}", text))
+    return len(_ENGLISH.findall(text)) >= count // 12
+
+
 def split_names(text: str) -> list[str]:
     """The names of `A, B, and C`."""
     found = re.findall(r"[A-Za-z_]\w*", re.sub(r"\b(?:and|or|the|both|tensors?)\b", " ", text))
@@ -98,6 +109,7 @@ class SentenceReader:
         """Whether the condition of the sentences at hand never holds."""
         self.illustrating = False
         """Whether the sentences before lead to a worked example."""
+        self.english = is_english(ledger.page)
         self.take: Callable[[Sentence, str | None], bool] | None = None
         """Takes the sentences that hold a formula."""
 
@@ -131,6 +143,8 @@ class SentenceReader:
     def judge(self, sentence: Sentence, field: str | None) -> Mark:
         """What a sentence is."""
         text = sentence.text
+        if len(text) > _MOST_CHARACTERS:
+            return Mark.MISSED
         for pattern, handler in self.rules:
             match = pattern.match(text)
             if match is not None:
@@ -139,7 +153,8 @@ class SentenceReader:
                     return mark
         if self.idle:
             return Mark.LANGUAGE
-        return Mark.MISSED if FACT.search(_NAMED.sub("x", text)) else Mark.PROSE
+        fact = FACT.search(_NAMED.sub("x", text)) is not None
+        return Mark.MISSED if fact or not self.english else Mark.PROSE
 
     # What handlers look up ------------------------------------------------------------------
 

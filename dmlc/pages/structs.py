@@ -15,6 +15,7 @@ _FIELD = re.compile(
     r"\s*(?P<marks>(?:_\w+_(?:\([^()]*\))?\s+)*)(?P<type>(?:const\s+)?\w+(?:\s+const)?)\s*"
     r"(?P<stars>(?:\*\s*(?:const\s*)?)*)\s*(?P<name>[A-Za-z_]\w*)\s*(?:\[(?P<extent>\w+)\])?\s*;.*"
 )
+_TYPE = re.compile(r"\b(?:DML_\w+|FLOAT|float|U?INT\d*|BOOL|SIZE_T)\b")
 _SIZE = re.compile(r"_Field_size_(?:opt_|full_|full_opt_)?\(([^()]*)\)")
 
 
@@ -65,7 +66,7 @@ def read_type(name: str, text: str, line: int) -> Field | None:
     if match is None:
         return None
     made = _FIELD.fullmatch(f"{_spread(match[1])} {name};")
-    if made is None:
+    if made is None or not _TYPE.search(made["type"]):
         return None
     return _make(made, line)
 

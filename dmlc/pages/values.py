@@ -76,7 +76,8 @@ def _read_numbers(draft: Draft, made: Attribute, text: str, default: str | None)
     if comparison is not None:
         draft.require(of_each(made, comparison), f"{made.name}: {text}", made.lines)
     ranked = _RANKED.search(text)
-    if ranked is not None and draft.tensor(ranked[1]) is not None:
+    of = None if ranked is None else draft.tensor(ranked[1])
+    if ranked is not None and of is not None and not of.kind.startswith("Array"):
         rank = f"{ranked[1]}.DimensionCount"
         axis = f"{made.name} >= -{rank} && {made.name} < {rank}"
         draft.require(axis, f"{made.name}: {text}", made.lines)

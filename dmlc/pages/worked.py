@@ -30,6 +30,8 @@ class ExampleReader:
     shared: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     local: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     title: str = ""
+    lead: str = ""
+    """What the page says last before a block of code."""
 
     def read(self, code: Code, title: str) -> bool:
         """Takes a block of code; tells whether it was one of values."""
@@ -49,13 +51,15 @@ class ExampleReader:
         lines = tuple(line for line, text in code.lines if text.strip())
         if outputs:
             known = {**self.shared, **self.local, **given}
-            number = 1 + sum(e.title.partition(" (")[0] == title for e in self.draft.examples)
-            shown = title if number == 1 else f"{title} ({number})"
+            shown = f"{title}: {self.lead}" if self.lead and title else title or self.lead
+            number = 1 + sum(e.title.partition(" (")[0] == shown for e in self.draft.examples)
+            shown = shown if number == 1 else f"{shown} ({number})"
             self.draft.examples.append(Example(shown, known, outputs, lines))
         elif title:
             self.local |= given
         else:
             self.shared |= given
+        self.lead = ""
         self.ledger.mark(lines, Mark.LANGUAGE)
         return True
 
