@@ -99,7 +99,10 @@ _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\([^()]*(?:\([^()]*\))?[^()]
 _TAG = re.compile(r"</?(?:a|b|i|em|strong|span|sup|sub|br|p|code|br /)(?:\s[^<>]*)?/?>")
 _STAR = "\ue010"
 """What stands for a star that is no mark."""
-_MARKS = re.compile(r"(?<![\w)\]])\*{1,3}(?=[\w\[`(])|(?<=[\w\]).*`\ue010])\*{1,3}(?!\w)")
+_MARKS = re.compile(
+    r"(?<![\w)\]*])(\*{1,3})(?=[\w\[`({\"])(.{1,300}?)(?<=[\w\]).`}\"?!,\ue010])\1(?![\w*])"
+)
+"""Emphasis, with what it stands around."""
 _CODE = re.compile(r"(``[^`]+``|`[^`]*`)")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+.!<>~|-])")
 
@@ -114,7 +117,9 @@ def words(text: str) -> str:
         else:
             found.append(part)
     joined = _LINK.sub(r"\1", "".join(found))
-    bare = _MARKS.sub("", joined.replace("\\*", _STAR))
+    bare = joined.replace("\\*", _STAR)
+    for _ in range(2):
+        bare = _MARKS.sub(r"\2", bare)
     bare = _ESCAPED.sub(r"\1", bare).replace(_STAR, "*")
     text = " ".join(html.unescape(bare).replace("\u00a0", " ").split())
     return re.sub(r" (?=[),;])", "", text)

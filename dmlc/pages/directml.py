@@ -273,7 +273,7 @@ class _Reader:
 
     def read_paragraph(self, block: Paragraph, placed: Placed, field: str | None) -> None:
         lines = [line for line, _ in block.lines]
-        if placed.section in ("see-also", "requirements"):
+        if placed.section in ("see-also", "requirements") or _is_links(block.text):
             self.read_links(block)
             return
         if all(self.ledger.marks.get(line) is Mark.LANGUAGE for line in lines):
@@ -303,7 +303,7 @@ class _Reader:
     def read_links(self, block: Paragraph) -> None:
         """A list of links to other pages."""
         for line, text in block.lines:
-            if re.fullmatch(r"[\s*\-.,]*(?:\[[^\[\]]*\]\([^()]*\)[\s.,]*)+", text):
+            if _is_links(text):
                 self.ledger.mark([line], Mark.FURNITURE)
             else:
                 self.sentences.read(Paragraph(((line, text),)))
@@ -349,6 +349,10 @@ class _Reader:
             for line, text in block.lines:
                 if text.strip():
                     self.ledger.miss([line], text.strip())
+
+
+def _is_links(text: str) -> bool:
+    return re.fullmatch(r"[\s*\-.,]*(?:\[[^\[\]]*\]\([^()]*\)[\s.,]*)+", text) is not None
 
 
 def _is_legend(table: Table) -> bool:

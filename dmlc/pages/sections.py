@@ -53,10 +53,11 @@ def find_sections(page: Page) -> Iterator[Placed]:
                 section, field, level, title, depth = "", None, None, "", block.level
             else:
                 title = block.text
-        elif section == "members" and isinstance(block, Paragraph):
+        elif section in ("members", "") and isinstance(block, Paragraph):
+            # In another language, a name that stands alone tells the section.
             named = _ONE_NAME.fullmatch(block.text.strip())
             if named is not None and block.text.strip().startswith("`"):
-                field = named[1]
+                section, field = "members", named[1]
                 yield Placed(Heading(field, field, depth + 1, block.line), section, field)
                 continue
         yield Placed(block, section, field, level, title)

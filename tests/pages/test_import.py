@@ -86,17 +86,28 @@ def test_a_page_becomes_a_description(path: Path) -> None:
     assert bool(remarks) or figures.missed == 0
 
 
-@pytest.mark.parametrize("path", list_pages(PUBLISHED), ids=name_of)
-def test_published_pages_are_understood(path: Path) -> None:
-    assert pages.import_page(path).figures.share >= 0.95
+MISSED = {
+    "Concat.md": 4, "MatMul.md": 7, "Quantize.md": 3, "activation_elu.md": 1,
+    "activation_relu_grad.de.md": 7, "average_pooling.md": 1, "gemm.md": 1, "reduce.md": 2,
+}  # fmt: skip
+"""How many lines of the pages kept here are not understood; of the others all are."""
+
+
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_pages_are_understood(path: Path) -> None:
+    figures = pages.import_page(path).figures
+    if path.is_relative_to(KEPT):
+        assert figures.missed == MISSED.get(path.name, 0)
+    else:
+        assert figures.share >= 0.95
 
 
 @pytest.mark.parametrize("path", [p for p in ALL if "_" in p.stem], ids=name_of)
 def test_fields_are_those_of_the_schema(path: Path) -> None:
     operator = load(path)
-    fields: list[list[str]] = json.loads(FACTS.read_text("utf-8"))[
-        operator.definition.short_name
-    ]["fields"]
+    fields: list[list[str]] = json.loads(FACTS.read_text("utf-8"))[operator.definition.short_name][
+        "fields"
+    ]
     found = {t.name: t.optional for t in operator.definition.newest.tensors}
     found |= {a.name: False for a in operator.definition.attributes}
     # The short page of average pooling leaves fields out.
@@ -132,9 +143,7 @@ def test_a_page_in_another_language_says_what_tables_and_code_say() -> None:
     assert "OutputGradientTensor = X > 0 ? dY : 0" in made.text
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in ALL if p.name == "ReLUBackward.rst"], ids=name_of
-)
+@pytest.mark.parametrize("path", [p for p in ALL if p.name == "ReLUBackward.rst"], ids=name_of)
 def test_the_onednn_gradient_of_relu_is_the_librarys(path: Path) -> None:
     found, known = load(path).definition, dmlc.operator("onednn.ReLUBackward").definition
     assert describe(found) == describe(known)
@@ -319,9 +328,7 @@ def test_no_file_is_included(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["docutils", "markdown_it"])
-def test_packages_that_are_missing_are_named(
-    package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_that_are_missing_are_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in sys.modules if n.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     for name in [n for n in sys.modules if n.startswith("dmlc.pages.")]:
