@@ -234,7 +234,8 @@ def test_sentences_of_an_attribute(sentence: str, expected: str) -> None:
         ),
         (
             "If **DML_FEATURE_LEVEL** is greater than or equal to **DML_FEATURE_LEVEL_1_0**, then "
-            "any dimension can be set to 1, and be automatically broadcast to match *OutputTensor*.",
+            "any dimension can be set to 1, and be automatically broadcast to match "
+            "*OutputTensor*.",
             "InputTensor must be broadcastable to OutputTensor.",
         ),
         (
