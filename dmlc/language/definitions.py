@@ -212,7 +212,8 @@ class OperatorDefinition:
     def has_formula(self) -> bool:
         """Whether it says how its outputs are computed. A description without that is checked,
         formatted and shown; it cannot be bound."""
-        return self.compute is not None or self.syntax.gradient_of is not None
+        derived = self.gradient is not None or self.syntax.gradient_of is not None
+        return derived or self.compute is not None
 
     def expect_formula(self) -> None:
         """Raises `DmlcError` where it has no formula, or what it is derived from has none."""
