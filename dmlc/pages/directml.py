@@ -18,6 +18,7 @@ from dmlc.pages.columns import find_columns, read_tensor
 from dmlc.pages.draft import Attribute, Draft, Enum, Level, Tensor
 from dmlc.pages.extents import read_extents
 from dmlc.pages.facts import DIRECTML
+from dmlc.pages.formulas import NO_OPERATOR
 from dmlc.pages.known import find_enums, find_operators
 from dmlc.pages.ledger import Ledger, Mark
 from dmlc.pages.outputs import FormulaReader
@@ -31,7 +32,7 @@ _BASES = {"FLOAT": "FLOAT", "float": "FLOAT", "UINT": "UINT", "UINT32": "UINT", 
           "DML_SCALAR_UNION": "NUMBER", "DML_TENSOR_DATA_TYPE": "TYPE"}  # fmt: skip
 _PAIRS = {"DML_SCALE_BIAS": ("FLOAT[2]", "[1, 0]"), "DML_SIZE_2D": ("UINT[2]", None)}
 _TENSOR, _OPERATOR = "DML_TENSOR_DESC", "DML_OPERATOR_DESC"
-_NO_OPERATOR = "NONE"
+_NONE = NO_OPERATOR.strip('"')
 _MEMBER = re.compile(r"(DML_[A-Z0-9_]+)\s*[.:]?\s*(.*)", re.DOTALL)
 
 
@@ -87,7 +88,7 @@ class _Reader:
             if isinstance(block, Paragraph) and placed.field is None:
                 levels = set(LEVEL.findall(words(block.text)))
                 said = placed.section == "availability" or not self.sentences.english
-                if len(levels) == 1 and (said or "introduced in" in block.text):
+                if len(levels) == 1 and (said or "This operator was introduced" in block.text):
                     self.draft.introduced = self.draft.introduced or levels.pop()
                     self.ledger.mark([block.line] if said else [], Mark.LANGUAGE)
         if re.search(r"_GRAD\d*$", self.draft.name):
@@ -211,10 +212,10 @@ class _Reader:
             made.default = default if field.optional or field.pointer else None
             return made
         if field.type == _OPERATOR:
-            values = find_operators(field.name) or (_NO_OPERATOR,)
+            values = find_operators(field.name) or (_NONE,)
             made.type = "STRING"
             made.values = ", ".join(f"`{v}`" for v in values)
-            made.default = f'"{_NO_OPERATOR}"' if _NO_OPERATOR in values else None
+            made.default = NO_OPERATOR if _NONE in values else None
         elif field.type in _BASES:
             made.type = _BASES[field.type]
         elif re.fullmatch(r"DML_[A-Z0-9_]+", field.type):
@@ -236,7 +237,9 @@ class _Reader:
                 if placed.block.item and match and match[1].startswith(f"{field.type}_"):
                     members.setdefault(match[1].removeprefix(f"{field.type}_"), len(members))
         if not members:
-            self.draft.note(f"{field.type} is an enumeration whose members the page does not list.")
+            self.draft.note(
+                f"{field.name} is a number here: the page does not say what a {field.type} may be."
+            )
             return "UINT"
         known = self.draft.enums.setdefault(field.type, Enum(field.type, {}, {}, field.lines))
         known.members = members

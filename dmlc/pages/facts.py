@@ -372,6 +372,8 @@ DIRECTML: Rules = [
         (r"See [\w:]+$", _furniture),
         (r".*\bDirectML standalone redistributable\b", _furniture),
         (r"Also see DirectML version history$", _furniture),
+        (r"For more info(?:rmation)?\b.*?,? see\b", _furniture),
+        (r"A newer version of this operator, \w+, was introduced in \w+$", _furniture),
         (r"(?:This is |This value is )?[Tt]ypically\b", _typical),
         (r".*\bsame sizes as the (?:input|output) of ", _of_forward),
         (r"Where \w+\([^()]*\).*", _named_function),

@@ -23,6 +23,8 @@ from dmlc.source import DmlcError, Source, Span
 MOST_CHARACTERS = 4000
 """A longer formula is left to a person."""
 
+NO_OPERATOR = '"NONE"'
+"""The default of an attribute that names an operator to fuse."""
 _HEAD = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\(([^()]*)\))?\s*=(?!=)\s*(.*)", re.DOTALL)
 _FLOAT = re.compile(r"\b(\d+)\.(\d*)[fF]?\b|(?<![\w.])\.(\d+)[fF]?\b")
 _POWER = re.compile(r"(\w+|\([^()]*\))\s*(?:\^|\*\*)\s*(\w+|\([^()]*\))")
@@ -198,6 +200,10 @@ def _rename_call(
     like: str | None,
 ) -> syntax.Expression:
     given = tuple(dataclasses.replace(a, value=_rename(a.value, names, like)) for a in arguments)
+    fused = names.draft.attribute(name)
+    if fused is not None and fused.default == NO_OPERATOR and len(given) == 1:
+        # Without an activation, what it would be applied to.
+        return given[0].value
     reduced = name.lower() if name.lower() in ("sum", "mean", "max", "min", "product") else None
     if reduced is not None and len(given) == 1:
         axes = names.draft.attribute("Axes")

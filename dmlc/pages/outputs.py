@@ -13,6 +13,7 @@ import re
 from dmlc.pages.blocks import Code, Formula, code_spans, words
 from dmlc.pages.draft import Clause, Draft
 from dmlc.pages.formulas import (
+    NO_OPERATOR,
     Names,
     Statement,
     make_function,
@@ -146,7 +147,7 @@ class FormulaReader:
     def refuse_fused(self) -> None:
         """A formula fuses no activation."""
         for attribute in self.draft.attributes:
-            if attribute.default == '"NONE"':
+            if attribute.default == NO_OPERATOR:
                 text = f'{attribute.name} == "NONE", "the formula here fuses no activation"'
                 self.draft.require(text, f"{attribute.name} is not in the formula", ())
 

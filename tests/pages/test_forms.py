@@ -163,6 +163,26 @@ def test_cases_become_a_choice() -> None:
     )
 
 
+def test_a_formula_fuses_no_activation() -> None:
+    text = read("element_wise_clip1.md")
+    text = text.replace("f(x) = min(Max, max(Min, x))", "f(x) = FusedActivation(min(Max, x))")
+    text = text.replace(
+        "    DML_SCALAR_UNION Max;",
+        "    DML_SCALAR_UNION Max;\n    _Maybenull_ const DML_OPERATOR_DESC* FusedActivation;",
+    )
+    made = pages.import_text(text, "clip.md").text
+    assert 'require FusedActivation == "NONE", "the formula here fuses no activation"' in made
+    assert "OutputTensor = min(Max, scaled)" in made
+
+
+def test_a_newer_version_does_not_introduce_the_operator() -> None:
+    newer = "A newer version of this operator, [X](/x), was introduced in `DML_FEATURE_LEVEL_5_0`."
+    text = read("activation_elu.md").replace("Where exp(x)", f"{newer}\n\nWhere exp(x)")
+    made = pages.import_text(text, "elu.md")
+    assert "introduced DML_FEATURE_LEVEL_1_0\n" in made.text
+    assert made.figures.missed == 1
+
+
 def test_an_equation_becomes_a_function() -> None:
     made = make_function("place", "(pixel + offset) * max(Scale, 1)")
     assert made == "function place(pixel, offset, Scale) = (pixel + offset) * max(Scale, 1)"

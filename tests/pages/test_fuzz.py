@@ -8,7 +8,7 @@ import dmlc
 from dmlc import pages
 from tests.pages.corpus import KEPT, list_pages
 
-EDITS = 240
+EDITS = 200
 MARKS = [*"|`*_{}[]()<>\\$#:;.,-=+/ \n\t\x00\u00a0é059aZ\"'&%!?^"]
 WORDS = [
     "InputTensor", "Sizes", "must have the same", "FLOAT32", "1 to 8", "Required", "\\f[",
