@@ -291,7 +291,8 @@ class _Reader:
             return
         doc = placed.section == "description" and self.draft.doc is None
         if doc:
-            self.draft.doc = words(next(split(block)).raw)
+            first = next(split(block), None)
+            self.draft.doc = None if first is None else words(first.raw)
         self.sentences.read(block, field, doc)
 
     def read_lead(self, block: Paragraph) -> None:

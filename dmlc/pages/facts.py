@@ -210,7 +210,8 @@ def _dimensions(
         return None
     text = f"{{ {', '.join(merged)} }}"
     if tensor.dimensions is not None:
-        return Mark.LANGUAGE if tensor.dimensions == text else None
+        said = {re.sub(r"[\[\]]", "", t) for t in (tensor.dimensions, text)}
+        return Mark.LANGUAGE if len(said) == 1 else None
     taken = {n for t in reader.draft.tensors for n in re.findall(r"\w+", t.dimensions or "")}
     if taken & {n for n in names if not n.isdigit()}:
         return None

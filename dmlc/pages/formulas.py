@@ -121,7 +121,7 @@ class Names:
         if name in self.locals:
             return name
         known = [t.name for t in self.draft.tensors] + [a.name for a in self.draft.attributes]
-        for wanted in (name, f"{name}Tensor"):
+        for wanted in (name, f"{name}Tensor", name.removesuffix("_value")):
             if wanted in known:
                 return wanted
         folded = {k.lower(): k for k in reversed(known)}
@@ -206,21 +206,27 @@ def _rename_call(
         return given[0].value
     reduced = name.lower() if name.lower() in ("sum", "mean", "max", "min", "product") else None
     if reduced is not None and len(given) == 1:
-        axes = names.draft.attribute("Axes")
-        if like is None and axes is None:
-            raise UnknownWord(name)
-        word, over = ("axes", "Axes") if like is None else ("like", like)
-        extra = syntax.Argument(
-            syntax.Name(word, span=node.span), syntax.Reference(over, span=node.span),
-            span=node.span,
-        )  # fmt: skip
-        given = (*given, extra)
+        given = (*given, _reduced_over(node, names.draft, like))
         known: str | None = reduced
     else:
         known = find_function(name)
     if known is None:
         raise UnknownWord(name)
     return syntax.Call(syntax.Reference(known, span=node.span), given, span=node.span)
+
+
+def _reduced_over(node: syntax.Call, draft: Draft, like: str | None) -> syntax.Argument:
+    """What a reduction of a page is over: what a sentence says, or the axes of an attribute."""
+    if like is not None:
+        word, over = "like", like
+    else:
+        word, over = "axes", "Axes" if draft.attribute("Axes") is not None else "axis"
+        if draft.attribute(over) is None:
+            raise UnknownWord(over)
+    value: syntax.Expression = syntax.Reference(over, span=node.span)
+    if over == "axis":
+        value = syntax.Array((value,), span=node.span)
+    return syntax.Argument(syntax.Name(word, span=node.span), value, span=node.span)
 
 
 def rebuild(

@@ -32,7 +32,7 @@ _FUNCTIONS = {
 _CALLED = {"min", "max", "exp", "log", "ln", "tanh", "erf", "round", "abs", "sqrt", "sigmoid",
            "pow", "sign", "floor", "ceil"}  # fmt: skip
 _RENAMED = {"arctan": "atan", "arcsin": "asin", "arccos": "acos", "ln": "log"}
-_STARTS = {"{", "(", "|", "\\frac", "\\sqrt", "\\begin", "\\lfloor", "\\lceil"}
+_STARTS = {"{", "(", "|", "\\frac", "\\sqrt", "\\begin", "\\sum", "\\lfloor", "\\lceil"}
 _DEEPEST = 60
 
 
@@ -40,19 +40,25 @@ class NoFormula(Exception):
     """A formula is of a form that is not read."""
 
 
-def read_latex(text: str) -> tuple[str, str] | None:
-    """The name that a formula defines, and its value as code; None where it has another form."""
+_PLACE = re.compile(r"\(\s*\\overline\{\s*\w+\s*\}\s*\)")
+"""The place of the element at hand, behind a tensor."""
+_BINARY = re.compile(r"\\mathbin\{([^{}\\]*)\}")
+
+
+def read_latex(text: str) -> tuple[str, tuple[str, ...] | None, str] | None:
+    """The name that a formula defines, the parameters of `f(x) = ...`, and its value as code; None
+    where it has another form. A sum over an index is one without axes."""
     try:
-        reader = _Reader(text)
+        reader = _Reader(_BINARY.sub(r"\1", _PLACE.sub("", text)).replace("\\_", "_"))
         target = reader.name()
         reader.skip_subscript()
-        reader.skip_arguments()
+        parameters = reader.arguments()
         reader.expect("=")
         value = reader.choice(0)
         reader.expect("")
     except NoFormula:
         return None
-    return target, value
+    return target, parameters, value
 
 
 class _Reader:
@@ -89,9 +95,14 @@ class _Reader:
         token = self.take()
         if token in _NAMES:
             return _NAMES[token]
-        name = token.removeprefix("\\")
+        name = re.sub(r"_[a-z]$", "", token.removeprefix("\\"))
         if not re.fullmatch(r"[A-Za-z]\w*", name) or token in _FUNCTIONS:
             raise NoFormula
+        following = self.tokens[self.position : self.position + 2]
+        if len(following) == 2 and following[0] == "_" and following[1].isdigit():
+            # `src_0` is a name.
+            self.position += 2
+            return f"{name}_{following[1]}"
         return name
 
     def skip_subscript(self) -> None:
@@ -105,13 +116,24 @@ class _Reader:
             self.take()
         self.expect("}")
 
-    def skip_arguments(self) -> None:
+    def arguments(self) -> tuple[str, ...] | None:
         """What an element-wise function is of: `f(x)`. What has several is an element's place."""
-        if self.next == "(":
+        if not self.see("("):
+            return None
+        self.take()
+        name = self.name()
+        self.skip_subscript()
+        self.expect(")")
+        return (name,)
+
+    def skip_bounds(self) -> None:
+        """`_{j=1}^{C}`, behind a sum."""
+        while self.see("_", "^"):
             self.take()
-            self.name()
-            self.skip_subscript()
-            self.expect(")")
+            if self.take() == "{":
+                while not self.see("}", ""):
+                    self.take()
+                self.expect("}")
 
     def choice(self, depth: int) -> str:
         """An expression with comparisons."""
@@ -215,6 +237,10 @@ class _Reader:
             return f"sqrt({self.group(depth + 1)})"
         if token == "\\begin":
             return self.cases(depth)
+        if token == "\\sum":
+            self.take()
+            self.skip_bounds()
+            return f"sum({self.product(depth + 1)})"
         return self.call_or_name(depth)
 
     def call_or_name(self, depth: int) -> str:

@@ -60,6 +60,17 @@ def _one_of(
     return _require(reader, " || ".join(given), sentence) if len(given) > 1 else None
 
 
+def _exactly_one(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, _: str | None
+) -> Mark | None:
+    """`Exactly one of attribute axes and the second input tensor axes should be available`"""
+    attribute = _given(reader, match["a"], "attribute")
+    tensor = _given(reader, match["b"], "input")
+    if attribute is None or tensor is None:
+        return None
+    return _require(reader, f"({attribute}) != {tensor}", sentence)
+
+
 def _vector(
     reader: SentenceReader, match: re.Match[str], sentence: Sentence, _: str | None
 ) -> Mark | None:
@@ -197,7 +208,10 @@ ONEDNN: Rules = [
         (r"(?P<names>\w+ and \w+) should be either both provided or neither provided$", _together),
         (rf"Either (?P<a>\w+){_PROVIDED.format('a')} or (?P<b>\w+){_PROVIDED.format('b')} "
          "should be provided$", _one_of),
-        (r"(?P<names>They|\w+(?: and \w+)*) (?:is|are)(?: both)? (?:a )?1D tensors?\b", _vector),
+        (r"(?P<names>They|\w+(?: and \w+)*) (?:is|are)(?: both)? (?:an? )?1-?D tensors?\b",
+         _vector),
+        (r"Exactly one of attribute (?P<a>\w+) and the (?:\w+ )?input tensor (?P<b>\w+) should be "
+         r"available$", _exactly_one),
         (r"The shape of (?:the )?(?P<a>\w+) matches (?P<b>\w+) shape except spatial dimensions$",
          _but_space),
         (r"For spatial dimensions, they should match sizes from (?P<sizes>\w+) or calculated from "

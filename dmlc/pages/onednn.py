@@ -162,7 +162,7 @@ class _Reader:
         used: set[str] = set()
         for cell in cells:
             names: list[str] = []
-            for part in filter(None, (p.strip().lower() for p in re.split(r"[/,]", cell))):
+            for part in _split_header(cell):
                 near = [n for n in known if n.startswith(part) and known[n] not in used]
                 found = known.get(part) or (known[near[0]] if near else None)
                 if found is None:
@@ -211,10 +211,11 @@ class _Reader:
         if read_coordinates(self.draft, block):
             self.ledger.mark(lines, Mark.LANGUAGE)
             return
-        if section == "general" and self.draft.doc is None:
+        doc = section == "general" and self.draft.doc is None
+        if doc:
             first = next(split(block), None)
             self.draft.doc = None if first is None else _show_doc(first.raw)
-        self.sentences.read(block)
+        self.sentences.read(block, doc=doc)
 
     def require_shapes(self) -> None:
         """What oneDNN's names say: diff_x has the sizes of x."""
@@ -231,6 +232,16 @@ class _Reader:
             said = "oneDNN names diff_x what has the sizes of x."
             self.draft.note(said)
             self.draft.require_same(names, ("DimensionCount", "Sizes"), said, ())
+
+
+def _split_header(cell: str) -> Iterator[str]:
+    """The tensors that a header names: `Src / Dst`; `Source0/1` is src_0 and src_1."""
+    before = ""
+    for part in filter(None, (p.strip().lower() for p in re.split(r"[/,]", cell))):
+        name = before.rstrip("0123456789") + part if part.isdigit() else part
+        name = re.sub(r"^source_?(?=\d)", "src_", name)
+        yield re.sub(r"^source", "src", re.sub(r"^destination", "dst", name))
+        before = name
 
 
 def _show_doc(text: str) -> str:

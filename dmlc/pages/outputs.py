@@ -73,7 +73,7 @@ class FormulaReader:
         if made is None:
             self.ledger.miss(formula.lines, text)
             return
-        self.statements.append(Statement(made[0], None, made[1], text, formula.lines))
+        self.statements.append(Statement(*made, text, formula.lines))
 
     # What they define -------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ _DEFAULTS = (
 _PLAIN = re.compile(
     r"(?:arbitrary|an?|any|valid|positive|non-negative|value|values|list|containing|float|f32|s64"
     r"|s32|true|false|none|is|by|in|default|of|the|range|where|only|contain|one|element|integer"
-    r"|1d|tensor|with|boolean|rank|src|dst|r|and|or|string|greater|than|equal|to)",
+    r"|1d|tensor|with|boolean|which|empty|rank|src|dst|r|and|or|string|greater|than|equal|to)",
     re.IGNORECASE,
 )
 _RANKED = re.compile(r"\[ *-r *, *r *- *1 *\],? *where +r *= *rank\((\w+)\)")
@@ -79,9 +79,9 @@ def _read_numbers(draft: Draft, made: Attribute, text: str, default: str | None)
     of = None if ranked is None else draft.tensor(ranked[1])
     if ranked is not None and of is not None and not of.kind.startswith("Array"):
         rank = f"{ranked[1]}.DimensionCount"
-        axis = f"{made.name} >= -{rank} && {made.name} < {rank}"
+        axis = f"{of_each(made, f'>= -{rank}')} && {of_each(made, f'< {rank}')}"
         draft.require(axis, f"{made.name}: {text}", made.lines)
-        text = text.replace(ranked[0], "")
-    told = re.findall(r"(?<![\w.])[A-Za-z][\w-]*", re.sub(r"\([^()]*\)", " ", text))
+    rest = text if ranked is None else text.replace(ranked[0], "")
+    told = re.findall(r"(?<![\w.])[A-Za-z][\w-]*", re.sub(r"\([^()]*\)", " ", rest))
     if not all(map(_PLAIN.fullmatch, told)):
         yield f"the values '{text}'"

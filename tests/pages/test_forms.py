@@ -96,6 +96,12 @@ def test_a_structure() -> None:
         (r"dst = src \times \tanh(\ln(1+e^{src}))", "dst", "src * tanh(log(1 + exp(src)))"),
         (r"dst = 0.5 src (1.0 + erf(src) / \sqrt2)", "dst",
          "0.5 * src * (1.0 + erf(src) / sqrt(2))"),
+        (r"\dst(\overline{x}) = \src_0(\overline{x}) \mathbin{+} \src_1(\overline{x}),", "dst",
+         "src_0 + src_1"),
+        (r"clamp(src_i) = min(max(src_i, min\_value), max\_value)", "clamp",
+         "min(max(src, min_value), max_value)"),
+        (r"dst_i = \frac{exp(src_i)}{\sum_{j=1}^{C} exp(src_j)}", "dst",
+         "exp(src) / sum(exp(src))"),
         (r"dst = |src|^2", "dst", "pow(abs(src), 2)"),
         (r"f(x) = \left\lfloor x \right\rfloor", "f", "floor(x)"),
         (r"dst = \begin{cases} 1 & \text{if } x > 0 \\ 0 & \text{otherwise} \end{cases}", "dst",
@@ -105,7 +111,7 @@ def test_a_structure() -> None:
 def test_latex(text: str, target: str, value: str) -> None:
     found = read_latex(text)
     assert found is not None
-    node = parse_code(found[1])
+    node = parse_code(found[2])
     assert node is not None
     assert (found[0], format_expression(node)) == (target, value)
 

@@ -293,6 +293,13 @@ def test_a_constraint_that_the_language_refuses_is_a_comment() -> None:
     assert "OutputTenor must have the same DataType" in made.text
 
 
+def test_a_page_may_say_nothing_of_its_operator() -> None:
+    text = read("Elu.md").replace("Elu gives this for every element of", "@note\n\n")
+    assert "operator Elu {" in pages.import_text(text, "Elu.md").text
+    text = read("activation_elu.md").replace("Applies the exponential", "[!NOTE]\n\nApplies the")
+    assert "operator ACTIVATION_ELU {" in pages.import_text(text, "elu.md").text
+
+
 # Mistakes --------------------------------------------------------------------------------------
 
 
