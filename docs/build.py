@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "docs/language.md", "docs/ir.md", "docs/generated-code.md",
          "docs/architecture.md", "docs/manifest.md", "docs/errors.md",
          "docs/sizes.md", "docs/gradients.md", "docs/testing.md", "docs/onnx.md", "docs/mlir.md",
-         "examples/embedding/README.md")  # fmt: skip
+         "docs/import.md", "examples/embedding/README.md")  # fmt: skip
 
 GRAPH_SIZES: dict[str, dict[str, int]] = {
     "adam_clipped": {"A": 512, "B": 512, "C": 3, "D": 3},
