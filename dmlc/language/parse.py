@@ -5,6 +5,7 @@ The grammar is `grammar/dml.lark`. Nothing is resolved here; `check` does that.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from pathlib import Path
@@ -54,10 +55,33 @@ def resolve(path: Path, span: Span | None = None) -> Path:
         raise DmlcError("this is no file name", span) from None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """What a text is read as, and what is wrong with it."""
+
+    file: syntax.File | None
+    """The tree. Where there are mistakes, that of the text without the parts at fault; None where
+    the rest cannot be read either."""
+    diagnostics: tuple[Diagnostic, ...]
+    """Up to 20 mistakes, in the order of the text."""
+
+
 def parse(source: Source) -> syntax.File:
     """The syntax tree of a `.dml` text. Raises `DmlcError` with up to 20 mistakes."""
-    _refuse_unreadable(source)
+    reading = read_text(source)
+    if reading.file is None or reading.diagnostics:
+        raise DmlcError(reading.diagnostics)
+    return reading.file
+
+
+def read_text(source: Source) -> Reading:
+    """Reads a `.dml` text, with mistakes or without."""
+    try:
+        _refuse_unreadable(source)
+    except DmlcError as error:
+        return Reading(None, error.diagnostics)
     diagnostics: list[Diagnostic] = []
+    made: syntax.File | None = None
     rest: Rest | None = Rest(source.text, 0, 0)
     size, tokens = Size.STATEMENT, 0
     while rest is not None and len(diagnostics) < MAX_ERRORS and tokens < MAX_TOKENS:
@@ -81,11 +105,9 @@ def parse(source: Source) -> syntax.File:
             builder = Builder(source, partial=bool(diagnostics))
             made = cast(syntax.File, builder.build(tree))
             diagnostics += builder.diagnostics
-            if not diagnostics:
-                return made
             break
     diagnostics.sort(key=_place)
-    raise DmlcError(diagnostics[:MAX_ERRORS])
+    return Reading(made, tuple(diagnostics[:MAX_ERRORS]))
 
 
 def _describe(refused: UnexpectedText, rest: Rest | None, source: Source) -> Diagnostic:
