@@ -21,8 +21,8 @@ ORDER = (
     "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
     "picture", "runtime",
-    "inspection", "devices", "known_answers", "api", "testing", "interop", "onnx", "mlir", "torch",
-    "cli", "__main__",
+    "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "onnx", "mlir",
+    "torch", "editor", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
@@ -43,8 +43,10 @@ OWNERS = {
     "hypothesis": ("dmlc.testing.strategies",),
     "jinja2": ("dmlc.codegen.render", "dmlc.picture.svg"),
     "lark": ("dmlc.language",),
+    "lsprotocol": ("dmlc.editor.server",),
     "ml_dtypes": ("dmlc.scalars",),
     "onnx": ("dmlc.onnx",),
+    "pygls": ("dmlc.editor.server",),
     "pyopencl": (
         "dmlc.runtime.opencl.direct", "dmlc.runtime.opencl.driver",
         "dmlc.runtime.opencl.executable",

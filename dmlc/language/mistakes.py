@@ -101,11 +101,17 @@ def _short(text: str) -> str:
     return line if len(line) <= _SHOWN and line == text else line[: _SHOWN - 3] + "..."
 
 
+def spell_keyword(terminal: str) -> str:
+    """The keyword that a terminal is, or the keywords: `gradient of`; empty where it is none."""
+    word = _WORDS.get(terminal)
+    spelled = f"'{spellings().get(terminal, '')}'" if word is None else word
+    quoted = re.fullmatch(r"'([a-z]+(?: [a-z]+)*)'", spelled)
+    return "" if quoted is None else quoted.group(1)
+
+
 def _keywords(expected: frozenset[str]) -> Iterator[str]:
-    for name in expected:
-        spelled = _WORDS[name].strip("'") if name in _WORDS else spellings().get(name, "")
-        if spelled.isalpha():
-            yield spelled
+    spelled = map(spell_keyword, expected)
+    return (word for word in spelled if word.isalpha())
 
 
 def _expected_words(expected: frozenset[str]) -> str:

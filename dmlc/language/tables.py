@@ -29,7 +29,7 @@ _SHOWN = 40
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 _ALL_RANKS = tuple(range(1, MAX_RANK + 1))
 
-_KINDS: Mapping[str, tuple[bool, bool, bool]] = {
+KINDS: Mapping[str, tuple[bool, bool, bool]] = {
     # kind: output, optional, array
     "input": (False, False, False),
     "output": (True, False, False),
@@ -38,9 +38,11 @@ _KINDS: Mapping[str, tuple[bool, bool, bool]] = {
     "array of inputs": (False, False, True),
     "array of outputs": (True, False, True),
 }
-_TENSOR_COLUMNS = ("Tensor", "Kind", "Dimensions", "Supported dimension counts",
-                   "Supported data types")  # fmt: skip
-_ATTRIBUTE_COLUMNS = ("Attribute", "Type", "Default", "Values")
+TENSOR_COLUMNS = ("Tensor", "Kind", "Dimensions", "Supported dimension counts",
+                  "Supported data types")  # fmt: skip
+ATTRIBUTE_COLUMNS = ("Attribute", "Type", "Default", "Values")
+ATTRIBUTE_TYPES = ("FLOAT", "INT", "UINT", "NUMBER", "BOOL", "TYPE", "string")
+"""What an attribute may be, enums apart."""
 _SHORT_COLUMNS = {"ranks": "Supported dimension counts", "types": "Supported data types"}
 _BASES: Mapping[str, str] = {
     "float": "FLOAT", "float32": "FLOAT", "f32": "FLOAT",
@@ -90,9 +92,9 @@ class _Reader:
         text = "" if cell is None else plain(cell.text)
         if cell is None:
             self.fail("this row names no kind", row.span)
-        elif text.lower() not in _KINDS:
-            self.fail_unknown("kind", text, [k.capitalize() for k in _KINDS], cell.span)
-        return _KINDS.get(text.lower(), _KINDS["input"])
+        elif text.lower() not in KINDS:
+            self.fail_unknown("kind", text, [k.capitalize() for k in KINDS], cell.span)
+        return KINDS.get(text.lower(), KINDS["input"])
 
     def dimensions(
         self, cell: syntax.Cell | None
@@ -201,7 +203,7 @@ def read_tensors(table: syntax.Table, diagnostics: Diagnostics) -> list[TensorDe
     """The rows of a table of tensors."""
     reader = _Reader(diagnostics)
     found: list[TensorDefinition] = []
-    for row, name, cell in reader.columns(table, _TENSOR_COLUMNS, "tensor"):
+    for row, name, cell in reader.columns(table, TENSOR_COLUMNS, "tensor"):
         output, optional, array = reader.kind(cell("Kind"), row)
         shape_name, dimensions = reader.dimensions(cell("Dimensions"))
         ranks = reader.ranks(cell("Supported dimension counts"), dimensions)
@@ -223,7 +225,7 @@ def read_attributes(
 ) -> list[AttributeDefinition]:
     """The rows of a table of attributes. `enums` are the enums a type may name."""
     reader = _Reader(diagnostics)
-    rows = reader.columns(table, _ATTRIBUTE_COLUMNS, "attribute")
+    rows = reader.columns(table, ATTRIBUTE_COLUMNS, "attribute")
     made = [_attribute(name, cell, row, enums, reader) for row, name, cell in rows]
     return [attribute for attribute in made if attribute is not None]
 
@@ -248,7 +250,7 @@ def _attribute(
     word = match.group(1)
     base, enum = _BASES.get(word.lower()), enums.get(word)
     if base is None and enum is None:
-        known = ["FLOAT", "INT", "UINT", "NUMBER", "BOOL", "TYPE", "string", *enums]
+        known = [*ATTRIBUTE_TYPES, *enums]
         reader.fail_unknown("attribute type", word, known, type_cell.span)
         return None
     values = None if value_cell is None else _values(value_cell)

@@ -1,0 +1,275 @@
+"""The language server, `dmlc lsp`: answers of this package over the Language Server Protocol.
+
+It needs pygls, and is loaded by nothing else. Texts are kept here as the protocol edits them, since
+pygls ends lines where the protocol does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from lsprotocol import types
+from pygls import uris
+from pygls.lsp.server import LanguageServer
+
+from dmlc.editor import outline as outlines
+from dmlc.editor.complete import Completion, complete
+from dmlc.editor.documents import Document, Session
+from dmlc.editor.hover import hover
+from dmlc.editor.positions import Encoding, Lines, Position, Range
+from dmlc.editor.problems import Problem, list_problems
+from dmlc.editor.resolve import find_definition
+from dmlc.editor.scopes import What
+from dmlc.program import VERSION
+from dmlc.source import DmlcError, Span
+
+_PAUSE = 0.05
+"""Seconds without an edit before the mistakes of a text are reported."""
+
+_SYMBOLS = {
+    What.OPERATOR: types.SymbolKind.Class,
+    What.GRAPH: types.SymbolKind.Module,
+    What.ENUM: types.SymbolKind.Enum,
+    What.MEMBER: types.SymbolKind.EnumMember,
+    What.FUNCTION: types.SymbolKind.Function,
+    What.TENSOR: types.SymbolKind.Field,
+    What.ATTRIBUTE: types.SymbolKind.Property,
+    What.INPUT: types.SymbolKind.Field,
+    What.LOCAL: types.SymbolKind.Variable,
+    What.FILE: types.SymbolKind.File,
+}
+_ITEMS = {
+    What.OPERATOR: types.CompletionItemKind.Class,
+    What.GRAPH: types.CompletionItemKind.Module,
+    What.ENUM: types.CompletionItemKind.Enum,
+    What.MEMBER: types.CompletionItemKind.EnumMember,
+    What.FUNCTION: types.CompletionItemKind.Function,
+    What.BUILT_IN: types.CompletionItemKind.Function,
+    What.TENSOR: types.CompletionItemKind.Field,
+    What.ATTRIBUTE: types.CompletionItemKind.Property,
+    What.FACT: types.CompletionItemKind.Property,
+    What.TYPE: types.CompletionItemKind.TypeParameter,
+    What.FILE: types.CompletionItemKind.File,
+    "keyword": types.CompletionItemKind.Keyword,
+    "constant": types.CompletionItemKind.Constant,
+    "value": types.CompletionItemKind.Value,
+}
+
+
+class Server:
+    """A session of one editor, and the connection to it."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        make: Any = LanguageServer
+        self.connection: LanguageServer = make("dmlc", VERSION)
+        self.session = Session(folders)
+        _handle_texts(self)
+        _handle_questions(self)
+
+    def serve(self) -> None:
+        """Serves the editor at standard input and output until it leaves."""
+        self.connection.start_io()
+
+    def document(self, uri: str) -> Document:
+        """The open text with that URI. Raises `DmlcError`."""
+        found = self.session.documents.get(name_of(uri))
+        if found is None:
+            raise DmlcError(f"'{uri}' is not open")
+        return found
+
+    def place(
+        self, params: types.HoverParams | types.CompletionParams | types.DefinitionParams
+    ) -> tuple[Document, int]:
+        """The document and the offset that a request is about."""
+        document = self.document(params.text_document.uri)
+        return document, document.offset(from_position(params.position))
+
+    def publish(self, document: Document, uri: str, version: int | None) -> None:
+        """Reports the mistakes of a document."""
+        found = [as_diagnostic(problem) for problem in list_problems(document)]
+        self.connection.text_document_publish_diagnostics(
+            types.PublishDiagnosticsParams(uri=uri, diagnostics=found, version=version)
+        )
+
+    def publish_importers(self) -> None:
+        """Reports those of the documents that import files anew."""
+        for name, document in self.session.documents.items():
+            if document.imports_files:
+                self.publish(document, uri_of(name), None)
+
+
+def _handle_texts(server: Server) -> None:
+    """What the editor tells of its texts."""
+
+    @server.connection.feature(types.INITIALIZE)
+    def initialize(params: types.InitializeParams) -> None:
+        encoding = Encoding(
+            str(getattr(server.connection.workspace.position_encoding, "value", "utf-16"))
+        )
+        server.session.encoding = encoding
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def did_open(params: types.DidOpenTextDocumentParams) -> None:
+        item = params.text_document
+        document = server.session.open(name_of(item.uri), item.text)
+        server.publish(document, item.uri, item.version)
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    async def did_change(params: types.DidChangeTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        document = server.document(uri)
+        for change in params.content_changes:
+            part = getattr(change, "range", None)
+            range = None if part is None else from_range(part)
+            server.session.edit(document.name, range, change.text)
+        edited = document.lines
+        await asyncio.sleep(_PAUSE)
+        # A later edit reports for this one; a text that was closed has nothing to report.
+        if document.lines is edited and server.session.documents.get(document.name) is document:
+            server.publish(document, uri, params.text_document.version)
+            server.publish_importers()
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    def did_save(params: types.DidSaveTextDocumentParams) -> None:
+        document = server.document(params.text_document.uri)
+        document.forget()
+        server.session.forget_importers(document)
+        server.publish(document, params.text_document.uri, None)
+        server.publish_importers()
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def did_close(params: types.DidCloseTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        server.session.close(server.document(uri).name)
+        cleared = types.PublishDiagnosticsParams(uri=uri, diagnostics=[])
+        server.connection.text_document_publish_diagnostics(cleared)
+        server.publish_importers()
+
+
+def _handle_questions(server: Server) -> None:
+    """What the editor asks about places."""
+
+    @server.connection.feature(types.TEXT_DOCUMENT_HOVER)
+    def show(params: types.HoverParams) -> types.Hover | None:
+        document, offset = server.place(params)
+        found = hover(document, offset)
+        if found is None:
+            return None
+        kind = hover_kind(server)
+        text = found.markdown() if kind is types.MarkupKind.Markdown else found.plain()
+        range = to_range(document.lines.range(found.start, found.end))
+        return types.Hover(contents=types.MarkupContent(kind=kind, value=text), range=range)
+
+    @server.connection.feature(
+        types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=[".", '"', "|"])
+    )
+    def suggest(params: types.CompletionParams) -> types.CompletionList:
+        document, offset = server.place(params)
+        found = complete(document, offset)
+        items = [as_item(document, offset, c, number) for number, c in enumerate(found)]
+        return types.CompletionList(is_incomplete=False, items=items)
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DEFINITION)
+    def define(params: types.DefinitionParams) -> types.Location | None:
+        document, offset = server.place(params)
+        span = find_definition(document, offset)
+        return None if span is None else as_location(document, span)
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def symbols(params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+        document = server.document(params.text_document.uri)
+        return [as_symbol(document, made) for made in outlines.outline(document)]
+
+    @server.connection.feature(types.TEXT_DOCUMENT_FORMATTING)
+    def lay_out(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
+        document = server.document(params.text_document.uri)
+        edits = outlines.format_document(document)
+        return [types.TextEdit(range=to_range(e.range), new_text=e.text) for e in edits]
+
+
+def hover_kind(server: Server) -> types.MarkupKind:
+    """What the editor shows best."""
+    text = server.connection.client_capabilities.text_document
+    shown = None if text is None or text.hover is None else text.hover.content_format
+    return types.MarkupKind.PlainText if not shown else types.MarkupKind(shown[0])
+
+
+# The protocol's values -------------------------------------------------------------------------
+
+
+def name_of(uri: str) -> str:
+    """What a text is called: the path of its file, or what the editor calls one that has none."""
+    path = uris.to_fs_path(uri) if urlsplit(uri).scheme == "file" else None
+    return path or unquote(uri)
+
+
+def uri_of(name: str) -> str:
+    """The URI of a file, or of a text that has none."""
+    return (uris.from_fs_path(name) if Path(name).is_absolute() else None) or name
+
+
+def from_position(position: types.Position) -> Position:
+    return Position(position.line, position.character)
+
+
+def from_range(range: types.Range) -> Range:
+    return Range(from_position(range.start), from_position(range.end))
+
+
+def to_range(range: Range) -> types.Range:
+    start, end = (types.Position(p.line, p.column) for p in (range.start, range.end))
+    return types.Range(start=start, end=end)
+
+
+def as_diagnostic(problem: Problem) -> types.Diagnostic:
+    severity = types.DiagnosticSeverity
+    related = [
+        types.DiagnosticRelatedInformation(
+            location=types.Location(uri=uri_of(remark.name), range=to_range(remark.range)),
+            message=remark.message,
+        )
+        for remark in problem.remarks
+    ]
+    return types.Diagnostic(
+        range=to_range(problem.range),
+        message=problem.message,
+        severity=severity.Warning if problem.warning else severity.Error,
+        source="dmlc",
+        related_information=related or None,
+    )
+
+
+def as_item(
+    document: Document, offset: int, completion: Completion, number: int
+) -> types.CompletionItem:
+    """An item of a list, in its order."""
+    range = to_range(document.lines.range(completion.start, offset))
+    return types.CompletionItem(
+        label=completion.label,
+        kind=_ITEMS.get(completion.what, types.CompletionItemKind.Variable),
+        detail=completion.detail or None,
+        sort_text=f"{number:05}",
+        text_edit=types.TextEdit(range=range, new_text=completion.text),
+    )
+
+
+def as_location(document: Document, span: Span) -> types.Location:
+    lines = Lines(span.source.text, document.lines.encoding)
+    range = to_range(lines.range(span.start, span.end))
+    return types.Location(uri=uri_of(span.source.name), range=range)
+
+
+def as_symbol(document: Document, made: outlines.Outline) -> types.DocumentSymbol:
+    parts: Iterable[types.DocumentSymbol] = (as_symbol(document, part) for part in made.parts)
+    return types.DocumentSymbol(
+        name=made.name or "?",
+        kind=_SYMBOLS.get(made.what, types.SymbolKind.Variable),
+        range=to_range(document.range(made.whole)),
+        selection_range=to_range(document.range(made.named)),
+        detail=made.detail,
+        children=list(parts),
+    )
