@@ -149,9 +149,8 @@ class _Completer:
     def expression(self) -> Iterator[_Item]:
         """What a formula may name."""
         in_graph = self.context.keyword == "graph"
-        hidden = (What.ENUM,) if in_graph else (What.ENUM, What.OPERATOR, What.GRAPH)
         for symbol in self.symbols():
-            if symbol.what not in hidden and not self.is_later(symbol):
+            if symbol.what is not What.ENUM and not self.is_later(symbol):
                 yield _item(symbol)
         functions = GRAPH_FUNCTIONS if in_graph else FUNCTIONS
         for name in (*REDUCTIONS, *functions):
@@ -163,10 +162,11 @@ class _Completer:
             yield from self.operators()
 
     def symbols(self) -> Iterator[Symbol]:
-        """Those that can be seen, the nearest first."""
+        """Those that can be seen, the nearest first, operators apart."""
         yield from self.scope.variables.values()
         yield from self.scope.own.values()
-        yield from self.scope.file.values()
+        apart = (What.OPERATOR, What.GRAPH)
+        yield from (s for s in self.scope.file.values() if s.what not in apart)
 
     def is_later(self, symbol: Symbol) -> bool:
         """Whether a local is defined at the place or behind it."""
@@ -189,7 +189,9 @@ class _Completer:
         elif context.section in ("constraints", "example", "gradient"):
             wanted = {"constraints": (What.TENSOR,)}
             kinds = wanted.get(context.section, (What.TENSOR, What.ATTRIBUTE))
-            yield from (_item(s) for s in own if s.what in kinds)
+            expected = self.words[-1:] == ["expect"]
+            yield from (_item(s) for s in own
+                        if s.what in kinds and (_is_output(s) or not expected))  # fmt: skip
         elif context.section == "compute":
             yield from (_item(s) for s in own if _is_output(s))
 
@@ -200,9 +202,9 @@ class _Completer:
 
     def operators(self) -> Iterator[_Item]:
         """Operators by name: those of the file and its imports, and of the library."""
-        for symbol in self.scope.file.values():
-            if symbol.what is What.OPERATOR:
-                yield symbol.name, What.OPERATOR, ""
+        own = [s for s in self.scope.file.values() if s.what is What.OPERATOR]
+        for symbol in own:
+            yield symbol.name, What.OPERATOR, symbol.owner
         for name in library.names():
             yield name, What.OPERATOR, "library"
 
@@ -291,9 +293,9 @@ class _Completer:
             yield from ((name, "column", "") for name in columns)
             return
         cells = rows[0].text.split("|")[1:]
-        yield from self.in_column(plain(cells[column]).lower() if column < len(cells) else "")
+        yield from self.in_column(row, plain(cells[column]).lower() if column < len(cells) else "")
 
-    def in_column(self, title: str) -> Iterator[_Item]:
+    def in_column(self, row: Token, title: str) -> Iterator[_Item]:
         match title:
             case "kind":
                 yield from ((name.capitalize(), "value", "") for name in KINDS)
@@ -303,6 +305,10 @@ class _Completer:
                 yield from ((name, What.TYPE, "") for name in ATTRIBUTE_TYPES)
                 yield from (_item(s) for s in self.symbols() if s.what is What.ENUM)
             case "default":
+                name = plain(row.text.split("|")[1])
+                symbol = self.scope.own.get(name)
+                if symbol is not None and isinstance(symbol.about, AttributeDefinition):
+                    yield from _values(symbol.about)
                 yield from (_item(s) for s in self.symbols() if s.what in _IN_DEFAULTS)
                 yield from ((name, "constant", "") for name in _CONSTANTS)
             case "dimensions":
@@ -356,10 +362,11 @@ def describe_briefly(symbol: Symbol) -> str:
 def _phrases(found: Continuation) -> Iterator[str]:
     """The keywords that may come next, each with those that have to follow it."""
     for terminal in found.expected:
-        keyword = spell_keyword(terminal)
-        if not keyword:
-            continue
-        following = found.after(terminal)
-        if len(following) == 1 and (further := spell_keyword(*following)):
-            keyword = f"{keyword} {further}"
-        yield keyword
+        words = [spell_keyword(terminal)]
+        following = found
+        while words[-1]:
+            following = following.after(terminal)
+            (terminal,) = following.expected if len(following.expected) == 1 else ("",)
+            words.append(spell_keyword(terminal))
+        if words[0]:
+            yield " ".join(words[:-1])

@@ -12,7 +12,6 @@ from dmlc import library, summaries
 from dmlc.editor.analysis import Analysis, analyze
 from dmlc.editor.lexical import Token, list_tokens
 from dmlc.editor.positions import Encoding, Lines, Position, Range
-from dmlc.language import syntax
 from dmlc.language.parse import read_source, resolve
 from dmlc.source import DmlcError, Source, Span
 
@@ -27,6 +26,10 @@ class Document:
         self._analysis: Analysis | None = None
         self._tokens: tuple[Token, ...] | None = None
         self._whole: Analysis | None = None
+        self.path = _find_path(name)
+        """Where the file is, past symbolic links."""
+        self.reads: frozenset[Path] = frozenset()
+        """The files that the text imported when it was last analysed, and those imported there."""
 
     @property
     def text(self) -> str:
@@ -36,8 +39,7 @@ class Document:
     def analysis(self) -> Analysis:
         """What is known of the text as it is now."""
         if self._analysis is None:
-            source = Source(self.name, self.text)
-            self._analysis = self.session.analyze(source)
+            self._analysis, self.reads = self.session.analyze(Source(self.name, self.text))
             if self._analysis.findings is not None:
                 self._whole = self._analysis
         return self._analysis
@@ -54,13 +56,6 @@ class Document:
         if self._tokens is None:
             self._tokens = tuple(list_tokens(self.text))
         return self._tokens
-
-    @property
-    def imports_files(self) -> bool:
-        """Whether what is known of it depends on other files."""
-        file = self.analysis.file
-        declared = () if file is None else file.declarations
-        return any(isinstance(d, syntax.Import) for d in declared)
 
     def replace(self, lines: Lines) -> None:
         """Gives the document another text."""
@@ -109,32 +104,40 @@ class Session:
         closed = self.documents.pop(name)
         self.forget_importers(closed)
 
-    def forget_importers(self, changed: Document) -> list[Document]:
-        """Has the other documents be analysed anew that import files; gives them."""
-        found = [d for d in self.documents.values() if d is not changed and d.imports_files]
-        for document in found:
-            document.forget()
-        return found
+    def importers(self, changed: Document) -> list[Document]:
+        """The open documents that import another, directly or not."""
+        return [d for d in self.documents.values() if d is not changed and changed.path in d.reads]
 
-    def analyze(self, source: Source) -> Analysis:
-        """What is known of a text that stands where its name says."""
+    def forget_importers(self, changed: Document) -> None:
+        """Has the documents that import another be analysed anew."""
+        for document in self.importers(changed):
+            document.forget()
+
+    def analyze(self, source: Source) -> tuple[Analysis, frozenset[Path]]:
+        """What is known of a text that stands where its name says, and the files it imports."""
         folders = list(self.folders)
-        if Path(source.name).is_absolute() and Path(source.name).is_relative_to(summaries.FOLDER):
+        if Path(source.name).is_relative_to(summaries.FOLDER):
             folders.append(summaries.FOLDER)  # As the library itself is read.
-        return analyze(source, folders, self.read, library.BUILT_IN)
+        targets: set[Path] = set()
+
+        def read(path: Path, span: Span | None) -> Source:
+            targets.add(resolve(path, span))
+            return self.read(path, span)
+
+        return analyze(source, folders, read, library.BUILT_IN), frozenset(targets)
 
     def read(self, path: Path, span: Span | None) -> Source:
         """The text of a file to import: as it is open here, or as it is saved."""
         target = resolve(path, span)
-        for name, document in self.documents.items():
-            if _leads_to(name, target):
+        for document in self.documents.values():
+            if document.path == target:
                 return Source(str(path), document.text)
         return read_source(path, span)
 
 
-def _leads_to(name: str, target: Path) -> bool:
-    """Whether an open text is that of a file."""
+def _find_path(name: str) -> Path | None:
+    """Where the file of a name is; None of what is no file's name."""
     try:
-        return resolve(Path(name)) == target
+        return resolve(Path(name))
     except DmlcError:
-        return False
+        return None

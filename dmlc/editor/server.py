@@ -95,11 +95,10 @@ class Server:
             types.PublishDiagnosticsParams(uri=uri, diagnostics=found, version=version)
         )
 
-    def publish_importers(self) -> None:
-        """Reports those of the documents that import files anew."""
-        for name, document in self.session.documents.items():
-            if document.imports_files:
-                self.publish(document, uri_of(name), None)
+    def publish_importers(self, changed: Document) -> None:
+        """Reports those of the documents that import another anew."""
+        for document in self.session.importers(changed):
+            self.publish(document, uri_of(document.name), None)
 
 
 def _handle_texts(server: Server) -> None:
@@ -117,6 +116,7 @@ def _handle_texts(server: Server) -> None:
         item = params.text_document
         document = server.session.open(name_of(item.uri), item.text)
         server.publish(document, item.uri, item.version)
+        server.publish_importers(document)
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     async def did_change(params: types.DidChangeTextDocumentParams) -> None:
@@ -131,7 +131,7 @@ def _handle_texts(server: Server) -> None:
         # A later edit reports for this one; a text that was closed has nothing to report.
         if document.lines is edited and server.session.documents.get(document.name) is document:
             server.publish(document, uri, params.text_document.version)
-            server.publish_importers()
+            server.publish_importers(document)
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def did_save(params: types.DidSaveTextDocumentParams) -> None:
@@ -139,15 +139,16 @@ def _handle_texts(server: Server) -> None:
         document.forget()
         server.session.forget_importers(document)
         server.publish(document, params.text_document.uri, None)
-        server.publish_importers()
+        server.publish_importers(document)
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def did_close(params: types.DidCloseTextDocumentParams) -> None:
         uri = params.text_document.uri
-        server.session.close(server.document(uri).name)
+        document = server.document(uri)
+        server.session.close(document.name)
         cleared = types.PublishDiagnosticsParams(uri=uri, diagnostics=[])
         server.connection.text_document_publish_diagnostics(cleared)
-        server.publish_importers()
+        server.publish_importers(document)
 
 
 def _handle_questions(server: Server) -> None:

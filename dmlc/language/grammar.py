@@ -98,11 +98,11 @@ class Continuation:
         self.expected = _accepted(parser)
         """The terminals."""
 
-    def after(self, terminal: str) -> frozenset[str]:
-        """The terminals that may come next behind one of the expected."""
+    def after(self, terminal: str) -> Continuation:
+        """What may come next behind one of the expected."""
         further = self._parser.copy()
         further.feed_token(lark.Token(terminal, ""))
-        return _accepted(further)
+        return Continuation(further)
 
 
 def continue_text(text: str, rule: str) -> Continuation:
