@@ -172,7 +172,9 @@ def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc
         for qualified, subject in subjects.items():
             if name in (qualified, subject.definition.short_name):
                 return subject
-        raise UnknownNameError(unknown_name(f"operator or graph of '{path}'", name, subjects))
+        raise UnknownNameError(
+            unknown_name(f"operator or graph of '{path}'", name, subjects, code="E0202")
+        )
     if len(subjects) == 1:
         return next(iter(subjects.values()))
     if not subjects:

@@ -73,10 +73,13 @@ def command(
 def _describe(diagnostic: Diagnostic) -> dict[str, Any]:
     span = diagnostic.span
     return {
+        "code": diagnostic.code,
         "message": diagnostic.message,
         "warning": diagnostic.warning,
         "file": None if span is None else span.source.name,
         "line": None if span is None else span.line,
         "column": None if span is None else span.column,
+        "end_line": None if span is None else span.end_line,
+        "end_column": None if span is None else span.end_column,
         "notes": [note.message for note in diagnostic.notes],
     }

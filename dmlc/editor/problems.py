@@ -30,6 +30,7 @@ class Problem:
     message: str
     """With the notes that have no place of their own, a line each."""
     warning: bool
+    code: str | None
     remarks: tuple[Remark, ...]
 
 
@@ -50,7 +51,7 @@ def _problem(document: Document, found: Diagnostic) -> Problem:
         message = f"'{Path(span.source.name).name}': {message}"
         span = _import_of(document, span.source)
     remarks = tuple(_remarks(document, notes))
-    return Problem(_visible(document, span), message, found.warning, remarks)
+    return Problem(_visible(document, span), message, found.warning, found.code, remarks)
 
 
 def _remarks(document: Document, notes: list[Note]) -> Iterator[Remark]:

@@ -239,6 +239,7 @@ def as_diagnostic(problem: Problem) -> types.Diagnostic:
         range=to_range(problem.range),
         message=problem.message,
         severity=severity.Warning if problem.warning else severity.Error,
+        code=problem.code,
         source="dmlc",
         related_information=related or None,
     )

@@ -183,18 +183,21 @@ class _Checker:
         name = enum.name
         self.declare("enum", name, name.text)
         if not enum.members:
-            self.checker.fail(f"enum '{name.text}' has no members", name.span)
+            self.checker.fail(f"enum '{name.text}' has no members", name.span, code="E0504")
         members: dict[str, int] = {}
         for member in enum.members:
             if member.name.text in members:
                 self.checker.fail(
-                    f"'{member.name.text}' stands twice in enum '{name.text}'", member.name.span
+                    f"'{member.name.text}' stands twice in enum '{name.text}'",
+                    member.name.span,
+                    code="E0504",
                 )
             elif member.value in members.values():
                 other = next(n for n, v in members.items() if v == member.value)
                 self.checker.fail(
                     f"'{member.name.text}' has the same value as '{other}' in enum '{name.text}'",
                     member.span,
+                    code="E0504",
                 )
             members[member.name.text] = member.value
         made = EnumDefinition(name.text, MappingProxyType(members), name.span)
@@ -206,7 +209,9 @@ class _Checker:
             name = function.name
             self.declare("function", name, name.text)
             if name.text in BUILT_IN:
-                self.checker.fail(f"'{name.text}' is a function of the language", name.span)
+                self.checker.fail(
+                    f"'{name.text}' is a function of the language", name.span, code="E0207"
+                )
             first.setdefault(name.text, function)
             self.names.functions.setdefault(name.text, FunctionDefinition.of(function))
         ordered, recursive = order_functions(list(first.values()), self.diagnostics)
@@ -225,5 +230,7 @@ class _Checker:
             name = statement.name
             if isinstance(statement, syntax.Assignment) and name.text not in read:
                 self.warnings.append(
-                    Diagnostic(f"'{name.text}' is never read", name.span, warning=True)
+                    Diagnostic(
+                        f"'{name.text}' is never read", name.span, warning=True, code="W0001"
+                    )
                 )

@@ -85,7 +85,7 @@ class _Loader:
     ) -> None:
         span = declaration.span
         if not declaration.path:
-            raise DmlcError("expected the name of a file to import", span)
+            raise DmlcError("expected the name of a file to import", span, code="E0004")
         target = resolve(path, span)
         self.check_allowed(declaration, path, target)
         reached = [k for k, _ in chain]
@@ -93,12 +93,14 @@ class _Loader:
             cycle = [*reached[reached.index(target) :], target]
             shown = " imports ".join(f"'{k.name}'" for k in cycle)
             raise DmlcError(
-                Diagnostic(f"this import closes a cycle: {shown}", span, _import_notes(chain))
+                Diagnostic(
+                    f"this import closes a cycle: {shown}", span, _import_notes(chain), code="E0004"
+                )
             )
         if target in self.files:
             return
         if len(chain) > _DEEPEST:
-            raise DmlcError(f"imports are nested deeper than {_DEEPEST} files", span)
+            raise DmlcError(f"imports are nested deeper than {_DEEPEST} files", span, code="E0004")
         file = parse(self.read(path, span))
         self.load_imports(file, path, [*chain, (target, span)])
         self.files[target] = file
@@ -116,6 +118,7 @@ class _Loader:
                 "allow its folder: dmlc.load(file, import_folders=[...]), or --import-folder on "
                 "the command line"
             ],
+            code="E0004",
         )
 
 

@@ -57,10 +57,10 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
     rest = source.text[start : start + 2] if found else ""
     if rest == "/*":
         span = Span(source, start, start + 2)
-        return Diagnostic("this comment is not closed: expected '*/'", span)
+        return Diagnostic("this comment is not closed: expected '*/'", span, code="E0102")
     if rest[:1] == '"' and len(found) == 1:
         span = Span(source, start, start + 1)
-        return Diagnostic("this text is not closed: expected '\"'", span)
+        return Diagnostic("this text is not closed: expected '\"'", span, code="E0102")
     if found:
         # The whole word: the grammar may have stopped within one.
         word = _WORD.match(source.text, start)
@@ -74,7 +74,9 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
     shown = f"'{_short(found)}'" if found else "the end of the file"
     message = f"expected {words}, found {shown}" if words else f"unexpected {shown}"
     notes = tuple(Note(cure) for cure in _cures(found, rest, refused.expected))
-    return Diagnostic(message, Span(source, start, start + min(len(found), _UNDERLINED)), notes)
+    return Diagnostic(
+        message, Span(source, start, start + min(len(found), _UNDERLINED)), notes, code="E0101"
+    )
 
 
 def _cures(found: str, rest: str, expected: frozenset[str]) -> Iterator[str]:

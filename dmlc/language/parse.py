@@ -37,14 +37,18 @@ def read_source(path: Path, span: Span | None = None) -> Source:
     target = resolve(path, span)
     if not os.path.isdir(target):
         if path.suffix != SUFFIX:
-            raise DmlcError(f"'{path}' is no {SUFFIX} file", span)
+            raise DmlcError(f"'{path}' is no {SUFFIX} file", span, code="E0001")
         if target.suffix != SUFFIX:
-            raise DmlcError(f"'{path}' leads to '{target}', which is no {SUFFIX} file", span)
+            raise DmlcError(
+                f"'{path}' leads to '{target}', which is no {SUFFIX} file", span, code="E0001"
+            )
     content = read_bounded(path, MAX_BYTES, span)
     try:
         return Source(str(path), content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise DmlcError(f"'{path}' is not UTF-8 text: byte {error.start} is wrong", span) from None
+        raise DmlcError(
+            f"'{path}' is not UTF-8 text: byte {error.start} is wrong", span, code="E0001"
+        ) from None
 
 
 def resolve(path: Path, span: Span | None = None) -> Path:
@@ -52,7 +56,7 @@ def resolve(path: Path, span: Span | None = None) -> Path:
     try:
         return Path(os.path.realpath(path))
     except ValueError:
-        raise DmlcError("this is no file name", span) from None
+        raise DmlcError("this is no file name", span, code="E0001") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ def _describe(refused: UnexpectedText, rest: Rest | None, source: Source) -> Dia
     line = source.text[rest.start : rest.end].strip().split("\n", 1)[0].rstrip()
     start = source.text.index(line, rest.start)
     note = Note("is this complete?", Span(source, start, start + len(line)))
-    return Diagnostic(found.message, found.span, (note,))
+    return dataclasses.replace(found, notes=(note,))
 
 
 def parse_expression(source: Source, start: int, end: int) -> syntax.Expression:
@@ -142,17 +146,23 @@ def _place(diagnostic: Diagnostic) -> int:
 
 def _too_much(excess: Excess, source: Source, offset: int = 0) -> Diagnostic:
     start = offset + (excess.token.start_pos or 0)
-    return Diagnostic(excess.message, Span(source, start, start + len(excess.token)), excess.notes)
+    return Diagnostic(
+        excess.message, Span(source, start, start + len(excess.token)), excess.notes, code="E0003"
+    )
 
 
 def _refuse_unreadable(source: Source) -> None:
     """What the lexer should not see at all."""
     if len(source.text) > MAX_BYTES or len(source.text.encode("utf-8", "replace")) > MAX_BYTES:
-        raise DmlcError(f"{source.name}: the file is larger than {MAX_BYTES >> 20} MiB")
+        raise DmlcError(
+            f"{source.name}: the file is larger than {MAX_BYTES >> 20} MiB", code="E0003"
+        )
     found = re.search("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]", source.text)
     if found is not None:
         code = ord(found.group())
         span = Span(source, found.start(), found.end())
-        raise DmlcError(f"the character U+{code:04X} cannot stand in a .dml file", span)
+        raise DmlcError(
+            f"the character U+{code:04X} cannot stand in a .dml file", span, code="E0002"
+        )
     if is_too_long(source.text):
-        raise DmlcError(f"{source.name}: {TOO_LONG}", notes=[TOO_LONG_CURE])
+        raise DmlcError(f"{source.name}: {TOO_LONG}", notes=[TOO_LONG_CURE], code="E0003")

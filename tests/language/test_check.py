@@ -627,10 +627,10 @@ def test_what_a_graph_does_not_use_is_warned_of() -> None:
         "    a = x * 2\n    b = x + 1\n    c = b\n    output y = b\n}"
     )
     assert [d.render().split("\n")[0] for d in check_text(text, "g.dml").diagnostics] == [
-        "g.dml:1:12: warning: symbol 'M' is never read",
-        "g.dml:1:30: warning: input 'z' is never read",
-        "g.dml:2:5: warning: the value 'a' is never read",
-        "g.dml:4:5: warning: the value 'c' is never read",
+        "g.dml:1:12: warning: symbol 'M' is never read [W0001]",
+        "g.dml:1:30: warning: input 'z' is never read [W0001]",
+        "g.dml:2:5: warning: the value 'a' is never read [W0001]",
+        "g.dml:4:5: warning: the value 'c' is never read [W0001]",
     ]
 
 
