@@ -24,7 +24,7 @@ COMMANDS = {
     "show": "Show one operator: tables, constraints, formula and examples.",
     "check": "Parse and check files; report every mistake with its place.",
     "fmt": "Format files: tables aligned, comments kept.",
-    "lsp": "Serve an editor: diagnostics, hover, completion, definitions, formatting.",
+    "lsp": "Serve editors, by the Language Server Protocol.",
     "ir": "Print the tensor IR of an operator.",
     "graph": "Show what fusion makes of a graph: a picture, DOT or text.",
     "compile": "Compile an operator to HLSL, OpenCL or WGSL, with a manifest.",

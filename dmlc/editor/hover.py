@@ -326,9 +326,11 @@ def _comment_at(document: Document, span: Span) -> Iterator[str]:
         above.insert(0, token.text)
         place = token.start
         place = span.source.text.rfind("\n", 0, place) + 1
+    rows = (t.end for t in tokens if t.kind is TokenKind.ROW and t.start <= span.start < t.end)
+    end = next(rows, span.end)
     for token in tokens:
-        if token.start >= span.end:
-            behind = span.source.text[span.end : token.start]
+        if token.start >= end:
+            behind = span.source.text[end : token.start]
             if token.kind is TokenKind.COMMENT and not behind.strip(" \t.,|"):
                 above.append(token.text)
             break

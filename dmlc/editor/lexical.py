@@ -107,6 +107,10 @@ class Context:
 
 
 _DECLARES = re.compile(r'(?:operator|graph|enum|module)\s+[A-Za-z_]|import\s*"')
+_OPENS = re.compile(
+    r"(?:attributes|types|constraints|compute|tensors(?:\s+[A-Za-z_]\w*)?|gradient\s+of\s+[\w.]+)"
+    r'\s*\{|example\s*"'
+)
 _STATEMENT = re.compile(
     r"""
       (?:(?:output|expect|function)\s+)?+ [A-Za-z_]\w*
@@ -123,6 +127,8 @@ class _Scan:
     def __init__(self, text: str) -> None:
         self.text = text
         self.keyword, self.name, self.declared_at = "", "", 0
+        self.closed = ("", "", 0)
+        """The declaration that was closed last."""
         self.section = ""
         self.head: tuple[str, ...] = ()
         self.depth = 0
@@ -134,6 +140,8 @@ class _Scan:
     def see(self, token: Token) -> None:
         if token.kind is TokenKind.COMMENT:
             return
+        if token.first and token.kind is TokenKind.WORD:
+            self.mend(token)
         if token.first and self.declares(token):
             self.depth, self.section, self.head = 0, "", ()
             self.keyword, self.name, self.declared_at = token.text, "", token.start
@@ -150,6 +158,16 @@ class _Scan:
 
     def start_statement(self, place: int) -> None:
         self.statement, self.since, self.brackets = place, [], []
+
+    def mend(self, token: Token) -> None:
+        """A section stands in an operator, whatever braces are missing before it."""
+        if _OPENS.match(self.text, token.start) is None:
+            return
+        if self.depth == 0 and not self.keyword and self.closed[0] == "operator":
+            self.keyword, self.name, self.declared_at = self.closed
+        if self.keyword == "operator" and self.depth != 1 and self.name:
+            self.depth, self.section, self.head = 1, "", ()
+            self.start_statement(token.start)
 
     def declares(self, token: Token) -> bool:
         """Whether a declaration starts here. Inside of another, that was not closed."""
@@ -181,6 +199,8 @@ class _Scan:
             if self.depth <= 1:
                 self.section, self.head = "", ()
             if self.depth == 0:
+                if self.keyword:
+                    self.closed = (self.keyword, self.name, self.declared_at)
                 self.keyword, self.name, self.declared_at = "", "", token.end
         self.start_statement(token.end)
 

@@ -27,7 +27,7 @@ from dmlc.editor.scopes import What
 from dmlc.program import VERSION
 from dmlc.source import DmlcError, Span
 
-_PAUSE = 0.05
+_PAUSE = 0.02
 """Seconds without an edit before the mistakes of a text are reported."""
 
 _SYMBOLS = {
