@@ -51,15 +51,14 @@ def _problem(document: Document, found: Diagnostic) -> Problem:
         message = f"'{Path(span.source.name).name}': {message}"
         span = _import_of(document, span.source)
     remarks = tuple(_remarks(document, notes))
-    return Problem(_visible(document, span), message, found.warning, found.code, remarks)
+    return Problem(_visible(document.lines, span), message, found.warning, found.code, remarks)
 
 
 def _remarks(document: Document, notes: list[Note]) -> Iterator[Remark]:
     for note in notes:
         if note.span is not None:
             lines = Lines(note.span.source.text, document.lines.encoding)
-            range = lines.range(note.span.start, note.span.end)
-            yield Remark(note.span.source.name, range, note.message)
+            yield Remark(note.span.source.name, _visible(lines, note.span), note.message)
 
 
 def _import_of(document: Document, source: Source) -> Span:
@@ -73,11 +72,10 @@ def _import_of(document: Document, source: Source) -> Span:
     return next(direct, imports[0].span if imports else nowhere)
 
 
-def _visible(document: Document, span: Span) -> Range:
+def _visible(lines: Lines, span: Span) -> Range:
     """The range of a span; of an empty one, the character there, or the one before the end."""
     start, end = span.start, span.end
     if start == end:
-        text = document.text
-        at_end = text[start : start + 1] in ("", "\n", "\r")
+        at_end = lines.text[start : start + 1] in ("", "\n", "\r")
         start, end = (max(start - 1, 0), start) if at_end else (start, start + 1)
-    return document.lines.range(start, end)
+    return lines.range(start, end)

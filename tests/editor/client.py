@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lsprotocol import types
-from pytest_lsp import ClientServerConfig, client_capabilities
+from pygls.protocol import default_converter
+from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
+from pytest_lsp.client import DEFAULT_CLIENT_FEATURES, register_lsp_features
 
 T = TypeVar("T")
 SECONDS = 30
@@ -24,28 +26,35 @@ class Editor:
 
     def __init__(self, log: Path, *options: str, kind: str = "visual-studio-code") -> None:
         self.log = log
+        self.reports: list[types.PublishDiagnosticsParams] = []
+        """What was published since the last edit."""
         self.runner = asyncio.Runner()
         command = [sys.executable, "-m", "dmlc", "lsp", "--log", str(log), *options]
-        config = ClientServerConfig(command, server_env=dict(os.environ))
+        config = ClientServerConfig(command, self.make_client, dict(os.environ))
         self.client = self.run(config.start())
-        self.kind = kind
         self.versions: dict[str, int] = {}
+        given = types.InitializeParams(capabilities=client_capabilities(kind))
+        self.offered = self.run(self.client.initialize_session(given))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(asyncio.wait_for(work, SECONDS))
 
-    def initialize(self) -> types.InitializeResult:
-        params = types.InitializeParams(capabilities=client_capabilities(self.kind))
-        return self.run(self.client.initialize_session(params))
+    def make_client(self) -> LanguageClient:
+        client = LanguageClient(converter_factory=default_converter)
+
+        def published(_: LanguageClient, params: types.PublishDiagnosticsParams) -> None:
+            self.reports.append(params)
+
+        register_lsp_features(client, {**DEFAULT_CLIENT_FEATURES, PUBLISHED: published})
+        return client
 
     async def open(self, uri: str, text: str) -> list[types.Diagnostic]:
         """Opens a text, and gives what is wrong with it."""
         self.versions[uri] = 1
         item = types.TextDocumentItem(uri=uri, language_id="dml", version=1, text=text)
-        published = self.client.wait_for_notification(PUBLISHED)
+        self.reports.clear()
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
-        await published
-        return list(self.client.diagnostics[uri])
+        return await self.published(uri)
 
     def change(self, uri: str, *changes: types.TextDocumentContentChangeEvent) -> None:
         """Edits a text."""
@@ -58,10 +67,17 @@ class Editor:
         self, uri: str, *changes: types.TextDocumentContentChangeEvent
     ) -> list[types.Diagnostic]:
         """Edits a text, and gives what is wrong with it then."""
-        published = self.client.wait_for_notification(PUBLISHED)
+        self.reports.clear()
         self.change(uri, *changes)
-        await published
-        return list(self.client.diagnostics[uri])
+        return await self.published(uri)
+
+    async def published(self, uri: str) -> list[types.Diagnostic]:
+        """What is wrong with a text as it is now, once the server says it."""
+        while True:
+            for found in self.reports:
+                if found.uri == uri and found.version in (None, self.versions[uri]):
+                    return list(found.diagnostics)
+            await asyncio.sleep(0.002)
 
     def leave(self) -> None:
         """Shuts the server down."""
