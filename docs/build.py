@@ -8,7 +8,8 @@ A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- table: NAME -->` and an empty line are those of a table of the IR.
 `docs/operators/` has a page for every operator of the library, and `docs/graphs/` one with pictures
 for every graph of the examples. JSON Schemas of the IR's forms lie beside what writes these, and
-`dmlc/library/index.json` beside the operators that it is made from.
+`dmlc/library/index.json` beside the operators that it is made from. `grammar/dmlc.tmLanguage.json`
+holds the colours of texts for editors.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 import dmlc
 from dmlc import ir, summaries
+from dmlc.editor.highlight import write_textmate
 from dmlc.language.format import format_operator
 from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names
 from dmlc.picture import VIEWS, draw
@@ -65,7 +67,8 @@ _TABLE = re.compile(r"(?P<head><!-- table: (?P<name>\w+) -->\n)(?P<body>(?:\|.*\
 def build() -> dict[Path, str]:
     """Every page that holds something of the program, as it should be."""
     pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
-    return pages | _operator_pages() | _graph_pages() | _schemas() | _library_index()
+    pages |= _operator_pages() | _graph_pages() | _schemas() | _library_index()
+    return pages | {ROOT / "grammar/dmlc.tmLanguage.json": write_textmate()}
 
 
 def _library_index() -> dict[Path, str]:

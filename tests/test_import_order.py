@@ -21,8 +21,8 @@ ORDER = (
     "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
     "picture", "runtime",
-    "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "onnx", "mlir",
-    "torch", "editor", "cli", "__main__",
+    "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "onnx",
+    "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
