@@ -126,8 +126,10 @@ class _Scan:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.keyword, self.name, self.declared_at = "", "", 0
-        self.closed = ("", "", 0)
+        self.keyword = ""
+        self.name = ""
+        self.declared_at = 0
+        self.closed: tuple[str, str, int] = ("", "", 0)
         """The declaration that was closed last."""
         self.section = ""
         self.head: tuple[str, ...] = ()

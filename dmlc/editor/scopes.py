@@ -27,7 +27,7 @@ from dmlc.language.definitions import (
 )
 from dmlc.language.parse import read_text
 from dmlc.language.tables import read_attributes, read_tensors
-from dmlc.source import Source, Span
+from dmlc.source import DmlcError, Source, Span
 
 
 class What(enum.Enum):
@@ -287,13 +287,19 @@ def find_operator(document: Document, name: str) -> FoundOperator | None:
         symbols = operator_symbols(own.about, enums, own.owner)
         return FoundOperator(own.owner, own.about, symbols, enums)
     module = next((f.module.text for f in files if f.module is not None), None)
-    found = library.BUILT_IN.find(name) or library.BUILT_IN.find(qualify(module, name))
-    return None if found is None else _of_library(found)
-
-
-def _of_library(found: OperatorDefinition) -> FoundOperator:
+    found = _find_in_library(name) or _find_in_library(qualify(module, name))
+    if found is None:
+        return None
     symbols = operator_symbols(found.syntax, found.enums, found.name)
     return FoundOperator(found.name, found.syntax, symbols, found.enums)
+
+
+def _find_in_library(name: str) -> OperatorDefinition | None:
+    """An operator of the library; None too where its file has mistakes, as while it is written."""
+    try:
+        return library.BUILT_IN.find(name)
+    except DmlcError:
+        return None
 
 
 # Indices and parameters ------------------------------------------------------------------------

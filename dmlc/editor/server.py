@@ -67,7 +67,9 @@ class Server:
         make: Any = LanguageServer
         self.connection: LanguageServer = make("dmlc", VERSION)
         self.session = Session(folders)
+        _handle_start(self)
         _handle_texts(self)
+        _handle_files(self)
         _handle_questions(self)
 
     def serve(self) -> None:
@@ -101,15 +103,17 @@ class Server:
             self.publish(document, uri_of(document.name), None)
 
 
-def _handle_texts(server: Server) -> None:
-    """What the editor tells of its texts."""
+def _handle_start(server: Server) -> None:
+    """What editor and server agree on."""
 
     @server.connection.feature(types.INITIALIZE)
     def initialize(params: types.InitializeParams) -> None:
-        encoding = Encoding(
-            str(getattr(server.connection.workspace.position_encoding, "value", "utf-16"))
-        )
-        server.session.encoding = encoding
+        agreed = server.connection.workspace.position_encoding
+        server.session.encoding = Encoding(getattr(agreed, "value", agreed))
+
+
+def _handle_texts(server: Server) -> None:
+    """What the editor tells of open texts."""
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def did_open(params: types.DidOpenTextDocumentParams) -> None:
@@ -132,6 +136,10 @@ def _handle_texts(server: Server) -> None:
         if document.lines is edited and server.session.documents.get(document.name) is document:
             server.publish(document, uri, params.text_document.version)
             server.publish_importers(document)
+
+
+def _handle_files(server: Server) -> None:
+    """What the editor tells of files that were saved, and of texts that are left."""
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def did_save(params: types.DidSaveTextDocumentParams) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import random
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +123,15 @@ def test_positions_count_utf16(editor: Editor) -> None:
         assert wrong.range.start == types.Position(0, len(text))
 
     editor.run(work())
+
+
+def test_positions_count_what_the_editor_prefers(tmp_path: Path) -> None:
+    editor = Editor(tmp_path / "log.txt", kind="neovim@v0.11.0")
+    assert editor.offered.capabilities.position_encoding == types.PositionEncodingKind.Utf8
+    (wrong,) = editor.run(editor.open(URI, "operator \U0001f600"))
+    assert wrong.range.end == types.Position(0, 13)
+    editor.leave()
+    assert editor.complaints() == []
 
 
 def test_a_text_without_a_file(editor: Editor) -> None:
@@ -267,3 +278,27 @@ def test_without_pygls_the_command_says_how_to_get_it(
     monkeypatch.setattr(importlib, "import_module", missing)
     assert cli.run(["lsp"]) == 3
     assert "pip install 'dmlc[lsp]'" in capsys.readouterr().err
+
+
+# Documentation ---------------------------------------------------------------------------------
+
+
+def test_the_settings_in_the_documentation_start_the_server() -> None:
+    text = (ROOT / "docs/editor.md").read_text("utf-8")
+    found = dict(re.findall(r"<!-- editor: (\S+) -->\n```\w+\n(.*?)```", text, re.DOTALL))
+    package = json.loads(found["package.json"])
+    (colours,) = package["contributes"]["grammars"]
+    assert (ROOT / "grammar" / colours["path"]).is_file()
+    scope = json.loads((ROOT / "grammar" / colours["path"]).read_text("utf-8"))["scopeName"]
+    (language,) = package["contributes"]["languages"]
+    assert (language["id"], language["extensions"]) == ("dml", [".dml"])
+    assert colours["language"] == language["id"]
+    assert package["main"] == "./extension.js"
+    assert set(json.loads(found["language.json"])) >= {"comments", "brackets"}
+    helix = tomllib.loads(found["languages.toml"])
+    (own,) = helix["language"]
+    assert own["scope"] == colours["scopeName"] == scope
+    server = helix["language-server"][own["language-servers"][0]]
+    assert [server["command"], *server["args"]] == ["dmlc", "lsp"]
+    assert 'command: "dmlc", args: ["lsp"]' in found["extension.js"]
+    assert 'cmd = { "dmlc", "lsp" }' in found["init.lua"]
