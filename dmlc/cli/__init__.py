@@ -23,6 +23,7 @@ COMMANDS = {
     "ops": "List operators.",
     "show": "Show one operator: tables, constraints, formula and examples.",
     "check": "Parse and check files; report every mistake with its place.",
+    "explain": "Say what the code of an error or a warning means.",
     "fmt": "Format files: tables aligned, comments kept.",
     "ir": "Print the tensor IR of an operator.",
     "graph": "Show what fusion makes of a graph: a picture, DOT or text.",
