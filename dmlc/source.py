@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import ClassVar
@@ -210,12 +211,38 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a misspelt one, or None if nothing is close."""
-    candidates = list(known)
-    folded = {c.lower(): c for c in reversed(candidates)}
+    folded = {c.lower(): c for c in reversed(list(known))}
     if name.lower() in folded:
         return folded[name.lower()]
+    begun = [c for c in folded if c.startswith(name.lower())]
+    if len(name) > 1 and len(begun) == 1:
+        return folded[begun[0]]
+    worded = _nearest_by_words(name, folded.values())
+    if worded is not None:
+        return worded
+    head, dot, tail = name.lower().rpartition(".")
+    if dot:
+        # Names of one family have its name in common, which says nothing.
+        family = {c.rpartition(".")[2]: c for c in folded if c.rpartition(".")[0] == head}
+        found = difflib.get_close_matches(tail, list(family), n=1, cutoff=0.6)
+        if family:
+            return folded[family[found[0]]] if found else None
     found = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.6)
     return folded[found[0]] if found else None
+
+
+_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def _nearest_by_words(name: str, known: Iterable[str]) -> str | None:
+    """The shortest known name that has all the words of a name and more, `ACTIVATION_RELU` for
+    `RELU`; of one family first. None for short names, and where there is none."""
+    family, _, own = name.rpartition(".")
+    words = {w.lower() for w in _NAME_WORD.findall(own)}
+    if len(own) < 4 or not words:
+        return None
+    having = [k for k in known if words <= {w.lower() for w in _NAME_WORD.findall(k)}]
+    return min(having, key=lambda k: (not k.startswith(f"{family}."), len(k), k), default=None)
 
 
 UNKNOWN_NAME = "E0201"
@@ -228,14 +255,18 @@ def unknown_name(
     known: Iterable[str],
     span: Span | None = None,
     code: str = UNKNOWN_NAME,
+    cure: str | None = None,
 ) -> Diagnostic:
     """The diagnostic for a name that is not among the known ones.
 
-    `what` names the kind of thing, as in `unknown tensor 'Imput'`.
+    `what` names the kind of thing, as in `unknown tensor 'Imput'`; `cure` says what is meant, where
+    that is known of such a name.
     """
     candidates = list(known)
-    suggestion = nearest(name, candidates[:5000])
-    if suggestion is not None:
+    suggestion = None if cure else nearest(name, candidates[:5000])
+    if cure is not None:
+        notes = (Note(cure),)
+    elif suggestion is not None:
         notes = (Note(f"did you mean '{suggestion}'?"),)
     elif candidates and len(candidates) <= 12:
         notes = (Note(f"known here: {', '.join(candidates)}"),)

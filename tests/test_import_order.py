@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "collection", "source", "parameters", "resources", "files", "sizes", "scalars", "language",
-    "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
+    "collection", "source", "diagnostics", "parameters", "resources", "files", "sizes", "scalars",
+    "language", "summaries", "library", "ir", "transform", "binding", "catalog", "building",
+    "reference",
     "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
     "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "onnx",
@@ -65,8 +66,8 @@ FACES: dict[str, tuple[str, ...]] = {
 import them when they are first asked for; dmlc's own modules import them from their places."""
 
 WITHOUT_NUMPY = (
-    "source", "parameters", "resources", "files", "sizes", "language", "summaries", "library",
-    "program",
+    "source", "diagnostics", "parameters", "resources", "files", "sizes", "language", "summaries",
+    "library", "program",
 )  # fmt: skip
 
 LATE_IMPORTS = {("dmlc.runtime.opencl.driver", "pyopencl")}

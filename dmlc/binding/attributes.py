@@ -74,7 +74,10 @@ def complete_attributes(
                 value = length
             elif attribute.default is None:
                 message = f"attribute '{name}' is not given, and has no default"
-                raise DmlcError(mistake(attribute, message, code="E0804"))
+                cure = Note(
+                    f"give it: --attr {name}=..., or attributes={{'{name}': ...}} in Python"
+                )
+                raise DmlcError(mistake(attribute, message, cure, code="E0804"))
             else:
                 given = evaluator.constant(attribute.default, any_member(attribute))
                 value = convert(attribute, given)

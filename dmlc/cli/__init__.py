@@ -23,6 +23,7 @@ COMMANDS = {
     "ops": "List operators.",
     "show": "Show one operator: tables, constraints, formula and examples.",
     "check": "Parse and check files; report every mistake with its place.",
+    "explain": "Say what the code of an error or a warning means.",
     "fmt": "Format files: tables aligned, comments kept.",
     "lsp": "Serve editors, by the Language Server Protocol.",
     "ir": "Print the tensor IR of an operator.",

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+from dmlc.language import foreign_words as foreign
 from dmlc.language import syntax
 from dmlc.language.builtins import (
     AXES,
@@ -20,6 +21,7 @@ from dmlc.language.builtins import (
 )
 from dmlc.language.check_kinds import Checking, Place
 from dmlc.language.kinds import TYPE, UNKNOWN, Form, Kind, What
+from dmlc.scalars import find_data_type
 from dmlc.source import Note, counted
 
 FOLDS = ", ".join(r.name for r in REDUCTIONS.values() if r.folds)
@@ -68,7 +70,8 @@ class Calls:
         """What a call of a function of the language takes; nothing after a mistake."""
         checking, names, span = self._checking, self._checking.names, call.function.span
         if not name:
-            checking.fail("expected the name of a function before '('", span, code="E0208")
+            cures = self._cure_method(call)
+            checking.fail("expected the name of a function before '('", span, *cures, code="E0208")
         elif name in names.later_functions:
             declared = Note("it is declared here", names.later_functions[name])
             checking.fail(
@@ -82,13 +85,32 @@ class Calls:
             elif function.usage or self._count(call, name, len(function.parameters)):
                 return function.parameters
         elif name in names.tensors or name in names.locals:
-            message = f"'{name}' is no function: an element is read as {name}[...]"
+            given = ", ".join(a.value.span.text for a in call.arguments) or "..."
+            message = f"'{name}' is no function: an element is read as {name}[{given}]"
             checking.fail(message, call.span, code="E0208")
         else:
-            checking.fail_unknown(
-                "function", name, [*names.functions, *BUILT_IN], span, code="E0204"
-            )
+            known = [*names.functions, *BUILT_IN]
+            checking.fail_unknown("function", name, known, span, "E0204", self._cure(call, name))
         return ()
+
+    def _cure(self, call: syntax.Call, name: str) -> str | None:
+        """What is meant by a function of another language."""
+        texts = [a.value.span.text for a in call.arguments]
+        given = ", ".join(texts)
+        if name in foreign.CHOICES and len(texts) == 3:
+            return f"a choice is {texts[0]} ? {texts[1]} : {texts[2]}"
+        dtype = find_data_type(name)
+        found = foreign.find_type(name) if dtype is None else dtype.name
+        if found is None:
+            return foreign.FUNCTIONS.get(name)
+        return f"a number becomes another type by cast({given}, {found})"
+
+    def _cure_method(self, call: syntax.Call) -> tuple[str, ...]:
+        """What is meant by `x.sum()`, or by an operator's call in a formula."""
+        if not isinstance(call.function, syntax.Member):
+            return ()
+        cure = foreign.cure_method(call.function.base.span.text, call.function.member.text)
+        return (cure,)
 
     def _count(self, call: syntax.Call, name: str, count: int) -> bool:
         """Whether a call has so many arguments, none named."""
@@ -153,7 +175,13 @@ class Calls:
         positional = [a.value for a in call.arguments if a.name is None]
         named = [a for a in call.arguments if a.name is not None]
         if len(positional) != 1:
-            return checking.fail(f"'{name}' takes one value to reduce", call.span, code="E0304")
+            cures: list[str] = []
+            if len(positional) == 2 and not named:
+                axes = positional[1].span.text.strip("()[]")
+                cures.append(f"axes are named: {name}({positional[0].span.text}, axes: [{axes}])")
+            return checking.fail(
+                f"'{name}' takes one value to reduce", call.span, *cures, code="E0304"
+            )
         value = positional[0]
         if isinstance(value, syntax.Pack):
             if not reduction.folds or named:
@@ -163,7 +191,7 @@ class Calls:
             kind = checking.expand(value, place)
             return checking.folded(name, kind, value.span, Form.SCALAR)
         kind = checking.visit(value, place if named else place.outside_pack())
-        if len(named) > 1:
+        if {"like", "axes"} <= {a.name.text for a in named if a.name is not None}:
             checking.fail(f"'{name}' takes either 'like:' or 'axes:'", call.span, code="E0405")
         for argument in named:
             self._over(argument, place, name)
@@ -196,5 +224,6 @@ class Calls:
                 checking.fail_unknown("tensor", value.name, known, value.span)
         elif argument.name is not None:
             what = f"argument of '{name}'"
-            checking.fail_unknown(what, label, ["like", "axes"], argument.name.span, code="E0304")
+            cure, known = foreign.LABELS.get(label), ["like", "axes"]
+            checking.fail_unknown(what, label, known, argument.name.span, "E0304", cure)
             checking.visit(value, place)

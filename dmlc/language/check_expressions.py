@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from dmlc.language import foreign_words as foreign
 from dmlc.language import syntax
 from dmlc.language.builtins import (
     ARRAY_FACTS,
@@ -19,6 +20,7 @@ from dmlc.language.builtins import (
 )
 from dmlc.language.check_calls import FOLDS, Calls
 from dmlc.language.check_kinds import Checking, Expansion, Place, show_ranks
+from dmlc.language.foreign_words import cure_type
 from dmlc.language.kinds import (
     BOOL,
     NUMBER,
@@ -176,7 +178,7 @@ class ExpressionChecker(Checking):
             return self.per_axis(attribute_kind(names.attributes[name]), place)
         if name in names.dimensions:
             return self.per_axis(names.dimensions[name], place)
-        return self._unknown(expression, expected)
+        return self._unknown(expression, place, expected)
 
     def _variable(self, expression: syntax.Reference, place: Place) -> Kind:
         kind = place.variables[expression.name]
@@ -198,7 +200,7 @@ class ExpressionChecker(Checking):
             return self.fail(message, expression.span, code="E0501")
         return tensor_kind(tensor)
 
-    def _unknown(self, expression: syntax.Reference, expected: Kind | None) -> Kind:
+    def _unknown(self, expression: syntax.Reference, place: Place, expected: Kind | None) -> Kind:
         name, span, names = expression.name, expression.span, self.names
         owners = [e for e in names.enums.values() if e.find(name) is not None]
         if expected is not None and expected.is_unknown and (owners or find_data_type(name)):
@@ -207,7 +209,8 @@ class ExpressionChecker(Checking):
             members = expected.enum.members
             return self.fail_unknown(f"member of {expected.enum.name}", name, members, span)
         if expected is not None and expected.what is What.TYPE:
-            return self.fail_unknown("data type", name, data_type_names(), span, code="E0203")
+            cure = cure_type(name)
+            return self.fail_unknown("data type", name, data_type_names(), span, "E0203", cure)
         if name in names.functions or name in SCALAR_FUNCTIONS or name in REDUCTIONS:
             return self.fail(
                 f"'{name}' is a function: call it, as in {name}(...)", span, code="E0208"
@@ -218,8 +221,9 @@ class ExpressionChecker(Checking):
             return self.fail(
                 message, span, "compare it with an attribute of that type", code="E0208"
             )
-        known = [*names.locals, *names.tensors, *names.attributes, *names.dimensions]
-        return self.fail_unknown("name", name, known, span)
+        outer = [*names.locals, *names.tensors, *names.attributes, *names.dimensions]
+        known = dict.fromkeys([*place.variables, *outer])
+        return self.fail_unknown("name", name, known, span, cure=foreign.NAMES.get(name))
 
     def _is_open(self, expression: syntax.Expression, place: Place) -> bool:
         """Whether only the other side of a comparison can tell what a name is."""
@@ -251,7 +255,9 @@ class ExpressionChecker(Checking):
                 )
             return self.fail_unknown("tensor", base.name, names.tensors, base.span)
         if member.text not in facts:
-            return self.fail_unknown("fact", member.text, facts, member.span)
+            fact = foreign.FACTS.get(member.text)
+            cure = None if fact not in facts else f"did you mean '{fact}'?"
+            return self.fail_unknown("fact", member.text, facts, member.span, cure=cure)
         fact = FACTS.get(member.text)
         return NUMBER if fact is None else self.per_axis(fact.gives, place)
 
@@ -304,6 +310,7 @@ class ExpressionChecker(Checking):
                 f"'{base.span.text}' has {show_ranks(ranks)} dimensions, but is read "
                 f"with {counted(count, 'index', 'indices')}",
                 expression.span,
+                *_show_indices(expression, place, ranks),
                 code="E0401",
             )
         if otherwise is not None:
@@ -418,7 +425,8 @@ class ExpressionChecker(Checking):
         sides = ((left, expression.left.span), (right, expression.right.span))
         for kind, span in sides:
             if symbol in _NUMERIC:
-                self.expect_number(kind, f"an operand of '{symbol}'", span)
+                cure = _cure_boolean(expression, kind)
+                self.expect(kind, What.NUMBER, f"an operand of '{symbol}'", span, cure)
             elif not equality:
                 self.expect(kind, What.BOOL, f"an operand of '{symbol}'", span)
         if equality:
@@ -448,3 +456,28 @@ def _expanded(index: syntax.Expression) -> str:
     text = " ".join(index.span.text.split())
     bare = isinstance(index, syntax.Reference | syntax.Member | syntax.Index | syntax.Call)
     return f"{text}..." if bare else f"({text})..."
+
+
+def _show_indices(expression: syntax.Index, place: Place, ranks: frozenset[int]) -> tuple[str, ...]:
+    """How a tensor of one dimension count is read, with the indices at hand."""
+    base = expression.base
+    if len(ranks) != 1 or not isinstance(base, syntax.Reference):
+        return ()
+    (rank,) = ranks
+    given = [index.span.text for index in expression.indices]
+    others = [name for name in (*place.variables, *"ijklmnop") if name not in given]
+    indices = [*given, *dict.fromkeys(others)][:rank]
+    return (f"an index for each dimension, as in {base.name}[{', '.join(indices)}]",)
+
+
+def _cure_boolean(expression: syntax.Binary, kind: Kind) -> str | None:
+    """What is meant where a boolean is an operand of arithmetic or of an order."""
+    if kind.is_unknown or kind.what is not What.BOOL:
+        return None
+    left = expression.left
+    orders = ("<", "<=", ">", ">=")
+    chain = isinstance(left, syntax.Binary) and left.operator in orders
+    if isinstance(left, syntax.Binary) and chain and expression.operator in orders:
+        second = f"{left.right.span.text} {expression.operator} {expression.right.span.text}"
+        return f"compare twice: {left.span.text} && {second}"
+    return "a boolean becomes a number by 'c ? 1 : 0'"

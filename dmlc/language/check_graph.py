@@ -20,6 +20,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
     qualify,
 )
+from dmlc.language.foreign_words import cure_operator, cure_type
 from dmlc.language.kinds import NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
 from dmlc.language.walk import expressions_of, find_chain, names_read
 from dmlc.scalars import DataType, data_type_names, find_data_type
@@ -43,7 +44,9 @@ class Operators:
         modules = {n.rpartition(".")[0] for n in self.known} | {self.module or ""}
         if found is None and (self.library is not None or not module or module in modules):
             names = [*self.known, *(self.library.names() if self.library is not None else ())]
-            diagnostics.append(unknown_name("operator", name.text, names, name.span, code="E0202"))
+            families = {n.rpartition(".")[0] for n in names}
+            cure = cure_operator(name.text, BUILT_IN, families)
+            diagnostics.append(unknown_name("operator", name.text, names, name.span, "E0202", cure))
         return found
 
     def declared(self, name: str) -> OperatorDefinition | None:
@@ -152,10 +155,16 @@ class _GraphChecker(ExpressionChecker):
     def check_type(self, declared: syntax.TensorType) -> None:
         if find_data_type(declared.dtype.text) is None:
             dtype = declared.dtype
-            self.fail_unknown("data type", dtype.text, data_type_names(), dtype.span, code="E0203")
+            cure = cure_type(dtype.text)
+            self.fail_unknown("data type", dtype.text, data_type_names(), dtype.span, "E0203", cure)
         if not 1 <= len(declared.sizes) <= 8:
             self.fail("a tensor has 1 to 8 sizes", declared.span, code="E0604")
         for size in declared.sizes:
+            if isinstance(size, syntax.Reference) and size.name not in self.names.locals:
+                cure = f"a symbol is declared behind the graph's name: [{size.name}]"
+                symbols = list(self.names.locals)
+                self.fail_unknown("size", size.name, symbols, size.span, cure=cure)
+                continue
             kind = self.check(size)
             if kind.form is Form.TENSOR or kind.what is What.BOOL:
                 self.fail("a size is a number or a symbol", size.span, code="E0604")
@@ -339,11 +348,16 @@ class _GraphChecker(ExpressionChecker):
     def _operator_call(self, expression: syntax.Call, place: Place, name: syntax.Name) -> Kind:
         operator = self.operators.find(name, self.diagnostics)
         given: dict[str, Span] = {}
+        by_place = False
         for argument in expression.arguments:
             label = argument.name
             if label is None:
-                message = f"the arguments of operator '{name.text}' are given by name"
-                self.fail(message, argument.span, "as in InputTensor: x", code="E0601")
+                if operator is not None:
+                    message = f"the arguments of operator '{name.text}' are given by name"
+                    first = next((t.name for t in operator.newest.inputs), "InputTensor")
+                    cure = f"as in {first}: {argument.span.text}"
+                    self.fail(message, argument.span, cure, code="E0601")
+                by_place = True
                 self.visit(argument.value, place)
                 continue
             message = f"'{label.text}' is given twice in this call"
@@ -353,7 +367,7 @@ class _GraphChecker(ExpressionChecker):
         if operator is None:
             return UNKNOWN
         self.found[name.text] = operator
-        missing = operator.list_missing(given)
+        missing = [] if by_place else operator.list_missing(given)
         if missing:
             shown = ", ".join(r.name for r in missing)
             notes = [Note(f"'{r.name}' is declared here", r.span) for r in missing[:4]]

@@ -60,9 +60,15 @@ class Checking(abc.ABC):
         return UNKNOWN
 
     def fail_unknown(
-        self, what: str, name: str, known: Iterable[str], span: Span, code: str = UNKNOWN_NAME
+        self,
+        what: str,
+        name: str,
+        known: Iterable[str],
+        span: Span,
+        code: str = UNKNOWN_NAME,
+        cure: str | None = None,
     ) -> Kind:
-        self.diagnostics.append(unknown_name(what, name, known, span, code))
+        self.diagnostics.append(unknown_name(what, name, known, span, code, cure))
         return UNKNOWN
 
     def hold_once(self, name: syntax.Name, seen: dict[str, Span], message: str, first: str) -> None:
@@ -102,6 +108,7 @@ class Checking(abc.ABC):
                     f"tensors of {show_ranks(ranks)} and of {show_ranks(other)} dimensions "
                     "cannot be combined element by element",
                     span,
+                    "unsqueeze(x, axes: [0]) adds a dimension of size 1 in front",
                     code="E0402",
                 )
                 return Form.UNKNOWN, None
@@ -125,10 +132,13 @@ class Checking(abc.ABC):
     def expect_number(self, kind: Kind, role: str, span: Span) -> Kind:
         return self.expect(kind, What.NUMBER, role, span)
 
-    def expect(self, kind: Kind, what: What, role: str, span: Span) -> Kind:
+    def expect(
+        self, kind: Kind, what: What, role: str, span: Span, cure: str | None = None
+    ) -> Kind:
         if kind.is_unknown or kind.what is what:
             return kind
         notes = ("compare it, as in 'x != 0'",) if what is What.BOOL else ()
+        notes = notes if cure is None else (cure,)
         return self.fail(
             f"{role} must be {what.value}, but this is {kind.describe()}",
             span,

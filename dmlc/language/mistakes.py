@@ -11,6 +11,7 @@ import enum
 import re
 from collections.abc import Iterator
 
+from dmlc.language.foreign_syntax import find_foreign
 from dmlc.language.grammar import UnexpectedText, spellings
 from dmlc.source import Diagnostic, Note, Source, Span, join_words, nearest
 
@@ -70,12 +71,25 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
         behind = _BEHIND.match(source.text, start + len(found))
         place, text = (start, "") if behind is None else (behind.start(1), behind.group(1))
         return describe(UnexpectedText(place - offset, text, frozenset({"NAME"})), source, offset)
+    foreign = find_foreign(source.text, start, refused.expected)
+    if foreign is not None:
+        span = Span(source, foreign.start, foreign.end)
+        return Diagnostic(f"{foreign.message}: {foreign.cure}", span, code="E0108")
     words = _expected_words(refused.expected)
     shown = f"'{_short(found)}'" if found else "the end of the file"
     message = f"expected {words}, found {shown}" if words else f"unexpected {shown}"
-    notes = tuple(Note(cure) for cure in _cures(found, rest, refused.expected))
+    notes = [Note(cure) for cure in _cures(found, rest, refused.expected)]
+    open_bracket = _find_open(source.text, start) if "PLUS" in refused.expected else None
+    if open_bracket is not None and found in ("}", "", "output", "{"):
+        opened = Span(source, open_bracket, open_bracket + 1)
+        notes.append(Note(f"this '{opened.text}' is not closed", opened))
+    elif "PLUS" in refused.expected and re.match(r'[\w"(]', found):
+        notes.append(Note(f"is an operator or a ',' missing before '{_short(found)}'?"))
     return Diagnostic(
-        message, Span(source, start, start + min(len(found), _UNDERLINED)), notes, code="E0101"
+        message,
+        Span(source, start, start + min(len(found), _UNDERLINED)),
+        tuple(notes),
+        code="E0101",
     )
 
 
@@ -91,6 +105,19 @@ def _cures(found: str, rest: str, expected: frozenset[str]) -> Iterator[str]:
         yield "names are made of the letters A to Z, a to z, digits and '_'"
     if "TABLE_ROW" in expected:
         yield "a table row runs from a '|' to the last '|' of the same line"
+
+
+def _find_open(text: str, end: int) -> int | None:
+    """The innermost bracket or parenthesis that is open at a place of the text, within the braces
+    around it."""
+    opened: list[int] = []
+    start = max(text.rfind("{", 0, end), text.rfind("}", 0, end)) + 1
+    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|//[^\n]*|\|[^\n]*\||[()\[\]]', text[start:end]):
+        if found[0] in "([":
+            opened.append(start + found.start())
+        elif found[0] in ")]" and opened:
+            opened.pop()
+    return opened[-1] if opened else None
 
 
 def can_go_on(refused: UnexpectedText, text: str) -> bool:

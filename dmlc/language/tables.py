@@ -19,9 +19,10 @@ from dmlc.language.definitions import (
     TensorDefinition,
     TypeCombination,
 )
+from dmlc.language.foreign_words import cure_type
 from dmlc.language.parse import parse_expression
 from dmlc.scalars import TENSOR_TYPES, DataType, data_type_names, find_data_type
-from dmlc.source import UNKNOWN_NAME, Diagnostic, DmlcError, Note, Span, unknown_name
+from dmlc.source import UNKNOWN_NAME, Diagnostic, DmlcError, Note, Span, nearest, unknown_name
 
 MAX_RANK = 8
 _SHOWN = 40
@@ -76,9 +77,15 @@ class _Reader:
         self.diagnostics.append(Diagnostic(message, span, made, code=code))
 
     def fail_unknown(
-        self, what: str, name: str, known: Iterable[str], span: Span, code: str = UNKNOWN_NAME
+        self,
+        what: str,
+        name: str,
+        known: Iterable[str],
+        span: Span,
+        code: str = UNKNOWN_NAME,
+        cure: str | None = None,
     ) -> None:
-        self.diagnostics.append(unknown_name(what, name, known, span, code))
+        self.diagnostics.append(unknown_name(what, name, known, span, code, cure))
 
     def name(self, cell: syntax.Cell | None, row: syntax.Row, what: str) -> syntax.Name | None:
         if cell is None:
@@ -96,9 +103,10 @@ class _Reader:
         if cell is None:
             self.fail("this row names no kind", row.span, code="E0107")
         elif text.lower() not in KINDS:
-            self.fail_unknown(
-                "kind", text, [k.capitalize() for k in KINDS], cell.span, code="E0107"
-            )
+            kinds = [k.capitalize() for k in KINDS]
+            self.fail_unknown("kind", text, kinds, cell.span, code="E0107")
+            # What is meant, so that one mistake is one message.
+            text = nearest(text, kinds) or ""
         return KINDS.get(text.lower(), KINDS["input"])
 
     def dimensions(
@@ -157,7 +165,9 @@ class _Reader:
             if dtype is not None:
                 found[dtype] = None
             elif part:
-                self.fail_unknown("data type", part, data_type_names(), cell.span, code="E0203")
+                self.fail_unknown(
+                    "data type", part, data_type_names(), cell.span, "E0203", cure_type(part)
+                )
         return tuple(found)
 
     def full_rows(self, table: syntax.Table) -> Iterable[syntax.Row]:

@@ -63,7 +63,7 @@ def test_no_device_says_how_to_get_one() -> None:
 @pytest.mark.parametrize(
     ("selector", "context", "message"),
     [
-        ("opencl:17", "", "no OpenCL device matches '17'"),
+        ("opencl:17", "", "no OpenCL device has the number 17"),
         ("opencl:voodoo", "", "no OpenCL device matches 'voodoo'"),
         ("opencl", "7", "no OpenCL device matches PYOPENCL_CTX='7'"),
         ("opencl", "0:1", "no OpenCL device matches PYOPENCL_CTX='0:1'"),
