@@ -16,6 +16,7 @@ from lsprotocol import types
 from pygls import uris
 from pygls.lsp.server import LanguageServer
 
+from dmlc import diagnostics
 from dmlc.editor import outline as outlines
 from dmlc.editor.complete import Completion, complete
 from dmlc.editor.documents import Document, Session
@@ -248,9 +249,17 @@ def as_diagnostic(problem: Problem) -> types.Diagnostic:
         message=problem.message,
         severity=severity.Warning if problem.warning else severity.Error,
         code=problem.code,
+        code_description=describe_code(problem.code),
         source="dmlc",
         related_information=related or None,
     )
+
+
+def describe_code(code: str | None) -> types.CodeDescription | None:
+    """Where a code is explained: editors open it from the message."""
+    if code is None or code not in diagnostics.list_codes():
+        return None
+    return types.CodeDescription((diagnostics.FOLDER / f"{code}.md").as_uri())
 
 
 def as_item(

@@ -72,6 +72,8 @@ def test_a_session(editor: Editor) -> None:
             URI, part((row.line, row.character), (row.line, row.character + 1), "Q")
         )
         assert (wrong.code, wrong.source) == ("E0201", "dmlc")
+        assert wrong.code_description is not None
+        assert wrong.code_description.href.endswith("/diagnostics/E0201.md")
         assert wrong.message.startswith("unknown name 'Q'")
         assert wrong.severity is types.DiagnosticSeverity.Error
         assert wrong.range == types.Range(row, types.Position(row.line, row.character + 1))
