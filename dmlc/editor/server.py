@@ -7,7 +7,7 @@ pygls ends lines where the protocol does not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -68,6 +68,8 @@ class Server:
         make: Any = LanguageServer
         self.connection: LanguageServer = make("dmlc", VERSION)
         self.session = Session(folders)
+        self.uris: dict[str, str] = {}
+        """What the editor calls the open texts: there are several ways to write one URI."""
         _handle_start(self)
         _handle_texts(self)
         _handle_files(self)
@@ -76,6 +78,10 @@ class Server:
     def serve(self) -> None:
         """Serves the editor at standard input and output until it leaves."""
         self.connection.start_io()
+
+    def uri(self, name: str) -> str:
+        """The URI of a text, as the editor writes it where it has that open."""
+        return self.uris.get(name) or uri_of(name)
 
     def document(self, uri: str) -> Document:
         """The open text with that URI. Raises `DmlcError`."""
@@ -91,9 +97,10 @@ class Server:
         document = self.document(params.text_document.uri)
         return document, document.offset(from_position(params.position))
 
-    def publish(self, document: Document, uri: str, version: int | None) -> None:
+    def publish(self, document: Document, version: int | None = None) -> None:
         """Reports the mistakes of a document."""
-        found = [as_diagnostic(problem) for problem in list_problems(document)]
+        uri = self.uri(document.name)
+        found = [as_diagnostic(problem, self.uri) for problem in list_problems(document)]
         self.connection.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(uri=uri, diagnostics=found, version=version)
         )
@@ -101,7 +108,7 @@ class Server:
     def publish_importers(self, changed: Document) -> None:
         """Reports those of the documents that import another anew."""
         for document in self.session.importers(changed):
-            self.publish(document, uri_of(document.name), None)
+            self.publish(document)
 
 
 def _handle_start(server: Server) -> None:
@@ -120,13 +127,13 @@ def _handle_texts(server: Server) -> None:
     def did_open(params: types.DidOpenTextDocumentParams) -> None:
         item = params.text_document
         document = server.session.open(name_of(item.uri), item.text)
-        server.publish(document, item.uri, item.version)
+        server.uris[document.name] = item.uri
+        server.publish(document, item.version)
         server.publish_importers(document)
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     async def did_change(params: types.DidChangeTextDocumentParams) -> None:
-        uri = params.text_document.uri
-        document = server.document(uri)
+        document = server.document(params.text_document.uri)
         for change in params.content_changes:
             part = getattr(change, "range", None)
             range = None if part is None else from_range(part)
@@ -135,7 +142,7 @@ def _handle_texts(server: Server) -> None:
         await asyncio.sleep(_PAUSE)
         # A later edit reports for this one; a text that was closed has nothing to report.
         if document.lines is edited and server.session.documents.get(document.name) is document:
-            server.publish(document, uri, params.text_document.version)
+            server.publish(document, params.text_document.version)
             server.publish_importers(document)
 
 
@@ -147,7 +154,7 @@ def _handle_files(server: Server) -> None:
         document = server.document(params.text_document.uri)
         document.forget()
         server.session.forget_importers(document)
-        server.publish(document, params.text_document.uri, None)
+        server.publish(document)
         server.publish_importers(document)
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_CLOSE)
@@ -155,6 +162,7 @@ def _handle_files(server: Server) -> None:
         uri = params.text_document.uri
         document = server.document(uri)
         server.session.close(document.name)
+        server.uris.pop(document.name, None)
         cleared = types.PublishDiagnosticsParams(uri=uri, diagnostics=[])
         server.connection.text_document_publish_diagnostics(cleared)
         server.publish_importers(document)
@@ -187,7 +195,7 @@ def _handle_questions(server: Server) -> None:
     def define(params: types.DefinitionParams) -> types.Location | None:
         document, offset = server.place(params)
         span = find_definition(document, offset)
-        return None if span is None else as_location(document, span)
+        return None if span is None else as_location(document, span, server.uri)
 
     @server.connection.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def symbols(params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
@@ -235,11 +243,11 @@ def to_range(range: Range) -> types.Range:
     return types.Range(start=start, end=end)
 
 
-def as_diagnostic(problem: Problem) -> types.Diagnostic:
+def as_diagnostic(problem: Problem, find_uri: Callable[[str], str]) -> types.Diagnostic:
     severity = types.DiagnosticSeverity
     related = [
         types.DiagnosticRelatedInformation(
-            location=types.Location(uri=uri_of(remark.name), range=to_range(remark.range)),
+            location=types.Location(uri=find_uri(remark.name), range=to_range(remark.range)),
             message=remark.message,
         )
         for remark in problem.remarks
@@ -276,10 +284,10 @@ def as_item(
     )
 
 
-def as_location(document: Document, span: Span) -> types.Location:
+def as_location(document: Document, span: Span, find_uri: Callable[[str], str]) -> types.Location:
     lines = Lines(span.source.text, document.lines.encoding)
     range = to_range(lines.range(span.start, span.end))
-    return types.Location(uri=uri_of(span.source.name), range=range)
+    return types.Location(uri=find_uri(span.source.name), range=range)
 
 
 def as_symbol(document: Document, made: outlines.Outline) -> types.DocumentSymbol:
