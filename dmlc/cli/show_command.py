@@ -6,6 +6,7 @@ import click
 
 from dmlc.binding import Graph
 from dmlc.cli.arguments import find_subject, import_option
+from dmlc.cli.completion import complete_operator
 from dmlc.language.format import format_graph, format_operator
 from dmlc.library.equivalents import list_other_names
 from dmlc.source import Span
@@ -16,7 +17,7 @@ _SHOWN = 60
 
 
 @click.command("show", epilog="Example: dmlc show directml.ACTIVATION_RELU_GRAD")
-@click.argument("operator")
+@click.argument("operator", shell_complete=complete_operator)
 @import_option
 def command(operator: str, folders: tuple[str, ...]) -> None:
     """Show an operator: tables, constraints, formula and examples; or a graph. Of a gradient that
