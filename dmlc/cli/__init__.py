@@ -16,6 +16,8 @@ from typing import NoReturn
 import click
 
 from dmlc import __version__
+from dmlc.cli.completion import stand_in
+from dmlc.cli.messages import show
 from dmlc.collection import throttle_garbage_collection
 from dmlc.source import DmlcError, InternalError, UnavailableError
 
@@ -36,6 +38,7 @@ COMMANDS = {
     "export": "Write an operator or a graph for other tools.",
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
+    "completion": "Print what makes a shell complete all this.",
 }
 """Every command, and its line in `dmlc --help`."""
 
@@ -49,6 +52,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        light = stand_in(cmd_name) if ctx.resilient_parsing else None
+        if light is not None:
+            return light
         module = cmd_name.replace("-", "_")
         command: click.Command = importlib.import_module(f"dmlc.cli.{module}_command").command
         return command
@@ -84,7 +90,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _show_warning(message: Warning | str, *_: object) -> None:
     """A warning as errors are shown; where in the program it arose is no user's concern."""
-    click.echo(f"warning: {message}", err=True)
+    show(f"warning: {message}")
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -99,10 +105,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         click.echo("stopped", err=True)
         return 130
     except UnavailableError as error:
-        click.echo(str(error), err=True)
+        show(error)
         return 3
     except DmlcError as error:
-        click.echo(str(error), err=True)
+        show(error)
         return 1
     except InternalError as error:
         click.echo(f"internal error: {error}\nThis is a bug in dmlc: please report it.", err=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from dmlc.cli.completion import complete_code
 from dmlc.diagnostics import explain, list_codes
 
 
 @click.command("explain", epilog="Example: dmlc explain E0401")
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=complete_code)
 def command(code: str | None) -> None:
     """Say what the CODE of an error or a warning means, with an example and its cure. Without CODE,
     list all of them."""

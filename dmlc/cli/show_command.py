@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from dmlc.cli.arguments import find_subject, import_option
+from dmlc.cli.completion import complete_operator
 from dmlc.listing import list_subject
 
 
 @click.command("show", epilog="Example: dmlc show directml.ACTIVATION_RELU_GRAD")
-@click.argument("operator")
+@click.argument("operator", shell_complete=complete_operator)
 @import_option
 def command(operator: str, folders: tuple[str, ...]) -> None:
     """Show an operator: tables, constraints, formula and examples; or a graph. Of a gradient that
