@@ -231,7 +231,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return folded[found[0]] if found else None
 
 
-_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def _nearest_by_words(name: str, known: Iterable[str]) -> str | None:

@@ -153,7 +153,7 @@ def test_check_writes_codes_and_places(
             "column": 5,
             "end_line": 2,
             "end_column": 10,
-            "notes": [],
+            "notes": ["known here: x"],
         }
     ]
 

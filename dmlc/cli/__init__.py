@@ -16,7 +16,6 @@ from typing import NoReturn
 import click
 
 from dmlc import __version__
-from dmlc.cli.completion import stand_in
 from dmlc.cli.messages import show
 from dmlc.collection import throttle_garbage_collection
 from dmlc.source import DmlcError, InternalError, UnavailableError
@@ -52,9 +51,12 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        light = stand_in(cmd_name) if ctx.resilient_parsing else None
-        if light is not None:
-            return light
+        if ctx.resilient_parsing:
+            # A shell asks what could be typed: most of it is known without the command's imports.
+            completion = importlib.import_module("dmlc.cli.completion")
+            light: click.Command | None = completion.stand_in(cmd_name)
+            if light is not None:
+                return light
         module = cmd_name.replace("-", "_")
         command: click.Command = importlib.import_module(f"dmlc.cli.{module}_command").command
         return command

@@ -9,7 +9,10 @@ SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_DMLC_COMPLETE"
 
 
-@click.command("completion", epilog='Example: eval "$(dmlc completion bash)", in ~/.bashrc')
+@click.command(
+    "completion",
+    epilog='Example: dmlc completion bash, or eval "$(dmlc completion bash)" in ~/.bashrc',
+)
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:

@@ -279,7 +279,10 @@ class _OperatorChecker(ExpressionChecker):
         for tensor in names.tensors.values():
             if tensor.output and not tensor.optional and tensor.name not in assigned:
                 self.fail(
-                    f"required output '{tensor.name}' is never defined", tensor.span, code="E0501"
+                    f"required output '{tensor.name}' is never defined",
+                    tensor.span,
+                    f"'compute' defines each: {tensor.name} = ...",
+                    code="E0501",
                 )
 
     def note_recurrence(

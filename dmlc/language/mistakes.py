@@ -79,12 +79,8 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
     shown = f"'{_short(found)}'" if found else "the end of the file"
     message = f"expected {words}, found {shown}" if words else f"unexpected {shown}"
     notes = [Note(cure) for cure in _cures(found, rest, refused.expected)]
-    open_bracket = _find_open(source.text, start) if "PLUS" in refused.expected else None
-    if open_bracket is not None and found in ("}", "", "output", "{"):
-        opened = Span(source, open_bracket, open_bracket + 1)
-        notes.append(Note(f"this '{opened.text}' is not closed", opened))
-    elif "PLUS" in refused.expected and re.match(r'[\w"(]', found):
-        notes.append(Note(f"is an operator or a ',' missing before '{_short(found)}'?"))
+    if "PLUS" in refused.expected:
+        notes += _find_missing(source, start, found)
     return Diagnostic(
         message,
         Span(source, start, start + min(len(found), _UNDERLINED)),
@@ -105,6 +101,17 @@ def _cures(found: str, rest: str, expected: frozenset[str]) -> Iterator[str]:
         yield "names are made of the letters A to Z, a to z, digits and '_'"
     if "TABLE_ROW" in expected:
         yield "a table row runs from a '|' to the last '|' of the same line"
+
+
+def _find_missing(source: Source, start: int, found: str) -> Iterator[Note]:
+    """What may be missing where an operator could stand."""
+    opened = _find_open(source.text, start)
+    line = source.text[source.text.rfind("\n", 0, start) + 1 : start]
+    if opened is not None and (not line.strip() or found in ("}", "{", "")):
+        span = Span(source, opened, opened + 1)
+        yield Note(f"this '{span.text}' is not closed", span)
+    elif line.strip() and re.match(r'[\w"(]', found):
+        yield Note(f"is an operator or a ',' missing before '{_short(found)}'?")
 
 
 def _find_open(text: str, end: int) -> int | None:

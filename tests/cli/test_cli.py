@@ -126,4 +126,7 @@ def test_help_loads_neither_numpy_nor_any_command() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ENVIRONMENT
     )
-    assert done.stdout.splitlines()[-1] == "['dmlc.cli', 'dmlc.collection', 'dmlc.source']"
+    assert (
+        done.stdout.splitlines()[-1]
+        == "['dmlc.cli', 'dmlc.cli.messages', 'dmlc.collection', 'dmlc.source']"
+    )
