@@ -54,7 +54,7 @@ class Editor:
         item = types.TextDocumentItem(uri=uri, language_id="dml", version=1, text=text)
         self.reports.clear()
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
-        return await self.published(uri)
+        return await self.published(uri, self.versions[uri])
 
     def change(self, uri: str, *changes: types.TextDocumentContentChangeEvent) -> None:
         """Edits a text."""
@@ -69,13 +69,13 @@ class Editor:
         """Edits a text, and gives what is wrong with it then."""
         self.reports.clear()
         self.change(uri, *changes)
-        return await self.published(uri)
+        return await self.published(uri, self.versions[uri])
 
-    async def published(self, uri: str) -> list[types.Diagnostic]:
-        """What is wrong with a text as it is now, once the server says it."""
+    async def published(self, uri: str, version: int | None = None) -> list[types.Diagnostic]:
+        """What is wrong with that version of a text, or with any, once the server says it."""
         while True:
-            for found in self.reports:
-                if found.uri == uri and found.version in (None, self.versions[uri]):
+            for found in reversed(self.reports):
+                if found.uri == uri and version in (None, found.version):
                     return list(found.diagnostics)
             await asyncio.sleep(0.002)
 
