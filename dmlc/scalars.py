@@ -125,7 +125,7 @@ def as_data_type(parameter: str, given: object) -> DataType:
     elif isinstance(given, str):
         found = find_data_type(given)
         if found is None:
-            raise DmlcError(unknown_name("data type", given, data_type_names()))
+            raise DmlcError(unknown_name("data type", given, data_type_names(), code="E0203"))
     elif given is bool:
         found = DataType.BOOL
     elif isinstance(given, np.dtype) or (isinstance(given, type) and issubclass(given, np.generic)):
@@ -138,6 +138,7 @@ def as_data_type(parameter: str, given: object) -> DataType:
         raise DmlcError(
             f"{parameter} is {shown}, which no tensor can hold",
             notes=[f"tensors hold {', '.join(t.name for t in TENSOR_TYPES)}"],
+            code="E0802",
         )
     return found
 
@@ -430,4 +431,4 @@ def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:
         case "max":
             return -math.inf if dtype.is_float else int(np.iinfo(dtype.dtype).min)
         case _:
-            raise UnknownNameError(unknown_name("combiner", combiner, COMBINERS))
+            raise UnknownNameError(unknown_name("combiner", combiner, COMBINERS, code="E0204"))

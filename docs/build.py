@@ -7,8 +7,10 @@ A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- output: dmlc ... -->` what that command prints, run at the top of the repository. Rows between
 `<!-- table: NAME -->` and an empty line are those of a table of the IR.
 `docs/operators/` has a page for every operator of the library, and `docs/graphs/` one with pictures
-for every graph of the examples. JSON Schemas of the IR's forms lie beside what writes these, and
-`dmlc/library/index.json` beside the operators that it is made from.
+for every graph of the examples. Behind `<!-- codes -->` stand all codes of errors and warnings.
+JSON Schemas of the IR's forms lie beside what writes these, and `dmlc/library/index.json` beside
+the operators that it is made from. `grammar/dmlc.tmLanguage.json` holds the colours of texts for
+editors.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import dmlc
-from dmlc import ir, summaries
+from dmlc import diagnostics, ir, summaries
+from dmlc.editor.highlight import write_textmate
 from dmlc.language.format import format_operator
 from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names
 from dmlc.picture import VIEWS, draw
@@ -59,13 +62,17 @@ _BLOCK = re.compile(
 )
 
 
+_CODES = re.compile(r"(?<=<!-- codes -->\n).*", re.DOTALL)
+
+
 _TABLE = re.compile(r"(?P<head><!-- table: (?P<name>\w+) -->\n)(?P<body>(?:\|.*\n)*)")
 
 
 def build() -> dict[Path, str]:
     """Every page that holds something of the program, as it should be."""
     pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
-    return pages | _operator_pages() | _graph_pages() | _schemas() | _library_index()
+    pages |= _operator_pages() | _graph_pages() | _schemas() | _library_index()
+    return pages | {ROOT / "grammar/dmlc.tmLanguage.json": write_textmate()}
 
 
 def _library_index() -> dict[Path, str]:
@@ -90,7 +97,21 @@ def refresh(text: str) -> str:
     text = _TABLE.sub(
         lambda m: m["head"] + "".join(f"{row}\n" for row in TABLES[m["name"]]()), text
     )
+    text = _CODES.sub(lambda m: _list_codes(), text)
     return _BLOCK.sub(lambda m: f"{m['head']}{_content(m['kind'], m['what'])}{m['tail']}", text)
+
+
+def _list_codes() -> str:
+    """What every code of an error or a warning means, by what it is about."""
+    lines: list[str] = []
+    explained = map(diagnostics.explain, diagnostics.list_codes())
+    for group, codes in itertools.groupby(
+        explained, key=lambda e: "Warnings" if e.is_warning else e.group
+    ):
+        lines += ["", f"### {group}"]
+        for explanation in codes:
+            lines += ["", f"###{explanation.text.rstrip()}"]
+    return "\n".join([*lines, ""])
 
 
 def _head(*names: str) -> list[str]:

@@ -104,7 +104,10 @@ def test_commands_in_the_readme(
     Path(page.name).write_text(page.read_text("utf-8"), "utf-8")
     program, *arguments = shlex.split(command)
     assert program == "dmlc"
-    assert cli.run(arguments) == 0
+    with open(os.devnull, encoding="utf-8") as nothing:
+        # An editor that leaves at once, for the language server.
+        monkeypatch.setattr(sys, "stdin", nothing)
+        assert cli.run(arguments) == 0
     assert capsys.readouterr().err.count("error") == 0
 
 
