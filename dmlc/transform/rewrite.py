@@ -37,7 +37,7 @@ def rewrite(function: Function, longest_row: int = 0, *, walks: bool = False) ->
     verify(counted, "bisect_counts", sized)
     scanned = scan_in_blocks(counted)
     verify(scanned, "scan_in_blocks", counted)
-    ordered = sort_by_ranks(scanned)
+    ordered = sort_by_ranks(scanned, walks=walks)
     verify(ordered, "sort_by_ranks", scanned)
     settled = settle(ordered)
     verify(settled.function, "settle", ordered)
@@ -49,7 +49,8 @@ def rewrite(function: Function, longest_row: int = 0, *, walks: bool = False) ->
     verify(simplified, "simplify", narrowed)
     split = simplify(split_walks(simplified), simplified) if walks else simplified
     verify(split, "split_walks", simplified)
-    indexed = simplify(index_inverses(split, list_walked(split) if walks else ()), split)
+    walked = list_walked(split) if walks else ()
+    indexed = simplify(index_inverses(split, walked, walks=walks), split)
     verify(indexed, "index_inverses", split)
     factored = simplify(take_out_factors(indexed), indexed)
     verify(factored, "take_out_factors", indexed)
