@@ -55,9 +55,8 @@ class Keys:
         if not self.dtype.is_float:
             return self._turn(self._shift(self._to_bits(value)))
         bits = k.Reinterpret(value, self.type)
-        is_less = operate("ge", bits, self._number(self._sign))
-        key = k.Select(is_less, operate("bit_not", bits), self._flip(bits), self.type)
-        key = operate("add", self._turn(key), self._number(1))
+        turned = operate("bit_or", self._spread_sign(bits), self._number(self._sign))
+        key = operate("add", self._turn(operate("bit_xor", bits, turned)), self._number(1))
         last = self._number(self._mask)
         return k.Select(operate("isnan", value), last, key, self.type)
 
@@ -67,8 +66,9 @@ class Keys:
         if not self.dtype.is_float:
             return self._from_bits(self._shift(self._turn(key)))
         bits = self._turn(operate("sub", key, self._number(1)))
-        is_less = operate("lt", bits, self._number(self._sign))
-        bits = k.Select(is_less, operate("bit_not", bits), self._flip(bits), self.type)
+        is_less = operate("bit_not", self._spread_sign(bits))
+        turned = operate("bit_or", is_less, self._number(self._sign))
+        bits = operate("bit_xor", bits, turned)
         is_last = operate("eq", key, self._number(self._mask))
         nan = k.Literal(number, math.nan)
         return k.Select(is_last, nan, k.Reinterpret(bits, number), number)
@@ -85,6 +85,13 @@ class Keys:
 
     def _number(self, value: int) -> k.Literal:
         return k.Literal(self.type, value)
+
+    def _spread_sign(self, bits: k.Expression) -> k.Expression:
+        """All bits of what has the first one set, and none of others. A choice between two would be
+        a branch, which half of the numbers take."""
+        signed = k.Type(_SIGNED[self.dtype.bytes])
+        last = k.Literal(signed, 8 * self.dtype.bytes - 1)
+        return k.Reinterpret(operate("shift_right", k.Reinterpret(bits, signed), last), self.type)
 
     def _flip(self, key: k.Expression) -> k.Expression:
         return operate("bit_xor", key, self._number(self._sign))

@@ -107,10 +107,12 @@ class Sorter:
     def write(self, source: k.Buffer) -> tuple[k.Kernel, ...]:
         """All kernels, in the order they run; the rows of `source` lie one after the other."""
         before = _Row(self.make_buffer("keys", self._keys.type.dtype))
-        self._store_keys(source, before)
+        counts = self._store_keys(source, before)
         for digit in range(self._keys.count):
+            if digit and self._walk.stretches.per_row > 1:
+                counts = self._store_counts(before, digit)
             after = self._make_row(is_last=digit == self._keys.count - 1)
-            self._move(before, after, digit)
+            self._move(before, after, digit, counts)
             before = after
         return tuple(dataclasses.replace(kernel, apart=_APART) for kernel in self._kernels)
 
@@ -139,24 +141,41 @@ class Sorter:
 
     # Kernels ---------------------------------------------------------------------------------
 
-    def _store_keys(self, source: k.Buffer, after: _Row) -> None:
-        """The key of each number."""
-        number = k.Local("number", k.Type(self._keys.dtype))
+    def _store_keys(self, source: k.Buffer, after: _Row) -> tuple[k.Buffer, ...]:
+        """The key of each number; gives the counts of the first digit, where rows have several
+        stretches."""
+        number, key = k.Local("number", k.Type(self._keys.dtype)), k.Local("key", self._keys.type)
         element = self._walk.element
-        body: list[k.Statement] = [k.Let(number, k.Load(source.name, element, number.type))]
-        body += [k.Store(b.name, element, self._keys.make(number)) for b in after.buffers]
-        self._finish(self._walk.write(body), (source,), after.buffers, "store its key")
+        body: list[k.Statement] = [
+            k.Let(number, k.Load(source.name, element, number.type)),
+            k.Let(key, self._keys.make(number)),
+            *(k.Store(buffer.name, element, key) for buffer in after.buffers),
+        ]
+        if self._walk.stretches.per_row == 1:
+            made = [*self._walk.begin(), self._walk.loop(body)]
+            self._finish(made, (source,), after.buffers, "store its key")
+            return ()
+        counts = self._make_counts()
+        made = [*self._walk.begin(), *self._count(body, key, 0), _store_each(counts)]
+        written = (*after.buffers, counts)
+        self._finish(made, (source,), written, "store its key, and count digit 0", _COUNTS)
+        return (counts,)
 
-    def _move(self, before: _Row, after: _Row, digit: int) -> None:
+    def _store_counts(self, before: _Row, digit: int) -> tuple[k.Buffer, ...]:
+        """The counts of a digit in each stretch."""
+        counts, (read, key) = self._make_counts(), self._read_key(before)
+        made = [*self._walk.begin(), *self._count(read, key, digit), _store_each(counts)]
+        self._finish(made, before.buffers[:1], (counts,), f"count digit {digit}", _COUNTS)
+        return (counts,)
+
+    def _make_counts(self) -> k.Buffer:
+        return self.make_buffer("counts", NUMBER, self._walk.stretches.count * DIGITS)
+
+    def _move(self, before: _Row, after: _Row, digit: int, counts: tuple[k.Buffer, ...]) -> None:
         """Puts each key where a digit of it belongs."""
-        made, counts = self._count(before, digit), tuple[k.Buffer, ...]()
-        if self._walk.stretches.per_row > 1:
-            counted = self.make_buffer("counts", NUMBER, self._walk.stretches.count * DIGITS)
-            made.append(_for_each_digit(lambda digit: [self._store_count(counted, digit)]))
-            self._finish(
-                made, before.buffers[:1], (counted,), f"count the values of digit {digit}", _COUNTS
-            )
-            made, counts = self._walk.begin(), (counted,)
+        made = self._walk.begin()
+        if not counts:
+            made += self._count(*self._read_key(before), digit)
         made += [*self._add_up(counts), self._walk.loop(self._put(before, after, digit))]
         read = (*before.buffers, *counts)
         self._finish(made, read, after.buffers, f"put it where digit {digit} belongs", _COUNTS)
@@ -201,27 +220,24 @@ class Sorter:
 
     # Digits ----------------------------------------------------------------------------------
 
-    def _read_digit(self, before: _Row, digit: int) -> tuple[list[k.Statement], k.Local, k.Local]:
-        """Reads a key; it, and a digit of it."""
-        key, found = k.Local("key", self._keys.type), k.Local("digit", k.INDEX)
+    def _read_key(self, before: _Row) -> tuple[list[k.Statement], k.Local]:
         if before.keys is None:
             raise InternalError("digits are taken of rows that have no keys")
-        read = k.Load(before.keys.name, self._walk.element, key.type)
-        return [k.Let(key, read), k.Let(found, self._keys.take_digit(key, digit))], key, found
+        key = k.Local("key", self._keys.type)
+        return [k.Let(key, k.Load(before.keys.name, self._walk.element, key.type))], key
 
-    def _count(self, before: _Row, digit: int) -> list[k.Statement]:
-        """Counts the values of a digit in a stretch."""
-        read, _, value = self._read_digit(before, digit)
+    def _take_digit(self, key: k.Local, digit: int) -> tuple[k.Statement, k.Local]:
+        found = k.Local("digit", k.INDEX)
+        return k.Let(found, self._keys.take_digit(key, digit)), found
+
+    def _count(self, read: Sequence[k.Statement], key: k.Local, digit: int) -> list[k.Statement]:
+        """Goes through a stretch, and counts the values of a digit of its keys."""
+        taken, value = self._take_digit(key, digit)
         more = operate("add", _read_count(value), k.Literal(_COUNT, 1))
         return [
-            *self._walk.begin(),
             _for_each_digit(lambda value: [_set_count(value, zero_of(NUMBER))]),
-            self._walk.loop([*read, _set_count(value, more)]),
+            self._walk.loop([*read, taken, _set_count(value, more)]),
         ]
-
-    def _store_count(self, counts: k.Buffer, digit: k.Local) -> k.Statement:
-        own = multiply(k.Position(k.Geometry.GROUP), DIGITS)
-        return k.Store(counts.name, add(own, digit), _read_count(digit))
 
     def _add_up(self, counts: Sequence[k.Buffer]) -> list[k.Statement]:
         """Where the first number of a stretch belongs that has each value of a digit: after those
@@ -247,11 +263,11 @@ class Sorter:
 
     def _put(self, before: _Row, after: _Row, digit: int) -> list[k.Statement]:
         """Puts a key, and where its number was, where it belongs, and the next one behind it."""
-        read, key, value = self._read_digit(before, digit)
-        found = k.Local("place", _COUNT)
+        (read, key), found = self._read_key(before), k.Local("place", _COUNT)
+        taken, value = self._take_digit(key, digit)
         more = operate("add", found, k.Literal(_COUNT, 1))
         target = k.Local("target", k.INDEX)
-        made = [*read, k.Let(found, _read_count(value)), _set_count(value, more)]
+        made = [*read, taken, k.Let(found, _read_count(value)), _set_count(value, more)]
         made.append(k.Let(target, add(self._walk.row, k.Convert(found, k.INDEX))))
         if after.keys is not None:
             is_last = after.keys.count is None
@@ -308,15 +324,19 @@ class _Walk:
             stop = operate("min", stop, index(length))
         return k.For(self.place, first, stop, 1, tuple(body))
 
-    def write(self, body: Sequence[k.Statement]) -> list[k.Statement]:
-        """All that a work item does, where that is all."""
-        return [*self.begin(), self.loop(body)]
-
 
 def _for_each_digit(make: Callable[[k.Local], Sequence[k.Statement]]) -> k.For:
     """What is done for each value that a digit may have."""
     value = k.Local("value", k.INDEX)
     return k.For(value, index(0), index(DIGITS), 1, tuple(make(value)))
+
+
+def _store_each(counts: k.Buffer) -> k.Statement:
+    """Stores the counts of a stretch."""
+    first = multiply(k.Position(k.Geometry.GROUP), DIGITS)
+    return _for_each_digit(
+        lambda value: [k.Store(counts.name, add(first, value), _read_count(value))]
+    )
 
 
 def _read_count(value: k.Expression) -> k.LoadLocal:

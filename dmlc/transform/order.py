@@ -18,11 +18,22 @@ A rank that is read otherwise stays what it is.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
-from dmlc.ir import Apply, Body, Cast, Constant, Function, Index, Load, Stage, value_type
+from dmlc.ir import (
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Function,
+    Index,
+    Load,
+    Stage,
+    reads_own_place,
+    value_type,
+)
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
@@ -38,9 +49,10 @@ from dmlc.transform.ranks import (
     find_reader,
     find_values,
 )
-from dmlc.transform.simplify import is_inlinable
+from dmlc.transform.simplify import is_inlinable, simplify_stage
 from dmlc.transform.sort import (
     BLOCK,
+    NUMBER,
     Sorted,
     count_padded,
     find_last,
@@ -71,6 +83,7 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
             readers.setdefault(reader.ranking.stage.name, []).append(reader)
     made: dict[str, list[Stage]] = {}
     placed: dict[str, _Placed] = {}
+    sorted_rows: list[Sorted] = []
     for name, found in readers.items():
         most = max(reader.first + reader.extent for reader in found)
         ranking = rankings[name]
@@ -81,6 +94,7 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
             rows = rank_rows(keys, name, names, ranking.order)
         else:
             rows = sort_rows(keys, name, names, ranking.order, most, block)
+        sorted_rows += [rows] * whole
         for reader in found:
             read = _read(reader, rows)
             made[reader.stage.name] = [read]
@@ -91,10 +105,10 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
     stages: list[Stage] = []
     for stage in function.stages:
         stages += made.get(stage.name) or [_read_numbers(stage, placed)]
-    changed = function.with_stages(stages)
+    changed = _name_rows(function.with_stages(stages), sorted_rows)
     # What a condition may protect is read at every point.
     before = set(function.stages)
-    faults = (find_stage_fault(changed, each) for each in stages if each not in before)
+    faults = (find_stage_fault(changed, each) for each in changed.stages if each not in before)
     return changed if all(fault is None for fault in faults) else function
 
 
@@ -156,6 +170,8 @@ def _read(reader: Reader, rows: Sorted) -> Stage:
               if isinstance(i, Index) and i.reduced}  # fmt: skip
     number = builder.load(rows.numbers, *[made[n] for n in row], rank)
     points |= dict.fromkeys(find_values(reader), number)
+    points |= {n: found for n, i in enumerate(body.instructions)
+               if isinstance(i, Cast) and i.operand in points and i.dtype is NUMBER}  # fmt: skip
     numbers = builder.copy(body, points)
     value = numbers[body.result]
     nothing = builder.add(Constant(body.dtype, combiner_identity(combiner, body.dtype)))
@@ -166,6 +182,24 @@ def _read(reader: Reader, rows: Sorted) -> Stage:
         # A sum of one -0 is 0.
         value = builder.apply("add", value, nothing)
     return dataclasses.replace(stage, body=builder.make(value), reduction=None)
+
+
+def _name_rows(function: Function, sorted_rows: Sequence[Sorted]) -> Function:
+    """The function in which sorted rows are called what the results are that are nothing else."""
+    rows = {stage.name: stage for each in sorted_rows for stage in (each.places, each.numbers)}
+    names: dict[str, str] = {}
+    for stage in function.stages:
+        result, load = function.result(stage.name), stage.body.instructions[stage.body.result]
+        if result is None or result.strides is not None or not isinstance(load, Load):
+            continue
+        found = rows.get(load.tensor)
+        if found is None or load.tensor in names or not reads_own_place(stage, load):
+            continue
+        if (stage.dtype, stage.extents) == (found.dtype, found.extents):
+            names[load.tensor] = stage.name
+    gone = set(names.values())
+    kept = (stage for stage in function.stages if stage.name not in gone)
+    return function.with_stages(simplify_stage(stage, names) for stage in kept)
 
 
 # What stands at a place that has been found ---------------------------------------------------
@@ -180,50 +214,56 @@ class _Placed:
     rows: Sorted
 
 
-def _read_numbers(stage: Stage, placed: Mapping[str, _Placed]) -> Stage:
+def _read_numbers(stage: Stage, placed: dict[str, _Placed]) -> Stage:
     """The stage with sorted numbers read as such, where it reads what is compared at a place that
-    another stage has found; the stage itself where it does not."""
+    another stage has found; the stage itself where it does not. Where it is such a place, it is
+    among those `placed` from here on."""
     for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
         found = placed.get(name)
-        if found is not None and is_inlinable(found.stage):
-            stage = _read_at_places(stage, found)
+        if found is None or not is_inlinable(found.stage):
+            continue
+        whole = inline_stages(stage, {name: found.stage})
+        if _find_place(whole.body, whole.body.result, found) is not None:
+            placed[stage.name] = dataclasses.replace(found, stage=whole)
+        stage = _read_at_places(whole, found) or stage
     return stage
 
 
-def _read_at_places(stage: Stage, placed: _Placed) -> Stage:
-    """The same, of one such stage."""
-    ranking, made = placed.ranking, inline_stages(stage, {placed.stage.name: placed.stage})
-    builder = BodyBuilder()
-    numbers = builder.copy(made.body)
-    sorted_numbers: dict[int, int] = {}
-    for number in range(len(made.body.instructions)):
-        load = _find_place(made.body, number, placed)
-        if load is None:
+def _read_at_places(stage: Stage, placed: _Placed) -> Stage | None:
+    """The same, of a stage that says itself where places come from; None where that changes
+    nothing."""
+    ranking, builder = placed.ranking, BodyBuilder()
+    numbers = builder.copy(stage.body)
+    made: dict[int, int] = {}
+    for number, instruction in enumerate(stage.body.instructions):
+        read = _find_place(stage.body, number, placed)
+        load = None if read is None else stage.body.instructions[read]
+        if read is None or read == number or not isinstance(load, Load):
+            continue
+        if value_type(instruction) is NUMBER:
+            made[number] = numbers[read]
             continue
         *row, rank = (numbers[n] for n in load.indices)
         axis = ranking.own.axis
-        places = [*row[:axis], numbers[number], *row[axis:]]
-        compared = copy_number(builder, ranking, places)
+        compared = copy_number(builder, ranking, [*row[:axis], numbers[number], *row[axis:]])
         value = builder.load(placed.rows.numbers, *row, rank)
-        sorted_numbers |= {n: value for n, each in enumerate(numbers) if each == compared}
-    if not sorted_numbers:
-        return stage
-    numbers = builder.copy(made.body, sorted_numbers)
-    guard = None if made.body.guard is None else numbers[made.body.guard]
-    body = builder.make(numbers[made.body.result], guard)
-    return dataclasses.replace(made, body=body)
-
-
-def _find_place(body: Body, number: int, placed: _Placed) -> Load | None:
-    """The read of where a sorted number was that a position is; None where it is something else.
-    Conversions that hold every place change nothing, nor does to bring it into the row."""
-    last = placed.ranking.count - 1
-    if value_type(body.instructions[number]) is not DataType.INDEX:
+        made |= {n: value for n, each in enumerate(numbers) if each == compared}
+    if not made:
         return None
+    numbers = builder.copy(stage.body, made)
+    guard = None if stage.body.guard is None else numbers[stage.body.guard]
+    body = builder.make(numbers[stage.body.result], guard)
+    return dataclasses.replace(stage, body=body)
+
+
+def _find_place(body: Body, number: int, placed: _Placed) -> int | None:
+    """The read of where a sorted number was that a value is; None where it is something else.
+    Conversions to what holds every place change nothing, nor does to bring it into the row."""
+    last = placed.ranking.count - 1
     while True:
         match body.instructions[number]:
-            case Load(tensor=tensor) as load:
-                return load if tensor == placed.rows.places.name else None
+            case Load(tensor=tensor):
+                return number if tensor == placed.rows.places.name else None
             case Cast(operand=operand, dtype=dtype) if _holds(dtype, last):
                 number = operand
             case Apply(operation=operation, operands=(left, right)):
