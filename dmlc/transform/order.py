@@ -87,9 +87,11 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
     for name, found in readers.items():
         most = max(reader.first + reader.extent for reader in found)
         ranking = rankings[name]
-        whole = walks and most > _FEW and (always or ranking.count > LEAST_ROW)
+        whole = walks and most > _FEW and ranking.count > LEAST_ROW
         block = 1 if whole else _find_block(ranking.count, most)
         keys = _write_keys(ranking, block, take_name(f"{name}_keys", names))
+        if whole:
+            keys = dataclasses.replace(keys, dtype=_find_type(function, ranking))
         if whole:
             rows = rank_rows(keys, name, names, ranking.order)
         else:
@@ -123,6 +125,13 @@ def _find_block(count: int, most: int) -> int:
         largest = max(_LEAST_BLOCK, count // 4)
     sizes = range(largest, largest // 4, -1)
     return next((size for size in sizes if not count % size), largest)
+
+
+def _find_type(function: Function, ranking: Ranking) -> DataType:
+    """A type that holds what is compared."""
+    compared = ranking.stage.body.instructions[ranking.number]
+    is_read = isinstance(compared, Load)
+    return function.tensors()[compared.tensor].dtype if is_read else value_type(compared)
 
 
 def _write_keys(ranking: Ranking, block: int, name: str) -> Stage:

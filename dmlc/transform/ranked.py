@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.ir import Cast, Function, Index, Stage
-from dmlc.transform.ranks import Ranking, find_ranking, find_reader, find_values
+from dmlc.transform.ranks import LEAST_ROW, Ranking, find_ranking, find_reader, find_values
 from dmlc.transform.sort import NUMBER
 
 
@@ -48,12 +48,13 @@ def list_ordered(function: Function) -> list[str]:
 
 
 def find_rows(function: Function, stage: Stage) -> Rows | None:
-    """What ranks put in order; None where they are no ranks of whole rows, or anything else reads
-    them."""
+    """What ranks put in order; None where they are no ranks of whole rows, which are long, or
+    anything else reads them."""
     if stage.reduction is None or function.result(stage.name) is not None:
         return None
     ranking = find_ranking(stage)
-    if ranking is None or ranking.own != Index(len(stage.extents) - 1):
+    is_last = ranking is not None and ranking.own == Index(len(stage.extents) - 1)
+    if ranking is None or not is_last or ranking.count <= LEAST_ROW:
         return None
     names: dict[str, str] = {}
     for name in function.readers().get(stage.name, ()):
