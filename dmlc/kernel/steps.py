@@ -105,6 +105,11 @@ class _Sample:
         self._shares = np.repeat(shares / self._size, self._size)
         """The part of all lanes that each stands for."""
         self._width = math.gcd(self._size, WAVE)
+        numbers = np.arange(self._lanes)
+        self._group, self._wave = numbers // self._size << 40, numbers // self._width << 40
+        """The number of each lane's group, and of its wave, before those of sectors and lines."""
+        self._reading: dict[int, bool] = {}
+        """Whether an expression reads memory, by its identity."""
         self._buffers = {b.name: b.dtype.bytes for b in kernel.buffers}
         self._shared = {a.name for a in kernel.arrays if a.shared}
         self._tables = tables
@@ -168,7 +173,7 @@ class _Sample:
         steps = np.zeros(self._lanes)
         for statement in statements:
             for expression in list_expressions(statement):
-                steps += self._look(expression, who, times, found)
+                self._look(expression, who, times, found, steps)
             match statement:
                 case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
                     self._values[local.name] = self._evaluate(value)
@@ -284,28 +289,40 @@ class _Sample:
 
     # Expressions --------------------------------------------------------------------------
 
-    def _look(self, node: k.Expression, who: Array, times: Array, found: _Found) -> Array:
-        """Notes what an expression reads, and gives the loads of each lane."""
-        steps = np.zeros(self._lanes)
+    def _look(
+        self, node: k.Expression, who: Array, times: Array, found: _Found, steps: Array
+    ) -> None:
+        """Notes what an expression reads, and adds the loads of each lane to its steps."""
+        if not self._reads(node):
+            return
         if isinstance(node, k.Select):
-            steps += self._look(node.condition, who, times, found)
+            self._look(node.condition, who, times, found, steps)
             holds = self._evaluate(node.condition)
             chosen = None if holds is None else holds.astype(np.bool_)
-            for part, when in ((node.then, chosen), (node.otherwise, chosen)):
+            for part in (node.then, node.otherwise):
                 inside = who
-                if when is not None:
-                    inside = who & (when if part is node.then else ~when)
-                steps += self._look(part, inside, times, found)
-            return steps
+                if chosen is not None:
+                    inside = who & (chosen if part is node.then else ~chosen)
+                self._look(part, inside, times, found, steps)
+            return
         for operand in list_operands(node):
-            steps += self._look(operand, who, times, found)
+            self._look(operand, who, times, found, steps)
         if isinstance(node, k.Load):
             size = self._buffers[node.buffer] * node.type.lanes
             self._access(node.buffer, node.index, size, False, who, times, found)
             steps += who
         elif isinstance(node, k.LoadLocal):
             found.shared += node.array in self._shared
-        return steps
+
+    def _reads(self, node: k.Expression) -> bool:
+        """Whether there is anything to note in an expression. Most are looked at in every turn of a
+        loop."""
+        known = self._reading.get(id(node))
+        if known is None:
+            reads = isinstance(node, k.Load | k.LoadLocal)
+            known = reads or any(map(self._reads, list_operands(node)))
+            self._reading[id(node)] = known
+        return known
 
     def _access(
         self,
@@ -324,9 +341,8 @@ class _Sample:
             # Anywhere: as if every lane had sectors of its own.
             place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
         begin = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer])
-        group = np.arange(self._lanes) // self._size << 40
         for further in range(0, size, SECTOR):
-            sectors = (group + begin // SECTOR + further // SECTOR)[who]
+            sectors = (self._group + begin // SECTOR + further // SECTOR)[who]
             self._touched.setdefault(buffer, []).append(sectors)
         elements, often = size // self._buffers[buffer], np.where(who, times, 0)
         run = found.find_run(buffer, begin[who], size, written)
@@ -336,8 +352,7 @@ class _Sample:
 
     def _count_lines(self, begin: Array, who: Array, often: Array) -> float:
         """The lines that a wave asks for where its lanes come by some bytes, each so often."""
-        wave = np.arange(self._lanes) // self._width
-        lines = _sort_distinct(((wave << 40) + begin // LINE)[who])
+        lines = _sort_distinct((self._wave + begin // LINE)[who])
         turns = often.reshape(-1, self._width).max(axis=1)
         shares = self._shares.reshape(-1, self._width).sum(axis=1)
         return float((turns * shares)[lines >> 40].sum())
@@ -411,7 +426,7 @@ class _Found:
         """Whether every lane goes on where it was: compilers make one access of these."""
         runs = self.runs.setdefault((buffer, written), [])
         for run in runs:
-            if run.bytes + size <= _WIDEST and np.array_equal(run.end, begin):
+            if run.bytes + size <= _WIDEST and _are_same(run.end, begin):
                 run.end, run.bytes = begin + size, run.bytes + size
                 return True
         runs.append(_Run(begin + size, size))
@@ -438,6 +453,13 @@ class _Found:
             tuple(self.loops),
             tuple(self.rarities),
         )
+
+
+def _are_same(numbers: Array, others: Array) -> bool:
+    """Whether two hold the same. Most differ in the first one."""
+    if numbers.size and numbers.size == others.size and numbers[0] != others[0]:
+        return False
+    return np.array_equal(numbers, others)
 
 
 # NumPy's own functions for sets load its masked arrays first, which takes longer than all else.
