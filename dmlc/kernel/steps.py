@@ -110,6 +110,8 @@ class _Sample:
         """The number of each lane's group, and of its wave, before those of sectors and lines."""
         self._reading: dict[int, bool] = {}
         """Whether an expression reads memory, by its identity."""
+        self._hidden: dict[int, bool] = {}
+        """Whether elements decide what it is."""
         self._buffers = {b.name: b.dtype.bytes for b in kernel.buffers}
         self._shared = {a.name for a in kernel.arrays if a.shared}
         self._tables = tables
@@ -357,6 +359,16 @@ class _Sample:
         shares = self._shares.reshape(-1, self._width).sum(axis=1)
         return float((turns * shares)[lines >> 40].sum())
 
+    def _is_hidden(self, node: k.Expression) -> bool:
+        """Whether elements decide what an expression is, whatever is known of locals."""
+        known = self._hidden.get(id(node))
+        if known is None:
+            is_read = isinstance(node, k.Load) and node.buffer not in self._tables
+            is_held = isinstance(node, k.LoadLocal)
+            known = is_read or is_held or any(map(self._is_hidden, list_operands(node)))
+            self._hidden[id(node)] = known
+        return known
+
     def _evaluate(self, node: k.Expression) -> _Value:
         """A whole number or a condition of every lane."""
         dtype = node.type.dtype
@@ -379,9 +391,13 @@ class _Sample:
             case k.Convert(operand=operand):
                 return self._evaluate(operand)
             case k.Operate(operation=operation, operands=operands):
-                values = [self._evaluate(operand) for operand in operands]
-                known = [v for v in values if v is not None]
-                if len(known) < len(values):
+                known: list[Array] = []
+                for operand in () if self._is_hidden(node) else operands:
+                    value = self._evaluate(operand)
+                    if value is None:
+                        return None
+                    known.append(value)
+                if not known:
                     return None
                 if operands[0].type.dtype is DataType.BOOL:
                     known = [v.astype(np.bool_) for v in known]
