@@ -213,7 +213,7 @@ class Sorter:
             1.0,
             place.signed,
             stages,
-            (stages[1:],) if results else (),
+            (stages,),
             schedule=(f"i: 0..{stretches.count:,}", f"  k: 0..{stretches.size:,}", f"    {each}"),
         )
         self._kernels.append(run_passes(made, self._function, limits))
