@@ -1,11 +1,11 @@
 """The kernels that put rows in order: a radix sort, digit by digit, the last one first.
 
-Work items have a stretch of a row each, and go through it in its order. A first kernel makes keys
+Work items have a stretch of a row each, and go through it in its order. The first kernel makes keys
 of the numbers (`order_keys`). For each digit, one counts how often each of its values is there in
 each stretch; the next begins with where in the row the first of each is to stand, after all that
 have less and after those of the stretches before, and puts each key there, and counts on. Where a
-row is one stretch, that is one kernel. What has the same digit stays as it stands, so that rows are
-in order after the first digit.
+row is one stretch, all that is one kernel. What has the same digit stays as it stands, so that rows
+are in order after the first digit.
 
 No two keys are put to one place, whatever they are: places are counted. Nothing is shared and
 nothing atomic, and the result is the same however rows are cut into stretches.
@@ -22,9 +22,10 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply, operate, zero_of
-from dmlc.kernel.assemble import check_limits, find_index, make_kernel
+from dmlc.kernel.assemble import ACCESS, check_limits, find_index, make_kernel
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.formula import describe_stage
+from dmlc.kernel.names import Names
 from dmlc.kernel.order_keys import DIGITS, Keys
 from dmlc.kernel.passes import run_passes
 from dmlc.kernel.phases import Phase
@@ -103,18 +104,51 @@ class Sorter:
         self._walk = _Walk(Stretches.choose(math.prod(outer), length, profile))
         self._names = dict.fromkeys(function.tensors())
         self._kernels: list[k.Kernel] = []
+        self._locals = Names()
+        """Those of the kernel that is written."""
 
     def write(self, source: k.Buffer) -> tuple[k.Kernel, ...]:
         """All kernels, in the order they run; the rows of `source` lie one after the other."""
-        before = _Row(self.make_buffer("keys", self._keys.type.dtype))
-        counts = self._store_keys(source, before)
+        if self._walk.stretches.per_row == 1:
+            self._sort_alone(source)
+        else:
+            self._sort_together(source)
+        if len(self._kernels) == 1:
+            return tuple(self._kernels)
+        return tuple(dataclasses.replace(kernel, apart=_APART) for kernel in self._kernels)
+
+    def _sort_alone(self, source: k.Buffer) -> None:
+        """One kernel, in which a work item takes all digits of its rows: from one of two buffers to
+        the other."""
+        several = self._keys.count > 1
+        rows = [_Row(self.make_buffer("keys", self._keys.type.dtype)) for _ in range(1 + several)]
+        if several and self._rows.places is not None:
+            rows = [_Row(row.keys, self.make_buffer("order", NUMBER)) for row in rows]
+        before = _Row(rows[0].keys)
+        made = [*self._walk.begin(), *self._count(*self._make_keys(source, before), 0)]
         for digit in range(self._keys.count):
-            if digit and self._walk.stretches.per_row > 1:
-                counts = self._store_counts(before, digit)
-            after = self._make_row(is_last=digit == self._keys.count - 1)
+            if digit:
+                made += self._count(*self._read_key(before), digit)
+            is_last = digit == self._keys.count - 1
+            after = self._find_results() if is_last else rows[(digit + 1) % 2]
+            made += [*self._add_up(()), self._walk.loop(self._put(before, after, digit))]
+            before = after
+        between = [buffer for row in rows for buffer in row.buffers]
+        read, written = (source, *between), (*between, *before.buffers)
+        self._finish(made, read, written, "put it where each digit belongs", _COUNTS)
+
+    def _sort_together(self, source: k.Buffer) -> None:
+        """A kernel or two for each digit: a row has several work items."""
+        before = _Row(self.make_buffer("keys", self._keys.type.dtype))
+        for digit in range(self._keys.count):
+            counts = self._store_counts(before, digit, None if digit else source)
+            after = self._find_results()
+            if digit < self._keys.count - 1:
+                after = _Row(self.make_buffer("keys", self._keys.type.dtype))
+                if self._rows.places is not None:
+                    after = _Row(after.keys, self.make_buffer("order", NUMBER))
             self._move(before, after, digit, counts)
             before = after
-        return tuple(dataclasses.replace(kernel, apart=_APART) for kernel in self._kernels)
 
     # Buffers ---------------------------------------------------------------------------------
 
@@ -130,54 +164,30 @@ class Sorter:
         size = self._walk.stretches.numbers * tensor.dtype.bytes
         return k.Buffer(name, tensor.dtype, k.Access.READ, None, size)
 
-    def _make_row(self, *, is_last: bool) -> _Row:
-        """What a digit leaves: in the end what is wanted of the rows."""
-        rows = self._rows
-        if is_last:
-            named = (rows.numbers, rows.places)
-            return _Row(*(None if name is None else self.find_tensor(name) for name in named))
-        keys = self.make_buffer("keys", self._keys.type.dtype)
-        return _Row(keys, None if rows.places is None else self.make_buffer("order", NUMBER))
+    def _find_results(self) -> _Row:
+        """What is wanted of the rows."""
+        named = (self._rows.numbers, self._rows.places)
+        return _Row(*(None if name is None else self.find_tensor(name) for name in named))
 
     # Kernels ---------------------------------------------------------------------------------
 
-    def _store_keys(self, source: k.Buffer, after: _Row) -> tuple[k.Buffer, ...]:
-        """The key of each number; gives the counts of the first digit, where rows have several
-        stretches."""
-        number, key = k.Local("number", k.Type(self._keys.dtype)), k.Local("key", self._keys.type)
-        element = self._walk.element
-        body: list[k.Statement] = [
-            k.Let(number, k.Load(source.name, element, number.type)),
-            k.Let(key, self._keys.make(number)),
-            *(k.Store(buffer.name, element, key) for buffer in after.buffers),
-        ]
-        if self._walk.stretches.per_row == 1:
-            made = [*self._walk.begin(), self._walk.loop(body)]
-            self._finish(made, (source,), after.buffers, "store its key")
-            return ()
-        counts = self._make_counts()
-        made = [*self._walk.begin(), *self._count(body, key, 0), _store_each(counts)]
-        written = (*after.buffers, counts)
-        self._finish(made, (source,), written, "store its key, and count digit 0", _COUNTS)
-        return (counts,)
+    def _store_counts(self, keys: _Row, digit: int, source: k.Buffer | None) -> k.Buffer:
+        """The counts of a digit in each stretch; with the `source` of the keys, these as well."""
+        counts = self.make_buffer("counts", NUMBER, self._walk.stretches.count * DIGITS)
+        read, written = keys.buffers[:1], (counts,)
+        value, each = self._read_key(keys), f"count digit {digit}"
+        if source is not None:
+            value, each = self._make_keys(source, keys), f"store its key, and {each}"
+            read, written = (source,), (*keys.buffers, counts)
+        made = [*self._walk.begin(), *self._count(*value, digit), _store_each(counts)]
+        self._finish(made, read, written, each, _COUNTS)
+        return counts
 
-    def _store_counts(self, before: _Row, digit: int) -> tuple[k.Buffer, ...]:
-        """The counts of a digit in each stretch."""
-        counts, (read, key) = self._make_counts(), self._read_key(before)
-        made = [*self._walk.begin(), *self._count(read, key, digit), _store_each(counts)]
-        self._finish(made, before.buffers[:1], (counts,), f"count digit {digit}", _COUNTS)
-        return (counts,)
-
-    def _make_counts(self) -> k.Buffer:
-        return self.make_buffer("counts", NUMBER, self._walk.stretches.count * DIGITS)
-
-    def _move(self, before: _Row, after: _Row, digit: int, counts: tuple[k.Buffer, ...]) -> None:
+    def _move(self, before: _Row, after: _Row, digit: int, counts: k.Buffer) -> None:
         """Puts each key where a digit of it belongs."""
-        made = self._walk.begin()
-        if not counts:
-            made += self._count(*self._read_key(before), digit)
-        made += [*self._add_up(counts), self._walk.loop(self._put(before, after, digit))]
-        read = (*before.buffers, *counts)
+        body = self._walk.loop(self._put(before, after, digit))
+        made = [*self._walk.begin(), *self._add_up((counts,)), body]
+        read = (*before.buffers, counts)
         self._finish(made, read, after.buffers, f"put it where digit {digit} belongs", _COUNTS)
 
     def _finish(
@@ -190,9 +200,9 @@ class Sorter:
     ) -> None:
         """Adds a kernel of some statements."""
         stretches, rows, limits = self._walk.stretches, self._rows, self._limits
-        given = ((read, k.Access.READ), (written, k.Access.WRITE))
         buffers = tuple(
-            dataclasses.replace(b, access=access) for some, access in given for b in some
+            dataclasses.replace(b, access=ACCESS[b in read, b in written])
+            for b in dict.fromkeys((*read, *written))
         )
         largest = max(stretches.numbers, stretches.count * DIGITS)
         check_limits(self._function, largest, len(buffers), limits)
@@ -217,8 +227,20 @@ class Sorter:
             schedule=(f"i: 0..{stretches.count:,}", f"  k: 0..{stretches.size:,}", f"    {each}"),
         )
         self._kernels.append(run_passes(made, self._function, limits))
+        self._locals = Names()
 
     # Digits ----------------------------------------------------------------------------------
+
+    def _make_keys(self, source: k.Buffer, after: _Row) -> tuple[list[k.Statement], k.Local]:
+        """Makes and stores the key of a number."""
+        number, key = k.Local("number", k.Type(self._keys.dtype)), k.Local("key", self._keys.type)
+        element = self._walk.element
+        made: list[k.Statement] = [
+            k.Let(number, k.Load(source.name, element, number.type)),
+            k.Let(key, self._keys.make(number)),
+            *(k.Store(buffer.name, element, key) for buffer in after.buffers),
+        ]
+        return made, key
 
     def _read_key(self, before: _Row) -> tuple[list[k.Statement], k.Local]:
         if before.keys is None:
@@ -242,7 +264,8 @@ class Sorter:
     def _add_up(self, counts: Sequence[k.Buffer]) -> list[k.Statement]:
         """Where the first number of a stretch belongs that has each value of a digit: after those
         of the row that have less, and those with the same in the stretches before."""
-        before, count = k.Local("before", _COUNT), k.Local("count", _COUNT)
+        before = k.Local(self._locals.take("before"), _COUNT)
+        count = k.Local("count", _COUNT)
         after = k.Assign(before, operate("add", before, count))
 
         def pass_by(value: k.Local) -> list[k.Statement]:
