@@ -104,6 +104,7 @@ class _Sample:
         shares[-1] = 1 - shares[:-1].sum()
         self._shares = np.repeat(shares / self._size, self._size)
         """The part of all lanes that each stands for."""
+        self._wave_shares = self._shares.reshape(-1, math.gcd(self._size, WAVE)).sum(axis=1)
         self._width = math.gcd(self._size, WAVE)
         numbers = np.arange(self._lanes)
         self._group, self._wave = numbers // self._size << 40, numbers // self._width << 40
@@ -356,8 +357,7 @@ class _Sample:
         """The lines that a wave asks for where its lanes come by some bytes, each so often."""
         lines = _sort_distinct((self._wave + begin // LINE)[who])
         turns = often.reshape(-1, self._width).max(axis=1)
-        shares = self._shares.reshape(-1, self._width).sum(axis=1)
-        return float((turns * shares)[lines >> 40].sum())
+        return float((turns * self._wave_shares)[lines >> 40].sum())
 
     def _is_hidden(self, node: k.Expression) -> bool:
         """Whether elements decide what an expression is, whatever is known of locals."""
@@ -484,7 +484,9 @@ def _are_same(numbers: Array, others: Array) -> bool:
 def _sort_distinct(numbers: Array) -> Array:
     """Numbers in order, each once."""
     ordered = np.sort(numbers)
-    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    is_first = np.ones(ordered.size, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
 
 
 def _take_out(numbers: Array, others: Array) -> Array:
