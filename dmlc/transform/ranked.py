@@ -58,9 +58,10 @@ def find_rows(function: Function, stage: Stage) -> Rows | None:
         return None
     names: dict[str, str] = {}
     for name in function.readers().get(stage.name, ()):
-        reader = function.stage(name)
+        reader, result = function.stage(name), function.result(name)
         kind = None if reader is None else _find_kind(reader, ranking)
-        if kind is None or kind in names:
+        is_packed = result is None or result.strides is None
+        if kind is None or kind in names or not is_packed:
             return None
         names[kind] = name
     return Rows(ranking, names.get("places"), names.get("numbers")) if names else None

@@ -133,6 +133,15 @@ def test_what_is_compared_may_be_computed() -> None:
     np.testing.assert_array_equal(found["values"], np.take_along_axis(-x, order, axis=-1))
 
 
+def test_strided_tensors() -> None:
+    n = 4000
+    layout = {"x": TensorDesc("FLOAT32", (n,), (2,)), "y": TensorDesc("FLOAT32", (n,), (3,))}
+    function = dmlc.parse(SORT).operators["SORT"].bind(layout)
+    assert BY_DIGITS in describe_schedules(function, "opencl")
+    x = draw("f32", (n,))
+    np.testing.assert_array_equal(interpret(function, {"x": x})["y"], np.sort(x))
+
+
 def test_devices_with_many_items_and_short_or_few_merge() -> None:
     whole = make_rows("f32", 3000)
     assert BY_DIGITS in describe_schedules(whole, "opencl", "cpu")
