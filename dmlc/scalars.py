@@ -269,9 +269,17 @@ def _integral(x: Array) -> bool:
     return x.dtype.kind in "iu"
 
 
+def _are_natural(x: Array, y: Array) -> bool:
+    """Whether many numbers that are not negative are divided by one that is greater than 0: as most
+    positions are."""
+    return y.size == 1 and x.size > 1 and y.item() > 0 and x.min().item() >= 0
+
+
 def _divide(x: Array, y: Array) -> Array:
     if not _integral(x):
         return np.divide(x, y)
+    if _are_natural(x, y):
+        return np.floor_divide(x, y)
     zero = y == 0
     divisor = np.where(zero, y.dtype.type(1), y)
     # Floor division and remainder round towards minus infinity: step back to truncate. MIN // -1
@@ -284,6 +292,9 @@ def _divide(x: Array, y: Array) -> Array:
 def _modulo(x: Array, y: Array) -> Array:
     if not _integral(x):
         return np.fmod(x, y)
+    if _are_natural(x, y):
+        # NumPy divides by one number fast, and takes long over a remainder.
+        return np.asarray(x - np.floor_divide(x, y) * y)
     zero = y == 0
     return np.where(zero, x.dtype.type(0), np.fmod(x, np.where(zero, y.dtype.type(1), y)))
 
