@@ -22,8 +22,8 @@ ORDER = (
     "reference",
     "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
     "picture", "runtime",
-    "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "onnx", "pages",
-    "mlir", "torch", "editor", "cli", "__main__",
+    "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "onnx",
+    "pages", "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 

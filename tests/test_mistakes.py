@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import dmlc
 from dmlc import cli
+from dmlc.source import DmlcError
 from tests.goldens import GOLDEN
 
 PATH = GOLDEN / "mistakes.md"
@@ -61,3 +63,12 @@ def test_there_are_forty_and_each_names_the_cure() -> None:
         first = case["message"].splitlines()[0]
         assert re.search(r" \[[EW][0-9]{4}\]$", first), case["title"]
         assert CURE.search(case["message"]), case["title"]
+
+
+@pytest.mark.parametrize(
+    "line", ["y = " + "a" * 200_000 + " if b", "y = x" + " if a else" * 20_000]
+)
+def test_long_lines_are_answered_soon(line: str) -> None:
+    with pytest.raises(DmlcError) as raised:
+        dmlc.parse(f"graph g[N](x: FLOAT32[N]) {{ {line} }}")
+    assert raised.value.diagnostics[0].code in ("E0003", "E0101", "E0108")

@@ -16,6 +16,8 @@ from dmlc.scalars import find_data_type
 
 _OPERAND = r"[\w.]+(?:\([^()]*\)|\[[^\[\]]*\])*|\((?:[^()]|\([^()]*\))*\)"
 """A simple operand: a name, a number, a call, an element, or something in parentheses."""
+_MOST = 400
+"""How much of a line is looked at, at either side: what a person types is shorter."""
 _LEFT = re.compile(rf"({_OPERAND})\s*$")
 _RIGHT = re.compile(rf"\s*(-?(?:{_OPERAND}))")
 
@@ -30,14 +32,14 @@ class Refusal:
 
     @property
     def before(self) -> str:
-        """The line up to there."""
-        return self.text[self.text.rfind("\n", 0, self.start) + 1 : self.start]
+        """The line up to there; the end of it where it is long."""
+        first = self.text.rfind("\n", 0, self.start) + 1
+        return self.text[max(first, self.start - _MOST) : self.start]
 
     @property
     def after(self) -> str:
-        """The line from there on."""
-        end = self.text.find("\n", self.start)
-        return self.text[self.start : end if end >= 0 else len(self.text)]
+        """The line from there on; the start of it where it is long."""
+        return self.text[self.start : self.start + _MOST].partition("\n")[0]
 
     @property
     def in_expression(self) -> bool:
@@ -240,7 +242,7 @@ def _find_mark(at: Refusal) -> Iterator[Found]:
 
 def _find_division(at: Refusal) -> Iterator[Found]:
     """`i // 2` within brackets: the rest of the line was a comment."""
-    before = at.text[: at.start]
+    before = at.text[max(0, at.start - _MOST) : at.start]
     lines = before[max(0, before.rstrip().rfind("\n")) :]
     found = re.search(rf"({_OPERAND})\s*(//)\s*(\w+)", lines)
     if found is None:

@@ -50,6 +50,8 @@ _WORD = re.compile(r"\w[\w.]*")
 _MOST_WORDS = 12
 _SHOWN = 40
 _UNDERLINED = 80
+_LOOKED_AT = 2000
+"""How far back an open parenthesis is looked for."""
 
 
 def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagnostic:
@@ -118,7 +120,7 @@ def _find_open(text: str, end: int) -> int | None:
     """The innermost bracket or parenthesis that is open at a place of the text, within the braces
     around it."""
     opened: list[int] = []
-    start = max(text.rfind("{", 0, end), text.rfind("}", 0, end)) + 1
+    start = max(text.rfind("{", 0, end) + 1, text.rfind("}", 0, end) + 1, end - _LOOKED_AT)
     for found in re.finditer(r'"(?:[^"\\]|\\.)*"|//[^\n]*|\|[^\n]*\||[()\[\]]', text[start:end]):
         if found[0] in "([":
             opened.append(start + found.start())

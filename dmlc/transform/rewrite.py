@@ -59,12 +59,8 @@ def run_passes(
     yield "bisect_counts", counted
     scanned = scan_in_blocks(counted)
     verify(scanned, "scan_in_blocks", counted)
-<<<<<<< HEAD
     yield "scan_in_blocks", scanned
-    ordered = sort_by_ranks(scanned)
-=======
     ordered = sort_by_ranks(scanned, walks=walks)
->>>>>>> radix
     verify(ordered, "sort_by_ranks", scanned)
     yield "sort_by_ranks", ordered
     settled = settle(ordered)
@@ -85,13 +81,9 @@ def _run_last(simplified: Function, *, walks: bool) -> Iterator[tuple[str, Funct
     """The passes after `narrow`, which need nothing but the function."""
     split = simplify(split_walks(simplified), simplified) if walks else simplified
     verify(split, "split_walks", simplified)
-<<<<<<< HEAD
     yield "split_walks", split
-    indexed = simplify(index_inverses(split, list_walked(split) if walks else ()), split)
-=======
     walked = list_walked(split) if walks else ()
     indexed = simplify(index_inverses(split, walked, walks=walks), split)
->>>>>>> radix
     verify(indexed, "index_inverses", split)
     yield "index_inverses", indexed
     factored = simplify(take_out_factors(indexed), indexed)
