@@ -156,14 +156,13 @@ class Lowering(StageMaker):
             start = len(variables)
             own = (sizes or ())[start : start + (spare + 1 if index.pack else 1)]
             binding = self.evaluator.index.bind(index, TOP, start, own)
-            bound, value = walk(binding)
-            names[index.variable.text] = value
+            bound, names[index.variable.text] = walk(binding)
             variables += [v.free[0] for v in bound]
         domain = tuple(v.extent for v in variables)
         if sizes is not None and domain != sizes:
             symbols = find_symbols((*sizes, *domain))
-            names = " and ".join(f"'{symbol}'" for symbol in symbols)
-            note = f"they may differ where sizes are left open: give {names} a number"
+            listed = " and ".join(f"'{symbol}'" for symbol in symbols)
+            note = f"they may differ where sizes are left open: give {listed} a number"
             raise DmlcError(
                 f"'{statement.name.text}' has sizes {show_sizes(sizes)}, but is defined over "
                 f"{show_sizes(domain)}",
