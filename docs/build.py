@@ -6,7 +6,7 @@
 A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- output: dmlc ... -->` what that command prints, run at the top of the repository. Rows between
 `<!-- table: NAME -->` and an empty line are those of a table of the IR.
-`docs/operators/` has a page for every operator of the library, and `docs/graphs/` one with pictures
+`docs/reference/operators/` has a page for every operator of the library, and `docs/explanation/graphs/` one with pictures
 for every graph of the examples. JSON Schemas of the IR's forms lie beside what writes these, and
 `dmlc/library/index.json` beside the operators that it is made from.
 """
@@ -34,10 +34,12 @@ from dmlc.pipeline import explain
 from dmlc.source import counted
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/language.md", "docs/ir.md", "docs/generated-code.md",
-         "docs/architecture.md", "docs/manifest.md", "docs/errors.md",
-         "docs/sizes.md", "docs/gradients.md", "docs/testing.md", "docs/onnx.md", "docs/mlir.md",
-         "examples/embedding/README.md")  # fmt: skip
+PAGES = ("README.md", "examples/embedding/README.md", *(
+    f"docs/{name}.md" for name in (
+        "how-to/mlir", "how-to/onnx", "how-to/sizes", "how-to/testing",
+        "reference/errors", "reference/generated-code", "reference/ir", "reference/language",
+        "reference/manifest", "explanation/architecture", "explanation/gradients"))
+)  # fmt: skip
 
 GRAPH_SIZES: dict[str, dict[str, int]] = {
     "adam_clipped": {"A": 512, "B": 512, "C": 3, "D": 3},
@@ -172,7 +174,7 @@ def _content(kind: str, what: str) -> str:
 
 
 def _operator_pages() -> dict[Path, str]:
-    folder = ROOT / "docs" / "operators"
+    folder = ROOT / "docs" / "reference" / "operators"
     listed = {row["name"]: row for row in json.loads(_content("output", "dmlc ops --json"))}
     pages: dict[Path, str] = {}
     for name, operator in dmlc.operators().items():
@@ -236,7 +238,7 @@ def _list_families(listed: dict[str, dict[str, Any]]) -> list[str]:
 
 def _graph_pages() -> dict[Path, str]:
     """A page for each example graph, its two pictures, and a table of all."""
-    folder = ROOT / "docs" / "graphs"
+    folder = ROOT / "docs" / "explanation" / "graphs"
     pages: dict[Path, str] = {}
     rows = ["| graph | kernels, unfused and fused | memory traffic | scratch memory |",
             "| --- | --- | --- | --- |"]  # fmt: skip
@@ -256,7 +258,7 @@ def _graph_pages() -> dict[Path, str]:
         )
     pages[folder / "index.md"] = "\n".join(
         ["# Graphs", "", "Training steps and parts of them, from [`examples/graphs`]"
-         "(../../examples/graphs), and what fusion makes of each. Each is tested against PyTorch's "
+         "(../../../examples/graphs), and what fusion makes of each. Each is tested against PyTorch's "
          "automatic differentiation.", "", *rows, "",
          "Unfused means: every stage, that is every formula of an operator or of the graph, as a "
          "kernel of its own. Kernels and bytes are those for OpenCL on a CPU.", "",

@@ -29,7 +29,7 @@ DOCUMENTS = sorted(
     [ROOT / "README.md", ROOT / "benchmarks/README.md", *ROOT.glob("docs/**/*.md"),
      *ROOT.glob("examples/**/*.md")]
 )  # fmt: skip
-NEED_TORCH = ("docs/torch.md",)
+NEED_TORCH = ("docs/how-to/pytorch.md",)
 """The pages whose listings `tests/peers` runs."""
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
 REDUCING = ("grid_sample.dml", "group_norm.dml", "rms_norm.dml")
