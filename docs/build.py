@@ -6,8 +6,8 @@
 A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- output: dmlc ... -->` what that command prints, run at the top of the repository. Rows between
 `<!-- table: NAME -->` and an empty line are those of a table of the IR.
-`docs/reference/operators/` has a page for every operator of the library, and `docs/explanation/graphs/` one with pictures
-for every graph of the examples. JSON Schemas of the IR's forms lie beside what writes these, and
+`docs/reference/operators/` has a page for every operator of the library, and
+`docs/explanation/graphs/` one with pictures for every graph of the examples. JSON Schemas of the IR's forms lie beside what writes these, and
 `dmlc/library/index.json` beside the operators that it is made from.
 """
 
@@ -258,8 +258,8 @@ def _graph_pages() -> dict[Path, str]:
         )
     pages[folder / "index.md"] = "\n".join(
         ["# Graphs", "", "Training steps and parts of them, from [`examples/graphs`]"
-         "(../../../examples/graphs), and what fusion makes of each. Each is tested against PyTorch's "
-         "automatic differentiation.", "", *rows, "",
+         "(../../../examples/graphs), and what fusion makes of each. Each is tested against "
+         "PyTorch's automatic differentiation.", "", *rows, "",
          "Unfused means: every stage, that is every formula of an operator or of the graph, as a "
          "kernel of its own. Kernels and bytes are those for OpenCL on a CPU.", "",
          "## How to read a picture", "",
