@@ -7,8 +7,10 @@ A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- output: dmlc ... -->` what that command prints, run at the top of the repository. Rows between
 `<!-- table: NAME -->` and an empty line are those of a table of the IR.
 `docs/reference/operators/` has a page for every operator of the library, and
-`docs/explanation/graphs/` one with pictures for every graph of the examples. JSON Schemas of the IR's forms lie beside what writes these, and
-`dmlc/library/index.json` beside the operators that it is made from.
+`docs/explanation/graphs/` one with pictures for every graph of the examples.
+JSON Schemas of the IR's forms lie beside what writes these, and
+`dmlc/library/index.json` beside the operators that it is made from. `docs/listings.py` plays the
+pages that have commands to run one after another, such as the tutorial.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +35,12 @@ from dmlc.picture.lettering import show_bytes
 from dmlc.picture.summary import summarize_view
 from dmlc.pipeline import explain
 from dmlc.source import counted
+from docs.listings import is_played, play
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "examples/embedding/README.md", *(
     f"docs/{name}.md" for name in (
-        "how-to/mlir", "how-to/onnx", "how-to/sizes", "how-to/testing",
+        "tutorial/index", "how-to/mlir", "how-to/onnx", "how-to/sizes", "how-to/testing",
         "reference/errors", "reference/generated-code", "reference/ir", "reference/language",
         "reference/manifest", "explanation/architecture", "explanation/gradients"))
 )  # fmt: skip
@@ -92,7 +96,11 @@ def refresh(text: str) -> str:
     text = _TABLE.sub(
         lambda m: m["head"] + "".join(f"{row}\n" for row in TABLES[m["name"]]()), text
     )
-    return _BLOCK.sub(lambda m: f"{m['head']}{_content(m['kind'], m['what'])}{m['tail']}", text)
+    text = _BLOCK.sub(lambda m: f"{m['head']}{_content(m['kind'], m['what'])}{m['tail']}", text)
+    if not is_played(text):
+        return text
+    with tempfile.TemporaryDirectory() as folder:
+        return play(text, Path(folder))
 
 
 def _head(*names: str) -> list[str]:

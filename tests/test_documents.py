@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import functools
 import itertools
 import os
 import re
@@ -10,16 +11,19 @@ import runpy
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import dmlc
 from dmlc import cli
 from dmlc.testing.harness import run_examples
 from dmlc.testing.outcome import Status
-from docs import build
+from docs import build, listings
 from tests.library.run import DEVICES
 
 pytest_plugins = ["pytester"]
@@ -31,6 +35,8 @@ DOCUMENTS = sorted(
 )  # fmt: skip
 NEED_TORCH = ("docs/how-to/pytorch.md",)
 """The pages whose listings `tests/peers` runs."""
+MARKS = ("file", "output", "commands", "write", "run", "prints", "prints like", "setup", "elsewhere")
+"""What says of a listing how it is tested: `docs/listings.py` and `docs/build.py` have them."""
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
 REDUCING = ("grid_sample.dml", "group_norm.dml", "rms_norm.dml")
 """Those with reductions, which run where the library's do."""
@@ -55,11 +61,100 @@ def test_a_page_is_refreshed_below_its_marks() -> None:
         build.refresh("<!-- output: ls -->\n```\n```\n")
 
 
+@functools.cache
+def read_prose(path: Path) -> str:
+    """A page without its listings."""
+    text = path.read_text("utf-8")
+    return re.sub(r"^(`{3,}).*?^\1`*$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@functools.cache
+def list_anchors(path: Path) -> set[str]:
+    """What links may name in a page: its headings, as both the site and code hosts spell them."""
+    headings = re.findall(r"^#+ (.+)$", read_prose(path), re.MULTILINE)
+    words = (re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", heading) for heading in headings)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", w).strip().lower()) for w in words}
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
-    prose = re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text("utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)#]+)\)", prose):
-        assert "://" in target or (path.parent / target).exists(), target
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", read_prose(path))):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        page = path if not name else Path(os.path.normpath(path.parent / name))
+        assert page.exists(), target
+        assert not anchor or anchor in list_anchors(page), target
+
+
+def test_the_navigation_has_every_page() -> None:
+    config = yaml.safe_load((ROOT / "docs/site/mkdocs.yml").read_text("utf-8"))
+    listed = list(list_targets(config["nav"]))
+    folders = ("reference/operators", "explanation/graphs")
+    pages = {
+        page for page in (path.relative_to(ROOT / "docs").as_posix() for path in DOCUMENTS
+                          if path.is_relative_to(ROOT / "docs"))
+        if not page.startswith(folders) or page.endswith("/index.md")
+    }  # fmt: skip
+    assert len(listed) == len(set(listed))
+    assert set(listed) == pages
+
+
+def list_targets(entry: Any) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+        return
+    for below in entry.values() if isinstance(entry, dict) else entry:
+        yield from list_targets(below)
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in DOCUMENTS if "operators" not in p.parts], ids=name_of
+)  # fmt: skip
+def test_every_listing_is_run(path: Path) -> None:
+    page = path.read_text("utf-8")
+    for listing in listings.list_listings(page):
+        run = listing.kind in MARKS or listing.language == "dml" or ">>>" in listing.body
+        assert run, f"line {listing.line}: say what runs this: see docs/listings.py"
+    assert not listings.is_played(page) or name_of(path) in build.PAGES
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in DOCUMENTS if "```dml" in p.read_text("utf-8") and not {"operators", "graphs"} & {*p.parts}],
+    ids=name_of,
+)  # fmt: skip
+def test_modules_in_documents(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for listing in listings.list_listings(path.read_text("utf-8")):
+        if listing.language != "dml" or listing.kind in MARKS:
+            continue
+        module = dmlc.parse(listing.body, f"{path.name}:{listing.line}")
+        assert not module.diagnostics
+        for operator in module.operators.values():
+            for done in run_examples(operator, "reference"):
+                assert done.status is Status.PASSED, done.message
+
+
+def test_a_page_is_played(tmp_path: Path) -> None:
+    page = (
+        "<!-- write: in/a.txt -->\n```\ntwo\n```\n<!-- run: 3 -->\n```sh\ncat in/a.txt; exit 3\n```\n"
+        "<!-- prints -->\n```\n```\n<!-- prints like -->\n````\nt... 7\n````\n"
+        "<!-- run -->\n```\npython -c 'print(\"took 1.5 s\")'\n```\n"
+        "<!-- prints like -->\n```\ntook 27 s\n```\nend\n"
+    )
+    shown = page.replace("-->\n```\n```", "-->\n```\ntwo\n```").replace("t... 7", "two")
+    assert listings.play(page, tmp_path / "here") == shown
+    with pytest.raises(listings.ListingError, match=r"line 6: exit status 3 of\ncat in"):
+        listings.play(page.replace("run: 3", "run"), tmp_path / "there")
+
+
+def test_a_page_is_a_script(tmp_path: Path) -> None:
+    text = (ROOT / "docs/tutorial/index.md").read_text("utf-8")
+    script = listings.write_script(text)
+    assert "apt-get install" in script
+    assert script.count("END OF FILE") == 2 * text.count("<!-- write: ")
+    (tmp_path / "tutorial.sh").write_text(script, "utf-8")
+    subprocess.run(["sh", "-n", tmp_path / "tutorial.sh"], check=True)
 
 
 @pytest.mark.parametrize(
