@@ -35,6 +35,7 @@ from dmlc.picture.lettering import show_bytes
 from dmlc.picture.summary import summarize_view
 from dmlc.pipeline import explain
 from dmlc.source import counted
+from docs.generated import describe_json, list_commands
 from docs.listings import is_played, play
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,7 +43,8 @@ PAGES = ("README.md", "examples/embedding/README.md", *(
     f"docs/{name}.md" for name in (
         "tutorial/index", "how-to/mlir", "how-to/onnx", "how-to/sizes", "how-to/testing",
         "reference/errors", "reference/generated-code", "reference/ir", "reference/language",
-        "reference/manifest", "explanation/architecture", "explanation/gradients"))
+        "reference/manifest", "explanation/architecture", "explanation/fusion",
+        "explanation/gradients"))
 )  # fmt: skip
 
 GRAPH_SIZES: dict[str, dict[str, int]] = {
@@ -71,6 +73,8 @@ _TABLE = re.compile(r"(?P<head><!-- table: (?P<name>\w+) -->\n)(?P<body>(?:\|.*\
 def build() -> dict[Path, str]:
     """Every page that holds something of the program, as it should be."""
     pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
+    pages[ROOT / "docs/reference/commands.md"] = list_commands()
+    pages[ROOT / "docs/reference/ir-json.md"] = describe_json()
     return pages | _operator_pages() | _graph_pages() | _schemas() | _library_index()
 
 

@@ -35,7 +35,8 @@ DOCUMENTS = sorted(
 )  # fmt: skip
 NEED_TORCH = ("docs/how-to/pytorch.md",)
 """The pages whose listings `tests/peers` runs."""
-MARKS = ("file", "output", "commands", "write", "run", "prints", "prints like", "setup", "elsewhere")
+MARKS = ("file", "output", "commands", "write", "run", "prints", "prints like", "setup",
+         "elsewhere", "shown", "tested")  # fmt: skip
 """What says of a listing how it is tested: `docs/listings.py` and `docs/build.py` have them."""
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
 REDUCING = ("grid_sample.dml", "group_norm.dml", "rms_norm.dml")
@@ -109,8 +110,8 @@ def list_targets(entry: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in DOCUMENTS if "operators" not in p.parts], ids=name_of
-)  # fmt: skip
+    "path", [p for p in DOCUMENTS if not {"operators", "graphs"} & {*p.parts}], ids=name_of
+)
 def test_every_listing_is_run(path: Path) -> None:
     page = path.read_text("utf-8")
     for listing in listings.list_listings(page):
@@ -121,7 +122,8 @@ def test_every_listing_is_run(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [p for p in DOCUMENTS if "```dml" in p.read_text("utf-8") and not {"operators", "graphs"} & {*p.parts}],
+    [p for p in DOCUMENTS
+     if "```dml" in p.read_text("utf-8") and not {"operators", "graphs"} & {*p.parts}],
     ids=name_of,
 )  # fmt: skip
 def test_modules_in_documents(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +175,7 @@ def test_python_in_documents(path: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def commands() -> list[str]:
     """The `dmlc` commands of the README's command-line section, joined and without comments."""
     text = (ROOT / "README.md").read_text("utf-8").partition("## From the command line")[2]
-    block = text.split("```")[1].replace("\\\n", " ")
+    block = text.split("```\n")[1].replace("\\\n", " ")
     return [line.partition(" #")[0].strip() for line in block.splitlines() if line.strip()]
 
 
@@ -207,7 +209,7 @@ def listed_commands() -> list[tuple[str, str]]:
     for path in DOCUMENTS:
         pattern = r"<!-- commands: (\S+) -->\n```sh\n(.*?)```"
         for name, block in re.findall(pattern, path.read_text("utf-8"), re.DOTALL):
-            lines = block.splitlines()
+            lines = block.replace("\\\n", " ").splitlines()
             found += [(name, re.sub(r" +# .*", "", line)) for line in lines if line.strip()]
     return found
 
@@ -217,7 +219,7 @@ def test_commands_in_pages(
     name: str, command: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = (ROOT / "examples" / name).read_text("utf-8")
-    (pytester.path / name).write_text(source, "utf-8")
+    (pytester.path / Path(name).name).write_text(source, "utf-8")
     program, *arguments = shlex.split(command)
     if program == "pytest":
         given = ("-p", "dmlc.testing.plugin", "-p", "no:cacheprovider", *arguments)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from pygments.lexer import RegexLexer, bygroups, words
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text
 
@@ -19,7 +21,7 @@ class DmlLexer(RegexLexer):
     name = "The operator language"
     aliases = ("dml",)
     filenames = ("*.dml",)
-    tokens = {
+    tokens: ClassVar[dict[str, list[Any]]] = {
         "root": [
             (r"//[^\n]*", Comment.Single),
             (r"/\*.*?\*/", Comment.Multiline),
