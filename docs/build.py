@@ -39,7 +39,7 @@ from docs.generated import describe_json, list_commands
 from docs.listings import is_played, play
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "examples/embedding/README.md", *(
+PAGES = ("README.md", "examples/embedding/README.md", "docs/index.md", *(
     f"docs/{name}.md" for name in (
         "tutorial/index", "how-to/mlir", "how-to/onnx", "how-to/sizes", "how-to/testing",
         "reference/errors", "reference/generated-code", "reference/ir", "reference/language",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import functools
+import importlib
 import itertools
 import os
 import re
@@ -38,6 +39,8 @@ NEED_TORCH = ("docs/how-to/pytorch.md",)
 MARKS = ("file", "output", "commands", "write", "run", "prints", "prints like", "setup",
          "elsewhere", "shown", "tested")  # fmt: skip
 """What says of a listing how it is tested: `docs/listings.py` and `docs/build.py` have them."""
+PACKAGES = ("ir", "mlir", "onnx", "testing")
+"""The packages with public names. `dmlc.torch` has some too, and needs PyTorch."""
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
 REDUCING = ("grid_sample.dml", "group_norm.dml", "rms_norm.dml")
 """Those with reductions, which run where the library's do."""
@@ -107,6 +110,20 @@ def list_targets(entry: Any) -> Iterator[str]:
         return
     for below in entry.values() if isinstance(entry, dict) else entry:
         yield from list_targets(below)
+
+
+@pytest.mark.parametrize("package", ["dmlc", *(f"dmlc.{name}" for name in PACKAGES)])
+def test_the_reference_has_every_public_name(package: str) -> None:
+    page = ROOT / f"docs/reference/python{'-ir' if package == 'dmlc.ir' else ''}.md"
+    shown = re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.MULTILINE)
+    module = importlib.import_module(package)
+    for name in {*module.__all__} - {"__version__", *PACKAGES}:
+        places = [
+            importlib.import_module(path.rpartition(".")[0])
+            for path in shown
+            if path.endswith(f".{name}") and path.startswith(f"{package}.")
+        ]
+        assert any(getattr(place, name) is getattr(module, name) for place in places), name
 
 
 @pytest.mark.parametrize(

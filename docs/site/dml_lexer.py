@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 from pygments.lexer import RegexLexer, bygroups, words
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text
 
+__all__ = ["DmlLexer"]
+
 SECTIONS = (
     "attributes", "compute", "constraints", "enum", "example", "expect", "forward", "function",
     "gradient of", "graph", "import", "introduced", "module", "operator", "output", "require",
@@ -24,7 +26,7 @@ class DmlLexer(RegexLexer):
     tokens: ClassVar[dict[str, list[Any]]] = {
         "root": [
             (r"//[^\n]*", Comment.Single),
-            (r"/\*.*?\*/", Comment.Multiline),
+            (r"/\*[\s\S]*?\*/", Comment.Multiline),
             (r'"[^"\\]*(?:\\.[^"\\]*)*"', String),
             (r"(operator|graph|enum|module|function)(\s+)([\w.]+)",
              bygroups(Keyword.Declaration, Text, Name.Class)),

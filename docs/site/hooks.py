@@ -24,6 +24,9 @@ LANGUAGES = {
 }  # fmt: skip
 """How the text of a file is shown, by its ending. Plain where it is not listed."""
 
+ALONE = ("index.md", "tutorial/index.md")
+"""The pages that are a part of the documentation by themselves."""
+
 _LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 _FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.DOTALL | re.MULTILINE)
 
@@ -81,7 +84,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Leads links to the repository's files to the pages that show them."""
+    """Leads links to the repository's files to the pages that show them.
+
+    A page with no others beside it has no list of them at its side.
+    """
+    if page.file.src_uri in ALONE:
+        page.meta["hide"] = ["navigation"]
     return lead_inside(markdown, page.file.src_uri)
 
 
