@@ -156,7 +156,8 @@ def test_modules_in_documents(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_page_is_played(tmp_path: Path) -> None:
     page = (
-        "<!-- write: in/a.txt -->\n```\ntwo\n```\n<!-- run: 3 -->\n```sh\ncat in/a.txt; exit 3\n```\n"
+        "<!-- write: in/a.txt -->\n```\ntwo\n```\n"
+        "<!-- run: 3 -->\n```sh\ncat in/a.txt; exit 3\n```\n"
         "<!-- prints -->\n```\n```\n<!-- prints like -->\n````\nt... 7\n````\n"
         "<!-- run -->\n```\npython -c 'print(\"took 1.5 s\")'\n```\n"
         "<!-- prints like -->\n```\ntook 27 s\n```\nend\n"
