@@ -226,7 +226,7 @@ def find_blur(expected: Array, allowed: Array, dtype: DataType) -> Array:
     if not dtype.is_float or dtype.bytes == 2 or not np.any(allowed > 0):
         return np.zeros(allowed.shape)
     wide = np.nan_to_num(expected.reshape(-1).astype(np.float64), posinf=0.0, neginf=0.0)
-    reach = allowed.max()
+    reach = allowed[np.isfinite(expected.reshape(-1))].max(initial=0.0)
     # The rules' tolerance has room for eight steps at the largest value that is moved.
     room = 8 * np.finfo(dtype.dtype).eps * (np.abs(wide).max() + 4 * reach)
     sizes = np.abs(wide) + reach + room
