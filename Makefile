@@ -109,6 +109,8 @@ $(STAMPS)/system:
 	command -v spirv-val >/dev/null || missing="$$missing spirv-tools"; \
 	command -v oclgrind >/dev/null || missing="$$missing oclgrind"; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	command -v c++ >/dev/null || missing="$$missing g++"; \
+	[ -e /usr/include/directx/d3d12.h ] || missing="$$missing directx-headers-dev"; \
 	if [ -n "$$missing" ]; then $(call install,$$missing); fi
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 		"dmlc needs Python 3.11 or newer: name one, as in make PYTHON=python3.12")'

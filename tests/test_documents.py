@@ -37,7 +37,7 @@ DOCUMENTS = sorted(
 NEED_TORCH = ("docs/how-to/pytorch.md",)
 """The pages whose listings `tests/peers` runs."""
 MARKS = ("file", "output", "commands", "write", "run", "prints", "prints like", "setup",
-         "elsewhere", "shown", "tested")  # fmt: skip
+         "elsewhere", "shown", "tested", "part of")  # fmt: skip
 """What says of a listing how it is tested: `docs/listings.py` and `docs/build.py` have them."""
 PACKAGES = ("ir", "mlir", "onnx", "testing")
 """The packages with public names. `dmlc.torch` has some too, and needs PyTorch."""
@@ -234,17 +234,21 @@ def listed_commands() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "command"), listed_commands())
 def test_commands_in_pages(
-    name: str, command: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name: str, command: str, request: pytest.FixtureRequest, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     source = (ROOT / "examples" / name).read_text("utf-8")
-    (pytester.path / Path(name).name).write_text(source, "utf-8")
     program, *arguments = shlex.split(command)
     if program == "pytest":
+        # It forgets what is imported meanwhile, which packages such as ONNX's do not survive.
+        pytester: pytest.Pytester = request.getfixturevalue("pytester")
+        (pytester.path / name).write_text(source, "utf-8")
         given = ("-p", "dmlc.testing.plugin", "-p", "no:cacheprovider", *arguments)
         assert pytester.runpytest_inprocess(*given).ret == 0
         return
     assert program == "dmlc"
-    monkeypatch.chdir(pytester.path)
+    monkeypatch.chdir(tmp_path)
+    Path(Path(name).name).write_text(source, "utf-8")
     # Tests of operators take all of the machine, if they are not told.
     limits = ["--jobs", "1"] if arguments[0] == "test" else []
     assert cli.run([*arguments, *limits]) == 0

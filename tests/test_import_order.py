@@ -41,7 +41,7 @@ RUNTIME_MAY_IMPORT = (
 OWNERS = {
     "click": ("dmlc.cli",),
     "hypothesis": ("dmlc.testing.strategies",),
-    "jinja2": ("dmlc.codegen.render", "dmlc.picture.svg"),
+    "jinja2": ("dmlc.codegen.render", "dmlc.interop.cpp_header", "dmlc.picture.svg"),
     "lark": ("dmlc.language",),
     "ml_dtypes": ("dmlc.scalars",),
     "onnx": ("dmlc.onnx",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from dmlc.cli.arguments import (
 )
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
-from dmlc.program import combine_manifests, write_programs
+from dmlc.program import Program, combine_manifests, write_programs
 from dmlc.runtime.interface import find_compiler
 from dmlc.shader_model import SHADER_MODELS
 
@@ -56,6 +57,9 @@ _ALL = [target for target in TARGETS if target.is_general]
 )
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
+@click.option("--host", type=click.Choice(["cpp"]),
+              help="Also write host code for Direct3D 12: NAME.hpp, which needs d3d12.h alone. "
+              "Without -o, print it in place of the sources.")  # fmt: skip
 @click.option("--dxdispatch", is_flag=True,
               help="Also write a DxDispatch model, as dmlc export does. Needs sizes and -o.",
               )  # fmt: skip
@@ -71,6 +75,7 @@ def command(
     shader_model: str,
     contract: bool,
     directory: str | None,
+    host: str | None,
     dxdispatch: bool,
     as_json: bool,
 ) -> None:
@@ -84,6 +89,8 @@ def command(
     """
     if dxdispatch and (directory is None or target not in ("hlsl", "all")):
         raise click.UsageError("--dxdispatch needs -o DIR and the target hlsl")
+    if host is not None and target not in ("hlsl", "all"):
+        raise click.UsageError("--host cpp needs the target hlsl")
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
     targets = _ALL if target == "all" else [find_target(target)]
     programs = [
@@ -93,6 +100,7 @@ def command(
             profile=profile,
             shader_model=shader_model if found.shader_models else None,
             contract=contract,
+            root_signature=host is None,  # Host code makes its own.
         )
         for found in targets
     ]
@@ -111,8 +119,9 @@ def command(
             shader_model=shader_model,
             contract=contract,
         )
+    headers = _write_headers(programs) if host is not None else {}
     if directory is not None:
-        compiled: dict[str, bytes] = {}
+        compiled = {name: text.encode() for name, text in headers.items()}
         for found, program in zip(targets, programs, strict=True):
             if found.compiler:
                 compiled |= find_compiler(found.compiler).compile_files(program)
@@ -122,8 +131,16 @@ def command(
             show_commands("on Windows, in the folder dxdispatch", export.commands)
         for path in paths:
             click.echo(path, err=as_json)
+    elif headers and not as_json:
+        click.echo("\n".join(headers.values()), nl=False)
     elif not as_json:
         click.echo("\n".join(k.source for p in programs for k in p.kernels), nl=False)
     if as_json:
         whole = programs[0].manifest() if len(programs) == 1 else combine_manifests(programs)
         click.echo(json.dumps(whole, indent=2))
+
+
+def _write_headers(programs: Iterable[Program]) -> dict[str, str]:
+    """The host code in C++ of the programs in HLSL, by file name."""
+    cpp = interop.cpp_header
+    return {cpp.header_name(p): cpp.write_header(p) for p in programs if p.target == "hlsl"}

@@ -444,6 +444,26 @@ def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -
     assert dmlc("devices", "--json").out == "[]\n"
 
 
+def test_compile_writes_host_code(dmlc: Dmlc) -> None:
+    found = dmlc("compile", GRAD, "--target", "hlsl", "--host", "cpp", "-o", "out")
+    assert found.status == 0, found.err
+    assert "out/ACTIVATION_RELU_GRAD.hpp" in found.out.splitlines()
+    header = Path("out/ACTIVATION_RELU_GRAD.hpp").read_text("utf-8")
+    assert "namespace dmlc::ACTIVATION_RELU_GRAD {" in header
+    # The header makes the root signature; with all targets, it is that of the HLSL.
+    assert "RootSignature" not in Path("out/ACTIVATION_RELU_GRAD.hlsl").read_text("utf-8")
+    assert dmlc("compile", GRAD, "--host", "cpp").out == header
+    assert "RootSignature" in dmlc("compile", GRAD, "--target", "hlsl").out
+    manifest = json.loads(dmlc("compile", GRAD, "--target", "hlsl", "--host", "cpp", "--json").out)
+    assert manifest["name"] == "ACTIVATION_RELU_GRAD"
+
+
+def test_host_code_is_for_hlsl(dmlc: Dmlc) -> None:
+    found = dmlc("compile", GRAD, "--target", "opencl", "--host", "cpp")
+    assert found.status == 2
+    assert "--host cpp needs the target hlsl" in found.err
+
+
 def test_compile_writes_a_dxdispatch_model(dmlc: Dmlc) -> None:
     sizes = [f"--tensor={n}=FLOAT32[2,3]" for n in ("InputTensor", "InputGradientTensor")]
     found = dmlc("compile", GRAD, *sizes, "--target", "hlsl", "--dxdispatch", "-o", "out")

@@ -1,0 +1,165 @@
+"""Which barriers a Direct3D 12 host records between the kernels of a program.
+
+A buffer is in one state as a whole. A shader resource view (`t`) reads it in one state, an
+unordered access view (`u`) reads and stores it in another. A buffer that one kernel stores and
+another one reads goes from state to state, and that transition waits. Where a buffer stays in the
+state for storing, a barrier of its own waits. What has to wait for what is the program's to know:
+`KernelSource.after`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from dmlc.program import KernelSource, Program, Repeat
+from dmlc.source import InternalError
+
+
+class Wait(enum.Enum):
+    """A barrier on one buffer."""
+
+    STORED_TO_READ = "stored_to_read"
+    """From the state for storing to the one for reading."""
+    READ_TO_STORED = "read_to_stored"
+    STORED_AGAIN = "stored_again"
+    """Kernels before are done with it before the next one begins; it stays in its state."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Barrier:
+    """What is waited for on a buffer, by the tensor it is named after."""
+
+    buffer: str
+    wait: Wait
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel, by its number, behind its barriers."""
+
+    kernel: int
+    barriers: tuple[Barrier, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loop:
+    """Kernels that run once for each step, and the barriers at the end of each. These bring every
+    buffer back to the state that it had before the loop."""
+
+    repeat: Repeat
+    launches: tuple[Launch, ...]
+    last: tuple[Barrier, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Schedule:
+    """All of a program, in order, and the barriers behind it. These bring every buffer back to the
+    state of its first use, so that the program may run again."""
+
+    parts: tuple[Launch | Loop, ...]
+    last: tuple[Barrier, ...]
+    stored: frozenset[str]
+    """The buffers that are in the state for storing before and after the program. All others are in
+    the one for reading: inputs, constants, and what the first step of a loop reads of no step."""
+
+
+def plan_barriers(program: Program) -> Schedule:
+    """The kernels of a program with the barriers between them. Scratch tensors that share a buffer
+    (`Program.scratch_homes`) share its state; kernels that are never dispatched are left out."""
+    planner = _Planner(program)
+    parts: list[Launch | Loop] = []
+    number = 0
+    while number < len(program.kernels):
+        repeat = next((r for r in program.repeats if r.first == number), None)
+        if repeat is None:
+            parts += planner.launch(number, number)
+            number += 1
+        else:
+            parts.append(planner.repeat(repeat))
+            number = repeat.last + 1
+    return Schedule(tuple(parts), planner.finish(), planner.first)
+
+
+class _Planner:
+    """The state of each buffer that the program stores, as its kernels run."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._homes = program.scratch_homes()
+        self._uses = [self._list_uses(kernel) for kernel in program.kernels]
+        ran = [n for n, kernel in enumerate(program.kernels) if kernel.dispatch.count != 0]
+        first: dict[str, bool] = {}
+        for number in ran:
+            first |= {b: s for b, s in self._uses[number].items() if b not in first}
+        changed = {b for n in ran for b, stored in self._uses[n].items() if stored}
+        self.first = frozenset(b for b, stored in first.items() if stored)
+        self._stored = {b: stored for b, stored in first.items() if b in changed}
+        """Whether each buffer that the program stores is in the state for storing."""
+        self._users: dict[str, set[int]] = {b: set() for b in self._stored}
+        """The kernels that had each in that state since the last barrier on it."""
+
+    def _list_uses(self, kernel: KernelSource) -> Mapping[str, bool]:
+        """The buffers that a kernel uses, and whether in the state for storing."""
+        uses: dict[str, bool] = {}
+        for binding in kernel.buffers:
+            buffer = self._homes.get(binding.tensor, binding.tensor)
+            if uses.setdefault(buffer, binding.written) is not binding.written:
+                raise InternalError(f"{kernel.name} reads and stores {buffer} in two views")
+        return uses
+
+    def launch(self, first: int, last: int) -> list[Launch]:
+        """Kernels in a row."""
+        made: list[Launch] = []
+        for number in range(first, last + 1):
+            kernel = self._program.kernels[number]
+            if kernel.dispatch.count == 0:
+                continue
+            barriers = [
+                Barrier(buffer, wait)
+                for buffer, stored in self._uses[number].items()
+                if buffer in self._stored
+                and (wait := self._use(buffer, stored, number, set(kernel.after))) is not None
+            ]
+            made.append(Launch(number, tuple(barriers)))
+        return made
+
+    def _use(self, buffer: str, stored: bool, number: int, after: set[int]) -> Wait | None:
+        """The barrier before a kernel uses a buffer."""
+        was, users = self._stored[buffer], self._users[buffer]
+        waits = was is not stored or (stored and not users.isdisjoint(after))
+        self._stored[buffer] = stored
+        if waits:
+            users.clear()
+        if stored:
+            users.add(number)
+        if was is not stored:
+            return Wait.READ_TO_STORED if stored else Wait.STORED_TO_READ
+        return Wait.STORED_AGAIN if waits else None
+
+    def repeat(self, repeat: Repeat) -> Loop:
+        """A loop. What its steps have in common is that each begins in the states before it."""
+        before = dict(self._stored)
+        launches = self.launch(repeat.first, repeat.last)
+        used = {b for each in launches for b in self._uses[each.kernel]}
+        last = self._finish({b: stored for b, stored in before.items() if b in used})
+        return Loop(repeat, tuple(launches), last)
+
+    def finish(self) -> tuple[Barrier, ...]:
+        """The barriers behind the program."""
+        return self._finish({b: b in self.first for b in self._stored})
+
+    def _finish(self, wanted: Mapping[str, bool]) -> tuple[Barrier, ...]:
+        """The barriers after which buffers are in these states, and nobody uses them."""
+        made: list[Barrier] = []
+        for buffer, stored in wanted.items():
+            was, users = self._stored[buffer], self._users[buffer]
+            if was is not stored:
+                wait = Wait.READ_TO_STORED if stored else Wait.STORED_TO_READ
+                made.append(Barrier(buffer, wait))
+            elif users:
+                made.append(Barrier(buffer, Wait.STORED_AGAIN))
+            self._stored[buffer] = stored
+            users.clear()
+        return tuple(made)

@@ -1,0 +1,179 @@
+"""A program's host code for Direct3D 12 as one C++ header: what `manifest.json` says, as code.
+
+The header needs `d3d12.h` and the standard library, C++17. It makes the pipelines and records the
+kernels into a command list; the host's are the device, the buffers and the values in them. The
+parts: `cpp_tensors` (what buffers have to be), `cpp_kernels` (what a launch sets), `barriers` (what
+waits for what), `cpp_names` and `cpp_text`. `templates/host.hpp.j2` holds what the file looks like.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jinja2
+
+from dmlc.codegen.names import make_comment, make_file_stem
+from dmlc.interop.barriers import Barrier, Launch, Loop, plan_barriers
+from dmlc.interop.cpp_kernels import Kernel, describe_kernel
+from dmlc.interop.cpp_names import Names
+from dmlc.interop.cpp_tensors import list_slots, list_values
+from dmlc.interop.cpp_text import break_line, wrap_text
+from dmlc.program import STEP, VERSION, Program
+from dmlc.resources import resource_path
+from dmlc.source import UnsupportedError
+
+SUFFIX = ".hpp"
+_NEEDS = {
+    "64-bit integers": ("OPTIONS1", "Int64ShaderOps"),
+    "16-bit types": ("OPTIONS4", "Native16BitShaderOpsSupported"),
+    "FLOAT64": ("OPTIONS", "DoublePrecisionFloatShaderOps"),
+}
+"""What a kernel may ask of a device, as a feature of `d3d12.h` and the field that tells."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Symbol:
+    name: str
+    meaning: str
+    least: int
+    most: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece of `record`: kernels, each with the barriers before it, maybe in a loop."""
+
+    loop: str | None
+    """The head of the loop."""
+    launches: tuple[tuple[int, tuple[str, ...]], ...]
+    last: tuple[str, ...]
+    """The barriers at the end of each step."""
+
+
+def header_name(program: Program) -> str:
+    """The name of the file that `write_header`'s text belongs in."""
+    return make_file_stem(program.name) + SUFFIX
+
+
+def write_header(program: Program) -> str:
+    """The header of a program in HLSL.
+
+    Raises `UnsupportedError` where the program is in another language, or a kernel has more
+    arguments than a root signature.
+    """
+    if program.target != "hlsl":
+        raise UnsupportedError(
+            f"C++ for Direct3D 12 runs HLSL, and {program.name} is compiled to "
+            f"{program.language.title}",
+            notes=["compile it for the target hlsl"],
+        )
+    names = Names(program)
+    text = _template().render(
+        program=make_comment(program.name),
+        version=VERSION,
+        names=names,
+        **_describe_sizes(program, names),
+        **_describe_contents(program, names),
+    )
+    return "".join(f"{part}\n" for line in text.splitlines() for part in break_line(line))
+
+
+def _describe_contents(program: Program, names: Names) -> dict[str, Any]:
+    """What the template says of tensors, kernels and their order."""
+    schedule = plan_barriers(program)
+    kernels = [describe_kernel(program, number, names) for number in range(len(program.kernels))]
+    slots = list_slots(program, names, schedule.stored)
+    needs = dict.fromkeys(n for k in program.manifest()["kernels"] for n in k["requires"])
+    newest = max(kernel.shader_model for kernel in program.kernels)
+    return {
+        "slots": slots,
+        "width": max([1, *(len(slot.sizes) for slot in slots)]),
+        "rounds": any("round_up" in slot.bytes for slot in slots),
+        "constants": list_values(program, names),
+        "kernels": kernels,
+        "has_rows": any(k.row is not None and k.fixed_groups is None for k in kernels),
+        "has_fields": any(kernel.fields for kernel in kernels),
+        "order": [line for p in schedule.parts for line in wrap_text(_tell_part(p, kernels))],
+        "parts": [_describe_part(part, names) for part in schedule.parts],
+        "last": _spell_barriers(schedule.last, names),
+        "needs": [_NEEDS[need] for need in needs],
+        "shader_model": {"name": newest, "code": f"0x{newest.replace('.', '')}"},
+    }
+
+
+def _describe_sizes(program: Program, names: Names) -> dict[str, Any]:
+    """What the template says of the open sizes."""
+    symbols = [
+        _Symbol(names.symbols[name], make_comment(said["meaning"]), said.get("min", 0), said["max"])
+        for name, said in program.manifest()["symbols"].items()
+    ]
+    conditions = _list_conditions(program, names, symbols)
+    return {
+        "symbols": symbols,
+        "counter": names.symbols[program.counted] if program.counted else None,
+        "conditions": conditions,
+        "has_products": any("product_fits" in condition for condition in conditions),
+    }
+
+
+def _list_conditions(program: Program, names: Names, symbols: Sequence[_Symbol]) -> list[str]:
+    """What has to hold of the sizes, in C++: what the runtime holds arrays to."""
+    most = program.max_count
+    made: list[str] = []
+    for symbol in symbols:
+        made += [f"sizes.{symbol.name} >= {symbol.least}"] if symbol.least else []
+        made.append(f"sizes.{symbol.name} <= {symbol.most}")
+    made += [names.spell_size(check) for check in program.checks]
+    if program.counted:
+        return made
+    for tensor in program.tensors:
+        factors = [e for e in tensor.extents if e != 1]
+        # One symbol alone is held to its own end.
+        if tensor.bytes is None and (len(factors) > 1 or not str(factors[0]).isidentifier()):
+            listed = ", ".join(names.spell_size(e) for e in factors)
+            made.append(f"product_fits({{{listed}}}, {most})")
+    values = {s.value for kernel in program.kernels for s in kernel.scalars if s.value != STEP}
+    values |= {kernel.dispatch.count for kernel in program.kernels}
+    for value in sorted(v for v in values if isinstance(v, str) and not v.isidentifier()):
+        made.append(f"{names.spell_size(value)} <= {most}")
+    return list(dict.fromkeys(made))
+
+
+def _describe_part(part: Launch | Loop, names: Names) -> _Part:
+    if isinstance(part, Launch):
+        return _Part(None, ((part.kernel, _spell_barriers(part.barriers, names)),), ())
+    steps = part.repeat.steps
+    head = f"std::uint32_t step = 0; step < {steps}; ++step"
+    if part.repeat.backwards:
+        head = f"std::uint32_t step = {steps}; step-- > 0;"
+    launches = ((each.kernel, _spell_barriers(each.barriers, names)) for each in part.launches)
+    return _Part(head, tuple(launches), _spell_barriers(part.last, names))
+
+
+def _spell_barriers(barriers: Sequence[Barrier], names: Names) -> tuple[str, ...]:
+    return tuple(f"{b.wait.value}({names.find_buffer(b.buffer)})" for b in barriers)
+
+
+def _tell_part(part: Launch | Loop, kernels: Sequence[Kernel]) -> str:
+    """A piece of the program in words."""
+    if isinstance(part, Launch):
+        kernel = kernels[part.kernel]
+        return f"{kernel.name}: {kernel.rule}"
+    names = ", ".join(kernels[launch.kernel].name for launch in part.launches)
+    order = "from the last to the first" if part.repeat.backwards else "from the first to the last"
+    return f"for each of {part.repeat.steps:,} steps, {order}: {names}"
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resource_path("templates")),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("host.hpp.j2")

@@ -1,0 +1,141 @@
+"""The kernels of a program as a C++ header has them: root arguments and thread groups."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc.codegen.names import Mangler, make_comment
+from dmlc.interop.cpp_names import Names, is_reserved
+from dmlc.interop.cpp_text import wrap_text
+from dmlc.program import STEP, Dispatch, KernelSource, Program, ScalarBinding
+from dmlc.shader_model import dxil_arguments
+from dmlc.source import UnsupportedError
+
+_ROOT_WORDS = 64
+"""D3D12_MAX_ROOT_COST: a constant is a word, and a view is two."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameter:
+    """A view of a root signature."""
+
+    kind: str
+    """`SRV` or `UAV`."""
+    register: str
+    """With its letter: `t0`."""
+    number: int
+    name: str
+    """The shader's name for the buffer."""
+    buffer: str
+    """The buffer, as an expression."""
+    method: str
+    """What a command list sets it with."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """A number of the constant buffer. Its value is an expression."""
+
+    name: str
+    type: str
+    value: str
+    comment: tuple[str, ...]
+    offset: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel, and the namespace of what belongs to it."""
+
+    space: str
+    name: str
+    entry_point: str
+    arguments: str
+    """Of DXC."""
+    fields: tuple[Field, ...]
+    constant_bytes: int
+    parameters: tuple[Parameter, ...]
+    groups: str
+    """How many groups there are in all, as an expression."""
+    row: int | None
+    fixed_groups: tuple[int, ...] | None
+    """The groups along x, y and z, where no size decides."""
+    takes_step: bool
+    rule: str
+    """How it is launched, in words."""
+    comment: tuple[str, ...]
+
+
+def describe_kernel(program: Program, number: int, names: Names) -> Kernel:
+    """A kernel of a program. Raises `UnsupportedError` where a root signature cannot hold its
+    arguments."""
+    kernel = program.kernels[number]
+    _check_cost(kernel)
+    dispatch = kernel.dispatch
+    rule: str = program.manifest()["kernels"][number]["dispatch"]["rule"]
+    arguments = dxil_arguments(kernel.source, kernel.entry_point, kernel.shader_model)
+    return Kernel(
+        space=names.kernels[number],
+        name=kernel.name,
+        entry_point=kernel.entry_point,
+        arguments=" ".join(arguments),
+        fields=tuple(_list_fields(kernel, names)),
+        constant_bytes=sum(s.bits // 8 for s in kernel.scalars),
+        parameters=tuple(_list_parameters(kernel, names)),
+        groups=_spell_groups(dispatch, names),
+        row=dispatch.row,
+        fixed_groups=dispatch.groups({}) if isinstance(dispatch.count, int) else None,
+        takes_step=any(s.value == STEP for s in kernel.scalars),
+        rule=rule,
+        comment=wrap_text(f"{kernel.name}, groups of {dispatch.group_size} threads: {rule}"),
+    )
+
+
+def _check_cost(kernel: KernelSource) -> None:
+    cost = sum(s.bits // 32 for s in kernel.scalars) + 2 * len(kernel.buffers)
+    if cost > _ROOT_WORDS:
+        raise UnsupportedError(
+            f"the kernel {kernel.name} has {len(kernel.buffers)} buffers and "
+            f"{len(kernel.scalars)} sizes, {cost} words of root arguments: Direct3D 12 allows "
+            f"{_ROOT_WORDS} (D3D12_MAX_ROOT_COST)",
+            notes=["compute the operator in parts, or give its sizes as numbers"],
+        )
+
+
+def _list_fields(kernel: KernelSource, names: Names) -> list[Field]:
+    """The constant buffer, in the order of the offsets."""
+    members = Mangler(is_reserved)
+
+    def describe(scalar: ScalarBinding) -> Field:
+        is_step = scalar.value == STEP
+        return Field(
+            name=members.make(scalar.name),
+            type=f"std::uint{scalar.bits}_t",
+            value=STEP if is_step else names.spell_size(scalar.value),
+            comment=() if scalar.name == scalar.value else wrap_text(str(scalar.value)),
+            offset=scalar.offset,
+        )
+
+    return [describe(s) for s in sorted(kernel.scalars, key=lambda s: s.offset)]
+
+
+def _list_parameters(kernel: KernelSource, names: Names) -> list[Parameter]:
+    """The views of a kernel's buffers: all that it reads, then all that it stores."""
+    return [
+        Parameter(
+            kind="UAV" if b.written else "SRV",
+            register=f"{'u' if b.written else 't'}{b.slot}",
+            number=b.slot,
+            name=make_comment(b.name),
+            buffer=names.find_buffer(b.tensor),
+            method=f"SetComputeRoot{'UnorderedAccess' if b.written else 'ShaderResource'}View",
+        )
+        for b in sorted(kernel.buffers, key=lambda b: (b.written, b.slot))
+    ]
+
+
+def _spell_groups(dispatch: Dispatch, names: Names) -> str:
+    count = names.spell_size(dispatch.count)
+    if dispatch.per_group == 1:
+        return count
+    return f"({count} + {dispatch.per_group - 1}) / {dispatch.per_group}"

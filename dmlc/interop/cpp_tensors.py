@@ -1,0 +1,119 @@
+"""The tensors of a program as rows of a C++ header: what each buffer has to be."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc.codegen.names import make_comment
+from dmlc.interop.cpp_names import Names
+from dmlc.interop.cpp_text import fill_lines, spell_array, wrap_text
+from dmlc.program import Program, Role, TensorSpec
+from dmlc.sizes import is_multiple, multiply
+
+_WORD = 4
+"""The bytes of what buffers hold whole numbers of."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """A tensor as a row of the header's table. Texts are expressions of C++."""
+
+    name: str
+    title: str
+    """The tensor's own name, fit for a text."""
+    role: str
+    data_type: str
+    element_bytes: int
+    sizes: tuple[str, ...]
+    strides: tuple[str, ...]
+    bytes: str
+    alignment: int
+    is_stored: bool
+    """Whether it is in the state for storing before and after the program."""
+    has_values: bool
+    comment: tuple[str, ...]
+    """Of scratch: the tensors that lie in its buffer, and when."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Values:
+    """The values of a constant, as an array."""
+
+    name: str
+    type: str
+    lines: tuple[str, ...]
+
+
+def list_slots(program: Program, names: Names, stored: frozenset[str]) -> list[Slot]:
+    """The rows of a program's buffers. `stored` are those that begin in the state for storing."""
+    return [
+        _describe_slot(program, program.tensor(name), names, is_stored=name in stored)
+        for name in names.slots
+    ]
+
+
+def list_values(program: Program, names: Names) -> list[Values]:
+    """The values of a program's constants."""
+    made: list[Values] = []
+    for tensor in program.constants:
+        if tensor.values:
+            kind, words = spell_array(tensor)
+            made.append(Values(names.slots[tensor.name], kind, tuple(fill_lines(words))))
+    return made
+
+
+def _describe_slot(program: Program, tensor: TensorSpec, names: Names, *, is_stored: bool) -> Slot:
+    alignment = _find_alignment(program, tensor.name, names)
+    return Slot(
+        name=names.slots[tensor.name],
+        title=make_comment(tensor.name).replace('"', "_"),
+        role=tensor.role.value,
+        data_type=tensor.dtype.name,
+        element_bytes=tensor.dtype.bytes,
+        sizes=tuple(names.spell_size(e) for e in tensor.extents),
+        strides=tuple(names.spell_size(s) for s in _spell_strides(tensor)),
+        bytes=_spell_bytes(tensor, alignment, names),
+        alignment=alignment,
+        is_stored=is_stored,
+        has_values=bool(tensor.values),
+        comment=_tell_tenants(program, tensor.name, names) if tensor.role is Role.SCRATCH else (),
+    )
+
+
+def _find_alignment(program: Program, buffer: str, names: Names) -> int:
+    """The bytes of the largest structure that a kernel sees in a buffer."""
+    bindings = (b for kernel in program.kernels for b in kernel.buffers)
+    return max([_WORD, *(b.structure_bytes for b in bindings if names.home(b.tensor) == buffer)])
+
+
+def _spell_bytes(tensor: TensorSpec, alignment: int, names: Names) -> str:
+    """The least size of a tensor's buffer: whole structures, and at least one."""
+    if tensor.bytes is not None:
+        return str(max(1, -(-tensor.bytes // alignment)) * alignment)
+    size = multiply(tensor.extents) * tensor.dtype.bytes
+    text = names.spell_size(size)
+    return text if is_multiple(size, alignment) else f"round_up({text}, {alignment})"
+
+
+def _tell_tenants(program: Program, buffer: str, names: Names) -> tuple[str, ...]:
+    told: list[str] = []
+    for tensor in program.scratch:
+        if names.home(tensor.name) == buffer and tensor.lifetime is not None:
+            first, last = (program.kernels[number].name for number in tensor.lifetime)
+            when = f"in {first}" if first == last else f"from {first} to {last}"
+            told.append(f"{tensor.name} {when}")
+    return wrap_text(f"Holds {', '.join(told)}.")
+
+
+def _spell_strides(tensor: TensorSpec) -> list[str]:
+    """The strides of a tensor in elements, with its symbols: of a packed one the products of the
+    sizes of the axes behind each."""
+    if tensor.strides is not None:
+        return [str(stride) for stride in tensor.strides]
+    strides: list[str] = []
+    for axis in range(len(tensor.extents)):
+        behind = tensor.extents[axis + 1 :]
+        product = multiply(behind)
+        factors = [str(e) if str(e).isalnum() else f"({e})" for e in behind if e != 1]
+        strides.append(str(product) if isinstance(product, int) else " * ".join(factors))
+    return strides
