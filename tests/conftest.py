@@ -4,6 +4,7 @@ verified one by one, Vulkan under its validation layer, and a way out of coverag
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,6 +58,17 @@ def opencl_instructions() -> None:
     """Some tests talk to OpenCL past the runtime: what it chooses for drivers, by asking for their
     devices first, is chosen for those too."""
     opencl.devices()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def collect_garbage_seldom() -> Iterator[None]:
+    """Collection is a fifteenth of the suite's time otherwise: trees of nodes are many, and few of
+    them are cycles."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 20)
+    yield
+    gc.set_threshold(*before)
 
 
 @pytest.fixture(autouse=True, scope="session")
