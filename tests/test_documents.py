@@ -72,6 +72,11 @@ def read_prose(path: Path) -> str:
     return re.sub(r"^(`{3,}).*?^\1`*$", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
+def read_tested(path: Path) -> str:
+    """A page, up to the codes of errors, whose examples the tests of the codes run."""
+    return path.read_text("utf-8").partition("<!-- codes -->")[0]
+
+
 @functools.cache
 def list_anchors(path: Path) -> set[str]:
     """What links may name in a page: its headings, as both the site and code hosts spell them."""
@@ -130,7 +135,7 @@ def test_the_reference_has_every_public_name(package: str) -> None:
     "path", [p for p in DOCUMENTS if not {"operators", "graphs"} & {*p.parts}], ids=name_of
 )
 def test_every_listing_is_run(path: Path) -> None:
-    page = path.read_text("utf-8")
+    page = read_tested(path)
     for listing in listings.list_listings(page):
         run = listing.kind in MARKS or listing.language == "dml" or ">>>" in listing.body
         assert run, f"line {listing.line}: say what runs this: see docs/listings.py"
@@ -144,7 +149,7 @@ def test_every_listing_is_run(path: Path) -> None:
     ids=name_of,
 )  # fmt: skip
 def test_modules_in_documents(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for listing in listings.list_listings(path.read_text("utf-8")):
+    for listing in listings.list_listings(read_tested(path)):
         if listing.language != "dml" or listing.kind in MARKS:
             continue
         module = dmlc.parse(listing.body, f"{path.name}:{listing.line}")
