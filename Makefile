@@ -75,7 +75,7 @@ docs: $(STAMPS)/base ## write what the documentation takes from the program anew
 	$(BIN)/python docs/build.py
 
 site: $(STAMPS)/site ## build the documentation as a site, in out/site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q -f docs/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -f docs/site/mkdocs.yml
 	@echo "open out/site/index.html"
 
 clean: ## remove what the targets made
