@@ -220,6 +220,8 @@ def test_commands_in_the_readme(
     Path("my_operators.dml").write_text(source, "utf-8")
     model = ROOT / "tests/data/onnx/residual_block_backward.onnx"
     Path("model.onnx").write_bytes(model.read_bytes())
+    page = ROOT / "tests/data/pages/activation_elu.md"
+    Path(page.name).write_text(page.read_text("utf-8"), "utf-8")
     program, *arguments = shlex.split(command)
     assert program == "dmlc"
     assert cli.run(arguments) == 0

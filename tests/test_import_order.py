@@ -21,8 +21,8 @@ ORDER = (
     "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
     "picture", "runtime",
-    "inspection", "devices", "known_answers", "api", "testing", "interop", "onnx", "mlir", "torch",
-    "cli", "__main__",
+    "inspection", "devices", "known_answers", "api", "testing", "interop", "onnx", "pages", "mlir",
+    "torch", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
@@ -40,9 +40,11 @@ RUNTIME_MAY_IMPORT = (
 
 OWNERS = {
     "click": ("dmlc.cli",),
+    "docutils": ("dmlc.pages.rst",),
     "hypothesis": ("dmlc.testing.strategies",),
     "jinja2": ("dmlc.codegen.render", "dmlc.interop.cpp_header", "dmlc.picture.svg"),
     "lark": ("dmlc.language",),
+    "markdown_it": ("dmlc.pages.markdown",),
     "ml_dtypes": ("dmlc.scalars",),
     "onnx": ("dmlc.onnx",),
     "pyopencl": (

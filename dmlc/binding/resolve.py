@@ -54,6 +54,7 @@ def begin(
 ) -> Binding:
     """The binding with every data type and attribute, not held to the constraints; where it is
     `inferred`, inputs may have no sizes yet."""
+    definition.expect_formula()
     binding = _start(definition, table, given, attributes, computed, diagnostics, inferred)
     refused = set(attributes) - set(binding.attributes)
     if not diagnostics:

@@ -30,6 +30,7 @@ COMMANDS = {
     "inspect": "Show what each kernel is on a GPU, without one.",
     "run": "Run an operator on arrays.",
     "test": "Test operators, on devices, from their own tables and examples.",
+    "import": "Read reference pages as descriptions of operators.",
     "import-onnx": "Read an ONNX model as a function of the tensor IR.",
     "export": "Write an operator or a graph for other tools.",
     "compare": "Compare two arrays, such as what two devices gave.",

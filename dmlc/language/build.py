@@ -152,10 +152,7 @@ class Builder:
                 lists[kind].append(value)
         if not lists["tensors"] and not self.partial:
             self.fail(f"operator '{name.text}' has no 'tensors' section", name.span)
-        if "compute" not in found and "gradient of" not in found:
-            if not self.partial:
-                self.fail(f"operator '{name.text}' needs 'compute' or 'gradient of'", name.span)
-        elif "compute" in found and "gradient of" in found:
+        if "compute" in found and "gradient of" in found:
             self.fail(f"operator '{name.text}' has both 'compute' and 'gradient of'", name.span)
         return syntax.Operator(
             name=name,

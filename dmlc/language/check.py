@@ -18,6 +18,7 @@ from dmlc.language.check_gradient import check_gradients
 from dmlc.language.check_graph import Operators, check_graph
 from dmlc.language.check_operator import check_operator
 from dmlc.language.definitions import (
+    FORMULA_CURE,
     EnumDefinition,
     FunctionDefinition,
     GraphDefinition,
@@ -30,7 +31,7 @@ from dmlc.language.imports import Loaded, load_file, load_text
 from dmlc.language.kinds import Names
 from dmlc.language.parse import MAX_ERRORS
 from dmlc.language.walk import expressions_of, names_read
-from dmlc.source import Diagnostic, DmlcError, Span
+from dmlc.source import Diagnostic, DmlcError, Note, Span
 
 
 def check_file(
@@ -112,6 +113,7 @@ class _Checker:
             made = check_operator(operator, module, names, self.diagnostics)
             self.operators[made.name] = made
             self.warn_unread(made)
+            self.warn_undefined(made)
             own.append(made)
         known = Operators(module, self.operators, self.library)
 
@@ -201,3 +203,10 @@ class _Checker:
                 self.warnings.append(
                     Diagnostic(f"'{name.text}' is never read", name.span, warning=True)
                 )
+
+    def warn_undefined(self, operator: OperatorDefinition) -> None:
+        """Warns of a description without a formula, as a page may have it."""
+        if not operator.has_formula:
+            message = f"operator '{operator.name}' has no formula: it cannot be compiled"
+            warning = Diagnostic(message, operator.syntax.name.span, (Note(FORMULA_CURE),), True)
+            self.warnings.append(warning)

@@ -14,7 +14,10 @@ from typing import Protocol
 
 from dmlc.language import syntax
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, Note, Source, Span
+from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
+
+FORMULA_CURE = "write it as 'compute { ... }', or derive it with 'gradient of NAME'"
+"""What mends an operator without a formula."""
 
 
 def qualify(module: str | None, name: str) -> str:
@@ -204,6 +207,21 @@ class OperatorDefinition:
     @property
     def short_name(self) -> str:
         return self.name.rpartition(".")[2]
+
+    @property
+    def has_formula(self) -> bool:
+        """Whether it says how its outputs are computed. A description without that is checked,
+        formatted and shown; it cannot be bound."""
+        derived = self.gradient is not None or self.syntax.gradient_of is not None
+        return derived or self.compute is not None
+
+    def expect_formula(self) -> None:
+        """Raises `DmlcError` where it has no formula, or what it is derived from has none."""
+        if self.gradient is not None:
+            self.gradient.forward.expect_formula()
+        if not self.has_formula:
+            message = f"operator '{self.name}' has no formula: it cannot be compiled"
+            raise DmlcError(message, self.syntax.name.span, [FORMULA_CURE])
 
     @property
     def newest(self) -> TensorLevel:

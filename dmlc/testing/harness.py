@@ -147,6 +147,7 @@ class OperatorTest:
 
     def __init__(self, operator: Operator, settings: Settings) -> None:
         self.operator = expect("operator", operator, Operator, "a dmlc.Operator")
+        operator.definition.expect_formula()
         self.settings = settings
         self.coverage = Coverage(operator)
         self.power = Power(operator)

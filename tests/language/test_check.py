@@ -492,6 +492,21 @@ def test_a_local_that_nothing_reads_is_a_warning() -> None:
     assert warning.message == "'A' is never read"
 
 
+def test_a_description_without_a_formula_is_a_warning() -> None:
+    table = "tensors {{\n| Tensor | Kind |\n| {} | Input |\n| {} | Output |\n}}\n"
+    text = f"module m\noperator OP {{ {table.format('X', 'Y')} }}\n"
+    text += f"operator G {{ {table.format('dY', 'dX')} gradient of OP with respect to X }}\n"
+    module = check_text(text, "x.dml")
+    assert [d.render().splitlines()[0] for d in module.diagnostics] == [
+        "x.dml:2:10: warning: operator 'm.OP' has no formula: it cannot be compiled"
+    ]
+    bare, derived = module.operators["m.OP"], module.operators["m.G"]
+    assert (bare.has_formula, derived.has_formula) == (False, True)
+    for each in (bare, derived):
+        with pytest.raises(DmlcError, match=r"operator 'm\.OP' has no formula"):
+            each.expect_formula()
+
+
 def test_mistakes_are_reported_together_up_to_twenty() -> None:
     text = rich("A = XX\nB = true + 1\nY = A + B", constraints="X and W must have the same Sizes.")
     assert [d.message for d in mistakes(text)] == [

@@ -233,7 +233,6 @@ def test_a_mistake_is_named_and_placed(text: str, expected: tuple[int, int, str]
         ("tensors { | a | \n } compute { } compute { }", "section 'compute' stands twice in "
                                                         "operator 'X'"),
         ("compute { }", "operator 'X' has no 'tensors' section"),
-        ("tensors { | a | \n }", "operator 'X' needs 'compute' or 'gradient of'"),
         ("tensors { | a | \n } compute { } gradient of Y with respect to Z",
          "operator 'X' has both 'compute' and 'gradient of'"),
         ("tensors { | - | \n } compute { }", "this table has no header row"),

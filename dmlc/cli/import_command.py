@@ -1,0 +1,58 @@
+"""`dmlc import`: reference pages as descriptions of operators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dmlc import pages
+from dmlc.cli.arguments import show_commands
+from dmlc.files import write_files
+from dmlc.source import DmlcError
+
+
+@click.command(
+    "import", epilog="Example: dmlc import activation_relu_grad.md ReLUBackward.rst -o operators"
+)
+@click.argument("names", nargs=-1, required=True, metavar="PAGE...")
+@click.option("-o", "--output", "directory", metavar="DIR",
+              help="Write each description to DIR/OPERATOR.dml. Without it, print them.",
+              )  # fmt: skip
+def command(names: tuple[str, ...], directory: str | None) -> int:
+    """Read reference pages of DirectML and of oneDNN Graph as descriptions of operators.
+
+    A page is Markdown or reStructuredText, as published. Its tables, structure and sentences become
+    a description that dmlc check passes; a formula that is understood becomes its compute section.
+    What is not understood stays in it as a comment with the page's line. How many of each page's
+    lines were understood is said on standard error. A page that cannot be read does not keep the
+    others from it.
+    """
+    contents: dict[str, bytes] = {}
+    pages_of: dict[str, str] = {}
+    status = 0
+    read = pages.import_page
+    for name in names:
+        try:
+            made = read(name)
+            file = f"{made.name}.dml"
+            if directory is not None and file in contents:
+                raise DmlcError(
+                    f"'{name}' and '{pages_of[file]}' both describe {made.name}",
+                    notes=["import them into folders of their own"],
+                )
+        except DmlcError as error:
+            click.echo(str(error), err=True)
+            status = 1
+            continue
+        contents[file], pages_of[file] = made.text.encode(), name
+        click.echo(str(made.figures), err=True)
+        if directory is None:
+            click.echo(made.text, nl=False)
+    if directory is not None and contents:
+        written = write_files(directory, contents)
+        for path in written:
+            click.echo(path)
+        files = " ".join(str(Path(directory) / file) for file in contents)
+        show_commands("to check what was written", [f"dmlc check {files}"])
+    return status

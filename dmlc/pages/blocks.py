@@ -1,0 +1,135 @@
+"""A page as its format's reader gives it: headings, paragraphs, tables, code and formulas.
+
+Every block knows its lines, counted from 1. What the blocks mean is for others to say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import re
+from collections.abc import Mapping
+from typing import TypeAlias
+
+Lines: TypeAlias = tuple[tuple[int, str], ...]
+"""Lines of a page with their numbers."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading. `key` is what it is called in a link, which a translation leaves as it is."""
+
+    text: str
+    key: str
+    level: int
+    line: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Running text. `item` tells whether it is an item of a list, `note` whether it stands in a
+    quotation."""
+
+    lines: Lines
+    item: bool = False
+    note: bool = False
+
+    @property
+    def text(self) -> str:
+        return " ".join(text.strip() for _, text in self.lines)
+
+    @property
+    def line(self) -> int:
+        return self.lines[0][0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table. Cells keep their marks."""
+
+    cells: tuple[str, ...]
+    lines: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    header: Row
+    rows: tuple[Row, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Code:
+    """A block of code, without the lines that mark its beginning and its end."""
+
+    lines: Lines
+    language: str
+
+    @property
+    def text(self) -> str:
+        return "\n".join(text for _, text in self.lines)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula in LaTeX that stands for itself."""
+
+    text: str
+    lines: tuple[int, ...]
+
+
+Block: TypeAlias = Heading | Paragraph | Table | Code | Formula
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page:
+    """A page that was read."""
+
+    name: str
+    """Of its file, for messages and figures."""
+    text: tuple[str, ...]
+    """Its lines as they stand in the file."""
+    front: Mapping[str, str]
+    """What stands in front of a page of Microsoft's: `UID`, `title`."""
+    blocks: tuple[Block, ...]
+    furniture: frozenset[int]
+    """The lines that belong to the format: front matter, rules of tables, fences, targets."""
+
+
+_LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\([^()]*(?:\([^()]*\))?[^()]*\)")
+_TAG = re.compile(r"</?(?:a|b|i|em|strong|span|sup|sub|br|p|code|br /)(?:\s[^<>]*)?/?>")
+_STAR = "\ue010"
+"""What stands for a star that is no mark."""
+_MARKS = re.compile(
+    r"(?<![\w)\]*])(\*{1,3})(?=[\w\[`({\"])(.{1,300}?)(?<=[\w\]).`}\"?!,\ue010])\1(?![\w*])"
+)
+"""Emphasis, with what it stands around."""
+_CODE = re.compile(r"(``[^`]+``|`[^`]*`)")
+_ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+.!<>~|-])")
+
+
+def words(text: str) -> str:
+    """A text without links, tags, emphasis and code marks, with single spaces."""
+    parts = _CODE.split(_TAG.sub("", text))
+    found: list[str] = []
+    for number, part in enumerate(parts):
+        if number % 2:
+            found.append(part.strip("`").strip())
+        else:
+            found.append(part)
+    joined = _LINK.sub(r"\1", "".join(found))
+    bare = joined.replace("\\*", _STAR)
+    for _ in range(2):
+        bare = _MARKS.sub(r"\2", bare)
+    bare = _ESCAPED.sub(r"\1", bare).replace(_STAR, "*")
+    text = " ".join(html.unescape(bare).replace("\u00a0", " ").split())
+    return re.sub(r" (?=[),;])", "", text)
+
+
+def code_spans(text: str) -> list[str]:
+    """What stands between code marks."""
+    return [html.unescape(part.strip("`").strip()) for part in _CODE.findall(text)]
+
+
+def make_key(text: str) -> str:
+    """What a heading is called in a link: `Tensor support` is `tensor-support`."""
+    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")

@@ -1,0 +1,111 @@
+"""Tables of pages of DirectML: which column is which, and what cells say, in any language.
+
+A header says it in English. In another language it follows from the cells: data types, dimension
+counts and dimensions look alike everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from dmlc.pages.blocks import Row, Table, words
+from dmlc.pages.draft import Tensor
+from dmlc.scalars import find_data_type
+
+_HEADERS: Mapping[str, str] = {
+    "tensor": "name", "kind": "kind", "dimensions": "dimensions",
+    "supported dimension counts": "ranks", "supported data types": "types",
+    "dimension counts": "ranks", "data types": "types", "supported dimensions": "ranks",
+}  # fmt: skip
+_KINDS = {"input": "Input", "output": "Output", "optional input": "Optional input",
+          "optional output": "Optional output", "array of inputs": "Array of inputs",
+          "array of outputs": "Array of outputs"}  # fmt: skip
+_NAME = re.compile(r"[A-Za-z_]\w{0,127}")
+_RANKS = re.compile(r"([1-8])(?:\s+(?:\w+|-|\u2013|\u2014)\s+([1-8]))?")
+_DIMENSIONS = re.compile(r"\{\s*(?:[A-Za-z_]\w*\s*\[\s*\]|\[?\w+\]?(?:\s*,\s*\[?\w+\]?)*)\s*\}")
+
+
+def find_columns(table: Table) -> dict[str, int] | None:
+    """The columns of a table of tensors; None where it is none."""
+    places: dict[str, int] = {}
+    for place, cell in enumerate(table.header.cells):
+        known = _HEADERS.get(words(cell).lower())
+        if known is not None:
+            places.setdefault(known, place)
+    if "name" in places and len(places) > 1:
+        return places
+    columns = [[words(row.cells[n]) for row in table.rows if n < len(row.cells)]
+               for n in range(len(table.header.cells))]  # fmt: skip
+    for place, cells in enumerate(columns):
+        kind = _tell(cells)
+        if kind is not None:
+            places.setdefault(kind, place)
+    # Which of the two that are left is the kind follows from where the name is.
+    rest = [n for n in range(len(columns)) if n not in places.values()]
+    if "types" in places and "name" not in places and rest:
+        places["name"] = rest.pop(0)
+    if rest and "kind" not in places:
+        places["kind"] = rest[0]
+    return places if {"name", "types"} <= places.keys() else None
+
+
+def _tell(cells: Sequence[str]) -> str | None:
+    if not cells:
+        return None
+    if all(read_types(c)[0] for c in cells):
+        return "types"
+    if all(_read_ranks(c) for c in cells):
+        return "ranks"
+    if all(_DIMENSIONS.fullmatch(c) for c in cells):
+        return "dimensions"
+    if all(c.lower() in _KINDS for c in cells):
+        return "kind"
+    return None
+
+
+def read_types(text: str) -> tuple[list[str], list[str]]:
+    """The data types of a list, by the names that the page has for them, and what is none."""
+    parts = [p.strip() for p in re.split(r",|;|\band\b|\bor\b", text) if p.strip()]
+    known = [p for p in parts if find_data_type(p) is not None]
+    return known, [p for p in parts if p not in known]
+
+
+def _read_ranks(text: str) -> str | None:
+    """`4`, `1 to 8`, `2, 4`, in any language."""
+    found: list[str] = []
+    for part in text.split(","):
+        match = _RANKS.fullmatch(part.strip())
+        if match is None or int(match[2] or 8) < int(match[1]):
+            return None
+        found.append(match[1] if match[2] is None else f"{match[1]} to {match[2]}")
+    return ", ".join(found)
+
+
+def read_tensor(row: Row, places: Mapping[str, int], kind: str | None) -> tuple[Tensor, str] | None:
+    """The tensor of a row, and what of it was not understood; None where it names none. `kind` is
+    what its field says, for a page in another language."""
+
+    def cell(name: str) -> str:
+        place = places.get(name)
+        return "" if place is None or place >= len(row.cells) else words(row.cells[place])
+
+    name, left = cell("name"), ""
+    if not _NAME.fullmatch(name):
+        return None
+    known = _KINDS.get(cell("kind").lower(), kind)
+    if known is None:
+        known = "Output" if name.startswith("Output") else "Input"
+    tensor = Tensor(name, known, lines=row.lines)
+    types, unknown = read_types(cell("types"))
+    tensor.types = ", ".join(types) or None
+    if unknown:
+        left = f"the data types {', '.join(unknown)} of {name}"
+    tensor.ranks = _read_ranks(cell("ranks"))
+    if tensor.ranks is None and cell("ranks"):
+        left = f"the dimension counts '{cell('ranks')}' of {name}"
+    if _DIMENSIONS.fullmatch(cell("dimensions")):
+        tensor.dimensions = cell("dimensions")
+    elif cell("dimensions"):
+        left = f"the dimensions '{cell('dimensions')}' of {name}"
+    return tensor, left

@@ -1,0 +1,164 @@
+"""A description in the making: what was understood of a page, with the lines that said it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+
+@dataclasses.dataclass(slots=True)
+class Tensor:
+    """A row of a table of tensors; cells are as the language has them, None where nothing says."""
+
+    name: str
+    kind: str
+    dimensions: str | None = None
+    ranks: str | None = None
+    types: str | None = None
+    lines: tuple[int, ...] = ()
+
+    @property
+    def output(self) -> bool:
+        return self.kind.lower() in ("output", "optional output", "array of outputs")
+
+    @property
+    def optional(self) -> bool:
+        return self.kind.lower().startswith("optional")
+
+
+@dataclasses.dataclass(slots=True)
+class Attribute:
+    """A row of the table of attributes."""
+
+    name: str
+    type: str
+    default: str | None = None
+    values: str | None = None
+    lines: tuple[int, ...] = ()
+
+    @property
+    def is_array(self) -> bool:
+        return self.type.endswith("]")
+
+
+@dataclasses.dataclass(slots=True)
+class Level:
+    """A table of tensors, of a feature level where the page names one."""
+
+    name: str | None
+    tensors: list[Tensor]
+
+
+@dataclasses.dataclass(slots=True)
+class Combination:
+    """A row of a table of types."""
+
+    cells: tuple[str, ...]
+    lines: tuple[int, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Clause:
+    """A constraint, a function or a statement in the language; `words` are the page's own."""
+
+    text: str
+    words: str
+    lines: tuple[int, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Enum:
+    name: str
+    members: dict[str, int]
+    meanings: dict[str, str]
+    lines: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(slots=True)
+class Example:
+    """A worked example: attributes and tensors with their values, as the language writes them."""
+
+    title: str
+    items: dict[str, str]
+    outputs: dict[str, str]
+    lines: tuple[int, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Draft:
+    """An operator, as far as it was understood."""
+
+    name: str
+    module: str
+    doc: str | None = None
+    introduced: str | None = None
+    forward: str | None = None
+    enums: dict[str, Enum] = dataclasses.field(default_factory=dict[str, Enum])
+    functions: list[Clause] = dataclasses.field(default_factory=list[Clause])
+    attributes: list[Attribute] = dataclasses.field(default_factory=list[Attribute])
+    levels: list[Level] = dataclasses.field(default_factory=list[Level])
+    header: tuple[str, ...] = ()
+    """The columns of the table of types."""
+    combinations: list[Combination] = dataclasses.field(default_factory=list[Combination])
+    constraints: list[Clause] = dataclasses.field(default_factory=list[Clause])
+    compute: list[Clause] = dataclasses.field(default_factory=list[Clause])
+    examples: list[Example] = dataclasses.field(default_factory=list[Example])
+    notes: list[str] = dataclasses.field(default_factory=list[str])
+    """What the import itself has to say."""
+    _same: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict[str, dict[str, str]])
+    """For each fact, a tensor's representative among those that have it alike."""
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Every tensor once, as the newest table has it."""
+        found: dict[str, Tensor] = {}
+        for level in self.levels:
+            for tensor in level.tensors:
+                found.setdefault(tensor.name, tensor)
+        return list(found.values())
+
+    def tensor(self, name: str) -> Tensor | None:
+        return next((t for t in self.tensors if t.name == name), None)
+
+    def attribute(self, name: str) -> Attribute | None:
+        return next((a for a in self.attributes if a.name == name), None)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    # Sentences of the kind "must have the same" ---------------------------------------------
+
+    def root(self, fact: str, name: str) -> str:
+        known = self._same.setdefault(fact, {})
+        while known.get(name, name) != name:
+            name = known[name]
+        return name
+
+    def are_same(self, names: Sequence[str], fact: str) -> bool:
+        return len({self.root(fact, name) for name in names}) == 1
+
+    def require_same(
+        self, names: Sequence[str], facts: Iterable[str], words: str, lines: tuple[int, ...]
+    ) -> None:
+        """Has tensors share facts, where no sentence before this says so."""
+        new = [f for f in facts if not self.are_same(names, f)]
+        for fact in new:
+            first = self.root(fact, names[0])
+            for name in names[1:]:
+                self._same[fact][self.root(fact, name)] = first
+        if new:
+            text = f"{join_names(names)} must have the same {join_names(new)}."
+            self.constraints.append(Clause(text, words, lines))
+
+    def require(self, condition: str, words: str, lines: tuple[int, ...]) -> None:
+        """Adds a condition, once."""
+        if all(c.text != f"require {condition}" for c in self.constraints):
+            self.constraints.append(Clause(f"require {condition}", words, lines))
+
+
+def join_names(names: Sequence[str]) -> str:
+    """`A`, `A and B`, or `A, B, and C`, as the sentences of the language have it."""
+    if len(names) < 3:
+        return " and ".join(names)
+    return f"{', '.join(names[:-1])}, and {names[-1]}"

@@ -1,0 +1,285 @@
+"""Formulas that pages write as code, in the language.
+
+Pages write an assignment for each output, `f(x) = ...` for an element-wise operator, or a choice of
+cases, line by line. Names are those of the page: `Input` for InputTensor, `f` for the output.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import html
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from dmlc.language import syntax
+from dmlc.language.format import format_expression
+from dmlc.language.parse import parse_expression
+from dmlc.pages.draft import Draft
+from dmlc.pages.known import find_function
+from dmlc.source import DmlcError, Source, Span
+
+MOST_CHARACTERS = 4000
+"""A longer formula is left to a person."""
+
+NO_OPERATOR = '"NONE"'
+"""The default of an attribute that names an operator to fuse."""
+_HEAD = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\(([^()]*)\))?\s*=(?!=)\s*(.*)", re.DOTALL)
+_FLOAT = re.compile(r"\b(\d+)\.(\d*)[fF]?\b|(?<![\w.])\.(\d+)[fF]?\b")
+_POWER = re.compile(r"(\w+|\([^()]*\))\s*(?:\^|\*\*)\s*(\w+|\([^()]*\))")
+_THEN = re.compile(r"\bif\s+(.+?)\s+then\s+(.+?)\s+else\s+(.+)")
+_ELLIPSIS = re.compile(
+    r"\b(sum|max|min|mean)\(([^,()]*\(?[^,()]*)\[0\](\)?), *\.\.\. *, *\2\[[^\[\]]*\]\3\)"
+)
+_CASE = re.compile(r"(.*?),?\s*(?:\bif\s+(.*)|\b(?:otherwise|else)\b.*)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Statement:
+    """`target = value` as the page has it; with parameters, `f(x) = value`."""
+
+    target: str
+    parameters: tuple[str, ...] | None
+    value: str
+    words: str
+    lines: tuple[int, ...]
+
+
+def read_statement(text: str, lines: Iterable[int]) -> Statement | None:
+    """The statement that a text is."""
+    match = _HEAD.fullmatch(html.unescape(text).strip())
+    if match is None or len(text) > MOST_CHARACTERS:
+        return None
+    value = _read_cases(match[3]) if "\n" in match[3] or "," in match[3] else match[3]
+    parameters = match[2]
+    names = None
+    if parameters is not None:
+        names = tuple(p.partition("[")[0].strip() for p in parameters.split(","))
+    return Statement(match[1], names, value, " ".join(text.split()), tuple(lines))
+
+
+def split_statements(lines: Sequence[tuple[int, str]]) -> tuple[list[Statement], list[int]] | None:
+    """The statements of a block of code, and its lines that are comments and headings; None where a
+    line is neither."""
+    groups: list[list[tuple[int, str]]] = []
+    others: list[int] = []
+    for line, text in lines:
+        bare = re.sub(r"//.*", "", text).strip()
+        if not bare or bare.endswith(":"):
+            others += [line] if text.strip() else []
+        elif _HEAD.match(bare):
+            groups.append([(line, bare)])
+        elif groups:
+            groups[-1].append((line, bare))
+        else:
+            return None
+    found: list[Statement] = []
+    for group in groups:
+        made = read_statement("\n".join(t for _, t in group), [n for n, _ in group])
+        if made is None:
+            return None
+        found.append(made)
+    return (found, others) if found else None
+
+
+def _read_cases(text: str) -> str:
+    """`x, if x >= 0` and `y, otherwise` as a choice."""
+    cases = [_CASE.fullmatch(line.strip()) for line in text.split("\n")]
+    found = [match for match in cases if match is not None]
+    if len(found) != len(cases) or len(found) < 2:
+        return text
+    chosen = f"({found[-1][1]})"
+    for match in reversed(found[:-1]):
+        if match[2] is None:
+            return text
+        chosen = f"(({match[2]}) ? ({match[1]}) : {chosen})"
+    return chosen
+
+
+# Names -----------------------------------------------------------------------------------------
+
+
+class UnknownWord(Exception):
+    """A formula names what the description does not have."""
+
+
+@dataclasses.dataclass(slots=True)
+class Names:
+    """What the formulas of a page may name, and what the description calls that."""
+
+    draft: Draft
+    parameters: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    locals: set[str] = dataclasses.field(default_factory=set[str])
+    elements: frozenset[str] = frozenset()
+    """Index variables: `x[i]` is the element of x at hand."""
+
+    def find(self, name: str) -> str:
+        """Raises `UnknownWord`."""
+        if name in self.parameters:
+            return self.parameters[name]
+        if name in self.locals:
+            return name
+        known = [t.name for t in self.draft.tensors] + [a.name for a in self.draft.attributes]
+        for wanted in (name, f"{name}Tensor", name.removesuffix("_value")):
+            if wanted in known:
+                return wanted
+        folded = {k.lower(): k for k in reversed(known)}
+        for wanted in (name.lower(), f"{name.lower()}tensor"):
+            if wanted in folded:
+                return folded[wanted]
+        raise UnknownWord(name)
+
+    def begin(self, name: str) -> str | None:
+        """The input whose name a name begins with."""
+        stems = {t.name.removesuffix("Tensor"): t.name for t in self.draft.tensors if not t.output}
+        found = [s for s in stems if s and name.startswith(s)]
+        return stems[max(found, key=len)] if found else None
+
+
+# Expressions -----------------------------------------------------------------------------------
+
+
+def translate(text: str, names: Names, like: str | None = None) -> str | None:
+    """An expression of a page in the language, or None. `like` is the tensor that reductions
+    without axes are like."""
+    node = parse_code(text)
+    if node is None:
+        return None
+    try:
+        return format_expression(_rename(node, names, like))
+    except (UnknownWord, RecursionError):
+        return None
+
+
+def parse_code(text: str) -> syntax.Expression | None:
+    """The tree of an expression that a page has as code; its names are the page's."""
+    text = html.unescape(text).strip().rstrip(";.,").strip()
+    text = _ELLIPSIS.sub(r"\1(\2\3)", text)
+    text = _FLOAT.sub(_show_number, text)
+    text = _POWER.sub(r"pow(\1, \2)", text)
+    text = _THEN.sub(r"((\1) ? (\2) : (\3))", text)
+    if len(text) > MOST_CHARACTERS:
+        return None
+    source = Source("<formula>", text)
+    try:
+        return parse_expression(source, 0, len(text))
+    except DmlcError:
+        return None
+
+
+def _show_number(match: re.Match[str]) -> str:
+    if match[3] is not None:
+        return f"0.{match[3]}"
+    return f"{match[1]}.{match[2] or '0'}"
+
+
+def _rename(node: syntax.Expression, names: Names, like: str | None) -> syntax.Expression:
+    match node:
+        case syntax.Reference():
+            return dataclasses.replace(node, name=names.find(node.name))
+        case syntax.Index(syntax.Reference() as base, (syntax.Reference() as index,), None):
+            if index.name in names.elements or base.name in names.parameters:
+                return _rename(base, names, like)
+            raise UnknownWord(base.name)
+        case syntax.Call(syntax.Reference() as function, arguments):
+            return _rename_call(node, function.name, arguments, names, like)
+        case syntax.Literal() | syntax.String():
+            return node
+        case syntax.Unary() | syntax.Binary() | syntax.Ternary() | syntax.Array():
+            return rebuild(node, functools.partial(_rename, names=names, like=like))
+        case _:
+            raise UnknownWord(type(node).__name__)
+
+
+def _rename_call(
+    node: syntax.Call,
+    name: str,
+    arguments: tuple[syntax.Argument, ...],
+    names: Names,
+    like: str | None,
+) -> syntax.Expression:
+    given = tuple(dataclasses.replace(a, value=_rename(a.value, names, like)) for a in arguments)
+    fused = names.draft.attribute(name)
+    if fused is not None and fused.default == NO_OPERATOR and len(given) == 1:
+        # Without an activation, what it would be applied to.
+        return given[0].value
+    reduced = name.lower() if name.lower() in ("sum", "mean", "max", "min", "product") else None
+    if reduced is not None and len(given) == 1:
+        given = (*given, _reduced_over(node, names.draft, like))
+        known: str | None = reduced
+    else:
+        known = find_function(name)
+    if known is None:
+        raise UnknownWord(name)
+    return syntax.Call(syntax.Reference(known, span=node.span), given, span=node.span)
+
+
+def _reduced_over(node: syntax.Call, draft: Draft, like: str | None) -> syntax.Argument:
+    """What a reduction of a page is over: what a sentence says, or the axes of an attribute."""
+    if like is not None:
+        word, over = "like", like
+    else:
+        word, over = "axes", "Axes" if draft.attribute("Axes") is not None else "axis"
+        if draft.attribute(over) is None:
+            raise UnknownWord(over)
+    value: syntax.Expression = syntax.Reference(over, span=node.span)
+    if over == "axis":
+        value = syntax.Array((value,), span=node.span)
+    return syntax.Argument(syntax.Name(word, span=node.span), value, span=node.span)
+
+
+def rebuild(
+    node: syntax.Expression, change: Callable[[syntax.Expression], syntax.Expression]
+) -> syntax.Expression:
+    """A node with each of its operands changed."""
+    changed: dict[str, Any] = {}
+    for field in dataclasses.fields(node):
+        value: object = getattr(node, field.name)
+        if isinstance(value, tuple):
+            changed[field.name] = tuple(change(v) for v in cast("tuple[Any, ...]", value))
+        elif isinstance(value, syntax.Node) and not isinstance(value, syntax.Name):
+            changed[field.name] = change(cast(syntax.Expression, value))
+    return dataclasses.replace(node, **changed)
+
+
+def list_free(node: object) -> Iterator[str]:
+    """The names that an expression reads, functions left out, in order."""
+    if isinstance(node, syntax.Reference):
+        yield node.name
+    elif isinstance(node, syntax.Call):
+        for argument in node.arguments:
+            yield from list_free(argument.value)
+    elif isinstance(node, tuple):
+        for part in cast("tuple[object, ...]", node):
+            yield from list_free(part)
+    elif isinstance(node, syntax.Node) and not isinstance(node, syntax.Name):
+        for field in dataclasses.fields(node):
+            yield from list_free(getattr(node, field.name))
+
+
+def list_called(node: object) -> Iterator[str]:
+    """The functions that an expression calls."""
+    if isinstance(node, syntax.Call) and isinstance(node.function, syntax.Reference):
+        yield node.function.name
+    if isinstance(node, tuple):
+        for part in cast("tuple[object, ...]", node):
+            yield from list_called(part)
+    elif isinstance(node, syntax.Node) and not isinstance(node, syntax.Name | Span):
+        for field in dataclasses.fields(node):
+            yield from list_called(getattr(node, field.name))
+
+
+def make_function(name: str, value: str) -> str | None:
+    """`function name(...) = value`, of everything that the value names; None where it calls what
+    the language lacks."""
+    node = parse_code(value)
+    if node is None:
+        return None
+    called = list(list_called(node))
+    if any(find_function(n) is None for n in called):
+        return None
+    parameters = list(dict.fromkeys(list_free(node)))
+    if not parameters or name in parameters or find_function(name) is not None:
+        return None
+    return f"function {name}({', '.join(parameters)}) = {format_expression(node)}"

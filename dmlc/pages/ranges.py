@@ -1,0 +1,73 @@
+"""What pages say of numbers: bounds, ranges and defaults."""
+
+from __future__ import annotations
+
+import re
+
+from dmlc.pages.draft import Attribute, Draft
+from dmlc.pages.formulas import Names, translate
+
+_WORDS = {
+    "greater than or equal to": ">=", "greater than": ">", "at least": ">=", "at most": "<=",
+    "less than or equal to": "<=", "less than": "<", "positive": "> 0", "non-negative": ">= 0",
+}  # fmt: skip
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+
+
+def of_each(attribute: Attribute, comparison: str) -> str:
+    """A comparison of a number, or of each entry of an array."""
+    text = f"{attribute.name} {comparison}"
+    return f"all({text})" if attribute.is_array else text
+
+
+def read_bound(draft: Draft, attribute: Attribute, word: str, bound: str | None) -> str | None:
+    """`greater than 0`"""
+    operator = _WORDS[word]
+    if bound is None:
+        return of_each(attribute, operator) if operator.endswith("0") else None
+    value = translate(bound, Names(draft))
+    return None if value is None else of_each(attribute, f"{operator} {value}")
+
+
+def read_range(draft: Draft, attribute: Attribute, low: str, high: str) -> str | None:
+    """`[0, InputTensor.DimensionCount - 1]`"""
+    bounds = [translate_fact(text, draft) for text in (low, high)]
+    if bounds[0] is None or bounds[1] is None:
+        return None
+    both = [of_each(attribute, f">= {bounds[0]}"), of_each(attribute, f"<= {bounds[1]}")]
+    if bounds[0] == "0" and attribute.type.startswith("UINT"):
+        del both[0]
+    return " && ".join(both)
+
+
+def translate_fact(text: str, draft: Draft) -> str | None:
+    """A number of a page: of literals, attributes and dimension counts."""
+    counts: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        counts.append(match[0])
+        return f"count_{len(counts) - 1}_"
+
+    known = "|".join(re.escape(t.name) for t in draft.tensors) or "(?!)"
+    bare = re.sub(rf"\b(?:{known})\.DimensionCount\b", take, text)
+    names = Names(draft, {f"count_{n}_": f"count_{n}_" for n in range(len(counts))})
+    value = translate(bare, names)
+    if value is None:
+        return None
+    return re.sub(r"\bcount_(\d+)_", lambda m: counts[int(m[1])], value)
+
+
+def find_default(attribute: Attribute, text: str) -> str | None:
+    """A default as the language writes it."""
+    bare = text.rstrip(".,f") if re.match(r"-?\d", text) else text.rstrip(".,")
+    if attribute.is_array and bare != "none":
+        return None
+    base = attribute.type.partition("[")[0]
+    if base == "BOOL":
+        return bare.lower() if bare.lower() in ("true", "false") else None
+    if base in ("FLOAT", "INT", "UINT", "NUMBER"):
+        whole = base in ("INT", "UINT") and not re.fullmatch(r"-?\d+", bare)
+        return bare if _NUMBER.fullmatch(bare) and not whole else None
+    if base.startswith("DML_") and bare.startswith(base + "_"):
+        return bare.removeprefix(base + "_")
+    return None

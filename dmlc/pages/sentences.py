@@ -1,0 +1,171 @@
+"""Sentences of a page: where they are, and what each of them is.
+
+A rule is a pattern and what is made of its match. What no rule takes is prose if it has none of the
+words by which pages state a fact, and no number; else it is not understood.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from dmlc.pages.blocks import Page, Paragraph, words
+from dmlc.pages.draft import Attribute, Draft, Tensor
+from dmlc.pages.ledger import Ledger, Mark
+
+FACT = re.compile(
+    r"\b(?:must|should|shall|requires?|required|only|equals?|equivalent|when|if|unless|defaults?"
+    r"|range|greater|less|smaller|larger|at (?:least|most)|ignored?|match(?:es)?|null(?:ptr)?"
+    r"|cannot|can't|never|always|permitted|allowed|invalid|supported|broadcast\w*|in-place|up to"
+    r"|except|precedes?|otherwise|neither"
+    r"|same (?:as|sizes?|data|dimensions?|ranks?|shapes?|DataType|DimensionCount|span))\b"
+    r"|(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)|[<>={}]",
+    re.IGNORECASE,
+)
+"""What a sentence that states a fact has: a word of duty, condition or comparison, or a number."""
+_MOST_CHARACTERS = 2000
+"""A longer sentence is of no form that is known."""
+_ENGLISH = re.compile(r"\b(?:the|of|is|are|to|and|in|this|for|by|that|with)\b", re.IGNORECASE)
+_NAMED = re.compile(r"\\f\$(?:(?!\\f\$|\\frac|\\in\b|\\sum|\\[lg]e|[=<>]).)*\\f\$")
+"""A formula within a sentence that is no more than a name."""
+_BOUNDARY = re.compile(
+    r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)\s+(?=[`*_(\[\"\\<]{0,3}[A-Z`\\])"
+)
+_WHOLE = re.compile(r"`[^`]*`|\\f\$.*?\\f\$|\[[^\[\]]*\]\([^()]*\)|\$[^$\n]{1,80}\$")
+_SHARE = 0.25
+"""The part of a line that a sentence fills for the line to be its own too."""
+_PRELUDE = re.compile(r"^\s*(?:@note\b|@warning\b|\[![A-Z]+\])\s*|\\n(?=\s|$)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sentence:
+    raw: str
+    """As the page has it, with its marks."""
+    lines: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """Its words, without the full stop."""
+        return words(self.raw).rstrip(".: ").strip()
+
+
+def split(paragraph: Paragraph) -> Iterator[Sentence]:
+    """The sentences of a paragraph, each with the lines that it fills a good part of."""
+    owners: list[int] = []
+    parts: list[str] = []
+    lengths: dict[int, int] = {}
+    for line, text in paragraph.lines:
+        cleaned = _PRELUDE.sub("", text).strip()
+        parts.append(cleaned)
+        owners += [line] * (len(cleaned) + 1)
+        lengths[line] = len(cleaned)
+    joined = " ".join(parts)
+    masked = _WHOLE.sub(lambda m: m[0][0] + "x" * (len(m[0]) - 1), joined)
+    starts = [0, *(m.end() for m in _BOUNDARY.finditer(masked)), len(joined)]
+    for start, end in itertools.pairwise(starts):
+        if not joined[start:end].strip():
+            continue
+        held: dict[int, int] = {}
+        for line in owners[start:end]:
+            held[line] = held.get(line, 0) + 1
+        most = max(held, key=lambda line: held[line])
+        lines = tuple(n for n in held if n == most or held[n] >= _SHARE * lengths[n])
+        yield Sentence(joined[start:end].strip(), lines)
+
+
+def is_english(page: Page) -> bool:
+    """Whether the text of a page is English: of another language no sentence can be judged."""
+    text = " ".join(words(b.text) for b in page.blocks if isinstance(b, Paragraph))
+    count = len(re.findall(r"[^\W\d_]{2,}", text))
+    return len(_ENGLISH.findall(text)) >= count // 12
+
+
+def split_names(text: str) -> list[str]:
+    """The names of `A, B, and C`."""
+    found = re.findall(r"[A-Za-z_]\w*", re.sub(r"\b(?:and|or|the|both|tensors?)\b", " ", text))
+    return list(dict.fromkeys(found))
+
+
+Handler: TypeAlias = Callable[
+    ["SentenceReader", "re.Match[str]", Sentence, "str | None"], "Mark | None"
+]
+"""Makes something of a match, in the description of a field or not; None where it is none."""
+Rules: TypeAlias = Sequence[tuple[re.Pattern[str], Handler]]
+
+
+class SentenceReader:
+    """Judges the sentences of one page, and adds what they say to a description."""
+
+    def __init__(self, draft: Draft, ledger: Ledger, rules: Rules) -> None:
+        self.draft = draft
+        self.ledger = ledger
+        self.rules = rules
+        self.like: str | None = None
+        """The tensor that sums without axes are like."""
+        self.idle = False
+        """Whether the condition of the sentences at hand never holds."""
+        self.illustrating = False
+        """Whether the sentences before lead to a worked example."""
+        self.english = is_english(ledger.page)
+        self.take: Callable[[Sentence, str | None], bool] | None = None
+        """Takes the sentences that hold a formula."""
+
+    def read(self, paragraph: Paragraph, field: str | None = None, doc: bool = False) -> None:
+        """Judges a paragraph, and marks its lines. Of the one that begins with the operator's `doc`
+        string, the first sentence is understood."""
+        self.idle = False
+        for line, text in paragraph.lines:
+            if not _PRELUDE.sub("", text).strip():
+                self.ledger.mark([line], Mark.FURNITURE)
+        for number, sentence in enumerate(split(paragraph)):
+            if self.take is not None and self.take(sentence, field):
+                continue
+            mark = self.judge(sentence, field)
+            if doc and number == 0:
+                mark = Mark.LANGUAGE
+            if mark is Mark.MISSED:
+                self.ledger.miss(sentence.lines, words(sentence.raw))
+            else:
+                self.ledger.mark(sentence.lines, mark)
+            if mark is Mark.ILLUSTRATION:
+                self.ledger.keep(sentence.lines, words(sentence.raw))
+
+    def read_cell(self, text: str, lines: tuple[int, ...], field: str) -> None:
+        """Judges a cell of prose in a row of a table. The row is understood by its other cells;
+        what is not understood of this one is kept."""
+        for sentence in split(Paragraph(((lines[0], text),))):
+            if self.judge(sentence, field) is Mark.MISSED:
+                self.ledger.keep(lines, f"{field}: {words(sentence.raw)}")
+
+    def judge(self, sentence: Sentence, field: str | None) -> Mark:
+        """What a sentence is."""
+        text = sentence.text
+        if len(text) > _MOST_CHARACTERS:
+            return Mark.MISSED
+        for pattern, handler in self.rules:
+            match = pattern.match(text)
+            if match is not None:
+                mark = handler(self, match, sentence, field)
+                if mark is not None:
+                    return mark
+        if self.idle:
+            return Mark.LANGUAGE
+        fact = FACT.search(_NAMED.sub("x", text)) is not None
+        return Mark.MISSED if fact or not self.english else Mark.PROSE
+
+    # What handlers look up ------------------------------------------------------------------
+
+    def tensor(self, name: str | None) -> Tensor | None:
+        return None if name is None else self.draft.tensor(name)
+
+    def attribute(self, name: str | None) -> Attribute | None:
+        return None if name is None else self.draft.attribute(name)
+
+    def tensors(self, text: str) -> list[str] | None:
+        """The tensors that a text names; None where it names anything else."""
+        names = split_names(text)
+        known = {t.name for t in self.draft.tensors}
+        return names if names and known.issuperset(names) else None

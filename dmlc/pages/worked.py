@@ -1,0 +1,114 @@
+"""Worked examples of a page: values of attributes and tensors, as examples of the language.
+
+Blocks of code say `Name: value`, and of a tensor `Name: (Sizes:{2, 3}, DataType:FLOAT32)` with its
+elements in brackets below. What stands before the first output of a section belongs to every
+example of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from dmlc.pages.blocks import Code
+from dmlc.pages.draft import Draft, Example
+from dmlc.pages.ledger import Ledger, Mark
+
+_ITEM = re.compile(r"\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*:\s*(.*)")
+_SHAPE = re.compile(r"\(\s*Sizes\s*:.*\)\s*")
+_NUMBERS = re.compile(r"[\s\[\],0-9.eE+\-]+")
+_MEMBER = re.compile(r"DML_\w+")
+
+
+@dataclasses.dataclass(slots=True)
+class ExampleReader:
+    """Collects the examples of one page."""
+
+    draft: Draft
+    ledger: Ledger
+    shared: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    local: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    title: str = ""
+    lead: str = ""
+    """What the page says last before a block of code."""
+
+    def read(self, code: Code, title: str) -> bool:
+        """Takes a block of code; tells whether it was one of values."""
+        items = _read_items(code)
+        if not items or not all(self.is_known(name) for name in items):
+            return False
+        if title != self.title:
+            self.title, self.local = title, {}
+        values: dict[str, str] = {}
+        for name, text in items.items():
+            value = self.value(name, text)
+            if value is None:
+                return False
+            values[name] = value
+        outputs = {n: v for n, v in values.items() if self.is_output(n)}
+        given = {n: v for n, v in values.items() if n not in outputs}
+        lines = tuple(line for line, text in code.lines if text.strip())
+        if outputs:
+            known = {**self.shared, **self.local, **given}
+            shown = f"{title}: {self.lead}" if self.lead and title else title or self.lead
+            number = 1 + sum(e.title.partition(" (")[0] == shown for e in self.draft.examples)
+            shown = shown if number == 1 else f"{shown} ({number})"
+            self.draft.examples.append(Example(shown, known, outputs, lines))
+        elif title:
+            self.local |= given
+        else:
+            self.shared |= given
+        self.lead = ""
+        self.ledger.mark(lines, Mark.LANGUAGE)
+        return True
+
+    def is_known(self, name: str) -> bool:
+        bare = name.partition("[")[0]
+        return self.draft.tensor(bare) is not None or self.draft.attribute(bare) is not None
+
+    def is_output(self, name: str) -> bool:
+        tensor = self.draft.tensor(name.partition("[")[0])
+        return tensor is not None and tensor.output
+
+    def value(self, name: str, text: str) -> str | None:
+        """A value as the language writes it."""
+        bare = " ".join(re.sub(r"//[^\n]*", "", text).split())
+        attribute = self.draft.attribute(name)
+        if attribute is None:
+            found = _SHAPE.sub("", bare, count=1).strip()
+            found = found.replace(" ]", "]").replace("[ ", "[")
+            return found if found.startswith("[") and _NUMBERS.fullmatch(found) else None
+        if attribute.is_array:
+            inner = bare.strip("{}[] ")
+            numbers = _NUMBERS.fullmatch(inner or "0") is not None
+            return f"[{inner}]" if numbers and bare[:1] in ("{", "[") else None
+        if bare.upper() in ("TRUE", "FALSE"):
+            return bare.lower()
+        plain = _MEMBER.fullmatch(bare) or re.fullmatch(r"-?\d+(?:\.\d+)?", bare)
+        return bare if plain else None
+
+
+def _read_items(code: Code) -> dict[str, str]:
+    """The names of a block with the text behind each."""
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for _, text in code.lines:
+        match = _ITEM.match(text)
+        if match is not None:
+            current = found.setdefault(match[1], [])
+            current.append(match[2])
+        elif current is not None:
+            current.append(text)
+        elif text.strip():
+            return {}
+    return {name: "\n".join(parts) for name, parts in found.items()}
+
+
+def is_illustration(code: Code) -> bool:
+    """Whether a block of code shows values side by side, and no formula."""
+    return bool(re.search(r"-->|\[\[|\[[\d., ]+\]", code.text)) and not _shows_formula(code.lines)
+
+
+def _shows_formula(lines: Sequence[tuple[int, str]]) -> bool:
+    return any(re.search(r"[^=<>!]=[^=]", text) for _, text in lines)
