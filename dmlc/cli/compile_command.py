@@ -59,7 +59,8 @@ _ALL = [target for target in TARGETS if target.is_general]
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
 @click.option("--host", type=click.Choice(["cpp"]),
               help="Also write host code for Direct3D 12: NAME.hpp, which needs d3d12.h alone. "
-              "Without -o, print it in place of the sources.")  # fmt: skip
+              "It makes the root signatures, which HLSL then leaves out. Without -o, print it in "
+              "place of the sources.")  # fmt: skip
 @click.option("--dxdispatch", is_flag=True,
               help="Also write a DxDispatch model, as dmlc export does. Needs sizes and -o.",
               )  # fmt: skip

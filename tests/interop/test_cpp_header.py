@@ -12,17 +12,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dmlc.interop.barriers import plan_barriers
 from dmlc.interop.cpp_header import write_header
 from dmlc.interop.cpp_names import is_reserved
 from dmlc.program import KernelSource, Program, Repeat, Role
+from dmlc.reference import evaluate as evaluate_ir
 from dmlc.runtime.arrays import constant_array
 from dmlc.runtime.dxc import compile_dxil
 from dmlc.sizes import evaluate_size
 from dmlc.source import InternalError, UnsupportedError
-from tests.interop.d3d12 import programs, recording
+from tests.interop.d3d12 import programs, recording, runner
 from tests.interop.d3d12.compiler import check_syntax
 from tests.interop.d3d12.recording import Dispatch, Run
 
@@ -297,6 +299,23 @@ def test_buffers_are_left_as_they_are_taken(runs: list[Run]) -> None:
             role = run.program.tensor(name).role
             assert state == STORED or (state == READ and role is not Role.OUTPUT)
             assert state == READ or role in (Role.OUTPUT, Role.SCRATCH)
+
+
+@pytest.mark.parametrize("name", ["CHAIN", "TWO_STATES"])
+def test_what_is_recorded_computes_the_results(runs: list[Run], name: str) -> None:
+    """Tensors that share a buffer, and a loop, with what memory holds of the run before."""
+    text, sizes = {"CHAIN": (programs.CHAIN, (40, 40)), "TWO_STATES": (programs.LOOP, (7, 5))}[name]
+    (run,) = (run for run in runs if run.program.name == name)
+    function = programs.read_text(text, X=programs.tensor("FLOAT32", *sizes))
+    x = np.random.default_rng(3).standard_normal(sizes).astype(np.float32) / 4
+    places = {buffer: place for place, buffer in enumerate(list_buffers(run.program))}
+    memory = [np.full(size, 0xFF, np.uint8) for size in run.bytes]
+    memory[places["X"]][:] = x.reshape(-1).view(np.uint8)
+    for calls in (run.calls, run.again):
+        memory[places["Y"]][:] = 0xFF
+        runner.replay(calls, run.program, memory)
+        found = memory[places["Y"]].view(np.float32).reshape(sizes)
+        np.testing.assert_allclose(found, evaluate_ir(function, {"X": x})["Y"], 1e-4, 1e-6)
 
 
 def test_what_a_loop_reads_of_no_step_begins_in_the_state_for_reading() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import dmlc
-from dmlc import TensorDesc
+from dmlc import TensorDesc, ir
 from dmlc.program import Program
 from tests.examples import graphs
 
@@ -75,9 +75,15 @@ def bind(
     return dmlc.compile(function, target=target, root_signature=False)
 
 
-def bind_text(text: str, **tensors: TensorDesc) -> Program:
+def read_text(text: str, **tensors: TensorDesc) -> ir.Function:
+    """The function of the one operator in a text."""
     (operator,) = dmlc.parse(text).operators.values()
-    return dmlc.compile(operator.bind(tensors), target="hlsl", root_signature=False)
+    return operator.bind(tensors)
+
+
+def bind_text(text: str, **tensors: TensorDesc) -> Program:
+    function = read_text(text, **tensors)
+    return dmlc.compile(function, target="hlsl", root_signature=False)
 
 
 def bind_graph(name: str) -> Program:

@@ -10,10 +10,11 @@ from typing import BinaryIO
 
 import numpy as np
 
-from dmlc.program import KernelSource
+from dmlc.program import KernelSource, Program
 from dmlc.scalars import Array
 from dmlc.shader_model import dxil_arguments
 from tests.interop import shaders
+from tests.interop.d3d12.recording import Dispatch
 
 
 def run(command: Sequence[object], kernels: Mapping[bytes, KernelSource], output: Path) -> int:
@@ -34,6 +35,28 @@ def run(command: Sequence[object], kernels: Mapping[bytes, KernelSource], output
         return process.wait()
 
 
+def replay(calls: Sequence[object], program: Program, memory: Sequence[Array]) -> None:
+    """Computes the launches of a program as they were recorded, in lines of bytes for buffers."""
+    kernels = {kernel.name: kernel for kernel in program.kernels}
+    for call in calls:
+        if isinstance(call, Dispatch):
+            kernel = kernels[call.kernel]
+            constants = np.array(call.constants, np.uint32).view(np.uint8)
+            names = {f"{'u' if b.written else 't'}{b.slot}": b for b in kernel.buffers}
+            bound = {
+                names[register].name: memory[buffer].view(names[register].dtype.dtype)
+                for register, (buffer, _) in call.views.items()
+            }
+            _compute(kernel, bound, constants, call.groups)
+
+
+def _compute(
+    kernel: KernelSource, bound: Mapping[str, Array], constants: Array, groups: Sequence[int]
+) -> None:
+    arguments = dxil_arguments(kernel.source, kernel.entry_point, kernel.shader_model)
+    shaders.dispatch(kernel.source, arguments, bound, constants, groups)
+
+
 def _answer(
     head: Sequence[str], given: BinaryIO, taken: BinaryIO, kernels: Mapping[bytes, KernelSource]
 ) -> None:
@@ -47,8 +70,7 @@ def _answer(
         buffer = names[register]
         values = np.frombuffer(given.read(int(size)), buffer.dtype.dtype)
         bound[buffer.name] = values.copy()
-    arguments = dxil_arguments(kernel.source, kernel.entry_point, kernel.shader_model)
-    shaders.dispatch(kernel.source, arguments, bound, constants, groups)
+    _compute(kernel, bound, constants, groups)
     for register in head[6::2]:
         if register[0] == "u":
             taken.write(bound[names[register].name].tobytes())
