@@ -8,7 +8,7 @@ tensor IR -> parts, one for each loop over time -> simplify -> scan in blocks ->
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
@@ -29,14 +29,14 @@ from dmlc.kernel.slow import find_slow
 from dmlc.kernel.steps import count_steps
 from dmlc.parameters import expect, expect_flag, expect_text
 from dmlc.program import Origin, Program, Repeat
-from dmlc.report import Report, count_unfused, find_origins, make_report
+from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.loops import part_loops
 from dmlc.transform.open_sizes import check_open
-from dmlc.transform.rewrite import rewrite
+from dmlc.transform.rewrite import rewrite, run_passes
 from dmlc.transform.storage import widen_booleans
 
 
@@ -104,8 +104,29 @@ def compile_by(
 def explain(function: Function, target: str = "opencl", profile: str | None = None) -> Report:
     """What `compile` makes of a function, and why: bytes and kernels before and after fusion.
     Whatever the profile is, its warnings are of what GPUs do slowly. Raises as `compile` does."""
-    dialect = find_dialect(target)
-    shape = find_profile(profile or dialect.profiles[0])
+    return _explain(function, target, profile)[0]
+
+
+@throttle_garbage_collection()
+def trace(function: Function, target: str = "opencl", profile: str | None = None) -> Trace:
+    """What each pass makes of a function, and `explain`'s report and `compile`'s program of it.
+    Raises as `compile` does."""
+    report, program = _explain(function, target, profile)
+    return Trace(report, tuple(list_passes(function, target, profile)), program)
+
+
+def list_passes(
+    function: Function, target: str = "opencl", profile: str | None = None
+) -> Iterator[tuple[str, Function]]:
+    """The passes before fusion, as `compile` runs them: the name of each of `rewrite.PASSES` and
+    the function after it."""
+    _, shape = _find_kind(target, profile)
+    expect("function", function, Function, "an ir.Function")
+    return run_passes(function, shape.row, walks=shape.walks)
+
+
+def _explain(function: Function, target: str, profile: str | None) -> tuple[Report, Program]:
+    dialect, shape = _find_kind(target, profile)
     function.refuse_loops(_APART)
     lowered = _lower(function, dialect, shape)
     program = _render(function, lowered, dialect, shape)
@@ -113,7 +134,7 @@ def explain(function: Function, target: str = "opencl", profile: str | None = No
     if shape.group_size == 1:
         slow = compile(function, target, "gpu").warnings
         program = dataclasses.replace(program, warnings=slow)
-    return make_report(function, fusion, kernels, program)
+    return make_report(function, fusion, kernels, program), program
 
 
 def find_fusion(function: Function, target: str = "opencl", profile: str | None = None) -> Fusion:

@@ -12,13 +12,50 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dmlc.ir import Function
+from dmlc.ir import Apply, Function, Instruction, Stage, value_type
 from dmlc.kernel.counts import Steps
 from dmlc.kernel.nodes import Access, Buffer, Kernel
+from dmlc.kernel.slow import count_points, find_density
+from dmlc.kernel.steps import count_steps
 from dmlc.program import Figures, Origin, Program, Unfused
+from dmlc.scalars import DataType
 from dmlc.source import Diagnostic
 from dmlc.transform.fuse import Fusion, Group
 from dmlc.transform.traffic import Move, add_moves, count_bytes, list_moves, total
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """One of the kernels that compute the stages of a group: what it does, and in how many work
+    items."""
+
+    name: str
+    """That of the program's kernel."""
+    stages: tuple[str, ...]
+    """What it computes, or reduces a part of, by name."""
+    fresh: tuple[str, ...]
+    """Those of `stages` that it computes from their operands. The others it combines from the
+    parts that a kernel before it has left in memory."""
+    moves: tuple[Move, ...]
+    """The bytes read and written, by tensor."""
+    parts: tuple[tuple[str, DataType, int], ...]
+    """Memory between the kernels of its group: name, data type and number of elements."""
+    groups: int | None
+    """None where a size is known at run time only, as for all counts here."""
+    group_size: int
+    steps: float | None
+    """Loads, and turns of loops without any, of the work item that has most; None also where
+    elements of tensors decide."""
+    operations: float | None
+    """On floats, at the points that take part."""
+    count: int | str = 0
+    """What work items are for, by number or by sizes that are known at run time: of these, a group
+    has `per_group`."""
+    per_group: int = 1
+    walk: str = ""
+    """How work items share the elements out, in words."""
+    apart: str = ""
+    """Why its group has more kernels than this, in words."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +75,8 @@ class Work:
     """The bytes read and written, by tensor."""
     figures: tuple[Figures, ...] = ()
     """Of each of `kernels`, where they are for a GPU and sizes are known."""
+    launches: tuple[Launch, ...] = ()
+    """One for each of `kernels`."""
 
     def traffic(self) -> tuple[int, int] | None:
         """The bytes read and written in all; None where a size is known at run time only."""
@@ -90,6 +129,17 @@ class Report:
         }
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trace:
+    """A function on its way to a program: as each pass left it."""
+
+    report: Report
+    """Of fusion, and of the kernels it led to."""
+    passes: tuple[tuple[str, Function], ...]
+    """The passes before fusion, in order, and the function after each."""
+    program: Program
+
+
 def make_report(
     function: Function, fusion: Fusion, kernels: Sequence[Sequence[Kernel]], program: Program
 ) -> Report:
@@ -107,14 +157,70 @@ def make_report(
         moves = add_moves(m for kernel in made for m in list_kernel_moves(fusion.function, kernel))
         own = [next(sources) for _ in made]
         names = tuple(kernel.name for kernel in own)
+        launches = tuple(
+            _make_launch(fusion.function, kernel, name)
+            for kernel, name in zip(made, names, strict=True)
+        )
         figures = tuple(k.origin.figures for k in own if k.origin.figures is not None)
         reason = "; ".join(_list_reasons(group, made[0]))
-        after.append(Work(group.stages, group.inlined, near, names, reason, moves, figures))
+        after.append(
+            Work(group.stages, group.inlined, near, names, reason, moves, figures, launches)
+        )
     scratch = tuple(Scratch(t.name, t.bytes, t.offset, t.lifetime) for t in program.scratch)
     peak = program.peak_scratch
     return Report(
         function.name, before, tuple(after), scratch, peak, function, fusion, program.warnings
     )
+
+
+def _make_launch(function: Function, kernel: Kernel, name: str) -> Launch:
+    """What a kernel of a function does, which has that name in its program."""
+    counted = count_steps(kernel, function.tables)
+    fresh = tuple(dict.fromkeys(n for members in kernel.passes for n in members))
+    parts = [b for b in kernel.buffers if b.count is not None]
+    operations = _count_all_operations(function, fresh)
+    combined = sum(b.count or 0 for b in parts if b.access is Access.READ and b.dtype.is_float)
+    return Launch(
+        name,
+        kernel.stages,
+        fresh,
+        list_kernel_moves(function, kernel),
+        tuple((b.name, b.dtype, b.count or 0) for b in parts),
+        None if counted is None else counted.working,
+        kernel.launch.group_size,
+        None if counted is None else counted.longest,
+        None if operations is None else operations + combined,
+        kernel.launch.count,
+        kernel.launch.per_group,
+        kernel.walk,
+        kernel.apart,
+    )
+
+
+def _count_all_operations(function: Function, names: Sequence[str]) -> float | None:
+    """The operations of some stages; None where a size is known at run time only."""
+    stages = [stage for stage in map(function.stage, names) if stage is not None]
+    for stage in stages:
+        axes = () if stage.reduction is None else stage.reduction.axes
+        if not all(isinstance(e, int) for e in (*stage.extents, *(e for _, e in axes))):
+            return None
+    return sum(count_operations(function, stage) for stage in stages)
+
+
+def count_operations(function: Function, stage: Stage) -> float:
+    """The operations on floats of a stage whose sizes are known, at the points that take part."""
+    own = sum(
+        isinstance(i, Apply) and _is_float(stage.body.instructions[i.operands[0]])
+        for i in stage.body.instructions
+    )
+    if stage.reduction is not None and not stage.dtype.is_integer:
+        own += 1
+    return own * count_points(stage) * find_density(function, stage)
+
+
+def _is_float(instruction: Instruction) -> bool:
+    dtype = value_type(instruction)
+    return not dtype.is_integer and dtype not in (DataType.INDEX, DataType.BOOL)
 
 
 def find_origins(

@@ -32,9 +32,9 @@ from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names
 from dmlc.picture import VIEWS, draw
 from dmlc.picture.diagram import Diagram, Kernel, list_calls, make_diagram
 from dmlc.picture.lettering import show_bytes
-from dmlc.picture.summary import summarize_view
+from dmlc.picture.summary import describe_work, summarize_view
 from dmlc.pipeline import explain
-from dmlc.source import counted
+from dmlc.source import counted, join_words
 from docs.generated import describe_json, list_commands
 from docs.listings import is_played, play
 
@@ -275,17 +275,39 @@ def _graph_pages() -> dict[Path, str]:
          "Unfused means: every stage, that is every formula of an operator or of the graph, as a "
          "kernel of its own. Kernels and bytes are those for OpenCL on a CPU.", "",
          "## How to read a picture", "",
-         "A box is a stage: a name, its formula, and the type and sizes of what it gives; violet "
-         "ones are reductions, and a coloured stripe says which call of the graph it comes from. A "
-         "frame is a kernel around the stages that it computes; `again` marks a stage that an "
-         "earlier kernel has computed too, because reading it back would cost more. Blue tags at "
-         "its upper rim are the tensors it reads from memory, orange ones at its lower rim those "
-         "it writes, with their bytes; pale ones are small beside the others. Lines inside a frame "
-         "are values in registers, or in memory of the kernel's own.", "",
+         "- A **box** is a stage: its name, its formula, and the type and sizes of its result. A "
+         "violet box is a reduction. A coloured stripe says which call of the graph the stage "
+         "comes from.",
+         "- A name in a formula, such as `x`, is the element at the stage's own position. Where a "
+         "formula reads elements at other positions, it has all positions: `x[i0, i1 + r1]`. "
+         "`i0`, `i1` count along the axes of the result, and `r1` along those of the reduction.",
+         "- A **frame** is a kernel with the stages that it computes. At its left are the work "
+         "(threads, steps of the busiest thread, operations on floats), the bytes, and why these "
+         "stages share a kernel. `again` marks a stage that an earlier kernel computes too: to "
+         "read it back would cost more.",
+         "- A **dashed frame** is a group: stages that are fused, and take several kernels. A "
+         "kernel may leave a reduction in parts, which the next one combines.",
+         "- **Blue tags** at the upper rim are the tensors that the kernel reads from memory, and "
+         "**orange tags** at the lower rim those that it writes, with their bytes. Pale tags are "
+         "small beside the others.",
+         "- **Lines** in a frame are values in registers, or in the kernel's own memory. Where a "
+         "line would be long, a dashed name stands in its place. A page is about 950 pixels wide: "
+         "where the lines between kernels find no room, tags say where a tensor comes from and "
+         "goes to.", "",
          "`dmlc graph` draws graphs of your own, and operators of the library, for any target:", "",
          "```", "dmlc graph FILE.dml --dim N=32 -o picture.svg     # or picture.dot, for Graphviz",
          "dmlc graph FILE.dml --dim N=32 --view after       # as text, on the terminal", "```", "",
          "So does Python: `dmlc.picture.draw(dmlc.pipeline.explain(graph.bind(dims=...)))`.", "",
+         "## From pass to pass", "",
+         "`dmlc graph --html` writes a page that shows the graph as it was bound, after each pass "
+         "that changes it, in groups, and as kernels:", "",
+         "```", "dmlc graph FILE.dml --dim N=32 --target hlsl --html -o graph.html", "```", "",
+         "The page is one file, which loads nothing else. A slider goes from pass to pass. Point "
+         "at a stage or a kernel, or go to it with the Tab key: beside the picture are its "
+         "formula, its lines of the source, and the generated kernel in the language of "
+         "`--target`. A click or Enter keeps them there, and Escape lets them go. "
+         "`dmlc ir --after PASS` prints the same passes as text. From Python: "
+         "`dmlc.picture.draw_page(dmlc.pipeline.trace(graph.bind(dims=...)))`.", "",
          "Written by `make docs`.", ""]
     )  # fmt: skip
     return pages
@@ -305,9 +327,9 @@ def _describe_graph(path: Path, dims: dict[str, int], diagram: Diagram) -> str:
          f"![{path.stem}, every stage as a kernel]({path.stem}.before.svg)", "",
          f"## After fusion: {summarize_view(diagram.after)}", "",
          f"![{path.stem}, the kernels after fusion]({path.stem}.after.svg)", "",
-         "| kernel | computes | reads | writes |", "| --- | --- | --- | --- |",
+         "| kernel | computes | work | reads | writes |", "| --- | --- | --- | --- | --- |",
          *(_describe_kernel(kernel) for kernel in diagram.after.kernels), "",
-         *(_give_reason(kernel) for kernel in diagram.after.kernels), "",
+         *(_give_reason(kernels) for kernels in diagram.after.groups), "",
          "The pictures are what this writes:", "", "```", command, "```", ""]
     )  # fmt: skip
 
@@ -315,6 +337,7 @@ def _describe_graph(path: Path, dims: dict[str, int], diagram: Diagram) -> str:
 def _describe_kernel(kernel: Kernel) -> str:
     cells = [
         ", ".join(f"`{step.name}`" for step in kernel.steps),
+        "; ".join(describe_work(kernel)),
         *(
             "<br>".join(f"`{t.tensor}` {t.text}" for t in transfers)
             for transfers in (kernel.reads, kernel.writes)
@@ -323,9 +346,11 @@ def _describe_kernel(kernel: Kernel) -> str:
     return f"| {kernel.label} | {' | '.join(cells)} |"
 
 
-def _give_reason(kernel: Kernel) -> str:
-    reason = re.sub(r"%(\w+)", r"`\1`", kernel.reason)
-    return f"- Kernel{'s' if kernel.launches > 1 else ''} {kernel.label}: {reason}."
+def _give_reason(kernels: list[Kernel]) -> str:
+    """Why the kernels of a group are these; the first has the reason for all."""
+    reason = re.sub(r"%(\w+)", r"`\1`", kernels[0].reason)
+    labels = join_words([kernel.label for kernel in kernels], "and")
+    return f"- Kernel{'s' if len(kernels) > 1 else ''} {labels}: {reason}."
 
 
 def main(arguments: list[str]) -> int:

@@ -151,8 +151,10 @@ def test_figures_of_a_kernel_for_a_gpu() -> None:
     assert figures["total_steps"] >= 64 * figures["reads_per_output"]
     assert figures["steps"] >= figures["total_steps"] / figures["threads"]
     text = draw(explain(ir.parse(SUM), "hlsl"), "text", ("after",))
-    assert f"on a GPU  {figures['threads']:,} threads, at most {figures['steps']} steps" in text
-    assert "on a GPU" not in draw(explain(ir.parse(SUM), "opencl"), "text")
+    assert f"work      {figures['threads']:,} threads in {figures['groups']:,} groups of" in text
+    assert f"at most {figures['steps']} steps each;" in text
+    assert "reads an output" in text
+    assert "reads an output" not in draw(explain(ir.parse(SUM), "opencl"), "text")
 
 
 def test_figures_of_unknown_sizes_are_null() -> None:

@@ -16,9 +16,9 @@ from dmlc.cli.arguments import (
     target_option,
 )
 from dmlc.files import write_files
-from dmlc.picture import FORMATS, SUFFIXES, draw
+from dmlc.picture import FORMATS, SUFFIXES, draw, draw_page
 from dmlc.picture.diagram import VIEWS
-from dmlc.pipeline import explain
+from dmlc.pipeline import explain, trace
 
 
 @click.command(
@@ -28,10 +28,14 @@ from dmlc.pipeline import explain
 )
 @click.argument("subject")
 @bindings
-@click.option("--format", "form", type=click.Choice(FORMATS),
+@click.option("--format", "form", type=click.Choice([*FORMATS, "html"]),
               help="What to write. [default: what the name after -o ends in, or text]")  # fmt: skip
-@click.option("--view", type=click.Choice([*VIEWS, "both"]), default="both", show_default=True,
-              help="Show every stage as a kernel, the kernels after fusion, or both.")  # fmt: skip
+@click.option("--html", is_flag=True,
+              help="Write a page with a slider over the passes, and the formula, the source line "
+              "and the generated kernel of what is pointed at. As --format html.")  # fmt: skip
+@click.option("--view", type=click.Choice([*VIEWS, "both"]),
+              help="Show every stage as a kernel, the kernels after fusion, or both. "
+              "[default: both]")  # fmt: skip
 @target_option("The target that kernels are made for.")
 @profile_option
 @click.option("-o", "--output", metavar="FILE", help="Write to this file, not to the terminal.")
@@ -42,7 +46,8 @@ def command(
     dimensions: tuple[str, ...],
     folders: tuple[str, ...],
     form: str | None,
-    view: str,
+    html: bool,
+    view: str | None,
     target: str,
     profile: str | None,
     output: str | None,
@@ -50,20 +55,38 @@ def command(
     """Show what fusion makes of a graph: its kernels, the stages in each, and the bytes moved.
 
     SUBJECT is FILE[:NAME], or an operator of the library, which is a small graph. As SVG it is a
-    picture for a page, light or dark; DOT is for Graphviz; text is for the terminal.
+    picture for a page, light or dark; DOT is for Graphviz; text is for the terminal; HTML is an
+    interactive page in one file, which shows every pass.
     """
-    if form is None:
-        form = SUFFIXES.get(Path(output).suffix.lower(), "text") if output else "text"
+    form = _find_format(form, html, output)
+    if form == "html" and view is not None:
+        raise click.UsageError("--view does not go with HTML, which shows all views")
     function = bind_subject(subject, tensors, attributes, dimensions, folders)
-    views = VIEWS if view == "both" else (view,)
     found = None if subject.endswith(".ir") else find_subject(subject, folders)
     graph = found if isinstance(found, dmlc.Graph) else None
-    report = explain(function, target, profile)
-    show_warnings(report.warnings)
-    content = draw(report, form, views, graph)
+    if form == "html":
+        passes = trace(function, target, profile)
+        show_warnings(passes.report.warnings)
+        content = draw_page(passes, graph)
+    else:
+        report = explain(function, target, profile)
+        show_warnings(report.warnings)
+        content = draw(report, form, VIEWS if view in (None, "both") else (view,), graph)
     if output is None:
         click.echo(content, nl=False)
         return
     path = Path(output)
     for written in write_files(path.parent, {path.name: content.encode()}):
         click.echo(written)
+
+
+def _find_format(form: str | None, html: bool, output: str | None) -> str:
+    """What to write, by the options and the end of the file's name."""
+    if html:
+        if form not in (None, "html"):
+            raise click.UsageError(f"--html and --format {form} do not go together")
+        return "html"
+    if form is not None:
+        return form
+    suffixes = SUFFIXES | dict.fromkeys((".html", ".htm"), "html")
+    return suffixes.get(Path(output).suffix.lower(), "text") if output else "text"

@@ -6,9 +6,10 @@ import click
 
 from dmlc import ir
 from dmlc.cli.arguments import bind_subject, bindings, show_warnings, target_option
-from dmlc.pipeline import describe_kernels, describe_schedules, find_fusion, rewrite
+from dmlc.pipeline import describe_kernels, describe_schedules, find_fusion, list_passes
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.json import fusion_to_json
+from dmlc.transform.rewrite import PASSES
 from dmlc.transform.simplify import simplify
 
 
@@ -18,12 +19,12 @@ from dmlc.transform.simplify import simplify
 )
 @click.argument("operator")
 @bindings
-@click.option(
-    "--after", type=click.Choice(["simplify", "factor", "fuse"]), help="Print it after this pass."
-)
+@click.option("--after", type=click.Choice([*PASSES, "factor", "fuse"]), metavar="PASS",
+              help="Print it after this pass: fuse, or one of those before it, which are "
+              f"{', '.join(PASSES)}. factor means the last of them.")  # fmt: skip
 @click.option("--kernel", is_flag=True, help="Print the kernel IR: with --json a list of kernels.")
 @click.option("--schedule", is_flag=True, help="Print the loops of each kernel, one per line.")
-@target_option("The target that --kernel, --schedule and --after fuse are for.")
+@target_option("The target that --kernel, --schedule and --after are for.")
 @click.option(
     "--json",
     "as_json",
@@ -59,13 +60,14 @@ def command(
         click.echo(describe_schedules(function, target))
         return
     fusion: Fusion | None = None
-    if after == "simplify":
-        function = simplify(function)
-    elif after == "factor":
-        function = rewrite(function)
-    elif after == "fuse":
+    if after == "fuse":
         fusion = find_fusion(function, target)
         function = fusion.function
+    elif after == "simplify":
+        function = simplify(function)
+    elif after is not None:
+        last = PASSES[-1] if after == "factor" else after
+        function = next(made for name, made in list_passes(function, target) if name == last)
     if as_json:
         click.echo(ir.to_json(function) if fusion is None else fusion_to_json(fusion))
         return

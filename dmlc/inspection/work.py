@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from dmlc import ir
 from dmlc.inspection.model import Reread, Work
-from dmlc.kernel.slow import count_points, find_density
-from dmlc.scalars import DataType
+from dmlc.report import count_operations
 from dmlc.transform.traffic import count_bytes, list_moves
 
 
@@ -25,22 +24,6 @@ def count_work(function: ir.Function) -> Work:
     )
     operations = sum(count_operations(function, stage) for stage in function.stages)
     return Work(moved, operations, _find_rereads(function))
-
-
-def count_operations(function: ir.Function, stage: ir.Stage) -> float:
-    """The operations on floats of a stage, at the points that take part."""
-    own = sum(
-        isinstance(i, ir.Apply) and _is_float(stage.body.instructions[i.operands[0]])
-        for i in stage.body.instructions
-    )
-    if stage.reduction is not None and not stage.dtype.is_integer:
-        own += 1
-    return own * count_points(stage) * find_density(function, stage)
-
-
-def _is_float(instruction: ir.Instruction) -> bool:
-    dtype = ir.value_type(instruction)
-    return not dtype.is_integer and dtype not in (DataType.INDEX, DataType.BOOL)
 
 
 def _find_rereads(function: ir.Function) -> tuple[Reread, ...]:

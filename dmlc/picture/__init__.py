@@ -1,8 +1,11 @@
-"""Pictures of a graph, or of an operator, before and after fusion: SVG, DOT and text.
+"""Pictures of a graph, or of an operator, before and after fusion: SVG, DOT and text; and a page
+that shows what each pass makes of it.
 
-`diagram` says what there is to show, `compose` where it goes on a plane, `layered` and `ordering`
-how boxes and links are arranged at all; `svg`, `dot` and `text` write it. What was fused, and why,
-is `dmlc.report`'s.
+`diagram` says what there is to show, and `joint` how the stages of a kernel are joined. `blocks`
+draws a kernel, `groups` the kernels of a group, and `compose` all of a view; `placing` keeps it to
+the width of a page, and `ranking`, `ordering` and `layered` arrange boxes and links at all. `svg`,
+`dot` and `text` write it; `page` writes the page of all `stops`. What was fused, and why, is
+`dmlc.report`'s.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ from collections.abc import Sequence
 from dmlc.binding import Graph
 from dmlc.picture.diagram import VIEWS, list_calls, make_diagram
 from dmlc.picture.dot import write_dot
+from dmlc.picture.page import write_page
 from dmlc.picture.svg import write_svg
 from dmlc.picture.text import write_text
-from dmlc.report import Report
+from dmlc.report import Report, Trace
 from dmlc.source import UnknownNameError, unknown_name
 
-__all__ = ["FORMATS", "SUFFIXES", "VIEWS", "draw"]
+__all__ = ["FORMATS", "SUFFIXES", "VIEWS", "draw", "draw_page"]
 
 FORMATS = ("svg", "dot", "text")
 
@@ -47,3 +51,14 @@ def draw(
             raise UnknownNameError(unknown_name("view", view, dict.fromkeys(VIEWS)))
     calls = () if graph is None else list_calls(graph)
     return _WRITERS[form](make_diagram(report, calls), views)
+
+
+def draw_page(trace: Trace, graph: Graph | None = None) -> str:
+    """A page of HTML, in one file, that shows a function as it was bound, after each pass that
+    changed it, in groups, and as kernels: `dmlc.pipeline.trace` gives these. A stage or a kernel
+    that is pointed at has its formula, its place in the source and its generated kernel beside it.
+    With the `graph` that was bound, the page says which of its calls a stage comes from.
+
+    Raises `UnsupportedError` where there is more to show than a picture can hold legibly.
+    """
+    return write_page(trace, graph)

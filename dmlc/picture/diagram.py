@@ -16,11 +16,13 @@ from dmlc.binding import Graph
 from dmlc.ir import Function, Stage
 from dmlc.language.syntax import Call, Gradient
 from dmlc.picture.formula import summarize
+from dmlc.picture.joint import Joint, Wire
 from dmlc.picture.lettering import TIMES, show_bytes
 from dmlc.program import Figures
-from dmlc.report import Report, Work
+from dmlc.report import Launch, Report
+from dmlc.scalars import DataType
 from dmlc.source import Span
-from dmlc.transform.traffic import Move, add_moves, count_bytes
+from dmlc.transform.traffic import Move, count_bytes, list_moves
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Step:
     """The call it comes from, where it comes from one."""
     members: tuple[str, ...] = ()
     """Where it stands for a chain of stages: all their names."""
+    combined: bool = False
+    """Whether it is put together from parts that another kernel has computed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,21 +67,14 @@ class Transfer:
     """The bytes as people write them: `25.7 MB`, or how many times that where it is the whole
     tensor; where a size is known at run time only, `4 B` times its name."""
     times: int = 1
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wire:
-    """A value on its way inside a kernel: from a tensor read or from a step, to a step."""
-
-    source: str
-    target: str
-    from_memory: bool
+    step: str = ""
+    """Of a tensor written: the step that it comes from."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
-    """Stages computed together: its steps in order, what they hand to one another, and its memory
-    traffic. `label` is `3`, or `3 to 5` where several launches do it one after another."""
+    """What one launch computes: its steps in order, what they hand to one another, and its memory
+    traffic. `label` is its number, or `3 to 5` where it stands for a chain of kernels."""
 
     label: str
     launches: int
@@ -86,10 +83,21 @@ class Kernel:
     reads: tuple[Transfer, ...]
     writes: tuple[Transfer, ...]
     reason: str = ""
+    group: int | None = None
+    """The number of the group that it computes with other kernels; None where it does by itself."""
+    launch: Launch | None = None
+    """Its work items and what they do; None before fusion, where nothing is compiled."""
+    figures: Figures | None = None
+    """Where it is a GPU's and sizes are known."""
     inside: tuple[Move, ...] = ()
-    """What its launches hand to one another in memory."""
-    figures: tuple[Figures, ...] = ()
-    """Of each launch, where it is a GPU's and sizes are known."""
+    """What it stores and reads back itself."""
+    kind: str = "kernel"
+    """`group` where it stands for all kernels of one."""
+
+    @property
+    def title(self) -> str:
+        """Its name for people: `kernel 3`."""
+        return f"{self.kind} {self.label}"
 
     @property
     def read_bytes(self) -> int | None:
@@ -97,7 +105,7 @@ class Kernel:
 
     @property
     def written_bytes(self) -> int | None:
-        return add((*(t.bytes for t in self.writes), *(m.written for m in self.inside)))
+        return add(t.bytes for t in self.writes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,6 +115,17 @@ class View:
 
     kernels: tuple[Kernel, ...]
     scratch: int | None
+
+    @property
+    def groups(self) -> list[list[Kernel]]:
+        """The kernels in order, those of one group together."""
+        groups: list[list[Kernel]] = []
+        for kernel in self.kernels:
+            if groups and kernel.group is not None and groups[-1][0].group == kernel.group:
+                groups[-1].append(kernel)
+            else:
+                groups.append([kernel])
+        return groups
 
     @property
     def launches(self) -> int:
@@ -161,17 +180,13 @@ def find_view(diagram: Diagram, name: str) -> View:
 
 def make_diagram(report: Report, calls: Sequence[GraphCall] = ()) -> Diagram:
     """The diagram of what a function was compiled to; `calls` are those of the graph it was."""
-    function, fused = report.function, report.fusion.function
-    tensors = {
-        name: _describe(tensor)
-        for source in (function, fused)
-        for name, tensor in source.tensors().items()
-    }
+    function = report.function
+    tensors = list_tensors(report)
     inputs = tuple(p.name for p in function.parameters)
     outputs = tuple(r.name for r in function.results)
-    origins = _Origins(calls)
-    before = _list_kernels(report.before, function, function, origins)
-    after = _list_kernels(report.after, report.fusion.unfused, fused, origins)
+    origins = Origins(calls)
+    before = list_unfused(function, origins)
+    after = _list_launches(report, tensors, origins)
     return Diagram(
         report.name,
         tensors,
@@ -181,6 +196,19 @@ def make_diagram(report: Report, calls: Sequence[GraphCall] = ()) -> Diagram:
         View(after, report.peak_scratch),
         {call.name: call.operator for call in calls},
     )
+
+
+def list_tensors(report: Report) -> dict[str, Tensor]:
+    """All that is ever in memory, before fusion and after it."""
+    tensors = {
+        name: _describe(tensor)
+        for source in (report.function, report.fusion.function)
+        for name, tensor in source.tensors().items()
+    }
+    for work in report.after:
+        for launch in work.launches:
+            tensors |= {n: _make_parts(n, dtype, count) for n, dtype, count in launch.parts}
+    return tensors
 
 
 def list_calls(graph: Graph) -> tuple[GraphCall, ...]:
@@ -199,7 +227,7 @@ def list_calls(graph: Graph) -> tuple[GraphCall, ...]:
     return tuple(found)
 
 
-class _Origins:
+class Origins:
     """Which call each stage comes from: the one whose place in the text the stage has."""
 
     def __init__(self, calls: Sequence[GraphCall]) -> None:
@@ -213,72 +241,89 @@ def _place(span: Span) -> tuple[str, int, int]:
     return span.source.name, span.start, span.end
 
 
-def _list_kernels(
-    works: Sequence[Work], whole: Function, stored: Function, origins: _Origins
-) -> tuple[Kernel, ...]:
-    """The kernels that compute `stored`, with the stages that they have from `whole`."""
+def list_unfused(function: Function, origins: Origins) -> tuple[Kernel, ...]:
+    """A kernel for each stage of a function, which reads and writes whole tensors."""
+    tensors = {n: _describe(t) for n, t in function.tensors().items()}
     kernels: list[Kernel] = []
-    originals = {s.name: s for s in whole.stages}
-    stages = {s.name: s for s in stored.stages}
-    tensors = {n: _describe(t) for n, t in stored.tensors().items()}
-    wanted = {r.name for r in stored.results}
-    wanted.update(m.tensor for w in works for m in w.moves if m.tensor not in w.stages)
-    order = {s.name: at for at, s in enumerate((*whole.stages, *stored.stages))}
-    first = 1
-    for work in works:
-        launches = max(len(work.kernels), 1)
-        last = first + launches - 1
-        label = (
-            str(first) if launches == 1 else f"{first} {'and' if launches == 2 else 'to'} {last}"
-        )
-        first += launches
-        steps, wires = _join(work, originals, stages)
-        steps.sort(key=lambda s: order[s.name])
-        read = [m for m in work.moves if m.written == 0 and m.tensor not in work.stages]
-        written = [m for m in work.moves if m.tensor in work.stages and m.tensor in wanted]
-        inside = [m for m in work.moves if m not in read and m not in written]
-        inside += [Move(m.tensor, m.read) for m in written if m.read]
+    for number, stage in enumerate(function.stages, 1):
+        moves = list_moves(function, (stage.name,))
+        read = dict.fromkeys(load.tensor for load in stage.body.loads())
         kernels.append(
             Kernel(
-                label,
-                launches,
-                tuple(_make_step(s, origins) for s in steps),
-                tuple(wires),
-                tuple(_transfer(m, m.read, tensors) for m in read),
-                tuple(_transfer(m, m.written, tensors) for m in written),
-                work.reason,
-                add_moves(inside),
-                work.figures,
+                str(number),
+                1,
+                (_make_step(stage, origins),),
+                tuple(Wire(name, stage.name, True) for name in read),
+                tuple(_transfer(m, m.read, tensors) for m in moves if m.tensor != stage.name),
+                tuple(
+                    dataclasses.replace(_transfer(m, m.written, tensors), step=stage.name)
+                    for m in moves
+                    if m.tensor == stage.name
+                ),
             )
         )
     return tuple(kernels)
 
 
-def _join(
-    work: Work, originals: Mapping[str, Stage], stages: Mapping[str, Stage]
-) -> tuple[list[Stage], list[Wire]]:
-    """The stages a kernel computes, and what goes from one to the other.
+def _list_launches(
+    report: Report, tensors: Mapping[str, Tensor], origins: Origins
+) -> tuple[Kernel, ...]:
+    """The kernels after fusion, with the stages that they have from before it."""
+    kernels: list[Kernel] = []
+    for number, work in enumerate(report.after):
+        alone = len(work.launches) == 1
+        figures = dict(zip(work.kernels, work.figures, strict=False))
+        for place, launch in enumerate(work.launches):
+            kernel = _make_kernel(report, launch, tensors, origins)
+            kernels.append(
+                dataclasses.replace(
+                    kernel,
+                    label=str(len(kernels) + 1),
+                    reason=work.reason if place == 0 else "",
+                    group=None if alone else number,
+                    launch=launch,
+                    figures=figures.get(launch.name),
+                )
+            )
+    return tuple(kernels)
 
-    What the stage that is left after fusion loads is in memory, or another of the kernel's own;
-    what the stage it was made of loads besides is computed where it is read.
-    """
-    own = set(work.stages)
-    steps: dict[str, Stage] = {}
-    wires: dict[Wire, None] = {}
-    for name in work.stages:
-        loaded = set(_list_reads(stages[name]))
-        pending = [originals.get(name, stages[name])]
-        seen = {name}
-        while pending:
-            stage = pending.pop()
-            steps[stage.name] = stage
-            for read in _list_reads(stage):
-                inside = read not in loaded and read in originals
-                wires[Wire(read, stage.name, not inside and read not in own)] = None
-                if inside and read not in seen:
-                    seen.add(read)
-                    pending.append(originals[read])
-    return list(steps.values()), list(wires)
+
+def list_groups(
+    report: Report, tensors: Mapping[str, Tensor], origins: Origins
+) -> tuple[Kernel, ...]:
+    """The groups after fusion, each as if one kernel computed it."""
+    kernels: list[Kernel] = []
+    for work, group in zip(report.after, report.fusion.groups, strict=True):
+        moves = report.fusion.list_moves(group)
+        stages = work.stages
+        launch = Launch("", stages, stages, moves, (), None, 1, None, None)
+        kernel = _make_kernel(report, launch, tensors, origins)
+        label = str(len(kernels) + 1)
+        kernels.append(dataclasses.replace(kernel, label=label, reason=work.reason, kind="group"))
+    return tuple(kernels)
+
+
+def _make_kernel(
+    report: Report, launch: Launch, tensors: Mapping[str, Tensor], origins: Origins
+) -> Kernel:
+    """What a launch computes and moves."""
+    whole, stored = report.fusion.unfused, report.fusion.function
+    order = {s.name: at for at, s in reversed([*enumerate((*whole.stages, *stored.stages))])}
+    joint = Joint(launch, whole, stored)
+    steps = sorted(joint.steps.values(), key=lambda s: order[s.name])
+    moves = {m.tensor: m for m in launch.moves}
+    return Kernel(
+        "",
+        1,
+        tuple(_make_step(s, origins, joint.find_role(s.name)) for s in steps),
+        tuple(joint.wires),
+        tuple(_transfer(moves[n], moves[n].read, tensors) for n in joint.read),
+        tuple(
+            dataclasses.replace(_transfer(moves[n], moves[n].written, tensors), step=s)
+            for n, s in joint.sources.items()
+        ),
+        inside=tuple(Move(n, moves[n].read) for n in joint.written if moves[n].read != 0),
+    )
 
 
 def _transfer(move: Move, size: int | None, tensors: Mapping[str, Tensor]) -> Transfer:
@@ -292,19 +337,28 @@ def _transfer(move: Move, size: int | None, tensors: Mapping[str, Tensor]) -> Tr
     return Transfer(tensor.name, size, text if times == 1 else f"{times} {TIMES} {text}", times)
 
 
-def _make_step(stage: Stage, origins: _Origins) -> Step:
+def _make_parts(name: str, dtype: DataType, count: int) -> Tensor:
+    """Memory between the kernels of one group."""
+    size = count * dtype.bytes
+    return Tensor(name, dtype.short, (count,), size, show_bytes(size))
+
+
+def _make_step(stage: Stage, origins: Origins, role: str = "") -> Step:
+    """A stage as a kernel computes it, whole or in a role that `Joint.find_role` gives."""
+    formula = summarize(stage)
+    if stage.reduction is not None and role == "combined":
+        formula = f"{stage.reduction.combiner} of the parts of {stage.name}"
+    elif role == "parts":
+        formula += ", in parts"
     return Step(
         stage.name,
-        summarize(stage),
+        formula,
         stage.dtype.short,
         stage.extents,
         stage.reduction is not None,
         origins.find(stage),
+        combined=role == "combined",
     )
-
-
-def _list_reads(stage: Stage) -> list[str]:
-    return list(dict.fromkeys(load.tensor for load in stage.body.loads()))
 
 
 def _describe(tensor: ir.Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from dmlc.picture.diagram import VIEWS, Diagram, Kernel, Transfer, View, find_view
 from dmlc.picture.lettering import show_sizes, wrap
-from dmlc.picture.summary import compare, describe_traffic
+from dmlc.picture.summary import compare, describe_traffic, describe_work
 
 _FORMULA_WIDTH = 40
 
@@ -38,6 +38,7 @@ def write_dot(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
 
 def _write_view(diagram: Diagram, view: View, name: str) -> Iterator[str]:
     made = {t.tensor: at for at, k in enumerate(view.kernels) for t in k.writes}
+    steps = {t.tensor: t.step for k in view.kernels for t in k.writes}
     read = {t.tensor for k in view.kernels for t in k.reads}
     for tensor in diagram.tensors.values():
         about = [tensor.name, f"{tensor.dtype} {show_sizes(tensor.sizes)}"]
@@ -49,12 +50,11 @@ def _write_view(diagram: Diagram, view: View, name: str) -> Iterator[str]:
         if tensor.name in diagram.outputs and tensor.name in made:
             node = _name(name, "output", tensor.name)
             yield f'{node} [shape=ellipse, fillcolor="#ffdfc4", label={_label(about)}];'
-    for at, kernel in enumerate(view.kernels):
-        yield from _write_kernel(kernel, name, at)
+    yield from _write_groups(view, name)
     for at, kernel in enumerate(view.kernels):
         for transfer in kernel.reads:
             if transfer.tensor in made:
-                source = _name(name, str(made[transfer.tensor]), transfer.tensor)
+                source = _name(name, str(made[transfer.tensor]), steps[transfer.tensor])
             else:
                 kind = "input" if transfer.tensor in diagram.inputs else "constant"
                 source = _name(name, kind, transfer.tensor)
@@ -65,9 +65,24 @@ def _write_view(diagram: Diagram, view: View, name: str) -> Iterator[str]:
                 yield f"{source} -> {_name(name, str(at), reader)}{label};"
         for transfer in kernel.writes:
             if transfer.tensor in diagram.outputs:
-                source = _name(name, str(at), transfer.tensor)
+                source = _name(name, str(at), transfer.step)
                 target = _name(name, "output", transfer.tensor)
                 yield f"{source} -> {target} [label={_quote(_spell(transfer))}];"
+
+
+def _write_groups(view: View, name: str) -> Iterator[str]:
+    """The kernels, those of one group in a cluster of their own."""
+    at = 0
+    for kernels in view.groups:
+        lines = [t for n, kernel in enumerate(kernels, at) for t in _write_kernel(kernel, name, n)]
+        at += len(kernels)
+        if len(kernels) == 1:
+            yield from lines
+            continue
+        yield f"subgraph {_quote(f'cluster_{name}_group_{kernels[0].group}')} {{"
+        yield '  label="one group"; style="dashed"; color="#66707b"; fontsize=11;'
+        yield from (f"  {line}" for line in lines)
+        yield "}"
 
 
 def _feeds(transfer: Transfer, source: str, from_memory: bool) -> bool:
@@ -76,12 +91,12 @@ def _feeds(transfer: Transfer, source: str, from_memory: bool) -> bool:
 
 def _write_kernel(kernel: Kernel, view: str, at: int) -> Iterator[str]:
     yield f"subgraph {_quote(f'cluster_{view}_{at}')} {{"
-    yield f"  label={_label([f'kernel {kernel.label}', *describe_traffic(kernel)])};"
+    yield f"  label={_label([kernel.title, *describe_work(kernel), *describe_traffic(kernel)])};"
     yield '  style="rounded,filled"; fillcolor="#f3f5f8"; color="#66707b"; fontsize=11;'
     yield f"  tooltip={_quote(kernel.reason)};"
     for step in kernel.steps:
         about = f"{step.dtype} {show_sizes(step.sizes)}"
-        label = _label([step.name, *wrap(f"= {step.formula}", _FORMULA_WIDTH, 3), about])
+        label = _label([step.name, *wrap(f"= {step.formula}", _FORMULA_WIDTH), about])
         fill = ', fillcolor="#f4efff"' if step.folds else ""
         yield f"  {_name(view, str(at), step.name)} [label={label}{fill}];"
     for wire in kernel.wires:

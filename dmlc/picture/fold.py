@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from dmlc.picture.diagram import Kernel, Step, Transfer, View, Wire, add
+from dmlc.picture.diagram import Kernel, Step, Transfer, View, add
+from dmlc.picture.joint import Wire
 from dmlc.picture.lettering import show_bytes
 
 _SHORTEST = 3
@@ -29,7 +30,7 @@ def fold_chains(view: View, outputs: Sequence[str]) -> View:
 
 def _fold_steps(kernel: Kernel) -> Kernel:
     """A kernel with the chains in it folded: a chain is a step with the name of its last stage."""
-    stored = [t.tensor for t in kernel.writes]
+    stored = [t.step for t in kernel.writes]
     pairs = [(w.source, w.target) for w in kernel.wires if not w.from_memory]
     plain = [s.name for s in kernel.steps if not s.folds]
     chains = find_chains(plain, pairs, stored)
@@ -76,7 +77,8 @@ def _fold_kernels(kernels: Sequence[Kernel], outputs: Sequence[str]) -> list[Ker
 
 
 def _is_single(kernel: Kernel) -> bool:
-    return len(kernel.steps) == 1 and not kernel.steps[0].folds and len(kernel.writes) == 1
+    alone = len(kernel.steps) == 1 and kernel.group is None
+    return alone and not kernel.steps[0].folds and len(kernel.writes) == 1
 
 
 def _join(kernels: Sequence[Kernel]) -> Kernel:

@@ -1,7 +1,8 @@
-"""A stage's formula without its indices, short enough for a box: `max(x * scale, 0)`.
+"""A stage's formula, short enough for a box: `max(x * scale, 0)`.
 
-A tensor read at the stage's own position, broadcast or not, is its name alone; read elsewhere, it
-has an ellipsis for a position. `dmlc.kernel.formula` spells formulas in full.
+A tensor read at the stage's own position, broadcast or not, is its name alone, if all tensors of
+the formula are; where one is read elsewhere, all have their positions: `x[i0] + x[i0 + 1]`.
+`dmlc.kernel.formula` spells formulas in full.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.ir import Constant, Index, Load, Stage, operands
 from dmlc.kernel.formula import spell_body
-from dmlc.picture.lettering import TIMES
 
-_LONGEST = 300
+_LONGEST = 400
 """Characters of a formula; a longer one is only summed up."""
 
 
@@ -20,23 +20,20 @@ def summarize(stage: Stage) -> str:
     """The right side of a stage's formula."""
     reduction = stage.reduction
     axes = dict(reduction.axes) if reduction is not None else {}
+    plain = all(_is_plain(stage, load, axes) for load in stage.body.loads())
 
     def read(load: Load, positions: Sequence[str]) -> str:
-        if _is_plain(stage, load, axes):
-            return load.tensor
-        return f"{load.tensor}[…]"
+        return load.tensor if plain else f"{load.tensor}[{', '.join(positions)}]"
 
     text, guard = spell_body(stage.body, read, _LONGEST)
     if reduction is None:
         return text
-    where = ""
-    if guard:
-        where = f" where {guard}" if _asks_data(stage) else ", within bounds,"
-    if all(_is_plain(stage, load, axes) for load in stage.body.loads()):
+    where = f" where {guard}" if guard else ""
+    if plain and (not guard or _asks_data(stage)):
         over = ("axes " if len(axes) > 1 else "axis ") + ", ".join(str(label) for label in axes)
-        return f"{reduction.combiner} over {over}{where} of {text}"
-    counts = TIMES.join(str(extent) for extent in axes.values())
-    return f"{reduction.combiner} over {counts} places{where} of {text}"
+    else:
+        over = ", ".join(f"r{label} < {extent}" for label, extent in axes.items())
+    return f"{reduction.combiner} over {over}{where} of {text}"
 
 
 def _asks_data(stage: Stage) -> bool:

@@ -13,48 +13,20 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 
 from dmlc.picture.ordering import Ties, order_layers
+from dmlc.picture.ranking import Box, Gaps, Link, rank_boxes
 
 _SWEEPS = 24
 _STEP_ASIDE = 10.0
+_ROUNDING = 0.001
 _STIFFNESS = (1.0, 3.0, 8.0)
 """How strongly a stretch of a link wants to be straight, by how many of its ends are dummies."""
 
 _LEAF = 0.05
 """The share of that at a box with no other link."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Box:
-    """What is to be placed: its size, and whether it stands above, or below, all others."""
-
-    width: float
-    height: float
-    first: bool = False
-    last: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Link:
-    """A link from one box to another, by number. `leave` and `arrive` say where it touches them,
-    as distances from their middle; `arrive` is None where links are to be spread."""
-
-    source: int
-    target: int
-    leave: float = 0.0
-    arrive: float | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Gaps:
-    """The least distances: between neighbours in a layer, and between layers."""
-
-    across: float
-    down: float
-    beside_links: float = 14.0
-    """Across, where a link passes by."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,57 +56,9 @@ def arrange(boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps) -> Arrangem
     lengths of the links, in layers."""
     if not boxes:
         return Arrangement((), (), 0.0, 0.0)
-    ranks = rank_boxes(boxes, links)
-    net = _Net(boxes, links, ranks, gaps)
+    net = _Net(boxes, links, rank_boxes(boxes, links, gaps), gaps)
     net.place_across()
     return net.finish()
-
-
-def rank_boxes(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
-    """The layer of each box: below all that it is linked from, as close to its neighbours as the
-    longest path leaves it."""
-    below: list[list[int]] = [[] for _ in boxes]
-    above: list[list[int]] = [[] for _ in boxes]
-    for link in links:
-        below[link.source].append(link.target)
-        above[link.target].append(link.source)
-    order = _sort(above, below)
-    floor = 1 if any(box.first for box in boxes) else 0
-    ranks = [0 if box.first else floor for box in boxes]
-    for number in order:
-        for target in below[number]:
-            ranks[target] = max(ranks[target], ranks[number] + 1)
-    if any(box.last for box in boxes):
-        inner = [r for r, box in zip(ranks, boxes, strict=True) if not box.last]
-        lowest = max([*(r + 1 for r in inner), *ranks])
-        ranks = [lowest if box.last else r for r, box in zip(ranks, boxes, strict=True)]
-    for number in reversed(order):
-        # A box with more links down than up is better off near the lower ones.
-        free = not boxes[number].first and not boxes[number].last
-        if free and len(below[number]) > len(above[number]):
-            ranks[number] = min(ranks[t] for t in below[number]) - 1
-    used = {rank: place for place, rank in enumerate(sorted(dict.fromkeys(ranks)))}
-    return [used[rank] for rank in ranks]
-
-
-def find_long(boxes: Sequence[Box], links: Sequence[Link], longest: int) -> list[int]:
-    """The links, by number, that would pass more than `longest` layers."""
-    ranks = rank_boxes(boxes, links)
-    return [n for n, k in enumerate(links) if ranks[k.target] - ranks[k.source] > longest]
-
-
-def _sort(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> list[int]:
-    """The boxes so that links lead forward."""
-    missing = [len(sources) for sources in above]
-    ready = [number for number, count in enumerate(missing) if count == 0]
-    for number in ready:
-        for target in below[number]:
-            missing[target] -= 1
-            if missing[target] == 0:
-                ready.append(target)
-    if len(ready) != len(above):
-        raise ValueError("links in a cycle cannot be layered")
-    return ready
 
 
 class _Net:
@@ -259,6 +183,8 @@ class _Net:
             if not wishes:
                 continue
             wanted = _find_median(wishes)
+            least, most = self._bound([node], 0.0)
+            wanted = max(min(wanted, max(most, self.x[node])), min(least, self.x[node]))
             if at > 0:
                 left = layer[at - 1]
                 wanted = max(wanted, self.x[left] + self._apart(left, node))
@@ -275,8 +201,20 @@ class _Net:
         for left, right in itertools.pairwise(layer):
             offsets.append(offsets[-1] + self._apart(left, right))
         found = fit_rising([w - o for w, o in zip(wanted, offsets, strict=True)], weights)
+        least, most = self._bound(layer, offsets[-1])
+        if least <= most + _ROUNDING:
+            found = [max(min(at, most), least) for at in found]
         for node, at, offset in zip(layer, found, offsets, strict=True):
             self.x[node] = at + offset
+
+    def _bound(self, layer: Sequence[int], span: float) -> tuple[float, float]:
+        """Between what the first middle of a layer may lie, for all of it to keep the limit;
+        `span` is from the first to the last."""
+        if self.gaps.limit is None:
+            return -math.inf, math.inf
+        half = self.gaps.limit / 2
+        first, last = (self.widths[layer[at]] / 2 for at in (0, -1))
+        return first - half, half - last - span
 
     def _apart(self, left: int, right: int) -> float:
         count = len(self.boxes)

@@ -1,4 +1,4 @@
-"""Text in pictures: how wide it is at most, cut and wrapped to a width, and numbers of bytes.
+"""Text in pictures: how wide it is at most, wrapped to a width, and numbers of bytes.
 
 A picture names common fonts and carries none, so widths are those of a wide one, DejaVu Sans: with
 any other, text is narrower than the room left for it.
@@ -33,14 +33,6 @@ def measure(text: str, size: float, *, bold: bool = False, code: bool = False) -
     return total * size * (_BOLD if bold else 1.0)
 
 
-def cut(text: str, longest: int) -> str:
-    """A text of at most so many characters; a longer one loses its middle."""
-    if len(text) <= longest:
-        return text
-    head = longest // 2
-    return f"{text[:head]}…{text[len(text) - (longest - head - 1) :]}"
-
-
 def wrap(text: str, width: int, lines: int | None = None) -> list[str]:
     """A text in lines of at most `width` characters, broken at spaces where there are any; after
     so many `lines` the rest is left out, which an ellipsis shows."""
@@ -63,7 +55,29 @@ def wrap(text: str, width: int, lines: int | None = None) -> list[str]:
     return found
 
 
-def wrap_evenly(text: str, width: int, lines: int) -> list[str]:
+def wrap_to(text: str, room: float, size: float, *, bold: bool = False) -> list[str]:
+    """A text in lines that are no wider than `room`, in the unit of the font size."""
+    lines = [text]
+    longest = max(int(room / (0.45 * size)), 1)
+    while any(measure(line, size, bold=bold) > room for line in lines) and longest > 1:
+        lines = wrap(text, longest)
+        longest -= 1
+    return lines
+
+
+def wrap_name(name: str, width: int) -> list[str]:
+    """A name in lines of at most `width` characters, broken before an underscore or a dot where
+    one is near the end, and elsewhere where none is. Nothing of it is left out."""
+    lines: list[str] = []
+    while len(name) > width:
+        place = max(name.rfind(mark, width // 2, width + 1) for mark in "_. ,/")
+        place = place if place > 0 else width
+        lines.append(name[:place])
+        name = name[place:]
+    return [*lines, name]
+
+
+def wrap_evenly(text: str, width: int, lines: int | None = None) -> list[str]:
     """As `wrap`, but narrower where that leaves no short line at the end."""
     found = wrap(text, width, lines)
     for narrower in range(width - 1, width // 2, -1):

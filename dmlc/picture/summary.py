@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dmlc.picture.diagram import Diagram, Kernel, View, find_view
 from dmlc.picture.lettering import show_bytes
+from dmlc.report import Launch
 
 
 def summarize_view(view: View) -> str:
@@ -32,13 +33,47 @@ def describe_traffic(kernel: Kernel) -> list[str]:
     return [f"reads {show_bytes(kernel.read_bytes)}", f"writes {show_bytes(kernel.written_bytes)}"]
 
 
+def describe_work(kernel: Kernel) -> list[str]:
+    """The work of a kernel and how it is shared out: threads, steps of the busiest, operations;
+    nothing before fusion."""
+    launch = kernel.launch
+    if launch is None:
+        return []
+    parts = [_show_items(launch)]
+    if launch.groups is not None:
+        parts.append(_show_steps(launch.steps))
+    if launch.operations is not None:
+        parts.append(f"{show_count(launch.operations)} float operations")
+    if launch.walk:
+        parts.append(launch.walk)
+    return parts
+
+
+def _show_items(launch: Launch) -> str:
+    item = "thread" if launch.group_size > 1 else "work item"
+    if launch.groups is None:
+        count = f"ceil({launch.count} / {launch.per_group:,})"
+        if launch.group_size == 1:
+            return f"{count} work items"
+        return f"{count} groups of {launch.group_size:,} threads"
+    if launch.group_size == 1:
+        return f"{launch.groups:,} {item}{'s' * (launch.groups != 1)}"
+    groups = f"{launch.groups:,} group{'s' * (launch.groups != 1)} of {launch.group_size:,}"
+    return f"{launch.groups * launch.group_size:,} threads in {groups}"
+
+
+def show_count(count: float) -> str:
+    """A count for people, in powers of 1000: `12.3 M`."""
+    if count < 10_000:
+        return f"{count:,.0f}"
+    return show_bytes(round(count)).removesuffix("B").replace("K", "k")
+
+
 def describe_figures(kernel: Kernel) -> list[str]:
-    """How much work each launch of a kernel is for a GPU; nothing where that is not known."""
-    return [
-        f"{each.threads:,} threads, {_show_steps(each.steps)}, "
-        f"{_show_ratio(each.reads_per_output)} reads an output"
-        for each in kernel.figures
-    ]
+    """What else is counted of a kernel for a GPU; nothing where that is not known."""
+    if kernel.figures is None:
+        return []
+    return [f"{_show_ratio(kernel.figures.reads_per_output)} reads an output"]
 
 
 def _show_ratio(ratio: float) -> str:

@@ -13,17 +13,20 @@ from collections.abc import Sequence
 
 import jinja2
 
-from dmlc.picture.compose import SMALL, Curve, Drawing, Line, draw_view, find_stripes
+from dmlc.picture.compose import draw_view, find_stripes
 from dmlc.picture.diagram import VIEWS, Diagram, View, find_view
 from dmlc.picture.fold import count_steps, fold_chains
-from dmlc.picture.lettering import TIMES, measure, show_bytes
+from dmlc.picture.lettering import TIMES, measure, show_bytes, wrap_to
+from dmlc.picture.shapes import SMALL, Curve, Drawing, Line
 from dmlc.picture.summary import compare, describe
 from dmlc.resources import resource_path
 from dmlc.source import UnsupportedError
 
 _MARGIN = 22.0
 _NARROWEST = 680.0
-SUBTITLE = 13.5
+TITLE, SUBTITLE = 17.0, 13.5
+"""Font sizes above a view."""
+
 _MOST_UNFOLDED, _MOST_DRAWN = 80, 400
 """Stages up to which chains are not folded, and beyond which nothing is drawn."""
 
@@ -88,7 +91,7 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
         moved = drawing.moved((width - drawing.width) / 2, y + heading.height)
         panels.append(_Panel(moved, heading.moved(_MARGIN, y)))
         y += heading.height + drawing.height + _MARGIN
-    return _load_template().render(
+    return load_template("graph.svg.j2").render(
         title=f"{diagram.name}: {' and '.join(views)} fusion",
         description=describe(diagram),
         width=width,
@@ -98,18 +101,27 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
 
 
 def _reduce(diagram: Diagram, name: str) -> View:
-    """What of a view is drawn: all of it, or its chains folded where that is a lot."""
+    """What of a view of the diagram is drawn."""
+    other = "after" if name == "before" else "before"
     view = find_view(diagram, name)
+    return fold_view(diagram, view, f"{name} fusion", f", or only {other} fusion")
+
+
+def fold_view(diagram: Diagram, view: View, title: str, cure: str = "") -> View:
+    """What of a view is drawn: all of it, or its chains folded where that is a lot. `cure` is a
+    further way out where even that is too much.
+
+    Raises `UnsupportedError` there.
+    """
     if count_steps(view) <= _MOST_UNFOLDED:
         return view
     folded = fold_chains(view, diagram.outputs)
     count = count_steps(folded)
     if count > _MOST_DRAWN:
-        other = "after" if name == "before" else "before"
         raise UnsupportedError(
-            f"'{diagram.name}' has {count_steps(view):,} stages {name} fusion, and {count:,} with "
+            f"'{diagram.name}' has {count_steps(view):,} stages {title}, and {count:,} with "
             f"its chains folded: more than the {_MOST_DRAWN} that a picture can show legibly",
-            notes=[f"show it as text or DOT, or only {other} fusion, or draw a part of it"],
+            notes=[f"show it as text or DOT{cure}, or draw a part of it"],
         )
     return folded
 
@@ -121,17 +133,23 @@ def _write_heading(diagram: Diagram, name: str, widest: float) -> _Heading:
     whole = max(diagram.before.bytes or 0, view.bytes or 0)
     scale = _BAR / whole if whole else 0.0
     read, written = ((count or 0) * scale for count in (view.read_bytes, view.written_bytes))
-    lines = [
-        Line(0, 26, f"{diagram.name}: {name} fusion", "title"),
-        Line(0, 48, _MEANINGS[name], "subtitle"),
-        Line(0, 72, compare(diagram, name), "subtitle strong"),
-    ]
-    width = max(_NARROWEST, widest, *(measure(line.text, SUBTITLE, bold=True) for line in lines))
-    y = 86.0
+    lines: list[Line] = []
+    width = max(_NARROWEST, widest)
+    y = 26.0
+    for text, style, size in (
+        (f"{diagram.name}: {name} fusion", "title", TITLE),
+        (_MEANINGS[name], "subtitle", SUBTITLE),
+        (compare(diagram, name), "subtitle strong", SUBTITLE),
+    ):
+        for part in wrap_to(text, width, size, bold=True):
+            lines.append(Line(0, y, part, style))
+            y += 18
+        y += 5
+    y -= 9
     bars = [_Bar(0, y, _BAR, 14, "track")] if whole else []
     stretches = ((0.0, read, "read heavy"), (read, written, "write heavy"))
     bars += [_Bar(at, y, long, 14, style) for at, long, style in stretches if long > 0]
-    start = _BAR + 20 if whole else 0.0
+    start = _BAR + 20.0 if whole else 0.0
     remark = "thicker lines carry more bytes"
     if any(t.times > 1 for k in view.kernels for t in k.reads):
         remark = f"2 {TIMES} is read twice, in two passes"
@@ -186,7 +204,8 @@ _MEANINGS = {
 
 
 @functools.cache
-def _load_template() -> jinja2.Template:
+def load_template(name: str) -> jinja2.Template:
+    """A template of pictures, with what they need to write shapes."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(resource_path("templates")),
         autoescape=True,
@@ -198,7 +217,7 @@ def _load_template() -> jinja2.Template:
     environment.filters["n"] = _number
     environment.filters["path"] = _path
     environment.filters["arrow"] = _arrow
-    return environment.get_template("graph.svg.j2")
+    return environment.get_template(name)
 
 
 def _number(value: float) -> str:

@@ -3,11 +3,12 @@ the kernels after fusion what they compute and why."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dmlc.picture.diagram import VIEWS, Diagram, Kernel, Transfer, View, find_view
-from dmlc.picture.lettering import cut, show_bytes, show_sizes, wrap
-from dmlc.picture.summary import compare, describe_figures
+from dmlc.picture.lettering import show_bytes, show_sizes, wrap
+from dmlc.picture.summary import compare, describe_figures, describe_work
 
 _WIDTH = 100
 _INDENT = 9
@@ -34,26 +35,27 @@ def _describe(diagram: Diagram, name: str) -> str:
 def _write_before(view: View) -> Iterator[str]:
     for kernel in view.kernels:
         step = kernel.steps[0]
-        yield f"{_head(kernel)}  {cut(f'{step.name} = {step.formula}', _WIDTH - 39)}"
+        yield from _fill(f"{_head(kernel)}  ", f"{step.name} = {step.formula}".split(), "")
 
 
 def _write_after(view: View) -> Iterator[str]:
+    sizes = Counter(kernel.group for kernel in view.kernels)
     for kernel in view.kernels:
         stored = [t.tensor for t in kernel.writes]
         inside = [s.name for s in kernel.steps if s.name not in stored]
-        yield f"{_head(kernel)}  {cut(', '.join(stored), _WIDTH - 39)}"
-        if inside:
-            yield from _fill(f"{'':{_INDENT}}computes  ", inside, ", ")
-        yield from _fill(f"{'':{_INDENT}}reads     ", [_spell(t) for t in kernel.reads], ", ")
-        yield from _fill(f"{'':{_INDENT}}writes    ", [_spell(t) for t in kernel.writes], ", ")
-        if kernel.inside:
-            passed = [m.tensor for m in kernel.inside]
-            yield from _fill(f"{'':{_INDENT}}between   ", passed, ", ")
-        if kernel.figures:
-            yield from _fill(f"{'':{_INDENT}}on a GPU  ", describe_figures(kernel), ";")
-        if kernel.reason:
-            words = kernel.reason.replace("%", "").split()
-            yield from _fill(f"{'':{_INDENT}}because   ", words, " ")
+        yield from _fill(f"{_head(kernel)}  ", stored, ",")
+        rows = [
+            ("computes", inside, ","),
+            ("reads", [_spell(t) for t in kernel.reads], ","),
+            ("writes", [_spell(t) for t in kernel.writes], ","),
+            ("work", [*describe_work(kernel), *describe_figures(kernel)], ";"),
+            ("because", kernel.reason.replace("%", "").split(), ""),
+        ]
+        if kernel.group is not None:
+            rows.append(("group", [f"one of {sizes[kernel.group]} kernels"], ""))
+        for name, items, between in rows:
+            if items:
+                yield from _fill(f"{'':{_INDENT}}{name:<9} ", items, between)
 
 
 def _head(kernel: Kernel) -> str:

@@ -53,8 +53,34 @@ def test_symbols_that_are_left_open(dmlc: Dmlc) -> None:
     assert "x f32 N\u00d764\u00d7H\u00d7W" in done.out
 
 
+def test_a_page_of_all_passes(dmlc: Dmlc) -> None:
+    done = dmlc("graph", RESIDUAL, *DIMS, "--target", "hlsl", "--html", "-o", "graph.html")
+    assert (done.status, done.out.strip()) == (0, "graph.html")
+    text = Path("graph.html").read_text("utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    assert "RWStructuredBuffer" in text
+    assert "get_global_id" not in text
+    given = ("graph", RESIDUAL, *DIMS)
+    printed = dmlc(*given, "--html").out
+    assert printed == dmlc(*given, "--format", "html").out
+    assert "get_g" in printed
+    assert dmlc(*given, "-o", "other.htm").status == 0
+    assert Path("other.htm").read_text("utf-8") == printed
+    # Whatever the file is called, --html says what it is.
+    assert dmlc(*given, "--html", "-o", "a.svg").status == 0
+    assert Path("a.svg").read_text("utf-8") == printed
+
+
 def test_mistakes(dmlc: Dmlc) -> None:
     assert dmlc("graph", RESIDUAL, *DIMS, "--format", "png").status == 2
     done = dmlc("graph", RESIDUAL, *DIMS, "-o", "/proc/none/a.svg")
     assert done.status == 1
     assert done.err.startswith("error: cannot write '/proc/none'")
+    done = dmlc("graph", RESIDUAL, *DIMS, "--html", "--view", "after")
+    assert (done.status, "--view does not go with HTML, which shows all views" in done.err) == (
+        2,
+        True,
+    )
+    done = dmlc("graph", RESIDUAL, *DIMS, "--html", "--format", "svg")
+    assert done.status == 2
+    assert "--html and --format svg do not go together" in done.err

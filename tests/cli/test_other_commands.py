@@ -15,12 +15,13 @@ from dmlc import ir, known_answers
 from dmlc.cli import devices_command
 from dmlc.kernel.json import kernel_from_json
 from dmlc.kernel.parse import parse_kernel
-from dmlc.pipeline import make_kernels
+from dmlc.pipeline import list_passes, make_kernels
 from dmlc.runtime import opencl, vulkan, wgpu
 from dmlc.runtime.opencl.device import Device, DeviceKind, Memory
 from dmlc.runtime.vulkan import VulkanDevice
 from dmlc.runtime.wgpu import WgpuDevice
 from dmlc.source import UnavailableError
+from dmlc.transform.rewrite import PASSES
 from tests.cli.conftest import Dmlc
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
@@ -238,6 +239,11 @@ def test_ir_after_passes(dmlc: Dmlc) -> None:
     assert "%doubled:" not in fused
     assert fused.splitlines()[-1].startswith("// kernel 0: ")
     assert "reads 24 B, writes 24 B" in fused
+    passes = dict(list_passes(ir.parse(whole)))
+    for name, function in (*passes.items(), ("factor", passes[PASSES[-1]])):
+        done = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--after", name)
+        assert done.out == f"{function}\n", name
+    assert dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--after", "vectorize").status == 2
     given = ("ir", "a.dml", "--tensor", "x=f32[2,3]", "--after", "fuse", "--json")
     fusion = ir.fusion_from_json(dmlc(*given).out)
     assert str(fusion.function) == fused.partition("\n//")[0]

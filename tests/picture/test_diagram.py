@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import dmlc
 from dmlc import ir
 from dmlc.picture import draw
-from dmlc.picture.diagram import Kernel, Transfer, Wire, find_peak, list_calls, make_diagram
+from dmlc.picture.diagram import Kernel, Transfer, find_peak, list_calls, make_diagram
 from dmlc.picture.formula import summarize
-from dmlc.pipeline import explain
+from dmlc.picture.joint import Wire
+from dmlc.picture.summary import describe_work, show_count
+from dmlc.pipeline import compile, explain
 from tests.picture.samples import (
     GRAPHS,
     OPEN,
@@ -107,10 +111,10 @@ def test_kernels_are_numbered_by_launch() -> None:
       %Y: f32[i0 < 4194304] = add(%t[sub(4194303, i0)], 1.0)
     }""")
     view = make_diagram(explain(function, "hlsl")).after
-    first = view.kernels[0]
-    assert first.launches > 1
-    assert first.label == f"1 {'and' if first.launches == 2 else 'to'} {first.launches}"
-    assert view.launches == sum(k.launches for k in view.kernels)
+    assert [k.label for k in view.kernels] == [str(n + 1) for n in range(len(view.kernels))]
+    assert view.launches == len(view.kernels) == len(compile(function, "hlsl").kernels)
+    groups = [k.group for k in view.kernels]
+    assert groups[0] == groups[1] is not None
 
 
 def test_peak_of_memory_between_kernels() -> None:
@@ -131,9 +135,9 @@ def test_peak_of_memory_between_kernels() -> None:
 @pytest.mark.parametrize(
     ("stage", "formula"),
     [
-        ("%Y: f32[i0 < 4, i1 < 4] = add(%X[i0, i1], %X[i1, i0])", "X + X[…]"),
+        ("%Y: f32[i0 < 4, i1 < 4] = add(%X[i0, i1], %X[i1, i0])", "X[i0, i1] + X[i1, i0]"),
         ("%Y: f32[i0 < 4, i1 < 4] = add(%X[i0, i1], %b[i1])", "X + b"),
-        ("%Y: f32[i0 < 4, i1 < 4] = add(%X[i0, 0], %X[i1, 0])", "X + X[…]"),
+        ("%Y: f32[i0 < 4, i1 < 4] = add(%X[i0, 0], %X[i1, 0])", "X[i0, 0] + X[i1, 0]"),
         ("%Y: f32[i0 < 4] = sum[r1 < 4] %X[i0, r1]", "sum over axis 1 of X"),
         (
             "%Y: f32[i0 < 4] = sum[r1 < 4 where gt(%b[r1], 0.0)] %X[i0, r1]",
@@ -141,7 +145,7 @@ def test_peak_of_memory_between_kernels() -> None:
         ),
         (
             "%Y: f32[i0 < 4] = max[r1 < 2 where lt(add(i0, r1), 4)] %b[add(i0, r1)]",
-            "max over 2 places, within bounds, of b[…]",
+            "max over r1 < 2 where i0 + r1 < 4 of b[i0 + r1]",
         ),
     ],
 )
@@ -150,18 +154,70 @@ def test_formulas_name_tensors_where_they_are_read_in_place(stage: str, formula:
     assert summarize(function.stages[0]) == formula
 
 
-def test_what_launches_hand_to_one_another_counts_and_has_no_tag() -> None:
-    function = ir.parse("""func @f(%X: f32[4194304]) -> (%S, %Y) {
-      %S: f32[i0 < 1] = sum[r0 < 4194304] %X[r0]
-      %Y: f32[i0 < 4194304] = mul(%X[i0], %S[0])
-    }""")
-    report = explain(function, "hlsl")
+APART = ir.parse("""func @f(%X: f32[4194304]) -> (%S, %Y) {
+  %S: f32[i0 < 1] = sum[r0 < 4194304] %X[r0]
+  %Y: f32[i0 < 4194304] = mul(%X[i0], %S[0])
+}""")
+
+
+def test_each_kernel_of_a_group_is_a_kernel() -> None:
+    report = explain(APART, "hlsl")
     diagram = make_diagram(report)
-    (kernel,) = diagram.after.kernels
-    assert kernel.launches > 1
-    assert (kernel.read_bytes, kernel.written_bytes) == report.after[0].traffic()
-    (parts,) = kernel.inside
-    assert (parts.tensor, parts.read) == ("S_parts", parts.written)
-    assert [t.tensor for t in kernel.reads] == ["X"]
-    assert [t.tensor for t in kernel.writes] == ["S", "Y"]
-    assert "between   S_parts" in draw(report, "text", ("after",))
+    (work,) = report.after
+    assert len(diagram.after.kernels) == len(work.kernels) > 1
+    first, second = diagram.after.kernels[:2]
+    assert first.group == second.group == 0
+    assert [t.tensor for t in first.reads] == ["X"]
+    assert [(t.tensor, t.step) for t in first.writes] == [("S_parts", "S")]
+    assert [s.formula for s in first.steps] == ["sum over axis 0 of X, in parts"]
+    assert second.reads[0].tensor == "S_parts"
+    assert second.reads[0].bytes == first.writes[0].bytes
+    assert Wire("S_parts", "S", True) in second.wires
+    assert second.steps[0].formula == "sum of the parts of S"
+    assert second.steps[0].combined
+    assert diagram.tensors["S_parts"].bytes == first.writes[0].bytes
+    read, written = work.traffic() or (0, 0)
+    assert diagram.after.read_bytes == read
+    assert diagram.after.written_bytes == written
+    assert (first.reason, second.reason) == (work.reason, "")
+    text = draw(report, "text", ("after",))
+    assert "S_parts" in text
+    assert text.count("reads an output") == len(work.kernels)
+    assert text.count(f"one of {len(work.kernels)} kernels") == len(work.kernels)
+
+
+def test_what_several_kernels_combine_is_a_stage_of_each() -> None:
+    view = make_diagram(explain(ir.parse(re.sub(r"\b32\b", "100000", SMALL)), "hlsl")).after
+    assert len(view.kernels) == 3
+    for kernel in view.kernels:
+        known = {s.name for s in kernel.steps}, {t.tensor for t in kernel.reads}
+        for wire in kernel.wires:
+            assert wire.target in known[0]
+            assert wire.source in known[wire.from_memory]
+    last = view.kernels[-1]
+    combined = {s.name for s in last.steps if s.combined}
+    assert combined == {"m", "s"}
+    assert {Wire("m_parts", "m", True), Wire("m", "e", False)} <= set(last.wires)
+
+
+@pytest.mark.parametrize("target", ["opencl", "hlsl"])
+def test_kernels_have_their_work(target: str) -> None:
+    diagram = make_diagram(explain(APART, target))
+    program = compile(APART, target)
+    for kernel, made in zip(diagram.after.kernels, program.kernels, strict=True):
+        assert kernel.launch is not None
+        assert kernel.launch.name == made.name
+        assert kernel.launch.group_size == made.dispatch.group_size
+        groups, *_ = made.dispatch.groups({})
+        assert kernel.launch.groups == groups
+    sums, *_ = (k.launch.operations for k in diagram.after.kernels if k.launch is not None)
+    assert sums == 4194304
+    first, *_ = diagram.after.kernels
+    assert "4.2 M float operations" in describe_work(first)
+    assert not describe_work(diagram.before.kernels[0])
+    assert describe_work(make_diagram(explain(ir.parse(OPEN), target)).after.kernels[0])
+
+
+def test_counts_are_for_people() -> None:
+    shown = [show_count(n) for n in (0, 9_999, 12_345, 4_194_304, 2.5e9)]
+    assert shown == ["0", "9,999", "12.3 k", "4.2 M", "2.5 G"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 
@@ -9,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlc.picture.layered import Arrangement, Box, Gaps, Link, arrange, find_long, fit_rising
+from dmlc.picture.layered import Arrangement, arrange, fit_rising
 from dmlc.picture.ordering import Ties, count_crossings, order_layers
+from dmlc.picture.placing import arrange_rows, lay_out
+from dmlc.picture.ranking import Box, Gaps, Link, measure_links, rank_boxes
+from dmlc.picture.shapes import draw_copy
 
 GAPS = Gaps(across=10, down=20, beside_links=6)
 
@@ -92,6 +96,84 @@ def test_nothing_overlaps(graph: tuple[list[Box], list[Link]]) -> None:
     assert arrange(boxes, links, GAPS) == found
 
 
+LIMIT = 200.0
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@settings(max_examples=40, deadline=None)
+@given(graph=graphs())
+def test_nothing_overlaps_within_a_width(
+    in_order: bool, graph: tuple[list[Box], list[Link]]
+) -> None:
+    boxes, links = graph
+    gaps = dataclasses.replace(GAPS, limit=LIMIT, in_order=in_order)
+    # A rim is one row, however wide: what has no room there is no box of the rim.
+    boxes = [dataclasses.replace(box, first=False, last=False) for box in boxes]
+    found = arrange(boxes, links, gaps)
+    check(boxes, links, found)
+    layers: dict[float, float] = {}
+    for box, place in zip(boxes, found.places, strict=True):
+        layers[place.y] = layers.get(place.y, -gaps.across) + box.width + gaps.across
+    assert max(layers.values()) <= LIMIT
+    ranks = rank_boxes(boxes, links, gaps)
+    assert all(ranks[link.source] < ranks[link.target] for link in links)
+    given = [n for n in range(len(boxes)) if any(link.target == n for link in links)]
+    inner = [n for n in given if any(link.source == n for link in links)]
+    if in_order:
+        assert [ranks[n] for n in inner] == sorted(ranks[n] for n in inner)
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs())
+def test_layouts_keep_the_width(graph: tuple[list[Box], list[Link]]) -> None:
+    boxes, links = graph
+    boxes = [dataclasses.replace(box, first=False, last=False) for box in boxes]
+    gaps = dataclasses.replace(GAPS, limit=LIMIT)
+    layout = lay_out(boxes, links, gaps, lambda number: draw_copy(f"n{number}"))
+    made = [*boxes, *(Box(s.width, s.height) for s in layout.copies)]
+    assert layout.found.width <= LIMIT + 0.01
+    assert not layout.found.routes or len(layout.found.routes) == len(links)
+    for (a, p), (b, q) in itertools.combinations(zip(made, layout.found.places, strict=True), 2):
+        apart = p.x + a.width <= q.x + 0.01 or q.x + b.width <= p.x + 0.01
+        assert apart or p.y + a.height <= q.y + 0.01 or q.y + b.height <= p.y + 0.01
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_rims_stay_rims_within_a_width(in_order: bool) -> None:
+    rims = [Box(40, 10, first=True), Box(40, 10, first=True)]
+    inner = [Box(60, 10)] * 3
+    ends = [Box(40, 10, last=True)] * 3
+    links = [Link(0, 2), Link(1, 4), Link(2, 3), Link(3, 4), Link(2, 5), Link(3, 6), Link(4, 7)]
+    gaps = dataclasses.replace(GAPS, limit=LIMIT, in_order=in_order)
+    assert rank_boxes([*rims, *inner, *ends], links, gaps) == [0, 0, 1, 2, 3, 4, 4, 4]
+
+
+def test_order_yields_to_links() -> None:
+    gaps = dataclasses.replace(GAPS, limit=LIMIT, in_order=True)
+    boxes = [Box(60, 10)] * 4
+    links = [Link(3, 1), Link(0, 3), Link(1, 2)]
+    # A box of which nothing is given and a box to which nothing is given stand beside the others.
+    assert rank_boxes(boxes, links, gaps) == [0, 2, 3, 1]
+    check(boxes, links, arrange(boxes, links, gaps))
+
+
+def test_rows_keep_first_and_last_apart() -> None:
+    boxes = [Box(60, 10, last=True), Box(60, 20), Box(60, 30, first=True), Box(90, 10), Box(90, 5)]
+    found = arrange_rows(boxes, Gaps(across=10, down=5, limit=200.0))
+    assert [(p.x, p.y) for p in found.places] == [(0, 70), (0, 35), (0, 0), (70, 35), (0, 60)]
+    assert (found.width, found.height) == (160, 80)
+
+
+def test_a_link_that_is_named_keeps_its_target_below() -> None:
+    links = [Link(0, 1), Link(3, 2)]
+    for gaps in (None, Gaps(across=1, down=1, limit=100.0)):
+        ranks = rank_boxes([Box(10, 10)] * 4, links, gaps)
+        assert ranks[2] <= ranks[1]
+        after = [links[0], dataclasses.replace(links[1], after=1)]
+        ranks = rank_boxes([Box(10, 10)] * 4, after, gaps)
+        assert ranks[2] > ranks[1]
+
+
 def test_a_chain_runs_straight_and_leaves_do_not_bend_it() -> None:
     boxes = [Box(80, 50)] * 12
     chain = [Link(n, n + 1) for n in range(8)]
@@ -111,10 +193,9 @@ def test_links_in_a_cycle_are_refused() -> None:
         arrange([Box(1, 1)] * 2, [Link(0, 1), Link(1, 0)], GAPS)
 
 
-def test_long_links_are_found() -> None:
+def test_links_are_measured_in_layers() -> None:
     links = [Link(0, 1), Link(1, 2), Link(2, 3), Link(0, 3)]
-    assert find_long([Box(1, 1)] * 4, links, 2) == [3]
-    assert find_long([Box(1, 1)] * 4, links, 3) == []
+    assert measure_links([Box(1, 1)] * 4, links) == [1, 1, 1, 3]
 
 
 def test_hundreds_of_boxes_take_no_time_to_speak_of() -> None:

@@ -1,4 +1,4 @@
-"""Texts in pictures: widths, cutting, wrapping, bytes."""
+"""Texts in pictures: widths, wrapping, bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlc.picture.lettering import cut, measure, show_bytes, show_sizes, wrap, wrap_evenly
+from dmlc.picture.lettering import (
+    measure,
+    show_bytes,
+    show_sizes,
+    wrap,
+    wrap_evenly,
+    wrap_name,
+    wrap_to,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,16 +41,6 @@ def test_sizes() -> None:
     assert show_sizes(()) == "one"
 
 
-@given(st.text(max_size=60), st.integers(3, 30))
-def test_cut_keeps_both_ends(text: str, longest: int) -> None:
-    short = cut(text, longest)
-    assert len(short) <= max(longest, 0)
-    assert (short == text) == (len(text) <= longest or short == text)
-    if len(text) > longest:
-        assert short[: longest // 2] == text[: longest // 2]
-        assert "…" in short
-
-
 @given(st.lists(st.text("ab(*)", min_size=1, max_size=14), max_size=12), st.integers(4, 20))
 def test_wrapped_lines_hold_all_words(words: list[str], width: int) -> None:
     lines = wrap(" ".join(words), width)
@@ -66,3 +64,21 @@ def test_widths_are_those_of_a_wide_font() -> None:
     assert measure("abc", 10, bold=True) > measure("abc", 10)
     assert measure("abc", 10, code=True) == pytest.approx(18.06)
     assert measure("\N{MULTIPLICATION SIGN}", 10) == 10
+
+
+@given(st.text("ab_.", max_size=60), st.integers(4, 20))
+def test_names_are_wrapped_and_whole(name: str, width: int) -> None:
+    lines = wrap_name(name, width)
+    assert "".join(lines) == name
+    assert all(0 < len(line) <= width for line in lines) or not name
+
+
+def test_names_break_before_an_underscore() -> None:
+    assert wrap_name("residual_block_backward", 16) == ["residual_block", "_backward"]
+
+
+@given(st.lists(st.text("mil", min_size=1, max_size=30), min_size=1, max_size=8))
+def test_lines_are_no_wider_than_their_room(words: list[str]) -> None:
+    lines = wrap_to(" ".join(words), 120.0, 11.0, bold=True)
+    assert all(measure(line, 11.0, bold=True) <= 120.0 for line in lines)
+    assert "".join("".join(lines).split()) == "".join(words)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.picture import FORMATS, VIEWS, draw
-from dmlc.picture.compose import Shape, draw_view
+from dmlc.picture.compose import WIDEST, draw_view
 from dmlc.picture.diagram import (
     Diagram,
     Kernel,
@@ -26,11 +26,14 @@ from dmlc.picture.diagram import (
 )
 from dmlc.picture.dot import write_dot
 from dmlc.picture.lettering import measure
+from dmlc.picture.shapes import Drawing, Line, Shape
 from dmlc.picture.svg import write_svg
 from dmlc.picture.text import write_text
 from dmlc.pipeline import explain
 from dmlc.source import UnknownNameError, UnsupportedError
+from tests.graphs import graphs
 from tests.picture.samples import (
+    GRAPHS,
     INDEX_ONLY,
     OPEN,
     SHIFTED,
@@ -59,19 +62,21 @@ def diagrams() -> list[Diagram]:
 
 def check_shapes(shapes: tuple[Shape, ...]) -> None:
     """Frames hold what is in them; nothing else overlaps but tags and the box they are on; text
-    stays in its shape."""
+    stays in its shape, and off others."""
     frames = [s for s in shapes if s.style == "kernel"]
+    groups = [s for s in shapes if s.style == "group"]
     tags = [s for s in shapes if s.style.split()[0] in ("read", "write")]
-    others = [s for s in shapes if s not in frames and s not in tags]
-    for group in (frames, tags, others):
-        for a, b in itertools.combinations(group, 2):
+    others = [s for s in shapes if s not in frames and s not in tags and s not in groups]
+    for kind in (frames, groups, tags, others):
+        for a, b in itertools.combinations(kind, 2):
             assert not overlap(a, b), (a, b)
-    for frame, other in itertools.product(frames, others):
-        if overlap(frame, other):
-            assert frame.x < other.x
-            assert other.x + other.width < frame.x + frame.width
-            assert frame.y < other.y
-            assert other.y + other.height < frame.y + frame.height
+    for outer, inner in ((frames, others), (groups, [*frames, *tags, *others])):
+        for frame, other in itertools.product(outer, inner):
+            if overlap(frame, other):
+                assert frame.x < other.x
+                assert other.x + other.width < frame.x + frame.width
+                assert frame.y < other.y
+                assert other.y + other.height < frame.y + frame.height
     for tag, other in itertools.product(tags, others):
         if overlap(tag, other):
             # On the rim of a kernel that is a single stage, over no text of it.
@@ -81,11 +86,56 @@ def check_shapes(shapes: tuple[Shape, ...]) -> None:
             assert tag.y + tag.height <= top or tag.y >= bottom
     for shape in shapes:
         for line in shape.lines:
-            half = width_of(line.text, line.style) / 2
-            left = line.x - half if "middle" in line.style else line.x
-            assert left >= shape.x - 0.5
-            assert left + 2 * half <= shape.x + shape.width + 0.5
-            assert shape.y + 8 < line.y < shape.y + shape.height - 2
+            check_line(line, shape)
+    for frame in (*frames, *groups):
+        inner = [s for s in shapes if s is not frame and s not in groups]
+        for line, other in itertools.product(frame.lines, [*tags, *others] if inner else []):
+            width = width_of(line.text, line.style)
+            assert not overlap(Shape(line.x, line.y - 9, width, 11, "", ()), other), (line, other)
+
+
+def check_line(line: Line, shape: Shape) -> None:
+    half = width_of(line.text, line.style) / 2
+    left = line.x - half if "middle" in line.style else line.x
+    assert left >= shape.x - 0.5
+    assert left + 2 * half <= shape.x + shape.width + 0.5
+    assert shape.y + 8 < line.y < shape.y + shape.height - 2
+
+
+def check_drawing(drawing: Drawing) -> None:
+    """No wider than a page, and everything is in it."""
+    check_shapes(drawing.shapes)
+    assert drawing.width <= WIDEST + 0.05
+    for shape in drawing.shapes:
+        assert shape.x >= 0
+        assert shape.y >= 0
+        assert shape.x + shape.width <= drawing.width + 0.05
+        assert shape.y + shape.height <= drawing.height + 0.05
+    for curve in drawing.curves:
+        for x, y in curve.points:
+            assert -0.05 <= x <= drawing.width + 0.05
+            assert -0.05 <= y <= drawing.height + 0.05
+
+
+def check_kernels(drawing: Drawing, view: View) -> None:
+    """A box for each kernel, with all its stages and transfers in it."""
+    boxes = [s for s in drawing.shapes if s.style == "kernel" or "alone" in s.style]
+    assert sorted(s.home for s in boxes) == sorted(k.label for k in view.kernels)
+    for kernel in view.kernels:
+        own = [s for s in drawing.shapes if s.home == kernel.label and s.style != "kernel"]
+        stages = [s for s in own if s.style.split()[0] in ("stage", "fold")]
+        assert [s.key for s in stages] == [f"stage {step.name}" for step in kernel.steps]
+        known = {step.name for step in kernel.steps}, {t.tensor for t in kernel.reads}
+        for wire in kernel.wires:
+            assert wire.target in known[0]
+            assert wire.source in known[wire.from_memory]
+        used = {w.source for w in kernel.wires} | {t.step for t in kernel.writes}
+        assert known[0] | known[1] <= used
+    tags = Counter(
+        s.style.split()[0] for s in drawing.shapes if s.style.split()[0] in ("read", "write")
+    )
+    assert tags["read"] == sum(len(k.reads) for k in view.kernels)
+    assert tags["write"] == sum(len(k.writes) for k in view.kernels)
 
 
 def width_of(text: str, style: str) -> float:
@@ -103,16 +153,46 @@ def overlap(a: Shape, b: Shape) -> bool:
 @pytest.mark.parametrize("diagram", diagrams(), ids=lambda d: d.name)
 def test_nothing_lies_over_anything(diagram: Diagram, view: str) -> None:
     drawing = draw_view(diagram, find_view(diagram, view), explained=view == "after")
-    check_shapes(drawing.shapes)
-    for shape in drawing.shapes:
-        assert shape.x >= 0
-        assert shape.y >= 0
-        assert shape.x + shape.width <= drawing.width + 0.05
-        assert shape.y + shape.height <= drawing.height + 0.05
-    for curve in drawing.curves:
-        for x, y in curve.points:
-            assert 0 <= x <= drawing.width
-            assert 0 <= y <= drawing.height + 0.05
+    check_drawing(drawing)
+    check_kernels(drawing, find_view(diagram, view))
+
+
+@pytest.fixture(scope="session")
+def examples() -> dict[tuple[str, str], Diagram]:
+    """The diagrams of all example graphs, for a CPU and for a GPU."""
+    found: dict[tuple[str, str], Diagram] = {}
+    for path in sorted(GRAPHS.glob("*.dml")):
+        graph = load_graph(path.stem)
+        function = graph.bind(dims={name: SIZES_OF_GRAPHS.get(name, 64) for name in graph.symbols})
+        for target in ("opencl", "hlsl"):
+            report = explain(function, target)
+            found[path.stem, target] = make_diagram(report, list_calls(graph))
+    return found
+
+
+SIZES_OF_GRAPHS = {"C": 16, "H": 16, "W": 16, "K": 10, "D": 48}
+"""Those of symbols that are not 64."""
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("target", ["opencl", "hlsl"])
+@pytest.mark.parametrize("name", [path.stem for path in sorted(GRAPHS.glob("*.dml"))])
+def test_example_graphs_fit_a_page(
+    examples: dict[tuple[str, str], Diagram], name: str, target: str, view: str
+) -> None:
+    diagram = examples[name, target]
+    shown = find_view(diagram, view)
+    drawing = draw_view(diagram, shown, explained=view == "after")
+    check_drawing(drawing)
+    check_kernels(drawing, shown)
+    width = float(ET.fromstring(write_svg(diagram, (view,))).get("width", "0"))
+    assert width <= 960
+    if view == "after":
+        # Work and parallelism are said of each.
+        texts = [line.text for shape in drawing.shapes for line in shape.lines]
+        assert sum("float" in t for t in texts) >= len(shown.kernels)
+        item = "threads in" if target == "hlsl" else "work item"
+        assert sum(item in t for t in texts) == len(shown.kernels)
 
 
 @st.composite
@@ -140,18 +220,48 @@ def functions(draw: st.DrawFn) -> ir.Function:
 
 
 @settings(max_examples=25, deadline=None)
-@given(functions())
-def test_nothing_lies_over_anything_in_random_graphs(function: ir.Function) -> None:
-    report = explain(function)
+@given(st.one_of(functions(), graphs(16)), st.sampled_from(["opencl", "hlsl"]))
+def test_nothing_lies_over_anything_in_random_graphs(function: ir.Function, target: str) -> None:
+    report = explain(function, target)
     diagram = make_diagram(report)
     for name in VIEWS:
         view = find_view(diagram, name)
         drawing = draw_view(diagram, view, explained=name == "after")
-        check_shapes(drawing.shapes)
-        shown = [s for s in drawing.shapes if s.style.split()[0] in ("stage", "fold")]
-        assert len(shown) == sum(len(k.steps) for k in view.kernels)
-    for kernel, work in zip(diagram.after.kernels, report.after, strict=True):
-        assert (kernel.read_bytes, kernel.written_bytes) == work.traffic()
+        check_drawing(drawing)
+        check_kernels(drawing, view)
+    assert diagram.after.read_bytes == sum((w.traffic() or (0, 0))[0] for w in report.after)
+
+
+def make_wide(count: int, results: int) -> ir.Function:
+    """A sum of many inputs with long names, and results that read many at once."""
+    names = [f"an_input_with_quite_a_long_name_of_its_own_{n}" for n in range(count)]
+    inputs = ", ".join(f"%{name}: f32[64, 4096]" for name in names)
+    lines: list[str] = []
+    body = f"%{names[0]}[i0, i1]"
+    for name in names[1:]:
+        body = f"add({body}, %{name}[i0, i1])"
+    lines.append(f"%all: f32[i0 < 64, i1 < 4096] = {body}")
+    for n in range(results):
+        body = f"mul(%all[i0, sub(4095, i1)], %{names[n % count]}[i0, i1])"
+        lines.append(f"%result_{n}: f32[i0 < 64, i1 < 4096] = {body}")
+        lines.append(f"%sum_{n}: f32[i0 < 64] = sum[r1 < 4096] %result_{n}[i0, r1]")
+    wanted = ", ".join(f"%sum_{n}, %result_{n}" for n in range(results))
+    return ir.parse(f"func @wide({inputs}) -> ({wanted}) {{\n" + "\n".join(lines) + "\n}")
+
+
+@pytest.mark.parametrize("target", ["opencl", "hlsl"])
+@pytest.mark.parametrize(("count", "results"), [(2, 1), (9, 3), (24, 4)])
+def test_many_tensors_get_several_rows(count: int, results: int, target: str) -> None:
+    diagram = make_diagram(explain(make_wide(count, results), target))
+    for name in VIEWS:
+        view = find_view(diagram, name)
+        drawing = draw_view(diagram, view, explained=name == "after")
+        check_drawing(drawing)
+        check_kernels(drawing, view)
+        names = "".join(t.text for s in drawing.shapes for t in s.lines)
+        for n in range(count):
+            assert f"_of_its_own_{n}" in names
+        assert "…" not in names
 
 
 # SVG ----------------------------------------------------------------------------------------------
@@ -227,12 +337,14 @@ def test_what_several_kernels_compute_is_marked() -> None:
     assert text.count(", again<") == sum(counts.values()) - len(counts) > 0
 
 
-def test_names_are_cut_in_the_middle_and_markup_is_escaped() -> None:
+def test_names_are_whole_and_markup_is_escaped() -> None:
     name = "a" * 30 + "b" * 30
     function = ir.parse(f"func @f(%X: f32[4]) -> (%{name}) {{ %{name}: f32[i0 < 4] = %X[i0] }}")
     root = ET.fromstring(draw(explain(function)))
-    texts = [e.text for e in root.iter(f"{SVG}text")]
-    assert "a" * 15 + "…" + "b" * 14 in texts
+    texts = "".join(e.text or "" for e in root.iter(f"{SVG}text"))
+    # In both views as a stage, in its tag, and as an output; and in the reason for its kernel.
+    assert texts.count(name) == 7
+    assert "…" not in texts
     compared = ir.parse(
         "func @g(%X: f32[4]) -> (%Y) { %Y: f32[i0 < 4] = select(lt(%X[i0], 0.0), 0.0, %X[i0]) }"
     )
@@ -300,9 +412,11 @@ before fusion: 4 kernels · 50.3 KB moved · 8.4 KB of scratch memory
 after fusion: 1 kernel instead of 4 · 32.9 KB moved instead of 50.3 KB ·
               no scratch memory instead of 8.4 KB
      1   in  24.7 KB   out   8.2 KB  Y
-         computes  e, m, s
+         computes  m, e, s
          reads     X 3 {times} 8.2 KB, bias 128 B
          writes    Y 8.2 KB
+         work      1 work item; at most 512 steps each; 16.4 k float operations;
+                   each computes 64 outputs
          because   m is a reduction (max); s and Y are computed from it at once; e is computed where
                    read
 """

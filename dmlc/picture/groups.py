@@ -1,0 +1,125 @@
+"""Draws the kernels that compute one group together: one below the other, in a frame around all.
+
+Lines lead to the first kernel and from the last; what the others move from and to elsewhere their
+tags say in words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+
+from dmlc.picture.blocks import OUTSIDE, Block, Look, draw_kernel
+from dmlc.picture.diagram import Kernel
+from dmlc.picture.lettering import measure
+from dmlc.picture.shapes import LINE, NAME, PAD, Curve, Drawing, Line, Shape
+
+_BETWEEN = 30.0
+"""From one kernel of a group to the next."""
+
+_HEAD = 34.0
+
+
+def draw_group(
+    kernels: Sequence[Kernel], look: Look, targets: Mapping[str, Mapping[str, str]]
+) -> Block:
+    """The kernels of a group. `targets` say for each tensor who reads it: the words for each
+    reader, by its label."""
+    own = [
+        dataclasses.replace(look, targets=_say(kernel, targets, ()), done=done)
+        for kernel, done in zip(kernels, _list_done(kernels, look), strict=True)
+    ]
+    if len(kernels) == 1:
+        return draw_kernel(kernels[0], own[0])
+    limit = look.limit - 2 * OUTSIDE
+    blocks: list[Block] = []
+    # From the last one on, for what a kernel says of its results depends on the next one's tags.
+    for at in range(len(kernels) - 1, -1, -1):
+        kernel, said = kernels[at], set[str]()
+        words = own[at].targets
+        if not look.linked or at:
+            before = {t.tensor for t in kernels[at - 1].writes} if at else set[str]()
+            said |= {t.tensor for t in kernel.reads} - before
+        if blocks:
+            # A line leads to the next kernel's tag, where that is on its rim.
+            linked = {t.tensor for t in kernel.writes} & set(blocks[-1].reads)
+            words = _say(kernel, targets, [(n, kernels[at + 1].label) for n in linked])
+        if blocks or not look.linked:
+            said |= {t.tensor for t in kernel.writes}
+        blocks.append(
+            draw_kernel(kernel, dataclasses.replace(own[at], limit=limit, said=said, targets=words))
+        )
+    return _stack(kernels, blocks[::-1])
+
+
+def _list_done(kernels: Sequence[Kernel], look: Look) -> list[frozenset[str]]:
+    """For each kernel the stages that those before it have computed."""
+    done = frozenset(s.name for k in kernels for s in k.steps if s.name in look.done)
+    found: list[frozenset[str]] = []
+    for kernel in kernels:
+        found.append(done)
+        done |= {step.name for step in kernel.steps}
+    return found
+
+
+def _say(
+    kernel: Kernel, targets: Mapping[str, Mapping[str, str]], shown: Sequence[tuple[str, str]]
+) -> dict[str, str]:
+    """Where what a kernel writes goes, in words, but for readers that a line leads to."""
+    return {
+        t.tensor: _list_readers(
+            words
+            for label, words in targets.get(t.tensor, {}).items()
+            if (t.tensor, label) not in shown
+        )
+        for t in kernel.writes
+    }
+
+
+def _list_readers(texts: Iterable[str]) -> str:
+    """`to kernel 3`, or `to kernel 3, 4, output`: the same words once."""
+    found: list[str] = []
+    for text in texts:
+        start, _, last = text.rpartition(" ")
+        found.append(last if start and any(t.startswith(start) for t in found) else text)
+    return ", ".join(found)
+
+
+def _stack(kernels: Sequence[Kernel], blocks: Sequence[Block]) -> Block:
+    """The frame of a group around its kernels."""
+    text = f"Kernels {kernels[0].label} to {kernels[-1].label}, one group"
+    if len(kernels) == 2:
+        text = f"Kernels {kernels[0].label} and {kernels[1].label}, one group"
+    title = Line(14, 21, text, "name")
+    widest = max(block.drawing.width for block in blocks)
+    width = max(widest, measure(text, NAME, bold=True) + PAD) + 2 * OUTSIDE
+    shapes: list[Shape] = []
+    curves: list[Curve] = []
+    lefts: list[float] = []
+    y = _HEAD
+    spans: list[tuple[float, float]] = []
+    for block in blocks:
+        left = (width - block.drawing.width) / 2
+        moved = block.drawing.moved(left, y)
+        shapes += moved.shapes
+        curves += moved.curves
+        lefts.append(left)
+        spans.append((y, y + block.drawing.height))
+        y += block.drawing.height + _BETWEEN
+    height = y - _BETWEEN + LINE
+    frame = Shape(0, 0, width, height, "group", (title,))
+    middles = [at + block.drawing.width / 2 for at, block in zip(lefts, blocks, strict=True)]
+    pairs = itertools.pairwise(zip(blocks, spans, middles, strict=True))
+    for (upper, above, a), (lower, below, b) in pairs:
+        for name in upper.writes:
+            if name in lower.reads:
+                start = (a + upper.writes[name], above[1])
+                curves.append(
+                    Curve((start, (b + lower.reads[name], below[0])), "memory", 1.6, name)
+                )
+    first, last = spans[0], spans[-1]
+    reads = {n: x + middles[0] - width / 2 for n, x in blocks[0].reads.items()}
+    writes = {n: x + middles[-1] - width / 2 for n, x in blocks[-1].writes.items()}
+    drawing = Drawing(width, height, (frame, *shapes), tuple(curves))
+    return Block(drawing, reads, writes, first[0], height - last[1])

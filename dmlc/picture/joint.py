@@ -1,0 +1,114 @@
+"""How the stages of one kernel are joined: what it computes, what one stage hands to the next, and
+which stage each tensor that it stores comes from.
+
+A kernel may reduce part of a stage and leave the rest to the next kernel of its group: what it
+stores then are *parts*, in memory between these kernels, which the next one combines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dmlc.ir import Function, Stage
+from dmlc.report import Launch
+from dmlc.transform.traffic import Move
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wire:
+    """A value on its way inside a kernel: from a tensor read or from a step, to a step."""
+
+    source: str
+    target: str
+    from_memory: bool
+
+
+class Joint:
+    """The stages of a launch, given the function with all stages and the function that is left
+    after fusion.
+
+    What the stage that is left loads is in memory, or another of the kernel's own; what the stage
+    it was made of loads besides is computed where it is read.
+    """
+
+    def __init__(self, launch: Launch, whole: Function, stored: Function) -> None:
+        self.launch = launch
+        self._originals = {s.name: s for s in whole.stages}
+        self._stored = {s.name: s for s in stored.stages}
+        parts = {name for name, _, _ in launch.parts}
+        read = [m.tensor for m in launch.moves if m.read != 0 and not _is_stored(launch, m)]
+        # What the kernel before has left comes first: it is next to its reader.
+        self.read = sorted(read, key=lambda name: name not in parts)
+        self.written = [m.tensor for m in launch.moves if _is_stored(launch, m)]
+        self.steps: dict[str, Stage] = {}
+        wires: dict[Wire, None] = {}
+        for name in launch.fresh:
+            self._trace(name, wires)
+        combined = [n for n in launch.stages if n not in launch.fresh]
+        # What is read and not in memory is combined from its parts once more.
+        wanted = dict.fromkeys(w.source for w in wires if w.from_memory and w.source not in read)
+        again = [n for n in wanted if any(_is_part(tensor, n) for tensor in self.read)]
+        wires = {
+            dataclasses.replace(w, from_memory=w.from_memory and w.source not in again): None
+            for w in wires
+        }
+        combined += again
+        for name in combined:
+            self.steps[name] = self._originals.get(name) or self._stored[name]
+        for tensor in self.read:
+            if tensor in parts:
+                for name in _find_owners(tensor, combined or list(self.steps)):
+                    wires[Wire(tensor, name, True)] = None
+        self.wires = list(wires)
+        self.combined = frozenset(combined)
+        self.sources = {name: self._find_source(name) for name in self.written}
+        """The step that each stored tensor comes from."""
+
+    def _trace(self, name: str, wires: dict[Wire, None]) -> None:
+        """Adds a stage, all that is computed where it is read, and what these read."""
+        loaded = set(_list_reads(self._stored[name]))
+        pending, seen = [self._originals.get(name, self._stored[name])], {name}
+        while pending:
+            stage = pending.pop()
+            self.steps[stage.name] = stage
+            for read in _list_reads(stage):
+                inside = read not in loaded and read in self._originals
+                kept = inside or read in self.launch.stages
+                wires[Wire(read, stage.name, not kept)] = None
+                if inside and read not in seen:
+                    seen.add(read)
+                    pending.append(self._originals[read])
+
+    def _find_source(self, tensor: str) -> str:
+        if tensor in self.steps:
+            return tensor
+        return _find_owners(tensor, list(self.launch.stages))[-1]
+
+    def find_role(self, name: str) -> str:
+        """`parts` where the kernel stores parts of a stage, `combined` where it combines them, and
+        nothing where it computes the stage as a whole."""
+        if name in self.combined:
+            return "combined"
+        stored = [tensor for tensor, step in self.sources.items() if step == name]
+        return "parts" if stored and name not in stored else ""
+
+
+def _is_stored(launch: Launch, move: Move) -> bool:
+    """Whether a kernel stores a tensor; one of no elements, too."""
+    return move.written != 0 or (move.tensor in launch.stages and move.read == 0)
+
+
+def _is_part(tensor: str, stage: str) -> bool:
+    """Whether memory between kernels has the parts of a stage, by its name."""
+    return tensor.startswith(f"{stage}_parts")
+
+
+def _find_owners(tensor: str, names: Sequence[str]) -> list[str]:
+    """The stages that parts in memory are of: the one after which they are named, or all."""
+    owners = [n for n in names if _is_part(tensor, n)]
+    return [max(owners, key=len)] if owners else list(names)
+
+
+def _list_reads(stage: Stage) -> list[str]:
+    return list(dict.fromkeys(load.tensor for load in stage.body.loads()))

@@ -1,0 +1,114 @@
+"""Arranges shapes within a width: in layers with links between them, and where too many links
+would pass, with names in their place.
+
+A link that passes many layers, or more than a width has room for, is no help to the eye: a small
+*copy* of what it carries stands above its end instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from dmlc.picture.layered import Arrangement, Place, arrange
+from dmlc.picture.ranking import Box, Gaps, Link, measure_links
+from dmlc.picture.shapes import Shape
+
+_LONGEST = 7
+"""Layers that a link passes at most."""
+
+_LONGEST_IN_ORDER = (7, 3, 1)
+"""The same where boxes keep their order; fewer where the width has no room for so many links."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """Where shapes go, and the copies that were added to them, which come last in `found`."""
+
+    found: Arrangement
+    copies: tuple[Shape, ...]
+    copied: frozenset[int] = frozenset()
+    """The links, by number, that come from a copy."""
+
+
+def lay_out(
+    boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps, copy: Callable[[int], Shape]
+) -> Layout:
+    """Arranges boxes in layers no wider than the limit of the gaps. `copy` draws what the link of
+    a number carries. Where links do not fit even so, there are none: boxes stand in rows."""
+    limit = math.inf if gaps.limit is None else gaps.limit + 0.01
+    layout = _try(list(boxes), list(links), gaps, _LONGEST, copy)
+    if layout.found.width <= limit and not layout.copies:
+        return layout
+    ordered = dataclasses.replace(gaps, in_order=True)
+    for longest in _LONGEST_IN_ORDER:
+        tried = _try(list(boxes), list(links), ordered, longest, copy)
+        if tried.found.width <= limit:
+            return tried
+    return Layout(arrange_rows(boxes, gaps), ())
+
+
+def _try(
+    boxes: list[Box],
+    links: list[Link],
+    gaps: Gaps,
+    longest: int,
+    copy: Callable[[int], Shape],
+) -> Layout:
+    """An arrangement in which no link but those of copies is longer than that."""
+    copies: list[Shape] = []
+    first = len(boxes)
+    while True:
+        lengths = measure_links(boxes, links, gaps)
+        free = [n for n in _find_free(boxes, links) if links[n].source < first]
+        most = max((lengths[n] for n in free), default=0)
+        if most <= longest:
+            copied = frozenset(n for n, link in enumerate(links) if link.source >= first)
+            return Layout(arrange(boxes, links, gaps), tuple(copies), copied)
+        # The longest alone: without them others may be short.
+        for number in (n for n in free if lengths[n] == most):
+            shape, link = copy(number), links[number]
+            links[number] = dataclasses.replace(
+                link, source=len(boxes), leave=0.0, after=link.source
+            )
+            boxes.append(Box(shape.width, shape.height))
+            copies.append(shape)
+
+
+def _find_free(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
+    """The links, by number, that may be long: all but those of boxes with no other link, which
+    stand next to the one they are linked with."""
+    leaving = Counter(link.source for link in links)
+    arriving = Counter(link.target for link in links)
+
+    def is_beside(link: Link) -> bool:
+        source, target = boxes[link.source], boxes[link.target]
+        gives = leaving[link.source] == 1 and not arriving[link.source] and not source.first
+        takes = arriving[link.target] == 1 and not leaving[link.target] and not target.last
+        return gives or takes
+
+    return [number for number, link in enumerate(links) if not is_beside(link)]
+
+
+def arrange_rows(boxes: Sequence[Box], gaps: Gaps) -> Arrangement:
+    """Boxes in rows no wider than the limit, in their order, without links. Those that are to be
+    first have rows of their own above all others, and those that are to be last below them."""
+    limit = gaps.limit or 0.0
+    order = sorted(range(len(boxes)), key=lambda n: boxes[n].last - boxes[n].first)
+    places: dict[int, Place] = {}
+    x = y = height = widest = 0.0
+    kind = None
+    for number in order:
+        box = boxes[number]
+        here = box.last - box.first
+        if x > 0 and (x + box.width > limit or here != kind):
+            x, y, height = 0.0, y + height + gaps.down, 0.0
+        kind = here
+        places[number] = Place(x, y)
+        widest = max(widest, x + box.width)
+        x += box.width + gaps.across
+        height = max(height, box.height)
+    found = tuple(places[number] for number in range(len(boxes)))
+    return Arrangement(found, (), widest, y + height)
