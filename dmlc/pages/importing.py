@@ -7,6 +7,7 @@ as a constraint that names what no table has, becomes a comment, as what was not
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 from dmlc.files import read_bounded
@@ -28,6 +29,8 @@ MAX_BYTES = 1 << 20
 """The largest page that is read."""
 MAX_LINE = 8000
 """The longest line that is read, in characters."""
+MOST_ATTEMPTS = 20
+"""So often parts that are refused are taken out one by one; then all that may be wrong are."""
 _MARKDOWN = (".md", ".markdown")
 _RST = (".rst", ".rst.txt")
 
@@ -104,7 +107,8 @@ def _read(page: Page, ledger: Ledger) -> Draft:
 
 def _settle(draft: Draft, ledger: Ledger) -> str:
     """The text of a description without the parts that the language refuses."""
-    while True:
+    text = ""
+    for attempt in itertools.count(1):
         lines = write(draft, ledger.page.name, ledger.remarks)
         text = "\n".join(line for line, _ in lines) + "\n"
         try:
@@ -112,6 +116,8 @@ def _settle(draft: Draft, ledger: Ledger) -> str:
         except DmlcError as error:
             known = [part for _, part in lines]
             found = [_part_at(diagnostic, known) for diagnostic in error.diagnostics]
+            if attempt >= MOST_ATTEMPTS:
+                found += [*draft.functions, *draft.constraints, *draft.examples]
             left_out = [_leave_out(draft, ledger, part) for part in found]
             if not any(left_out):
                 raise DmlcError(
@@ -119,7 +125,8 @@ def _settle(draft: Draft, ledger: Ledger) -> str:
                     f"{error.diagnostics[0].message}"
                 ) from None
         else:
-            return format_file(parse(Source(f"{draft.name}.dml", text)))
+            break
+    return format_file(parse(Source(f"{draft.name}.dml", text)))
 
 
 def _part_at(diagnostic: Diagnostic, parts: list[Part]) -> Part:

@@ -78,7 +78,7 @@ class Ledger:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.marks: dict[int, Mark] = dict.fromkeys(page.furniture, Mark.FURNITURE)
-        self.remarks: list[Remark] = []
+        self._remarks: dict[Remark, None] = {}
 
     def mark(self, lines: Iterable[int], mark: Mark) -> None:
         for line in lines:
@@ -92,9 +92,12 @@ class Ledger:
 
     def keep(self, lines: Iterable[int], text: str) -> None:
         """Has words be a comment, whatever became of their lines."""
-        remark = Remark(min(lines, default=0), text)
-        if remark not in self.remarks:
-            self.remarks.append(remark)
+        self._remarks[Remark(min(lines, default=0), text)] = None
+
+    @property
+    def remarks(self) -> list[Remark]:
+        """The words that are kept, once each."""
+        return list(self._remarks)
 
     def close(self) -> None:
         """Takes the lines that nothing was said of for not understood."""

@@ -157,7 +157,9 @@ class FormulaReader:
         if self.find_output(statement.target) is None and statement.parameters is None:
             made = make_function(statement.target, statement.value)
         known = self.draft.tensor(statement.target) or self.draft.attribute(statement.target)
-        if made is None or known is not None:
+        head = None if made is None else made.partition("(")[0]
+        twice = any(f.text.partition("(")[0] == head for f in self.draft.functions)
+        if made is None or known is not None or twice:
             self.ledger.miss(statement.lines, html.unescape(statement.words))
             return
         self.draft.functions.append(Clause(made, statement.words, statement.lines))
