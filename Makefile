@@ -71,7 +71,7 @@ golden: $(STAMPS)/test ## write golden files and the parser's tables anew; revie
 bench: $(STAMPS)/bench ## measure speed against the machine's own limit
 	$(BIN)/python -m benchmarks
 
-docs: $(STAMPS)/base ## write what the documentation takes from the program anew
+docs: $(STAMPS)/test ## write what the documentation takes from the program anew
 	$(BIN)/python docs/build.py
 
 site: $(STAMPS)/site ## build the documentation as a site, in out/site
