@@ -66,7 +66,8 @@ types: $(STAMPS)/dev $(STAMPS)/peers ## check types, strictly
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 golden: $(STAMPS)/test ## write golden files and the parser's tables anew; review the difference
-	$(BIN)/python -m pytest tests/codegen tests/mlir tests/language/test_grammar_tables.py --update-golden
+	$(BIN)/python -m pytest tests/codegen tests/mlir tests/test_mistakes.py \
+		tests/language/test_grammar_tables.py --update-golden
 
 bench: $(STAMPS)/bench ## measure speed against the machine's own limit
 	$(BIN)/python -m benchmarks

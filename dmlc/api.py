@@ -227,6 +227,7 @@ def _check_data_type(name: str, array: Array) -> None:
         raise DmlcError(
             f"the array given for {name} holds {array.dtype}, which no tensor can hold",
             notes=[f"tensors hold {', '.join(t.name for t in TENSOR_TYPES)}"],
+            code="E0811",
         )
 
 
@@ -362,7 +363,9 @@ class _Call:
         if missing:
             raise DmlcError(
                 [
-                    Diagnostic(f"input '{name}' of graph '{subject.name}' is not given")
+                    Diagnostic(
+                        f"input '{name}' of graph '{subject.name}' is not given", code="E0805"
+                    )
                     for name in missing
                 ]
             )
@@ -415,7 +418,8 @@ class _Call:
             elif tuple(wanted) != result.shape:
                 raise DmlcError(
                     f"the output {spec.name} has the sizes {show_shape(result.shape)}, "
-                    f"and {show_shape(tuple(wanted))} are asked for"
+                    f"and {show_shape(tuple(wanted))} are asked for",
+                    code="E0810",
                 )
         return found
 
@@ -429,14 +433,18 @@ def _check_settings(
         raise DmlcError(
             "an ir.Function has its attributes bound already",
             notes=["give attributes to Operator.bind, or run the operator itself"],
+            code="E0811",
         )
     if attributes and isinstance(subject, Graph):
         raise DmlcError(
             f"graph '{subject.name}' takes no attributes",
             notes=["each call in it gives its own"],
+            code="E0811",
         )
     if dims and not isinstance(subject, Graph):
-        raise DmlcError("only graphs have symbols, and this is none: leave 'dims' out")
+        raise DmlcError(
+            "only graphs have symbols, and this is none: leave 'dims' out", code="E0811"
+        )
 
 
 def _given_outputs(call: Given) -> dict[str, Array]:
@@ -461,7 +469,7 @@ def _describe(array: Array) -> TensorDesc:
     which it will be when a run has copied it."""
     dtype = held_type(array.dtype)
     if dtype is None:
-        raise DmlcError(f"no tensor can hold {array.dtype}")
+        raise DmlcError(f"no tensor can hold {array.dtype}", code="E0811")
     if array.flags.c_contiguous or array.size == 0:
         return TensorDesc(dtype, array.shape)
     return TensorDesc(dtype, array.shape, buffer_strides(array))

@@ -45,7 +45,7 @@ def _as_key(name: object) -> str:
     """The name, where it is a text: a mapping has no entry for anything else."""
     if isinstance(name, str):
         return name
-    raise UnknownNameError(unknown_name("operator", str(name), library.names()))
+    raise UnknownNameError(unknown_name("operator", str(name), library.names(), code="E0202"))
 
 
 @functools.cache
@@ -135,4 +135,4 @@ def find_function(
 def _refuse(name: str, kind: str, given: Mapping[str, object], *parameters: str) -> None:
     for parameter in parameters:
         if given[parameter] is not None:
-            raise DmlcError(f"'{name}' is {kind}, which takes no {parameter}")
+            raise DmlcError(f"'{name}' is {kind}, which takes no {parameter}", code="E0811")

@@ -25,14 +25,14 @@ def open_regular(path: str | Path, span: Span | None = None) -> BinaryIO:
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise DmlcError(f"cannot read '{path}': {reason}", span) from None
+        raise DmlcError(f"cannot read '{path}': {reason}", span, code="E0001") from None
     except ValueError:
-        raise DmlcError("this is no file name", span) from None
+        raise DmlcError("this is no file name", span, code="E0001") from None
     mode = os.fstat(number).st_mode
     if not stat.S_ISREG(mode):
         os.close(number)
         what = "it is a directory" if stat.S_ISDIR(mode) else "it is no regular file"
-        raise DmlcError(f"cannot read '{path}': {what}", span)
+        raise DmlcError(f"cannot read '{path}': {what}", span, code="E0001")
     return os.fdopen(number, "rb")
 
 
@@ -44,9 +44,9 @@ def read_bounded(path: str | Path, most_bytes: int, span: Span | None = None) ->
             content = file.read(most_bytes + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise DmlcError(f"cannot read '{path}': {reason}", span) from None
+        raise DmlcError(f"cannot read '{path}': {reason}", span, code="E0001") from None
     if len(content) > most_bytes:
-        raise DmlcError(f"'{path}' is larger than {most_bytes >> 20} MiB", span)
+        raise DmlcError(f"'{path}' is larger than {most_bytes >> 20} MiB", span, code="E0003")
     return content
 
 
@@ -80,6 +80,7 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
         raise DmlcError(
             f"cannot write '{error.filename or folder}': {error.strerror or error}",
             notes=["give an output folder that you may write to"],
+            code="E0005",
         ) from error
     finally:
         for temporary, _ in pending:

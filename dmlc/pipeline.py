@@ -206,6 +206,7 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         has_positions=shape.lanes == 1,
         held=shape.held * min(shape.holding, limits.group_size),
         paired_types=limits.word_types,
+        walks=shape.walks,
     )
 
 

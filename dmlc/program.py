@@ -332,7 +332,7 @@ class Program:
         who cannot have that."""
         if self.repeats:
             steps = counted(self.repeats[0].steps, "step")
-            raise UnsupportedError(f"{self.name} has a loop of {steps}, and {why}")
+            raise UnsupportedError(f"{self.name} has a loop of {steps}, and {why}", code="E0901")
 
     def order(self) -> Iterator[tuple[int, dict[str, int]]]:
         """The numbers of the kernels in the order they run, each with what its scalars take besides

@@ -125,7 +125,7 @@ def as_data_type(parameter: str, given: object) -> DataType:
     elif isinstance(given, str):
         found = find_data_type(given)
         if found is None:
-            raise DmlcError(unknown_name("data type", given, data_type_names()))
+            raise DmlcError(unknown_name("data type", given, data_type_names(), code="E0203"))
     elif given is bool:
         found = DataType.BOOL
     elif isinstance(given, np.dtype) or (isinstance(given, type) and issubclass(given, np.generic)):
@@ -138,6 +138,7 @@ def as_data_type(parameter: str, given: object) -> DataType:
         raise DmlcError(
             f"{parameter} is {shown}, which no tensor can hold",
             notes=[f"tensors hold {', '.join(t.name for t in TENSOR_TYPES)}"],
+            code="E0802",
         )
     return found
 
@@ -268,9 +269,17 @@ def _integral(x: Array) -> bool:
     return x.dtype.kind in "iu"
 
 
+def _are_natural(x: Array, y: Array) -> bool:
+    """Whether many numbers that are not negative are divided by one that is greater than 0: as most
+    positions are."""
+    return y.size == 1 and x.size > 1 and y.item() > 0 and x.min().item() >= 0
+
+
 def _divide(x: Array, y: Array) -> Array:
     if not _integral(x):
         return np.divide(x, y)
+    if _are_natural(x, y):
+        return np.floor_divide(x, y)
     zero = y == 0
     divisor = np.where(zero, y.dtype.type(1), y)
     # Floor division and remainder round towards minus infinity: step back to truncate. MIN // -1
@@ -283,6 +292,9 @@ def _divide(x: Array, y: Array) -> Array:
 def _modulo(x: Array, y: Array) -> Array:
     if not _integral(x):
         return np.fmod(x, y)
+    if _are_natural(x, y):
+        # NumPy divides by one number fast, and takes long over a remainder.
+        return np.asarray(x - np.floor_divide(x, y) * y)
     zero = y == 0
     return np.where(zero, x.dtype.type(0), np.fmod(x, np.where(zero, y.dtype.type(1), y)))
 
@@ -430,4 +442,4 @@ def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:
         case "max":
             return -math.inf if dtype.is_float else int(np.iinfo(dtype.dtype).min)
         case _:
-            raise UnknownNameError(unknown_name("combiner", combiner, COMBINERS))
+            raise UnknownNameError(unknown_name("combiner", combiner, COMBINERS, code="E0204"))

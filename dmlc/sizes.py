@@ -289,7 +289,8 @@ def parse_size(text: str) -> Measure:
     if found is None or reader.tokens:
         raise DmlcError(
             f"'{text}' is no size: expected sums, products and quotients by numbers, of numbers "
-            "and symbols, such as 'N + 2' or '(N + 1) / 2'"
+            "and symbols, such as 'N + 2' or '(N + 1) / 2'",
+            code="E0807",
         )
     return found
 
@@ -381,7 +382,9 @@ def part_condition(condition: str) -> tuple[str, str, str]:
     `DmlcError` for any other text."""
     match = _CONDITION.fullmatch(condition)
     if match is None:
-        raise DmlcError(f"'{condition}' is no condition on sizes: expected one such as 'N != 1'")
+        raise DmlcError(
+            f"'{condition}' is no condition on sizes: expected one such as 'N != 1'", code="E0807"
+        )
     return match[1], match[2], match[3]
 
 
@@ -415,6 +418,7 @@ def refuse_sizes(name: str, conditions: Iterable[str], sizes: Mapping[str, int])
             raise DmlcError(
                 f"{name} was made for sizes where {condition}, and {values}",
                 notes=["bind the sizes themselves: that gives a function for these"],
+                code="E0812",
             )
 
 

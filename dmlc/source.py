@@ -9,8 +9,10 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import ClassVar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,15 @@ class Span:
         return self.source.locate(self.start)[1]
 
     @property
+    def end_line(self) -> int:
+        return self.source.locate(self.end)[0]
+
+    @property
+    def end_column(self) -> int:
+        """The column of the first character behind the range, on `end_line`."""
+        return self.source.locate(self.end)[1]
+
+    @property
     def text(self) -> str:
         return self.source.text[self.start : self.end]
 
@@ -83,15 +94,20 @@ class Diagnostic:
     span: Span | None = None
     notes: tuple[Note, ...] = ()
     warning: bool = False
+    code: str | None = None
+    """What kind of mistake it is: a name such as `E0401` (`W0001` of a warning), which stays the
+    same while messages change. `dmlc explain E0401` tells more of it."""
 
     def render(self) -> str:
-        """The text shown to a person: place, message, source line with the span underlined."""
+        """The text shown to a person: place, message, code, source line with the span
+        underlined."""
         kind = "warning" if self.warning else "error"
+        said = f"{kind}: {self.message}" + (f" [{self.code}]" if self.code else "")
         if self.span is None:
-            lines = [f"{kind}: {self.message}"]
+            lines = [said]
         else:
             place = f"{self.span.source.name}:{self.span.line}:{self.span.column}"
-            lines = [f"{place}: {kind}: {self.message}", *_excerpt(self.span)]
+            lines = [f"{place}: {said}", *_excerpt(self.span)]
         for note in self.notes:
             if note.span is None:
                 lines.append(f"  note: {note.message}")
@@ -123,18 +139,25 @@ class DmlcError(Exception):
     `str(error)` is what the command line shows.
     """
 
+    usual_code: ClassVar[str | None] = None
+    """The code of its diagnostics that have none of their own."""
+
     def __init__(
         self,
         diagnostics: str | Diagnostic | Iterable[Diagnostic],
         span: Span | None = None,
         notes: Sequence[str | Note] = (),
+        code: str | None = None,
     ) -> None:
         if isinstance(diagnostics, str):
             made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
-            diagnostics = Diagnostic(diagnostics, span, made)
+            diagnostics = Diagnostic(diagnostics, span, made, code=code)
         if isinstance(diagnostics, Diagnostic):
             diagnostics = (diagnostics,)
-        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        usual = self.usual_code
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(
+            dataclasses.replace(d, code=usual) if usual and not d.code else d for d in diagnostics
+        )
         super().__init__(self.diagnostics)
 
     def __str__(self) -> str:
@@ -144,6 +167,7 @@ class DmlcError(Exception):
 class ArgumentError(DmlcError, TypeError):
     """A value of a kind that a parameter does not take; the message names the parameter."""
 
+    usual_code = "E0903"
     __str__ = DmlcError.__str__
 
 
@@ -156,9 +180,13 @@ class UnknownNameError(DmlcError, KeyError):
 class UnsupportedError(DmlcError):
     """Well-formed input that this version, or the chosen target, cannot express."""
 
+    usual_code = "E0901"
+
 
 class UnavailableError(DmlcError):
     """A device or an outside tool that is needed and not there; notes say how to get it."""
+
+    usual_code = "E0902"
 
 
 class InternalError(Exception):
@@ -183,28 +211,66 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a misspelt one, or None if nothing is close."""
-    candidates = list(known)
-    folded = {c.lower(): c for c in reversed(candidates)}
+    folded = {c.lower(): c for c in reversed(list(known))}
     if name.lower() in folded:
         return folded[name.lower()]
+    begun = [c for c in folded if c.startswith(name.lower())]
+    if len(name) > 1 and len(begun) == 1:
+        return folded[begun[0]]
+    worded = _nearest_by_words(name, folded.values())
+    if worded is not None:
+        return worded
+    head, dot, tail = name.lower().rpartition(".")
+    if dot:
+        # Names of one family have its name in common, which says nothing.
+        family = {c.rpartition(".")[2]: c for c in folded if c.rpartition(".")[0] == head}
+        found = difflib.get_close_matches(tail, list(family), n=1, cutoff=0.6)
+        if family:
+            return folded[family[found[0]]] if found else None
     found = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.6)
     return folded[found[0]] if found else None
 
 
+_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def _nearest_by_words(name: str, known: Iterable[str]) -> str | None:
+    """The shortest known name that has all the words of a name and more, `ACTIVATION_RELU` for
+    `RELU`; of one family first. None for short names, and where there is none."""
+    family, _, own = name.rpartition(".")
+    words = {w.lower() for w in _NAME_WORD.findall(own)}
+    if len(own) < 4 or not words:
+        return None
+    having = [k for k in known if words <= {w.lower() for w in _NAME_WORD.findall(k)}]
+    return min(having, key=lambda k: (not k.startswith(f"{family}."), len(k), k), default=None)
+
+
+UNKNOWN_NAME = "E0201"
+"""The code of a name that nothing has, where no other code says more."""
+
+
 def unknown_name(
-    what: str, name: str, known: Iterable[str], span: Span | None = None
+    what: str,
+    name: str,
+    known: Iterable[str],
+    span: Span | None = None,
+    code: str = UNKNOWN_NAME,
+    cure: str | None = None,
 ) -> Diagnostic:
     """The diagnostic for a name that is not among the known ones.
 
-    `what` names the kind of thing, as in `unknown tensor 'Imput'`.
+    `what` names the kind of thing, as in `unknown tensor 'Imput'`; `cure` says what is meant, where
+    that is known of such a name.
     """
     candidates = list(known)
-    suggestion = nearest(name, candidates[:5000])
-    if suggestion is not None:
+    suggestion = None if cure else nearest(name, candidates[:5000])
+    if cure is not None:
+        notes = (Note(cure),)
+    elif suggestion is not None:
         notes = (Note(f"did you mean '{suggestion}'?"),)
     elif candidates and len(candidates) <= 12:
         notes = (Note(f"known here: {', '.join(candidates)}"),)
     else:
         notes = ()
     shown = name if len(name) <= 80 else name[:77] + "..."
-    return Diagnostic(f"unknown {what} '{shown}'", span, notes)
+    return Diagnostic(f"unknown {what} '{shown}'", span, notes, code=code)

@@ -32,6 +32,9 @@ class Summary:
     """The operator it is the gradient of."""
     differentiable: bool
     """Whether it is given floating-point numbers and gives some."""
+    tensors: tuple[str, ...]
+    """Its tensors, by name, at the newest feature level."""
+    attributes: tuple[str, ...]
 
 
 def list_files() -> dict[str, Path]:
@@ -57,6 +60,8 @@ def summarize(definition: OperatorDefinition) -> Summary:
         tuple(ranks),
         definition.forward,
         definition.is_differentiable,
+        tuple(tensor.name for tensor in tensors),
+        tuple(attribute.name for attribute in definition.attributes),
     )
 
 
@@ -74,6 +79,8 @@ def read_index() -> dict[str, Summary]:
                 tuple(entry["ranks"]),
                 entry["forward"],
                 entry["differentiable"],
+                tuple(entry["tensors"]),
+                tuple(entry["attributes"]),
             )
     return found
 

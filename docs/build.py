@@ -7,7 +7,8 @@ A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- output: dmlc ... -->` what that command prints, run at the top of the repository. Rows between
 `<!-- table: NAME -->` and an empty line are those of a table of the IR.
 `docs/reference/operators/` has a page for every operator of the library, and
-`docs/explanation/graphs/` one with pictures for every graph of the examples.
+`docs/explanation/graphs/` one with pictures for every graph of the examples. Behind
+`<!-- codes -->` stand all codes of errors and warnings.
 JSON Schemas of the IR's forms lie beside what writes these, and
 `dmlc/library/index.json` beside the operators that it is made from. `docs/listings.py` plays the
 pages that have commands to run one after another, such as the tutorial.
@@ -26,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import dmlc
-from dmlc import ir, summaries
+from dmlc import diagnostics, ir, summaries
+from dmlc.editor.highlight import write_textmate
 from dmlc.language.format import format_operator
 from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names
 from dmlc.picture import VIEWS, draw
@@ -41,8 +43,8 @@ from docs.listings import is_played, play
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "examples/embedding/README.md", "docs/index.md", *(
     f"docs/{name}.md" for name in (
-        "tutorial/index", "how-to/import", "how-to/mlir", "how-to/onnx", "how-to/sizes", "how-to/testing",
-        "reference/errors", "reference/generated-code", "reference/ir", "reference/language",
+        "tutorial/index", "how-to/import", "how-to/mlir", "how-to/onnx", "how-to/sizes",
+        "how-to/testing", "reference/errors", "reference/generated-code", "reference/ir", "reference/language",
         "reference/manifest", "explanation/architecture", "explanation/fusion",
         "explanation/gradients"))
 )  # fmt: skip
@@ -67,6 +69,9 @@ _BLOCK = re.compile(
 )
 
 
+_CODES = re.compile(r"(?<=<!-- codes -->\n).*", re.DOTALL)
+
+
 _TABLE = re.compile(r"(?P<head><!-- table: (?P<name>\w+) -->\n)(?P<body>(?:\|.*\n)*)")
 
 
@@ -75,7 +80,8 @@ def build() -> dict[Path, str]:
     pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
     pages[ROOT / "docs/reference/commands.md"] = list_commands()
     pages[ROOT / "docs/reference/ir-json.md"] = describe_json()
-    return pages | _operator_pages() | _graph_pages() | _schemas() | _library_index()
+    pages |= _operator_pages() | _graph_pages() | _schemas() | _library_index()
+    return pages | {ROOT / "grammar/dmlc.tmLanguage.json": write_textmate()}
 
 
 def _library_index() -> dict[Path, str]:
@@ -100,11 +106,25 @@ def refresh(text: str) -> str:
     text = _TABLE.sub(
         lambda m: m["head"] + "".join(f"{row}\n" for row in TABLES[m["name"]]()), text
     )
+    text = _CODES.sub(lambda m: _list_codes(), text)
     text = _BLOCK.sub(lambda m: f"{m['head']}{_content(m['kind'], m['what'])}{m['tail']}", text)
     if not is_played(text):
         return text
     with tempfile.TemporaryDirectory() as folder:
         return play(text, Path(folder))
+
+
+def _list_codes() -> str:
+    """What every code of an error or a warning means, by what it is about."""
+    lines: list[str] = []
+    explained = map(diagnostics.explain, diagnostics.list_codes())
+    for group, codes in itertools.groupby(
+        explained, key=lambda e: "Warnings" if e.is_warning else e.group
+    ):
+        lines += ["", f"### {group}"]
+        for explanation in codes:
+            lines += ["", f"###{explanation.text.rstrip()}"]
+    return "\n".join([*lines, ""])
 
 
 def _head(*names: str) -> list[str]:

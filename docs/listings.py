@@ -12,6 +12,7 @@ A mark stands on the line above a fenced block and says what the block is:
     <!-- prints like -->    the same, but for its numbers, and for what `...` stands for in a line
     <!-- setup -->          commands that a machine needs once; a script has them, and no test does
     <!-- part of: FILE -->  lines of a file that a test runs
+    <!-- editor: FILE -->   settings of an editor, which a test of the language server reads
     <!-- elsewhere: WHY --> what runs on another machine, or in another program: never run here
     <!-- shown: WHY -->     nothing that runs: a drawing, a form
     <!-- tested: WHERE -->  what a test of its own runs

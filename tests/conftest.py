@@ -53,6 +53,14 @@ def check_golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     return check
 
 
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """The runs of pytest that tests start load no more plugins than this one: that of pytest-lsp
+    fails on items that are no functions, as dmlc's are."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:pytest-lsp -p no:asyncio")
+    return pytester
+
+
 @pytest.fixture(autouse=True, scope="session")
 def opencl_instructions() -> None:
     """Some tests talk to OpenCL past the runtime: what it chooses for drivers, by asking for their

@@ -37,7 +37,7 @@ DOCUMENTS = sorted(
 NEED_TORCH = ("docs/how-to/pytorch.md",)
 """The pages whose listings `tests/peers` runs."""
 MARKS = ("file", "output", "commands", "write", "run", "prints", "prints like", "setup",
-         "elsewhere", "shown", "tested", "part of")  # fmt: skip
+         "elsewhere", "shown", "tested", "part of", "editor")  # fmt: skip
 """What says of a listing how it is tested: `docs/listings.py` and `docs/build.py` have them."""
 PACKAGES = ("ir", "mlir", "onnx", "testing")
 """The packages with public names. `dmlc.torch` has some too, and needs PyTorch."""
@@ -224,7 +224,10 @@ def test_commands_in_the_readme(
     Path(page.name).write_text(page.read_text("utf-8"), "utf-8")
     program, *arguments = shlex.split(command)
     assert program == "dmlc"
-    assert cli.run(arguments) == 0
+    with open(os.devnull, encoding="utf-8") as nothing:
+        # An editor that leaves at once, for the language server.
+        monkeypatch.setattr(sys, "stdin", nothing)
+        assert cli.run(arguments) == 0
     assert capsys.readouterr().err.count("error") == 0
 
 

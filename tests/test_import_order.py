@@ -17,12 +17,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "collection", "source", "parameters", "resources", "files", "sizes", "scalars", "language",
-    "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
+    "collection", "source", "diagnostics", "parameters", "resources", "files", "sizes", "scalars",
+    "language", "summaries", "library", "ir", "transform", "binding", "catalog", "building",
+    "reference",
     "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
     "picture", "runtime",
-    "inspection", "devices", "known_answers", "api", "testing", "interop", "onnx", "pages", "mlir",
-    "torch", "cli", "__main__",
+    "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "onnx",
+    "pages", "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
@@ -45,8 +46,10 @@ OWNERS = {
     "jinja2": ("dmlc.codegen.render", "dmlc.interop.cpp_header", "dmlc.picture.svg"),
     "lark": ("dmlc.language",),
     "markdown_it": ("dmlc.pages.markdown",),
+    "lsprotocol": ("dmlc.editor.server",),
     "ml_dtypes": ("dmlc.scalars",),
     "onnx": ("dmlc.onnx",),
+    "pygls": ("dmlc.editor.server",),
     "pyopencl": (
         "dmlc.runtime.opencl.direct", "dmlc.runtime.opencl.driver",
         "dmlc.runtime.opencl.executable",
@@ -65,8 +68,8 @@ FACES: dict[str, tuple[str, ...]] = {
 import them when they are first asked for; dmlc's own modules import them from their places."""
 
 WITHOUT_NUMPY = (
-    "source", "parameters", "resources", "files", "sizes", "language", "summaries", "library",
-    "program",
+    "source", "diagnostics", "parameters", "resources", "files", "sizes", "language", "summaries",
+    "library", "program",
 )  # fmt: skip
 
 LATE_IMPORTS = {("dmlc.runtime.opencl.driver", "pyopencl")}

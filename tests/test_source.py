@@ -138,7 +138,7 @@ def test_an_unknown_name_is_a_key_error_that_reads_well() -> None:
     error = UnknownNameError(unknown_name("operator", "RELUU", ["RELU", "GELU"]))
     assert isinstance(error, KeyError)
     assert isinstance(error, DmlcError)
-    assert str(error) == "error: unknown operator 'RELUU'\n  note: did you mean 'RELU'?"
+    assert str(error) == "error: unknown operator 'RELUU' [E0201]\n  note: did you mean 'RELU'?"
 
 
 def test_errors_are_copied_and_pickled() -> None:

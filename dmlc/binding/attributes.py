@@ -74,7 +74,10 @@ def complete_attributes(
                 value = length
             elif attribute.default is None:
                 message = f"attribute '{name}' is not given, and has no default"
-                raise DmlcError(mistake(attribute, message))
+                cure = Note(
+                    f"give it: --attr {name}=..., or attributes={{'{name}': ...}} in Python"
+                )
+                raise DmlcError(mistake(attribute, message, cure, code="E0804"))
             else:
                 given = evaluator.constant(attribute.default, any_member(attribute))
                 value = convert(attribute, given)
@@ -118,7 +121,7 @@ def _check_length(attribute: AttributeDefinition, value: Constant, evaluator: Ev
     length = evaluator.constant(attribute.length)
     if length != len(value):
         message = f"attribute '{attribute.name}' needs {show(length)} values, but has {len(value)}"
-        raise DmlcError(mistake(attribute, message))
+        raise DmlcError(mistake(attribute, message, code="E0804"))
 
 
 def convert(attribute: AttributeDefinition, given: object) -> Constant:
@@ -134,7 +137,9 @@ def convert(attribute: AttributeDefinition, given: object) -> Constant:
     if len(taken) > MOST_ENTRIES:
         count = f"{len(given):,}" if isinstance(given, Sized) else f"more than {MOST_ENTRIES:,}"
         message = f"attribute '{attribute.name}' has {count} values; {MOST_ENTRIES:,} at most"
-        raise DmlcError(mistake(attribute, message, Note("give longer data as a tensor")))
+        raise DmlcError(
+            mistake(attribute, message, Note("give longer data as a tensor"), code="E0804")
+        )
     return tuple(_convert_one(attribute, item) for item in taken)
 
 
@@ -162,7 +167,7 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
             f"attribute '{attribute.name}' is the size '{value}' by itself, which is left open: "
             "give the attribute, or the size a number"
         )
-        raise DmlcError(_declared(attribute, Diagnostic(message)))
+        raise DmlcError(_declared(attribute, Diagnostic(message, code="E0809")))
     match attribute.base:
         case "ENUM":
             return _convert_enum(attribute, value)
@@ -170,7 +175,7 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
             if not isinstance(value, str):
                 raise _wrong(attribute, given, "a string")
             if attribute.values is not None and value not in attribute.values:
-                unknown = unknown_name("value", value, attribute.values)
+                unknown = unknown_name("value", value, attribute.values, code="E0804")
                 raise DmlcError(_declared(attribute, unknown))
             return value
         case "BOOL":
@@ -192,13 +197,13 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
 def _convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
     enum = attribute.enum
     if enum is None:
-        raise DmlcError(f"attribute '{attribute.name}' has no enum")
+        raise DmlcError(f"attribute '{attribute.name}' has no enum", code="E0804")
     if isinstance(value, EnumValue) and value.enum.name == enum.name:
         return value
     if isinstance(value, str):
         member = enum.find(value)
         if member is None:
-            unknown = unknown_name(f"member of {enum.name}", value, enum.members)
+            unknown = unknown_name(f"member of {enum.name}", value, enum.members, code="E0804")
             raise DmlcError(_declared(attribute, unknown))
         return EnumValue(enum, member)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -274,7 +279,7 @@ def _literal(text: str) -> Constant | None:
 def _declared(attribute: AttributeDefinition, diagnostic: Diagnostic) -> Diagnostic:
     """The diagnostic with a note of the attribute it is about."""
     note = Note(f"attribute '{attribute.name}' is declared here", attribute.span)
-    return Diagnostic(diagnostic.message, diagnostic.span, (*diagnostic.notes, note))
+    return dataclasses.replace(diagnostic, notes=(*diagnostic.notes, note))
 
 
 def _wrong(attribute: AttributeDefinition, value: object, expected: str) -> DmlcError:
@@ -282,4 +287,4 @@ def _wrong(attribute: AttributeDefinition, value: object, expected: str) -> Dmlc
     if len(shown) > 60:
         shown = shown[:57] + "..."
     message = f"attribute '{attribute.name}' must be {expected}, but is {shown}"
-    return DmlcError(mistake(attribute, message))
+    return DmlcError(mistake(attribute, message, code="E0804"))

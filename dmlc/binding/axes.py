@@ -39,6 +39,7 @@ def reduce_like(
             f"{span_text(operand)} has sizes {show_sizes(shape)}, which cannot be reduced to the "
             f"sizes {show_sizes(like)} of {span_text(target)}: each must be the same or 1 there",
             operand,
+            code="E0402",
         )
     return [a for a, (ours, other) in enumerate(zip(shape, like, strict=True)) if ours != other]
 
@@ -57,6 +58,7 @@ def move_axes(
                 f"axis {long[0]} cannot be dropped: its size in {show_sizes(shape)} is "
                 f"{shape[long[0]]}, not 1",
                 span,
+                code="E0404",
             )
         kept = [a for a in range(len(shape)) if a not in dropped]
         moved = [kept.index(a) if a in kept else -1 for a in range(len(shape))]
@@ -68,5 +70,6 @@ def move_axes(
         raise DmlcError(
             f"{span_text(span)} would have {rank} dimensions: a tensor has 1 to {MAXIMUM_RANK}",
             span,
+            code="E0409",
         )
     return moved, rank

@@ -74,6 +74,7 @@ def _leaves(place: Place, axis: int, size: ir.Extent, reach: Interval) -> Diagno
             "value for what lies outside with 'else', or give the size a number",
             place.positions[axis],
             place.notes,
+            code="E0403",
         )
     if place.reach:
         # The same read may stand in several places, some of which are right.
@@ -92,4 +93,5 @@ def _leaves(place: Place, axis: int, size: ir.Extent, reach: Interval) -> Diagno
         f"{text} may leave its tensor: axis {axis} has size {size}, and is read {where}: {cure}",
         place.positions[axis],
         place.notes,
+        code="E0403",
     )

@@ -58,5 +58,6 @@ def explain_at(
         notes = found.notes
         if found.span is not None:
             notes = (Note(f"in {operator.name}", found.span), *notes)
-        made.append(Diagnostic(f"{operator.name}: {found.message}", place, notes))
+        message = f"{operator.name}: {found.message}"
+        made.append(dataclasses.replace(found, message=message, span=place, notes=notes))
     return type(error)(made)

@@ -52,7 +52,9 @@ class Calls:
     def call(self, call: syntax.Call, scope: Scope, decided: bool) -> Step[Value]:
         """The value of a call, which may be undecided unless it is to be `decided`."""
         if not isinstance(call.function, syntax.Reference):
-            raise DmlcError("only a function's name can be called here", call.function.span)
+            raise DmlcError(
+                "only a function's name can be called here", call.function.span, code="E0208"
+            )
         name = call.function.name
         if name in self._on.functions:
             return self._inline(self._on.functions[name], call, scope, decided)
@@ -82,6 +84,7 @@ class Calls:
                 f"the operator makes more than {_MOST_CALLS} calls once its functions are "
                 "inlined: split it",
                 call.span,
+                code="E0003",
             )
         inner = dataclasses.replace(scope, parameters=given, call=call.span, outer=scope)
         try:
@@ -137,6 +140,7 @@ class Calls:
                 f"'flatten' takes a position along each of {len(sizes)} axes, but "
                 f"{span_text(span)} has {count}",
                 span,
+                code="E0304",
             )
         known = tuple(size for size in sizes if isinstance(size, int))
         if not all(map(is_constant, places)) or len(known) < len(sizes):
@@ -158,7 +162,9 @@ class Calls:
                 for axis, (size, stride) in enumerate(zip(known, strides, strict=True))
             )
         if isinstance(number, tuple):
-            raise DmlcError("'unflatten' takes the number of a place, and this is an array", span)
+            raise DmlcError(
+                "'unflatten' takes the number of a place, and this is an array", span, code="E0304"
+            )
         return self._on.built().positions.unflatten(number, sizes, span)
 
     def move_axes(self, name: str, axes: tuple[int, ...], given: Given) -> Value:
@@ -192,7 +198,9 @@ class Calls:
         one, other = given.values
         for value, span in zip(given.values, given.spans, strict=True):
             if shape_of(value) is None:
-                raise DmlcError(f"'gradient' takes tensors, but {span_text(span)} is none", span)
+                raise DmlcError(
+                    f"'gradient' takes tensors, but {span_text(span)} is none", span, code="E0706"
+                )
         if self._on.differentiate is None:
             raise InternalError("only a graph takes gradients of its values", given.span)
         return self._on.differentiate(one, other, given)
@@ -216,6 +224,7 @@ class Calls:
                 f"'{name}' needs to know what to reduce over: write {name}(x, like: T) or "
                 f"{name}(x, axes: [...])",
                 call.span,
+                code="E0405",
             )
         if not isinstance(value, tuple):
             if isinstance(value, bool | Undecided) and reduction.booleans:
@@ -223,7 +232,9 @@ class Calls:
             shown, what = span_text(argument.span), "one value"
             if not isinstance(value, Node):
                 shown, what = show(value), describe(value)
-            raise DmlcError(f"'{name}' folds an array, but {shown} is {what}", argument.span)
+            raise DmlcError(
+                f"'{name}' folds an array, but {shown} is {what}", argument.span, code="E0303"
+            )
         folded = self.fold(reduction, value, call.span)
         return self._on.settle(folded) if decided else folded
 
@@ -231,13 +242,13 @@ class Calls:
         """One value of all entries, from the first to the last."""
         name = reduction.name
         if not reduction.folds or (name == "mean" and not values):
-            raise DmlcError(f"'{name}' does not fold an array", span)
+            raise DmlcError(f"'{name}' does not fold an array", span, code="E0303")
         if name == "mean":
             total = self.fold(REDUCTIONS["sum"], values, span)
             return self._on.combine("div", [total, len(values)], [span, span], span)
         if not values:
             if name in ("min", "max"):
-                raise DmlcError(f"'{name}' of an array without values", span)
+                raise DmlcError(f"'{name}' of an array without values", span, code="E0303")
             return combiner_identity(name, DataType.INT64)
         folded = values[0]
         for value in itertools.islice(values, 1, None):
@@ -251,6 +262,7 @@ class Calls:
             raise DmlcError(
                 f"'{name}' folds booleans, but this is a number: compare it first, as in 'x != 0'",
                 span,
+                code="E0301",
             )
         return folded
 
@@ -273,7 +285,7 @@ class Calls:
     def _like(self, expression: syntax.Expression, scope: Scope) -> tuple[ir.Extent, ...]:
         """The sizes of the tensor, local or parameter that `like:` names."""
         if not isinstance(expression, syntax.Reference):
-            raise DmlcError("'like:' takes the name of a tensor", expression.span)
+            raise DmlcError("'like:' takes the name of a tensor", expression.span, code="E0208")
         name, span = expression.name, expression.span
         tensor = self._on.binding.tensors.get(name)
         value = scope.parameters.get(name)
@@ -285,7 +297,9 @@ class Calls:
             return self._on.binding.extents(name, span)
         shape = shape_of(value)
         if shape is None:
-            raise DmlcError(f"'like:' takes a tensor, but '{name}' has no sizes", span)
+            raise DmlcError(
+                f"'like:' takes a tensor, but '{name}' has no sizes", span, code="E0303"
+            )
         return shape
 
 

@@ -75,7 +75,9 @@ class Lowering(StageMaker):
         if operator.compute is None and operator.syntax.gradient_of is not None:
             # It was checked without the library that has the operator.
             name = operator.syntax.gradient_of.operator
-            self.errors.append(DmlcError(unknown_name("operator", name.text, (), name.span)))
+            self.errors.append(
+                DmlcError(unknown_name("operator", name.text, (), name.span, code="E0202"))
+            )
         statements = operator.compute or ()
         recurrences = find_recurrences(statements, self.binding.definitions)
         opening = {r.first: r for r in recurrences}
@@ -146,6 +148,7 @@ class Lowering(StageMaker):
                 f"'{statement.name.text}' has {len(sizes or ())} dimensions, but is defined with "
                 f"{counted(len(indices), 'index', 'indices')}",
                 place,
+                code="E0401",
             )
         names: dict[str, Value] = {}
         variables: list[Variable] = []
@@ -165,12 +168,14 @@ class Lowering(StageMaker):
                 f"{show_sizes(domain)}",
                 place,
                 [note] if symbols else [],
+                code="E0402",
             )
         if not 1 <= len(domain) <= MAXIMUM_RANK:
             raise DmlcError(
                 f"'{statement.name.text}' would have {len(domain)} dimensions: a tensor has 1 to "
                 f"{MAXIMUM_RANK}",
                 place,
+                code="E0409",
             )
         return Scope(names, depth=len(variables)), tuple(variables)
 
@@ -183,12 +188,14 @@ class Lowering(StageMaker):
                 f"one element of '{name}' is defined here, but {span_text(place)} is an array of "
                 f"{count} values",
                 place,
+                code="E0303",
             )
         if shape_of(value) is not None:
             raise DmlcError(
                 f"one element of '{name}' is defined here, but {span_text(place)} is a whole "
                 "tensor: index it",
                 place,
+                code="E0303",
             )
 
     # Recurrences --------------------------------------------------------------------------
@@ -213,6 +220,7 @@ class Lowering(StageMaker):
                     f"the steps of '{statement.name.text}' are as many as '{extents[0]}' says, "
                     "which is left open: a recurrence needs the number of its steps",
                     place,
+                    code="E0809",
                 )
             if course is None:
                 course = Course(extents[0], self.builder.nodes.bind(0, extents[0]))
@@ -221,6 +229,7 @@ class Lowering(StageMaker):
                     f"'{statement.name.text}' has {extents[0]} steps, and '{own[0].name.text}', "
                     f"which takes part in the same recurrence, has {course.steps}",
                     place,
+                    code="E0413",
                 )
             del scope
             name = self.fresh_name(statement.name.text)
@@ -256,6 +265,7 @@ class Lowering(StageMaker):
                 raise DmlcError(
                     f"'{statement.name.text}' is a boolean, and a recurrence computes numbers",
                     statement.value.span,
+                    code="E0413",
                 )
         # What types were found by is none of its reads.
         for own in recurrent.values():
@@ -276,6 +286,7 @@ class Lowering(StageMaker):
                 f"'{recurrent.stage}' is {dtype.name} where the recurrence reads it, and "
                 f"{type_name(value.dtype)} here",
                 place,
+                code="E0413",
             )
         value = self.builder.conversions.adapt(value, dtype, place)
         made = self.add_stage(
@@ -325,6 +336,7 @@ class Lowering(StageMaker):
                 f"'{name}' is {dtype.name}, but the value assigned to it is "
                 f"{type_name(value.dtype)}: write cast(..., {dtype.name})",
                 place,
+                code="E0302",
             )
         element = self.builder.conversions.adapt(value, compute, place)
         if tensor.sizes is None and not self.binding.symbolic:
@@ -341,6 +353,7 @@ class Lowering(StageMaker):
                 f"'{name}' has sizes {show_sizes(extents)}, but the value assigned to it has "
                 f"sizes {show_sizes(shape)}: they must be the same, or 1 in the value",
                 place,
+                code="E0402",
             )
         span = statement.span
         if dtype.is_storage_only and self.last_read.get(name, -1) > number:
@@ -360,7 +373,7 @@ class Lowering(StageMaker):
                 f"'{statement.name.text}' is an array of tensors, and is defined as a whole: by "
                 "split(X, axis: A), or [e...]"
             )
-            raise DmlcError(message, statement.name.span)
+            raise DmlcError(message, statement.name.span, code="E0411")
         self.evaluator.targets = [self.binding.extents(m.name, statement.span) for m in members]
         value = self.evaluator.evaluate(statement.value)
         self.evaluator.targets = None
@@ -370,7 +383,7 @@ class Lowering(StageMaker):
                 f"'{statement.name.text}' is an array of {counted(len(members), 'tensor')}: write "
                 "split(X, axis: A), or [e...] with an array of as many in e"
             )
-            raise DmlcError(message, statement.value.span)
+            raise DmlcError(message, statement.value.span, code="E0411")
         for member, item in zip(members, items, strict=True):
             self.define_output(member, item, statement, number)
         return value

@@ -31,7 +31,7 @@ def check_tensor(tensor: BoundTensor, diagnostics: Diagnostics) -> None:
     if tensor.dtype is not None and tensor.dtype not in definition.dtypes:
         permitted = join_words(t.name for t in definition.dtypes)
         message = f"'{name}' cannot be {tensor.dtype.name}: it is {permitted}"
-        diagnostics.append(mistake(definition, message))
+        diagnostics.append(mistake(definition, message, code="E0802"))
     if sizes is None:
         return
     if len(sizes) not in definition.ranks:
@@ -39,7 +39,7 @@ def check_tensor(tensor: BoundTensor, diagnostics: Diagnostics) -> None:
             f"'{name}' takes {show_ranks(definition.ranks)} dimensions, and is given "
             f"{len(sizes)}: {show_sizes(sizes)}"
         )
-        diagnostics.append(mistake(definition, message))
+        diagnostics.append(mistake(definition, message, code="E0803"))
     known = tuple(e for e in sizes if isinstance(e, int))
     if definition.output and tensor.strides and overlaps(known, tensor.strides):
         message = (
@@ -47,7 +47,7 @@ def check_tensor(tensor: BoundTensor, diagnostics: Diagnostics) -> None:
             f"{show_sizes(tensor.strides)}"
         )
         note = Note("each stride must pass over all that smaller strides reach")
-        diagnostics.append(mistake(definition, message, note))
+        diagnostics.append(mistake(definition, message, note, code="E0806"))
 
 
 # Whole bindings --------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def check_types(binding: Binding, diagnostics: Diagnostics) -> None:
     shown = ", ".join(f"{t.name} {_type_name(t.dtype)}" for t in named)
     table = combinations[0].span.to(combinations[-1].span)
     diagnostics.append(
-        Diagnostic(f"this combination of data types is not permitted: {shown}", table)
+        Diagnostic(f"this combination of data types is not permitted: {shown}", table, code="E0802")
     )
 
 
@@ -148,7 +148,10 @@ def _show_facts(fact: str, facts: dict[str, Constant]) -> str:
 def _violation(constraint: syntax.Constraint, broken: Iterable[str]) -> Diagnostic:
     text = " ".join(constraint.span.text.split())
     return Diagnostic(
-        f'broken constraint: "{text}"', constraint.span, tuple(Note(b) for b in broken)
+        f'broken constraint: "{text}"',
+        constraint.span,
+        tuple(Note(b) for b in broken),
+        code="E0801",
     )
 
 
@@ -174,7 +177,7 @@ def check_requirement(
     if not _is_boolean(value):
         place = requirement.condition.span
         message = f"'require' needs a boolean, but {span_text(place)} is {show(value)}"
-        diagnostics.append(Diagnostic(message, place))
+        diagnostics.append(Diagnostic(message, place, code="E0301"))
         return
     broken = _values_read(evaluator, requirement.condition)
     diagnostic = _violation(requirement, broken)
@@ -184,6 +187,7 @@ def check_requirement(
             f"broken constraint: {requirement.message}",
             diagnostic.span,
             (quoted, *diagnostic.notes),
+            code="E0801",
         )
     diagnostics.append(diagnostic)
 
@@ -264,7 +268,7 @@ def unify_dimensions(binding: Binding, diagnostics: Diagnostics) -> None:
                     f"dimension '{dimension.name}' is {known} in '{other.name}' but {size} in "
                     f"'{tensor.name}'"
                 )
-        diagnostics += [mistake(tensor.definition, message) for message in found]
+        diagnostics += [mistake(tensor.definition, message, code="E0803") for message in found]
 
 
 def show_dimensions(pattern: tuple[Dimension, ...]) -> str:

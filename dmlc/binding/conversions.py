@@ -40,12 +40,12 @@ class Conversions:
         if isinstance(found, DataType) and not value.soft:
             raise _mismatch([found, to], span)
         if to is _BOOL:
-            raise DmlcError("a boolean is expected, but this is a number", span)
+            raise DmlcError("a boolean is expected, but this is a number", span, code="E0301")
         if found in (DataType.FLOAT32, Weak.FLOAT) and not to.is_float:
             cure = "write cast(..., FLOAT32) around the integers"
             if found is DataType.FLOAT32:
                 cure = "make it a whole number, as in cast(floor(x), INT32)"
-            raise DmlcError(f"a fraction meets {type_name(to)} values: {cure}", span)
+            raise DmlcError(f"a fraction meets {type_name(to)} values: {cure}", span, code="E0302")
         if isinstance(found, DataType):
             return self.convert(value, to, to.name, soft=to in (_INDEX, DataType.FLOAT32))
         return self._adapt_weak(value, to, span)
@@ -59,7 +59,9 @@ class Conversions:
             if to is _BOOL and isinstance(value, bool):
                 return self._nodes.literal(value, to)
             raise DmlcError(
-                f"{show(value)} is {describe(value)}, where a {to.name} is expected", span
+                f"{show(value)} is {describe(value)}, where a {to.name} is expected",
+                span,
+                code="E0301",
             )
         if to.is_float:
             return self._nodes.literal(round_float(float(value), to), to)
@@ -68,11 +70,12 @@ class Conversions:
                 f"{show(value)} meets {to.name} values: write cast(..., FLOAT32) around the "
                 "integers, or cast the number",
                 span,
+                code="E0302",
             )
         limits = np.iinfo(to.dtype)
         if not limits.min <= value <= limits.max:
             what = "a position" if to is _INDEX else to.name
-            raise DmlcError(f"{value} does not fit {what}", span)
+            raise DmlcError(f"{value} does not fit {what}", span, code="E0307")
         return self._nodes.literal(value, to)
 
     def _adapt_weak(self, value: Node, to: DataType, span: Span) -> Node:
@@ -103,6 +106,7 @@ class Conversions:
                 f"'{node.payload}' gives a position among {count} values, which {kind.name} "
                 "cannot hold",
                 span,
+                code="E0307",
             )
         found = self._nodes.add(dataclasses.replace(node, dtype=kind))
         if to is _INDEX:
@@ -211,6 +215,7 @@ def is_array(value: tuple[Value, ...], span: Span) -> DmlcError:
         f"{span_text(span)} is an array of {len(value)} values and cannot meet a tensor element "
         "by element: index it, as in 'Sizes[0]'",
         span,
+        code="E0303",
     )
 
 
@@ -228,7 +233,9 @@ def _weak_type(value: Scalar | tuple[Value, ...], span: Span) -> ValueType:
             raise is_array(value, span)
         case _:
             raise DmlcError(
-                f"{span_text(span)} is {describe(value)}, where a number is expected", span
+                f"{span_text(span)} is {describe(value)}, where a number is expected",
+                span,
+                code="E0301",
             )
 
 
@@ -237,10 +244,11 @@ def _mismatch(found: list[DataType], span: Span) -> DmlcError:
     if _BOOL in (first, second):
         other = second if first is _BOOL else first
         cure = f"compare the {other.name} value with a number, or write cast(x, {other.name})"
-        return DmlcError(f"BOOL and {other.name} values do not mix: {cure}", span)
+        return DmlcError(f"BOOL and {other.name} values do not mix: {cure}", span, code="E0302")
     target = max((first, second), key=lambda t: (t.is_float, t.bytes))
     return DmlcError(
         f"{first.name} and {second.name} values do not mix: convert one, as in "
         f"cast(x, {target.name})",
         span,
+        code="E0302",
     )

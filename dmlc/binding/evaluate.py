@@ -66,6 +66,7 @@ class Evaluator(Evaluating):
             f"{span_text(expression.span)} depends on the elements of a tensor, where a "
             "compile-time value is needed",
             expression.span,
+            code="E0305",
         )
 
     def visit(
@@ -99,7 +100,7 @@ class Evaluator(Evaluating):
                 return self._ternary(expression, scope, expected, decided)
             case syntax.Pack():
                 message = "'...' stands in an index, an array or a fold, and this is neither"
-                raise DmlcError(message, expression.span)
+                raise DmlcError(message, expression.span, code="E0406")
 
     def _array(
         self, expression: syntax.Array, scope: Scope, expected: Value | None, decided: bool
@@ -112,7 +113,9 @@ class Evaluator(Evaluating):
                 continue
             value: Value = yield self.visit(item, scope.outside(), expected, decided=decided)
             if isinstance(value, Node) and value.shape is not None:
-                raise DmlcError("an array holds single values, and this is a tensor", item.span)
+                raise DmlcError(
+                    "an array holds single values, and this is a tensor", item.span, code="E0303"
+                )
             items.append(value)
         return scope.entry(tuple(items), expression.span)
 
@@ -152,7 +155,7 @@ class Evaluator(Evaluating):
             if scope.expansion is not None:
                 return self.tensor(self._entry(expression, scope.expansion), expression.span)
             message = f"'{name}' is an array of tensors: pick one, as in '{name}[0]', or join them"
-            raise DmlcError(message, expression.span)
+            raise DmlcError(message, expression.span, code="E0411")
         known = [*self.locals, *self.binding.definitions, *self.binding.attributes]
         raise DmlcError(unknown_name("name", name, known, expression.span))
 
@@ -189,7 +192,7 @@ class Evaluator(Evaluating):
         if fact == "Count" and self.names_tensors(expression.base):
             return len(self.binding.members(name))
         if name not in self.binding.definitions:
-            raise DmlcError(f"only tensors have facts such as '.{fact}'", span)
+            raise DmlcError(f"only tensors have facts such as '.{fact}'", span, code="E0208")
         return FACTS[fact].evaluate(self.binding, name, span)
 
     # Operators ----------------------------------------------------------------------------
@@ -297,6 +300,7 @@ class Evaluator(Evaluating):
                 "the condition of '?:' must be a boolean, but "
                 f"{span_text(expression.condition.span)} is {describe(condition)}",
                 expression.condition.span,
+                code="E0301",
             )
         then: Value = yield self.visit(expression.then, self._under(scope, condition, True))
         otherwise: Value

@@ -75,7 +75,7 @@ class Binding:
         found = self.tensors.get(name)
         if found is None:
             message = f"tensor '{name}' is not given, and this needs it"
-            raise DmlcError(message, span, [f"give a description of '{name}'"])
+            raise DmlcError(message, span, [f"give a description of '{name}'"], code="E0805")
         return found
 
     def sizes(self, name: str, span: Span | None) -> tuple[int | OpenSize, ...]:
@@ -87,7 +87,7 @@ class Binding:
         if found is None:
             who = "the tensors" if self.symbolic else f"'{name}'"
             message = f"the sizes of '{name}' are needed here, and are not given"
-            raise DmlcError(message, span, [f"give the sizes of {who} when binding"])
+            raise DmlcError(message, span, [f"give the sizes of {who} when binding"], code="E0805")
         return found
 
     def dtype(self, name: str, span: Span | None) -> DataType:
@@ -95,7 +95,9 @@ class Binding:
         found = self.tensor(name, span).dtype
         if found is None:
             message = f"the data type of '{name}' is needed here, and is not given"
-            raise DmlcError(message, span, [f"give a description of '{name}' when binding"])
+            raise DmlcError(
+                message, span, [f"give a description of '{name}' when binding"], code="E0805"
+            )
         return found
 
     def count(self, name: str, span: Span | None) -> int | OpenSize:
@@ -109,7 +111,9 @@ class Binding:
         known = tuple(e for e in sizes if isinstance(e, int))
         if len(known) < len(sizes):
             message = f"the strides of '{name}' are needed here, and sizes of it are left open"
-            raise DmlcError(message, span, [f"give the sizes of '{name}' numbers when binding"])
+            raise DmlcError(
+                message, span, [f"give the sizes of '{name}' numbers when binding"], code="E0809"
+            )
         return self.tensor(name, span).strides or ir.packed_strides(known)
 
     def extents(self, name: str, span: Span | None) -> tuple[ir.Extent, ...]:
@@ -142,6 +146,7 @@ class Binding:
             f"no tensor that is given has dimension '{name}', and this needs it",
             span,
             [f"ask first whether there is one, as in 'X.DimensionCount == 5 ? {name} : 1'"],
+            code="E0805",
         )
 
 

@@ -80,7 +80,9 @@ class Folds:
         element = self._conversions.weak(value, span)
         if element.shape is not None:
             raise DmlcError(
-                f"a whole tensor stands where '{combiner}[...]' reduces one element: index it", span
+                f"a whole tensor stands where '{combiner}[...]' reduces one element: index it",
+                span,
+                code="E0303",
             )
         _check_folded(combiner, element, span)
         if combiner == "mean":
@@ -192,16 +194,20 @@ def _check_folded(combiner: str, value: Node, span: Span) -> None:
                 f"'{combiner}' folds booleans, but this is {type_name(found)}: compare it "
                 "first, as in 'x != 0'",
                 span,
+                code="E0301",
             )
     elif found is DataType.BOOL:
         raise DmlcError(
-            f"'{combiner}' folds numbers, but this is BOOL: write cast(..., INT32)", span
+            f"'{combiner}' folds numbers, but this is BOOL: write cast(..., INT32)",
+            span,
+            code="E0302",
         )
     elif combiner == "mean" and isinstance(found, DataType) and not _divides(found):
         raise DmlcError(
             f"'mean' folds floating-point numbers, but this is {found.name}: write "
             "cast(..., FLOAT32)",
             span,
+            code="E0302",
         )
 
 

@@ -131,7 +131,7 @@ class _Deriving:
             if not found:
                 names = join_words(f"'{t.name}'" for t in rows if t.output == output)
                 message = f"no gradient is {what}: describe {names}"
-                diagnostics.append(Diagnostic(message, self.gradient.span))
+                diagnostics.append(Diagnostic(message, self.gradient.span, code="E0705"))
         raise_mistakes(diagnostics)
 
     def check_needed(self, found: Gradient) -> None:
@@ -155,7 +155,7 @@ class _Deriving:
                 shown = join_words([f"'{n}'" for n in would_do], "and")
                 notes.append(Note(f"{shown}, which {forward.short_name} gives, would do instead"))
             message = f"the gradient of {forward.name} needs '{tensor.name}', and no input holds it"
-            diagnostics.append(Diagnostic(message, self.gradient.span, tuple(notes)))
+            diagnostics.append(Diagnostic(message, self.gradient.span, tuple(notes), code="E0705"))
         raise_mistakes(diagnostics)
 
     def list_missing(self, found: Gradient, kept: Iterable[str] = ()) -> list[str]:
@@ -180,4 +180,5 @@ def warn_of_nothing(gradient: str, tensor: str, span: Span) -> Diagnostic:
         span,
         (Note("rounding, comparisons, positions and integers have none"),),
         warning=True,
+        code="W0702",
     )

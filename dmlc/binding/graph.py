@@ -125,7 +125,7 @@ class Graph:
                 message = (
                     f"input '{name}' is {desc.data_type.name}, but {described.dtype.name} is given"
                 )
-                diagnostics.append(Diagnostic(message, declared.type.span, (note,)))
+                diagnostics.append(Diagnostic(message, declared.type.span, (note,), code="E0802"))
                 continue
             if described.strides is not None:
                 desc = TensorDesc(desc.data_type, desc.sizes, described.strides)

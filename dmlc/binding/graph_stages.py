@@ -134,7 +134,9 @@ class GraphStages(StageMaker):
         """The tensor that an expression is; one of that name holds it, where it is none yet."""
         value = self.evaluator.evaluate(expression)
         if not isinstance(value, Node) or value.shape is None:
-            raise DmlcError(f"{span_text(expression.span)} is no tensor", expression.span)
+            raise DmlcError(
+                f"{span_text(expression.span)} is no tensor", expression.span, code="E0706"
+            )
         return self.as_tensor(value, name, expression.span)
 
     def as_tensor(self, value: Node, name: str | None, span: Span) -> Tensor:
@@ -145,6 +147,7 @@ class GraphStages(StageMaker):
                 f"{span_text(span)} is computed here: give it a name, and read that below",
                 span,
                 ["a gradient is with respect to an input or a value that has a name"],
+                code="E0706",
             )
         if found is None:
             found = self.builder.nodes.loaded(self.hold(name or "", value, span)) or ""
@@ -163,7 +166,9 @@ class GraphStages(StageMaker):
         sources: dict[str, str | None] = {}
         for number, tensor in enumerate(of):
             if tensor.name in sources:
-                raise DmlcError(f"{span_text(tensor.span)} is named twice", tensor.span)
+                raise DmlcError(
+                    f"{span_text(tensor.span)} is named twice", tensor.span, code="E0706"
+                )
             sources[tensor.name] = given[number].name if given else None
         wanted: dict[str, str] = {}
         for tensor, name in zip(wrt, names, strict=True):
@@ -173,7 +178,7 @@ class GraphStages(StageMaker):
         needed = drop_unread(self.stages, [*sources, *wanted], self.loops)
         order = 1 + max((self.orders.get(stage.name, 0) for stage in needed), default=0)
         if order > MOST_ORDERS:
-            raise DmlcError(TOO_MANY_ORDERS, span)
+            raise DmlcError(TOO_MANY_ORDERS, span, code="E0701")
         parameters = self.parameters()
         at_hand = {**self.at_hand, **wanted}
         kept = [stage.name for stage in needed if stage.name in at_hand]
@@ -206,13 +211,13 @@ def _check_asked(
     for tensor in (*of, *wrt):
         if not tensor.dtype.is_float:
             message = f"{span_text(tensor.span)} is {tensor.dtype.name}, and has no gradient"
-            found.append(Diagnostic(message, tensor.span))
+            found.append(Diagnostic(message, tensor.span, code="E0703"))
     for tensor in () if given else of:
         if any(extent != 1 for extent in tensor.extents):
             cure = "say from which gradient of it, as in 'from dy', or reduce it to one value"
             sizes = show_sizes(tensor.extents)
             message = f"{span_text(tensor.span)} has sizes {sizes}, and a gradient is of one value"
-            found.append(Diagnostic(message, tensor.span, (Note(cure),)))
+            found.append(Diagnostic(message, tensor.span, (Note(cure),), code="E0706"))
     for tensor, own in zip(of, given, strict=False):
         for what, one, two in (
             ("", own.dtype.name, tensor.dtype.name),
@@ -225,7 +230,7 @@ def _check_asked(
                     f"{has} {what}{two}"
                 )
                 note = Note("a gradient has the type and the sizes of its tensor", tensor.span)
-                found.append(Diagnostic(message, own.span, (note,)))
+                found.append(Diagnostic(message, own.span, (note,), code="E0706"))
     return found
 
 

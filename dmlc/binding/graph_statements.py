@@ -110,7 +110,9 @@ class _GraphLowering(GraphStages):
 
     def define_output(self, name: str, value: Value, span: Span) -> Value:
         if not isinstance(value, Node) or value.shape is None:
-            raise DmlcError(f"output '{name}' is one value, and must be a tensor", span)
+            raise DmlcError(
+                f"output '{name}' is one value, and must be a tensor", span, code="E0603"
+            )
         tensor = self.builder.nodes.loaded(value)
         own = tensor is not None and tensor not in self.inputs and tensor not in self.results
         if tensor is None or (not own and tensor != name) or tensor in self.renamed:
@@ -191,12 +193,14 @@ class _GraphLowering(GraphStages):
                 f"output '{stage.name}' has sizes {show_sizes(stage.extents)}, but "
                 f"{show_sizes(wanted.sizes)} are asked for",
                 stage.span,
+                code="E0810",
             )
         if wanted.dtype not in (None, stage.dtype):
             raise DmlcError(
                 f"output '{stage.name}' is {stage.dtype.name}, but {wanted.dtype.name} is "
                 "asked for",
                 stage.span,
+                code="E0810",
             )
         return ir.Result(stage.name, wanted.strides)
 
@@ -254,6 +258,7 @@ class _GraphEvaluator(Evaluator):
                 f"{span_text(expression.base.span)} has {len(found)} tensors: pick one by its "
                 f"number, 0 to {len(found) - 1}",
                 expression.span,
+                code="E0411",
             )
         return found[entry]
 
@@ -340,7 +345,9 @@ class _GraphEvaluator(Evaluator):
         found: Value = yield self.visit(value, scope)
         if not isinstance(found, Node) or found.shape is None:
             raise DmlcError(
-                f"'{label}' takes a tensor, but {span_text(value.span)} is one value", value.span
+                f"'{label}' takes a tensor, but {span_text(value.span)} is one value",
+                value.span,
+                code="E0601",
             )
         if self.built().nodes.loaded(found) is not None:
             return found

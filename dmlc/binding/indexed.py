@@ -54,7 +54,9 @@ class IndexNotation:
                 break
             if expansion.length is None:
                 raise DmlcError(
-                    "'...' expands a pack, and there is none in this expression", pack.span
+                    "'...' expands a pack, and there is none in this expression",
+                    pack.span,
+                    code="E0406",
                 )
             found.append(value)
             expansion.axis += 1
@@ -68,12 +70,16 @@ class IndexNotation:
         number = whole_number(position)
         if number is None:
             raise DmlcError(
-                "which tensor of an array it is must be known at compile time", expression.span
+                "which tensor of an array it is must be known at compile time",
+                expression.span,
+                code="E0305",
             )
         entry = find_entry(number, count)
         if entry is None:
             raise DmlcError(
-                f"'{array}' has {count} tensors, and this is number {number}", expression.span
+                f"'{array}' has {count} tensors, and this is number {number}",
+                expression.span,
+                code="E0411",
             )
         return f"{array}[{entry}]"
 
@@ -94,9 +100,10 @@ class IndexNotation:
                 "'else' belongs to a read of a tensor, and "
                 f"{span_text(expression.base.span)} is none",
                 expression.span,
+                code="E0410",
             )
         if any(isinstance(i, syntax.Pack) for i in expression.indices):
-            raise DmlcError("an array takes one index", expression.span)
+            raise DmlcError("an array takes one index", expression.span, code="E0401")
         for place in expression.indices:
             position: Value = yield self._on.visit(place, scope)
             if isinstance(position, Node):
@@ -110,17 +117,18 @@ class IndexNotation:
         if not isinstance(array, tuple):
             what = "one value" if isinstance(array, Node) else describe(array)
             message = f"{span_text(expression.base.span)} is {what} and cannot be indexed"
-            raise DmlcError(message, expression.span)
+            raise DmlcError(message, expression.span, code="E0401")
         if isinstance(position, tuple):
             return tuple(self._pick(expression, array, p, span) for p in position)
         if isinstance(position, bool) or not isinstance(position, int):
-            raise DmlcError("an array's index must be a compile-time integer", span)
+            raise DmlcError("an array's index must be a compile-time integer", span, code="E0305")
         entry = find_entry(position, len(array))
         if entry is None:
             raise DmlcError(
                 f"index {position} is out of bounds: {span_text(expression.base.span)} has "
                 f"{counted(len(array), 'value')}",
                 span,
+                code="E0403",
             )
         return array[entry]
 
@@ -131,10 +139,12 @@ class IndexNotation:
         told apart until one entry is left; passes make a table of that where it is long."""
         text = span_text(expression.base.span)
         if not isinstance(array, tuple) or any(isinstance(v, EnumValue | str) for v in array):
-            raise DmlcError(f"{text} is no array of numbers to be read at a position", span)
+            raise DmlcError(
+                f"{text} is no array of numbers to be read at a position", span, code="E0303"
+            )
         if any(isinstance(value, tuple) for value in array):
             message = f"{text} is an array of arrays, which take a compile-time integer"
-            raise DmlcError(message, span)
+            raise DmlcError(message, span, code="E0305")
         builder, checks = self._on.built(), self._on.binding.checks
         whole = builder.positions.of(position, span)
         held, (low, high) = hold_inside(
@@ -149,6 +159,7 @@ class IndexNotation:
                 f"{span_text(expression.span)} may leave its array, which has "
                 f"{counted(len(array), 'value')}: the position is {where}",
                 span,
+                code="E0403",
             )
 
         def between(start: int, end: int) -> Value:
@@ -167,7 +178,7 @@ class IndexNotation:
         shape = base.shape
         if shape is None:
             message = f"{span_text(expression.base.span)} is one value and has no index"
-            raise DmlcError(message, expression.span)
+            raise DmlcError(message, expression.span, code="E0401")
         if self._on.binding.symbolic:
             raise self._on.needs_sizes("index notation", expression.span)
         positions, spans = yield self._find_positions(expression, shape, scope)
@@ -231,6 +242,7 @@ class IndexNotation:
                     f"{span_text(index.span)} is an array of {len(value)} values: write "
                     f"'{index.span.text}...' to give a position for each",
                     index.span,
+                    code="E0406",
                 )
             positions.append(value)
             spans.append(index.span)
@@ -239,6 +251,7 @@ class IndexNotation:
                 f"{span_text(expression.base.span)} has {len(sizes)} dimensions, but is read at "
                 f"{counted(len(positions), 'position')}",
                 expression.span,
+                code="E0401",
             )
         return positions, spans
 
@@ -275,12 +288,16 @@ class IndexNotation:
         builder = self._on.built()
         if builder.nodes.loaded(value) is None:
             if self._on.materialize is None:
-                raise DmlcError(f"{span_text(span)} cannot be indexed here", span)
+                raise DmlcError(f"{span_text(span)} cannot be indexed here", span, code="E0303")
             value = self._on.materialize(value, span)
         dtype = value.dtype
         tensor = builder.nodes.loaded(value)
         if tensor is None or not isinstance(dtype, DataType):
-            raise DmlcError(f"{span_text(span)} has no type: cast it, as in cast(x, FLOAT32)", span)
+            raise DmlcError(
+                f"{span_text(span)} has no type: cast it, as in cast(x, FLOAT32)",
+                span,
+                code="E0302",
+            )
         return tensor, dtype
 
     # Reductions ---------------------------------------------------------------------------
@@ -303,10 +320,14 @@ class IndexNotation:
         """What an index variable, or a pack of them, runs over. Raises `DmlcError`."""
         name, items = binding.variable.text, value if isinstance(value, tuple) else (value,)
         if binding.pack and not isinstance(value, tuple):
-            raise DmlcError(f"'{name}...' needs one extent per axis, and this is one value", span)
+            raise DmlcError(
+                f"'{name}...' needs one extent per axis, and this is one value", span, code="E0407"
+            )
         if isinstance(value, tuple) and not binding.pack:
             raise DmlcError(
-                f"'{name}' runs over an array of sizes: write '{name}... : {span.text}'", span
+                f"'{name}' runs over an array of sizes: write '{name}... : {span.text}'",
+                span,
+                code="E0407",
             )
         found: list[Extent] = []
         for item in items:
@@ -318,22 +339,29 @@ class IndexNotation:
                     f"the extent of '{name}' must be known at compile time: leave points out with "
                     "'where' instead",
                     span,
+                    code="E0407",
                 )
             whole = whole_number(item)
             if whole is not None and whole > _MOST_EXTENT:
                 raise UnsupportedError(
-                    f"'{name}' runs over {whole} places, and {_MOST_EXTENT} are the most", span
+                    f"'{name}' runs over {whole} places, and {_MOST_EXTENT} are the most",
+                    span,
+                    code="E0407",
                 )
             if whole is None or whole < 0:
                 shown = "an array" if isinstance(item, tuple) else show(item)
-                raise DmlcError(f"an extent is a whole number of 0 or more, not {shown}", span)
+                raise DmlcError(
+                    f"an extent is a whole number of 0 or more, not {shown}", span, code="E0407"
+                )
             found.append(whole)
         return found
 
     def reduce(self, expression: syntax.Reduce, scope: Scope) -> Step[Value]:
         """`sum[k : 3, l... : Sizes where c](e)`."""
         if self._on.builder is None:
-            raise DmlcError("a reduction over index variables cannot stand here", expression.span)
+            raise DmlcError(
+                "a reduction over index variables cannot stand here", expression.span, code="E0414"
+            )
         variables: list[Node] = []
         names: dict[str, Value] = {}
         for binding in expression.bindings:
@@ -362,6 +390,7 @@ class IndexNotation:
                 f"'{expression.combiner.text}' folds one value for each point, and this is an "
                 f"array of {len(value)}",
                 expression.body.span,
+                code="E0303",
             )
         return self._on.builder.folds.reduce(
             expression.combiner.text, variables, value, condition, expression.body.span
@@ -372,7 +401,9 @@ class IndexNotation:
             return
         if isinstance(condition, Node):
             if condition.shape is not None:
-                raise DmlcError("the condition after 'where' is of one point: index it", span)
+                raise DmlcError(
+                    "the condition after 'where' is of one point: index it", span, code="E0303"
+                )
             if condition.dtype is DataType.BOOL:
                 return
         what = "a number" if isinstance(condition, Node) else "no boolean"
@@ -380,5 +411,8 @@ class IndexNotation:
         if isinstance(condition, tuple):
             notes = [f"write 'all(({span.text})...)'"]
         raise DmlcError(
-            f"the condition after 'where' must be a boolean, but this is {what}", span, notes
+            f"the condition after 'where' must be a boolean, but this is {what}",
+            span,
+            notes,
+            code="E0301",
         )

@@ -221,7 +221,7 @@ def infer_sizes(
         shape = computed.get(name)
         if shape is None:
             message = f"the sizes of output '{name}' cannot be inferred: give its description"
-            diagnostics.append(mistake(tensors[name].definition, message))
+            diagnostics.append(mistake(tensors[name].definition, message, code="E0805"))
         else:
             refuse_excess(f"output '{name}'", shape, tensors[name].definition.span)
             tensors[name] = dataclasses.replace(tensors[name], sizes=shape)
@@ -320,7 +320,9 @@ def _read_sizes(value: Constant, name: str, span: Span) -> tuple[Extent, ...] | 
         or not 1 <= len(sizes) <= MAXIMUM_RANK
     ):
         raise DmlcError(
-            f"the sizes of output '{name}' come to {show(value)}, which no tensor has", span
+            f"the sizes of output '{name}' come to {show(value)}, which no tensor has",
+            span,
+            code="E0409",
         )
     whole = tuple(s for s in sizes if s is not None)
     refuse_excess(f"output '{name}'", whole, span)

@@ -138,7 +138,8 @@ class Nodes:
             if len(self._made) >= _MOST_NODES:
                 raise DmlcError(
                     f"the operator grows beyond {_MOST_NODES} operations once its functions "
-                    "are inlined: split it"
+                    "are inlined: split it",
+                    code="E0003",
                 )
             elements = node.form in (Form.LOAD, Form.READ, Form.FOLD)
             known = node.form is Form.READ and node.payload in self.placed

@@ -66,9 +66,13 @@ class Operations:
     ) -> Node:
         integral = weak is Weak.INTEGER
         if operation.operands is Operands.BOOL:
-            raise DmlcError(f"{spell(operation)} takes booleans, but this is a number", span)
+            raise DmlcError(
+                f"{spell(operation)} takes booleans, but this is a number", span, code="E0301"
+            )
         if operation.operands is Operands.INTEGER and not integral:
-            raise DmlcError(f"{spell(operation)} takes integers, but this is a fraction", span)
+            raise DmlcError(
+                f"{spell(operation)} takes integers, but this is a fraction", span, code="E0301"
+            )
         if operation.gives_bool or operation.operands is Operands.INTEGER:
             # Nothing outside can give these operands a type any more.
             to = DataType.INT32 if integral else DataType.FLOAT32
@@ -95,6 +99,7 @@ class Operations:
                 "the condition of '?:' must be a boolean, but "
                 f"{span_text(spans[0])} is {type_name(found)}",
                 spans[0],
+                code="E0301",
             )
         shape = _broadcast(given, spans, span)
         dtype = unify(branches, spans[1:], span)
@@ -123,6 +128,7 @@ def _broadcast(given: Sequence[Value], spans: Sequence[Span], span: Span) -> Sha
                     f"sizes {show_sizes(found)}: tensors combine element by element if they have "
                     "the same rank, and each size is the same or 1",
                     span,
+                    code="E0402",
                 )
             shape = joined
     return shape
@@ -140,4 +146,5 @@ def _refused(operation: Operation, dtype: DataType, operand: Span, span: Span) -
         f"{spell(operation)} takes {operation.operands.value}, but {span_text(operand)} is "
         f"{dtype.name}{cure}",
         span,
+        code="E0302",
     )

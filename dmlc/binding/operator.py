@@ -201,11 +201,15 @@ def expand_arrays(
             numbers = _list_numbers(found, values.get(tensor.name))
         count = max(numbers, default=-1) + 1
         if count > MOST_ENTRIES:
-            raise DmlcError(f"'{tensor.name}' has {count} tensors; {MOST_ENTRIES} at most")
+            raise DmlcError(
+                f"'{tensor.name}' has {count} tensors; {MOST_ENTRIES} at most", code="E0806"
+            )
         if not numbers:
             kind = "output" if tensor.output else "input"
             what = f"array of {kind}s '{tensor.name}' is not given"
-            diagnostics.append(mistake(tensor, f"{what}: describe '{tensor.name}[0]' and so on"))
+            diagnostics.append(
+                mistake(tensor, f"{what}: describe '{tensor.name}[0]' and so on", code="E0805")
+            )
         rows += [tensor.entry(number) for number in range(count)]
     return found, TensorLevel(table.level, tuple(rows))
 
@@ -261,7 +265,7 @@ def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLeve
         return next(t for t in definition.levels if t.level == level)
     asked = level_number(level)
     if asked is None:
-        raise DmlcError(unknown_name("feature level", level, known))
+        raise DmlcError(unknown_name("feature level", level, known, code="E0808"))
     introduced = level_number(definition.introduced)
     older = [
         t
@@ -270,7 +274,9 @@ def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLeve
     ]
     if not older or (introduced is not None and introduced > asked):
         first = definition.introduced or definition.levels[0].level
-        raise DmlcError(f"'{definition.name}' is not in {level}: it was introduced in {first}")
+        raise DmlcError(
+            f"'{definition.name}' is not in {level}: it was introduced in {first}", code="E0808"
+        )
     return older[-1]
 
 
@@ -291,7 +297,7 @@ def _check_open(binding: Binding) -> None:
                     f"open, and no input has it{by_itself}: give it a number, or the name of an "
                     "input's size"
                 )
-                diagnostics.append(mistake(tensor.definition, message))
+                diagnostics.append(mistake(tensor.definition, message, code="E0809"))
     raise_mistakes(diagnostics)
 
 

@@ -46,13 +46,19 @@ class Positions:
                 what = f"an array of {len(value)} values"
             else:
                 what = show(value) if is_number(value) else describe(value)
-            raise DmlcError(f"a position is one whole number, but this is {what}", span)
+            raise DmlcError(
+                f"a position is one whole number, but this is {what}", span, code="E0408"
+            )
         if value.shape is not None:
             raise DmlcError(
-                "a position is one whole number, but this is a whole tensor: index it", span
+                "a position is one whole number, but this is a whole tensor: index it",
+                span,
+                code="E0408",
             )
         if value.dtype is DataType.BOOL:
-            raise DmlcError("a position is a whole number, but this is a boolean", span)
+            raise DmlcError(
+                "a position is a whole number, but this is a boolean", span, code="E0408"
+            )
         if value.dtype in (_INDEX, Weak.INTEGER):
             return self._conversions.adapt(value, _INDEX, span)
         if not _is_whole(value):
@@ -60,6 +66,7 @@ class Positions:
                 f"a position is a whole number, but {span_text(span)} may be a fraction: write "
                 "floor(...), ceil(...), round(...) or trunc(...)",
                 span,
+                code="E0408",
             )
         if isinstance(value.dtype, Weak):
             value = self._conversions.adapt(value, DataType.FLOAT32, span)

@@ -60,7 +60,7 @@ class Recurrent:
                 "step before or after",
                 span,
                 ["the first index is that of the steps: write t - 1, or t + 1 where the last "
-                 "place is the first step"],
+                 "place is the first step"], code="E0413",
             )  # fmt: skip
         if offset == 0:
             if not self.defined:
@@ -68,13 +68,16 @@ class Recurrent:
                     f"'{self.stage}' is read at its own step before it is defined there",
                     span,
                     [Note("it is defined here", self.span)],
+                    code="E0413",
                 )
             return 0
         if course.backwards is None:
             course.backwards, course.first_read = offset == 1, span
         if course.backwards is not (offset == 1):
             notes = [] if course.first_read is None else [Note("and here", course.first_read)]
-            raise DmlcError("a recurrence goes one way, and this reads the other", span, notes)
+            raise DmlcError(
+                "a recurrence goes one way, and this reads the other", span, notes, code="E0413"
+            )
         self.delayed = True
         return offset
 
@@ -111,6 +114,8 @@ def sort_stages(
     fault = check_loop(made, loop, 0)
     if fault is not None:
         raise DmlcError(
-            f"this recurrence is none: {fault.node[1:]}: {fault.why}", fault.span or span
+            f"this recurrence is none: {fault.node[1:]}: {fault.why}",
+            fault.span or span,
+            code="E0413",
         )
     return found, loop

@@ -116,7 +116,7 @@ def _start(
             message = f"required tensor '{name}' is not given"
             if found is not None:
                 message = f"input '{name}' has no sizes, but other tensors have"
-            diagnostics.append(mistake(tensor, message))
+            diagnostics.append(mistake(tensor, message, code="E0805"))
         known = Given() if found is None else found
         bound[name] = BoundTensor(
             tensor, known.dtype, known.sizes, known.strides, found is not None
@@ -150,6 +150,7 @@ def _check_symbolic(binding: Binding) -> None:
             f"'{operator.name}' needs the sizes of its tensors: they are not all the same",
             None if scalar is None else scalar.span,
             ["give a description with sizes for each input"],
+            code="E0805",
         )
 
 
@@ -206,7 +207,7 @@ def _check_inputs(forward: Binding) -> None:
             name = tensor.name
             message = f"the sizes of '{name}' follow from no tensor that is given"
             cure = Note(f"it is derived for known sizes: have an input '{name}' in the table too")
-            diagnostics.append(mistake(tensor.definition, message, cure))
+            diagnostics.append(mistake(tensor.definition, message, cure, code="E0805"))
     raise_mistakes(diagnostics)
 
 
@@ -225,7 +226,7 @@ def _describe(tensors: Sequence[BoundTensor], diagnostics: list[Diagnostic]) -> 
                 )
                 shown = Note(f"{first.name} has {_show(first, what)} and {other.name} "
                              f"{_show(other, what)}")  # fmt: skip
-                diagnostics.append(mistake(other.definition, message, shown))
+                diagnostics.append(mistake(other.definition, message, shown, code="E0803"))
     dtype = next((t.dtype for t in tensors if t.dtype is not None), None)
     sizes = next((t.sizes for t in tensors if t.sizes is not None), None)
     return Given(dtype, sizes)

@@ -47,7 +47,9 @@ def zip_arrays(values: Sequence[Value], span: Span) -> list[tuple[Value, ...]]:
     lengths = {len(v) for v in values if isinstance(v, tuple)}
     if len(lengths) > 1:
         shown = " and ".join(str(n) for n in sorted(lengths))
-        raise DmlcError(f"arrays of {shown} values cannot be combined element by element", span)
+        raise DmlcError(
+            f"arrays of {shown} values cannot be combined element by element", span, code="E0402"
+        )
     return [
         tuple(v[k] if isinstance(v, tuple) else v for v in values) for k in range(lengths.pop())
     ]
@@ -79,6 +81,7 @@ class Expansion:
                 f"{span_text(span)} has {len(array)}: what one '...' expands has one length",
                 self.span,
                 [Note(f"{len(array)} here", span)],
+                code="E0402",
             )
         if not array:
             raise EmptyPack
@@ -176,7 +179,9 @@ class Evaluating(abc.ABC):
 
     def needs_sizes(self, what: str, span: Span) -> DmlcError:
         message = f"{what} {span_text(span)} needs the sizes of its tensors".lstrip()
-        return DmlcError(message, span, ["give a description with sizes for each input"])
+        return DmlcError(
+            message, span, ["give a description with sizes for each input"], code="E0805"
+        )
 
     def tensor(self, name: str, span: Span) -> Node:
         if self.builder is None:
@@ -184,6 +189,7 @@ class Evaluating(abc.ABC):
                 f"the elements of '{name}' are not known at compile time: use a fact about it, "
                 f"such as {name}.Sizes",
                 span,
+                code="E0305",
             )
         extents = self.binding.extents(name, span)
         return self.builder.nodes.load(ir_name(name), self.binding.dtype(name, span), extents)
@@ -299,7 +305,7 @@ class Evaluating(abc.ABC):
             if isinstance(side, bool) and isinstance(other, Node):
                 if other.dtype is not DataType.BOOL:
                     message = f"'{symbol}' takes booleans, but one side is a number"
-                    raise DmlcError(message, span)
+                    raise DmlcError(message, span, code="E0301")
                 return other if side == (symbol == "&&") else side
         return self.combine(name, [left, right], [first, span], span)
 

@@ -113,7 +113,7 @@ class Symbols:
         return TensorDesc(dtype, sizes)
 
     def _fail(self, message: str, span: Span | None = None, *notes: Note) -> None:
-        self.diagnostics.append(Diagnostic(message, span, notes))
+        self.diagnostics.append(Diagnostic(message, span, notes, code="E0807"))
 
     # One symbol -----------------------------------------------------------------------------
 
@@ -197,5 +197,6 @@ class Symbols:
                 f"{span_text(expression.span)} is {show(value)}, and a size is a whole number of "
                 f"0 to {_LARGEST_SIZE}",
                 expression.span,
+                code="E0807",
             )
         return size

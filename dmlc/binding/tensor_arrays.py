@@ -32,7 +32,9 @@ class TensorArrays:
     def shaped(self, name: str, value: Value, span: Span) -> tuple[Node, tuple[ir.Extent, ...]]:
         """A value that has a shape, and the shape. `name` is what it is given to."""
         if not isinstance(value, Node) or value.shape is None:
-            raise DmlcError(f"'{name}' takes a tensor, but {span_text(span)} has no sizes", span)
+            raise DmlcError(
+                f"'{name}' takes a tensor, but {span_text(span)} has no sizes", span, code="E0412"
+            )
         return value, value.shape
 
     def _place_in(
@@ -66,7 +68,7 @@ class TensorArrays:
             raise self._on.needs_sizes("'join' in", span)
         parts = [self._on.tensor(m.name, where) for m in self._on.binding.members(name)]
         if self._on.place is None:
-            raise DmlcError("tensors cannot be joined here", span)
+            raise DmlcError("tensors cannot be joined here", span, code="E0412")
         shapes = [_known_shape(p) for p in parts]
         at = find_axis_to_join(shapes, axis, place, span)
         lengths = [measure(s[at]) for s in shapes]
@@ -98,7 +100,9 @@ class TensorArrays:
         (at,) = read_axes((axis,) if isinstance(axis, int) else axis, len(shape), place)
         if self._on.targets is None or self._on.place is None:
             raise DmlcError(
-                "'split' defines an array of outputs: write OutputTensors = split(X, axis: A)", span
+                "'split' defines an array of outputs: write OutputTensors = split(X, axis: A)",
+                span,
+                code="E0412",
             )
         rest = (*shape[:at], *shape[at + 1 :])
         lengths = [measure(sizes[at]) if at < len(sizes) else -1 for sizes in self._on.targets]
@@ -115,6 +119,7 @@ class TensorArrays:
                 f"a tensor of sizes {show_sizes(shape)} cannot be split along axis {at} into "
                 f"{shown}{said}",
                 span,
+                code="E0412",
             )
         made: list[Node] = []
         ends = itertools.accumulate(lengths)
@@ -137,6 +142,7 @@ def find_axis_to_join(
             f"tensors of sizes {shown} cannot be joined along axis {at}: their other sizes "
             "must be the same",
             span,
+            code="E0412",
         )
     return at
 

@@ -50,7 +50,8 @@ class TensorDesc:
             raise DmlcError(
                 f"a tensor of sizes {show_sizes(self.sizes)} and strides "
                 f"{show_sizes(self.strides or ())} reaches over {self.last_offset + 1} elements, "
-                f"and {LARGEST_SIZE} is the most"
+                f"and {LARGEST_SIZE} is the most",
+                code="E0806",
             )
 
     @property
@@ -66,11 +67,15 @@ class TensorDesc:
     def last_offset(self) -> int:
         """The element offset of the last element; -1 for an empty tensor."""
         if self.sizes is None:
-            raise DmlcError("a tensor description without sizes has no extent in memory")
+            raise DmlcError(
+                "a tensor description without sizes has no extent in memory", code="E0806"
+            )
         sizes = tuple(e for e in self.sizes if isinstance(e, int))
         if len(sizes) < len(self.sizes):
             names = ", ".join(self.symbols)
-            raise DmlcError(f"a tensor has no extent in memory before its size {names} is known")
+            raise DmlcError(
+                f"a tensor has no extent in memory before its size {names} is known", code="E0809"
+            )
         if 0 in sizes:
             return -1
         strides = self.strides or packed_strides(sizes)
@@ -120,9 +125,9 @@ def _as_integers(what: str, given: object, whose: str = "") -> tuple[int, ...]:
     for axis, value in enumerate(made):
         along = f"along axis {axis} it is {value}"
         if value < 0:
-            raise DmlcError(f"{whose}{what} must not be negative, but {along}")
+            raise DmlcError(f"{whose}{what} must not be negative, but {along}", code="E0806")
         if value > LARGEST_SIZE:
-            raise DmlcError(f"{whose}{what} are at most {LARGEST_SIZE}, but {along}")
+            raise DmlcError(f"{whose}{what} are at most {LARGEST_SIZE}, but {along}", code="E0806")
     return tuple(made)
 
 
@@ -133,11 +138,12 @@ def read_sizes(given: object, name: str | None = None) -> tuple[int, ...]:
     sizes = _as_integers("sizes", given, whose)
     if not 1 <= len(sizes) <= MAXIMUM_RANK:
         raise DmlcError(
-            f"{whose}a tensor has 1 to {MAXIMUM_RANK} dimensions, but sizes has {len(sizes)}"
+            f"{whose}a tensor has 1 to {MAXIMUM_RANK} dimensions, but sizes has {len(sizes)}",
+            code="E0409",
         )
     excess = find_excess(sizes)
     if excess is not None:
-        raise DmlcError(f"{whose}{excess}")
+        raise DmlcError(f"{whose}{excess}", code="E0409")
     return sizes
 
 
@@ -179,20 +185,22 @@ def refuse_excess(what: str, sizes: Sequence[int | str], span: Span | None) -> N
     """Raises `DmlcError` for what would have more elements than a tensor may have."""
     excess = find_excess(sizes)
     if excess is not None:
-        raise DmlcError(f"{what} is too large: {excess}", span)
+        raise DmlcError(f"{what} is too large: {excess}", span, code="E0409")
 
 
 def _as_strides(given: object, sizes: tuple[Extent, ...] | None) -> tuple[int, ...]:
     strides = _as_integers("strides", given)
     if sizes is None:
-        raise DmlcError("strides need sizes: give both, or neither")
+        raise DmlcError("strides need sizes: give both, or neither", code="E0806")
     left_open = next((e for e in sizes if isinstance(e, str)), None)
     if left_open is not None:
         raise DmlcError(
-            f"a tensor with strides has sizes that are numbers, and '{left_open}' is left open"
+            f"a tensor with strides has sizes that are numbers, and '{left_open}' is left open",
+            code="E0809",
         )
     if len(strides) != len(sizes):
         raise DmlcError(
-            f"{len(sizes)} sizes need {len(sizes)} strides, but there are {len(strides)}"
+            f"{len(sizes)} sizes need {len(sizes)} strides, but there are {len(strides)}",
+            code="E0806",
         )
     return strides

@@ -221,6 +221,7 @@ def expect_extent(value: OpenSize, what: str, span: Span) -> str:
             f"{what} comes to {value}, which may be a fraction: round it, as in floor(...), or "
             f"give {' and '.join(value.size.symbols)} numbers when binding",
             span,
+            code="E0809",
         )
     return extent
 
@@ -234,7 +235,10 @@ def refuse_open(given: Sequence[Scalar], span: Span) -> DmlcError:
     if len(symbols) > 1:
         notes = ["give both one name if they are the same, or numbers when binding"]
     return DmlcError(
-        f"{span_text(span)} must be known when binding, and {left_open} left open", span, notes
+        f"{span_text(span)} must be known when binding, and {left_open} left open",
+        span,
+        notes,
+        code="E0809",
     )
 
 
@@ -259,17 +263,21 @@ def apply_constant(operation: Operation, given: Sequence[Scalar], span: Span) ->
     if len(numbers) != len(given):
         wrong = next(v for v in given if not is_number(v))
         raise DmlcError(
-            f"{spell(operation)} takes numbers, but {show(wrong)} is {describe(wrong)}", span
+            f"{spell(operation)} takes numbers, but {show(wrong)} is {describe(wrong)}",
+            span,
+            code="E0301",
         )
     integers = [v for v in numbers if isinstance(v, int)]
     if len(integers) == len(numbers):
         found = _apply_integers(operation, integers, span)
         if found is not None:
             if abs(found) > _LARGEST:
-                raise DmlcError("a compile-time integer grows beyond 64 bits", span)
+                raise DmlcError("a compile-time integer grows beyond 64 bits", span, code="E0307")
             return found
     if operation.operands is Operands.INTEGER:
-        raise DmlcError(f"{spell(operation)} takes integers, but one operand is a fraction", span)
+        raise DmlcError(
+            f"{spell(operation)} takes integers, but one operand is a fraction", span, code="E0301"
+        )
     with np.errstate(all="ignore"):
         result = operation.evaluate(*(np.asarray(v, np.float64) for v in numbers))
     if operation.gives_bool:
@@ -284,7 +292,9 @@ def _apply_booleans(operation: Operation, given: Sequence[Scalar], span: Span) -
     for value in given:
         if not isinstance(value, bool):
             raise DmlcError(
-                f"{spell(operation)} takes booleans, but {show(value)} is {describe(value)}", span
+                f"{spell(operation)} takes booleans, but {show(value)} is {describe(value)}",
+                span,
+                code="E0301",
             )
     return bool(operation.evaluate(*given))
 
@@ -297,6 +307,7 @@ def _equal(left: Scalar, right: Scalar, span: Span) -> bool:
             f"{describe(left)} cannot be compared with {describe(right)}: "
             f"{show(left)} and {show(right)}",
             span,
+            code="E0301",
         )
     return left == right
 
@@ -321,7 +332,7 @@ def _apply_integers(operation: Operation, given: list[int], span: Span) -> int |
     x, y = given[0], given[-1]
     if operation.name in ("div", "mod"):
         if y == 0:
-            raise DmlcError("division by zero in a compile-time expression", span)
+            raise DmlcError("division by zero in a compile-time expression", span, code="E0307")
         if operation.name == "mod":
             return x - y * (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
         return x // y if x % y == 0 else None
@@ -332,7 +343,9 @@ def _apply_integers(operation: Operation, given: list[int], span: Span) -> int |
 def cast_constant(value: Scalar, to: DataType, span: Span) -> bool | int | float:
     """A compile-time value converted to a data type, as `cast` does it at run time."""
     if not isinstance(value, bool | int | float):
-        raise DmlcError(f"cast takes a number, but {show(value)} is {describe(value)}", span)
+        raise DmlcError(
+            f"cast takes a number, but {show(value)} is {describe(value)}", span, code="E0301"
+        )
     if to is DataType.BOOL:
         return value != 0
     if to.is_float:

@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from dmlc import __version__
+from dmlc.cli.messages import show
 from dmlc.collection import throttle_garbage_collection
 from dmlc.source import DmlcError, InternalError, UnavailableError
 
@@ -23,7 +24,9 @@ COMMANDS = {
     "ops": "List operators.",
     "show": "Show one operator: tables, constraints, formula and examples.",
     "check": "Parse and check files; report every mistake with its place.",
+    "explain": "Say what the code of an error or a warning means.",
     "fmt": "Format files: tables aligned, comments kept.",
+    "lsp": "Serve editors, by the Language Server Protocol.",
     "ir": "Print the tensor IR of an operator.",
     "graph": "Show what fusion makes of a graph: a picture, DOT or text.",
     "compile": "Compile an operator to HLSL, OpenCL or WGSL, with a manifest.",
@@ -35,6 +38,7 @@ COMMANDS = {
     "export": "Write an operator or a graph for other tools.",
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
+    "completion": "Print what makes a shell complete all this.",
 }
 """Every command, and its line in `dmlc --help`."""
 
@@ -48,6 +52,12 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        if ctx.resilient_parsing:
+            # A shell asks what could be typed: most of it is known without the command's imports.
+            completion = importlib.import_module("dmlc.cli.completion")
+            light: click.Command | None = completion.stand_in(cmd_name)
+            if light is not None:
+                return light
         module = cmd_name.replace("-", "_")
         command: click.Command = importlib.import_module(f"dmlc.cli.{module}_command").command
         return command
@@ -83,7 +93,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _show_warning(message: Warning | str, *_: object) -> None:
     """A warning as errors are shown; where in the program it arose is no user's concern."""
-    click.echo(f"warning: {message}", err=True)
+    show(f"warning: {message}")
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -98,10 +108,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         click.echo("stopped", err=True)
         return 130
     except UnavailableError as error:
-        click.echo(str(error), err=True)
+        show(error)
         return 3
     except DmlcError as error:
-        click.echo(str(error), err=True)
+        show(error)
         return 1
     except InternalError as error:
         click.echo(f"internal error: {error}\nThis is a bug in dmlc: please report it.", err=True)

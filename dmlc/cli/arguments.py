@@ -12,6 +12,8 @@ import click
 import dmlc
 from dmlc import ir
 from dmlc.binding.tensors import as_open_size, read_open_sizes
+from dmlc.cli.completion import complete_attribute, complete_tensor
+from dmlc.cli.messages import show
 from dmlc.codegen.targets import TARGETS
 from dmlc.files import read_bounded
 from dmlc.kernel.schedule import PROFILES
@@ -24,6 +26,7 @@ def tensor_option(function: F) -> F:
     """The option `--tensor` of a command."""
     return click.option(
         "--tensor", "tensors", multiple=True, metavar="NAME=TYPE[SIZES]",
+        shell_complete=complete_tensor,
         help="A tensor's type, sizes and strides: X=FLOAT32[2,3], X=FLOAT32[2,3]{1,2}, X=FLOAT16, "
         "or X=FLOAT32[N,64] to leave a size open until kernels run. May repeat.",
     )(function)  # fmt: skip
@@ -33,6 +36,7 @@ def attribute_option(function: F) -> F:
     """The option `--attr` of a command."""
     return click.option(
         "--attr", "attributes", multiple=True, metavar="NAME=VALUE",
+        shell_complete=complete_attribute,
         help="An attribute: Epsilon=1e-5, Scales=2,2, InterpolationMode=LINEAR. May repeat.",
     )(function)  # fmt: skip
 
@@ -78,7 +82,7 @@ def bindings(function: F) -> F:
 def show_warnings(warnings: Iterable[Diagnostic]) -> None:
     """Says what may not be meant or is slow; of several programs for one function, once."""
     for warning in dict.fromkeys(warning.render() for warning in warnings):
-        click.echo(warning, err=True)
+        show(warning)
 
 
 def show_commands(where: str, commands: Iterable[str]) -> None:
@@ -172,7 +176,9 @@ def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc
         for qualified, subject in subjects.items():
             if name in (qualified, subject.definition.short_name):
                 return subject
-        raise UnknownNameError(unknown_name(f"operator or graph of '{path}'", name, subjects))
+        raise UnknownNameError(
+            unknown_name(f"operator or graph of '{path}'", name, subjects, code="E0202")
+        )
     if len(subjects) == 1:
         return next(iter(subjects.values()))
     if not subjects:

@@ -10,6 +10,8 @@ import click
 
 import dmlc
 from dmlc.cli.arguments import bind_subject, bindings, count_subjects, find_file
+from dmlc.cli.completion import complete_file
+from dmlc.cli.messages import show
 from dmlc.source import Diagnostic, DmlcError
 
 
@@ -18,7 +20,7 @@ from dmlc.source import Diagnostic, DmlcError
     epilog="Example: dmlc check my_operators.dml, or "
     "dmlc check my_operators.dml:MINE --bind --tensor x=FLOAT32[4096]",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_file)
 @click.option("--bind", is_flag=True,
               help="Also bind FILE, or FILE:NAME of several that it defines, with --tensor, --attr "
               "and --dim as compile does, and warn of kernels that a GPU does slowly.")  # fmt: skip
@@ -45,7 +47,7 @@ def command(
     def warn(warnings: Sequence[Diagnostic]) -> None:
         found.extend(warnings)
         for warning in () if as_json else warnings:
-            click.echo(warning.render(), err=True)
+            show(warning)
 
     for file in files:
         try:
@@ -61,7 +63,7 @@ def command(
         except DmlcError as error:
             found += error.diagnostics
             if not as_json:
-                click.echo(str(error), err=True)
+                show(error)
             continue
         if not as_json:
             click.echo(f"{file}: {said}, no mistakes")
@@ -73,10 +75,13 @@ def command(
 def _describe(diagnostic: Diagnostic) -> dict[str, Any]:
     span = diagnostic.span
     return {
+        "code": diagnostic.code,
         "message": diagnostic.message,
         "warning": diagnostic.warning,
         "file": None if span is None else span.source.name,
         "line": None if span is None else span.line,
         "column": None if span is None else span.column,
+        "end_line": None if span is None else span.end_line,
+        "end_column": None if span is None else span.end_column,
         "notes": [note.message for note in diagnostic.notes],
     }

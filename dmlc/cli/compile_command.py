@@ -22,6 +22,7 @@ from dmlc.cli.arguments import (
     show_commands,
     show_warnings,
 )
+from dmlc.cli.completion import complete_operator
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
 from dmlc.program import Program, combine_manifests, write_programs
@@ -38,7 +39,7 @@ _ALL = [target for target in TARGETS if target.is_general]
     "compile",
     epilog="Example: dmlc compile directml.ACTIVATION_RELU_GRAD --target all -o out",
 )
-@click.argument("operator")
+@click.argument("operator", shell_complete=complete_operator)
 @bindings
 @click.option("--target", type=click.Choice([*(t.name for t in TARGETS), "all"]), default="all",
               show_default=True,

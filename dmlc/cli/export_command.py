@@ -20,6 +20,7 @@ from dmlc.cli.arguments import (
     show_commands,
 )
 from dmlc.cli.arrays import read_arrays
+from dmlc.cli.completion import complete_input, complete_operator
 from dmlc.cli.formats import FUNCTION_FORMATS, describe_formats, list_formats
 from dmlc.files import write_files
 from dmlc.interop.export import DXDISPATCH, FORMATS
@@ -34,9 +35,10 @@ _OF_PROOFS = ("inputs", "seed", "shader_model", "contract")
     "export",
     epilog="Example: dmlc export directml.GEMM --to offload-test-suite -o proof",
 )
-@click.argument("operator")
+@click.argument("operator", shell_complete=complete_operator)
 @bindings
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy",
+              shell_complete=complete_input,
               help="An input tensor. May repeat; values are drawn for those left out.",
               )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,

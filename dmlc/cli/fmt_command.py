@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dmlc.cli.completion import complete_file
 from dmlc.files import write_files
 from dmlc.language.format import format_file
 from dmlc.language.parse import parse, read_source
@@ -13,7 +14,7 @@ from dmlc.source import DmlcError
 
 
 @click.command("fmt", epilog="Example: dmlc fmt --check my_operators.dml")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_file)
 @click.option(
     "--check", is_flag=True, help="Change nothing; exit with 1 where a file would change."
 )

@@ -15,6 +15,7 @@ from dmlc.cli.arguments import (
     show_warnings,
     target_option,
 )
+from dmlc.cli.completion import complete_operator
 from dmlc.files import write_files
 from dmlc.picture import FORMATS, SUFFIXES, draw, draw_page
 from dmlc.picture.diagram import VIEWS
@@ -26,7 +27,7 @@ from dmlc.pipeline import explain, trace
     epilog="Example: dmlc graph examples/graphs/residual_block_backward.dml --dim N=32 --dim C=64 "
     "--dim H=56 --dim W=56 -o picture.svg",
 )
-@click.argument("subject")
+@click.argument("subject", shell_complete=complete_operator)
 @bindings
 @click.option("--format", "form", type=click.Choice([*FORMATS, "html"]),
               help="What to write. [default: what the name after -o ends in, or text]")  # fmt: skip

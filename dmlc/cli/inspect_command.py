@@ -7,6 +7,7 @@ import json
 import click
 
 from dmlc.cli.arguments import bind_subject, bindings, show_warnings
+from dmlc.cli.completion import complete_operator
 from dmlc.inspection import inspect
 from dmlc.inspection.radv import DEFAULT
 from dmlc.shader_model import SHADER_MODELS
@@ -17,7 +18,7 @@ from dmlc.shader_model import SHADER_MODELS
     epilog="Example: dmlc inspect directml.ACTIVATION_RELU_GRAD "
     "--tensor InputTensor=FLOAT32[4096,4096] --tensor InputGradientTensor=FLOAT32[4096,4096]",
 )
-@click.argument("operator")
+@click.argument("operator", shell_complete=complete_operator)
 @bindings
 @click.option("--gpu", "gpus", default=DEFAULT, show_default=True, metavar="GPU,...",
               help="What to compile for: names that Mesa's RADV has for AMD's GPUs, such as "

@@ -6,6 +6,7 @@ import click
 
 from dmlc import ir
 from dmlc.cli.arguments import bind_subject, bindings, show_warnings, target_option
+from dmlc.cli.completion import complete_operator
 from dmlc.pipeline import describe_kernels, describe_schedules, find_fusion, list_passes
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.json import fusion_to_json
@@ -17,7 +18,7 @@ from dmlc.transform.simplify import simplify
     "ir",
     epilog="Example: dmlc ir directml.ACTIVATION_RELU_GRAD --tensor InputTensor=FLOAT16[2,3]",
 )
-@click.argument("operator")
+@click.argument("operator", shell_complete=complete_operator)
 @bindings
 @click.option("--after", type=click.Choice([*PASSES, "factor", "fuse"]), metavar="PASS",
               help="Print it after this pass: fuse, or one of those before it, which are "

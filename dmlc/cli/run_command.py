@@ -24,6 +24,9 @@ from dmlc.cli.arguments import (
     tensor_option,
 )
 from dmlc.cli.arrays import bind_open, encode_array, make_outputs, read_arrays
+from dmlc.cli.completion import complete_input, complete_operator
+from dmlc.cli.device_names import complete_device
+from dmlc.cli.values import describe_values
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
 from dmlc.known_answers import explain_failure
@@ -36,14 +39,15 @@ from dmlc.testing.verify import Verdict, verify
     epilog="Example: dmlc run directml.ACTIVATION_RELU_GRAD --input InputTensor=x.npy "
     "--input InputGradientTensor=dy.npy -o out --verify",
 )
-@click.argument("operator")
+@click.argument("operator", shell_complete=complete_operator)
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy",
+              shell_complete=complete_input,
               help="An input tensor. May repeat.")  # fmt: skip
 @tensor_option
 @attribute_option
 @dimension_option
 @import_option
-@click.option("--device", default=DEFAULT, show_default=True,
+@click.option("--device", default=DEFAULT, show_default=True, shell_complete=complete_device,
               help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>; or "
               f"{REFERENCE}.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
@@ -76,7 +80,8 @@ def command(
     symbols of a graph that no input has. Where --tensor leaves sizes open, as X=FLOAT32[N,64] does,
     the kernels are those that serve all sizes, and take theirs from the arrays. bfloat16, which
     .npy files have no name for, is read from two plain bytes an element, or from 16-bit integers
-    with --tensor NAME=BFLOAT16; it is written as plain bytes.
+    with --tensor NAME=BFLOAT16; it is written as plain bytes. Without -o the values of each result
+    are summed up: the smallest, the largest and the mean of what is finite, and the first ones.
     """
     bound = find_function(operator, (), attributes, dimensions)
     found = find_subject(operator, folders) if bound is None else bound
@@ -115,6 +120,8 @@ def command(
             if name in verdicts:
                 said = f": {'PASS' if verdicts[name].holds else 'FAIL'}, {verdicts[name]}"
             click.echo(f"{name} {array.dtype}{list(array.shape)}{said}")
+            for line in [] if directory is not None else describe_values(array):
+                click.echo(f"  {line}")
         if checked:
             click.echo("\n".join(["memory: nothing stray", *problems][bool(problems) :]))
         click.echo(str(results.report), err=True)

@@ -13,6 +13,8 @@ import click
 
 import dmlc
 from dmlc.cli.arguments import find_file, find_subject, import_option
+from dmlc.cli.completion import complete_operator
+from dmlc.cli.device_names import complete_device
 from dmlc.cli.patterns import matches_pattern
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
@@ -33,8 +35,10 @@ FAILURES = "dmlc-failures"
     epilog="Example: dmlc test my_operators.dml --device opencl --device vulkan, "
     "dmlc test '*SOFTMAX*', or dmlc test --replay dmlc-failures/MINE-call-1234abcd",
 )
-@click.argument("subjects", nargs=-1, metavar="[OP|FILE]...")
+@click.argument("subjects", nargs=-1, metavar="[OP|FILE]...",
+                shell_complete=complete_operator)  # fmt: skip
 @click.option("--device", "devices", multiple=True, metavar="DEVICE",
+              shell_complete=complete_device,
               help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>; or "
               f"{REFERENCE}. May repeat. [default: {DEFAULT}]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True,

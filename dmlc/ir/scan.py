@@ -182,7 +182,9 @@ class Scanner(abc.ABC, Generic[Value]):
             return DataType.INDEX
         dtype = find_data_type(name)
         if dtype is None:
-            raise DmlcError(unknown_name("data type", name, data_type_names(), self.span(token)))
+            raise DmlcError(
+                unknown_name("data type", name, data_type_names(), self.span(token), "E0203")
+            )
         return dtype
 
     def default_type(self, token: Token) -> DataType:

@@ -17,6 +17,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.assemble import count_buffers, make_kernel
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.phases import Phase, collect_phases, combine_partials, part_members, store_partials
+from dmlc.kernel.radix import lower_rows
 from dmlc.kernel.scatter import lower_walk
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.schedule.choose import (
@@ -47,6 +48,8 @@ def lower_group(
     """
     if not group.passes:
         return (lower_stages(function, group.stages, profile, limits, group.local),)
+    if group.ranks is not None:
+        return lower_rows(function, group.ranks, profile, limits)
     _check_words(function, group, limits)
     if group.row is not None:
         nest, effort = choose_line_buffer(function, group, profile)
@@ -110,6 +113,8 @@ def collect_group(
     if not group.passes:
         elements = collect_elements(function, group.stages, group.local)
         return (Phase(elements, collapse(elements)),), (group.stages,)
+    if group.ranks is not None:
+        raise UnsupportedError(f"rows are put in order by '{group.ranks}' in kernels of their own")
     if group.row is not None or group.crossed is not None:
         raise UnsupportedError(
             f"the kernel of '{group.stages[0]}' holds rows, which takes a schedule of its own"

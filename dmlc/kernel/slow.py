@@ -78,6 +78,7 @@ def _warn_of_serial(stage: ir.Stage | None, steps: Steps, threads: int) -> Diagn
             ),
         ),
         warning=True,
+        code="W0901",
     )
 
 
@@ -93,6 +94,7 @@ def _warn_of_dense(stage: ir.Stage, needed: float) -> Diagnostic:
             ),
         ),
         warning=True,
+        code="W0902",
     )
 
 
@@ -115,6 +117,7 @@ def _warn_of_choice(stage: ir.Stage, choice: Choice, needed: float) -> Diagnosti
         stage.span,
         (Note(why),),
         warning=True,
+        code="W0903",
     )
 
 

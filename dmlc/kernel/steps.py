@@ -104,7 +104,15 @@ class _Sample:
         shares[-1] = 1 - shares[:-1].sum()
         self._shares = np.repeat(shares / self._size, self._size)
         """The part of all lanes that each stands for."""
+        self._wave_shares = self._shares.reshape(-1, math.gcd(self._size, WAVE)).sum(axis=1)
         self._width = math.gcd(self._size, WAVE)
+        numbers = np.arange(self._lanes)
+        self._group, self._wave = numbers // self._size << 40, numbers // self._width << 40
+        """The number of each lane's group, and of its wave, before those of sectors and lines."""
+        self._reading: dict[int, bool] = {}
+        """Whether an expression reads memory, by its identity."""
+        self._hidden: dict[int, bool] = {}
+        """Whether elements decide what it is."""
         self._buffers = {b.name: b.dtype.bytes for b in kernel.buffers}
         self._shared = {a.name for a in kernel.arrays if a.shared}
         self._tables = tables
@@ -168,7 +176,7 @@ class _Sample:
         steps = np.zeros(self._lanes)
         for statement in statements:
             for expression in list_expressions(statement):
-                steps += self._look(expression, who, times, found)
+                self._look(expression, who, times, found, steps)
             match statement:
                 case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
                     self._values[local.name] = self._evaluate(value)
@@ -284,28 +292,40 @@ class _Sample:
 
     # Expressions --------------------------------------------------------------------------
 
-    def _look(self, node: k.Expression, who: Array, times: Array, found: _Found) -> Array:
-        """Notes what an expression reads, and gives the loads of each lane."""
-        steps = np.zeros(self._lanes)
+    def _look(
+        self, node: k.Expression, who: Array, times: Array, found: _Found, steps: Array
+    ) -> None:
+        """Notes what an expression reads, and adds the loads of each lane to its steps."""
+        if not self._reads(node):
+            return
         if isinstance(node, k.Select):
-            steps += self._look(node.condition, who, times, found)
+            self._look(node.condition, who, times, found, steps)
             holds = self._evaluate(node.condition)
             chosen = None if holds is None else holds.astype(np.bool_)
-            for part, when in ((node.then, chosen), (node.otherwise, chosen)):
+            for part in (node.then, node.otherwise):
                 inside = who
-                if when is not None:
-                    inside = who & (when if part is node.then else ~when)
-                steps += self._look(part, inside, times, found)
-            return steps
+                if chosen is not None:
+                    inside = who & (chosen if part is node.then else ~chosen)
+                self._look(part, inside, times, found, steps)
+            return
         for operand in list_operands(node):
-            steps += self._look(operand, who, times, found)
+            self._look(operand, who, times, found, steps)
         if isinstance(node, k.Load):
             size = self._buffers[node.buffer] * node.type.lanes
             self._access(node.buffer, node.index, size, False, who, times, found)
             steps += who
         elif isinstance(node, k.LoadLocal):
             found.shared += node.array in self._shared
-        return steps
+
+    def _reads(self, node: k.Expression) -> bool:
+        """Whether there is anything to note in an expression. Most are looked at in every turn of a
+        loop."""
+        known = self._reading.get(id(node))
+        if known is None:
+            reads = isinstance(node, k.Load | k.LoadLocal)
+            known = reads or any(map(self._reads, list_operands(node)))
+            self._reading[id(node)] = known
+        return known
 
     def _access(
         self,
@@ -324,9 +344,8 @@ class _Sample:
             # Anywhere: as if every lane had sectors of its own.
             place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
         begin = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer])
-        group = np.arange(self._lanes) // self._size << 40
         for further in range(0, size, SECTOR):
-            sectors = (group + begin // SECTOR + further // SECTOR)[who]
+            sectors = (self._group + begin // SECTOR + further // SECTOR)[who]
             self._touched.setdefault(buffer, []).append(sectors)
         elements, often = size // self._buffers[buffer], np.where(who, times, 0)
         run = found.find_run(buffer, begin[who], size, written)
@@ -336,11 +355,19 @@ class _Sample:
 
     def _count_lines(self, begin: Array, who: Array, often: Array) -> float:
         """The lines that a wave asks for where its lanes come by some bytes, each so often."""
-        wave = np.arange(self._lanes) // self._width
-        lines = _sort_distinct(((wave << 40) + begin // LINE)[who])
+        lines = _sort_distinct((self._wave + begin // LINE)[who])
         turns = often.reshape(-1, self._width).max(axis=1)
-        shares = self._shares.reshape(-1, self._width).sum(axis=1)
-        return float((turns * shares)[lines >> 40].sum())
+        return float((turns * self._wave_shares)[lines >> 40].sum())
+
+    def _is_hidden(self, node: k.Expression) -> bool:
+        """Whether elements decide what an expression is, whatever is known of locals."""
+        known = self._hidden.get(id(node))
+        if known is None:
+            is_read = isinstance(node, k.Load) and node.buffer not in self._tables
+            is_held = isinstance(node, k.LoadLocal)
+            known = is_read or is_held or any(map(self._is_hidden, list_operands(node)))
+            self._hidden[id(node)] = known
+        return known
 
     def _evaluate(self, node: k.Expression) -> _Value:
         """A whole number or a condition of every lane."""
@@ -364,9 +391,13 @@ class _Sample:
             case k.Convert(operand=operand):
                 return self._evaluate(operand)
             case k.Operate(operation=operation, operands=operands):
-                values = [self._evaluate(operand) for operand in operands]
-                known = [v for v in values if v is not None]
-                if len(known) < len(values):
+                known: list[Array] = []
+                for operand in () if self._is_hidden(node) else operands:
+                    value = self._evaluate(operand)
+                    if value is None:
+                        return None
+                    known.append(value)
+                if not known:
                     return None
                 if operands[0].type.dtype is DataType.BOOL:
                     known = [v.astype(np.bool_) for v in known]
@@ -411,7 +442,7 @@ class _Found:
         """Whether every lane goes on where it was: compilers make one access of these."""
         runs = self.runs.setdefault((buffer, written), [])
         for run in runs:
-            if run.bytes + size <= _WIDEST and np.array_equal(run.end, begin):
+            if run.bytes + size <= _WIDEST and _are_same(run.end, begin):
                 run.end, run.bytes = begin + size, run.bytes + size
                 return True
         runs.append(_Run(begin + size, size))
@@ -440,13 +471,22 @@ class _Found:
         )
 
 
+def _are_same(numbers: Array, others: Array) -> bool:
+    """Whether two hold the same. Most differ in the first one."""
+    if numbers.size and numbers.size == others.size and numbers[0] != others[0]:
+        return False
+    return np.array_equal(numbers, others)
+
+
 # NumPy's own functions for sets load its masked arrays first, which takes longer than all else.
 
 
 def _sort_distinct(numbers: Array) -> Array:
     """Numbers in order, each once."""
     ordered = np.sort(numbers)
-    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    is_first = np.ones(ordered.size, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
 
 
 def _take_out(numbers: Array, others: Array) -> Array:

@@ -28,7 +28,7 @@ def axes_array(value: object, span: Span) -> tuple[int, ...]:
     """The value of `axes:` as whole numbers."""
     axes = _whole_array(value, float("-inf"))
     if axes is None:
-        raise DmlcError("axes are an array of whole numbers, such as [0, 2]", span)
+        raise DmlcError("axes are an array of whole numbers, such as [0, 2]", span, code="E0404")
     return axes
 
 
@@ -36,7 +36,7 @@ def whole_sizes(value: object, span: Span) -> tuple[int, ...]:
     """An array as sizes: whole numbers of 0 or more."""
     sizes = _whole_array(value, 0)
     if sizes is None:
-        raise DmlcError("sizes are an array of whole numbers of 0 or more", span)
+        raise DmlcError("sizes are an array of whole numbers of 0 or more", span, code="E0303")
     return sizes
 
 
@@ -58,13 +58,14 @@ def settle_axes(axes: tuple[int, ...], rank: int, whose: str, span: Span) -> lis
     for axis in axes:
         settled = find_entry(axis, rank)
         if settled is None:
-            raise DmlcError(f"axis {axis} is not among the axes of {whose}", span)
+            raise DmlcError(f"axis {axis} is not among the axes of {whose}", span, code="E0404")
         if settled in found:
             first = found[settled]
             same = axis == first
             raise DmlcError(
                 f"axis {axis} stands twice" if same else f"axes {first} and {axis} are one axis",
                 span,
+                code="E0404",
             )
         found[settled] = axis
     return sorted(found)
@@ -73,7 +74,9 @@ def settle_axes(axes: tuple[int, ...], rank: int, whose: str, span: Span) -> lis
 def other_axes(listed: object, count: object, span: Span, place: Span) -> tuple[int, ...]:
     """The axes of a tensor of `count` dimensions that are not listed."""
     if not _is_whole(count) or not 0 <= count <= MAX_RANK:
-        raise DmlcError(f"'other_axes' takes a dimension count of 0 to {MAX_RANK}", place)
+        raise DmlcError(
+            f"'other_axes' takes a dimension count of 0 to {MAX_RANK}", place, code="E0404"
+        )
     found = read_axes(listed, count, span)
     return tuple(a for a in range(count) if a not in found)
 
@@ -81,7 +84,9 @@ def other_axes(listed: object, count: object, span: Span, place: Span) -> tuple[
 def are_axes(listed: object, count: object, span: Span, place: Span) -> bool:
     """Whether an array lists axes of a tensor of `count` dimensions, each once."""
     if not _is_whole(count) or not 0 <= count <= MAX_RANK:
-        raise DmlcError(f"'are_axes' takes a dimension count of 0 to {MAX_RANK}", place)
+        raise DmlcError(
+            f"'are_axes' takes a dimension count of 0 to {MAX_RANK}", place, code="E0404"
+        )
     found = [find_entry(axis, count) for axis in axes_array(listed, span)]
     return None not in found and len(set(found)) == len(found)
 
@@ -89,10 +94,12 @@ def are_axes(listed: object, count: object, span: Span, place: Span) -> bool:
 def list_range(first: object, end: object, span: Span) -> tuple[int, ...]:
     """The whole numbers from `first` up to but not including `end`."""
     if not _is_whole(first) or not _is_whole(end):
-        raise DmlcError("'range' takes two whole numbers", span)
+        raise DmlcError("'range' takes two whole numbers", span, code="E0304")
     found = range(first, end)
     if len(found) > _MOST_VALUES:
-        raise DmlcError(f"this range has {len(found)} values; {_MOST_VALUES} at most", span)
+        raise DmlcError(
+            f"this range has {len(found)} values; {_MOST_VALUES} at most", span, code="E0304"
+        )
     return tuple(found)
 
 
@@ -101,6 +108,8 @@ def invert_order(order: object, span: Span) -> tuple[int, ...]:
     axes = axes_array(order, span)
     if sorted(axes) != list(range(len(axes))):
         raise DmlcError(
-            f"'inverse' takes a permutation of 0 to {len(axes) - 1}, not {list(axes)}", span
+            f"'inverse' takes a permutation of 0 to {len(axes) - 1}, not {list(axes)}",
+            span,
+            code="E0404",
         )
     return tuple(axes.index(axis) for axis in range(len(axes)))

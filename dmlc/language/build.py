@@ -37,8 +37,9 @@ class Builder:
         self.bound = False
         """Whether there are bindings of reductions, which only a call may have."""
 
-    def fail(self, message: str, span: Span, *notes: str) -> None:
-        self.diagnostics.append(Diagnostic(message, span, tuple(Note(n) for n in notes)))
+    def fail(self, message: str, span: Span, *notes: str, code: str) -> None:
+        made = tuple(Note(n) for n in notes)
+        self.diagnostics.append(Diagnostic(message, span, made, code=code))
 
     def build(self, tree: Tree) -> _Node:
         """The node of a tree."""
@@ -60,7 +61,9 @@ class Builder:
             name = syntax.Name(text, span=self.span_of(token))
             if len(text) > MAX_NAME:
                 self.fail(
-                    f"a name has at most {MAX_NAME} characters, this one {len(text)}", name.span
+                    f"a name has at most {MAX_NAME} characters, this one {len(text)}",
+                    name.span,
+                    code="E0003",
                 )
             return name
         return token
@@ -94,6 +97,7 @@ class Builder:
                 TOO_DEEP,
                 Span(made.span.source, made.span.start, min(made.span.end, made.span.start + 40)),
                 TOO_DEEP_CURE,
+                code="E0003",
             )
 
     def depth_of(self, child: _Node) -> int:
@@ -142,18 +146,24 @@ class Builder:
         for kind, value, place in sections:
             order = _SECTIONS.index(kind)
             if kind in found and kind not in lists:
-                self.fail(f"section '{kind}' stands twice in operator '{name.text}'", place)
+                self.fail(
+                    f"section '{kind}' stands twice in operator '{name.text}'", place, code="E0105"
+                )
             elif order < last:
                 message = f"section '{kind}' must stand before '{_SECTIONS[last]}'"
-                self.fail(message, place, f"the order is: {', '.join(_SECTIONS)}")
+                self.fail(message, place, f"the order is: {', '.join(_SECTIONS)}", code="E0105")
             last = max(last, order)
             found[kind] = value
             if kind in lists:
                 lists[kind].append(value)
         if not lists["tensors"] and not self.partial:
-            self.fail(f"operator '{name.text}' has no 'tensors' section", name.span)
+            self.fail(f"operator '{name.text}' has no 'tensors' section", name.span, code="E0105")
         if "compute" in found and "gradient of" in found:
-            self.fail(f"operator '{name.text}' has both 'compute' and 'gradient of'", name.span)
+            self.fail(
+                f"operator '{name.text}' has both 'compute' and 'gradient of'",
+                name.span,
+                code="E0105",
+            )
         return syntax.Operator(
             name=name,
             doc=found.get("doc string"),
@@ -179,7 +189,7 @@ class Builder:
         rows = [self.row(token) for token in children]
         kept = [r for r in rows if not _is_rule(r)]
         if not kept:
-            self.fail("this table has no header row", span)
+            self.fail("this table has no header row", span, code="E0106")
             kept = rows
         return syntax.Table(kept[0], tuple(kept[1:]), len(kept) < len(rows), span=span)
 
@@ -204,6 +214,7 @@ class Builder:
                 names[0].span.to(names[-1].span),
                 "several stand before '= gradient of ...', one for each tensor after "
                 "'with respect to'",
+                code="E0104",
             )
         return syntax.GraphStatement(tuple(names), value, output is not None, span=span)
 
@@ -230,7 +241,7 @@ class Builder:
             wanted = "a binding such as 'k : 3'"
             if not in_reduction:
                 wanted = "the name of an index variable"
-            self.fail(f"expected {wanted} here", place)
+            self.fail(f"expected {wanted} here", place, code="E0104")
         name = syntax.Name(getattr(variable, "name", ""), span=variable.span)
         return syntax.Binding(name, pack, extent, span=place)
 
@@ -245,6 +256,7 @@ class Builder:
                 f"{LARGEST_INTEGER}, of UINT64",
                 self.span_of(token),
                 "write it with a point, as in 1e20, where a fraction may stand",
+                code="E0103",
             )
             return 0
         return int(digits or "0")
@@ -260,7 +272,12 @@ class Builder:
         else:
             value = float(text)
             if math.isinf(value) and text != "inf":
-                self.fail("this number is larger than any float64", span, "infinity is 'inf'")
+                self.fail(
+                    "this number is larger than any float64",
+                    span,
+                    "infinity is 'inf'",
+                    code="E0103",
+                )
         return syntax.Literal(text, value, span=span)
 
     def make_array(self, children: list[_Node], span: Span) -> syntax.Array:
@@ -276,7 +293,7 @@ class Builder:
         """An item that may be a pack, but has no colon."""
         value, pack, extent, span = item
         if extent is not None:
-            self.fail("a ':' has no meaning here", span)
+            self.fail("a ':' has no meaning here", span, code="E0104")
         if not pack:
             return value
         made = syntax.Pack(value, span=span)
@@ -290,7 +307,7 @@ class Builder:
         self.bound = True
         bindings = tuple(self.binding(item, True) for item in items)
         if not isinstance(base, syntax.Reference):
-            self.fail("expected the name of a reduction before '['", span)
+            self.fail("expected the name of a reduction before '['", span, code="E0104")
             base = syntax.Reference("sum", span=span)
         inside = [*(b.extent for b in bindings), condition]
         depth = 1 + max(self.depth_of(part) for part in inside)
@@ -309,7 +326,7 @@ class Builder:
         given: list[_Node] = items or []
         if isinstance(function, _Bindings):
             if len(given) != 1 or given[0][1] or given[0][2] is not None:
-                self.fail("a reduction takes one expression in parentheses", span)
+                self.fail("a reduction takes one expression in parentheses", span, code="E0104")
                 return function.base
             name = syntax.Name(function.base.name, span=function.base.span)
             bindings, condition = function.bindings, function.condition
@@ -321,14 +338,18 @@ class Builder:
         if extent is None:
             return syntax.Argument(None, self.plain(item), span=span)
         if pack or not isinstance(value, syntax.Reference):
-            self.fail("expected the name of an argument before ':'", value.span)
+            self.fail("expected the name of an argument before ':'", value.span, code="E0104")
             return syntax.Argument(None, extent, span=span)
         return syntax.Argument(syntax.Name(value.name, span=value.span), extent, span=span)
 
     def whole(self, node: _Node) -> _Node:
         """An expression; bindings without a body are a mistake."""
         if isinstance(node, _Bindings):
-            self.fail("a reduction takes one expression in parentheses after its ']'", node.span)
+            self.fail(
+                "a reduction takes one expression in parentheses after its ']'",
+                node.span,
+                code="E0104",
+            )
             return node.base
         return node
 

@@ -158,7 +158,9 @@ def _cast_kind(given: Given) -> Kind:
 def _cast(on: Evaluation, given: Given) -> Value:
     value, to = given.values
     if not isinstance(to, DataType):
-        raise DmlcError("cast takes a data type, such as FLOAT32, second", given.spans[1])
+        raise DmlcError(
+            "cast takes a data type, such as FLOAT32, second", given.spans[1], code="E0304"
+        )
     return on.convert(value, to, given.span)
 
 
@@ -233,7 +235,7 @@ def _array(
 def _length(on: Evaluation, given: Given) -> Value:
     value = given.values[0]
     if not isinstance(value, tuple):
-        raise DmlcError("'length' takes an array", given.spans[0])
+        raise DmlcError("'length' takes an array", given.spans[0], code="E0303")
     return len(cast("tuple[Value, ...]", value))
 
 

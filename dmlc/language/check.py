@@ -6,7 +6,7 @@ Mistakes accumulate, up to 20, behind kinds that fit everywhere; nothing is boun
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -69,18 +69,42 @@ class _Mistakes(list[Diagnostic]):
         return self
 
 
-def _check(loaded: Loaded, library: Library | None) -> ModuleDefinition:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Findings:
+    """What a file with its imports means as far as it is right, and every mistake in it."""
+
+    operators: Mapping[str, OperatorDefinition]
+    graphs: Mapping[str, GraphDefinition]
+    names: Mapping[str, Names]
+    """What the expressions of each operator and graph may name, and of which kinds that is."""
+    errors: tuple[Diagnostic, ...]
+    """Up to 20."""
+    warnings: tuple[Diagnostic, ...]
+
+
+def examine(loaded: Loaded, library: Library | None) -> Findings:
+    """Checks a parsed file with its imports. Raises nothing for what is wrong with it."""
     checker = _Checker(library)
-    for file in (*loaded.imports, loaded.file):
-        checker.check(file)
-    if checker.diagnostics:
-        raise DmlcError(checker.diagnostics)
-    return ModuleDefinition(
-        loaded.file.source,
+    try:
+        for file in (*loaded.imports, loaded.file):
+            checker.check(file)
+        errors = tuple(checker.diagnostics)
+    except DmlcError as error:
+        errors = error.diagnostics
+    return Findings(
         MappingProxyType(checker.operators),
         MappingProxyType(checker.graphs),
+        MappingProxyType(checker.scopes),
+        errors,
         tuple(checker.warnings),
     )
+
+
+def _check(loaded: Loaded, library: Library | None) -> ModuleDefinition:
+    found = examine(loaded, library)
+    if found.errors:
+        raise DmlcError(found.errors)
+    return ModuleDefinition(loaded.file.source, found.operators, found.graphs, found.warnings)
 
 
 class _Checker:
@@ -94,6 +118,7 @@ class _Checker:
         self.operators: dict[str, OperatorDefinition] = {}
         self.graphs: dict[str, GraphDefinition] = {}
         self.places: dict[str, Span] = {}
+        self.scopes: dict[str, Names] = {}
         self.names = Names(self.enums, {}, {})
         self.checker = ExpressionChecker(self.names, self.diagnostics)
 
@@ -110,6 +135,7 @@ class _Checker:
         for operator in operators:
             self.declare("operator or graph", operator.name, qualify(module, operator.name.text))
             names = self.copy_names()
+            self.scopes[qualify(module, operator.name.text)] = names
             made = check_operator(operator, module, names, self.diagnostics)
             self.operators[made.name] = made
             self.warn_unread(made)
@@ -126,7 +152,7 @@ class _Checker:
         for graph in graphs:
             name = qualify(module, graph.name.text)
             self.declare("operator or graph", graph.name, name)
-            names = self.copy_names(elements=True)
+            names = self.scopes[name] = self.copy_names(elements=True)
             called = check_graph(graph, names, known, self.diagnostics, self.warnings)
             self.graphs[name] = GraphDefinition(
                 name, graph, MappingProxyType(called), names.functions, names.enums
@@ -159,18 +185,21 @@ class _Checker:
         name = enum.name
         self.declare("enum", name, name.text)
         if not enum.members:
-            self.checker.fail(f"enum '{name.text}' has no members", name.span)
+            self.checker.fail(f"enum '{name.text}' has no members", name.span, code="E0504")
         members: dict[str, int] = {}
         for member in enum.members:
             if member.name.text in members:
                 self.checker.fail(
-                    f"'{member.name.text}' stands twice in enum '{name.text}'", member.name.span
+                    f"'{member.name.text}' stands twice in enum '{name.text}'",
+                    member.name.span,
+                    code="E0504",
                 )
             elif member.value in members.values():
                 other = next(n for n, v in members.items() if v == member.value)
                 self.checker.fail(
                     f"'{member.name.text}' has the same value as '{other}' in enum '{name.text}'",
                     member.span,
+                    code="E0504",
                 )
             members[member.name.text] = member.value
         made = EnumDefinition(name.text, MappingProxyType(members), name.span)
@@ -182,7 +211,9 @@ class _Checker:
             name = function.name
             self.declare("function", name, name.text)
             if name.text in BUILT_IN:
-                self.checker.fail(f"'{name.text}' is a function of the language", name.span)
+                self.checker.fail(
+                    f"'{name.text}' is a function of the language", name.span, code="E0207"
+                )
             first.setdefault(name.text, function)
             self.names.functions.setdefault(name.text, FunctionDefinition.of(function))
         ordered, recursive = order_functions(list(first.values()), self.diagnostics)
@@ -201,7 +232,9 @@ class _Checker:
             name = statement.name
             if isinstance(statement, syntax.Assignment) and name.text not in read:
                 self.warnings.append(
-                    Diagnostic(f"'{name.text}' is never read", name.span, warning=True)
+                    Diagnostic(
+                        f"'{name.text}' is never read", name.span, warning=True, code="W0001"
+                    )
                 )
 
     def warn_undefined(self, operator: OperatorDefinition) -> None:

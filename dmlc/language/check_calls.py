@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+from dmlc.language import foreign_words as foreign
 from dmlc.language import syntax
 from dmlc.language.builtins import (
     AXES,
@@ -20,6 +21,7 @@ from dmlc.language.builtins import (
 )
 from dmlc.language.check_kinds import Checking, Place
 from dmlc.language.kinds import TYPE, UNKNOWN, Form, Kind, What
+from dmlc.scalars import find_data_type
 from dmlc.source import Note, counted
 
 FOLDS = ", ".join(r.name for r in REDUCTIONS.values() if r.folds)
@@ -68,35 +70,63 @@ class Calls:
         """What a call of a function of the language takes; nothing after a mistake."""
         checking, names, span = self._checking, self._checking.names, call.function.span
         if not name:
-            checking.fail("expected the name of a function before '('", span)
+            cures = self._cure_method(call)
+            checking.fail("expected the name of a function before '('", span, *cures, code="E0208")
         elif name in names.later_functions:
             declared = Note("it is declared here", names.later_functions[name])
-            checking.fail(f"function '{name}' is called before it is declared", span, declared)
+            checking.fail(
+                f"function '{name}' is called before it is declared", span, declared, code="E0206"
+            )
         elif name in self._functions:
             function = self._functions[name]
             labels = [None if a.name is None else a.name.text for a in call.arguments]
             if function.usage and labels != function.labels:
-                checking.fail(function.usage[0], call.span, *function.usage[1:])
+                checking.fail(function.usage[0], call.span, *function.usage[1:], code="E0304")
             elif function.usage or self._count(call, name, len(function.parameters)):
                 return function.parameters
         elif name in names.tensors or name in names.locals:
-            message = f"'{name}' is no function: an element is read as {name}[...]"
-            checking.fail(message, call.span)
+            given = ", ".join(a.value.span.text for a in call.arguments) or "..."
+            message = f"'{name}' is no function: an element is read as {name}[{given}]"
+            checking.fail(message, call.span, code="E0208")
         else:
-            checking.fail_unknown("function", name, [*names.functions, *BUILT_IN], span)
+            known = [*names.functions, *BUILT_IN]
+            checking.fail_unknown("function", name, known, span, "E0204", self._cure(call, name))
         return ()
+
+    def _cure(self, call: syntax.Call, name: str) -> str | None:
+        """What is meant by a function of another language."""
+        texts = [a.value.span.text for a in call.arguments]
+        given = ", ".join(texts)
+        if name in foreign.CHOICES and len(texts) == 3:
+            return f"a choice is {texts[0]} ? {texts[1]} : {texts[2]}"
+        dtype = find_data_type(name)
+        found = foreign.find_type(name) if dtype is None else dtype.name
+        if found is None:
+            return foreign.FUNCTIONS.get(name)
+        return f"a number becomes another type by cast({given}, {found})"
+
+    def _cure_method(self, call: syntax.Call) -> tuple[str, ...]:
+        """What is meant by `x.sum()`, or by an operator's call in a formula."""
+        if not isinstance(call.function, syntax.Member):
+            return ()
+        cure = foreign.cure_method(call.function.base.span.text, call.function.member.text)
+        return (cure,)
 
     def _count(self, call: syntax.Call, name: str, count: int) -> bool:
         """Whether a call has so many arguments, none named."""
         for argument in call.arguments:
             if argument.name is not None:
                 label = argument.name
-                self._checking.fail(f"'{name}' takes no argument called '{label.text}'", label.span)
+                self._checking.fail(
+                    f"'{name}' takes no argument called '{label.text}'", label.span, code="E0304"
+                )
                 return False
         given = len(call.arguments)
         if given != count:
             takes = counted(count, "argument")
-            self._checking.fail(f"'{name}' takes {takes}, but is given {given}", call.span)
+            self._checking.fail(
+                f"'{name}' takes {takes}, but is given {given}", call.span, code="E0304"
+            )
         return given == count
 
     def _own_kind(self, call: syntax.Call, name: str, kinds: Sequence[Kind], place: Place) -> Kind:
@@ -118,20 +148,22 @@ class Calls:
         checking = self._checking
         if parameter.takes is Takes.TENSOR:
             if not isinstance(value, syntax.Reference):
-                return checking.fail(parameter.wrong, value.span)
+                return checking.fail(parameter.wrong, value.span, code="E0304")
             if value.name not in checking.names.tensors:
                 checking.fail_unknown("tensor", value.name, checking.names.tensors, value.span)
             return UNKNOWN
         if parameter.takes is Takes.TENSORS:
             named = checking.names_array(value)
-            return UNKNOWN if named else checking.fail(parameter.wrong, value.span)
+            return UNKNOWN if named else checking.fail(parameter.wrong, value.span, code="E0304")
         if parameter.takes is Takes.TYPE:
             kind = checking.visit(value, place, TYPE)
         else:
             whole = parameter.takes is Takes.WHOLE
             kind = checking.visit(value, place.outside_pack() if whole else place)
         if not kind.is_unknown and not parameter.fits(kind):
-            return checking.fail(parameter.wrong.format(kind=kind.describe()), value.span)
+            return checking.fail(
+                parameter.wrong.format(kind=kind.describe()), value.span, code="E0304"
+            )
         if parameter.number is not None:
             checking.expect_number(kind, parameter.number, value.span)
         return kind
@@ -143,16 +175,24 @@ class Calls:
         positional = [a.value for a in call.arguments if a.name is None]
         named = [a for a in call.arguments if a.name is not None]
         if len(positional) != 1:
-            return checking.fail(f"'{name}' takes one value to reduce", call.span)
+            cures: list[str] = []
+            if len(positional) == 2 and not named:
+                axes = positional[1].span.text.strip("()[]")
+                cures.append(f"axes are named: {name}({positional[0].span.text}, axes: [{axes}])")
+            return checking.fail(
+                f"'{name}' takes one value to reduce", call.span, *cures, code="E0304"
+            )
         value = positional[0]
         if isinstance(value, syntax.Pack):
             if not reduction.folds or named:
-                checking.fail(f"'{name}' folds no pack", call.span, f"what does: {FOLDS}")
+                checking.fail(
+                    f"'{name}' folds no pack", call.span, f"what does: {FOLDS}", code="E0406"
+                )
             kind = checking.expand(value, place)
             return checking.folded(name, kind, value.span, Form.SCALAR)
         kind = checking.visit(value, place if named else place.outside_pack())
-        if len(named) > 1:
-            checking.fail(f"'{name}' takes either 'like:' or 'axes:'", call.span)
+        if {"like", "axes"} <= {a.name.text for a in named if a.name is not None}:
+            checking.fail(f"'{name}' takes either 'like:' or 'axes:'", call.span, code="E0405")
         for argument in named:
             self._over(argument, place, name)
         if named:
@@ -165,6 +205,7 @@ class Calls:
                 f"'{name}' needs to know what to reduce over",
                 call.span,
                 f"write {name}(x, like: T), {name}(x, axes: [...]) or {name}[k : n](...)",
+                code="E0405",
             )
         return checking.folded(name, kind, value.span, Form.UNKNOWN)
 
@@ -176,12 +217,13 @@ class Calls:
             self._argument(value, AXES, place.outside_pack())
         elif label == "like":
             if not isinstance(value, syntax.Reference):
-                checking.fail("'like:' takes the name of a tensor", value.span)
+                checking.fail("'like:' takes the name of a tensor", value.span, code="E0208")
                 return
             known = {**checking.names.tensors, **checking.names.locals, **place.variables}
             if value.name not in known:
                 checking.fail_unknown("tensor", value.name, known, value.span)
         elif argument.name is not None:
             what = f"argument of '{name}'"
-            checking.fail_unknown(what, label, ["like", "axes"], argument.name.span)
+            cure, known = foreign.LABELS.get(label), ["like", "axes"]
+            checking.fail_unknown(what, label, known, argument.name.span, "E0304", cure)
             checking.visit(value, place)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from dmlc.language import foreign_words as foreign
 from dmlc.language import syntax
 from dmlc.language.builtins import (
     ARRAY_FACTS,
@@ -19,6 +20,7 @@ from dmlc.language.builtins import (
 )
 from dmlc.language.check_calls import FOLDS, Calls
 from dmlc.language.check_kinds import Checking, Expansion, Place, show_ranks
+from dmlc.language.foreign_words import cure_type
 from dmlc.language.kinds import (
     BOOL,
     NUMBER,
@@ -69,7 +71,7 @@ class ExpressionChecker(Checking):
         except RecursionError:
             # The parser bounds depth for a usual stack; a caller may have used most of it up.
             message = "this expression is nested deeper than the stack that is left can hold"
-            return self.fail(message, expression.span, TOO_DEEP_CURE)
+            return self.fail(message, expression.span, TOO_DEEP_CURE, code="E0003")
 
     def check_function(self, function: syntax.ScalarFunction, recursive: bool) -> Kind:
         """The kind a function gives, its parameters being of any kind."""
@@ -110,7 +112,9 @@ class ExpressionChecker(Checking):
             case syntax.Pack():
                 self.expand(expression, place)
                 message = "'...' stands in an index, an array or a fold, and this is neither"
-                return self.fail(message, expression.span, f"what folds a pack: {FOLDS}")
+                return self.fail(
+                    message, expression.span, f"what folds a pack: {FOLDS}", code="E0406"
+                )
 
     def call(self, expression: syntax.Call, place: Place) -> Kind:
         return self.calls.check(expression, place)
@@ -131,10 +135,16 @@ class ExpressionChecker(Checking):
                 kind = self.visit(item, place.outside_pack(), expected)
             kinds.append(kind)
             if kind.form is Form.TENSOR:
-                self.fail("an array holds single values, and this is a whole tensor", item.span)
+                self.fail(
+                    "an array holds single values, and this is a whole tensor",
+                    item.span,
+                    code="E0303",
+                )
         whats = {k.what for k in kinds if not k.is_unknown}
         if len(whats) > 1:
-            return self.fail("the values of an array must be of one kind", expression.span)
+            return self.fail(
+                "the values of an array must be of one kind", expression.span, code="E0301"
+            )
         what = whats.pop() if whats else What.UNKNOWN
         made = Kind(what, Form.ARRAY, enum=kinds[0].enum if kinds else None)
         return self.per_axis(made, place)
@@ -154,7 +164,9 @@ class ExpressionChecker(Checking):
             return self.per_axis(names.locals[name], place)
         if name in names.later:
             message = f"'{name}' is used before it is defined"
-            return self.fail(message, span, Note("it is defined here", names.later[name]))
+            return self.fail(
+                message, span, Note("it is defined here", names.later[name]), code="E0206"
+            )
         if name in names.tensors:
             kind = self._tensor(expression)
             if self.names_array(expression) and place.pack is not None:
@@ -166,7 +178,7 @@ class ExpressionChecker(Checking):
             return self.per_axis(attribute_kind(names.attributes[name]), place)
         if name in names.dimensions:
             return self.per_axis(names.dimensions[name], place)
-        return self._unknown(expression, expected)
+        return self._unknown(expression, place, expected)
 
     def _variable(self, expression: syntax.Reference, place: Place) -> Kind:
         kind = place.variables[expression.name]
@@ -181,13 +193,14 @@ class ExpressionChecker(Checking):
                 f"the elements of tensor '{expression.name}' are not known here",
                 expression.span,
                 f"use a fact about it, such as {expression.name}.Sizes",
+                code="E0305",
             )
         if tensor.output:
             message = f"output '{expression.name}' is read, but no statement before defines it"
-            return self.fail(message, expression.span)
+            return self.fail(message, expression.span, code="E0501")
         return tensor_kind(tensor)
 
-    def _unknown(self, expression: syntax.Reference, expected: Kind | None) -> Kind:
+    def _unknown(self, expression: syntax.Reference, place: Place, expected: Kind | None) -> Kind:
         name, span, names = expression.name, expression.span, self.names
         owners = [e for e in names.enums.values() if e.find(name) is not None]
         if expected is not None and expected.is_unknown and (owners or find_data_type(name)):
@@ -196,15 +209,21 @@ class ExpressionChecker(Checking):
             members = expected.enum.members
             return self.fail_unknown(f"member of {expected.enum.name}", name, members, span)
         if expected is not None and expected.what is What.TYPE:
-            return self.fail_unknown("data type", name, data_type_names(), span)
+            cure = cure_type(name)
+            return self.fail_unknown("data type", name, data_type_names(), span, "E0203", cure)
         if name in names.functions or name in SCALAR_FUNCTIONS or name in REDUCTIONS:
-            return self.fail(f"'{name}' is a function: call it, as in {name}(...)", span)
+            return self.fail(
+                f"'{name}' is a function: call it, as in {name}(...)", span, code="E0208"
+            )
         if owners:
             enum = owners[0].name
             message = f"'{name}' is a member of {enum}, and no {enum} is expected here"
-            return self.fail(message, span, "compare it with an attribute of that type")
-        known = [*names.locals, *names.tensors, *names.attributes, *names.dimensions]
-        return self.fail_unknown("name", name, known, span)
+            return self.fail(
+                message, span, "compare it with an attribute of that type", code="E0208"
+            )
+        outer = [*names.locals, *names.tensors, *names.attributes, *names.dimensions]
+        known = dict.fromkeys([*place.variables, *outer])
+        return self.fail_unknown("name", name, known, span, cure=foreign.NAMES.get(name))
 
     def _is_open(self, expression: syntax.Expression, place: Place) -> bool:
         """Whether only the other side of a comparison can tell what a name is."""
@@ -228,13 +247,17 @@ class ExpressionChecker(Checking):
             facts = ARRAY_FACTS if array else list(FACTS)
         message = f"only tensors have facts such as '.{member.text}'"
         if not isinstance(base, syntax.Reference):
-            return self.fail(message, expression.span)
+            return self.fail(message, expression.span, code="E0208")
         if base.name not in names.tensors:
             if any(base.name in n for n in (names.attributes, names.locals, names.dimensions)):
-                return self.fail(f"{message}, and '{base.name}' is none", expression.span)
+                return self.fail(
+                    f"{message}, and '{base.name}' is none", expression.span, code="E0208"
+                )
             return self.fail_unknown("tensor", base.name, names.tensors, base.span)
         if member.text not in facts:
-            return self.fail_unknown("fact", member.text, facts, member.span)
+            fact = foreign.FACTS.get(member.text)
+            cure = None if fact not in facts else f"did you mean '{fact}'?"
+            return self.fail_unknown("fact", member.text, facts, member.span, cure=cure)
         fact = FACTS.get(member.text)
         return NUMBER if fact is None else self.per_axis(fact.gives, place)
 
@@ -244,9 +267,9 @@ class ExpressionChecker(Checking):
         if not isinstance(base, syntax.Reference):
             return UNKNOWN
         if len(expression.indices) != 1 or isinstance(expression.indices[0], syntax.Pack):
-            return self.fail("an array of tensors takes one number", expression.span)
+            return self.fail("an array of tensors takes one number", expression.span, code="E0411")
         if expression.otherwise is not None:
-            self.fail("'else' belongs to a read of one tensor", expression.span)
+            self.fail("'else' belongs to a read of one tensor", expression.span, code="E0410")
         self._visit_index(expression.indices[0], place)
         tensor = self.names.tensors[base.name]
         return dataclasses.replace(tensor_kind(tensor), form=Form.TENSOR)
@@ -267,12 +290,18 @@ class ExpressionChecker(Checking):
         packs = any(isinstance(i, syntax.Pack) for i in expression.indices)
         count = len(expression.indices)
         if kind.form is Form.SCALAR and not place.in_function and not kind.is_unknown:
-            return self.fail(f"'{base.span.text}' is one value and has no index", expression.span)
+            return self.fail(
+                f"'{base.span.text}' is one value and has no index", expression.span, code="E0401"
+            )
         if kind.form is Form.ARRAY:
             if packs or count != 1:
-                return self.fail("an array takes one index", expression.span)
+                return self.fail("an array takes one index", expression.span, code="E0401")
             if expression.otherwise is not None:
-                self.fail("'else' belongs to a read of a tensor, not of an array", expression.span)
+                self.fail(
+                    "'else' belongs to a read of a tensor, not of an array",
+                    expression.span,
+                    code="E0410",
+                )
             picked = Form.SCALAR if place.pack is not None else indices[0].form
             return dataclasses.replace(kind, form=picked)
         ranks = kind.ranks if kind.form is Form.TENSOR and not packs else None
@@ -281,6 +310,8 @@ class ExpressionChecker(Checking):
                 f"'{base.span.text}' has {show_ranks(ranks)} dimensions, but is read "
                 f"with {counted(count, 'index', 'indices')}",
                 expression.span,
+                *_show_indices(expression, place, ranks),
+                code="E0401",
             )
         if otherwise is not None:
             self.agree(kind, otherwise, expression.span, "a read and the value after 'else'")
@@ -302,12 +333,15 @@ class ExpressionChecker(Checking):
         else:
             kind = self.visit(index, place)
         if kind.form is Form.TENSOR:
-            return self.fail("an index is one whole number, and this is a whole tensor", index.span)
+            return self.fail(
+                "an index is one whole number, and this is a whole tensor", index.span, code="E0408"
+            )
         if kind.form is Form.ARRAY and not of_array and not isinstance(index, syntax.Pack):
             return self.fail(
                 f"'{index.span.text}' is an array, one value per axis, and is used without '...'",
                 index.span,
                 f"write '{_expanded(index)}' to give an index for each",
+                code="E0406",
             )
         return self.expect_number(kind, "an index", index.span)
 
@@ -316,14 +350,16 @@ class ExpressionChecker(Checking):
         kind = self.visit(pack.operand, dataclasses.replace(place, pack=expansion))
         if not expansion.met and not kind.is_unknown:
             return self.fail(
-                "'...' expands a pack, and there is none in this expression", pack.span
+                "'...' expands a pack, and there is none in this expression",
+                pack.span,
+                code="E0406",
             )
         return kind
 
     def _reduce(self, expression: syntax.Reduce, place: Place) -> Kind:
         name = expression.combiner
         if name.text not in REDUCTIONS:
-            self.fail_unknown("reduction", name.text, REDUCTIONS, name.span)
+            self.fail_unknown("reduction", name.text, REDUCTIONS, name.span, code="E0204")
         variables = {**place.variables, **self.bind(expression.bindings, place)}
         inner = dataclasses.replace(place, variables=variables)
         if expression.condition is not None:
@@ -337,6 +373,7 @@ class ExpressionChecker(Checking):
                 f"'{name.text}[...]' reduces one element at a time, and this is a whole tensor",
                 expression.body.span,
                 "index it, as in X[k]",
+                code="E0303",
             )
         return self.folded(name.text, body, expression.body.span, Form.SCALAR)
 
@@ -356,13 +393,14 @@ class ExpressionChecker(Checking):
                     f"'{name.text}' runs over an array of sizes: write "
                     f"'{name.text}... : {extent.span.text}'",
                     binding.span,
+                    code="E0407",
                 )
             if kind.form is Form.SCALAR and binding.pack and not kind.is_unknown:
                 message = f"'{name.text}...' needs one extent per axis, and this is one value"
-                self.fail(message, extent.span)
+                self.fail(message, extent.span, code="E0407")
             if kind.form is Form.TENSOR:
                 message = f"the extent of '{name.text}' is a whole number, and this is a tensor"
-                self.fail(message, extent.span)
+                self.fail(message, extent.span, code="E0407")
         return {b.variable.text: PACK if b.pack else NUMBER for b in bindings}
 
     # Operators ----------------------------------------------------------------------------
@@ -387,7 +425,8 @@ class ExpressionChecker(Checking):
         sides = ((left, expression.left.span), (right, expression.right.span))
         for kind, span in sides:
             if symbol in _NUMERIC:
-                self.expect_number(kind, f"an operand of '{symbol}'", span)
+                cure = _cure_boolean(expression, kind)
+                self.expect(kind, What.NUMBER, f"an operand of '{symbol}'", span, cure)
             elif not equality:
                 self.expect(kind, What.BOOL, f"an operand of '{symbol}'", span)
         if equality:
@@ -417,3 +456,28 @@ def _expanded(index: syntax.Expression) -> str:
     text = " ".join(index.span.text.split())
     bare = isinstance(index, syntax.Reference | syntax.Member | syntax.Index | syntax.Call)
     return f"{text}..." if bare else f"({text})..."
+
+
+def _show_indices(expression: syntax.Index, place: Place, ranks: frozenset[int]) -> tuple[str, ...]:
+    """How a tensor of one dimension count is read, with the indices at hand."""
+    base = expression.base
+    if len(ranks) != 1 or not isinstance(base, syntax.Reference):
+        return ()
+    (rank,) = ranks
+    given = [index.span.text for index in expression.indices]
+    others = [name for name in (*place.variables, *"ijklmnop") if name not in given]
+    indices = [*given, *dict.fromkeys(others)][:rank]
+    return (f"an index for each dimension, as in {base.name}[{', '.join(indices)}]",)
+
+
+def _cure_boolean(expression: syntax.Binary, kind: Kind) -> str | None:
+    """What is meant where a boolean is an operand of arithmetic or of an order."""
+    if kind.is_unknown or kind.what is not What.BOOL:
+        return None
+    left = expression.left
+    orders = ("<", "<=", ">", ">=")
+    chain = isinstance(left, syntax.Binary) and left.operator in orders
+    if isinstance(left, syntax.Binary) and chain and expression.operator in orders:
+        second = f"{left.right.span.text} {expression.operator} {expression.right.span.text}"
+        return f"compare twice: {left.span.text} && {second}"
+    return "a boolean becomes a number by 'c ? 1 : 0'"

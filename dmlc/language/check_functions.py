@@ -27,7 +27,7 @@ def order_functions(
         shown = " calls ".join(f"'{n}'" for n in [*chain, chain[0]])
         notes = tuple(Note("declared here", by_name[n].name.span) for n in chain[1:4])
         message = f"functions are inlined and must not recurse: {shown}"
-        diagnostics.append(Diagnostic(message, by_name[chain[0]].name.span, notes))
+        diagnostics.append(Diagnostic(message, by_name[chain[0]].name.span, notes, code="E0306"))
     return [by_name[name] for group in groups for name in group], recursive
 
 

@@ -74,7 +74,7 @@ def _fail_cycle(
     shown = ", which is that of ".join(f"'{o.name}'" for o in (*operators[1:], first))
     notes = tuple(Note("declared here", o.syntax.name.span) for o in operators[1:4])
     message = f"'{first.name}' is derived from itself: it is the gradient of {shown}"
-    diagnostics.append(Diagnostic(message, section.operator.span, notes))
+    diagnostics.append(Diagnostic(message, section.operator.span, notes, code="E0701"))
 
 
 def spell_gradient(tensor: TensorDefinition) -> list[str]:
@@ -115,9 +115,9 @@ class _Checker:
         self.values: dict[str, str] = {}
         self.attributes: dict[str, str] = {}
 
-    def fail(self, message: str, span: Span, *notes: str | Note) -> None:
+    def fail(self, message: str, span: Span, *notes: str | Note, code: str) -> None:
         made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
-        self.diagnostics.append(Diagnostic(message, span, made))
+        self.diagnostics.append(Diagnostic(message, span, made, code=code))
 
     def fail_unknown(self, what: str, name: syntax.Name, known: Iterable[str]) -> None:
         self.diagnostics.append(unknown_name(what, name.text, known, name.span))
@@ -128,9 +128,9 @@ class _Checker:
         if declared is not None and self.operator.forward != self.forward.name:
             other = f"'forward' names '{self.operator.forward}'"
             message = f"{other}, but this is the gradient of '{self.forward.name}'"
-            self.fail(message, self.target, Note("it is named here", declared.span))
+            self.fail(message, self.target, Note("it is named here", declared.span), code="E0701")
         if self.forward.order >= MOST_ORDERS:
-            self.fail(TOO_MANY_ORDERS, self.target)
+            self.fail(TOO_MANY_ORDERS, self.target, code="E0701")
         for line in self.section.lines or ():
             self.check_line(line)
         wanted = self.list_wanted()
@@ -161,7 +161,7 @@ class _Checker:
             what = "tensor" if line.gradient else "tensor or attribute"
             self.fail_unknown(what, name, [*self.rows, *attributes])
         elif name.text not in self.left:
-            self.fail(f"'{name.text}' stands before two '='", name.span)
+            self.fail(f"'{name.text}' stands before two '='", name.span, code="E0702")
         elif line.gradient:
             self.check_gradient_line(line, row)
         elif row.output:
@@ -170,6 +170,7 @@ class _Checker:
                 f"{self.forward.name}",
                 name.span,
                 f"say of which: '{name.text} = gradient of X'",
+                code="E0702",
             )
         elif of.text not in self.theirs:
             self.fail_unknown(f"tensor of {self.forward.name}", of, self.theirs)
@@ -191,6 +192,7 @@ class _Checker:
                 f"{self.forward.name}, and '{of.text}' is an {kind}",
                 of.span,
                 Note("declared here", other.span),
+                code="E0702",
             )
         elif not other.holds_floats:
             self.fail_without(other, of.span)
@@ -204,7 +206,7 @@ class _Checker:
             known = [a.name for a in self.forward.attributes]
             self.fail_unknown(f"attribute of {self.forward.name}", of, known)
         elif of.text in self.attributes:
-            self.fail(f"'{of.text}' stands behind two '='", of.span)
+            self.fail(f"'{of.text}' stands behind two '='", of.span, code="E0702")
         else:
             self.attributes[of.text] = name.text
 
@@ -220,18 +222,22 @@ class _Checker:
         what = f"{'the gradient of ' if found is self.gradients else ''}'{theirs.name}'"
         del self.left[row.name]
         if theirs.name in found:
-            self.fail(f"'{found[theirs.name]}' stands for {what} already", span)
+            self.fail(f"'{found[theirs.name]}' stands for {what} already", span, code="E0702")
             return
         found[theirs.name] = row.name
         both = f"'{row.name}' stands for {what} of {self.forward.name}"
         notes = (Note("declared here", theirs.span),)
         if row.array != theirs.array:
-            self.fail(f"{both}: either both are arrays of tensors, or none is", span, *notes)
+            self.fail(
+                f"{both}: either both are arrays of tensors, or none is", span, *notes, code="E0702"
+            )
         elif not set(row.dtypes) & set(theirs.dtypes):
             message = f"{both}, and one is {_types(row)} and the other {_types(theirs)}"
-            self.fail(message, span, *notes)
+            self.fail(message, span, *notes, code="E0702")
         elif not set(row.ranks) & set(theirs.ranks):
-            self.fail(f"{both}, and they have no dimension count in common", span, *notes)
+            self.fail(
+                f"{both}, and they have no dimension count in common", span, *notes, code="E0702"
+            )
 
     def list_wanted(self) -> list[TensorDefinition]:
         """The inputs whose gradients may be wanted."""
@@ -246,7 +252,7 @@ class _Checker:
             elif name.text in seen:
                 first = next(n for n in self.section.tensors if n.text == name.text)
                 note = Note("it is named here first", first.span)
-                self.fail(f"'{name.text}' is named twice", name.span, note)
+                self.fail(f"'{name.text}' is named twice", name.span, note, code="E0702")
             elif not tensor.holds_floats:
                 self.fail_without(tensor, name.span)
             else:
@@ -259,6 +265,7 @@ class _Checker:
             "numbers",
             span,
             Note("declared here", tensor.span),
+            code="E0703",
         )
 
     # What is found by name ----------------------------------------------------------------
@@ -294,6 +301,7 @@ class _Checker:
                     f"{self.forward.name} is {_kind_of(theirs)}",
                     own.span,
                     Note("declared here", theirs.span),
+                    code="E0704",
                 )
 
     # What has to be there -----------------------------------------------------------------
@@ -306,6 +314,7 @@ class _Checker:
                     f"no output is the gradient with respect to '{name.text}'",
                     name.span,
                     *self.cure(name.text, "output"),
+                    code="E0705",
                 )
         known = join_words([f"'{t.name}'" for t in wanted])
         for row in self.left.values():
@@ -315,21 +324,29 @@ class _Checker:
                     row.span,
                     *((f"it may be that of {known}",) if wanted else ()),
                     *self.cure("X", "output", row.name),
+                    code="E0705",
                 )
             else:
                 close = nearest(row.name, self.theirs)
                 notes = () if close is None else (Note(f"did you mean '{close}'?"),)
                 message = f"input '{row.name}' stands for nothing of {forward.name}"
-                self.warnings.append(Diagnostic(message, row.span, notes, warning=True))
+                self.warnings.append(
+                    Diagnostic(message, row.span, notes, warning=True, code="W0701")
+                )
         outputs = [t for t in forward.newest.outputs if t.holds_floats]
         if outputs and not any(t.name in self.gradients for t in outputs):
             self.fail(
                 f"no input is the gradient of an output of {forward.name}",
                 self.target,
                 *self.cure(outputs[0].name, "input"),
+                code="E0705",
             )
         elif not outputs:
-            self.fail(f"{forward.name} has no floating-point output, and no gradient", self.target)
+            self.fail(
+                f"{forward.name} has no floating-point output, and no gradient",
+                self.target,
+                code="E0703",
+            )
         for theirs in forward.attributes:
             lengths = (a.name in self.attributes for a in forward.arrays_of_length(theirs.name))
             if theirs.name not in self.attributes and theirs.default is None and not any(lengths):
@@ -337,6 +354,7 @@ class _Checker:
                     f"there is no attribute '{theirs.name}', which {forward.name} needs",
                     self.target,
                     Note("declared here", theirs.span),
+                    code="E0704",
                 )
 
     def cure(self, name: str, kind: str, row: str | None = None) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
     qualify,
 )
+from dmlc.language.foreign_words import cure_operator, cure_type
 from dmlc.language.kinds import NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
 from dmlc.language.walk import expressions_of, find_chain, names_read
 from dmlc.scalars import DataType, data_type_names, find_data_type
@@ -43,7 +44,9 @@ class Operators:
         modules = {n.rpartition(".")[0] for n in self.known} | {self.module or ""}
         if found is None and (self.library is not None or not module or module in modules):
             names = [*self.known, *(self.library.names() if self.library is not None else ())]
-            diagnostics.append(unknown_name("operator", name.text, names, name.span))
+            families = {n.rpartition(".")[0] for n in names}
+            cure = cure_operator(name.text, BUILT_IN, families)
+            diagnostics.append(unknown_name("operator", name.text, names, name.span, "E0202", cure))
         return found
 
     def declared(self, name: str) -> OperatorDefinition | None:
@@ -83,7 +86,9 @@ def check_graph(
         outputs += statement.output
     if not outputs:
         message = f"graph '{graph.name.text}' has no output"
-        checker.fail(message, graph.name.span, "write 'output name = ...' for each result")
+        checker.fail(
+            message, graph.name.span, "write 'output name = ...' for each result", code="E0603"
+        )
     warnings += _find_unused(graph, checker.reads)
     return checker.found
 
@@ -106,7 +111,13 @@ def _find_unused(graph: syntax.Graph, reads: Mapping[str, Iterable[str]]) -> lis
         for name in s.names
     ]
     return [
-        Diagnostic(f"{what} '{name.text}' is never read", name.span, (Note(cure),), warning=True)
+        Diagnostic(
+            f"{what} '{name.text}' is never read",
+            name.span,
+            (Note(cure),),
+            warning=True,
+            code="W0001",
+        )
         for what, name, cure in declared
         if name.text not in used
     ]
@@ -144,13 +155,19 @@ class _GraphChecker(ExpressionChecker):
     def check_type(self, declared: syntax.TensorType) -> None:
         if find_data_type(declared.dtype.text) is None:
             dtype = declared.dtype
-            self.fail_unknown("data type", dtype.text, data_type_names(), dtype.span)
+            cure = cure_type(dtype.text)
+            self.fail_unknown("data type", dtype.text, data_type_names(), dtype.span, "E0203", cure)
         if not 1 <= len(declared.sizes) <= 8:
-            self.fail("a tensor has 1 to 8 sizes", declared.span)
+            self.fail("a tensor has 1 to 8 sizes", declared.span, code="E0604")
         for size in declared.sizes:
+            if isinstance(size, syntax.Reference) and size.name not in self.names.locals:
+                cure = f"a symbol is declared behind the graph's name: [{size.name}]"
+                symbols = list(self.names.locals)
+                self.fail_unknown("size", size.name, symbols, size.span, cure=cure)
+                continue
             kind = self.check(size)
             if kind.form is Form.TENSOR or kind.what is What.BOOL:
-                self.fail("a size is a number or a symbol", size.span)
+                self.fail("a size is a number or a symbol", size.span, code="E0604")
 
     def check_statement(self, statement: syntax.GraphStatement) -> None:
         name, value = statement.name.text, statement.value
@@ -162,7 +179,11 @@ class _GraphChecker(ExpressionChecker):
         if isinstance(value, syntax.Call) and self._operator_name(value) is not None:
             self.called[name] = self.last
         if statement.output and kind.form in (Form.SCALAR, Form.ARRAY) and not kind.is_unknown:
-            self.fail(f"output '{name}' is {kind.form.value}, and must be a tensor", value.span)
+            self.fail(
+                f"output '{name}' is {kind.form.value}, and must be a tensor",
+                value.span,
+                code="E0603",
+            )
         self.names.later.pop(name, None)
         self.names.locals[name] = kind if kind.form is Form.TENSOR else UNKNOWN
 
@@ -171,7 +192,9 @@ class _GraphChecker(ExpressionChecker):
         for given in (*gradient.of, *gradient.given):
             kind = self.check(given)
             if kind.what is What.BOOL:
-                self.fail("a gradient is of numbers, and these are booleans", given.span)
+                self.fail(
+                    "a gradient is of numbers, and these are booleans", given.span, code="E0706"
+                )
             self._expect_tensor(kind, given.span)
         kinds = [self.check(tensor) for tensor in gradient.wrt]
         for tensor, kind in zip(gradient.wrt, kinds, strict=True):
@@ -181,11 +204,12 @@ class _GraphChecker(ExpressionChecker):
                 f"{counted(len(names), 'name')} for the gradients with respect to "
                 f"{counted(len(kinds), 'tensor')}",
                 names[0].span.to(names[-1].span),
+                code="E0706",
             )
         of, given = len(gradient.of), len(gradient.given)
         if given not in (0, of):
             message = f"this is the gradient of {counted(of, 'tensor')} from {given}"
-            self.fail(message, gradient.given[0].span.to(gradient.given[-1].span))
+            self.fail(message, gradient.given[0].span.to(gradient.given[-1].span), code="E0706")
         for number, name in enumerate(names):
             ranks = kinds[number].ranks if number < len(kinds) else None
             self.names.later.pop(name.text, None)
@@ -194,7 +218,7 @@ class _GraphChecker(ExpressionChecker):
     def _expect_tensor(self, kind: Kind, span: Span) -> None:
         if kind.form in (Form.SCALAR, Form.ARRAY) and not kind.is_unknown:
             self.fail(f"a gradient is of and with respect to tensors, and this is "
-                      f"{kind.form.value}", span)  # fmt: skip
+                      f"{kind.form.value}", span, code="E0706")  # fmt: skip
 
     # Names --------------------------------------------------------------------------------
 
@@ -203,7 +227,9 @@ class _GraphChecker(ExpressionChecker):
         operator = self.called.get(name)
         if operator is not None and not isinstance(outputs := _outputs(operator), Kind):
             message = f"'{name}' has {outputs.count}: name one"
-            return self.fail(message, expression.span, f"as in {name}.{outputs.first}")
+            return self.fail(
+                message, expression.span, f"as in {name}.{outputs.first}", code="E0602"
+            )
         if name not in self.names.locals and self._is_early(expression):
             return UNKNOWN
         return super()._reference(expression, place, expected)
@@ -216,12 +242,12 @@ class _GraphChecker(ExpressionChecker):
         own = () if self.current is None else tuple(n.text for n in self.current.names)
         current = own[0] if own else ""
         if name in own:
-            self.fail(f"'{name}' is read by its own definition", span)
+            self.fail(f"'{name}' is read by its own definition", span, code="E0206")
             return True
         defined = Note("it is defined here", self.names.later[name])
         chain = [*find_chain(name, current, self.reads), current]
         if len(chain) == 1:
-            self.fail(f"'{name}' is used before it is defined", span, defined)
+            self.fail(f"'{name}' is used before it is defined", span, defined, code="E0206")
             return True
         if name in self.cyclic and current in self.cyclic:
             return True
@@ -232,6 +258,7 @@ class _GraphChecker(ExpressionChecker):
             span,
             defined,
             "a graph has no cycles: each value is computed from inputs and values above it",
+            code="E0206",
         )
         return True
 
@@ -242,7 +269,10 @@ class _GraphChecker(ExpressionChecker):
         if output.array:
             text = expression.span.text
             return self.fail(
-                f"'{text}' is an array of tensors: pick one", expression.span, f"as in {text}[0]"
+                f"'{text}' is an array of tensors: pick one",
+                expression.span,
+                f"as in {text}[0]",
+                code="E0411",
             )
         return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks))
 
@@ -250,12 +280,18 @@ class _GraphChecker(ExpressionChecker):
         """The output that `call.Name` means; None after a mistake, or where nothing is known."""
         base = expression.base
         if not isinstance(base, syntax.Reference):
-            self.fail("only the name of a call has outputs: name the call first", expression.span)
+            self.fail(
+                "only the name of a call has outputs: name the call first",
+                expression.span,
+                code="E0602",
+            )
             return None
         if base.name not in self.called:
             known = self.names.locals
             if base.name in known and not known[base.name].is_unknown:
-                self.fail(f"'{base.name}' is no call, so it has no outputs", expression.span)
+                self.fail(
+                    f"'{base.name}' is no call, so it has no outputs", expression.span, code="E0602"
+                )
             elif base.name not in known and not self._is_early(base):
                 self.fail_unknown("name", base.name, known, base.span)
             return None
@@ -280,9 +316,13 @@ class _GraphChecker(ExpressionChecker):
         if output is None:
             return UNKNOWN
         if not output.array:
-            self.fail(f"'{base.span.text}' is one tensor, and has no entries", expression.span)
+            self.fail(
+                f"'{base.span.text}' is one tensor, and has no entries",
+                expression.span,
+                code="E0411",
+            )
         if len(expression.indices) != 1 or expression.otherwise is not None:
-            self.fail("an array of tensors takes one number", expression.span)
+            self.fail("an array of tensors takes one number", expression.span, code="E0411")
         self.visit(expression.indices[0], place)
         return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks))
 
@@ -308,11 +348,16 @@ class _GraphChecker(ExpressionChecker):
     def _operator_call(self, expression: syntax.Call, place: Place, name: syntax.Name) -> Kind:
         operator = self.operators.find(name, self.diagnostics)
         given: dict[str, Span] = {}
+        by_place = False
         for argument in expression.arguments:
             label = argument.name
             if label is None:
-                message = f"the arguments of operator '{name.text}' are given by name"
-                self.fail(message, argument.span, "as in InputTensor: x")
+                if operator is not None:
+                    message = f"the arguments of operator '{name.text}' are given by name"
+                    first = next((t.name for t in operator.newest.inputs), "InputTensor")
+                    cure = f"as in {first}: {argument.span.text}"
+                    self.fail(message, argument.span, cure, code="E0601")
+                by_place = True
                 self.visit(argument.value, place)
                 continue
             message = f"'{label.text}' is given twice in this call"
@@ -322,11 +367,16 @@ class _GraphChecker(ExpressionChecker):
         if operator is None:
             return UNKNOWN
         self.found[name.text] = operator
-        missing = operator.list_missing(given)
+        missing = [] if by_place else operator.list_missing(given)
         if missing:
             shown = ", ".join(r.name for r in missing)
             notes = [Note(f"'{r.name}' is declared here", r.span) for r in missing[:4]]
-            self.fail(f"this call of {operator.name} does not give {shown}", name.span, *notes)
+            self.fail(
+                f"this call of {operator.name} does not give {shown}",
+                name.span,
+                *notes,
+                code="E0602",
+            )
         outputs, statement = _outputs(operator), self.current
         if isinstance(outputs, Kind):
             return outputs
@@ -336,6 +386,7 @@ class _GraphChecker(ExpressionChecker):
                 name.span,
                 f"name the call, as in 'parts = {name.text}(...)', and read one output of it: "
                 f"parts.{outputs.first}",
+                code="E0602",
             )
         return UNKNOWN
 
@@ -367,7 +418,9 @@ class _GraphChecker(ExpressionChecker):
         kind = self.visit(value, place, expected)
         if attribute is not None and not kind.is_unknown and expected is not None:
             if kind.form is Form.TENSOR:
-                self.fail(f"'{label.text}' is an attribute and takes no tensor", value.span)
+                self.fail(
+                    f"'{label.text}' is an attribute and takes no tensor", value.span, code="E0601"
+                )
             else:
                 self.expect_kind(kind, expected, f"'{label.text}'", value.span)
         return kind
@@ -383,20 +436,22 @@ class _GraphChecker(ExpressionChecker):
         listed = isinstance(value, syntax.Array)
         if tensor is not None and tensor.array != listed:
             wanted = "a list of tensors, as in [a, b]" if tensor.array else "one tensor"
-            return self.fail(f"'{label.text}' takes {wanted}", value.span)
+            return self.fail(f"'{label.text}' takes {wanted}", value.span, code="E0601")
         for item in value.items if isinstance(value, syntax.Array) else (value,):
             declared = as_tensor_type(item)
             if tensor is not None and tensor.output != (declared is not None):
                 types = "a type and sizes, such as FLOAT32[N, C]"
                 wanted = types if tensor.output else "a value"
-                self.fail(f"'{label.text}' takes {wanted}", item.span)
+                self.fail(f"'{label.text}' takes {wanted}", item.span, code="E0601")
             if declared is not None:
                 self.check_type(declared)
                 continue
             kind = self.visit(item, place)
             if tensor is not None and kind.form is not Form.TENSOR and not kind.is_unknown:
                 self.fail(
-                    f"'{label.text}' takes a tensor, but this is {kind.form.value}", item.span
+                    f"'{label.text}' takes a tensor, but this is {kind.form.value}",
+                    item.span,
+                    code="E0601",
                 )
         return UNKNOWN
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dmlc.language import syntax
 from dmlc.language.builtins import REDUCTIONS
 from dmlc.language.kinds import UNKNOWN, Form, Kind, Names, What
-from dmlc.source import Diagnostic, Note, Span, join_words, unknown_name
+from dmlc.source import UNKNOWN_NAME, Diagnostic, Note, Span, join_words, unknown_name
 
 
 @dataclasses.dataclass(slots=True)
@@ -54,20 +54,28 @@ class Checking(abc.ABC):
     def expand(self, pack: syntax.Pack, place: Place) -> Kind:
         """The kind of what stands before `...`, which must have something to expand."""
 
-    def fail(self, message: str, span: Span, *notes: str | Note) -> Kind:
+    def fail(self, message: str, span: Span, *notes: str | Note, code: str) -> Kind:
         made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
-        self.diagnostics.append(Diagnostic(message, span, made))
+        self.diagnostics.append(Diagnostic(message, span, made, code=code))
         return UNKNOWN
 
-    def fail_unknown(self, what: str, name: str, known: Iterable[str], span: Span) -> Kind:
-        self.diagnostics.append(unknown_name(what, name, known, span))
+    def fail_unknown(
+        self,
+        what: str,
+        name: str,
+        known: Iterable[str],
+        span: Span,
+        code: str = UNKNOWN_NAME,
+        cure: str | None = None,
+    ) -> Kind:
+        self.diagnostics.append(unknown_name(what, name, known, span, code, cure))
         return UNKNOWN
 
     def hold_once(self, name: syntax.Name, seen: dict[str, Span], message: str, first: str) -> None:
         """Holds a name to standing once; `seen` is where names stood before, `first` what is said
         of that place."""
         if name.text in seen:
-            self.fail(message, name.span, Note(first, seen[name.text]))
+            self.fail(message, name.span, Note(first, seen[name.text]), code="E0205")
         seen.setdefault(name.text, name.span)
 
     def names_array(self, expression: syntax.Expression) -> bool:
@@ -100,12 +108,14 @@ class Checking(abc.ABC):
                     f"tensors of {show_ranks(ranks)} and of {show_ranks(other)} dimensions "
                     "cannot be combined element by element",
                     span,
+                    "unsqueeze(x, axes: [0]) adds a dimension of size 1 in front",
+                    code="E0402",
                 )
                 return Form.UNKNOWN, None
             ranks = other if ranks is None else ranks & other
         if {Form.TENSOR, Form.ARRAY} <= forms and not place.in_function:
             message = "a tensor and an array cannot be combined element by element"
-            self.fail(message, span, "index the array, as in 'Sizes[0]'")
+            self.fail(message, span, "index the array, as in 'Sizes[0]'", code="E0303")
             return Form.UNKNOWN, None
         for form in (Form.UNKNOWN, Form.TENSOR, Form.ARRAY):
             if form in forms:
@@ -122,17 +132,27 @@ class Checking(abc.ABC):
     def expect_number(self, kind: Kind, role: str, span: Span) -> Kind:
         return self.expect(kind, What.NUMBER, role, span)
 
-    def expect(self, kind: Kind, what: What, role: str, span: Span) -> Kind:
+    def expect(
+        self, kind: Kind, what: What, role: str, span: Span, cure: str | None = None
+    ) -> Kind:
         if kind.is_unknown or kind.what is what:
             return kind
         notes = ("compare it, as in 'x != 0'",) if what is What.BOOL else ()
+        notes = notes if cure is None else (cure,)
         return self.fail(
-            f"{role} must be {what.value}, but this is {kind.describe()}", span, *notes
+            f"{role} must be {what.value}, but this is {kind.describe()}",
+            span,
+            *notes,
+            code="E0301",
         )
 
     def expect_kind(self, kind: Kind, wanted: Kind, role: str, span: Span) -> None:
         if not kind.is_unknown and (kind.what, kind.enum) != (wanted.what, wanted.enum):
-            self.fail(f"{role} must be {wanted.describe()}, but this is {kind.describe()}", span)
+            self.fail(
+                f"{role} must be {wanted.describe()}, but this is {kind.describe()}",
+                span,
+                code="E0301",
+            )
 
     def agree(self, left: Kind, right: Kind, span: Span, what: str) -> None:
         if left.is_unknown or right.is_unknown:
@@ -142,6 +162,7 @@ class Checking(abc.ABC):
                 f"{what} must be of one kind, but one is {left.describe()} and one is "
                 f"{right.describe()}",
                 span,
+                code="E0301",
             )
 
 

@@ -73,7 +73,9 @@ class _OperatorChecker(ExpressionChecker):
         if operator.forward is not None:
             forward = qualify(self.module, operator.forward.text)
             if forward == name:
-                self.fail(f"operator '{name}' is its own forward", operator.forward.span)
+                self.fail(
+                    f"operator '{name}' is its own forward", operator.forward.span, code="E0701"
+                )
         if operator.compute is not None:
             self.check_compute(operator.compute)
         made = OperatorDefinition(
@@ -109,7 +111,7 @@ class _OperatorChecker(ExpressionChecker):
             if name in levels:
                 what = "without a level" if name is None else f"for {name}"
                 message = f"there are two tables of tensors {what}"
-                self.fail(message, place, Note("the first is here", places[name]))
+                self.fail(message, place, Note("the first is here", places[name]), code="E0507")
                 continue
             levels[name] = TensorLevel(name, tuple(tensors))
             places[name] = place
@@ -122,7 +124,11 @@ class _OperatorChecker(ExpressionChecker):
             if known and not any(t.output for t in level.tensors):
                 where = "" if name is None else f" at {name}"
                 place = self.operator.name.span if name is None else places[name]
-                self.fail(f"operator '{self.operator.name.text}' has no output{where}", place)
+                self.fail(
+                    f"operator '{self.operator.name.text}' has no output{where}",
+                    place,
+                    code="E0501",
+                )
         # A table without a level stands for the oldest.
         return tuple(sorted(levels.values(), key=lambda t: level_number(t.level) or (0, 0)))
 
@@ -134,7 +140,9 @@ class _OperatorChecker(ExpressionChecker):
         for name, kind in named.items():
             if self.names.dimensions.setdefault(name, kind) != kind:
                 self.fail(
-                    f"'{name}' names one size of one tensor and the shape of another", tensor.span
+                    f"'{name}' names one size of one tensor and the shape of another",
+                    tensor.span,
+                    code="E0507",
                 )
         known = self.names.tensors.get(tensor.name)
         if known is None:
@@ -142,7 +150,7 @@ class _OperatorChecker(ExpressionChecker):
             return
         if known.output != tensor.output or known.array != tensor.array:
             message = f"tensor '{tensor.name}' is of another kind at another feature level"
-            self.fail(message, tensor.span, Note("the other row is here", known.span))
+            self.fail(message, tensor.span, Note("the other row is here", known.span), code="E0507")
         self.names.tensors[tensor.name] = dataclasses.replace(
             tensor,
             ranks=tuple(sorted({*known.ranks, *tensor.ranks})),
@@ -161,6 +169,7 @@ class _OperatorChecker(ExpressionChecker):
                     f"'{attribute.name}' is both a tensor and an attribute",
                     attribute.span,
                     Note("the tensor is declared here", self.names.tensors[attribute.name].span),
+                    code="E0205",
                 )
             # Only the attributes above are known yet, so no default can depend on itself.
             if attribute.length is not None:
@@ -181,9 +190,9 @@ class _OperatorChecker(ExpressionChecker):
         if kind.is_unknown:
             return
         if attribute.is_array and kind.form is Form.SCALAR:
-            self.fail(f"{what} must be an array", value.span)
+            self.fail(f"{what} must be an array", value.span, code="E0503")
         elif not attribute.is_array and kind.form is Form.ARRAY:
-            self.fail(f"{what} must be one value", value.span)
+            self.fail(f"{what} must be one value", value.span, code="E0503")
         else:
             self.expect_kind(kind, wanted, what, value.span)
 
@@ -199,7 +208,9 @@ class _OperatorChecker(ExpressionChecker):
         subjects = self.check_tensor_names(constraint.subjects)
         if constraint.kind == "same":
             if len(constraint.subjects) == 1:
-                self.fail("this sentence names one tensor only", constraint.subjects[0].span)
+                self.fail(
+                    "this sentence names one tensor only", constraint.subjects[0].span, code="E0505"
+                )
             self.check_facts(constraint.objects)
             facts = [o.text for o in constraint.objects]
             if "DimensionCount" in facts or "Sizes" in facts:
@@ -216,6 +227,7 @@ class _OperatorChecker(ExpressionChecker):
                     f"'{other.name}' {show_ranks(other.ranks)}: they cannot have the "
                     "same",
                     sentence.span,
+                    code="E0505",
                 )
 
     def check_facts(self, facts: tuple[syntax.Name, ...]) -> None:
@@ -266,7 +278,12 @@ class _OperatorChecker(ExpressionChecker):
                 self.check_assignment(statement, assigned)
         for tensor in names.tensors.values():
             if tensor.output and not tensor.optional and tensor.name not in assigned:
-                self.fail(f"required output '{tensor.name}' is never defined", tensor.span)
+                self.fail(
+                    f"required output '{tensor.name}' is never defined",
+                    tensor.span,
+                    f"'compute' defines each: {tensor.name} = ...",
+                    code="E0501",
+                )
 
     def note_recurrence(
         self, recurrence: Recurrence, statements: Sequence[syntax.Statement]
@@ -277,7 +294,7 @@ class _OperatorChecker(ExpressionChecker):
                 packs = [index for index in statement.indices if index.pack]
                 if statement.name.text in recurrence.names and packs:
                     message = "a recurrence has an index for each axis, and no pack"
-                    self.fail(message, packs[0].span)
+                    self.fail(message, packs[0].span, code="E0413")
                 elif statement.name.text in recurrence.names:
                     self.names.recurrent[statement.name.text] = len(statement.indices)
 
@@ -287,9 +304,11 @@ class _OperatorChecker(ExpressionChecker):
         known = names.functions.get(name)
         if known is not None:
             note = Note("the first is here", known.span)
-            self.fail(f"function '{name}' is declared twice", function.name.span, note)
+            self.fail(
+                f"function '{name}' is declared twice", function.name.span, note, code="E0205"
+            )
         elif name in BUILT_IN:
-            self.fail(f"'{name}' is a function of the language", function.name.span)
+            self.fail(f"'{name}' is a function of the language", function.name.span, code="E0207")
         names.results[name] = self.check_function(function, recursive)
         names.later_functions.pop(name, None)
         names.functions[name] = FunctionDefinition.of(function)
@@ -299,12 +318,14 @@ class _OperatorChecker(ExpressionChecker):
         tensor = self.names.tensors.get(name.text)
         if tensor is not None and not tensor.output:
             message = f"'{name.text}' is an input and cannot be assigned"
-            self.fail(message, name.span, Note("declared here", tensor.span))
+            self.fail(message, name.span, Note("declared here", tensor.span), code="E0502")
         elif name.text in self.names.attributes:
-            self.fail(f"'{name.text}' is an attribute and cannot be assigned", name.span)
+            self.fail(
+                f"'{name.text}' is an attribute and cannot be assigned", name.span, code="E0502"
+            )
         elif name.text in assigned:
             note = Note("it is assigned here first", assigned[name.text])
-            self.fail(f"'{name.text}' is assigned twice", name.span, note)
+            self.fail(f"'{name.text}' is assigned twice", name.span, note, code="E0502")
         variables = self.check_indices(statement, tensor)
         value = statement.value
         if tensor is not None and tensor.array and statement.indices is None:
@@ -317,17 +338,22 @@ class _OperatorChecker(ExpressionChecker):
             kind = self.check(value, variables)
         place = statement.value.span
         if kind.what in (What.STRING, What.ENUM, What.TYPE) and tensor is not None:
-            self.fail(f"'{name.text}' holds numbers, but this is {kind.describe()}", place)
+            self.fail(
+                f"'{name.text}' holds numbers, but this is {kind.describe()}", place, code="E0301"
+            )
         if statement.indices is not None:
             if kind.form is Form.TENSOR:
                 self.fail(
                     "a whole tensor stands where one element is defined: index it",
                     place,
                     f"as in X[{', '.join(i.text for i in statement.indices)}]",
+                    code="E0303",
                 )
             if kind.form is Form.ARRAY:
                 self.fail(
-                    f"one element of '{name.text}' is defined here, and this is an array", place
+                    f"one element of '{name.text}' is defined here, and this is an array",
+                    place,
+                    code="E0303",
                 )
             packs = any(i.pack for i in statement.indices)
             count = None if packs else frozenset({len(statement.indices)})
@@ -343,13 +369,14 @@ class _OperatorChecker(ExpressionChecker):
 
     def check_output(self, tensor: TensorDefinition, kind: Kind, span: Span) -> None:
         if kind.form is Form.ARRAY:
-            self.fail(f"'{tensor.name}' is a tensor, but this is an array", span)
+            self.fail(f"'{tensor.name}' is a tensor, but this is an array", span, code="E0303")
         ranks = frozenset(tensor.ranks)
         if kind.form is Form.TENSOR and kind.ranks is not None and not kind.ranks & ranks:
             self.fail(
                 f"'{tensor.name}' has {show_ranks(ranks)} dimensions, but this has "
                 f"{show_ranks(kind.ranks)}",
                 span,
+                code="E0402",
             )
 
     def check_indices(
@@ -362,13 +389,13 @@ class _OperatorChecker(ExpressionChecker):
         stated = [index for index in indices if index.extent is not None]
         open_packs = [pack for pack in packs if pack.extent is None]
         if open_packs and len(packs) > 1:
-            self.fail("a tensor is indexed with one pack at most", packs[1].span)
+            self.fail("a tensor is indexed with one pack at most", packs[1].span, code="E0406")
         count = len(indices)
         # The pack of an output takes the axes that the others leave.
         needed = count if tensor is None else count - len(open_packs)
         if stated and len(stated) < needed:
             message = "either every index says what it runs over, or none does"
-            self.fail(message, statement.name.span.to(statement.value.span))
+            self.fail(message, statement.name.span.to(statement.value.span), code="E0414")
         elif indices and tensor is None and not stated:
             name = statement.name.text
             shown = ", ".join(f"{i.text} : {'Sizes' if i.pack else 'n'}" for i in indices)
@@ -376,12 +403,14 @@ class _OperatorChecker(ExpressionChecker):
                 f"'{name}' is no output, so it has no sizes to index over",
                 statement.name.span,
                 f"say what each index runs over: {name}[{shown}] = ...",
+                code="E0414",
             )
         elif tensor is not None and count and not packs and count not in tensor.ranks:
             self.fail(
                 f"'{tensor.name}' has {show_ranks(tensor.ranks)} dimensions, but is "
                 f"defined with {counted(count, 'index', 'indices')}",
                 statement.name.span.to(indices[count - 1].span),
+                code="E0401",
             )
         return variables
 
@@ -400,54 +429,66 @@ class _OperatorChecker(ExpressionChecker):
                 cure = f"it is one tensor: write '{name.text} = ...'"
                 if tensor.array:
                     cure = f"it is an array of tensors: write '{name.text}[0] = ...'"
-                self.fail(f"'{name.text}' cannot be given so: {cure}", name.span)
+                self.fail(f"'{name.text}' cannot be given so: {cure}", name.span, code="E0506")
             elif attribute is not None and item.entry is not None:
-                self.fail(f"'{name.text}' is an attribute: give all of its values", name.span)
+                self.fail(
+                    f"'{name.text}' is an attribute: give all of its values",
+                    name.span,
+                    code="E0506",
+                )
             elif tensor is not None:
                 self.check_example_tensor(item, tensor)
                 if item.within is not None:
                     self.check_within(item.within, tensor)
             elif attribute is not None:
                 if item.within is not None:
-                    self.fail("'within' belongs to what is expected", item.within.span)
+                    self.fail(
+                        "'within' belongs to what is expected", item.within.span, code="E0506"
+                    )
                 if item.expected:
-                    self.fail(f"'{name.text}' is an attribute, not an output", name.span)
+                    self.fail(
+                        f"'{name.text}' is an attribute, not an output", name.span, code="E0506"
+                    )
                 self.check_example_attribute(item, attribute)
             else:
                 known = [*self.names.tensors, *self.names.attributes]
                 self.fail_unknown("tensor or attribute", name.text, known, name.span)
         if not any(item.expected for item in example.items):
-            self.fail(f'example "{example.title}" expects nothing', example.span)
+            self.fail(f'example "{example.title}" expects nothing', example.span, code="E0506")
         missing = definition.list_missing([item.name.text for item in example.items])
         if missing:
             shown = ", ".join(row.name for row in missing)
-            self.fail(f'example "{example.title}" does not give {shown}', example.span)
+            self.fail(
+                f'example "{example.title}" does not give {shown}', example.span, code="E0506"
+            )
 
     def check_example_tensor(self, item: syntax.ExampleItem, tensor: TensorDefinition) -> None:
         if tensor.output != item.expected:
             cure = "write 'expect' before it" if tensor.output else "leave out 'expect'"
             what = "an output" if tensor.output else "an input"
-            self.fail(f"'{tensor.name}' is {what}: {cure}", item.name.span)
+            self.fail(f"'{tensor.name}' is {what}: {cure}", item.name.span, code="E0506")
         shape = self.literal_shape(item.value)
         if shape is None:
             return
         if not shape:
             self.fail(f"'{tensor.name}' is a tensor: write an array, such as [1, 2]",
-                      item.value.span)  # fmt: skip
+                      item.value.span, code="E0506")  # fmt: skip
         elif len(shape) not in tensor.ranks:
             self.fail(
                 f"'{tensor.name}' has {show_ranks(tensor.ranks)} dimensions, but this "
                 f"has {len(shape)}",
                 item.value.span,
+                code="E0506",
             )
 
     def check_within(self, within: syntax.Literal, tensor: TensorDefinition) -> None:
         if not tensor.output:
-            self.fail("'within' belongs to what is expected", within.span)
+            self.fail("'within' belongs to what is expected", within.span, code="E0506")
         elif not tensor.holds_floats:
             self.fail(
                 f"'{tensor.name}' holds whole numbers, which are exact: leave out 'within'",
                 within.span,
+                code="E0506",
             )
 
     def literal_shape(self, value: syntax.Expression) -> tuple[int, ...] | None:
@@ -460,14 +501,16 @@ class _OperatorChecker(ExpressionChecker):
             for array, length in zip(arrays, lengths, strict=True):
                 if length != lengths[0]:
                     message = f"this row has {length} values where the first has {lengths[0]}"
-                    self.fail(message, array.span)
+                    self.fail(message, array.span, code="E0506")
                     return None
             shape.append(lengths[0])
             level = [item for a in arrays for item in a.items]
         for item in level:
             number = item.operand if isinstance(item, syntax.Unary) else item
             if not isinstance(number, syntax.Literal):
-                self.fail("expected a number, or rows that are all equally deep", item.span)
+                self.fail(
+                    "expected a number, or rows that are all equally deep", item.span, code="E0506"
+                )
                 return None
         return tuple(shape)
 

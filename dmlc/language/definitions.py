@@ -121,10 +121,10 @@ class AttributeDefinition:
 
 
 def mistake(
-    declared: TensorDefinition | AttributeDefinition, message: str, *notes: Note
+    declared: TensorDefinition | AttributeDefinition, message: str, *notes: Note, code: str
 ) -> Diagnostic:
     """A mistake in what a caller gives for a row of a table, with the row."""
-    return Diagnostic(message, None, (*notes, Note("declared here", declared.span)))
+    return Diagnostic(message, None, (*notes, Note("declared here", declared.span)), code=code)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

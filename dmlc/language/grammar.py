@@ -90,6 +90,48 @@ def _accepted_after(text: str, rule: str, count: int) -> frozenset[str]:
     return _accepted(parser)
 
 
+class Continuation:
+    """What may come next behind a text."""
+
+    def __init__(self, parser: InteractiveParser) -> None:
+        self._parser = parser
+        self.expected = _accepted(parser)
+        """The terminals."""
+
+    def after(self, terminal: str) -> Continuation:
+        """What may come next behind one of the expected."""
+        further = self._parser.copy()
+        further.feed_token(lark.Token(terminal, ""))
+        return Continuation(further)
+
+
+def continue_text(text: str, rule: str) -> Continuation:
+    """What may come next behind a text, which ends between two tokens. Raises `UnexpectedText`
+    where a part of it has no place."""
+    # Some words are keywords only before a name.
+    parser = _parser(f"{text}x", rule)
+    try:
+        for token in parser.iter_parse():
+            if (token.start_pos or 0) >= len(text):
+                break
+    except lark.UnexpectedCharacters as error:
+        start = cast("int | None", error.pos_in_stream) or 0
+        if start < len(text):
+            raise UnexpectedText(start, text[start], frozenset()) from None
+    except lark.UnexpectedToken as error:
+        token = cast(Token, error.token)
+        start = len(text) if token.start_pos is None else token.start_pos
+        if start < len(text):
+            raise UnexpectedText(start, str(token), frozenset()) from None
+    return Continuation(parser)
+
+
+@functools.cache
+def terminals() -> tuple[str, ...]:
+    """The names of all terminals."""
+    return tuple(sorted(terminal.name for terminal in _grammar().terminals))
+
+
 def is_tree(node: object) -> TypeGuard[Tree]:
     """Whether a node has children, and is no token or left out."""
     return isinstance(node, lark.Tree)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from dmlc.language import syntax
 from dmlc.language.parse import parse, read_source, resolve
 from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
+
+Reader: TypeAlias = Callable[[Path, Span | None], Source]
+"""Gives the text of a file for the import at a place; raises `DmlcError`."""
 
 _DEEPEST = 64
 """The longest chain of imports."""
@@ -39,19 +43,28 @@ def load_text(text: str, filename: str, folders: Sequence[Path] = ()) -> Loaded:
     return _load(Source(filename, text), folders)
 
 
-def _load(source: Source, folders: Sequence[Path]) -> Loaded:
-    file = parse(source)
-    here = Path(source.name)
-    loader = _Loader([here.parent, *folders])
+def load_imports(
+    file: syntax.File, folders: Sequence[Path] = (), read: Reader = read_source
+) -> tuple[Loaded, tuple[Diagnostic, ...]]:
+    """Reads what a parsed file imports, as far as that can be read, and gives every mistake. `read`
+    gives the texts: an editor has some that are not saved."""
+    here = Path(file.source.name)
+    loader = _Loader([here.parent, *folders], read)
     loader.load_imports(file, here, [(resolve(here), None)])
-    if loader.diagnostics:
-        raise DmlcError(loader.diagnostics[:20])
-    return Loaded(file, tuple(loader.files.values()))
+    return Loaded(file, tuple(loader.files.values())), tuple(loader.diagnostics[:20])
+
+
+def _load(source: Source, folders: Sequence[Path]) -> Loaded:
+    loaded, diagnostics = load_imports(parse(source), folders)
+    if diagnostics:
+        raise DmlcError(diagnostics)
+    return loaded
 
 
 class _Loader:
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], read: Reader) -> None:
         self.folders = [resolve(folder) for folder in folders]
+        self.read = read
         self.files: dict[Path, syntax.File] = {}
         self.diagnostics: list[Diagnostic] = []
 
@@ -72,7 +85,7 @@ class _Loader:
     ) -> None:
         span = declaration.span
         if not declaration.path:
-            raise DmlcError("expected the name of a file to import", span)
+            raise DmlcError("expected the name of a file to import", span, code="E0004")
         target = resolve(path, span)
         self.check_allowed(declaration, path, target)
         reached = [k for k, _ in chain]
@@ -80,13 +93,15 @@ class _Loader:
             cycle = [*reached[reached.index(target) :], target]
             shown = " imports ".join(f"'{k.name}'" for k in cycle)
             raise DmlcError(
-                Diagnostic(f"this import closes a cycle: {shown}", span, _import_notes(chain))
+                Diagnostic(
+                    f"this import closes a cycle: {shown}", span, _import_notes(chain), code="E0004"
+                )
             )
         if target in self.files:
             return
         if len(chain) > _DEEPEST:
-            raise DmlcError(f"imports are nested deeper than {_DEEPEST} files", span)
-        file = parse(read_source(path, span))
+            raise DmlcError(f"imports are nested deeper than {_DEEPEST} files", span, code="E0004")
+        file = parse(self.read(path, span))
         self.load_imports(file, path, [*chain, (target, span)])
         self.files[target] = file
 
@@ -103,6 +118,7 @@ class _Loader:
                 "allow its folder: dmlc.load(file, import_folders=[...]), or --import-folder on "
                 "the command line"
             ],
+            code="E0004",
         )
 
 

@@ -11,6 +11,7 @@ import enum
 import re
 from collections.abc import Iterator
 
+from dmlc.language.foreign_syntax import find_foreign
 from dmlc.language.grammar import UnexpectedText, spellings
 from dmlc.source import Diagnostic, Note, Source, Span, join_words, nearest
 
@@ -49,6 +50,8 @@ _WORD = re.compile(r"\w[\w.]*")
 _MOST_WORDS = 12
 _SHOWN = 40
 _UNDERLINED = 80
+_LOOKED_AT = 2000
+"""How far back an open parenthesis is looked for."""
 
 
 def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagnostic:
@@ -57,10 +60,10 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
     rest = source.text[start : start + 2] if found else ""
     if rest == "/*":
         span = Span(source, start, start + 2)
-        return Diagnostic("this comment is not closed: expected '*/'", span)
+        return Diagnostic("this comment is not closed: expected '*/'", span, code="E0102")
     if rest[:1] == '"' and len(found) == 1:
         span = Span(source, start, start + 1)
-        return Diagnostic("this text is not closed: expected '\"'", span)
+        return Diagnostic("this text is not closed: expected '\"'", span, code="E0102")
     if found:
         # The whole word: the grammar may have stopped within one.
         word = _WORD.match(source.text, start)
@@ -70,11 +73,22 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
         behind = _BEHIND.match(source.text, start + len(found))
         place, text = (start, "") if behind is None else (behind.start(1), behind.group(1))
         return describe(UnexpectedText(place - offset, text, frozenset({"NAME"})), source, offset)
+    foreign = find_foreign(source.text, start, refused.expected)
+    if foreign is not None:
+        span = Span(source, foreign.start, foreign.end)
+        return Diagnostic(f"{foreign.message}: {foreign.cure}", span, code="E0108")
     words = _expected_words(refused.expected)
     shown = f"'{_short(found)}'" if found else "the end of the file"
     message = f"expected {words}, found {shown}" if words else f"unexpected {shown}"
-    notes = tuple(Note(cure) for cure in _cures(found, rest, refused.expected))
-    return Diagnostic(message, Span(source, start, start + min(len(found), _UNDERLINED)), notes)
+    notes = [Note(cure) for cure in _cures(found, rest, refused.expected)]
+    if "PLUS" in refused.expected:
+        notes += _find_missing(source, start, found)
+    return Diagnostic(
+        message,
+        Span(source, start, start + min(len(found), _UNDERLINED)),
+        tuple(notes),
+        code="E0101",
+    )
 
 
 def _cures(found: str, rest: str, expected: frozenset[str]) -> Iterator[str]:
@@ -91,6 +105,30 @@ def _cures(found: str, rest: str, expected: frozenset[str]) -> Iterator[str]:
         yield "a table row runs from a '|' to the last '|' of the same line"
 
 
+def _find_missing(source: Source, start: int, found: str) -> Iterator[Note]:
+    """What may be missing where an operator could stand."""
+    opened = _find_open(source.text, start)
+    line = source.text[source.text.rfind("\n", 0, start) + 1 : start]
+    if opened is not None and (not line.strip() or found in ("}", "{", "")):
+        span = Span(source, opened, opened + 1)
+        yield Note(f"this '{span.text}' is not closed", span)
+    elif line.strip() and re.match(r'[\w"(]', found):
+        yield Note(f"is an operator or a ',' missing before '{_short(found)}'?")
+
+
+def _find_open(text: str, end: int) -> int | None:
+    """The innermost bracket or parenthesis that is open at a place of the text, within the braces
+    around it."""
+    opened: list[int] = []
+    start = max(text.rfind("{", 0, end) + 1, text.rfind("}", 0, end) + 1, end - _LOOKED_AT)
+    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|//[^\n]*|\|[^\n]*\||[()\[\]]', text[start:end]):
+        if found[0] in "([":
+            opened.append(start + found.start())
+        elif found[0] in ")]" and opened:
+            opened.pop()
+    return opened[-1] if opened else None
+
+
 def can_go_on(refused: UnexpectedText, text: str) -> bool:
     """Whether what follows a refusal can be told apart: not behind an open quote or comment."""
     return not (refused.found == '"' or text.startswith("/*", refused.start))
@@ -101,11 +139,17 @@ def _short(text: str) -> str:
     return line if len(line) <= _SHOWN and line == text else line[: _SHOWN - 3] + "..."
 
 
+def spell_keyword(terminal: str) -> str:
+    """The keyword that a terminal is, or the keywords: `gradient of`; empty where it is none."""
+    word = _WORDS.get(terminal)
+    spelled = f"'{spellings().get(terminal, '')}'" if word is None else word
+    quoted = re.fullmatch(r"'([a-z]+(?: [a-z]+)*)'", spelled)
+    return "" if quoted is None else quoted.group(1)
+
+
 def _keywords(expected: frozenset[str]) -> Iterator[str]:
-    for name in expected:
-        spelled = _WORDS[name].strip("'") if name in _WORDS else spellings().get(name, "")
-        if spelled.isalpha():
-            yield spelled
+    spelled = map(spell_keyword, expected)
+    return (word for word in spelled if word.isalpha())
 
 
 def _expected_words(expected: frozenset[str]) -> str:

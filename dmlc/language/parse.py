@@ -5,6 +5,7 @@ The grammar is `grammar/dml.lark`. Nothing is resolved here; `check` does that.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from pathlib import Path
@@ -36,14 +37,18 @@ def read_source(path: Path, span: Span | None = None) -> Source:
     target = resolve(path, span)
     if not os.path.isdir(target):
         if path.suffix != SUFFIX:
-            raise DmlcError(f"'{path}' is no {SUFFIX} file", span)
+            raise DmlcError(f"'{path}' is no {SUFFIX} file", span, code="E0001")
         if target.suffix != SUFFIX:
-            raise DmlcError(f"'{path}' leads to '{target}', which is no {SUFFIX} file", span)
+            raise DmlcError(
+                f"'{path}' leads to '{target}', which is no {SUFFIX} file", span, code="E0001"
+            )
     content = read_bounded(path, MAX_BYTES, span)
     try:
         return Source(str(path), content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise DmlcError(f"'{path}' is not UTF-8 text: byte {error.start} is wrong", span) from None
+        raise DmlcError(
+            f"'{path}' is not UTF-8 text: byte {error.start} is wrong", span, code="E0001"
+        ) from None
 
 
 def resolve(path: Path, span: Span | None = None) -> Path:
@@ -51,13 +56,36 @@ def resolve(path: Path, span: Span | None = None) -> Path:
     try:
         return Path(os.path.realpath(path))
     except ValueError:
-        raise DmlcError("this is no file name", span) from None
+        raise DmlcError("this is no file name", span, code="E0001") from None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """What a text is read as, and what is wrong with it."""
+
+    file: syntax.File | None
+    """The tree. Where there are mistakes, that of the text without the parts at fault; None where
+    the rest cannot be read either."""
+    diagnostics: tuple[Diagnostic, ...]
+    """Up to 20 mistakes, in the order of the text."""
 
 
 def parse(source: Source) -> syntax.File:
     """The syntax tree of a `.dml` text. Raises `DmlcError` with up to 20 mistakes."""
-    _refuse_unreadable(source)
+    reading = read_text(source)
+    if reading.file is None or reading.diagnostics:
+        raise DmlcError(reading.diagnostics)
+    return reading.file
+
+
+def read_text(source: Source) -> Reading:
+    """Reads a `.dml` text, with mistakes or without."""
+    try:
+        _refuse_unreadable(source)
+    except DmlcError as error:
+        return Reading(None, error.diagnostics)
     diagnostics: list[Diagnostic] = []
+    made: syntax.File | None = None
     rest: Rest | None = Rest(source.text, 0, 0)
     size, tokens = Size.STATEMENT, 0
     while rest is not None and len(diagnostics) < MAX_ERRORS and tokens < MAX_TOKENS:
@@ -81,11 +109,9 @@ def parse(source: Source) -> syntax.File:
             builder = Builder(source, partial=bool(diagnostics))
             made = cast(syntax.File, builder.build(tree))
             diagnostics += builder.diagnostics
-            if not diagnostics:
-                return made
             break
     diagnostics.sort(key=_place)
-    raise DmlcError(diagnostics[:MAX_ERRORS])
+    return Reading(made, tuple(diagnostics[:MAX_ERRORS]))
 
 
 def _describe(refused: UnexpectedText, rest: Rest | None, source: Source) -> Diagnostic:
@@ -96,7 +122,7 @@ def _describe(refused: UnexpectedText, rest: Rest | None, source: Source) -> Dia
     line = source.text[rest.start : rest.end].strip().split("\n", 1)[0].rstrip()
     start = source.text.index(line, rest.start)
     note = Note("is this complete?", Span(source, start, start + len(line)))
-    return Diagnostic(found.message, found.span, (note,))
+    return dataclasses.replace(found, notes=(note,))
 
 
 def parse_expression(source: Source, start: int, end: int) -> syntax.Expression:
@@ -120,17 +146,23 @@ def _place(diagnostic: Diagnostic) -> int:
 
 def _too_much(excess: Excess, source: Source, offset: int = 0) -> Diagnostic:
     start = offset + (excess.token.start_pos or 0)
-    return Diagnostic(excess.message, Span(source, start, start + len(excess.token)), excess.notes)
+    return Diagnostic(
+        excess.message, Span(source, start, start + len(excess.token)), excess.notes, code="E0003"
+    )
 
 
 def _refuse_unreadable(source: Source) -> None:
     """What the lexer should not see at all."""
     if len(source.text) > MAX_BYTES or len(source.text.encode("utf-8", "replace")) > MAX_BYTES:
-        raise DmlcError(f"{source.name}: the file is larger than {MAX_BYTES >> 20} MiB")
+        raise DmlcError(
+            f"{source.name}: the file is larger than {MAX_BYTES >> 20} MiB", code="E0003"
+        )
     found = re.search("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]", source.text)
     if found is not None:
         code = ord(found.group())
         span = Span(source, found.start(), found.end())
-        raise DmlcError(f"the character U+{code:04X} cannot stand in a .dml file", span)
+        raise DmlcError(
+            f"the character U+{code:04X} cannot stand in a .dml file", span, code="E0002"
+        )
     if is_too_long(source.text):
-        raise DmlcError(f"{source.name}: {TOO_LONG}", notes=[TOO_LONG_CURE])
+        raise DmlcError(f"{source.name}: {TOO_LONG}", notes=[TOO_LONG_CURE], code="E0003")

@@ -19,9 +19,10 @@ from dmlc.language.definitions import (
     TensorDefinition,
     TypeCombination,
 )
+from dmlc.language.foreign_words import cure_type
 from dmlc.language.parse import parse_expression
 from dmlc.scalars import TENSOR_TYPES, DataType, data_type_names, find_data_type
-from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
+from dmlc.source import UNKNOWN_NAME, Diagnostic, DmlcError, Note, Span, nearest, unknown_name
 
 MAX_RANK = 8
 _SHOWN = 40
@@ -29,7 +30,7 @@ _SHOWN = 40
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 _ALL_RANKS = tuple(range(1, MAX_RANK + 1))
 
-_KINDS: Mapping[str, tuple[bool, bool, bool]] = {
+KINDS: Mapping[str, tuple[bool, bool, bool]] = {
     # kind: output, optional, array
     "input": (False, False, False),
     "output": (True, False, False),
@@ -38,9 +39,11 @@ _KINDS: Mapping[str, tuple[bool, bool, bool]] = {
     "array of inputs": (False, False, True),
     "array of outputs": (True, False, True),
 }
-_TENSOR_COLUMNS = ("Tensor", "Kind", "Dimensions", "Supported dimension counts",
-                   "Supported data types")  # fmt: skip
-_ATTRIBUTE_COLUMNS = ("Attribute", "Type", "Default", "Values")
+TENSOR_COLUMNS = ("Tensor", "Kind", "Dimensions", "Supported dimension counts",
+                  "Supported data types")  # fmt: skip
+ATTRIBUTE_COLUMNS = ("Attribute", "Type", "Default", "Values")
+ATTRIBUTE_TYPES = ("FLOAT", "INT", "UINT", "NUMBER", "BOOL", "TYPE", "string")
+"""What an attribute may be, enums apart."""
 _SHORT_COLUMNS = {"ranks": "Supported dimension counts", "types": "Supported data types"}
 _BASES: Mapping[str, str] = {
     "float": "FLOAT", "float32": "FLOAT", "f32": "FLOAT",
@@ -69,30 +72,42 @@ class _Reader:
 
     diagnostics: Diagnostics
 
-    def fail(self, message: str, span: Span, *notes: str) -> None:
-        self.diagnostics.append(Diagnostic(message, span, tuple(Note(n) for n in notes)))
+    def fail(self, message: str, span: Span, *notes: str, code: str) -> None:
+        made = tuple(Note(n) for n in notes)
+        self.diagnostics.append(Diagnostic(message, span, made, code=code))
 
-    def fail_unknown(self, what: str, name: str, known: Iterable[str], span: Span) -> None:
-        self.diagnostics.append(unknown_name(what, name, known, span))
+    def fail_unknown(
+        self,
+        what: str,
+        name: str,
+        known: Iterable[str],
+        span: Span,
+        code: str = UNKNOWN_NAME,
+        cure: str | None = None,
+    ) -> None:
+        self.diagnostics.append(unknown_name(what, name, known, span, code, cure))
 
     def name(self, cell: syntax.Cell | None, row: syntax.Row, what: str) -> syntax.Name | None:
         if cell is None:
-            self.fail(f"this row names no {what}", row.span)
+            self.fail(f"this row names no {what}", row.span, code="E0107")
             return None
         text = plain(cell.text)
         if re.fullmatch(_NAME, text):
             return syntax.Name(text, span=cell.span)
         rule = "a name is a letter or '_', then letters, digits and '_', 128 at most"
-        self.fail(f"'{text[:_SHOWN]}' is no name of a {what}", cell.span, rule)
+        self.fail(f"'{text[:_SHOWN]}' is no name of a {what}", cell.span, rule, code="E0107")
         return None
 
     def kind(self, cell: syntax.Cell | None, row: syntax.Row) -> tuple[bool, bool, bool]:
         text = "" if cell is None else plain(cell.text)
         if cell is None:
-            self.fail("this row names no kind", row.span)
-        elif text.lower() not in _KINDS:
-            self.fail_unknown("kind", text, [k.capitalize() for k in _KINDS], cell.span)
-        return _KINDS.get(text.lower(), _KINDS["input"])
+            self.fail("this row names no kind", row.span, code="E0107")
+        elif text.lower() not in KINDS:
+            kinds = [k.capitalize() for k in KINDS]
+            self.fail_unknown("kind", text, kinds, cell.span, code="E0107")
+            # What is meant, so that one mistake is one message.
+            text = nearest(text, kinds) or ""
+        return KINDS.get(text.lower(), KINDS["input"])
 
     def dimensions(
         self, cell: syntax.Cell | None
@@ -102,7 +117,9 @@ class _Reader:
             return None, None
         match = re.fullmatch(r"\{\s*(.*?)\s*\}", plain(cell.text))
         if match is None:
-            self.fail("expected dimensions in braces, such as { N, C, H, W }", cell.span)
+            self.fail(
+                "expected dimensions in braces, such as { N, C, H, W }", cell.span, code="E0107"
+            )
             return None, None
         whole = re.fullmatch(rf"({_NAME})\s*\[\s*\]", match.group(1))
         if whole is not None:
@@ -112,7 +129,7 @@ class _Reader:
             item = re.fullmatch(rf"(\[)?\s*(?:({_NAME})|([0-9]{{1,9}}))\s*(\])?", part)
             if item is None or bool(item.group(1)) != bool(item.group(4)):
                 message = f"'{part[:_SHOWN]}' is no dimension: expected a name, a number, or [name]"
-                self.fail(message, cell.span)
+                self.fail(message, cell.span, code="E0107")
                 return None, None
             size = None if item.group(3) is None else int(item.group(3))
             dimensions.append(Dimension(item.group(2), size, bool(item.group(1))))
@@ -133,7 +150,7 @@ class _Reader:
             low, high = (0, 0) if match is None else (int(match[1]), int(match[2] or match[1]))
             if not 1 <= low <= high <= MAX_RANK:
                 expected = f"dimension counts from 1 to {MAX_RANK}, such as '4' or '1 to 8'"
-                self.fail(f"expected {expected}", cell.span)
+                self.fail(f"expected {expected}", cell.span, code="E0107")
                 return _ALL_RANKS
             found.update(range(low, high + 1))
         return tuple(sorted(found))
@@ -148,7 +165,9 @@ class _Reader:
             if dtype is not None:
                 found[dtype] = None
             elif part:
-                self.fail_unknown("data type", part, data_type_names(), cell.span)
+                self.fail_unknown(
+                    "data type", part, data_type_names(), cell.span, "E0203", cure_type(part)
+                )
         return tuple(found)
 
     def full_rows(self, table: syntax.Table) -> Iterable[syntax.Row]:
@@ -159,7 +178,7 @@ class _Reader:
                 yield row
             else:
                 has = f"this row has {len(row.cells)} cells where the header has {width}"
-                self.fail(has, row.span)
+                self.fail(has, row.span, code="E0107")
 
     def columns(
         self, table: syntax.Table, known: Sequence[str], what: str
@@ -176,14 +195,19 @@ class _Reader:
             if name is None:
                 shown = (plain(cell.text) or cell.text)[:_SHOWN]
                 columns = f"its columns are: {', '.join(known)}"
-                self.fail(f"unknown column '{shown}' in a table of {what}s", cell.span, columns)
+                self.fail(
+                    f"unknown column '{shown}' in a table of {what}s",
+                    cell.span,
+                    columns,
+                    code="E0106",
+                )
             elif name in places:
-                self.fail(f"column '{name}' stands twice", cell.span)
+                self.fail(f"column '{name}' stands twice", cell.span, code="E0106")
             else:
                 places[name] = place
         missing = [n for n in known[:2] if n not in places]
         for name in missing:
-            self.fail(f"this table has no column '{name}'", table.header.span)
+            self.fail(f"this table has no column '{name}'", table.header.span, code="E0106")
         seen: set[str] = set()
         for row in () if missing else self.full_rows(table):
             filled = {n: row.cells[p] for n, p in places.items() if plain(row.cells[p].text)}
@@ -191,7 +215,9 @@ class _Reader:
             if named is None:
                 continue
             if named.text in seen:
-                self.fail(f"{what} '{named.text}' stands twice in this table", named.span)
+                self.fail(
+                    f"{what} '{named.text}' stands twice in this table", named.span, code="E0205"
+                )
                 continue
             seen.add(named.text)
             yield row, named, filled.get
@@ -201,7 +227,7 @@ def read_tensors(table: syntax.Table, diagnostics: Diagnostics) -> list[TensorDe
     """The rows of a table of tensors."""
     reader = _Reader(diagnostics)
     found: list[TensorDefinition] = []
-    for row, name, cell in reader.columns(table, _TENSOR_COLUMNS, "tensor"):
+    for row, name, cell in reader.columns(table, TENSOR_COLUMNS, "tensor"):
         output, optional, array = reader.kind(cell("Kind"), row)
         shape_name, dimensions = reader.dimensions(cell("Dimensions"))
         ranks = reader.ranks(cell("Supported dimension counts"), dimensions)
@@ -223,7 +249,7 @@ def read_attributes(
 ) -> list[AttributeDefinition]:
     """The rows of a table of attributes. `enums` are the enums a type may name."""
     reader = _Reader(diagnostics)
-    rows = reader.columns(table, _ATTRIBUTE_COLUMNS, "attribute")
+    rows = reader.columns(table, ATTRIBUTE_COLUMNS, "attribute")
     made = [_attribute(name, cell, row, enums, reader) for row, name, cell in rows]
     return [attribute for attribute in made if attribute is not None]
 
@@ -237,24 +263,26 @@ def _attribute(
 ) -> AttributeDefinition | None:
     type_cell, value_cell, default_cell = cell("Type"), cell("Values"), cell("Default")
     if type_cell is None:
-        reader.fail(f"attribute '{name.text}' has no type", row.span)
+        reader.fail(f"attribute '{name.text}' has no type", row.span, code="E0503")
         return None
     text = type_cell.text.strip().strip("*`")
     match = re.fullmatch(rf"({_NAME})\s*(?:\[(.*)\])?", text.replace("\\", ""))
     if match is None:
         expected = "such as FLOAT, UINT[2], FLOAT[DimensionCount], an enum, or string"
-        reader.fail(f"'{text[:_SHOWN]}' is no attribute type", type_cell.span, expected)
+        reader.fail(
+            f"'{text[:_SHOWN]}' is no attribute type", type_cell.span, expected, code="E0503"
+        )
         return None
     word = match.group(1)
     base, enum = _BASES.get(word.lower()), enums.get(word)
     if base is None and enum is None:
-        known = ["FLOAT", "INT", "UINT", "NUMBER", "BOOL", "TYPE", "string", *enums]
-        reader.fail_unknown("attribute type", word, known, type_cell.span)
+        known = [*ATTRIBUTE_TYPES, *enums]
+        reader.fail_unknown("attribute type", word, known, type_cell.span, code="E0503")
         return None
     values = None if value_cell is None else _values(value_cell)
     if base == "STRING" and values is None:
         needs = "is a string: its 'Values' cell must list what it may be"
-        reader.fail(f"attribute '{name.text}' {needs}", type_cell.span)
+        reader.fail(f"attribute '{name.text}' {needs}", type_cell.span, code="E0503")
         return None
     length: syntax.Expression | None = None
     if match.group(2) is not None and match.group(2).strip():
@@ -321,7 +349,7 @@ def read_types(
             if name is None:
                 reader.fail_unknown("tensor", part, tensors, cell.span)
             elif name in seen:
-                reader.fail(f"tensor '{name}' stands in two columns", cell.span)
+                reader.fail(f"tensor '{name}' stands in two columns", cell.span, code="E0106")
             else:
                 seen.add(name)
                 names.append(name)
@@ -333,6 +361,6 @@ def read_types(
             if plain(cell.text):
                 types.update(dict.fromkeys(named, reader.data_types(cell)))
             else:
-                reader.fail("expected data types in this cell", cell.span)
+                reader.fail("expected data types in this cell", cell.span, code="E0107")
         combinations.append(TypeCombination(types, row.span))
     return combinations

@@ -32,7 +32,7 @@ def find(name: str) -> ModuleDefinition:
     """The checked file of a built-in operator. Raises `UnknownNameError`."""
     path = _files().get(name)
     if path is None:
-        raise UnknownNameError(unknown_name("operator", name, _files()))
+        raise UnknownNameError(unknown_name("operator", name, _files(), code="E0202"))
     return check_file(path, folders=[summaries.FOLDER])
 
 

@@ -8,7 +8,7 @@ and what it loads the methods of `AnyExecutable`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, cast
 
 from dmlc.program import Program
@@ -171,3 +171,17 @@ def part_of_selector(selector: str | None, runtime: str) -> str:
             f"the device '{selector}' names nothing after the colon", notes=[f"write {ways}"]
         )
     return tail.strip()
+
+
+_MOST_DEVICES = 20
+
+
+def no_such_device(
+    kind: str, wanted: str, runtime: str, devices: Iterable[tuple[int, object]]
+) -> UnavailableError:
+    """The error of a selector that means none of some devices, each with its number."""
+    shown = [f"{runtime}:{index} is {device}" for index, device in devices]
+    said = f"has the number {wanted}" if wanted.isdigit() else f"matches '{wanted}'"
+    return UnavailableError(
+        f"no {kind} device {said}", notes=[f"devices here: {'; '.join(shown[:_MOST_DEVICES])}"]
+    )

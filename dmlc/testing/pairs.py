@@ -257,7 +257,9 @@ def find_forward(operator: Operator) -> OperatorDefinition:
         return operators()[definition.forward].definition
     declared = definition.syntax.forward
     span = None if declared is None else declared.span
-    raise DmlcError(unknown_name("forward operator", definition.forward, operators(), span))
+    raise DmlcError(
+        unknown_name("forward operator", definition.forward, operators(), span, "E0202")
+    )
 
 
 def make_pair(case: Case) -> Pair:

@@ -76,6 +76,8 @@ class Budget:
     next, and from row to row; 0 where none are held."""
     paired_types: tuple[DataType, ...] = ()
     """Types that are stored two elements at a time."""
+    walks: bool = False
+    """Whether work items go through whole rows, and may put these in order."""
 
 
 _WEIGHTS = {

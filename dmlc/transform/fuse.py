@@ -15,7 +15,7 @@ from typing import TypeAlias
 from dmlc.ir import Extent, Function, Stage
 from dmlc.parameters import expect
 from dmlc.transform.cost import Budget, decide_stored
-from dmlc.transform.grouping import Grouping, Plain, group_apart, group_stages
+from dmlc.transform.grouping import Grouping, Ordered, Plain, group_apart, group_stages
 from dmlc.transform.inline import Drawn, inline_producers
 from dmlc.transform.passes import Crossed, Draft, Pass
 from dmlc.transform.simplify import replace_stages, simplify_stage
@@ -50,6 +50,8 @@ class Group:
     only: then a kernel keeps no more than one row of it at a time."""
     crossed: Crossed | None = None
     """What some of its passes reduce `across`, as a group of its own."""
+    ranks: str | None = None
+    """The ranks by which it puts rows in order, where it does."""
 
     @property
     def reason(self) -> str:
@@ -179,7 +181,8 @@ def _describe_groups(
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
             reasons = (*reasons, f"a row of %{row} at a time is kept for it in a line buffer")
-        groups.append(Group(whole, reasons, parallel, passes, inlined, local, row, crossed))
+        ranks = found[0].name if isinstance(made_of, Ordered) else None
+        groups.append(Group(whole, reasons, parallel, passes, inlined, local, row, crossed, ranks))
     return tuple(groups)
 
 

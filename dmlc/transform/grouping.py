@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 from dmlc.ir import Function, Index, Stage, reads_own_place
@@ -18,6 +19,7 @@ from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.crossing import cross
 from dmlc.transform.passes import Draft, Streams
+from dmlc.transform.ranked import Rows, list_rows
 
 _MOST_TRIED = 16
 """Groups that a stage is offered to: those after the first which might take it."""
@@ -42,6 +44,19 @@ class Plain:
                 return False
         self.stages[stage.name] = stage
         return True
+
+
+class Ordered(Draft):
+    """A group that puts rows in order: ranks, and what stands where."""
+
+    def __init__(self, ranks: Stage, readers: Sequence[Stage]) -> None:
+        super().__init__(ranks)
+        for stage in readers:
+            self.take(stage, 1)
+
+    def join(self, stage: Stage) -> bool:
+        """Takes nothing: what has no place in the row waits for all of them."""
+        return stage.name in self.stages
 
 
 Members: TypeAlias = Plain | Draft
@@ -101,7 +116,10 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     """Groups what is left of a function. A stage goes to the first group that takes it and runs
     after, or with, all that it reads. Reductions of which a row at a time is needed go with their
     readers, which share a kernel with no other reduction."""
-    grouping = Grouping(function, _find_rows(function, longest_row, budget), budget)
+    ordered = list_rows(function) if budget.walks else {}
+    found = _find_rows(function, longest_row, budget)
+    kept = {row: reader for row, reader in found.items() if row not in ordered}
+    grouping = Grouping(function, kept, budget, ordered)
     for stage in _order(function, grouping.rows):
         grouping.place(stage)
     if budget.held:
@@ -180,7 +198,15 @@ def _reduces_along(row: Stage, reader: Stage) -> bool:
 class Grouping:
     """Groups in the making."""
 
-    def __init__(self, function: Function, rows: Mapping[str, str], budget: Budget) -> None:
+    def __init__(
+        self,
+        function: Function,
+        rows: Mapping[str, str],
+        budget: Budget,
+        ordered: Mapping[str, Rows] = MappingProxyType({}),
+    ) -> None:
+        self._ordered = ordered
+        """What kernels put in order, by its ranks."""
         self.members: list[Members] = []
         """What each group has."""
         self.rows = rows
@@ -200,6 +226,10 @@ class Grouping:
 
     def place(self, stage: Stage) -> None:
         """Finds a stage's group, or makes it one."""
+        if stage.name in self._ordered:
+            self._start_ordered(stage, self._ordered[stage.name])
+        if stage.name in self._homes:
+            return
         latest = max((self._homes.get(name, -1) for name in self._reads[stage.name]), default=-1)
         place = self._reduce_on_way(stage, latest)
         if place is None:
@@ -218,6 +248,13 @@ class Grouping:
         self.members.append(Draft(stage, self._streams) if reduces else Plain(stage))
         self._rooms.append(_Room(self._function, self._reads, self._budget))
         return place
+
+    def _start_ordered(self, ranks: Stage, rows: Rows) -> None:
+        """Makes a group of ranks, and of what reads them: the same tensors as they do."""
+        readers = [s for s in map(self._function.stage, rows.readers) if s is not None]
+        place = self.start(ranks)
+        self.members[place] = Ordered(ranks, readers)
+        self._homes |= {stage.name: place for stage in readers}
 
     def cross(self) -> None:
         """Has groups that reduce the inner axes of tensors take in those that reduce their outer

@@ -51,6 +51,7 @@ from dmlc.transform.sort import (
     count_merges,
     count_padded,
     find_starts,
+    rank_rows,
     sort_rows,
 )
 
@@ -71,11 +72,15 @@ _BISECTED = 4
 
 
 def index_inverses(
-    function: Function, walked: Container[str] = (), *, always: bool = False
+    function: Function,
+    walked: Container[str] = (),
+    *,
+    walks: bool = False,
+    always: bool = False,
 ) -> Function:
     """The function with an inverse index for each long sum over points that data choose by their
     keys, or `always`, however short it is, but for those whose points are `walked`; the function
-    itself where it has none."""
+    itself where it has none. Where a work item `walks` them, the kernels put keys in order."""
     names, tables = dict.fromkeys(function.tensors()), list_arrays(function.tables)
     stages: list[Stage] = []
     for stage in function.stages:
@@ -84,7 +89,7 @@ def index_inverses(
         if choice is None or not choice.suits or short or stage.name in walked:
             stages.append(stage)
             continue
-        made = _index(choice, names)
+        made = _index(choice, names, walks=walks)
         known = dataclasses.replace(function, stages=(*stages, *made))
         # What a condition may protect can be read no longer where points come from an index.
         sound = all(find_stage_fault(known, each) is None for each in made)
@@ -186,11 +191,14 @@ def _go_together(facts: IndexFacts, keys: Sequence[Key]) -> bool:
 # Stages --------------------------------------------------------------------------------------
 
 
-def _index(choice: Choice, names: dict[str, None]) -> list[Stage]:
+def _index(choice: Choice, names: dict[str, None], *, walks: bool) -> list[Stage]:
     """A stage that is reduced by an inverse index, after the stages that build that."""
     name = choice.stage.name
     keys = _make_keys(choice, take_name(f"{name}_keys", names))
-    made = sort_rows(keys, name, names, Order(is_bounded=True))
+    order = Order(is_bounded=True)
+    whole = walks and choice.count(choice.points) > BLOCK
+    make = rank_rows if whole else sort_rows
+    made = make(keys, name, names, order)
     starts = find_starts(made.numbers, choice.elements, take_name(f"{name}_start", names))
     return [keys, *made.stages, starts, _reduce(choice, made.places, starts)]
 

@@ -114,6 +114,7 @@ def _refuse_layout(function: Function, name: str, strides: Sequence[Extent]) -> 
         "tensors packed",
         function.tensors()[name].span,
         (Note("give its sizes, as ir.specialize does, or leave its strides out"),),
+        code="E0809",
     )
 
 
@@ -124,6 +125,7 @@ def _refuse(stage: Stage, index: Index, symbol: str) -> Diagnostic:
         f"'{symbol}' is left open",
         stage.span,
         (Note(f"give '{symbol}' a number, or write the points that count as a window"),),
+        code="E0809",
     )
 
 

@@ -6,11 +6,11 @@ before it in the row. The number at a place is then the one of that rank:
     rank[i]  = sum[k : n where x[k] < x[i] || x[k] == x[i] && k < i](1)
     order[p] = sum[k : n where rank[k] == p](k)
 
-Both go through the whole row for each element. What compares two numbers of a row by their order
-and their places alone does so by what it says of a few numbers, one of them NaN: it is tried with
-these. If it is ascending or descending order, with equal numbers as they stand and NaN last, ranks
-are each place's own, and what reduces the one point of a rank reads it. The rows are then sorted
-(`sort`), as far as they are read.
+Both go through the whole row for each element. Where `ranks` finds such an order, the rows are
+sorted (`sort`), as far as they are read. What reads them at the places that `order` gives reads the
+sorted numbers themselves, so that there need be no places where nothing else asks for them. On
+devices whose work items go through whole rows, ranks of all of a row stay, in the form that kernels
+know (`ranked`).
 
 A rank that is read otherwise stays what it is.
 """
@@ -18,14 +18,11 @@ A rank that is read otherwise stays what it is.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -34,37 +31,46 @@ from dmlc.ir import (
     Index,
     Load,
     Stage,
-    operands,
+    reads_own_place,
     value_type,
 )
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts, evaluate_instruction
+from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import find_stage_fault
-from dmlc.scalars import Array, DataType, combiner_identity
-from dmlc.transform.keys import Key, find_point_keys
-from dmlc.transform.sort import BLOCK, Order, Sorted, count_padded, find_last, sort_rows
+from dmlc.scalars import DataType, combiner_identity
+from dmlc.transform.inline import inline_stages
+from dmlc.transform.ranks import (
+    LEAST_ROW,
+    Ranking,
+    Reader,
+    copy_number,
+    find_ranking,
+    find_reader,
+    find_values,
+)
+from dmlc.transform.simplify import is_inlinable, simplify_stage
+from dmlc.transform.sort import (
+    BLOCK,
+    NUMBER,
+    Sorted,
+    count_padded,
+    find_last,
+    rank_rows,
+    sort_rows,
+)
 
-_LEAST_ROW = BLOCK
-"""The numbers of a row that is sorted, however few rows there are."""
-_SHORT_ROW = 64
-"""Those of one that is not, however many."""
-_LEAST_STEPS = 1 << 25
-"""Steps of all ranks that are worth sorting shorter rows."""
 _FEW = 32
 _SMALL_BLOCK = 128
 """Of a row of which so few are wanted blocks are small: most of it is gone after they are sorted,
 and merging the rest takes little."""
 _LEAST_BLOCK = 32
-_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-_JOINTS = ("and", "or", "not")
-_MOST_ROW = 1 << 30
-"""The numbers of a row, at most: positions a little beyond the last have 32 bits."""
 
 
-def sort_by_ranks(function: Function, *, always: bool = False) -> Function:
+def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = False) -> Function:
     """The function with long rows sorted where their ranks say what is read, or `always`, however
-    short they are; the function itself where there are none."""
+    short they are; the function itself where there are none. Where a work item `walks` whole rows,
+    these are left to kernels, unless only the first few of a row are read."""
     names = dict.fromkeys(function.tensors())
     rankings: dict[str, Ranking] = {}
     readers: dict[str, list[Reader]] = {}
@@ -72,186 +78,40 @@ def sort_by_ranks(function: Function, *, always: bool = False) -> Function:
         ranking = find_ranking(stage)
         if ranking is not None and (always or ranking.is_worth_it):
             rankings[stage.name] = ranking
-        reader = _find_reader(stage, rankings)
+        reader = find_reader(stage, rankings)
         if reader is not None:
             readers.setdefault(reader.ranking.stage.name, []).append(reader)
     made: dict[str, list[Stage]] = {}
+    placed: dict[str, _Placed] = {}
+    sorted_rows: list[Sorted] = []
     for name, found in readers.items():
         most = max(reader.first + reader.extent for reader in found)
         ranking = rankings[name]
-        block = _find_block(ranking.count, most)
+        whole = walks and most > _FEW and ranking.count > LEAST_ROW
+        block = 1 if whole else _find_block(ranking.count, most)
         keys = _write_keys(ranking, block, take_name(f"{name}_keys", names))
-        rows = sort_rows(keys, name, names, ranking.order, most, block)
-        first, *others = found
-        made[first.stage.name] = [keys, *rows.stages, _read(first, rows)]
-        made |= {reader.stage.name: [_read(reader, rows)] for reader in others}
-    stages: list[Stage] = []
-    for stage in function.stages:
-        stages += made.get(stage.name, [stage])
+        if whole:
+            keys = dataclasses.replace(keys, dtype=_find_type(function, ranking))
+        if whole:
+            rows = rank_rows(keys, name, names, ranking.order)
+        else:
+            rows = sort_rows(keys, name, names, ranking.order, most, block)
+        sorted_rows += [rows] * whole
+        for reader in found:
+            read = _read(reader, rows)
+            made[reader.stage.name] = [read]
+            placed[read.name] = _Placed(read, ranking, rows)
+        made[found[0].stage.name] = [keys, *rows.stages, *made[found[0].stage.name]]
     if not made:
         return function
-    changed = function.with_stages(stages)
+    stages: list[Stage] = []
+    for stage in function.stages:
+        stages += made.get(stage.name) or [_read_numbers(stage, placed)]
+    changed = _name_rows(function.with_stages(stages), sorted_rows)
     # What a condition may protect is read at every point.
-    sound = all(find_stage_fault(changed, each) is None for each in itertools.chain(*made.values()))
-    return changed if sound else function
-
-
-# Ranks --------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ranking:
-    """A stage that gives the rank of each number of a row."""
-
-    stage: Stage
-    point: Index
-    own: Index
-    """The axis of the row."""
-    number: int
-    """What is compared, at the point."""
-    count: int
-    order: Order
-
-    @property
-    def is_worth_it(self) -> bool:
-        """Whether rows are long, or there are many."""
-        elements = math.prod(e for e in self.stage.extents if isinstance(e, int))
-        many = self.count > _SHORT_ROW and elements * self.count >= _LEAST_STEPS
-        return many or self.count > _LEAST_ROW
-
-
-def find_ranking(stage: Stage) -> Ranking | None:
-    """How a stage ranks the numbers of rows; None where it does not, or by another order."""
-    reduction, body = stage.reduction, stage.body
-    if reduction is None or reduction.combiner != "sum" or len(reduction.axes) != 1:
-        return None
-    ((label, count),) = reduction.axes
-    one = body.instructions[body.result]
-    counts = isinstance(one, Constant) and one.dtype.is_integer and one.value == 1
-    if body.guard is None or not counts or not all(isinstance(e, int) for e in stage.extents):
-        return None
-    point = Index(label, reduced=True)
-    compared = _find_compared(body, body.guard)
-    if compared is None or not isinstance(count, int) or not 0 < count < _MOST_ROW:
-        return None
-    facts = IndexFacts(stage)
-    for there, here in (compared, compared[::-1]):
-        own = [i for i in facts.dependencies[here] if i not in facts.dependencies[there]]
-        if len(own) != 1 or own[0].reduced or stage.extent(own[0]) != count:
-            continue
-        if point in facts.dependencies[here] or point not in facts.dependencies[there]:
-            continue
-        order = _find_order(body, point, own[0], there, here)
-        if order is not None and _are_one(body, point, own[0], there, here):
-            return Ranking(stage, point, own[0], there, count, order)
-    return None
-
-
-def _find_compared(body: Body, guard: int) -> tuple[int, int] | None:
-    """The two numbers that a condition is about, of which it asks how they compare, and how places
-    do; None where it asks more."""
-    found: dict[int, None] = {}
-    pending = [guard]
-    while pending:
-        match body.instructions[pending.pop()]:
-            case Apply(operation=operation, operands=given) if operation.name in _JOINTS:
-                pending += given
-            case Apply(operation=operation, operands=given) if operation.name in _COMPARISONS:
-                values = [body.instructions[each] for each in given]
-                if value_type(values[0]) is not DataType.INDEX:
-                    found |= dict.fromkeys(given)
-                elif not all(isinstance(value, Index) for value in values):
-                    return None
-            case _:
-                return None
-    match tuple(found):
-        case (one, two):
-            return one, two
-        case _:
-            return None
-
-
-def _are_one(body: Body, point: Index, own: Index, there: int, here: int) -> bool:
-    """Whether what is compared at the point is what it is at the element's place, elsewhere."""
-    builder = BodyBuilder()
-    place = builder.add(own)
-    moved = {n: place for n, i in enumerate(body.instructions) if i == point}
-    numbers = builder.copy(body, moved)
-    return numbers[there] == numbers[here]
-
-
-def _find_order(body: Body, point: Index, own: Index, there: int, here: int) -> Order | None:
-    """The order by which a condition says of each two numbers and their places which comes first;
-    None where it is none of those that rows are sorted by."""
-    dtype = value_type(body.instructions[there])
-    if body.guard is None or dtype is DataType.BOOL:
-        return None
-    numbers = np.array([1, 2, math.nan] if dtype.is_float else [1, 2], dtype.dtype)
-    places = np.arange(2, dtype=np.int64)
-    k, a, i, b = np.ix_(places, numbers, places, numbers)
-    indices: Mapping[Index, Array] = {point: k, own: i}
-    known: dict[int, Array] = {there: a, here: b}
-    pending = [body.guard]
-    asked: set[int] = set()
-    while pending:
-        value = pending.pop()
-        if value not in known and value not in asked:
-            asked.add(value)
-            pending += operands(body.instructions[value])
-    for value in sorted(asked):
-        instruction = body.instructions[value]
-        if isinstance(instruction, Index) and instruction not in indices:
-            return None
-        given = [known[o] for o in operands(instruction)]
-        known[value] = evaluate_instruction(instruction, given, indices, body)
-    said = np.broadcast_to(known[body.guard], (2, numbers.size, 2, numbers.size))
-    same = (a == b) | ((a != a) & (b != b))
-    possible = (k != i) | same
-    for descends in (False, True):
-        less = ((a > b) if descends else (a < b)) | ((a == a) & (b != b))
-        if bool((said == (less | (same & (k < i))))[np.broadcast_to(possible, said.shape)].all()):
-            return Order(descends)
-    return None
-
-
-# Readers ------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reader:
-    """A stage that reduces the one point of a rank, which is `first` at the first place along an
-    axis, and goes up by one from place to place."""
-
-    stage: Stage
-    ranking: Ranking
-    key: Key
-    load: Load
-    first: int
-    extent: int
-
-
-def _find_reader(stage: Stage, rankings: Mapping[str, Ranking]) -> Reader | None:
-    """How a stage reads the point of a rank; None where it does not."""
-    reduction = stage.reduction
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS or len(reduction.axes) != 1:
-        return None
-    if not any(load.tensor in rankings for load in stage.body.loads()):
-        return None
-    point, facts = Index(reduction.axes[0][0], reduced=True), IndexFacts(stage)
-    for condition in facts.conditions:
-        for key in find_point_keys(facts, condition):
-            load = stage.body.instructions[key.value]
-            if not isinstance(load, Load) or load.tensor not in rankings:
-                continue
-            ranking, first = rankings[load.tensor], int(key.first)
-            axis = ranking.own.axis
-            places = [n for n in load.indices if stage.body.instructions[n] == point]
-            moved = [n for n in load.indices if point in facts.dependencies[n]]
-            whole = stage.extent(point) == ranking.count
-            inside = first >= 0 and first + key.extent <= ranking.count
-            if places == moved == [load.indices[axis]] and whole and inside:
-                return Reader(stage, ranking, key, load, first, key.extent)
-    return None
+    before = set(function.stages)
+    faults = (find_stage_fault(changed, each) for each in changed.stages if each not in before)
+    return changed if all(fault is None for fault in faults) else function
 
 
 # Stages -------------------------------------------------------------------------------------
@@ -265,6 +125,13 @@ def _find_block(count: int, most: int) -> int:
         largest = max(_LEAST_BLOCK, count // 4)
     sizes = range(largest, largest // 4, -1)
     return next((size for size in sizes if not count % size), largest)
+
+
+def _find_type(function: Function, ranking: Ranking) -> DataType:
+    """A type that holds what is compared."""
+    compared = ranking.stage.body.instructions[ranking.number]
+    is_read = isinstance(compared, Load)
+    return function.tensors()[compared.tensor].dtype if is_read else value_type(compared)
 
 
 def _write_keys(ranking: Ranking, block: int, name: str) -> Stage:
@@ -310,6 +177,10 @@ def _read(reader: Reader, rows: Sorted) -> Stage:
     place = builder.apply("max", place, builder.constant(0))
     points = {n: place for n, i in enumerate(body.instructions)
               if isinstance(i, Index) and i.reduced}  # fmt: skip
+    number = builder.load(rows.numbers, *[made[n] for n in row], rank)
+    points |= dict.fromkeys(find_values(reader), number)
+    points |= {n: found for n, i in enumerate(body.instructions)
+               if isinstance(i, Cast) and i.operand in points and i.dtype is NUMBER}  # fmt: skip
     numbers = builder.copy(body, points)
     value = numbers[body.result]
     nothing = builder.add(Constant(body.dtype, combiner_identity(combiner, body.dtype)))
@@ -320,3 +191,106 @@ def _read(reader: Reader, rows: Sorted) -> Stage:
         # A sum of one -0 is 0.
         value = builder.apply("add", value, nothing)
     return dataclasses.replace(stage, body=builder.make(value), reduction=None)
+
+
+def _name_rows(function: Function, sorted_rows: Sequence[Sorted]) -> Function:
+    """The function in which sorted rows are called what the results are that are nothing else."""
+    rows = {stage.name: stage for each in sorted_rows for stage in (each.places, each.numbers)}
+    names: dict[str, str] = {}
+    for stage in function.stages:
+        result, load = function.result(stage.name), stage.body.instructions[stage.body.result]
+        if result is None or result.strides is not None or not isinstance(load, Load):
+            continue
+        found = rows.get(load.tensor)
+        if found is None or load.tensor in names or not reads_own_place(stage, load):
+            continue
+        if (stage.dtype, stage.extents) == (found.dtype, found.extents):
+            names[load.tensor] = stage.name
+    gone = set(names.values())
+    kept = (stage for stage in function.stages if stage.name not in gone)
+    return function.with_stages(simplify_stage(stage, names) for stage in kept)
+
+
+# What stands at a place that has been found ---------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Placed:
+    """A stage that reads where sorted numbers were."""
+
+    stage: Stage
+    ranking: Ranking
+    rows: Sorted
+
+
+def _read_numbers(stage: Stage, placed: dict[str, _Placed]) -> Stage:
+    """The stage with sorted numbers read as such, where it reads what is compared at a place that
+    another stage has found; the stage itself where it does not. Where it is such a place, it is
+    among those `placed` from here on."""
+    for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
+        found = placed.get(name)
+        if found is None or not is_inlinable(found.stage):
+            continue
+        whole = inline_stages(stage, {name: found.stage})
+        if _find_place(whole.body, whole.body.result, found) is not None:
+            placed[stage.name] = dataclasses.replace(found, stage=whole)
+        stage = _read_at_places(whole, found) or stage
+    return stage
+
+
+def _read_at_places(stage: Stage, placed: _Placed) -> Stage | None:
+    """The same, of a stage that says itself where places come from; None where that changes
+    nothing."""
+    ranking, builder = placed.ranking, BodyBuilder()
+    numbers = builder.copy(stage.body)
+    made: dict[int, int] = {}
+    for number, instruction in enumerate(stage.body.instructions):
+        read = _find_place(stage.body, number, placed)
+        load = None if read is None else stage.body.instructions[read]
+        if read is None or read == number or not isinstance(load, Load):
+            continue
+        if value_type(instruction) is NUMBER:
+            made[number] = numbers[read]
+            continue
+        *row, rank = (numbers[n] for n in load.indices)
+        axis = ranking.own.axis
+        compared = copy_number(builder, ranking, [*row[:axis], numbers[number], *row[axis:]])
+        value = builder.load(placed.rows.numbers, *row, rank)
+        made |= {n: value for n, each in enumerate(numbers) if each == compared}
+    if not made:
+        return None
+    numbers = builder.copy(stage.body, made)
+    guard = None if stage.body.guard is None else numbers[stage.body.guard]
+    body = builder.make(numbers[stage.body.result], guard)
+    return dataclasses.replace(stage, body=body)
+
+
+def _find_place(body: Body, number: int, placed: _Placed) -> int | None:
+    """The read of where a sorted number was that a value is; None where it is something else.
+    Conversions to what holds every place change nothing, nor does to bring it into the row."""
+    last = placed.ranking.count - 1
+    while True:
+        match body.instructions[number]:
+            case Load(tensor=tensor):
+                return number if tensor == placed.rows.places.name else None
+            case Cast(operand=operand, dtype=dtype) if _holds(dtype, last):
+                number = operand
+            case Apply(operation=operation, operands=(left, right)):
+                limit = body.instructions[right]
+                if not isinstance(limit, Constant):
+                    left, limit = right, body.instructions[left]
+                if not isinstance(limit, Constant) or not _keeps(operation.name, limit, last):
+                    return None
+                number = left
+            case _:
+                return None
+
+
+def _holds(dtype: DataType, last: int) -> bool:
+    """Whether a type has all places up to the last."""
+    return dtype is DataType.INDEX or (dtype.is_integer and last <= np.iinfo(dtype.dtype).max)
+
+
+def _keeps(name: str, limit: Constant, last: int) -> bool:
+    """Whether an operation with a constant changes no place."""
+    return (name == "min" and limit.value >= last) or (name == "max" and limit.value <= 0)

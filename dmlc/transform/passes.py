@@ -132,6 +132,12 @@ class Draft:
         refusals = [streams.refuse(stage, order, len(draft.parallel)) for stage in stages]
         return draft, next(filter(None, refusals), None)
 
+    def take(self, stage: Stage, number: int) -> None:
+        """Takes a reduction of its own points into a pass, which may be new."""
+        axes = _map_reduction(stage)
+        if axes is not None:
+            self._take(stage, axes, number)
+
     def passes(self) -> tuple[Pass, ...]:
         """Those that it has, in the order they run."""
         return tuple(made.close() for made in self.opened)

@@ -60,7 +60,7 @@ def run_passes(
     scanned = scan_in_blocks(counted)
     verify(scanned, "scan_in_blocks", counted)
     yield "scan_in_blocks", scanned
-    ordered = sort_by_ranks(scanned)
+    ordered = sort_by_ranks(scanned, walks=walks)
     verify(ordered, "sort_by_ranks", scanned)
     yield "sort_by_ranks", ordered
     settled = settle(ordered)
@@ -82,7 +82,8 @@ def _run_last(simplified: Function, *, walks: bool) -> Iterator[tuple[str, Funct
     split = simplify(split_walks(simplified), simplified) if walks else simplified
     verify(split, "split_walks", simplified)
     yield "split_walks", split
-    indexed = simplify(index_inverses(split, list_walked(split) if walks else ()), split)
+    walked = list_walked(split) if walks else ()
+    indexed = simplify(index_inverses(split, walked, walks=walks), split)
     verify(indexed, "index_inverses", split)
     yield "index_inverses", indexed
     factored = simplify(take_out_factors(indexed), indexed)

@@ -32,6 +32,7 @@ from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.inverse_index import Choice, find_choice, find_indices
 from dmlc.transform.keys import find_place
+from dmlc.transform.ranked import list_ordered
 
 PLACE = DataType.INT32
 """Where an element lies in a row of results; less than 0 where a point belongs to none."""
@@ -67,9 +68,9 @@ def split_walks(function: Function) -> Function:
     """The function with the reductions whose points are to be walked in types that hold a sum of
     all, and in as many pieces as it takes to share them out."""
     names, tables = dict.fromkeys(function.tensors()), list_arrays(function.tables)
-    stages: list[Stage] = []
+    ordered, stages = list_ordered(function), list[Stage]()
     for stage in function.stages:
-        choice = find_choice(stage, tables)
+        choice = None if stage.name in ordered else find_choice(stage, tables)
         made = [stage] if choice is None or not _pays(choice) else _split(choice, names)
         if made != [stage]:
             known = dataclasses.replace(function, stages=(*stages, *made))
@@ -96,8 +97,15 @@ def find_walk(function: Function, stage: Stage) -> Walk | None:
 
 
 def list_walked(function: Function) -> list[str]:
-    """The stages whose points are walked."""
-    return [stage.name for stage in function.stages if find_walk(function, stage) is not None]
+    """The stages whose points are walked, and those of rows in order, which are too."""
+    ordered = list_ordered(function)
+    walked = (s.name for s in function.stages if s.name not in ordered)
+    return [*ordered, *(n for n in walked if _is_walked(function, n))]
+
+
+def _is_walked(function: Function, name: str) -> bool:
+    stage = function.stage(name)
+    return stage is not None and find_walk(function, stage) is not None
 
 
 def _pays(choice: Choice) -> bool:

@@ -149,6 +149,43 @@ def sort_rows(
     return Sorted(tuple(stages), numbers, places)
 
 
+def rank_rows(keys: Stage, wanted: str, names: dict[str, None], order: Order) -> Sorted:
+    """The rows of a stage sorted as they are defined: each number has a rank, and at each place
+    stands what has that rank. That is for devices whose kernels put whole rows in order
+    (`ranked`)."""
+    count = _count(keys)
+
+    def make(what: str) -> tuple[_Body, str]:
+        return _Body(keys.extents), take_name(f"{wanted}_{what}", names)
+
+    def reduce(
+        name: str, combiner: str, dtype: DataType, body: _Body, value: int, guard: int
+    ) -> Stage:
+        reduction = Reduction(combiner, ((_POINT.axis, count),))
+        return Stage(name, dtype, keys.extents, body.make(value, guard), reduction)
+
+    body, name = make("rank")
+    point = body.add(_POINT)
+    comes = dataclasses.replace(order, is_bounded=False).comes_before(
+        body,
+        body.read(keys, point),
+        body.read(keys, body.place),
+        body.apply("lt", point, body.place),
+    )
+    ranks = reduce(name, "sum", NUMBER, body, body.constant(1, NUMBER), comes)
+    found: list[Stage] = []
+    for what, combiner in (("order", "sum"), ("sorted", "max")):
+        body, name = make(what)
+        point = body.add(_POINT)
+        stands = body.apply("eq", body.read(ranks, point), body.number(body.place))
+        is_place = what == "order"
+        value = body.number(point) if is_place else body.read(keys, point)
+        dtype = NUMBER if is_place else keys.dtype
+        found.append(reduce(name, combiner, dtype, body, value, stands))
+    places, numbers = found
+    return Sorted((ranks, places, numbers), numbers, places)
+
+
 def find_starts(numbers: Stage, most: int, name: str) -> Stage:
     """For each number from 0 to `most`, how many of a row of sorted ones are less."""
     count = _count(numbers)

@@ -167,11 +167,18 @@ def _find_places(facts: IndexFacts, value: int, size: int) -> Array | None:
         if isinstance(extent, int) and factor > 0 and form.constant >= 0:
             reached[form.constant : form.constant + extent * factor : factor] = True
             return reached
-    found, passing = facts.evaluate([value], over), facts.find_passing(conditions, over)
-    if found is None or passing is None:
+    found = facts.evaluate([value], over)
+    if found is None:
         return None
-    places = np.broadcast_to(found[0], passing.shape)[passing]
-    reached[places[(places >= 0) & (places < size)]] = True
+    places = found[0].ravel()
+    if conditions:
+        passing = facts.find_passing(conditions, over)
+        if passing is None:
+            return None
+        places = np.broadcast_to(found[0], passing.shape)[passing]
+    if places.size and (places.min() < 0 or places.max() >= size):
+        places = places[(places >= 0) & (places < size)]
+    reached[places] = True
     return reached
 
 

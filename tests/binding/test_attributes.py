@@ -113,8 +113,16 @@ def test_notes_say_where_an_attribute_is_declared() -> None:
 def test_an_attribute_without_a_default_must_be_given() -> None:
     found = refusals(lambda: OP.bind({"X": f32(1)}))
     assert [says(d) for d in found] == [
-        ("attribute 'Alpha' is not given, and has no default", "declared here"),
-        ("attribute 'Scales' is not given, and has no default", "declared here"),
+        (
+            "attribute 'Alpha' is not given, and has no default",
+            "give it: --attr Alpha=..., or attributes={'Alpha': ...} in Python",
+            "declared here",
+        ),
+        (
+            "attribute 'Scales' is not given, and has no default",
+            "give it: --attr Scales=..., or attributes={'Scales': ...} in Python",
+            "declared here",
+        ),
     ]
 
 

@@ -71,7 +71,7 @@ def raising(error: BaseException) -> click.Command:
     ("error", "status", "message"),
     [
         (DmlcError("the input is at fault"), 1, "error: the input is at fault\n"),
-        (UnavailableError("a tool is missing"), 3, "error: a tool is missing\n"),
+        (UnavailableError("a tool is missing"), 3, "error: a tool is missing [E0902]\n"),
         (
             InternalError("a rule was broken"),
             1,
@@ -103,7 +103,7 @@ def test_the_module_runs_as_a_command() -> None:
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.startswith("error: unknown operator 'onednn.NOTHING'\n")
+    assert done.stderr.startswith("error: unknown operator 'onednn.NOTHING' [E0202]\n")
 
 
 def test_a_reader_who_leaves_gets_no_complaint() -> None:
@@ -126,4 +126,7 @@ def test_help_loads_neither_numpy_nor_any_command() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ENVIRONMENT
     )
-    assert done.stdout.splitlines()[-1] == "['dmlc.cli', 'dmlc.collection', 'dmlc.source']"
+    assert (
+        done.stdout.splitlines()[-1]
+        == "['dmlc.cli', 'dmlc.cli.messages', 'dmlc.collection', 'dmlc.source']"
+    )

@@ -303,7 +303,7 @@ def test_a_folder_that_cannot_be_written(dmlc: Dmlc) -> None:
     found = dmlc("compile", GRAD, "-o", "file/out")
     assert found.status == 1
     assert found.out == ""
-    assert found.err.startswith("error: cannot write 'file/out': Not a directory\n")
+    assert found.err.startswith("error: cannot write 'file/out': Not a directory [E0005]\n")
 
 
 def test_derived_gradients_are_compiled(dmlc: Dmlc) -> None:
@@ -632,14 +632,14 @@ def test_compare_words_of_bfloat16(dmlc: Dmlc) -> None:
 
 def test_check_does_not_read_without_end_nor_quote_other_files(dmlc: Dmlc) -> None:
     found = dmlc("check", "/dev/zero")
-    assert (found.status, found.err) == (1, "error: '/dev/zero' is no .dml file\n")
+    assert (found.status, found.err) == (1, "error: '/dev/zero' is no .dml file [E0001]\n")
     Path("a.dml").write_text('import "/etc/passwd"\n', "utf-8")
     found = dmlc("check", "a.dml")
     assert found.status == 1
     assert found.err.startswith("a.dml:1:1: error: '/etc/passwd' is not below ")
     assert "root:" not in found.err
-    assert dmlc("fmt", "/etc/passwd").err == "error: '/etc/passwd' is no .dml file\n"
-    assert dmlc("show", "/etc/passwd").err == "error: '/etc/passwd' is no .dml file\n"
+    assert dmlc("fmt", "/etc/passwd").err == "error: '/etc/passwd' is no .dml file [E0001]\n"
+    assert dmlc("show", "/etc/passwd").err == "error: '/etc/passwd' is no .dml file [E0001]\n"
 
 
 def test_import_folders(dmlc: Dmlc) -> None:

@@ -50,7 +50,7 @@ def test_a_dense_kernel_is_warned_of_where_it_is_written(formula: str, count: st
     first, line, caret, note = warning.splitlines()
     assert first == (
         "own.dml:8:9: warning: 'y' goes through 20,000 positions for each element that it gives, "
-        f"of which about {count} count"
+        f"of which about {count} count [W0902]"
     )
     assert formula in line
     assert "^^^" in caret
@@ -99,7 +99,7 @@ def test_what_is_dense_where_elements_choose_is_warned_of(text: str, dtype: str,
     first, *_, note = warning.splitlines()
     assert "warning: 'Y' goes through " in first
     assert first.endswith(
-        " for each element that it gives, of which elements of tensors choose about 2"
+        " for each element that it gives, of which elements of tensors choose about 2 [W0903]"
     )
     assert note == f"  note: {why}"
 
@@ -192,14 +192,17 @@ def judge(launch: str, turns: int) -> list[str]:
         }}
         store y[0] = v
     }}""")
-    return [w.message for w in find_slow(ir.parse(FUNCTION), [kernel], [count_steps(kernel)])]
+    return [
+        f"{w.message} [{w.code}]"
+        for w in find_slow(ir.parse(FUNCTION), [kernel], [count_steps(kernel)])
+    ]
 
 
 def test_a_serial_kernel_is_warned_of() -> None:
     said = "'y' takes 4,194,304 steps, and a GPU does at most 1 of them at once"
-    assert judge("ceil(1 / 1) groups of 1", 1 << 22) == [said]
+    assert judge("ceil(1 / 1) groups of 1", 1 << 22) == [f"{said} [W0901]"]
     (message,) = judge("ceil(3 / 1) groups of 256", 1 << 14)
-    assert message.endswith("steps, and a GPU does at most 768 of them at once")
+    assert message.endswith("steps, and a GPU does at most 768 of them at once [W0901]")
 
 
 def test_few_steps_or_many_threads_are_not_serial() -> None:

@@ -105,7 +105,7 @@ COMPUTE = [
     ("Y = @max(X, X, X)", "'max' takes 2 arguments, but is given 3"),
     ("Y = @clamp(X, 1)", "'clamp' takes 3 arguments, but is given 2"),
     ("Y = @exp", "'exp' is a function: call it, as in exp(...)"),
-    ("Y = @Z(X)", "'Z' is no function: an element is read as Z[...]"),
+    ("Y = @Z(X)", "'Z' is no function: an element is read as Z[X]"),
     ("f(x) = x\nY = @f(X, X)", "'f' takes 1 argument, but is given 2"),
     ("f(x, @x) = x\nY = f(X, X)", "parameter 'x' of 'f' stands twice", "the first is here"),
     ("f(x) = x\n@f(x) = x + 1\nY = f(X)", "function 'f' is declared twice", "the first is here"),
@@ -120,8 +120,10 @@ COMPUTE = [
     ("@Epsilon = 1\nY = X", "'Epsilon' is an attribute and cannot be assigned"),
     ("Y = @A\nA = X", "'A' is used before it is defined", "it is defined here"),
     ("Y = @Y + X", "'Y' is used before it is defined", "it is defined here"),
-    ("Y = X + @true", "an operand of '+' must be a number, but this is a boolean"),
-    ("Y = X + @M", "an operand of '+' must be a number, but this is a boolean"),
+    ("Y = X + @true", "an operand of '+' must be a number, but this is a boolean",
+     "a boolean becomes a number by 'c ? 1 : 0'"),
+    ("Y = X + @M", "an operand of '+' must be a number, but this is a boolean",
+     "a boolean becomes a number by 'c ? 1 : 0'"),
     ("Y = !@X ? 1 : 0", "the operand of '!' must be a boolean, but this is a number",
      "compare it, as in 'x != 0'"),
     ("Y = @X ? 1 : 0", "the condition of '?:' must be a boolean, but this is a number",
@@ -202,7 +204,8 @@ COMPUTE = [
     ("Y[i..., @j...] = X[i..., j...]", "a tensor is indexed with one pack at most"),
     ("@Y[a, b, c, d, e, f, g, h, i] = 1",
      "'Y' has 1 to 8 dimensions, but is defined with 9 indices"),
-    ("Y[i, j] = @Z[i]", "'Z' has 2 dimensions, but is read with 1 index"),
+    ("Y[i, j] = @Z[i]", "'Z' has 2 dimensions, but is read with 1 index",
+     "an index for each dimension, as in Z[i, j]"),
     ("Y[i] = @X", "a whole tensor stands where one element is defined: index it", "as in X[i]"),
     ("Y[i] = X[@true]", "an index must be a number, but this is a boolean"),
     ("Y[i] = X[@X]", "an index is one whole number, and this is a whole tensor"),
@@ -270,6 +273,7 @@ def test_ranks_that_cannot_agree() -> None:
     expect(
         operator("Y = @A + B", tensors=tensors),
         "tensors of 2 and of 4 or 5 dimensions cannot be combined element by element",
+        "unsqueeze(x, axes: [0]) adds a dimension of size 1 in front",
     )
     narrow = operator("Y = @A", tensors=tensors).replace(
         "| Y | Output | | 1 to 8 |", "| Y | Output | | 3 |"
@@ -360,6 +364,7 @@ def test_outputs_must_be_there_and_defined() -> None:
     expect(
         operator("Y = X", tensors="| @Z | Output | | 1 | FLOAT32 |"),
         "required output 'Z' is never defined",
+        "'compute' defines each: Z = ...",
     )
     assert mistakes(operator("Y = X", tensors="| Z | Optional output | | 1 | FLOAT32 |")) == []
     expect(
@@ -444,9 +449,10 @@ DECLARATIONS = [
     ("function @f(x) = g(x)\nfunction g(x) = h(x)\nfunction h(x) = f(x)",
      "functions are inlined and must not recurse: 'f' calls 'g' calls 'h' calls 'f'",
      "declared here", "declared here"),
-    ("function f(x) = @y", "unknown name 'y'"),
+    ("function f(x) = @y", "unknown name 'y'", "known here: x"),
     ("function f(x) = x > 0\nfunction g(x) = @f(x) + 1",
-     "an operand of '+' must be a number, but this is a boolean"),
+     "an operand of '+' must be a number, but this is a boolean",
+     "a boolean becomes a number by 'c ? 1 : 0'"),
     (operator() + "\n" + operator().replace("OP", "@OP"),
      "operator or graph 'OP' is declared twice", "the first is here"),
     ("module m\n" + operator().replace("tensors", "forward @OP\ntensors", 1),
@@ -539,7 +545,8 @@ operator CUT {
 
 GRAPHS = [
     ("x: FLOAT32[N]", "output y = @z", "unknown name 'z'", "known here: N, x"),
-    ("x: FLOAT32[@M]", "output y = x", "unknown name 'M'", "known here: N"),
+    ("x: FLOAT32[@M]", "output y = x", "unknown size 'M'",
+     "a symbol is declared behind the graph's name: [M]"),
     ("x: @FLOAT33[N]", "output y = x", "unknown data type 'FLOAT33'", "did you mean 'FLOAT32'?"),
     ("x: FLOAT32[N], @x: FLOAT32[N]", "output y = x", "input 'x' is declared twice in this graph",
      "the first is here"),
@@ -554,7 +561,7 @@ GRAPHS = [
     ("x: FLOAT32[N]", "output y = @RELU()", "this call of RELU does not give X",
      "'X' is declared here"),
     ("x: FLOAT32[N]", "output y = RELU(X: x, @x)",
-     "the arguments of operator 'RELU' are given by name", "as in InputTensor: x"),
+     "the arguments of operator 'RELU' are given by name", "as in X: x"),
     ("x: FLOAT32[N]", "output y = RELU(X: x, @X: x)", "'X' is given twice in this call",
      "it is given here first"),
     ("x: FLOAT32[N]", "t = TWO(X: x, Mode: HIGH)\noutput y = @t", "'t' has 2 outputs: name one",
@@ -574,7 +581,8 @@ GRAPHS = [
     ("x: FLOAT32[N]", "output y = @gradient(x)",
      "'gradient' takes a value and what to differentiate by", "as in gradient(loss, wrt: x)"),
     ("x: FLOAT32[N], z: FLOAT32[N, N]", "output y = @x + z",
-     "tensors of 1 and of 2 dimensions cannot be combined element by element"),
+     "tensors of 1 and of 2 dimensions cannot be combined element by element",
+     "unsqueeze(x, axes: [0]) adds a dimension of size 1 in front"),
     ("x: FLOAT32[N]", "a = @b + x\nb = c * 2\nc = a\noutput y = c",
      "this closes a cycle: 'a' reads 'b', which reads 'c', which reads 'a'", "it is defined here",
      "a graph has no cycles: each value is computed from inputs and values above it"),
@@ -613,7 +621,8 @@ GRAPHS = [
      "'t.Y' is one tensor, and has no entries"),
     ("x: FLOAT32[N]", "output y = @2 * N", "output 'y' is one value, and must be a tensor"),
     ("x: FLOAT32[N]", "output y = RELU(X: x + @true)",
-     "an operand of '+' must be a number, but this is a boolean"),
+     "an operand of '+' must be a number, but this is a boolean",
+     "a boolean becomes a number by 'c ? 1 : 0'"),
 ]  # fmt: skip
 
 
@@ -642,10 +651,10 @@ def test_what_a_graph_does_not_use_is_warned_of() -> None:
         "    a = x * 2\n    b = x + 1\n    c = b\n    output y = b\n}"
     )
     assert [d.render().split("\n")[0] for d in check_text(text, "g.dml").diagnostics] == [
-        "g.dml:1:12: warning: symbol 'M' is never read",
-        "g.dml:1:30: warning: input 'z' is never read",
-        "g.dml:2:5: warning: the value 'a' is never read",
-        "g.dml:4:5: warning: the value 'c' is never read",
+        "g.dml:1:12: warning: symbol 'M' is never read [W0001]",
+        "g.dml:1:30: warning: input 'z' is never read [W0001]",
+        "g.dml:2:5: warning: the value 'a' is never read [W0001]",
+        "g.dml:4:5: warning: the value 'c' is never read [W0001]",
     ]
 
 

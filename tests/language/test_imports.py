@@ -33,7 +33,7 @@ def refusal(path: Path) -> str:
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/stdin", "/etc/passwd", "/proc/self/mem"])
 def test_what_is_no_dml_file_is_not_opened(path: str, tmp_path: Path) -> None:
-    assert refusal(Path(path)).endswith("is no .dml file")
+    assert refusal(Path(path)).endswith("is no .dml file [E0001]")
     assert "is not below" in refusal(project(tmp_path, path))
 
 
@@ -54,18 +54,18 @@ def test_a_link_to_a_device_by_the_name_of_a_dml_file(tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: found.append(refusal(path)), daemon=True)
     reader.start()
     reader.join(timeout=20)
-    assert found == [f"error: cannot read '{path}': it is no regular file"]
+    assert found == [f"error: cannot read '{path}': it is no regular file [E0001]"]
 
 
 def test_folders_missing_files_and_sizes(tmp_path: Path) -> None:
     (tmp_path / "folder.dml").mkdir()
-    assert refusal(tmp_path / "folder.dml").endswith("it is a directory")
-    assert refusal(tmp_path).endswith("it is a directory")
-    assert refusal(tmp_path / "none.dml").endswith("no such file or directory")
-    assert refusal(tmp_path / ("n" * 300 + ".dml")).endswith("file name too long")
+    assert refusal(tmp_path / "folder.dml").endswith("it is a directory [E0001]")
+    assert refusal(tmp_path).endswith("it is a directory [E0001]")
+    assert refusal(tmp_path / "none.dml").endswith("no such file or directory [E0001]")
+    assert refusal(tmp_path / ("n" * 300 + ".dml")).endswith("file name too long [E0001]")
     with (tmp_path / "large.dml").open("wb") as file:
         file.truncate(1 << 40)
-    assert refusal(tmp_path / "large.dml").endswith("is larger than 16 MiB")
+    assert refusal(tmp_path / "large.dml").endswith("is larger than 16 MiB [E0003]")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_other_encodings(content: bytes, byte: int, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     path = tmp_path / "project" / "other.dml"
     path.write_bytes(content)
-    message = f"'{path}' is not UTF-8 text: byte {byte} is wrong"
+    message = f"'{path}' is not UTF-8 text: byte {byte} is wrong [E0001]"
     assert refusal(path) == f"error: {message}"
     main = project(tmp_path, "other.dml")
     assert refusal(main).startswith(f"{main}:1:1: error: {message}")
@@ -91,7 +91,7 @@ def test_imports_stay_below_the_folder_of_the_first_file(tmp_path: Path) -> None
         main = project(tmp_path, path)
         assert refusal(main).splitlines()[0] == (
             f"{main}:1:1: error: '{path}' is not below '{main.parent}', nor below a folder that "
-            "may be imported from"
+            "may be imported from [E0004]"
         )
         assert "--import-folder" in refusal(main)
 

@@ -202,7 +202,7 @@ def test_escapes_in_texts() -> None:
                                    "'function', 'graph', 'import' or 'operator', found '$'")),
         ("function 3(x) = x", (1, 10, "expected a name, found '3'")),
         ("function", (1, 9, "expected a name, found the end of the file")),
-        ("function f(x) = 3x", (1, 17, "expected an expression, found '3x'")),
+        ("function f(x) = 3x", (1, 17, "'3x' is no number: a product is 3 * x")),
         ("function f(x) = 1e999", (1, 17, "this number is larger than any float64")),
         ("op\u00e9rator X { }", (1, 1, "expected the end of the file, 'enum', 'function', 'graph', "
                                    "'import', 'module' or 'operator', found 'op\u00e9rator'")),
@@ -305,7 +305,7 @@ def test_mistakes_in_statements_of_one_section_are_reported_together() -> None:
     # Where a statement cannot start, the one before is at fault.
     assert [note.span.text for d in found for note in d.notes if note.span] == [
         "u = 1 +",
-        "w = (3 + 4",
+        "(",
     ]
 
 

@@ -146,7 +146,7 @@ def test_all_that_is_not_supported_is_refused_at_once() -> None:
     with pytest.raises(UnsupportedError) as raised:
         dmlc.onnx.load(model)
     assert str(raised.value).splitlines() == [
-        "error: 4 nodes of agraph cannot be imported",
+        "error: 4 nodes of agraph cannot be imported [E0901]",
         "  note: 2 x RandomNormalLike (a, b): it draws random numbers",
         "  note: 1 x NonZero (d): the size of its result depends on values",
         "  note: 1 x Bernoulli (y): it draws random numbers",

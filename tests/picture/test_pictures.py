@@ -367,7 +367,7 @@ def test_what_nobody_could_read_is_refused() -> None:
         write_svg(large, ("before",))
     assert str(raised.value) == (
         "error: 'negate' has 1,401 stages before fusion, and 1,401 with its chains folded: more "
-        "than the 400 that a picture can show legibly\n"
+        "than the 400 that a picture can show legibly [E0901]\n"
         "  note: show it as text or DOT, or only after fusion, or draw a part of it"
     )
     assert write_svg(large, ("after",)).startswith("<svg")

@@ -86,7 +86,7 @@ except dmlc.UnavailableError as error:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == [
-        "error: dmlc.testing.bindings needs Hypothesis, which is not installed",
+        "error: dmlc.testing.bindings needs Hypothesis, which is not installed [E0902]",
         "  note: pip install 'dmlc[test]' installs it",
     ]
 

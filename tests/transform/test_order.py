@@ -16,7 +16,8 @@ from dmlc.api import load_program
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
-from dmlc.transform.order import find_ranking, sort_by_ranks
+from dmlc.transform.order import sort_by_ranks
+from dmlc.transform.ranks import find_ranking
 from dmlc.transform.simplify import simplify
 
 ORDERED = """func @ordered(%X: {t}[3, {n}, 2]) -> (%places, %values) {{

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Generator, Sequence
 from typing import Any, ClassVar
 
-from dmlc.runtime.interface import CompileOptions, ForeignError, part_of_selector
+from dmlc.runtime.interface import CompileOptions, ForeignError, no_such_device, part_of_selector
 from dmlc.source import DmlcError, Note, UnavailableError
 
 UNTESTED = "untested on hardware"
@@ -183,8 +183,7 @@ def choose_device(devices: Sequence[D3D12Device], selector: str | None) -> D3D12
     matching = [d for d in devices if wanted == str(d.index)]
     matching += [d for d in devices if wanted.lower() in d.name.lower()]
     if not matching:
-        known = Note("there are " + "; ".join(f"{d.index}: {d}" for d in devices))
-        raise UnavailableError(f"no Direct3D 12 device matches '{wanted}'", notes=(known,))
+        raise no_such_device("Direct3D 12", wanted, _BACKEND, ((d.index, d) for d in devices))
     return matching[0]
 
 

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from dmlc.runtime.interface import CompileOptions, part_of_selector
+from dmlc.runtime.interface import CompileOptions, no_such_device, part_of_selector
 from dmlc.source import Note, UnavailableError
 
 RUNTIME = "opencl"
@@ -110,7 +110,8 @@ def choose(
     if wanted:
         found = _match(devices, wanted, lambda d: d.index, lambda d: d.name)
         if not found:
-            raise _no_match(f"no OpenCL device matches '{wanted}'", devices)
+            numbered = ((d.index, d) for d in devices)
+            raise no_such_device("OpenCL", wanted, RUNTIME, numbered)
         return found[0]
     context = environment.get("PYOPENCL_CTX", "")
     if context:
@@ -146,10 +147,9 @@ def _choose_by_context(devices: Sequence[Device], context: str) -> Device:
         place = {device: number for number, device in enumerate(found)}
         found = _match(found, wanted, lambda d: place[d], lambda d: d.name)
     if not found:
-        raise _no_match(f"no OpenCL device matches PYOPENCL_CTX='{context}'", devices)
+        known = [f"{d.platform_index} is {d.platform}, with {d}" for d in devices[:20]]
+        raise UnavailableError(
+            f"no OpenCL device matches PYOPENCL_CTX='{context}'",
+            notes=[f"platforms here: {'; '.join(known)}"],
+        )
     return found[0]
-
-
-def _no_match(message: str, devices: Sequence[Device]) -> UnavailableError:
-    known = [f"{d.index}: {d}" for d in devices[:20]]
-    return UnavailableError(message, notes=[f"devices here: {'; '.join(known)}"])

@@ -12,9 +12,9 @@ import enum
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dmlc.runtime.interface import CompileOptions, part_of_selector
+from dmlc.runtime.interface import CompileOptions, no_such_device, part_of_selector
 from dmlc.runtime.vulkan.api import INSTALL_LOADER, Vulkan
-from dmlc.source import Note, UnavailableError
+from dmlc.source import UnavailableError
 
 RUNTIME = "vulkan"
 
@@ -276,6 +276,5 @@ def choose_device(devices: Sequence[VulkanDevice], selector: str | None) -> Vulk
     matching = [d for d in devices if wanted == str(d.index)]
     matching += [d for d in devices if wanted.lower() in str(d).lower()]
     if not matching:
-        known = Note("there are " + "; ".join(f"{d.index}: {d}" for d in devices))
-        raise UnavailableError(f"no Vulkan device matches '{wanted}'", notes=(known,))
+        raise no_such_device("Vulkan", wanted, RUNTIME, ((d.index, d) for d in devices))
     return matching[0]

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from dmlc.runtime import lavapipe
 from dmlc.runtime.environment import setting
-from dmlc.runtime.interface import CompileOptions, part_of_selector
+from dmlc.runtime.interface import CompileOptions, no_such_device, part_of_selector
 from dmlc.source import DmlcError, Note, UnavailableError
 
 RUNTIME = "wgpu"
@@ -199,8 +199,7 @@ def choose_device(devices: Sequence[WgpuDevice], selector: str | None) -> WgpuDe
     matching = [d for d in devices if wanted == str(d.index)]
     matching += [d for d in devices if wanted.lower() in str(d).lower()]
     if not matching:
-        known = Note("there are " + "; ".join(f"{d.index}: {d}" for d in devices))
-        raise UnavailableError(f"WebGPU finds no device that matches '{wanted}'", notes=[known])
+        raise no_such_device("WebGPU", wanted, RUNTIME, ((d.index, d) for d in devices))
     return matching[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_no_device_says_how_to_get_one() -> None:
 @pytest.mark.parametrize(
     ("selector", "context", "message"),
     [
-        ("opencl:17", "", "no OpenCL device matches '17'"),
+        ("opencl:17", "", "no OpenCL device has the number 17"),
         ("opencl:voodoo", "", "no OpenCL device matches 'voodoo'"),
         ("opencl", "7", "no OpenCL device matches PYOPENCL_CTX='7'"),
         ("opencl", "0:1", "no OpenCL device matches PYOPENCL_CTX='0:1'"),
@@ -73,7 +74,9 @@ def test_no_match_lists_the_devices(selector: str, context: str, message: str) -
     with pytest.raises(UnavailableError) as caught:
         choose(ALL, selector, {"PYOPENCL_CTX": context})
     assert message in str(caught.value)
-    assert "2: Radiant 9000 (Vendor A)" in str(caught.value)
+    assert re.search(
+        r"opencl:2 is Radiant 9000|1 is Vendor A, with Radiant 9000", str(caught.value)
+    )
 
 
 def test_an_empty_name_is_refused() -> None:

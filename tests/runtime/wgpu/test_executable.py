@@ -66,9 +66,9 @@ def test_selectors(selector: str | None, chosen: WgpuDevice) -> None:
 
 
 def test_selectors_that_match_nothing() -> None:
-    with pytest.raises(UnavailableError, match="finds no device that matches 'GeForce'") as caught:
+    with pytest.raises(UnavailableError, match="no WebGPU device matches 'GeForce'") as caught:
         choose_device((CPU,), "wgpu:GeForce")
-    assert "there are 0: llvmpipe" in str(caught.value)
+    assert "devices here: wgpu:0 is llvmpipe" in str(caught.value)
     with pytest.raises(DmlcError, match="the device 'wgpu:' names nothing after the colon"):
         choose_device((CPU,), "wgpu:")
     with pytest.raises(UnavailableError, match=r"WebGPU finds no device[\s\S]*apt-get"):

@@ -1,0 +1,82 @@
+"""What a shell offers while a command is typed: names of operators, of their tensors and
+attributes, codes and files.
+
+Nothing is compiled or parsed for it: what the library has is in `library/index.json`.
+"""
+
+from __future__ import annotations
+
+import os
+
+import click
+from click.shell_completion import CompletionItem, split_arg_string
+
+from dmlc import summaries
+from dmlc.diagnostics import explain, list_codes
+
+Items = list[CompletionItem]
+OPERATOR_COMMANDS = ("compile", "export", "graph", "inspect", "ir", "run", "show", "test")
+"""The commands whose arguments are operators, or files that hold some."""
+
+
+def stand_in(name: str) -> click.Command | None:
+    """A command that offers what the one of that name does where an operator is typed, so that none
+    of what this imports is; None where an option is on the line, and the command itself is asked.
+    """
+    words = split_arg_string(os.environ.get("COMP_WORDS", ""))
+    if name not in OPERATOR_COMMANDS or any(word.startswith("-") for word in words):
+        return None
+    argument = click.Argument(["operator"], nargs=-1, shell_complete=complete_operator)
+    return click.Command(name, params=[argument])
+
+
+def complete_operator(_: click.Context, __: click.Parameter, typed: str) -> Items:
+    """Operators whose name, or name within the family, starts so, in any case; and files."""
+    wanted = typed.lower()
+    names = [
+        name
+        for name in summaries.list_files()
+        if name.lower().startswith(wanted) or name.partition(".")[2].lower().startswith(wanted)
+    ]
+    # Files first: the script for bash forgets what stands before them.
+    return [CompletionItem(typed, type="file"), *map(CompletionItem, names)]
+
+
+def complete_file(_: click.Context, __: click.Parameter, typed: str) -> Items:
+    return [CompletionItem(typed, type="file")]
+
+
+def complete_attribute(ctx: click.Context, _: click.Parameter, typed: str) -> Items:
+    """`Epsilon=` of the operator that is named before."""
+    known = _find_operator(ctx)
+    return _pairs(typed, () if known is None else known.attributes)
+
+
+def complete_tensor(ctx: click.Context, _: click.Parameter, typed: str) -> Items:
+    """`InputTensor=` of the operator that is named before."""
+    known = _find_operator(ctx)
+    return _pairs(typed, () if known is None else known.tensors)
+
+
+def _find_operator(ctx: click.Context) -> summaries.Summary | None:
+    """The operator of the library that the command line names. While the last word is an option
+    without its value, click has read none of the words before it."""
+    words = split_arg_string(os.environ.get("COMP_WORDS", ""))
+    known = summaries.read_index()
+    return next((known[w] for w in (ctx.params.get("operator"), *words) if w in known), None)
+
+
+def complete_input(ctx: click.Context, parameter: click.Parameter, typed: str) -> Items:
+    """`InputTensor=`, and a file behind it."""
+    if "=" in typed:
+        return complete_file(ctx, parameter, typed)
+    return complete_tensor(ctx, parameter, typed)
+
+
+def complete_code(_: click.Context, __: click.Parameter, typed: str) -> Items:
+    codes = (code for code in list_codes() if code.startswith(typed.upper()))
+    return [CompletionItem(code, help=explain(code).title) for code in codes]
+
+
+def _pairs(typed: str, names: tuple[str, ...]) -> Items:
+    return [CompletionItem(f"{name}=") for name in names if name.lower().startswith(typed.lower())]

@@ -1,0 +1,27 @@
+"""`dmlc lsp`: the language server, for editors."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from dmlc import editor
+from dmlc.cli.arguments import import_option
+
+
+@click.command("lsp", epilog="Example: dmlc lsp --log dmlc-lsp.log")
+@import_option
+@click.option("--log", type=click.Path(dir_okay=False), metavar="FILE",
+              help="Write what goes wrong to a file instead of standard error.")  # fmt: skip
+def command(folders: tuple[str, ...], log: str | None) -> None:
+    """Serve an editor: diagnostics, hover, completion, definitions, symbols and formatting of .dml
+    files, by the Language Server Protocol over standard input and output.
+
+    The editor starts it; docs/how-to/editor.md shows how for some. It needs
+    pip install 'dmlc[lsp]'.
+    """
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(filename=log, level=logging.WARNING, format=form)
+    editor.serve([Path(folder) for folder in folders])

@@ -1,0 +1,372 @@
+"""What may be written at a place: keywords as the grammar has them there, and the names that can be
+seen from there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from dmlc import library
+from dmlc.editor.documents import Document
+from dmlc.editor.hover import describe_attribute, describe_tensor
+from dmlc.editor.lexical import (
+    TABLES,
+    Context,
+    Token,
+    TokenKind,
+    find_context,
+    find_word,
+)
+from dmlc.editor.resolve import (
+    dotted_parts,
+    find_called,
+    find_compared,
+    find_forward,
+)
+from dmlc.editor.scopes import FoundOperator, Symbol, What, find_operator, make_scope
+from dmlc.language.builtins import (
+    ARRAY_FACTS,
+    FACTS,
+    FUNCTIONS,
+    GRAPH_FUNCTIONS,
+    REDUCTIONS,
+    SENTENCE_FACTS,
+)
+from dmlc.language.definitions import AttributeDefinition, TensorDefinition
+from dmlc.language.grammar import Continuation, UnexpectedText, continue_text
+from dmlc.language.mistakes import spell_keyword
+from dmlc.language.parse import SUFFIX
+from dmlc.language.tables import ATTRIBUTE_COLUMNS, ATTRIBUTE_TYPES, KINDS, TENSOR_COLUMNS, plain
+from dmlc.scalars import data_type_names, find_data_type
+
+_CONSTANTS = ("true", "false", "inf", "nan")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Completion:
+    """What may be written from `start` to the place that was asked about."""
+
+    label: str
+    what: What | str
+    """What it is; `keyword`, `constant`, `column` and `value` are no symbols."""
+    detail: str
+    text: str
+    start: int
+
+
+def complete(document: Document, offset: int) -> list[Completion]:
+    """What may be written at a place, the most likely first. The word that ends there is what is
+    being written."""
+    word = find_word(document.tokens, offset)
+    if word is not None and word.start == offset:
+        word = None
+    context = find_context(document.text, document.tokens, offset, word)
+    start = offset if word is None else word.start
+    before = context.before
+    if before and before[-1] == word:
+        before = before[:-1]
+    writer = _Completer(document, context, start, before)
+    found: dict[str, Completion] = {}
+    for label, what, detail, *text in writer.list():
+        made = Completion(label, what, detail, text[0] if text else label, start)
+        found.setdefault(label, made)
+    return list(found.values())
+
+
+_Item = tuple[str, "What | str", str] | tuple[str, "What | str", str, str]
+"""A label, what it is, a detail, and the text where that is another."""
+
+
+class _Completer:
+    """What may be written at one place."""
+
+    def __init__(
+        self, document: Document, context: Context, start: int, before: tuple[Token, ...]
+    ) -> None:
+        self.document = document
+        self.context = context
+        self.start = start
+        self.before = before
+        self.words = [token.text for token in before]
+        self.scope = make_scope(document, context)
+
+    def list(self) -> Iterable[_Item]:
+        inside = self.context.inside
+        if inside is not None:
+            match inside.kind:
+                case TokenKind.STRING:
+                    return self.in_string()
+                case TokenKind.ROW:
+                    return self.in_row(inside)
+                case _:
+                    return ()
+        if self.words[-1:] == ["."]:
+            return self.members()
+        operator = self.context.keyword == "operator" and self.context.depth == 1
+        if operator and (self.words == ["forward"] or self.words == ["gradient", "of"]):
+            return self.operators()
+        called = self.called()
+        compared = find_compared(self.scope, called, self.before)
+        if compared is not None and (values := list(_values(compared))):
+            return values
+        return (*self.labels(called), *self.by_grammar())
+
+    # By the grammar -----------------------------------------------------------------------
+
+    def by_grammar(self) -> Iterator[_Item]:
+        """Keywords, and names where there may be one."""
+        found = self.continuation()
+        if found is None:
+            return
+        expected = found.expected
+        if "INTEGER" in expected:
+            yield from self.expression()
+        elif {"NAME", "EMPHASISED"} & expected:
+            yield from self.names()
+        if "TABLE_ROW" in expected and not any(t.kind is TokenKind.ROW for t in self.before):
+            yield from self.headers()
+        for phrase in sorted(_phrases(found)):
+            yield phrase, "keyword", ""
+
+    def continuation(self) -> Continuation | None:
+        """What the grammar has behind the statement as it is up to the place, or, where there is
+        something wrong with that, behind an equals sign."""
+        context = self.context
+        opened = _OPENED.get((context.keyword, context.section), "") if context.depth else ""
+        begun = context.statement if context.depth else context.declared_at
+        if context.depth == 1:
+            opened = "graph x() {" if context.keyword == "graph" else "operator x {"
+        elif context.section in TABLES and context.depth:
+            opened, begun = f"operator x {{ {context.section} {{", self.start
+        for text in (opened + self.document.text[begun : self.start], f"{opened} x = "):
+            try:
+                return continue_text(text, "start")
+            except UnexpectedText:
+                continue
+        return None
+
+    def expression(self) -> Iterator[_Item]:
+        """What a formula may name."""
+        in_graph = self.context.keyword == "graph"
+        for symbol in self.symbols():
+            if symbol.what is not What.ENUM and not self.is_later(symbol):
+                yield _item(symbol)
+        functions = GRAPH_FUNCTIONS if in_graph else FUNCTIONS
+        for name in (*REDUCTIONS, *functions):
+            yield name, What.BUILT_IN, "reduction" if name in REDUCTIONS else "function"
+        for name in _CONSTANTS:
+            yield name, "constant", ""
+        yield from self.types()
+        if in_graph:
+            yield from self.operators()
+
+    def symbols(self) -> Iterator[Symbol]:
+        """Those that can be seen, the nearest first, operators apart."""
+        yield from self.scope.variables.values()
+        yield from self.scope.own.values()
+        apart = (What.OPERATOR, What.GRAPH)
+        yield from (s for s in self.scope.file.values() if s.what not in apart)
+
+    def is_later(self, symbol: Symbol) -> bool:
+        """Whether a local is defined at the place or behind it."""
+        span = symbol.span
+        local = symbol.what is What.LOCAL and span is not None
+        own = local and span is not None and span.source.text == self.document.text
+        return own and span is not None and span.start >= self.context.statement
+
+    def names(self) -> Iterator[_Item]:
+        """Names where no formula stands."""
+        context, own = self.context, self.scope.own.values()
+        forward = find_forward(self.document, context, self.before)
+        if forward is not None:
+            rows = (What.TENSOR, What.ATTRIBUTE)
+            yield from (_item(s) for s in forward.symbols.values() if s.what in rows)
+        elif context.keyword == "graph" and self.words[-1:] == [":"]:
+            yield from self.types()
+        elif context.section == "constraints" and "same" in self.words:
+            yield from ((name, What.FACT, "") for name in SENTENCE_FACTS)
+        elif context.section in ("constraints", "example", "gradient"):
+            wanted = {"constraints": (What.TENSOR,)}
+            kinds = wanted.get(context.section, (What.TENSOR, What.ATTRIBUTE))
+            expected = self.words[-1:] == ["expect"]
+            yield from (_item(s) for s in own
+                        if s.what in kinds and (_is_output(s) or not expected))  # fmt: skip
+        elif context.section == "compute":
+            yield from (_item(s) for s in own if _is_output(s))
+
+    def types(self) -> Iterator[_Item]:
+        for name in data_type_names():
+            dtype = find_data_type(name)
+            yield name, What.TYPE, "" if dtype is None else dtype.name
+
+    def operators(self) -> Iterator[_Item]:
+        """Operators by name: those of the file and its imports, and of the library."""
+        own = [s for s in self.scope.file.values() if s.what is What.OPERATOR]
+        for symbol in own:
+            yield symbol.name, What.OPERATOR, symbol.owner
+        for name in library.names():
+            yield name, What.OPERATOR, "library"
+
+    def headers(self) -> Iterator[_Item]:
+        """The header of a table."""
+        columns = {"attributes": ATTRIBUTE_COLUMNS, "tensors": TENSOR_COLUMNS}
+        known = columns.get(self.context.section)
+        if known is not None:
+            yield f"| {' | '.join(known)} |", "column", "the header of the table"
+
+    # Dots and calls -----------------------------------------------------------------------
+
+    def members(self) -> Iterator[_Item]:
+        """What may stand behind a dot."""
+        parts = dotted_parts(self.before)
+        if not parts:
+            return
+        base = ".".join(parts)
+        for name in dict.fromkeys(item[0] for item in self.operators()):
+            if name.startswith(f"{base}."):
+                yield name[len(base) + 1 :], What.OPERATOR, name
+        called = find_called(self.document, self.scope, base)
+        symbol = self.scope.find(base)
+        if called is not None:
+            yield from (_item(called.symbols[t.name]) for t in called.outputs)
+        elif symbol is not None and symbol.what in (What.TENSOR, What.LOCAL):
+            row = symbol.about
+            array = isinstance(row, TensorDefinition) and row.array
+            yield from ((name, What.FACT, "") for name in (ARRAY_FACTS if array else FACTS))
+
+    def called(self) -> FoundOperator | None:
+        """The operator whose arguments the place is among."""
+        brackets = self.context.brackets
+        if self.context.keyword != "graph" or not brackets or brackets[-1].mark != "(":
+            return None
+        return find_operator(self.document, brackets[-1].name) if brackets[-1].name else None
+
+    def labels(self, called: FoundOperator | None) -> Iterator[_Item]:
+        """The names of arguments that are not given yet."""
+        brackets = self.context.brackets
+        if not brackets or self.words[-1:] not in (["("], [","]) or brackets[-1].mark != "(":
+            return
+        labels = {"like": "reduce to the sizes of a tensor", "axes": "reduce over axes"}
+        if called is not None:
+            given = {
+                token.text
+                for token, after in zip(self.before, self.before[1:], strict=False)
+                if token.start > brackets[-1].start and after.text == ":"
+            }
+            for name in called.rows:
+                if name not in given:
+                    made = _item(called.symbols[name])
+                    yield f"{name}:", made[1], made[2], f"{name}: "
+        elif brackets[-1].name in REDUCTIONS and self.words[-1] == ",":
+            for name, said in labels.items():
+                yield f"{name}:", "keyword", said, f"{name}: "
+        elif (builtin := GRAPH_FUNCTIONS.get(brackets[-1].name)) is not None:
+            for label in filter(None, builtin.labels):
+                yield f"{label}:", "keyword", "", f"{label}: "
+
+    # Texts and tables ---------------------------------------------------------------------
+
+    def in_string(self) -> Iterator[_Item]:
+        """A file to import, or a value of a string."""
+        if self.words == ["import"]:
+            own = Path(self.document.name)
+            for path in sorted(own.parent.glob(f"*{SUFFIX}")):
+                if path.name != own.name:
+                    yield path.name, What.FILE, ""
+            return
+        compared = find_compared(self.scope, self.called(), self.before)
+        for value in () if compared is None else compared.values or ():
+            yield value, "value", ""
+
+    def in_row(self, row: Token) -> Iterator[_Item]:
+        """What a cell may say."""
+        section = self.context.section
+        rows = [t for t in self.before if t.kind is TokenKind.ROW]
+        column = row.text[: self.start - row.start].count("|") - 1
+        if section == "types":
+            names = (s for s in self.scope.own.values() if s.what is What.TENSOR)
+            yield from self.types() if rows else map(_item, names)
+            return
+        columns = {"attributes": ATTRIBUTE_COLUMNS, "tensors": TENSOR_COLUMNS}.get(section, ())
+        if not rows:
+            yield from ((name, "column", "") for name in columns)
+            return
+        cells = rows[0].text.split("|")[1:]
+        yield from self.in_column(row, plain(cells[column]).lower() if column < len(cells) else "")
+
+    def in_column(self, row: Token, title: str) -> Iterator[_Item]:
+        match title:
+            case "kind":
+                yield from ((name.capitalize(), "value", "") for name in KINDS)
+            case "supported data types" | "types":
+                yield from self.types()
+            case "type":
+                yield from ((name, What.TYPE, "") for name in ATTRIBUTE_TYPES)
+                yield from (_item(s) for s in self.symbols() if s.what is What.ENUM)
+            case "default":
+                name = plain(row.text.split("|")[1])
+                symbol = self.scope.own.get(name)
+                if symbol is not None and isinstance(symbol.about, AttributeDefinition):
+                    yield from _values(symbol.about)
+                yield from (_item(s) for s in self.symbols() if s.what in _IN_DEFAULTS)
+                yield from ((name, "constant", "") for name in _CONSTANTS)
+            case "dimensions":
+                yield from (_item(s) for s in self.symbols() if s.what is What.SIZE)
+            case _:
+                return
+
+
+_OPENED = {
+    ("operator", "compute"): "operator x { compute {",
+    ("operator", "constraints"): "operator x { constraints {",
+    ("operator", "example"): 'operator x { example "" {',
+    ("operator", "gradient"): "operator x { gradient of x {",
+}
+"""What opens the place that a statement stands in."""
+_IN_DEFAULTS = (What.MEMBER, What.TENSOR, What.ATTRIBUTE, What.SIZE)
+
+
+def _is_output(symbol: Symbol) -> bool:
+    return isinstance(symbol.about, TensorDefinition) and symbol.about.output
+
+
+def _values(attribute: AttributeDefinition) -> Iterator[_Item]:
+    """What an attribute may be, where that is one of a few names."""
+    if attribute.enum is not None:
+        for name, value in attribute.enum.members.items():
+            yield name, What.MEMBER, f"{attribute.enum.name} = {value}"
+    elif attribute.base == "STRING":
+        yield from ((f'"{value}"', "value", "") for value in attribute.values or ())
+    elif attribute.base == "BOOL":
+        yield from ((name, "constant", "") for name in ("true", "false"))
+    elif attribute.base == "TYPE":
+        yield from ((name, What.TYPE, "") for name in data_type_names())
+
+
+def _item(symbol: Symbol) -> _Item:
+    return symbol.name, symbol.what, describe_briefly(symbol)
+
+
+def describe_briefly(symbol: Symbol) -> str:
+    """What a symbol is, in a line."""
+    match symbol.about:
+        case TensorDefinition() if symbol.what is What.TENSOR:
+            return ", ".join(describe_tensor(symbol.about))
+        case AttributeDefinition():
+            return describe_attribute(symbol.about)[0]
+        case _:
+            return symbol.what.value
+
+
+def _phrases(found: Continuation) -> Iterator[str]:
+    """The keywords that may come next, each with those that have to follow it."""
+    for terminal in found.expected:
+        words = [spell_keyword(terminal)]
+        following = found
+        while words[-1]:
+            following = following.after(terminal)
+            (terminal,) = following.expected if len(following.expected) == 1 else ("",)
+            words.append(spell_keyword(terminal))
+        if words[0]:
+            yield " ".join(words[:-1])

@@ -1,0 +1,81 @@
+"""The mistakes in a document, each with the range that an editor underlines."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from dmlc.editor.documents import Document
+from dmlc.editor.positions import Lines, Range
+from dmlc.language import syntax
+from dmlc.source import Diagnostic, Note, Source, Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Remark:
+    """A further remark on a problem, about a place of this file or another."""
+
+    name: str
+    """The file."""
+    range: Range
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Problem:
+    """A diagnostic as editors show it."""
+
+    range: Range
+    message: str
+    """With the notes that have no place of their own, a line each."""
+    warning: bool
+    code: str | None
+    remarks: tuple[Remark, ...]
+
+
+def list_problems(document: Document) -> list[Problem]:
+    """The errors and warnings of a document, as `dmlc check` reports them."""
+    return [_problem(document, found) for found in document.analysis.diagnostics]
+
+
+def _problem(document: Document, found: Diagnostic) -> Problem:
+    message = "\n".join([found.message, *(n.message for n in found.notes if n.span is None)])
+    notes = [*found.notes]
+    span = found.span
+    if span is None:
+        span = Span(document.analysis.source, 0, 0)
+    elif span.source is not document.analysis.source:
+        # Of an imported file: shown where that is imported, with the place itself as a remark.
+        notes.insert(0, Note(found.message, span))
+        message = f"'{Path(span.source.name).name}': {message}"
+        span = _import_of(document, span.source)
+    remarks = tuple(_remarks(document, notes))
+    return Problem(_visible(document.lines, span), message, found.warning, found.code, remarks)
+
+
+def _remarks(document: Document, notes: list[Note]) -> Iterator[Remark]:
+    for note in notes:
+        if note.span is not None:
+            lines = Lines(note.span.source.text, document.lines.encoding)
+            yield Remark(note.span.source.name, _visible(lines, note.span), note.message)
+
+
+def _import_of(document: Document, source: Source) -> Span:
+    """The import that brings a file; the first of several that may."""
+    file = document.analysis.file
+    imports = [d for d in (() if file is None else file.declarations)
+               if isinstance(d, syntax.Import)]  # fmt: skip
+    folder = Path(document.name).parent
+    direct = (d.span for d in imports if str(folder / d.path) == source.name)
+    nowhere = Span(document.analysis.source, 0, 0)
+    return next(direct, imports[0].span if imports else nowhere)
+
+
+def _visible(lines: Lines, span: Span) -> Range:
+    """The range of a span; of an empty one, the character there, or the one before the end."""
+    start, end = span.start, span.end
+    if start == end:
+        at_end = lines.text[start : start + 1] in ("", "\n", "\r")
+        start, end = (max(start - 1, 0), start) if at_end else (start, start + 1)
+    return lines.range(start, end)

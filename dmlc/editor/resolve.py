@@ -1,0 +1,276 @@
+"""What the word at a place means: a symbol of the file, of an import, of the library, or of the
+language itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from dmlc.editor.documents import Document
+from dmlc.editor.lexical import Context, Token, TokenKind, find_context, find_word
+from dmlc.editor.scopes import (
+    FoundOperator,
+    Member,
+    Scope,
+    Symbol,
+    What,
+    find_operator,
+    make_scope,
+)
+from dmlc.language import syntax
+from dmlc.language.builtins import ARRAY_FACTS, FACTS, GRAPH_FUNCTIONS, REDUCTIONS, SENTENCE_FACTS
+from dmlc.language.check_graph import called_name
+from dmlc.language.definitions import AttributeDefinition, EnumDefinition
+from dmlc.scalars import find_data_type
+from dmlc.source import Source, Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resolved:
+    """A word, where it stands, and what it means."""
+
+    symbol: Symbol
+    start: int
+    end: int
+    scope: Scope
+
+
+def resolve_word(document: Document, offset: int) -> Resolved | None:
+    """What the word at a place means; None where there is none, or it means nothing known."""
+    imported = _find_import(document, offset)
+    if imported is not None:
+        return imported
+    word = find_word(document.tokens, offset)
+    if word is None:
+        return None
+    place = Place.at(document, word)
+    symbol = place.resolve()
+    return None if symbol is None else Resolved(symbol, word.start, word.end, place.scope)
+
+
+def _find_import(document: Document, offset: int) -> Resolved | None:
+    """The file that the import at a place names."""
+    file = document.analysis.file
+    for node in () if file is None else file.declarations:
+        if isinstance(node, syntax.Import) and node.span.start <= offset <= node.span.end:
+            target = Path(os.path.realpath(Path(document.name).parent / node.path))
+            symbol = Symbol(What.FILE, node.path, Span(Source(str(target), ""), 0, 0))
+            context = find_context(document.text, document.tokens, offset)
+            return Resolved(symbol, node.span.start, node.span.end, make_scope(document, context))
+    return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """A word and what stands around it."""
+
+    document: Document
+    word: Token
+    context: Context
+    scope: Scope
+    before: tuple[Token, ...]
+    """What stands before the word in its statement."""
+
+    @staticmethod
+    def at(document: Document, word: Token) -> Place:
+        context = find_context(document.text, document.tokens, word.end, word)
+        before = context.before
+        if before and before[-1] == word:
+            before = before[:-1]
+        return Place(document, word, context, make_scope(document, context), before)
+
+    def resolve(self) -> Symbol | None:
+        """What the word means."""
+        parts, index = self.parts()
+        if len(parts) > 1:
+            found = self.find_operator(".".join(parts)) or self.member(parts, index)
+            if found is not None or index > 0:
+                return found
+        return (
+            self.label()
+            or self.expected_member()
+            or self.compared_fact()
+            or self.of_forward()
+            or self.function()
+            or self.scope.find(self.word.text)
+            or self.find_operator(self.word.text)
+            or find_built_in(self.word.text)
+        )
+
+    # Dotted names -------------------------------------------------------------------------
+
+    def parts(self) -> tuple[list[str], int]:
+        """The dotted name around the word, and which part of it the word is."""
+        left = dotted_parts(self.before)
+        text, place = self.document.text, self.word.end
+        right: list[str] = []
+        while text[place : place + 1] == ".":
+            following = find_word(self.document.tokens, place + 1)
+            if following is None or following.start != place + 1:
+                break
+            right.append(following.text)
+            place = following.end
+        return [*left, self.word.text, *right], len(left)
+
+    def find_operator(self, name: str) -> Symbol | None:
+        found = self.scope.file.get(name)
+        if found is not None and found.what in (What.OPERATOR, What.GRAPH):
+            return found
+        operator = find_operator(self.document, name)
+        if operator is None:
+            return None
+        span = operator.node.name.span
+        return Symbol(What.OPERATOR, operator.name, span, operator.node, operator.name)
+
+    def member(self, parts: Sequence[str], index: int) -> Symbol | None:
+        """A fact about a tensor, or an output of a call."""
+        name = parts[index]
+        if index != 1:
+            return None
+        called = find_called(self.document, self.scope, parts[0])
+        if called is not None:
+            return called.symbols.get(name)
+        if name in FACTS or name in ARRAY_FACTS:
+            return Symbol(What.FACT, name, None, owner=parts[0])
+        return None
+
+    # Words in their places ----------------------------------------------------------------
+
+    def label(self) -> Symbol | None:
+        """The row that an argument of a call is given for: `InputTensor:`."""
+        called = self.called()
+        after = self.document.text[self.word.end :].lstrip(" \t")[:1]
+        starts = bool(self.before) and self.before[-1].text in ("(", ",")
+        if called is None or after != ":" or not starts:
+            return None
+        return called.symbols.get(self.word.text)
+
+    def called(self) -> FoundOperator | None:
+        """The operator whose call the word stands in, of a graph."""
+        open_brackets = self.context.brackets
+        if self.context.keyword != "graph" or not open_brackets or open_brackets[-1].mark != "(":
+            return None
+        name = open_brackets[-1].name
+        return find_operator(self.document, name) if name else None
+
+    def expected_member(self) -> Symbol | None:
+        """The member of an enum, where one is expected."""
+        enum = find_expected_enum(self.scope, self.called(), self.before)
+        short = None if enum is None else enum.find(self.word.text)
+        if enum is None or short is None:
+            return None
+        own = self.scope.file.get(short)
+        span = enum.span
+        if own is not None and isinstance(own.about, Member) and own.about.enum == enum.name:
+            span = own.span or span
+        about = Member(enum.name, short, enum.members[short])
+        return Symbol(What.MEMBER, short, span, about)
+
+    def compared_fact(self) -> Symbol | None:
+        """What a sentence says is the same of tensors."""
+        sentence = self.context.section == "constraints" and self.word.text in SENTENCE_FACTS
+        same = any(token.text == "same" for token in self.before)
+        return Symbol(What.FACT, self.word.text, None) if sentence and same else None
+
+    def of_forward(self) -> Symbol | None:
+        """What a name means in the operator that a gradient is derived from."""
+        forward = find_forward(self.document, self.context, self.before)
+        return None if forward is None else forward.symbols.get(self.word.text)
+
+    def function(self) -> Symbol | None:
+        """What is called: a tensor may be called `mean` too."""
+        if self.document.text[self.word.end : self.word.end + 1] != "(":
+            return None
+        found = self.scope.find(self.word.text)
+        if found is not None and found.what is What.FUNCTION:
+            return found
+        return find_built_in(self.word.text)
+
+
+def dotted_parts(before: Sequence[Token]) -> list[str]:
+    """The parts of a dotted name before its last one."""
+    found: list[str] = []
+    tokens = list(before)
+    while len(tokens) >= 2 and tokens[-1].text == "." and tokens[-2].kind is TokenKind.WORD:
+        found.insert(0, tokens[-2].text)
+        del tokens[-2:]
+    return found
+
+
+def find_called(document: Document, scope: Scope, name: str) -> FoundOperator | None:
+    """The operator whose call a name of a graph stands for."""
+    statement = scope.statements.get(name)
+    value = statement.value if isinstance(statement, syntax.GraphStatement) else None
+    called = called_name(value) if isinstance(value, syntax.Call) else None
+    return None if called is None else find_operator(document, called)
+
+
+def find_forward(
+    document: Document, context: Context, before: Sequence[Token]
+) -> FoundOperator | None:
+    """The operator that a place names tensors of: behind `with respect to`, and on the right of a
+    line of `gradient of X { ... }`."""
+    words = [t.text for t in before]
+    if context.section == "gradient":
+        if "=" not in words:
+            return None
+        words = list(context.head)
+    elif words[:2] != ["gradient", "of"] or "respect" not in words or context.depth != 1:
+        return None
+    name = words[2:]
+    end = next((n for n, w in enumerate(name) if w != "." and n % 2), len(name))
+    return find_operator(document, "".join(name[:end]))
+
+
+def find_expected_enum(
+    scope: Scope, called: FoundOperator | None, before: Sequence[Token]
+) -> EnumDefinition | None:
+    """The enum whose members what stands before a place asks for: `Mode ==`, `Mode:`, `Mode =`."""
+    row = find_compared(scope, called, before)
+    return None if row is None else row.enum
+
+
+def find_compared(
+    scope: Scope, called: FoundOperator | None, before: Sequence[Token]
+) -> AttributeDefinition | None:
+    """The attribute that the value at a place is compared with, or given to."""
+    if len(before) < 2 or before[-1].text not in ("==", "!=", ":", "="):
+        return None
+    name = before[-2].text
+    about: object = None
+    if before[-1].text == ":":
+        about = None if called is None else called.rows.get(name)
+    elif (symbol := scope.own.get(name)) is not None:
+        about = symbol.about
+    return about if isinstance(about, AttributeDefinition) else None
+
+
+def find_built_in(name: str) -> Symbol | None:
+    """What a name means everywhere."""
+    if name in REDUCTIONS or name in GRAPH_FUNCTIONS:
+        return Symbol(What.BUILT_IN, name, None)
+    dtype = find_data_type(name)
+    return None if dtype is None else Symbol(What.TYPE, name, None, dtype)
+
+
+def find_definition(document: Document, offset: int) -> Span | None:
+    """Where what the word at a place means is declared; None where that is nowhere."""
+    found = resolve_word(document, offset)
+    if found is None or found.symbol.span is None:
+        return None
+    return current_span(document, found.symbol)
+
+
+def current_span(document: Document, symbol: Symbol) -> Span | None:
+    """Where a symbol is declared now: a text that cannot be read has changed since it could."""
+    span = symbol.span
+    if span is None or span.source.name != document.name or span.source.text == document.text:
+        return span
+    name = span.text or symbol.name
+    places = [t for t in document.tokens if t.kind is TokenKind.WORD and t.text == name]
+    nearest = min(places, key=lambda token: abs(token.start - span.start), default=None)
+    if nearest is None:
+        return None
+    return Span(document.analysis.source, nearest.start, nearest.end)

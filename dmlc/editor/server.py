@@ -1,0 +1,302 @@
+"""The language server, `dmlc lsp`: answers of this package over the Language Server Protocol.
+
+It needs pygls, and is loaded by nothing else. Texts are kept here as the protocol edits them, since
+pygls ends lines where the protocol does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from lsprotocol import types
+from pygls import uris
+from pygls.lsp.server import LanguageServer
+
+from dmlc import diagnostics
+from dmlc.editor import outline as outlines
+from dmlc.editor.complete import Completion, complete
+from dmlc.editor.documents import Document, Session
+from dmlc.editor.hover import hover
+from dmlc.editor.positions import Encoding, Lines, Position, Range
+from dmlc.editor.problems import Problem, list_problems
+from dmlc.editor.resolve import find_definition
+from dmlc.editor.scopes import What
+from dmlc.program import VERSION
+from dmlc.source import DmlcError, Span
+
+_PAUSE = 0.02
+"""Seconds without an edit before the mistakes of a text are reported."""
+
+_SYMBOLS = {
+    What.OPERATOR: types.SymbolKind.Class,
+    What.GRAPH: types.SymbolKind.Module,
+    What.ENUM: types.SymbolKind.Enum,
+    What.MEMBER: types.SymbolKind.EnumMember,
+    What.FUNCTION: types.SymbolKind.Function,
+    What.TENSOR: types.SymbolKind.Field,
+    What.ATTRIBUTE: types.SymbolKind.Property,
+    What.INPUT: types.SymbolKind.Field,
+    What.LOCAL: types.SymbolKind.Variable,
+    What.FILE: types.SymbolKind.File,
+}
+_ITEMS = {
+    What.OPERATOR: types.CompletionItemKind.Class,
+    What.GRAPH: types.CompletionItemKind.Module,
+    What.ENUM: types.CompletionItemKind.Enum,
+    What.MEMBER: types.CompletionItemKind.EnumMember,
+    What.FUNCTION: types.CompletionItemKind.Function,
+    What.BUILT_IN: types.CompletionItemKind.Function,
+    What.TENSOR: types.CompletionItemKind.Field,
+    What.ATTRIBUTE: types.CompletionItemKind.Property,
+    What.FACT: types.CompletionItemKind.Property,
+    What.TYPE: types.CompletionItemKind.TypeParameter,
+    What.FILE: types.CompletionItemKind.File,
+    "keyword": types.CompletionItemKind.Keyword,
+    "constant": types.CompletionItemKind.Constant,
+    "value": types.CompletionItemKind.Value,
+}
+
+
+class Server:
+    """A session of one editor, and the connection to it."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        make: Any = LanguageServer
+        self.connection: LanguageServer = make("dmlc", VERSION)
+        self.session = Session(folders)
+        self.uris: dict[str, str] = {}
+        """What the editor calls the open texts: there are several ways to write one URI."""
+        _handle_start(self)
+        _handle_texts(self)
+        _handle_files(self)
+        _handle_questions(self)
+
+    def serve(self) -> None:
+        """Serves the editor at standard input and output until it leaves."""
+        self.connection.start_io()
+
+    def uri(self, name: str) -> str:
+        """The URI of a text, as the editor writes it where it has that open."""
+        return self.uris.get(name) or uri_of(name)
+
+    def document(self, uri: str) -> Document:
+        """The open text with that URI. Raises `DmlcError`."""
+        found = self.session.documents.get(name_of(uri))
+        if found is None:
+            raise DmlcError(f"'{uri}' is not open")
+        return found
+
+    def place(
+        self, params: types.HoverParams | types.CompletionParams | types.DefinitionParams
+    ) -> tuple[Document, int]:
+        """The document and the offset that a request is about."""
+        document = self.document(params.text_document.uri)
+        return document, document.offset(from_position(params.position))
+
+    def publish(self, document: Document, version: int | None = None) -> None:
+        """Reports the mistakes of a document."""
+        uri = self.uri(document.name)
+        found = [as_diagnostic(problem, self.uri) for problem in list_problems(document)]
+        self.connection.text_document_publish_diagnostics(
+            types.PublishDiagnosticsParams(uri=uri, diagnostics=found, version=version)
+        )
+
+    def publish_importers(self, changed: Document) -> None:
+        """Reports those of the documents that import another anew."""
+        for document in self.session.importers(changed):
+            self.publish(document)
+
+
+def _handle_start(server: Server) -> None:
+    """What editor and server agree on."""
+
+    @server.connection.feature(types.INITIALIZE)
+    def initialize(params: types.InitializeParams) -> None:
+        agreed = server.connection.workspace.position_encoding
+        server.session.encoding = Encoding(getattr(agreed, "value", agreed))
+
+
+def _handle_texts(server: Server) -> None:
+    """What the editor tells of open texts."""
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def did_open(params: types.DidOpenTextDocumentParams) -> None:
+        item = params.text_document
+        document = server.session.open(name_of(item.uri), item.text)
+        server.uris[document.name] = item.uri
+        server.publish(document, item.version)
+        server.publish_importers(document)
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    async def did_change(params: types.DidChangeTextDocumentParams) -> None:
+        document = server.document(params.text_document.uri)
+        for change in params.content_changes:
+            part = getattr(change, "range", None)
+            range = None if part is None else from_range(part)
+            server.session.edit(document.name, range, change.text)
+        edited = document.lines
+        await asyncio.sleep(_PAUSE)
+        # A later edit reports for this one; a text that was closed has nothing to report.
+        if document.lines is edited and server.session.documents.get(document.name) is document:
+            server.publish(document, params.text_document.version)
+            server.publish_importers(document)
+
+
+def _handle_files(server: Server) -> None:
+    """What the editor tells of files that were saved, and of texts that are left."""
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    def did_save(params: types.DidSaveTextDocumentParams) -> None:
+        document = server.document(params.text_document.uri)
+        document.forget()
+        server.session.forget_importers(document)
+        server.publish(document)
+        server.publish_importers(document)
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def did_close(params: types.DidCloseTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        document = server.document(uri)
+        server.session.close(document.name)
+        server.uris.pop(document.name, None)
+        cleared = types.PublishDiagnosticsParams(uri=uri, diagnostics=[])
+        server.connection.text_document_publish_diagnostics(cleared)
+        server.publish_importers(document)
+
+
+def _handle_questions(server: Server) -> None:
+    """What the editor asks about places."""
+
+    @server.connection.feature(types.TEXT_DOCUMENT_HOVER)
+    def show(params: types.HoverParams) -> types.Hover | None:
+        document, offset = server.place(params)
+        found = hover(document, offset)
+        if found is None:
+            return None
+        kind = hover_kind(server)
+        text = found.markdown() if kind is types.MarkupKind.Markdown else found.plain()
+        range = to_range(document.lines.range(found.start, found.end))
+        return types.Hover(contents=types.MarkupContent(kind=kind, value=text), range=range)
+
+    @server.connection.feature(
+        types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=[".", '"', "|"])
+    )
+    def suggest(params: types.CompletionParams) -> types.CompletionList:
+        document, offset = server.place(params)
+        found = complete(document, offset)
+        items = [as_item(document, offset, c, number) for number, c in enumerate(found)]
+        return types.CompletionList(is_incomplete=False, items=items)
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DEFINITION)
+    def define(params: types.DefinitionParams) -> types.Location | None:
+        document, offset = server.place(params)
+        span = find_definition(document, offset)
+        return None if span is None else as_location(document, span, server.uri)
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def symbols(params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+        document = server.document(params.text_document.uri)
+        return [as_symbol(document, made) for made in outlines.outline(document)]
+
+    @server.connection.feature(types.TEXT_DOCUMENT_FORMATTING)
+    def lay_out(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
+        document = server.document(params.text_document.uri)
+        edits = outlines.format_document(document)
+        return [types.TextEdit(range=to_range(e.range), new_text=e.text) for e in edits]
+
+
+def hover_kind(server: Server) -> types.MarkupKind:
+    """What the editor shows best."""
+    text = server.connection.client_capabilities.text_document
+    shown = None if text is None or text.hover is None else text.hover.content_format
+    return types.MarkupKind.PlainText if not shown else types.MarkupKind(shown[0])
+
+
+# The protocol's values -------------------------------------------------------------------------
+
+
+def name_of(uri: str) -> str:
+    """What a text is called: the path of its file, or what the editor calls one that has none."""
+    path = uris.to_fs_path(uri) if urlsplit(uri).scheme == "file" else None
+    return path or unquote(uri)
+
+
+def uri_of(name: str) -> str:
+    """The URI of a file, or of a text that has none."""
+    return (uris.from_fs_path(name) if Path(name).is_absolute() else None) or name
+
+
+def from_position(position: types.Position) -> Position:
+    return Position(position.line, position.character)
+
+
+def from_range(range: types.Range) -> Range:
+    return Range(from_position(range.start), from_position(range.end))
+
+
+def to_range(range: Range) -> types.Range:
+    start, end = (types.Position(p.line, p.column) for p in (range.start, range.end))
+    return types.Range(start=start, end=end)
+
+
+def as_diagnostic(problem: Problem, find_uri: Callable[[str], str]) -> types.Diagnostic:
+    severity = types.DiagnosticSeverity
+    related = [
+        types.DiagnosticRelatedInformation(
+            location=types.Location(uri=find_uri(remark.name), range=to_range(remark.range)),
+            message=remark.message,
+        )
+        for remark in problem.remarks
+    ]
+    return types.Diagnostic(
+        range=to_range(problem.range),
+        message=problem.message,
+        severity=severity.Warning if problem.warning else severity.Error,
+        code=problem.code,
+        code_description=describe_code(problem.code),
+        source="dmlc",
+        related_information=related or None,
+    )
+
+
+def describe_code(code: str | None) -> types.CodeDescription | None:
+    """Where a code is explained: editors open it from the message."""
+    if code is None or code not in diagnostics.list_codes():
+        return None
+    return types.CodeDescription((diagnostics.FOLDER / f"{code}.md").as_uri())
+
+
+def as_item(
+    document: Document, offset: int, completion: Completion, number: int
+) -> types.CompletionItem:
+    """An item of a list, in its order."""
+    range = to_range(document.lines.range(completion.start, offset))
+    return types.CompletionItem(
+        label=completion.label,
+        kind=_ITEMS.get(completion.what, types.CompletionItemKind.Variable),
+        detail=completion.detail or None,
+        sort_text=f"{number:05}",
+        text_edit=types.TextEdit(range=range, new_text=completion.text),
+    )
+
+
+def as_location(document: Document, span: Span, find_uri: Callable[[str], str]) -> types.Location:
+    lines = Lines(span.source.text, document.lines.encoding)
+    range = to_range(lines.range(span.start, span.end))
+    return types.Location(uri=find_uri(span.source.name), range=range)
+
+
+def as_symbol(document: Document, made: outlines.Outline) -> types.DocumentSymbol:
+    parts: Iterable[types.DocumentSymbol] = (as_symbol(document, part) for part in made.parts)
+    return types.DocumentSymbol(
+        name=made.name or "?",
+        kind=_SYMBOLS.get(made.what, types.SymbolKind.Variable),
+        range=to_range(document.range(made.whole)),
+        selection_range=to_range(document.range(made.named)),
+        detail=made.detail,
+        children=list(parts),
+    )

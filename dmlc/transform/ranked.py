@@ -1,0 +1,88 @@
+"""Rows that are put in order by their ranks, for devices whose kernels do that themselves.
+
+Ranks, and what reads them, say what sorted rows are:
+
+    rank[i]    = sum[k : n where x[k] < x[i] || x[k] == x[i] && k < i](1)
+    order[p]   = sum[k : n where rank[k] == p](k)
+    numbers[p] = max[k : n where rank[k] == p](x[k])
+
+`find_rows` finds the three where nothing else reads the ranks. A work item of a CPU has much to do,
+and goes through a stretch of a row in its order: kernels for CPUs take the digits of the numbers
+one after the other, and put each where its digit belongs (`kernel.radix`). That a rank belongs to
+one element alone is what makes it a rank, so that no two are put to one place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc.ir import Cast, Function, Index, Stage
+from dmlc.transform.ranks import LEAST_ROW, Ranking, find_ranking, find_reader, find_values
+from dmlc.transform.sort import NUMBER
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rows:
+    """Stages that are rows in order, the last axis of which is the row's."""
+
+    ranking: Ranking
+    places: str | None
+    """Where in its row each number was; None where nothing reads it."""
+    numbers: str | None
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """The stages that there are, but for the ranks."""
+        return tuple(name for name in (self.places, self.numbers) if name is not None)
+
+
+def list_rows(function: Function) -> dict[str, Rows]:
+    """All that a function has, by the names of the ranks."""
+    found = ((stage.name, find_rows(function, stage)) for stage in function.stages)
+    return {name: rows for name, rows in found if rows is not None}
+
+
+def list_ordered(function: Function) -> list[str]:
+    """The stages that read ranks for such rows."""
+    return [name for rows in list_rows(function).values() for name in rows.readers]
+
+
+def find_rows(function: Function, stage: Stage) -> Rows | None:
+    """What ranks put in order; None where they are no ranks of whole rows, which are long, or
+    anything else reads them."""
+    if stage.reduction is None or function.result(stage.name) is not None:
+        return None
+    ranking = find_ranking(stage)
+    is_last = ranking is not None and ranking.own == Index(len(stage.extents) - 1)
+    if ranking is None or not is_last or ranking.count <= LEAST_ROW:
+        return None
+    names: dict[str, str] = {}
+    for name in function.readers().get(stage.name, ()):
+        reader, result = function.stage(name), function.result(name)
+        kind = None if reader is None else _find_kind(reader, ranking)
+        is_packed = result is None or result.strides is None
+        if kind is None or kind in names or not is_packed:
+            return None
+        names[kind] = name
+    return Rows(ranking, names.get("places"), names.get("numbers")) if names else None
+
+
+def _find_kind(stage: Stage, ranking: Ranking) -> str | None:
+    """What of its row a stage has in order: its `places` or its `numbers`; None where it has
+    something else, or not all of it."""
+    reader = find_reader(stage, {ranking.stage.name: ranking})
+    reduction, body = stage.reduction, stage.body
+    if reader is None or reduction is None or reader.first or body.guard != reader.key.condition:
+        return None
+    *outer, _ = (body.instructions[number] for number in reader.load.indices)
+    whole = stage.extents == ranking.stage.extents and reader.key.index == ranking.own
+    if not whole or outer != [Index(axis) for axis in range(len(outer))]:
+        return None
+    point = Index(reduction.axes[0][0], reduced=True)
+    match body.instructions[body.result]:
+        case Cast(operand=operand, dtype=dtype) if body.instructions[operand] == point:
+            return "places" if dtype is stage.dtype is NUMBER else None
+        case _ if reduction.combiner == "max":
+            return "numbers" if body.result in find_values(reader) else None
+        case _:
+            return None

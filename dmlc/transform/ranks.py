@@ -1,0 +1,217 @@
+"""Finds where each element of a result counts what comes before it, and what reads these ranks.
+
+What compares two numbers of a row by their order and their places alone does so by what it says of
+a few numbers, one of them NaN: it is tried with these. If it is ascending or descending order, with
+equal numbers as they stand and NaN last, ranks are each place's own, and what reduces the one point
+of a rank reads it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dmlc.ir import (
+    POSITIONAL_COMBINERS,
+    Apply,
+    Body,
+    Constant,
+    Index,
+    Load,
+    Stage,
+    operands,
+    value_type,
+)
+from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.index import IndexFacts, evaluate_instruction
+from dmlc.scalars import Array, DataType
+from dmlc.transform.keys import Key, find_point_keys
+from dmlc.transform.sort import BLOCK, Order
+
+LEAST_ROW = BLOCK
+"""The numbers of a row that is sorted, however few rows there are."""
+_SHORT_ROW = 64
+"""Those of one that is not, however many."""
+_LEAST_STEPS = 1 << 25
+"""Steps of all ranks that are worth sorting shorter rows."""
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_JOINTS = ("and", "or", "not")
+_MOST_ROW = 1 << 30
+"""The numbers of a row, at most: positions a little beyond the last have 32 bits."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ranking:
+    """A stage that gives the rank of each number of a row."""
+
+    stage: Stage
+    point: Index
+    own: Index
+    """The axis of the row."""
+    number: int
+    """What is compared, at the point."""
+    count: int
+    order: Order
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether rows are long, or there are many."""
+        elements = math.prod(e for e in self.stage.extents if isinstance(e, int))
+        many = self.count > _SHORT_ROW and elements * self.count >= _LEAST_STEPS
+        return many or self.count > LEAST_ROW
+
+
+def find_ranking(stage: Stage) -> Ranking | None:
+    """How a stage ranks the numbers of rows; None where it does not, or by another order."""
+    reduction, body = stage.reduction, stage.body
+    if reduction is None or reduction.combiner != "sum" or len(reduction.axes) != 1:
+        return None
+    ((label, count),) = reduction.axes
+    one = body.instructions[body.result]
+    counts = isinstance(one, Constant) and one.dtype.is_integer and one.value == 1
+    if body.guard is None or not counts or not all(isinstance(e, int) for e in stage.extents):
+        return None
+    point = Index(label, reduced=True)
+    compared = _find_compared(body, body.guard)
+    if compared is None or not isinstance(count, int) or not 0 < count < _MOST_ROW:
+        return None
+    facts = IndexFacts(stage)
+    for there, here in (compared, compared[::-1]):
+        own = [i for i in facts.dependencies[here] if i not in facts.dependencies[there]]
+        if len(own) != 1 or own[0].reduced or stage.extent(own[0]) != count:
+            continue
+        if point in facts.dependencies[here] or point not in facts.dependencies[there]:
+            continue
+        order = _find_order(body, point, own[0], there, here)
+        if order is not None and _are_one(body, point, own[0], there, here):
+            return Ranking(stage, point, own[0], there, count, order)
+    return None
+
+
+def _find_compared(body: Body, guard: int) -> tuple[int, int] | None:
+    """The two numbers that a condition is about, of which it asks how they compare, and how places
+    do; None where it asks more."""
+    found: dict[int, None] = {}
+    pending = [guard]
+    while pending:
+        match body.instructions[pending.pop()]:
+            case Apply(operation=operation, operands=given) if operation.name in _JOINTS:
+                pending += given
+            case Apply(operation=operation, operands=given) if operation.name in _COMPARISONS:
+                values = [body.instructions[each] for each in given]
+                if value_type(values[0]) is not DataType.INDEX:
+                    found |= dict.fromkeys(given)
+                elif not all(isinstance(value, Index) for value in values):
+                    return None
+            case _:
+                return None
+    match tuple(found):
+        case (one, two):
+            return one, two
+        case _:
+            return None
+
+
+def _are_one(body: Body, point: Index, own: Index, there: int, here: int) -> bool:
+    """Whether what is compared at the point is what it is at the element's place, elsewhere."""
+    builder = BodyBuilder()
+    place = builder.add(own)
+    moved = {n: place for n, i in enumerate(body.instructions) if i == point}
+    numbers = builder.copy(body, moved)
+    return numbers[there] == numbers[here]
+
+
+def _find_order(body: Body, point: Index, own: Index, there: int, here: int) -> Order | None:
+    """The order by which a condition says of each two numbers and their places which comes first;
+    None where it is none of those that rows are sorted by."""
+    dtype = value_type(body.instructions[there])
+    if body.guard is None or dtype is DataType.BOOL:
+        return None
+    numbers = np.array([1, 2, math.nan] if dtype.is_float else [1, 2], dtype.dtype)
+    places = np.arange(2, dtype=np.int64)
+    k, a, i, b = np.ix_(places, numbers, places, numbers)
+    indices: Mapping[Index, Array] = {point: k, own: i}
+    known: dict[int, Array] = {there: a, here: b}
+    pending = [body.guard]
+    asked: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if value not in known and value not in asked:
+            asked.add(value)
+            pending += operands(body.instructions[value])
+    for value in sorted(asked):
+        instruction = body.instructions[value]
+        if isinstance(instruction, Index) and instruction not in indices:
+            return None
+        given = [known[o] for o in operands(instruction)]
+        known[value] = evaluate_instruction(instruction, given, indices, body)
+    said = np.broadcast_to(known[body.guard], (2, numbers.size, 2, numbers.size))
+    same = (a == b) | ((a != a) & (b != b))
+    possible = (k != i) | same
+    for descends in (False, True):
+        less = ((a > b) if descends else (a < b)) | ((a == a) & (b != b))
+        if bool((said == (less | (same & (k < i))))[np.broadcast_to(possible, said.shape)].all()):
+            return Order(descends)
+    return None
+
+
+# Readers ------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reader:
+    """A stage that reduces the one point of a rank, which is `first` at the first place along an
+    axis, and goes up by one from place to place."""
+
+    stage: Stage
+    ranking: Ranking
+    key: Key
+    load: Load
+    first: int
+    extent: int
+
+
+def find_reader(stage: Stage, rankings: Mapping[str, Ranking]) -> Reader | None:
+    """How a stage reads the point of a rank; None where it does not."""
+    reduction = stage.reduction
+    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS or len(reduction.axes) != 1:
+        return None
+    if not any(load.tensor in rankings for load in stage.body.loads()):
+        return None
+    point, facts = Index(reduction.axes[0][0], reduced=True), IndexFacts(stage)
+    for condition in facts.conditions:
+        for key in find_point_keys(facts, condition):
+            load = stage.body.instructions[key.value]
+            if not isinstance(load, Load) or load.tensor not in rankings:
+                continue
+            ranking, first = rankings[load.tensor], int(key.first)
+            axis = ranking.own.axis
+            places = [n for n in load.indices if stage.body.instructions[n] == point]
+            moved = [n for n in load.indices if point in facts.dependencies[n]]
+            whole = stage.extent(point) == ranking.count
+            inside = first >= 0 and first + key.extent <= ranking.count
+            if places == moved == [load.indices[axis]] and whole and inside:
+                return Reader(stage, ranking, key, load, first, key.extent)
+    return None
+
+
+def find_values(reader: Reader) -> list[int]:
+    """The values of a reader's body that are what its ranks compare, at its point."""
+    builder = BodyBuilder()
+    numbers = builder.copy(reader.stage.body)
+    places = [numbers[number] for number in reader.load.indices]
+    compared = copy_number(builder, reader.ranking, places)
+    return [number for number, made in enumerate(numbers) if made == compared]
+
+
+def copy_number(builder: BodyBuilder, ranking: Ranking, places: Sequence[int]) -> int:
+    """What is compared, at places along the axes of the ranks."""
+    body = ranking.stage.body
+    moved = {Index(axis): place for axis, place in enumerate(places)}
+    moved[ranking.point] = places[ranking.own.axis]
+    values = {n: moved[i] for n, i in enumerate(body.instructions)
+              if isinstance(i, Index) and i in moved}  # fmt: skip
+    return builder.copy(body, values)[ranking.number]

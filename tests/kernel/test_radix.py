@@ -1,0 +1,181 @@
+"""Rows that kernels of CPUs put in order: every type, in both directions, with ties, NaN,
+infinities and zeros of both signs where they stand, as the interpreter and a device have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc import TensorDesc, ir
+from dmlc.api import load_program
+from dmlc.kernel import radix
+from dmlc.pipeline import compile, describe_schedules
+from dmlc.scalars import Array, DataType
+from dmlc.transform.simplify import simplify
+from tests.kernel.lowering import interpret
+from tests.transform.test_order import read
+
+ROWS = """func @rows(%X: {t}[{rows}{n}]) -> (%places, %values) {{
+  %rank: s32[{domain}i{a} < {n}] = sum[r0 < {n}] {{
+    v0 = %X[{outer}r0]
+    v1 = %X[{outer}i{a}]
+    where {before}
+    1:s32
+  }}
+  %places: s32[{domain}i{a} < {n}] = sum[r0 < {n}
+    where eq(%rank[{outer}r0], cast(i{a}, s32))] cast(r0, s32)
+  %values: {t}[{domain}i{a} < {n}] = max[r0 < {n}
+    where eq(cast(i{a}, s32), %rank[{outer}r0])] %X[{outer}r0]
+}}"""
+LESS = "or({less}(v0, v1), and(eq(v0, v1), lt(r0, i{a})))"
+NAN = "or(or({less}(v0, v1), and(eq(v0, v1), lt(r0, i{a}))), "\
+      "and(ne(v1, v1), or(eq(v0, v0), gt(i{a}, r0))))"  # fmt: skip
+TYPES = [t.short for t in DataType if t not in (DataType.BOOL, DataType.INDEX)]
+BY_DIGITS = "put it where"
+
+
+def make_rows(t: str, n: int, rows: int = 0, *, less: str = "lt") -> ir.Function:
+    """Rows in order: the places and the values of each."""
+    dtype, a = DataType(t), 1 if rows else 0
+    before = (NAN if dtype.is_float else LESS).format(less=less, a=a)
+    outer, domain, sizes = ("i0, ", f"i0 < {rows}, ", f"{rows}, ") if rows else ("", "", "")
+    text = ROWS.format(t=t, n=n, rows=sizes, domain=domain, outer=outer, a=a, before=before)
+    return simplify(ir.parse(text))
+
+
+def draw(t: str, shape: tuple[int, ...]) -> Array:
+    random, dtype = np.random.default_rng(7), DataType(t)
+    if dtype.is_float:
+        x = np.round(random.standard_normal(shape) * 20)
+        for step, value in ((7, np.nan), (11, np.inf), (13, -0.0), (17, 0.0), (19, -np.inf)):
+            x.flat[step::step] = value
+        return x.astype(dtype.dtype)
+    limits = np.iinfo(dtype.dtype)
+    x = random.integers(limits.min, limits.max, shape, dtype.dtype, endpoint=True)
+    x.flat[::3] = x.flat[0]
+    x.flat[1::7], x.flat[2::9] = limits.min, limits.max
+    return x
+
+
+def find_order(x: Array, less: str) -> Array:
+    if less == "lt":
+        return np.argsort(x, axis=-1, kind="stable")
+    return np.argsort(-x if x.dtype.kind not in "iu" else ~x, axis=-1, kind="stable")
+
+
+def check(x: Array, found: Mapping[str, Array], less: str) -> None:
+    is_float = x.dtype.kind not in "iu"
+    x, values = (a.astype(np.float64) if is_float else a for a in (x, found["values"]))
+    order = find_order(x, less)
+    expected = np.take_along_axis(x, order, axis=-1)
+    np.testing.assert_array_equal(found["places"], order)
+    np.testing.assert_array_equal(values, expected)
+    if is_float:
+        numbers = ~np.isnan(expected)
+        signs = np.signbit(values), np.signbit(expected)
+        np.testing.assert_array_equal(signs[0][numbers], signs[1][numbers])
+
+
+@pytest.fixture
+def _short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(radix, "_LEAST_STRETCH", 100)
+
+
+@pytest.mark.usefixtures("_short_stretches")
+@pytest.mark.parametrize(
+    ("t", "less"), [*zip(TYPES, ["lt", "gt"] * 6, strict=False), ("f32", "gt"), ("s32", "lt")]
+)
+def test_every_type(t: str, less: str) -> None:
+    function = make_rows(t, 613, less=less)
+    program, digits = compile(function, "opencl"), DataType(t).compute.bytes
+    assert len(program.kernels) == 2 * digits
+    x = draw(t, (613,))
+    check(x, load_program(program, "opencl")({"X": x}), less)
+    if digits < 8:
+        check(x, interpret(function, {"X": x}), less)
+
+
+@pytest.mark.usefixtures("_short_stretches")
+@pytest.mark.parametrize("n", [515, 601, 2047])
+def test_rows_of_a_batch(n: int) -> None:
+    """Four rows have four stretches each, the last of which may be shorter; forty have one, and one
+    kernel."""
+    for rows in (4, 40):
+        function, x = make_rows("f32", n, rows), draw("f32", (rows, n))
+        text = describe_schedules(function, "opencl")
+        assert (f"i: 0..{rows}\n" in text) == (rows == 40) == ("kernel 1" not in text)
+        check(x, interpret(function, {"X": x}), "lt")
+
+
+@pytest.mark.parametrize(("n", "k"), [(600, 600), (1301, 90)])
+def test_other_axes_and_parts_of_rows(n: int, k: int) -> None:
+    """Rows that lie across memory, and results in another order of axes, from some place on."""
+    function = read("f32", n, k, less="gt", first=min(3, n - k))
+    x = draw("f32", (3, n, 2))
+    order = find_order(x.transpose(0, 2, 1), "gt").transpose(0, 2, 1)
+    found = interpret(function, {"X": x})
+    first = min(3, n - k)
+    np.testing.assert_array_equal(found["places"], order[:, first : first + k].transpose(2, 1, 0))
+    np.testing.assert_array_equal(found["values"], np.take_along_axis(x, order[:, :k], axis=1))
+
+
+def test_what_is_compared_may_be_computed() -> None:
+    text = str(make_rows("f32", 700, 2))
+    function = simplify(ir.parse(text.replace("%X[i0, r0]\n", "neg(%X[i0, r0])\n")
+                                 .replace("%X[i0, i1]\n", "neg(%X[i0, i1])\n")))  # fmt: skip
+    assert BY_DIGITS in describe_schedules(function, "opencl")
+    x = draw("f32", (2, 700))
+    found, order = interpret(function, {"X": x}), find_order(-x, "lt")
+    np.testing.assert_array_equal(found["places"], order)
+    np.testing.assert_array_equal(found["values"], np.take_along_axis(-x, order, axis=-1))
+
+
+def test_strided_tensors() -> None:
+    n = 4000
+    layout = {"x": TensorDesc("FLOAT32", (n,), (2,)), "y": TensorDesc("FLOAT32", (n,), (3,))}
+    function = dmlc.parse(SORT).operators["SORT"].bind(layout)
+    assert BY_DIGITS in describe_schedules(function, "opencl")
+    x = draw("f32", (n,))
+    np.testing.assert_array_equal(interpret(function, {"x": x})["y"], np.sort(x))
+
+
+def test_devices_with_many_items_and_short_or_few_merge() -> None:
+    whole = make_rows("f32", 3000)
+    assert BY_DIGITS in describe_schedules(whole, "opencl", "cpu")
+    assert BY_DIGITS not in describe_schedules(whole, "opencl", "gpu")
+    assert BY_DIGITS not in describe_schedules(make_rows("f32", 400), "opencl", "cpu")
+    assert BY_DIGITS not in describe_schedules(read("f32", 3000, 9), "opencl", "cpu")
+
+
+# A million elements ----------------------------------------------------------------------------
+
+MILLION = 1_000_000
+SORT = """operator SORT {
+    tensors {
+        | Tensor | Kind   | Dimensions | Ranks | Types   |
+        | x      | Input  | { N }      | 1     | FLOAT32 |
+        | y      | Output | { N }      | 1     | FLOAT32 |
+    }
+    compute {
+        rank[i : N]  = sum[k : N where x[k] < x[i] || x[k] == x[i] && k < i
+                           || x[i] != x[i] && (x[k] == x[k] || k < i)] (cast(1, INT32))
+        place[p : N] = sum[k : N where rank[k] == p] (cast(k, INT32))
+        y[p]         = x[clamp(place[p], 0, N - 1)]
+    }
+}"""
+
+
+def test_a_million_come_out_the_same_ten_times_and_without_places() -> None:
+    function = dmlc.parse(SORT).operators["SORT"].bind({"x": TensorDesc("FLOAT32", (MILLION,))})
+    program = compile(function, "opencl")
+    assert not program.warnings
+    assert len(program.kernels) == 8
+    assert all("order" not in buffer.name for k in program.kernels for buffer in k.buffers)
+    load, x = load_program(program, "opencl"), draw("f32", (MILLION,))
+    first, *others = (load({"x": x})["y"] for _ in range(10))
+    np.testing.assert_array_equal(first, np.sort(x))
+    for other in others:
+        assert first.tobytes() == other.tobytes()
