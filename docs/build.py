@@ -44,9 +44,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "examples/embedding/README.md", "docs/index.md", *(
     f"docs/{name}.md" for name in (
         "tutorial/index", "how-to/import", "how-to/mlir", "how-to/onnx", "how-to/sizes",
-        "how-to/testing", "reference/errors", "reference/generated-code", "reference/ir", "reference/language",
-        "reference/manifest", "explanation/architecture", "explanation/fusion",
-        "explanation/gradients"))
+        "how-to/testing", "reference/errors", "reference/generated-code", "reference/ir",
+        "reference/language", "reference/manifest", "explanation/architecture",
+        "explanation/fusion", "explanation/gradients"))
 )  # fmt: skip
 
 GRAPH_SIZES: dict[str, dict[str, int]] = {
