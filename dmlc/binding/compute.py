@@ -156,7 +156,8 @@ class Lowering(StageMaker):
             start = len(variables)
             own = (sizes or ())[start : start + (spare + 1 if index.pack else 1)]
             binding = self.evaluator.index.bind(index, TOP, start, own)
-            bound, names[index.variable.text] = walk(binding)
+            bound, value = walk(binding)
+            names[index.variable.text] = value
             variables += [v.free[0] for v in bound]
         domain = tuple(v.extent for v in variables)
         if sizes is not None and domain != sizes:
