@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test coverage fuzz mutants operators onnx onnx-export test-peers mlir lint format types golden bench docs clean
+.PHONY: help setup demo test coverage fuzz mutants operators onnx onnx-export test-peers mlir lint format types golden bench docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,8 +72,12 @@ golden: $(STAMPS)/test ## write golden files and the parser's tables anew; revie
 bench: $(STAMPS)/bench ## measure speed against the machine's own limit
 	$(BIN)/python -m benchmarks
 
-docs: $(STAMPS)/base ## write what the documentation takes from the program anew
+docs: $(STAMPS)/test ## write what the documentation takes from the program anew
 	$(BIN)/python docs/build.py
+
+site: $(STAMPS)/site ## build the documentation as a site, in out/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -f docs/site/mkdocs.yml
+	@echo "open out/site/index.html"
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) out build dist .pytest_cache .ruff_cache .hypothesis .coverage
@@ -134,6 +138,11 @@ $(STAMPS)/dev: $(STAMPS)/test
 $(STAMPS)/peers: $(STAMPS)/test
 	@echo "installing PyTorch and IREE"
 	@$(PIP) -e '.[suite,peers]'
+	@touch $@
+
+$(STAMPS)/site: $(STAMPS)/base
+	@echo "installing MkDocs"
+	@$(PIP) -e '.[docs]'
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/base

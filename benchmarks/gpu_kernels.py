@@ -1,8 +1,8 @@
 """`python -m benchmarks.gpu_kernels`: what `dmlc inspect` says of kernels that matter, as a table.
 
 Nothing is run and nothing timed: kernels are compiled offline for one GPU, and times are those of
-the model. With `--write` the table goes into `docs/gpu.md`. `gpu_kernels.json` keeps the figures
-of an earlier state of the compiler, which stand before today's; `--record` keeps today's there.
+the model. With `--write` the table goes into `docs/reference/gpu.md`. `gpu_kernels.json` keeps the
+figures of an earlier state of the compiler, which stand before today's; `--record` keeps today's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dmlc.inspection import InspectedKernel, Inspection
 GPU = "gfx1100"
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
-_PAGE = _ROOT / "docs" / "gpu.md"
+_PAGE = _ROOT / "docs" / "reference" / "gpu.md"
 _RECORD = pathlib.Path(__file__).with_suffix(".json")
 _TABLE = re.compile(r"(<!-- table: benchmarks\.gpu_kernels -->\n).*?(^<!-- end -->$)", re.M | re.S)
 
@@ -250,7 +250,7 @@ def _show(number: float | None) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m benchmarks.gpu_kernels")
     parser.add_argument("--row", action="append", metavar="PART", help="only rows with this")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/gpu.md")
+    parser.add_argument("--write", action="store_true", help="write the table into its page")
     parser.add_argument("--record", action="store_true", help="keep the figures as those before")
     parser.add_argument("--gpu", default=GPU, help=f"what to compile for [default: {GPU}]")
     given = parser.parse_args(arguments)

@@ -381,7 +381,7 @@ class Program:
         return symbols[0] if len(symbols) == 1 and all(e == symbols for e in own) else None
 
     def manifest(self) -> dict[str, Any]:
-        """The program as plain data for JSON: `manifest.json`. `docs/manifest.md` explains it."""
+        """The program as plain data: `manifest.json`, as `docs/reference/manifest.md` has it."""
         return {
             "version": MANIFEST_VERSION,
             "generator": f"dmlc {VERSION}",

@@ -6,11 +6,12 @@
 A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- output: dmlc ... -->` what that command prints, run at the top of the repository. Rows between
 `<!-- table: NAME -->` and an empty line are those of a table of the IR.
-`docs/operators/` has a page for every operator of the library, and `docs/graphs/` one with pictures
-for every graph of the examples. Behind `<!-- codes -->` stand all codes of errors and warnings.
-JSON Schemas of the IR's forms lie beside what writes these, and `dmlc/library/index.json` beside
-the operators that it is made from. `grammar/dmlc.tmLanguage.json` holds the colours of texts for
-editors.
+`docs/reference/operators/` has a page for every operator of the library, and
+`docs/explanation/graphs/` one with pictures for every graph of the examples. Behind
+`<!-- codes -->` stand all codes of errors and warnings.
+JSON Schemas of the IR's forms lie beside what writes these, and
+`dmlc/library/index.json` beside the operators that it is made from. `docs/listings.py` plays the
+pages that have commands to run one after another, such as the tutorial.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +37,17 @@ from dmlc.picture.lettering import show_bytes
 from dmlc.picture.summary import describe_work, summarize_view
 from dmlc.pipeline import explain
 from dmlc.source import counted, join_words
+from docs.generated import describe_json, list_commands
+from docs.listings import is_played, play
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/language.md", "docs/ir.md", "docs/generated-code.md",
-         "docs/architecture.md", "docs/manifest.md", "docs/errors.md",
-         "docs/sizes.md", "docs/gradients.md", "docs/testing.md", "docs/onnx.md", "docs/mlir.md",
-         "docs/import.md", "examples/embedding/README.md")  # fmt: skip
+PAGES = ("README.md", "examples/embedding/README.md", "docs/index.md", *(
+    f"docs/{name}.md" for name in (
+        "tutorial/index", "how-to/import", "how-to/mlir", "how-to/onnx", "how-to/sizes",
+        "how-to/testing", "reference/errors", "reference/generated-code", "reference/ir",
+        "reference/language", "reference/manifest", "explanation/architecture",
+        "explanation/fusion", "explanation/gradients"))
+)  # fmt: skip
 
 GRAPH_SIZES: dict[str, dict[str, int]] = {
     "adam_clipped": {"A": 512, "B": 512, "C": 3, "D": 3},
@@ -71,6 +78,8 @@ _TABLE = re.compile(r"(?P<head><!-- table: (?P<name>\w+) -->\n)(?P<body>(?:\|.*\
 def build() -> dict[Path, str]:
     """Every page that holds something of the program, as it should be."""
     pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
+    pages[ROOT / "docs/reference/commands.md"] = list_commands()
+    pages[ROOT / "docs/reference/ir-json.md"] = describe_json()
     pages |= _operator_pages() | _graph_pages() | _schemas() | _library_index()
     return pages | {ROOT / "grammar/dmlc.tmLanguage.json": write_textmate()}
 
@@ -98,7 +107,11 @@ def refresh(text: str) -> str:
         lambda m: m["head"] + "".join(f"{row}\n" for row in TABLES[m["name"]]()), text
     )
     text = _CODES.sub(lambda m: _list_codes(), text)
-    return _BLOCK.sub(lambda m: f"{m['head']}{_content(m['kind'], m['what'])}{m['tail']}", text)
+    text = _BLOCK.sub(lambda m: f"{m['head']}{_content(m['kind'], m['what'])}{m['tail']}", text)
+    if not is_played(text):
+        return text
+    with tempfile.TemporaryDirectory() as folder:
+        return play(text, Path(folder))
 
 
 def _list_codes() -> str:
@@ -193,7 +206,7 @@ def _content(kind: str, what: str) -> str:
 
 
 def _operator_pages() -> dict[Path, str]:
-    folder = ROOT / "docs" / "operators"
+    folder = ROOT / "docs" / "reference" / "operators"
     listed = {row["name"]: row for row in json.loads(_content("output", "dmlc ops --json"))}
     pages: dict[Path, str] = {}
     for name, operator in dmlc.operators().items():
@@ -257,7 +270,7 @@ def _list_families(listed: dict[str, dict[str, Any]]) -> list[str]:
 
 def _graph_pages() -> dict[Path, str]:
     """A page for each example graph, its two pictures, and a table of all."""
-    folder = ROOT / "docs" / "graphs"
+    folder = ROOT / "docs" / "explanation" / "graphs"
     pages: dict[Path, str] = {}
     rows = ["| graph | kernels, unfused and fused | memory traffic | scratch memory |",
             "| --- | --- | --- | --- |"]  # fmt: skip
@@ -277,8 +290,8 @@ def _graph_pages() -> dict[Path, str]:
         )
     pages[folder / "index.md"] = "\n".join(
         ["# Graphs", "", "Training steps and parts of them, from [`examples/graphs`]"
-         "(../../examples/graphs), and what fusion makes of each. Each is tested against PyTorch's "
-         "automatic differentiation.", "", *rows, "",
+         "(../../../examples/graphs), and what fusion makes of each. Each is tested against "
+         "PyTorch's automatic differentiation.", "", *rows, "",
          "Unfused means: every stage, that is every formula of an operator or of the graph, as a "
          "kernel of its own. Kernels and bytes are those for OpenCL on a CPU.", "",
          "## How to read a picture", "",

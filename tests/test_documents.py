@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import functools
+import importlib
 import itertools
 import os
 import re
@@ -10,16 +12,19 @@ import runpy
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import dmlc
 from dmlc import cli
 from dmlc.testing.harness import run_examples
 from dmlc.testing.outcome import Status
-from docs import build
+from docs import build, listings
 from tests.library.run import DEVICES
 
 pytest_plugins = ["pytester"]
@@ -29,8 +34,13 @@ DOCUMENTS = sorted(
     [ROOT / "README.md", ROOT / "benchmarks/README.md", *ROOT.glob("docs/**/*.md"),
      *ROOT.glob("examples/**/*.md")]
 )  # fmt: skip
-NEED_TORCH = ("docs/torch.md",)
+NEED_TORCH = ("docs/how-to/pytorch.md",)
 """The pages whose listings `tests/peers` runs."""
+MARKS = ("file", "output", "commands", "write", "run", "prints", "prints like", "setup",
+         "elsewhere", "shown", "tested", "part of", "editor")  # fmt: skip
+"""What says of a listing how it is tested: `docs/listings.py` and `docs/build.py` have them."""
+PACKAGES = ("ir", "mlir", "onnx", "testing")
+"""The packages with public names. `dmlc.torch` has some too, and needs PyTorch."""
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
 REDUCING = ("grid_sample.dml", "group_norm.dml", "rms_norm.dml")
 """Those with reductions, which run where the library's do."""
@@ -55,11 +65,121 @@ def test_a_page_is_refreshed_below_its_marks() -> None:
         build.refresh("<!-- output: ls -->\n```\n```\n")
 
 
+@functools.cache
+def read_prose(path: Path) -> str:
+    """A page without its listings."""
+    text = path.read_text("utf-8")
+    return re.sub(r"^(`{3,}).*?^\1`*$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def read_tested(path: Path) -> str:
+    """A page, up to the codes of errors, whose examples the tests of the codes run."""
+    return path.read_text("utf-8").partition("<!-- codes -->")[0]
+
+
+@functools.cache
+def list_anchors(path: Path) -> set[str]:
+    """What links may name in a page: its headings, as both the site and code hosts spell them."""
+    headings = re.findall(r"^#+ (.+)$", read_prose(path), re.MULTILINE)
+    words = (re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", heading) for heading in headings)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", w).strip().lower()) for w in words}
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
-    prose = re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text("utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)#]+)\)", prose):
-        assert "://" in target or (path.parent / target).exists(), target
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", read_prose(path))):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        page = path if not name else Path(os.path.normpath(path.parent / name))
+        assert page.exists(), target
+        assert not anchor or anchor in list_anchors(page), target
+
+
+def test_the_navigation_has_every_page() -> None:
+    config = yaml.safe_load((ROOT / "docs/site/mkdocs.yml").read_text("utf-8"))
+    listed = list(list_targets(config["nav"]))
+    folders = ("reference/operators", "explanation/graphs")
+    pages = {
+        page for page in (path.relative_to(ROOT / "docs").as_posix() for path in DOCUMENTS
+                          if path.is_relative_to(ROOT / "docs"))
+        if not page.startswith(folders) or page.endswith("/index.md")
+    }  # fmt: skip
+    assert len(listed) == len(set(listed))
+    assert set(listed) == pages
+
+
+def list_targets(entry: Any) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+        return
+    for below in entry.values() if isinstance(entry, dict) else entry:
+        yield from list_targets(below)
+
+
+@pytest.mark.parametrize("package", ["dmlc", *(f"dmlc.{name}" for name in PACKAGES)])
+def test_the_reference_has_every_public_name(package: str) -> None:
+    page = ROOT / f"docs/reference/python{'-ir' if package == 'dmlc.ir' else ''}.md"
+    shown = re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.MULTILINE)
+    module = importlib.import_module(package)
+    for name in {*module.__all__} - {"__version__", *PACKAGES}:
+        places = [
+            importlib.import_module(path.rpartition(".")[0])
+            for path in shown
+            if path.endswith(f".{name}") and path.startswith(f"{package}.")
+        ]
+        assert any(getattr(place, name) is getattr(module, name) for place in places), name
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in DOCUMENTS if not {"operators", "graphs"} & {*p.parts}], ids=name_of
+)
+def test_every_listing_is_run(path: Path) -> None:
+    page = read_tested(path)
+    for listing in listings.list_listings(page):
+        run = listing.kind in MARKS or listing.language == "dml" or ">>>" in listing.body
+        assert run, f"line {listing.line}: say what runs this: see docs/listings.py"
+    assert not listings.is_played(page) or name_of(path) in build.PAGES
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in DOCUMENTS
+     if "```dml" in p.read_text("utf-8") and not {"operators", "graphs"} & {*p.parts}],
+    ids=name_of,
+)  # fmt: skip
+def test_modules_in_documents(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for listing in listings.list_listings(read_tested(path)):
+        if listing.language != "dml" or listing.kind in MARKS:
+            continue
+        module = dmlc.parse(listing.body, f"{path.name}:{listing.line}")
+        assert not module.diagnostics
+        for operator in module.operators.values():
+            for done in run_examples(operator, "reference"):
+                assert done.status is Status.PASSED, done.message
+
+
+def test_a_page_is_played(tmp_path: Path) -> None:
+    page = (
+        "<!-- write: in/a.txt -->\n```\ntwo\n```\n"
+        "<!-- run: 3 -->\n```sh\ncat in/a.txt; exit 3\n```\n"
+        "<!-- prints -->\n```\n```\n<!-- prints like -->\n````\nt... 7\n````\n"
+        "<!-- run -->\n```\npython -c 'print(\"took 1.5 s\")'\n```\n"
+        "<!-- prints like -->\n```\ntook 27 s\n```\nend\n"
+    )
+    shown = page.replace("-->\n```\n```", "-->\n```\ntwo\n```").replace("t... 7", "two")
+    assert listings.play(page, tmp_path / "here") == shown
+    with pytest.raises(listings.ListingError, match=r"line 6: exit status 3 of\ncat in"):
+        listings.play(page.replace("run: 3", "run"), tmp_path / "there")
+
+
+def test_a_page_is_a_script(tmp_path: Path) -> None:
+    text = (ROOT / "docs/tutorial/index.md").read_text("utf-8")
+    script = listings.write_script(text)
+    assert "apt-get install" in script
+    assert script.count("END OF FILE") == 2 * text.count("<!-- write: ")
+    (tmp_path / "tutorial.sh").write_text(script, "utf-8")
+    subprocess.run(["sh", "-n", tmp_path / "tutorial.sh"], check=True)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +198,7 @@ def test_python_in_documents(path: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def commands() -> list[str]:
     """The `dmlc` commands of the README's command-line section, joined and without comments."""
     text = (ROOT / "README.md").read_text("utf-8").partition("## From the command line")[2]
-    block = text.split("```")[1].replace("\\\n", " ")
+    block = text.split("```\n")[1].replace("\\\n", " ")
     return [line.partition(" #")[0].strip() for line in block.splitlines() if line.strip()]
 
 
@@ -117,24 +237,28 @@ def listed_commands() -> list[tuple[str, str]]:
     for path in DOCUMENTS:
         pattern = r"<!-- commands: (\S+) -->\n```sh\n(.*?)```"
         for name, block in re.findall(pattern, path.read_text("utf-8"), re.DOTALL):
-            lines = block.splitlines()
+            lines = block.replace("\\\n", " ").splitlines()
             found += [(name, re.sub(r" +# .*", "", line)) for line in lines if line.strip()]
     return found
 
 
 @pytest.mark.parametrize(("name", "command"), listed_commands())
 def test_commands_in_pages(
-    name: str, command: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name: str, command: str, request: pytest.FixtureRequest, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     source = (ROOT / "examples" / name).read_text("utf-8")
-    (pytester.path / name).write_text(source, "utf-8")
     program, *arguments = shlex.split(command)
     if program == "pytest":
+        # It forgets what is imported meanwhile, which packages such as ONNX's do not survive.
+        pytester: pytest.Pytester = request.getfixturevalue("pytester")
+        (pytester.path / name).write_text(source, "utf-8")
         given = ("-p", "dmlc.testing.plugin", "-p", "no:cacheprovider", *arguments)
         assert pytester.runpytest_inprocess(*given).ret == 0
         return
     assert program == "dmlc"
-    monkeypatch.chdir(pytester.path)
+    monkeypatch.chdir(tmp_path)
+    Path(Path(name).name).write_text(source, "utf-8")
     # Tests of operators take all of the machine, if they are not told.
     limits = ["--jobs", "1"] if arguments[0] == "test" else []
     assert cli.run([*arguments, *limits]) == 0

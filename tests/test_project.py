@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGETS = [
     "help", "setup", "demo", "test", "coverage", "fuzz", "mutants", "operators", "onnx",
     "onnx-export", "test-peers", "mlir", "lint", "format", "types", "golden", "bench", "docs",
-    "clean",
+    "site", "clean",
 ]  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def test_ci_and_pre_commit_run_targets() -> None:
     script = ROOT / ".ci/run"
     assert os.access(script, os.X_OK)
     used = re.findall(r"^make (.+)$", script.read_text("utf-8"), re.MULTILINE)
-    assert " ".join(used).split() == ["test", "test-peers", "lint", "types"]
+    assert " ".join(used).split() == ["test", "test-peers", "lint", "types", "site"]
     hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
     entries = re.findall(r"entry: make (\S+)", hooks)
     assert entries

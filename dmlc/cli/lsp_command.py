@@ -19,7 +19,8 @@ def command(folders: tuple[str, ...], log: str | None) -> None:
     """Serve an editor: diagnostics, hover, completion, definitions, symbols and formatting of .dml
     files, by the Language Server Protocol over standard input and output.
 
-    The editor starts it; docs/editor.md shows how for some. It needs pip install 'dmlc[lsp]'.
+    The editor starts it; docs/how-to/editor.md shows how for some. It needs
+    pip install 'dmlc[lsp]'.
     """
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(filename=log, level=logging.WARNING, format=form)

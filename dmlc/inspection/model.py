@@ -6,8 +6,8 @@
 
 What the cache that all units share still holds is read from there, and costs no bandwidth. Memory
 answers after a while, so that it is busy only if enough has been asked for meanwhile: by
-Little's law, `bandwidth * latency` bytes. `docs/gpu.md` has the devices' numbers, what the model
-leaves out, and how far to trust it.
+Little's law, `bandwidth * latency` bytes. `docs/reference/gpu.md` has the devices' numbers, what
+the model leaves out, and how far to trust it.
 """
 
 from __future__ import annotations

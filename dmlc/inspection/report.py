@@ -1,6 +1,6 @@
 """What each kernel of a function is on each GPU, as plain data: for people, and as JSON.
 
-`docs/gpu.md` says what every figure means.
+`docs/reference/gpu.md` says what every figure means.
 """
 
 from __future__ import annotations

@@ -379,6 +379,8 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
+    """What one launch runs: statements on flat buffers, and how many work items run them."""
+
     name: str
     buffers: tuple[Buffer, ...]
     scalars: tuple[tuple[Scalar, int | str], ...]

@@ -3,7 +3,7 @@ it gives and how it is evaluated.
 
 The checker holds calls to the entries and the binder evaluates calls by them. What an entry needs
 of the binder is an `Evaluation`: a function that can be said in those terms is one new entry here.
-`docs/language.md` names each.
+`docs/reference/language.md` names each.
 """
 
 from __future__ import annotations

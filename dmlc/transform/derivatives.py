@@ -1,9 +1,9 @@
 """The derivatives of scalar operations, one table.
 
 A rule is given the adjoint of an operation's result, and gives what each operand gets of it. It
-holds exactly, kinks included: `docs/gradients.md` publishes the choices, and a `Choice` says which
-of them a function makes. What is not in the table has no derivative: comparisons, roundings, signs,
-integers.
+holds exactly, kinks included: `docs/explanation/gradients.md` publishes the choices, and a `Choice`
+says which of them a function makes. What is not in the table has no derivative: comparisons,
+roundings, signs, integers.
 
 A part may hold under conditions. These stay outside everything that is computed from it, so that
 the NaN of a value that was not chosen stays out of the gradient.

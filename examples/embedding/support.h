@@ -1,5 +1,5 @@
 /* The operations of dmlc's IR as C has them: one macro each, of a type and of values that are names.
-   Where C leaves something open, docs/ir.md says what it is. A T is a float where (T)0.5 is not 0.
+   Where C leaves something open, docs/reference/ir.md says what it is. A T is a float where (T)0.5 is not 0.
    To be built with -fwrapv and -ffp-contract=off. */
 #include <stdbool.h>
 #include <stdint.h>

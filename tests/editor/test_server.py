@@ -293,7 +293,7 @@ def test_without_pygls_the_command_says_how_to_get_it(
 
 
 def test_the_settings_in_the_documentation_start_the_server() -> None:
-    text = (ROOT / "docs/editor.md").read_text("utf-8")
+    text = (ROOT / "docs/how-to/editor.md").read_text("utf-8")
     found = dict(re.findall(r"<!-- editor: (\S+) -->\n```\w+\n(.*?)```", text, re.DOTALL))
     package = json.loads(found["package.json"])
     (colours,) = package["contributes"]["grammars"]

@@ -346,7 +346,7 @@ def test_the_command_writes_json(command: Dmlc) -> None:
 
 
 def test_every_figure_of_the_json_is_documented(command: Dmlc) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/gpu.md").read_text("utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs/reference/gpu.md").read_text("utf-8")
     found = json.loads(command("inspect", RELU_GRAD, *SIZES, "--json").out)
     kernel = found["kernels"][0]
     for name in (*found, *kernel, *kernel["compiled"][0]):

@@ -19,7 +19,7 @@ from dmlc.language.check import check_text
 from dmlc.language.kinds import What
 from dmlc.language.limits import MAX_DEPTH
 
-PAGE = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/reference/language.md").read_text(encoding="utf-8")
 TENSORS = "tensors { | Tensor | Kind | Types |\n | X | Input | f32 |\n | Y | Output | f32 | }"
 SAME = "constraints { X and Y must have the same DataType, DimensionCount, and Sizes. }"
 

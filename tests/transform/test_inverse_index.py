@@ -272,7 +272,7 @@ def test_bits_are_those_of_the_dense_kernel(profile: str) -> None:
 
 
 def test_the_page_shows_what_is_short() -> None:
-    page = Path(__file__).parents[2] / "docs/inverse-index.md"
+    page = Path(__file__).parents[2] / "docs/explanation/inverse-index.md"
     rows, sequences = re.findall(r"```dml\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     (operator,) = dmlc.parse(rows, "page.dml").operators.values()
     given = {"I": dmlc.TensorDesc("INT32", (8192,)), "dY": dmlc.TensorDesc("FLOAT32", (8192, 64))}
