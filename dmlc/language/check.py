@@ -241,5 +241,6 @@ class _Checker:
         """Warns of a description without a formula, as a page may have it."""
         if not operator.has_formula:
             message = f"operator '{operator.name}' has no formula: it cannot be compiled"
-            warning = Diagnostic(message, operator.syntax.name.span, (Note(FORMULA_CURE),), True)
-            self.warnings.append(warning)
+            notes = (Note(FORMULA_CURE),)
+            place = operator.syntax.name.span
+            self.warnings.append(Diagnostic(message, place, notes, warning=True, code="W0002"))

@@ -221,7 +221,7 @@ class OperatorDefinition:
             self.gradient.forward.expect_formula()
         if not self.has_formula:
             message = f"operator '{self.name}' has no formula: it cannot be compiled"
-            raise DmlcError(message, self.syntax.name.span, [FORMULA_CURE])
+            raise DmlcError(message, self.syntax.name.span, [FORMULA_CURE], code="E0508")
 
     @property
     def newest(self) -> TensorLevel:
