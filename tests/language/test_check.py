@@ -504,7 +504,7 @@ def test_a_description_without_a_formula_is_a_warning() -> None:
     text += f"operator G {{ {table.format('dY', 'dX')} gradient of OP with respect to X }}\n"
     module = check_text(text, "x.dml")
     assert [d.render().splitlines()[0] for d in module.diagnostics] == [
-        "x.dml:2:10: warning: operator 'm.OP' has no formula: it cannot be compiled"
+        "x.dml:2:10: warning: operator 'm.OP' has no formula: it cannot be compiled [W0002]"
     ]
     bare, derived = module.operators["m.OP"], module.operators["m.G"]
     assert (bare.has_formula, derived.has_formula) == (False, True)
