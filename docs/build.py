@@ -289,44 +289,48 @@ def _graph_pages() -> dict[Path, str]:
             f"| {show_bytes(before.scratch)} → {show_bytes(after.scratch)} |"
         )
     pages[folder / "index.md"] = "\n".join(
-        ["# Graphs", "", "Training steps and parts of them, from [`examples/graphs`]"
-         "(../../../examples/graphs), and what fusion makes of each. Each is tested against "
-         "PyTorch's automatic differentiation.", "", *rows, "",
-         "Unfused means: every stage, that is every formula of an operator or of the graph, as a "
-         "kernel of its own. Kernels and bytes are those for OpenCL on a CPU.", "",
-         "## How to read a picture", "",
-         "- A **box** is a stage: its name, its formula, and the type and sizes of its result. A "
-         "violet box is a reduction. A coloured stripe says which call of the graph the stage "
-         "comes from.",
-         "- A name in a formula, such as `x`, is the element at the stage's own position. Where a "
-         "formula reads elements at other positions, it has all positions: `x[i0, i1 + r1]`. "
-         "`i0`, `i1` count along the axes of the result, and `r1` along those of the reduction.",
-         "- A **frame** is a kernel with the stages that it computes. At its left are the work "
-         "(threads, steps of the busiest thread, operations on floats), the bytes, and why these "
-         "stages share a kernel. `again` marks a stage that an earlier kernel computes too: to "
-         "read it back would cost more.",
-         "- A **dashed frame** is a group: stages that are fused, and take several kernels. A "
-         "kernel may leave a reduction in parts, which the next one combines.",
-         "- **Blue tags** at the upper rim are the tensors that the kernel reads from memory, and "
-         "**orange tags** at the lower rim those that it writes, with their bytes. Pale tags are "
-         "small beside the others.",
-         "- **Lines** in a frame are values in registers, or in the kernel's own memory. Where a "
-         "line would be long, a dashed name stands in its place. A page is about 950 pixels wide: "
-         "where the lines between kernels find no room, tags say where a tensor comes from and "
-         "goes to.", "",
-         "`dmlc graph` draws graphs of your own, and operators of the library, for any target:", "",
+        ["# Graphs", "",
+         "This page lists example graphs from [`examples/graphs`](../../../examples/graphs): "
+         "training steps, and parts of them. It also says how to draw your own graphs, and how to "
+         "read the pictures. Each example is tested against PyTorch's automatic differentiation.",
+         "",
+         "The table compares each graph before and after [fusion](../fusion.md). Before fusion, "
+         "each stage is a kernel of its own: each formula of an operator or of the graph. Kernels "
+         "and bytes are those for OpenCL on a CPU. Each graph's page has its pictures.", "",
+         *rows, "",
+         "## Draw your own graph", "",
+         "`dmlc graph` draws a graph, or an operator of the library, for any target:", "",
          "```", "dmlc graph FILE.dml --dim N=32 -o picture.svg     # or picture.dot, for Graphviz",
          "dmlc graph FILE.dml --dim N=32 --view after       # as text, on the terminal", "```", "",
-         "So does Python: `dmlc.picture.draw(dmlc.pipeline.explain(graph.bind(dims=...)))`.", "",
+         "In Python: `dmlc.picture.draw(dmlc.pipeline.explain(graph.bind(dims=...)))`.", "",
+         "## How to read a picture", "",
+         "- A **box** is a stage: its name, its formula, and the type and sizes of its result. A "
+         "violet box is a reduction. A coloured stripe shows which call of the graph the stage "
+         "belongs to.",
+         "- A **name** in a formula, such as `x`, is the element at the stage's own position. A "
+         "formula that reads other positions has all indices: `x[i0, i1 + r1]`. `i0`, `i1` count "
+         "along the axes of the result, and `r1` along those of the reduction.",
+         "- A **frame** is a kernel with the stages that it computes. At its left are the work "
+         "(threads, steps of the busiest thread, float operations), the bytes, and why these "
+         "stages share a kernel. `again` marks a stage that an earlier kernel computes too, "
+         "because reading it back would cost more.",
+         "- A **dashed frame** is a group: stages that are fused, but take several kernels. A "
+         "kernel may leave partial results of a reduction, which the next one combines.",
+         "- **Blue tags** at the top are the tensors that the kernel reads from memory. **Orange "
+         "tags** at the bottom are those that it writes. Each has its bytes. Pale tags are small "
+         "beside the others.",
+         "- **Lines** in a frame are values in registers, or in the kernel's own memory. A dashed "
+         "name replaces a line that would be long. A page is about 950 pixels wide. If lines "
+         "between kernels do not fit, tags name where a tensor comes from and where it goes.", "",
          "## From pass to pass", "",
-         "`dmlc graph --html` writes a page that shows the graph as it was bound, after each pass "
-         "that changes it, in groups, and as kernels:", "",
+         "`dmlc graph --html` writes a page with the graph as it was bound, after each pass that "
+         "changes it, in groups, and as kernels:", "",
          "```", "dmlc graph FILE.dml --dim N=32 --target hlsl --html -o graph.html", "```", "",
-         "The page is one file, which loads nothing else. A slider goes from pass to pass. Point "
-         "at a stage or a kernel, or go to it with the Tab key: beside the picture are its "
-         "formula, its lines of the source, and the generated kernel in the language of "
-         "`--target`. A click or Enter keeps them there, and Escape lets them go. "
-         "`dmlc ir --after PASS` prints the same passes as text. From Python: "
+         "The page is a single file without dependencies. A slider selects the pass. Point at a "
+         "stage or a kernel, or move to it with the Tab key. The page then shows its formula, its "
+         "source lines, and the generated kernel in the language of `--target`. A click or Enter "
+         "keeps them, and Escape releases them.", "",
+         "`dmlc ir --after PASS` prints the same passes as text. In Python: "
          "`dmlc.picture.draw_page(dmlc.pipeline.trace(graph.bind(dims=...)))`.", "",
          "Written by `make docs`.", ""]
     )  # fmt: skip
@@ -347,10 +351,13 @@ def _describe_graph(path: Path, dims: dict[str, int], diagram: Diagram) -> str:
          f"![{path.stem}, every stage as a kernel]({path.stem}.before.svg)", "",
          f"## After fusion: {summarize_view(diagram.after)}", "",
          f"![{path.stem}, the kernels after fusion]({path.stem}.after.svg)", "",
+         "The table has the kernels in the order in which they run, with the stages that each "
+         "computes, its work, and the bytes it moves:", "",
          "| kernel | computes | work | reads | writes |", "| --- | --- | --- | --- | --- |",
          *(_describe_kernel(kernel) for kernel in diagram.after.kernels), "",
+         "Fusion put the stages together for these reasons:", "",
          *(_give_reason(kernels) for kernels in diagram.after.groups), "",
-         "The pictures are what this writes:", "", "```", command, "```", ""]
+         "This command writes the pictures:", "", "```", command, "```", ""]
     )  # fmt: skip
 
 
