@@ -21,6 +21,7 @@ from dmlc.mlir.sizes import Sizes
 from dmlc.mlir.spelling import spell_tensor
 from dmlc.mlir.stages import StageWriter
 from dmlc.pipeline import rewrite
+from dmlc.transform.unroll import unroll_loops
 
 COMPILE_FLAGS = (
     "--iree-hal-target-backends=llvm-cpu",
@@ -44,7 +45,7 @@ def export(
     """
     bound = find_function(subject, tensors, attributes, dims, "subject")
     verify(bound)
-    made = settle_placed(rewrite(bound))
+    made = settle_placed(rewrite(unroll_loops(bound, "MLIR")))
     verify(made)
     return _write(made)
 

@@ -26,6 +26,7 @@ from dmlc.scalars import Array
 from dmlc.source import UnsupportedError
 from dmlc.transform.simplify import simplify
 from dmlc.transform.tighten import tighten_bounds
+from dmlc.transform.unroll import unroll_loops
 
 DOMAIN = "dmlc"
 """Where the functions of models are."""
@@ -85,7 +86,7 @@ def _describe(tensor: Parameter | Stage) -> onnx.ValueInfoProto:
 
 def _make_function(function: Function, title: str) -> onnx.FunctionProto:
     """The function of a model: its stages in order."""
-    lowered = tighten_bounds(simplify(function))
+    lowered = tighten_bounds(simplify(unroll_loops(function, "ONNX")))
     nodes = Nodes(lowered.tensors())
     arithmetic = Arithmetic(nodes)
     held: dict[str, Value] = {}

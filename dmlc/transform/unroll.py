@@ -1,0 +1,136 @@
+"""Unrolls the loops of a function: each step becomes stages of its own.
+
+Other toolchains take functions without loops. What one step computes has an extent of 1 along the
+first axis; a stage that is read outside of its loop is put together from its steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc.ir import (
+    Constant,
+    Delay,
+    Function,
+    Index,
+    Load,
+    Loop,
+    Select,
+    Stage,
+    operands,
+    with_operands,
+)
+from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.naming import take_name
+from dmlc.source import InternalError, UnsupportedError
+
+MOST_STEPS = 64
+"""A loop of more steps is refused: what it unrolls to has a stage for each stage and step."""
+
+
+def unroll_loops(function: Function, reader: str) -> Function:
+    """A verified function without loops that computes the same; itself, where it has none. Raises
+    `UnsupportedError`, which names the `reader` that takes no loops, where a loop has more than
+    `MOST_STEPS` steps, or a number of them that is open."""
+    if not function.loops:
+        return function
+    homes = {name: loop for loop in function.loops for name in loop.stages}
+    names = dict.fromkeys(function.tensors())
+    stages: list[Stage] = []
+    for stage in function.stages:
+        loop = homes.get(stage.name)
+        if loop is None:
+            stages.append(stage)
+        elif stage.name == loop.stages[0]:
+            stages += _Unroller(function, loop, reader, names).write()
+    return dataclasses.replace(function, stages=tuple(stages), loops=())
+
+
+class _Unroller:
+    """Writes the steps of one loop."""
+
+    def __init__(self, function: Function, loop: Loop, reader: str, names: dict[str, None]) -> None:
+        self._function, self._loop, self._names = function, loop, names
+        own = set(loop.stages)
+        self._stages = [stage for stage in function.stages if stage.name in own]
+        self._delays = {delay.name: delay for delay in loop.delays}
+        self._made: dict[tuple[str, int], str] = {}
+        """The name of each stage at each step."""
+        steps = self._stages[0].extents[0]
+        if not isinstance(steps, int) or steps > MOST_STEPS:
+            raise UnsupportedError(
+                f"'{function.name}' has a loop over {steps} steps, and {reader} takes loops "
+                f"unrolled, of at most {MOST_STEPS} steps",
+                self._stages[0].span,
+                notes=[f"export it with at most {MOST_STEPS} steps"],
+            )
+        self._steps = steps
+
+    def write(self) -> list[Stage]:
+        """The stages of all steps, and those whole that something else reads."""
+        order = range(self._steps)
+        made: list[Stage] = []
+        for step in reversed(order) if self._loop.backwards else order:
+            made += [self._write_step(stage, step) for stage in self._stages]
+        wanted = {result.name for result in self._function.results}
+        for name, readers in self._function.readers().items():
+            if not set(readers) <= set(self._loop.stages):
+                wanted.add(name)
+        return made + [self._join(stage) for stage in self._stages if stage.name in wanted]
+
+    def _write_step(self, stage: Stage, step: int) -> Stage:
+        name = take_name(f"{stage.name}_{step}", self._names)
+        self._made[stage.name, step] = name
+        body, builder = stage.body, BodyBuilder()
+        numbers: list[int] = []
+        for instruction in body.instructions:
+            match instruction:
+                case Index(axis=0, reduced=False):
+                    made = builder.constant(step)
+                case Load(tensor=tensor, indices=indices, dtype=dtype):
+                    places = tuple(numbers[i] for i in indices)
+                    if tensor in self._delays:
+                        made = self._read_before(builder, self._delays[tensor], step, places)
+                    elif tensor in self._loop.stages:
+                        places = (builder.constant(0), *places[1:])
+                        made = builder.add(Load(self._made[tensor, step], places, dtype))
+                    else:
+                        made = builder.add(Load(tensor, places, dtype))
+                case _:
+                    given = tuple(numbers[o] for o in operands(instruction))
+                    made = builder.add(with_operands(instruction, given))
+            numbers.append(made)
+        guard = None if body.guard is None else numbers[body.guard]
+        made_body = builder.make(numbers[body.result], guard)
+        return dataclasses.replace(
+            stage, name=name, extents=(1, *stage.extents[1:]), body=made_body
+        )
+
+    def _read_before(
+        self, builder: BodyBuilder, delay: Delay, step: int, places: tuple[int, ...]
+    ) -> int:
+        """What a stage was at the step before; 0 at the first step."""
+        found = self._made.get((delay.of, step + 1 if self._loop.backwards else step - 1))
+        if found is None:
+            return builder.add(Constant(delay.dtype, 0.0 if delay.dtype.is_float else 0))
+        return builder.add(Load(found, (builder.constant(0), *places[1:]), delay.dtype))
+
+    def _join(self, stage: Stage) -> Stage:
+        """A stage from its steps: a tree of choices by the first index."""
+        builder = BodyBuilder()
+        here, zero = builder.index(0), builder.constant(0)
+        rest = tuple(builder.index(axis) for axis in range(1, len(stage.extents)))
+
+        def choose(first: int, count: int) -> int:
+            if count == 1:
+                name = self._made[stage.name, first]
+                return builder.add(Load(name, (zero, *rest), stage.dtype))
+            half = count // 2
+            below = builder.apply("lt", here, builder.constant(first + half))
+            then, otherwise = choose(first, half), choose(first + half, count - half)
+            return builder.add(Select(below, then, otherwise, stage.dtype))
+
+        if not self._steps:
+            raise InternalError("a loop has no steps")
+        body = builder.make(choose(0, self._steps))
+        return Stage(stage.name, stage.dtype, stage.extents, body, None, stage.span)
