@@ -354,6 +354,7 @@ def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
             named = name_sizes(tensors.values())
             given = [d.size if d.name is None else named.get(d.name) for d in pattern]
             whole = tuple(g for g in given if g is not None)
+            refuse_excess(f"tensor '{tensor.name}'", whole, tensor.definition.span)
             sizes = whole if len(whole) == len(pattern) else None
         if sizes is None and tensor.name in scalars and len(tensor.definition.ranks) == 1:
             sizes = (1,) * tensor.definition.ranks[0]

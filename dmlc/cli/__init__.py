@@ -113,6 +113,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     except DmlcError as error:
         show(error)
         return 1
+    except MemoryError as error:
+        show(f"error: there is not enough memory: {error}")
+        return 1
     except InternalError as error:
         click.echo(f"internal error: {error}\nThis is a bug in dmlc: please report it.", err=True)
         return 1

@@ -7,6 +7,7 @@ Nothing is compiled or parsed for it: what the library has is in `library/index.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import click
 from click.shell_completion import CompletionItem, split_arg_string
@@ -20,14 +21,31 @@ OPERATOR_COMMANDS = ("compile", "export", "graph", "inspect", "ir", "run", "show
 
 
 def stand_in(name: str) -> click.Command | None:
-    """A command that offers what the one of that name does where an operator is typed, so that none
-    of what this imports is; None where an option is on the line, and the command itself is asked.
-    """
+    """A command that offers what the one of that name does where an operator is typed, or the value
+    of an option that the library's index knows, so that none of what the command imports is. None
+    where other options are on the line: the command itself is asked."""
     words = split_arg_string(os.environ.get("COMP_WORDS", ""))
-    if name not in OPERATOR_COMMANDS or any(word.startswith("-") for word in words):
+    if name not in OPERATOR_COMMANDS:
         return None
     argument = click.Argument(["operator"], nargs=-1, shell_complete=complete_operator)
+    option = _find_value(words)
+    if name in TAKERS.get(option, ()):
+        taken = click.Option([option], multiple=True, shell_complete=_VALUES[option])
+        return click.Command(name, params=[argument, taken])
+    if any(word.startswith("-") for word in words):
+        return None
     return click.Command(name, params=[argument])
+
+
+def _find_value(words: Sequence[str]) -> str:
+    """The last word before what is typed, of all words of the line: an option, where its value is
+    typed. Shells say how many words come before, and fish the word that is typed."""
+    typed = os.environ.get("COMP_CWORD", "")
+    if typed.isdigit():
+        words = words[: int(typed)]
+    elif typed and words[-1:] == [typed]:
+        words = words[:-1]
+    return words[-1] if words else ""
 
 
 def complete_operator(_: click.Context, __: click.Parameter, typed: str) -> Items:
@@ -76,6 +94,15 @@ def complete_input(ctx: click.Context, parameter: click.Parameter, typed: str) -
 def complete_code(_: click.Context, __: click.Parameter, typed: str) -> Items:
     codes = (code for code in list_codes() if code.startswith(typed.upper()))
     return [CompletionItem(code, help=explain(code).title) for code in codes]
+
+
+_VALUES = {"--tensor": complete_tensor, "--attr": complete_attribute, "--input": complete_input}
+TAKERS = {
+    "--tensor": ("compile", "export", "graph", "inspect", "ir", "run"),
+    "--attr": ("compile", "export", "graph", "inspect", "ir", "run"),
+    "--input": ("export", "run"),
+}
+"""The commands that take each of these options."""
 
 
 def _pairs(typed: str, names: tuple[str, ...]) -> Items:

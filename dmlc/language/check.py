@@ -228,6 +228,7 @@ class _Checker:
         for statement in statements:
             read.update(names_read(*expressions_of(statement)))
         read.update(t.name for level in operator.levels for t in level.tensors)
+        read |= operator.broken
         for statement in statements:
             name = statement.name
             if isinstance(statement, syntax.Assignment) and name.text not in read:

@@ -149,7 +149,7 @@ class Calls:
         if parameter.takes is Takes.TENSOR:
             if not isinstance(value, syntax.Reference):
                 return checking.fail(parameter.wrong, value.span, code="E0304")
-            if value.name not in checking.names.tensors:
+            if value.name not in {*checking.names.tensors, *checking.names.broken}:
                 checking.fail_unknown("tensor", value.name, checking.names.tensors, value.span)
             return UNKNOWN
         if parameter.takes is Takes.TENSORS:
@@ -220,7 +220,7 @@ class Calls:
                 checking.fail("'like:' takes the name of a tensor", value.span, code="E0208")
                 return
             known = {**checking.names.tensors, **checking.names.locals, **place.variables}
-            if value.name not in known:
+            if value.name not in known and value.name not in checking.names.broken:
                 checking.fail_unknown("tensor", value.name, known, value.span)
         elif argument.name is not None:
             what = f"argument of '{name}'"

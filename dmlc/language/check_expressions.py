@@ -23,6 +23,7 @@ from dmlc.language.check_kinds import Checking, Expansion, Place, show_ranks
 from dmlc.language.foreign_words import cure_type
 from dmlc.language.kinds import (
     BOOL,
+    BROKEN,
     NUMBER,
     PACK,
     STRING,
@@ -202,6 +203,10 @@ class ExpressionChecker(Checking):
 
     def _unknown(self, expression: syntax.Reference, place: Place, expected: Kind | None) -> Kind:
         name, span, names = expression.name, expression.span, self.names
+        if name in names.broken:
+            return BROKEN
+        if expected == BROKEN:
+            return UNKNOWN
         owners = [e for e in names.enums.values() if e.find(name) is not None]
         if expected is not None and expected.is_unknown and (owners or find_data_type(name)):
             return UNKNOWN
@@ -232,6 +237,7 @@ class ExpressionChecker(Checking):
             or expression.name in self.names.locals
             or expression.name in self.names.tensors
             or expression.name in self.names.attributes
+            or expression.name in self.names.broken
         )
 
     def _member(self, expression: syntax.Member, place: Place) -> Kind:
@@ -249,6 +255,8 @@ class ExpressionChecker(Checking):
         if not isinstance(base, syntax.Reference):
             return self.fail(message, expression.span, code="E0208")
         if base.name not in names.tensors:
+            if base.name in names.broken:
+                return UNKNOWN
             if any(base.name in n for n in (names.attributes, names.locals, names.dimensions)):
                 return self.fail(
                     f"{message}, and '{base.name}' is none", expression.span, code="E0208"

@@ -120,7 +120,8 @@ class _Checker:
         self.diagnostics.append(Diagnostic(message, span, made, code=code))
 
     def fail_unknown(self, what: str, name: syntax.Name, known: Iterable[str]) -> None:
-        self.diagnostics.append(unknown_name(what, name.text, known, name.span))
+        if name.text not in self.operator.broken | self.forward.broken:
+            self.diagnostics.append(unknown_name(what, name.text, known, name.span))
 
     def run(self) -> OperatorDefinition:
         before = len(self.diagnostics)
@@ -138,7 +139,9 @@ class _Checker:
         self.find_gradients([t for t in self.forward.newest.outputs if t.holds_floats], False)
         self.find_gradients(wanted, True)
         self.find_attributes()
-        if len(self.diagnostics) == before:
+        # Where rows could not be read, what is missing may be among them.
+        whole = not self.operator.broken and not self.forward.broken
+        if whole and len(self.diagnostics) == before:
             self.check_complete(wanted)
         made = GradientDefinition(
             self.forward,

@@ -21,7 +21,7 @@ from dmlc.language.definitions import (
     qualify,
 )
 from dmlc.language.foreign_words import cure_operator, cure_type
-from dmlc.language.kinds import NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
+from dmlc.language.kinds import BROKEN, NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
 from dmlc.language.walk import expressions_of, find_chain, names_read
 from dmlc.scalars import DataType, data_type_names, find_data_type
 from dmlc.source import Diagnostic, Note, Span, counted, unknown_name
@@ -402,6 +402,8 @@ class _GraphChecker(ExpressionChecker):
         if operator is not None:
             tensor = operator.newest.tensor(label.text)
             attribute = operator.attribute(label.text)
+            if tensor is None and attribute is None and label.text in operator.broken:
+                return self.visit(value, place, BROKEN)
             if tensor is None and attribute is None:
                 tensors = [t.name for t in operator.newest.tensors]
                 known = [*tensors, *(a.name for a in operator.attributes)]
@@ -491,7 +493,7 @@ class _Several:
 def _outputs(operator: OperatorDefinition) -> Kind | _Several:
     """The kind of the one output that a call stands for, where there is one."""
     outputs = operator.newest.outputs
-    if not outputs:
+    if not outputs or operator.broken:
         return UNKNOWN  # Its own check refuses it.
     first, *others = outputs
     if not others and not first.array:

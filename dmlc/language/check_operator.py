@@ -63,9 +63,8 @@ class _OperatorChecker(ExpressionChecker):
         attributes = self.check_attributes()
         combinations = ()
         if operator.types is not None:
-            combinations = tuple(
-                read_types(operator.types, list(self.names.tensors), self.diagnostics)
-            )
+            known, broken = list(self.names.tensors), self.names.broken
+            combinations = tuple(read_types(operator.types, known, self.diagnostics, broken))
         for constraint in operator.constraints or ():
             self.check_constraint(constraint)
         name = qualify(self.module, operator.name.text)
@@ -93,6 +92,7 @@ class _OperatorChecker(ExpressionChecker):
             functions=self.functions,
             enums=self.names.enums,
             syntax=operator,
+            broken=frozenset(self.names.broken),
         )
         for example in operator.examples:
             self.check_example(example, made)
@@ -103,11 +103,11 @@ class _OperatorChecker(ExpressionChecker):
     def check_levels(self) -> tuple[TensorLevel, ...]:
         levels: dict[str | None, TensorLevel] = {}
         places: dict[str | None, Span] = {}
-        before = len(self.diagnostics)
+        lossy: set[str | None] = set()
         for section in self.operator.tensors:
             name = None if section.level is None else section.level.text
             place = section.span if section.level is None else section.level.span
-            tensors = read_tensors(section.table, self.diagnostics)
+            tensors = read_tensors(section.table, self.diagnostics, self.names.broken)
             if name in levels:
                 what = "without a level" if name is None else f"for {name}"
                 message = f"there are two tables of tensors {what}"
@@ -115,13 +115,13 @@ class _OperatorChecker(ExpressionChecker):
                 continue
             levels[name] = TensorLevel(name, tuple(tensors))
             places[name] = place
+            if len(tensors) < len(section.table.rows):
+                lossy.add(name)
             for tensor in tensors:
                 self.add_tensor(tensor)
-        refused = len(self.diagnostics) > before
         for name, level in levels.items():
             # Where rows were refused, the output may be among them.
-            known = level.tensors or not refused
-            if known and not any(t.output for t in level.tensors):
+            if name not in lossy and not any(t.output for t in level.tensors):
                 where = "" if name is None else f" at {name}"
                 place = self.operator.name.span if name is None else places[name]
                 self.fail(
@@ -162,7 +162,7 @@ class _OperatorChecker(ExpressionChecker):
         table = self.operator.attributes
         if table is None:
             return ()
-        found = read_attributes(table, self.names.enums, self.diagnostics)
+        found = read_attributes(table, self.names.enums, self.diagnostics, self.names.broken)
         for attribute in found:
             if attribute.name in self.names.tensors:
                 self.fail(
@@ -242,11 +242,10 @@ class _OperatorChecker(ExpressionChecker):
         found: list[TensorDefinition] = []
         for name in names:
             tensor = self.names.tensors.get(name.text)
-            if tensor is None:
-                known = self.names.tensors
-                self.fail_unknown("tensor", name.text, known, name.span)
-            else:
+            if tensor is not None:
                 found.append(tensor)
+            elif name.text not in self.names.broken:
+                self.fail_unknown("tensor", name.text, self.names.tensors, name.span)
             self.hold_once(name, seen, *_named_twice(name))
         return found
 
@@ -387,6 +386,7 @@ class _OperatorChecker(ExpressionChecker):
         variables = self.bind(indices, Place({}))
         packs = [index for index in indices if index.pack]
         stated = [index for index in indices if index.extent is not None]
+        name = statement.name.text
         open_packs = [pack for pack in packs if pack.extent is None]
         if open_packs and len(packs) > 1:
             self.fail("a tensor is indexed with one pack at most", packs[1].span, code="E0406")
@@ -396,8 +396,7 @@ class _OperatorChecker(ExpressionChecker):
         if stated and len(stated) < needed:
             message = "either every index says what it runs over, or none does"
             self.fail(message, statement.name.span.to(statement.value.span), code="E0414")
-        elif indices and tensor is None and not stated:
-            name = statement.name.text
+        elif indices and tensor is None and not stated and name not in self.names.broken:
             shown = ", ".join(f"{i.text} : {'Sizes' if i.pack else 'n'}" for i in indices)
             self.fail(
                 f"'{name}' is no output, so it has no sizes to index over",
@@ -450,7 +449,7 @@ class _OperatorChecker(ExpressionChecker):
                         f"'{name.text}' is an attribute, not an output", name.span, code="E0506"
                     )
                 self.check_example_attribute(item, attribute)
-            else:
+            elif name.text not in self.names.broken:
                 known = [*self.names.tensors, *self.names.attributes]
                 self.fail_unknown("tensor or attribute", name.text, known, name.span)
         if not any(item.expected for item in example.items):

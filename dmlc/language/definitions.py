@@ -203,6 +203,8 @@ class OperatorDefinition:
     syntax: syntax.Operator
     partner: OperatorDefinition | None = dataclasses.field(default=None, repr=False)
     """The operator that `forward` names, where the file, an import or the library has it."""
+    broken: frozenset[str] = frozenset()
+    """The names of rows of its tables that could not be read: a mistake was reported there."""
 
     @property
     def short_name(self) -> str:

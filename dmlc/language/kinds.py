@@ -58,6 +58,9 @@ class Kind:
 
 
 UNKNOWN = Kind(What.UNKNOWN, Form.UNKNOWN)
+BROKEN = Kind(What.UNKNOWN, Form.UNKNOWN, values=())
+"""What the name of a declaration is that could not be read: what is compared with it may be a
+member of an enum that is not known either."""
 NUMBER = Kind(What.NUMBER, Form.SCALAR)
 BOOL = Kind(What.BOOL, Form.SCALAR)
 STRING = Kind(What.STRING, Form.SCALAR)
@@ -108,6 +111,9 @@ class Names:
         self.attributes: dict[str, AttributeDefinition] = {}
         self.dimensions: dict[str, Kind] = {}
         """The names of sizes, and of whole shapes, that the `Dimensions` column has."""
+        self.broken: set[str] = set()
+        """The names of what the tables could not read: nothing more is known of them, and they are
+        no names that are unknown."""
         self.locals: dict[str, Kind] = {}
         """Locals and outputs that are defined by now."""
         self.later: dict[str, Span] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.definitions import (
@@ -54,6 +54,8 @@ _BASES: Mapping[str, str] = {
     "number": "NUMBER", "dml_scalar_union": "NUMBER",
     "type": "TYPE", "dml_tensor_data_type": "TYPE",
 }  # fmt: skip
+_WORDS = {*KINDS, *_BASES}
+"""What stands in cells and is no name of a row."""
 
 Diagnostics = list[Diagnostic]
 
@@ -71,6 +73,17 @@ class _Reader:
     """Reads cells, adding mistakes to `diagnostics`."""
 
     diagnostics: Diagnostics
+    broken: set[str] = dataclasses.field(default_factory=set[str])
+    """The names that stand in what could not be read."""
+
+    def lose(self, *cells: syntax.Cell) -> None:
+        """Notes the names in cells that are not read: those of a row, and those of sizes."""
+        for text in (plain(cell.text) for cell in cells):
+            if text[:1] in ("{", "["):
+                self.broken.update(re.findall(_NAME, text))
+            elif text.lower() not in _WORDS and find_data_type(text) is None:
+                # Also the name that is meant where one has a character too many.
+                self.broken.add(re.sub(r"\W", "", text))
 
     def fail(self, message: str, span: Span, *notes: str, code: str) -> None:
         made = tuple(Note(n) for n in notes)
@@ -95,7 +108,8 @@ class _Reader:
         if re.fullmatch(_NAME, text):
             return syntax.Name(text, span=cell.span)
         rule = "a name is a letter or '_', then letters, digits and '_', 128 at most"
-        self.fail(f"'{text[:_SHOWN]}' is no name of a {what}", cell.span, rule, code="E0107")
+        named = f"an {what}" if what == "attribute" else f"a {what}"
+        self.fail(f"'{text[:_SHOWN]}' is no name of {named}", cell.span, rule, code="E0107")
         return None
 
     def kind(self, cell: syntax.Cell | None, row: syntax.Row) -> tuple[bool, bool, bool]:
@@ -117,6 +131,7 @@ class _Reader:
             return None, None
         match = re.fullmatch(r"\{\s*(.*?)\s*\}", plain(cell.text))
         if match is None:
+            self.lose(cell)
             self.fail(
                 "expected dimensions in braces, such as { N, C, H, W }", cell.span, code="E0107"
             )
@@ -130,6 +145,7 @@ class _Reader:
             if item is None or bool(item.group(1)) != bool(item.group(4)):
                 message = f"'{part[:_SHOWN]}' is no dimension: expected a name, a number, or [name]"
                 self.fail(message, cell.span, code="E0107")
+                self.lose(cell)
                 return None, None
             size = None if item.group(3) is None else int(item.group(3))
             dimensions.append(Dimension(item.group(2), size, bool(item.group(1))))
@@ -179,6 +195,7 @@ class _Reader:
             else:
                 has = f"this row has {len(row.cells)} cells where the header has {width}"
                 self.fail(has, row.span, code="E0107")
+                self.lose(*row.cells)
 
     def columns(
         self, table: syntax.Table, known: Sequence[str], what: str
@@ -208,11 +225,15 @@ class _Reader:
         missing = [n for n in known[:2] if n not in places]
         for name in missing:
             self.fail(f"this table has no column '{name}'", table.header.span, code="E0106")
+        read = () if missing else places.values()
+        for row in table.rows:
+            self.lose(*(c for place, c in enumerate(row.cells) if place not in read))
         seen: set[str] = set()
         for row in () if missing else self.full_rows(table):
             filled = {n: row.cells[p] for n, p in places.items() if plain(row.cells[p].text)}
             named = self.name(filled.get(known[0]), row, what)
             if named is None:
+                self.lose(*row.cells)
                 continue
             if named.text in seen:
                 self.fail(
@@ -223,9 +244,11 @@ class _Reader:
             yield row, named, filled.get
 
 
-def read_tensors(table: syntax.Table, diagnostics: Diagnostics) -> list[TensorDefinition]:
-    """The rows of a table of tensors."""
-    reader = _Reader(diagnostics)
+def read_tensors(
+    table: syntax.Table, diagnostics: Diagnostics, broken: set[str] | None = None
+) -> list[TensorDefinition]:
+    """The rows of a table of tensors. Adds to `broken` the names of what cannot be read."""
+    reader = _Reader(diagnostics, set() if broken is None else broken)
     found: list[TensorDefinition] = []
     for row, name, cell in reader.columns(table, TENSOR_COLUMNS, "tensor"):
         output, optional, array = reader.kind(cell("Kind"), row)
@@ -245,13 +268,22 @@ def read_tensors(table: syntax.Table, diagnostics: Diagnostics) -> list[TensorDe
 
 
 def read_attributes(
-    table: syntax.Table, enums: Mapping[str, EnumDefinition], diagnostics: Diagnostics
+    table: syntax.Table,
+    enums: Mapping[str, EnumDefinition],
+    diagnostics: Diagnostics,
+    broken: set[str] | None = None,
 ) -> list[AttributeDefinition]:
-    """The rows of a table of attributes. `enums` are the enums a type may name."""
-    reader = _Reader(diagnostics)
-    rows = reader.columns(table, ATTRIBUTE_COLUMNS, "attribute")
-    made = [_attribute(name, cell, row, enums, reader) for row, name, cell in rows]
-    return [attribute for attribute in made if attribute is not None]
+    """The rows of a table of attributes. `enums` are the enums a type may name. Adds to `broken`
+    the names of what cannot be read."""
+    reader = _Reader(diagnostics, set() if broken is None else broken)
+    found: list[AttributeDefinition] = []
+    for row, name, cell in reader.columns(table, ATTRIBUTE_COLUMNS, "attribute"):
+        made = _attribute(name, cell, row, enums, reader)
+        if made is None:
+            reader.lose(*row.cells)
+        else:
+            found.append(made)
+    return found
 
 
 def _attribute(
@@ -334,10 +366,14 @@ def _expression(
 
 
 def read_types(
-    table: syntax.Table, tensors: Sequence[str], diagnostics: Diagnostics
+    table: syntax.Table,
+    tensors: Sequence[str],
+    diagnostics: Diagnostics,
+    broken: Container[str] = (),
 ) -> list[TypeCombination]:
     """The rows of a table of type combinations. A header cell names tensors, in any case,
-    separated by commas or slashes; together the columns may leave tensors out."""
+    separated by commas or slashes; together the columns may leave tensors out. `broken` are names
+    of tensors whose rows could not be read."""
     reader = _Reader(diagnostics)
     folded = {name.lower(): name for name in tensors}
     header: list[tuple[str, ...]] = []
@@ -346,6 +382,8 @@ def read_types(
         names: list[str] = []
         for part in re.split(r"\s*[,/]\s*", plain(cell.text)):
             name = folded.get(part.lower())
+            if name is None and part in broken:
+                continue
             if name is None:
                 reader.fail_unknown("tensor", part, tensors, cell.span)
             elif name in seen:

@@ -324,8 +324,17 @@ def place_output(spec: TensorSpec, array: Array, shape: Shape, gaps: bool) -> Op
 
 
 def new_output(spec: TensorSpec, shape: Shape, large: int) -> Operand:
-    """A fresh output array; one of `large` bytes or more starts at a cache line."""
-    return _own_memory(spec.dtype, shape, element_strides(spec, shape), large)
+    """A fresh output array; one of `large` bytes or more starts at a cache line. Raises
+    `UnsupportedError` where there is no memory for it."""
+    try:
+        return _own_memory(spec.dtype, shape, element_strides(spec, shape), large)
+    except (MemoryError, ValueError):
+        # NumPy has the second for more bytes than can be addressed.
+        size = math.prod(shape) * spec.dtype.bytes
+        raise UnsupportedError(
+            f"the output {spec.name} has the sizes {show_shape(shape)}, and there is no memory "
+            f"for its {size} bytes"
+        ) from None
 
 
 def _own_memory(dtype: DataType, shape: Shape, strides: Shape, large: int) -> Operand:

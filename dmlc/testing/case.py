@@ -100,7 +100,8 @@ class Case:
     title: str
     """A few words that say where it comes from: an example's title, or what was drawn."""
     expected: Mapping[str, Array] = dataclasses.field(default_factory=dict[str, Array])
-    """What an example expects of outputs, in float64; the reference says it for the others."""
+    """What an example expects of outputs: of floating ones in float64, of others in their own type.
+    The reference says it for the outputs that are not here."""
     within: Mapping[str, float] = dataclasses.field(default_factory=dict[str, float])
     """What an example's outputs may differ by at most, where it says so."""
     span: Span | None = None

@@ -103,7 +103,8 @@ class _Numbers:
         for item in example.items:
             name, value = item.name.text, item.value
             if definition.newest.tensor(name) is not None:
-                exact = np.array(evaluator.constant(value), np.float64)
+                # As they are: float64 does not hold the largest whole numbers.
+                exact = np.array(evaluator.constant(value), np.object_)
                 arrays[item.expected][item.tensor] = exact
                 items[item.tensor] = item
                 continue
@@ -129,8 +130,11 @@ class _Numbers:
             name: TensorDesc(binding.dtype(name, None), tensor.sizes, tensor.strides)
             for name, tensor in binding.tensors.items()
         }
+        expected: dict[str, Array] = {}
         for name, array in self.expected.items():
-            self.store(name, array, tensors[name].data_type)
+            dtype = tensors[name].data_type
+            stored = self.store(name, array, dtype)
+            expected[name] = array.astype(np.float64) if dtype.is_float else stored
         within = {n: float(i.within.value) for n, i in self.items.items() if i.within is not None}
         call = Call(operator, tensors, self.attributes)
         try:
@@ -141,19 +145,41 @@ class _Numbers:
                 raise
         title, place = self.example.title, self.example.span
         places = {name: self.items[name].value.span for name in self.expected}
-        return Case(call, inputs, title, self.expected, within, place, places)
+        return Case(call, inputs, title, expected, within, place, places)
 
     def store(self, name: str, values: Array, dtype: DataType) -> Array:
         """A tensor's numbers in a data type. Raises `_UnheldError` where a whole-number type does
         not hold them, or a floating one makes infinities of them."""
-        with np.errstate(all="ignore"):
-            stored = values.astype(dtype.dtype)
-            same = stored.astype(np.float64)
-        held = np.isfinite(same) if dtype.is_float else same == values
-        if not np.all(held | ~np.isfinite(values) & dtype.is_float):
+        stored = _store_floats(values, dtype) if dtype.is_float else _store_whole(values, dtype)
+        if stored is None:
             message = f"'{name}' is {dtype.name}, which does not hold these numbers"
             raise _UnheldError(message, self.items[name].value.span)
         return stored
+
+
+def _store_floats(values: Array, dtype: DataType) -> Array | None:
+    """Numbers in a floating type; None where it makes an infinity of one."""
+    exact = values.astype(np.float64)
+    with np.errstate(all="ignore"):
+        stored = exact.astype(dtype.dtype)
+        same = stored.astype(np.float64)
+    return stored if np.all(np.isfinite(same) | ~np.isfinite(exact)) else None
+
+
+def _store_whole(values: Array, dtype: DataType) -> Array | None:
+    """Numbers in a whole-number type, or in BOOL; None where it does not hold one."""
+    numbers: list[int | float] = values.ravel().tolist()
+    least, most = (0, 1) if dtype is DataType.BOOL else _find_limits(dtype)
+    # Of NaN and the infinities the remainder is NaN.
+    if not all(number % 1 == 0 and least <= number <= most for number in numbers):
+        return None
+    return np.array([int(number) for number in numbers], dtype.dtype).reshape(values.shape)
+
+
+def _find_limits(dtype: DataType) -> tuple[int, int]:
+    """The least and the largest number of an integer type."""
+    limits = np.iinfo(dtype.dtype)
+    return int(limits.min), int(limits.max)
 
 
 def _row(name: str) -> str:

@@ -94,6 +94,40 @@ def test_sizes_that_follow(text: str, constraints: str, place: str, message: str
     assert diagnostic.span.text.startswith(place)
 
 
+OUTER = (
+    "A | Input | | FLOAT32 | { N }",
+    "B | Input | | FLOAT32 | { P }",
+    "C | Input | | FLOAT32 | { Q }",
+    "D | Input | | FLOAT32 | { R }",
+    "Y | Output | | FLOAT32 | { N, P, Q, R }",
+)
+
+
+def test_sizes_of_an_output_that_its_row_names() -> None:
+    """Refused before anything is made of the call, as those of an input are."""
+    op = declare("Y[n, p, q, r] = A[n] * B[p] * C[q] * D[r]", *OUTER)
+    given = dict.fromkeys("ABCD", (2**16,))
+    (diagnostic,) = refusals(lambda: op.resolve(given))
+    assert diagnostic.message == (
+        "tensor 'Y' is too large: sizes [65536, 65536, 65536, 65536] are 18446744073709551616 "
+        "elements, and 9223372036854775807 is the most"
+    )
+    assert diagnostic.span is not None
+    assert diagnostic.span.text.startswith("Y")
+    assert op.resolve(given | {"D": (2**14,)}).tensors["Y"].sizes == (2**16, 2**16, 2**16, 2**14)
+
+
+def test_an_output_that_no_memory_holds() -> None:
+    op = declare("Y[n, p, q, r] = A[n] * B[p] * C[q] * D[r]", *OUTER)
+    ones = np.ones(2**15, np.float32)
+    with pytest.raises(dmlc.UnsupportedError) as caught:
+        dmlc.run(op, dict.fromkeys("ABCD", ones), device="opencl")
+    assert caught.value.diagnostics[0].message == (
+        "the output Y has the sizes [32768, 32768, 32768, 32768], and there is no memory for its "
+        "4611686018427387904 bytes"
+    )
+
+
 @pytest.mark.parametrize(
     ("inputs", "body", "place", "message"),
     [

@@ -77,6 +77,7 @@ def raising(error: BaseException) -> click.Command:
             1,
             "internal error: a rule was broken\nThis is a bug in dmlc: please report it.\n",
         ),
+        (MemoryError("9 TiB"), 1, "error: there is not enough memory: 9 TiB\n"),
         (KeyboardInterrupt(), 130, "\nstopped\n"),
     ],
 )

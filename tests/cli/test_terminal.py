@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import ml_dtypes
@@ -10,7 +11,7 @@ import pytest
 from click.shell_completion import BashComplete
 
 from dmlc import cli
-from dmlc.cli import messages
+from dmlc.cli import completion, messages
 from dmlc.cli.values import describe_values
 from dmlc.scalars import Array
 from dmlc.source import Diagnostic, Note, Source, Span
@@ -101,8 +102,9 @@ def test_values_in_short(array: Array, said: list[str]) -> None:
 
 def complete(line: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What is offered for the last word of a line, each with its kind."""
-    monkeypatch.setenv("COMP_WORDS", line)
     words = line.split(" ")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
     shell = BashComplete(cli.group, {}, "dmlc", "_DMLC_COMPLETE")
     return [(c.type, c.value) for c in shell.get_completions(words[1:-1], words[-1])]
 
@@ -127,6 +129,8 @@ def test_operators_are_completed_by_either_part_of_their_names(
         ("dmlc ir directml.ACTIVATION_RELU --tensor I", [("plain", "InputTensor=")]),
         ("dmlc run onednn.ReLU --input s", [("plain", "src=")]),
         ("dmlc run onednn.ReLU --input src=x", [("file", "src=x")]),
+        ("dmlc run --verify onednn.ReLU --input ", [("plain", "src="), ("plain", "dst=")]),
+        ("dmlc run onednn.ReLU --tensor src=f32[4] --attr ", []),
         ("dmlc run onednn.ReLU --device v", [("plain", "vulkan")]),
         ("dmlc run onednn.ReLU --check", [("plain", "--check-memory")]),
         ("dmlc explain e0401", [("plain", "E0401")]),
@@ -139,6 +143,33 @@ def test_words_are_completed(
     line: str, offered: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert complete(line, monkeypatch) == offered
+
+
+@pytest.mark.parametrize(
+    ("words", "typed"), [("--attr", "5"), ("--attr ep", "5"), ("--attr ep", "ep")]
+)
+def test_names_of_the_library_are_completed_without_the_command(
+    words: str, typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As bash and zsh say what is typed, and as fish does."""
+    monkeypatch.setenv("COMP_WORDS", f"dmlc run --verify directml.GEMM {words}")
+    monkeypatch.setenv("COMP_CWORD", typed)
+    light = completion.stand_in("run")
+    assert light is not None
+    assert [p.opts for p in light.params] == [["operator"], ["--attr"]]
+    assert completion.stand_in("test") is None
+    monkeypatch.setenv("COMP_CWORD", "6")
+    monkeypatch.setenv("COMP_WORDS", "dmlc run directml.GEMM --attr Alpha=1 --ver")
+    assert completion.stand_in("run") is None
+
+
+def test_each_command_takes_the_options_that_it_is_said_to() -> None:
+    found: dict[str, list[str]] = {option: [] for option in completion.TAKERS}
+    for name in completion.OPERATOR_COMMANDS:
+        command = importlib.import_module(f"dmlc.cli.{name}_command").command
+        for option in (o for p in command.params for o in p.opts if o in found):
+            found[option].append(name)
+    assert found == {option: list(names) for option, names in completion.TAKERS.items()}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -7,6 +7,7 @@ import pytest
 
 import dmlc
 from dmlc import DataType
+from dmlc.testing.case import judge
 from dmlc.testing.examples import read_cases
 from dmlc.testing.harness import run_examples
 from dmlc.testing.outcome import Cause, Outcome, Status
@@ -133,6 +134,48 @@ def test_numbers_that_no_type_holds_are_reported_there() -> None:
     assert said.startswith(
         "copy.dml:16:55: error: 'z' is FLOAT32, which does not hold these numbers"
     )
+
+
+LIMITS = """operator LIMITS {
+    tensors {
+        | Tensor | Kind   | Types    |
+        | x      | Input  | u64, s64 |
+        | y      | Output | u64, s64 |
+    }
+    constraints { x and y must have the same DataType and Sizes. }
+    compute { y = x }
+    example "limits" { x = [%s] expect y = [%s] }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers", "others"),
+    [
+        (DataType.UINT64, [2**64 - 1, 2**64 - 2, 3], [2**64 - 2, 2**64 - 2, 3]),
+        (DataType.INT64, [2**63 - 1, -(2**63), 2**53 + 1], [2**63 - 1, -(2**63), 2**53]),
+    ],
+)
+def test_the_limits_of_the_largest_types_are_exact(
+    dtype: DataType, numbers: list[int], others: list[int]
+) -> None:
+    """Also those that are no number of float64."""
+    given, wrong = (", ".join(map(str, listed)) for listed in (numbers, others))
+    (operator,) = dmlc.parse(LIMITS % (given, given)).operators.values()
+    (case,) = read_cases(operator, operator.definition.examples[0])
+    for array in (case.inputs["x"], case.expected["y"]):
+        assert (array.dtype, array.tolist()) == (dtype.dtype, numbers)
+    (operator,) = dmlc.parse(LIMITS % (given, wrong)).operators.values()
+    (case,) = read_cases(operator, operator.definition.examples[0])
+    assert not judge(case, {"y": case.inputs["x"]})["y"].holds
+
+
+@pytest.mark.parametrize("number", ["-1", "1.5", "nan", "inf", "18446744073709551616.0"])
+def test_what_is_no_whole_number_of_the_type_is_refused(number: str) -> None:
+    text = LIMITS.replace("u64, s64", "u64     ") % ("1", number)
+    (operator,) = dmlc.parse(text).operators.values()
+    with pytest.raises(dmlc.DmlcError, match="'y' is UINT64, which does not hold these numbers"):
+        list(read_cases(operator, operator.definition.examples[0]))
 
 
 def test_an_example_that_cannot_be_bound_is_reported_there() -> None:
