@@ -277,7 +277,7 @@ def test_any_strides_and_byte_orders() -> None:
     ("inputs", "message"),
     [
         ({"X": f32(1, 2)}, "input 'Z' is missing"),
-        ({"X": f32(1, 2), "z": f32(1, 2)}, "unknown input 'z'\n  note: did you mean 'Z'?"),
+        ({"X": f32(1, 2), "z": f32(1, 2)}, "unknown input 'z' [E0201]\n  note: did you mean 'Z'?"),
         (
             {"X": f32(1, 2), "Z": np.zeros(2)},
             "expected FLOAT32 for input 'Z', found an array of float64",

@@ -91,10 +91,11 @@ def command(
     """
     if dxdispatch and (directory is None or target not in ("hlsl", "all")):
         raise click.UsageError("--dxdispatch needs -o DIR and the target hlsl")
-    if host is not None and target not in ("hlsl", "all"):
-        raise click.UsageError("--host cpp needs the target hlsl")
-    function = bind_subject(operator, tensors, attributes, dimensions, folders)
     targets = _ALL if target == "all" else [find_target(target)]
+    if host is not None and not any(host in t.hosts for t in targets):
+        needed = " or ".join(t.name for t in TARGETS if host in t.hosts)
+        raise click.UsageError(f"--host {host} needs the target {needed}")
+    function = bind_subject(operator, tensors, attributes, dimensions, folders)
     programs = [
         dmlc.compile(
             function,
@@ -121,7 +122,7 @@ def command(
             shader_model=shader_model,
             contract=contract,
         )
-    headers = _write_headers(programs) if host is not None else {}
+    headers = _write_headers(programs, host) if host is not None else {}
     if directory is not None:
         compiled = {name: text.encode() for name, text in headers.items()}
         for found, program in zip(targets, programs, strict=True):
@@ -142,7 +143,8 @@ def command(
         click.echo(json.dumps(whole, indent=2))
 
 
-def _write_headers(programs: Iterable[Program]) -> dict[str, str]:
-    """The host code in C++ of the programs in HLSL, by file name."""
+def _write_headers(programs: Iterable[Program], host: str) -> dict[str, str]:
+    """The host code of the programs that can have it, by file name."""
     cpp = interop.cpp_header
-    return {cpp.header_name(p): cpp.write_header(p) for p in programs if p.target == "hlsl"}
+    hosted = [p for p in programs if host in find_target(p.target).hosts]
+    return {cpp.header_name(p): cpp.write_header(p) for p in hosted}

@@ -20,6 +20,8 @@ class Target:
     compiler: str = ""
     """The module of `dmlc.runtime` whose `compile_files` turns its sources into machine code for
     files of their own, where there is one."""
+    hosts: tuple[str, ...] = ()
+    """The languages that host code for its programs can be written in."""
     is_general: bool = True
     """Whether it expresses every operator of the library in some type: what `all` stands for."""
 

@@ -16,6 +16,7 @@ from typing import Any
 import jinja2
 
 from dmlc.codegen.names import make_comment, make_file_stem
+from dmlc.codegen.targets import find_target
 from dmlc.interop.barriers import Barrier, Launch, Loop, plan_barriers
 from dmlc.interop.cpp_kernels import Kernel, describe_kernel
 from dmlc.interop.cpp_names import Names
@@ -64,7 +65,7 @@ def write_header(program: Program) -> str:
     Raises `UnsupportedError` where the program is in another language, or a kernel has more
     arguments than a root signature.
     """
-    if program.target != "hlsl":
+    if "cpp" not in find_target(program.target).hosts:
         raise UnsupportedError(
             f"C++ for Direct3D 12 runs HLSL, and {program.name} is compiled to "
             f"{program.language.title}",

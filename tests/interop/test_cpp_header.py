@@ -361,7 +361,7 @@ def test_another_language_is_refused() -> None:
     with pytest.raises(UnsupportedError) as raised:
         write_header(program)
     assert str(raised.value) == (
-        "error: C++ for Direct3D 12 runs HLSL, and ReLU is compiled to OpenCL\n"
+        "error: C++ for Direct3D 12 runs HLSL, and ReLU is compiled to OpenCL [E0901]\n"
         "  note: compile it for the target hlsl"
     )
 

@@ -104,7 +104,7 @@ def test_it_takes_what_the_verifier_takes(operation: Operation) -> None:
     ("ask", "error", "message"),
     [
         (lambda b, v: b.apply("squrt", v["number"]), UnknownNameError,
-         "unknown operation 'squrt'\n  note: did you mean 'sqrt'?"),
+         "unknown operation 'squrt' [E0201]\n  note: did you mean 'sqrt'?"),
         (lambda b, v: b.apply("add", v["number"]), DmlcError, "add takes 2 operands, not 1"),
         (lambda b, v: b.apply("neg"), DmlcError, "neg takes 1 operand, not 0"),
         (lambda b, v: b.apply("add", v["number"], v["whole"]), DmlcError,

@@ -162,7 +162,7 @@ HEAD = "kernel f {\n  launch ceil(8 / 8) groups of 8, index u32\n  buffer x: f32
         ("let a: f32 = 1e60", "'1e60' is no FLOAT32"),
         ("set a = 0.0", "unknown local 'a'"),
         ("store_local x[0] = 0.0", "unknown array 'x'"),
-        ("stroe x[0] = 0.0", "unknown statement 'stroe'\n"),
+        ("stroe x[0] = 0.0", "unknown statement 'stroe' [E0201]\n"),
         ("if true { let a: f32 = 1.0 } set a = 2.0", "unknown local 'a'"),
         ("for i in 0 .. 4 step n { }", "expected a step, found 'n'"),
         ("for i in 0 4 { }", "expected '..', found '4'"),
@@ -201,7 +201,7 @@ def test_refuses_broken_heads(text: str, message: str) -> None:
     ("path", "value", "message"),
     [
         (("launch", "count"), None, "the kernel, its launch: expected an integer or the name of"),
-        (("body", 0, "op"), "lte", "the kernel, statement 0: unknown statement 'lte'\n"),
+        (("body", 0, "op"), "lte", "the kernel, statement 0: unknown statement 'lte' [E0201]\n"),
         (("body", 0, "local", "type"), "f31",
          "the kernel, statement 0 (let), its local (local): expected a type such as 'f32'"),
         (("body", 2, "body", 0, "value", "index", "op"), "ad",

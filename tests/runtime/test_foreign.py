@@ -362,7 +362,7 @@ def numbers(**patch: Any) -> PatchedTensor:
         (dmlc.TensorDesc("f32", (4,)), f"the input {X} is a TensorDesc, and an array is expected"),
         ("text", f"the input {X} is 'text', and an array is expected"),
         (5, f"the input {X} is 5, and an array is expected"),
-        ([1.0], r"is a list, and an array is expected\n.*numpy.asarray\(values"),
+        ([1.0], r"is a list, and an array is expected \[E0903\]\n.*numpy.asarray\(values"),
     ],
 )
 def test_inputs_that_cannot_be_taken(device: str, given: Any, message: str) -> None:
