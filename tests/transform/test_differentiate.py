@@ -14,7 +14,7 @@ from dmlc.scalars import OPERATIONS
 from dmlc.source import DmlcError
 from dmlc.transform.derivatives import DERIVATIVES
 from dmlc.transform.differentiate import differentiate
-from tests.gradients import check_gradient, derive, functions, is_finite, make_inputs
+from tests.gradients import check_gradient, derive, functions, is_moderate, make_inputs
 
 DATA = Path(__file__).parent.parent / "data" / "gradients.ir"
 
@@ -35,7 +35,7 @@ PAIRS = read_pairs()
 @given(functions())
 def test_random_formulas(function: ir.Function) -> None:
     inputs = make_inputs(function)
-    assume(is_finite(function, inputs))
+    assume(is_moderate(function, inputs))
     check_gradient(function, inputs)
 
 
