@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -28,6 +28,8 @@ from dmlc.testing.replay import read_failure
 from dmlc.testing.report import Report, describe_outcome, find_suspects, render_failure
 
 FAILURES = "dmlc-failures"
+_MANY = 20
+"""So many operators take minutes: a log is told how far they are."""
 
 
 @click.command(
@@ -161,13 +163,24 @@ def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target
 
 
 def _show_progress(targets: Sequence[Target], settings: Settings, jobs: int) -> Iterator[Done]:
-    """Runs all, with a bar on a terminal."""
+    """Runs all: with a bar on a terminal, and elsewhere with a line for every tenth of many."""
     done = run_targets(targets, settings, jobs)
-    hidden = not sys.stderr.isatty()
+    if not sys.stderr.isatty():
+        yield from _log_progress(done, len(targets))
+        return
     with click.progressbar(
-        done, len(targets), "testing", item_show_func=_show_item, file=sys.stderr, hidden=hidden
+        done, len(targets), "testing", item_show_func=_show_item, file=sys.stderr
     ) as bar:
         yield from bar
+
+
+def _log_progress(done: Iterable[Done], count: int) -> Iterator[Done]:
+    failed = 0
+    for number, item in enumerate(done, 1):
+        failed += any(o.status is Status.FAILED for o in item.outcomes)
+        if count >= _MANY and number * 10 // count > (number - 1) * 10 // count:
+            click.echo(f"tested {number} of {count} operators, {failed} failed", err=True)
+        yield item
 
 
 def _show_item(item: Done | None) -> str | None:
