@@ -284,6 +284,13 @@ class _Finder:
                 found.update(o for o in parts if values[o].dtype is not DataType.INDEX)
         return frozenset(found)
 
+    def _reads_along(self, number: int) -> bool:
+        """Whether lanes read elements of their own for a value, be it the same in all of them: an
+        element is equal to itself."""
+        values, strides = self._elements.values, self._space.strides
+        read = (values[n] for n in list_needed(self._elements, number))
+        return any(strides[v.view][self.axis] for v in read if isinstance(v, Read | Gather))
+
     def find(self, cut: _Cut) -> bool:
         """Looks at it, but for what is cut out; gives whether any outputs may be vectorized."""
         self._look(cut)
@@ -295,7 +302,9 @@ class _Finder:
         joins, conditions = list_joins(elements), list_conditions(elements)
         if any(self._space.strides[view][axis] != 1 for view, _ in elements.results):
             return False
-        if any(self._moves[c] and self._known[c] is None for c in conditions):
+        if any(
+            self._known[c] is None if self._moves[c] else self._reads_along(c) for c in conditions
+        ):
             return False
         moving = [c for c in conditions if self._moves[c]]
         self.masks = frozenset(c for c in moving if not self._is_common(c))

@@ -20,6 +20,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import list_arrays
+from dmlc.kernel.access import read_positions
 from dmlc.kernel.element import Collector, Elements, View, prune, tensor_strides
 from dmlc.kernel.neighbours import (
     Block,
@@ -116,6 +117,8 @@ class _Windows:
         made += [self._copy(stage, block, written) for stage in self.derived]
         reductions, derived = made[: len(self.reductions)], made[len(self.reductions) :]
         function = self.function.with_stages((*self.function.stages, *itertools.chain(*made)))
+        if not all(_reads_inside(stage, function) for stage in itertools.chain(*reductions)):
+            return None
         return self._collect(function, block, reductions, derived, stored)
 
     def _copy(
@@ -238,6 +241,15 @@ class _Windows:
         for axis, own in places.items():
             strides[axis] *= own.step
         return View(stage.name, stage.dtype, tuple(strides), offset)
+
+
+def _reads_inside(stage: ir.Stage, function: ir.Function) -> bool:
+    """Whether a reduction that is written out reads inside its tensors: it has no guard any more,
+    which may have kept a position along an axis that no window slides along."""
+    if stage.reduction is not None:
+        return True
+    positions = read_positions(stage, function)
+    return all(positions.is_inside(e, i) for e in stage.body.loads() for i in e.indices)
 
 
 def _is_place(dtype: DataType) -> bool:

@@ -15,7 +15,7 @@ from dmlc.kernel import vectorize
 from dmlc.kernel.schedule import CPU
 from dmlc.pipeline import make_kernels, rewrite
 from dmlc.transform.fuse import fuse
-from tests.kernel.lowering import lower_fusion
+from tests.kernel.lowering import lower_fusion, run
 from tests.kernel.statements import list_parts, walk
 
 LIMITS = find_dialect("opencl").limits
@@ -195,3 +195,18 @@ def test_large_results_stream_though_reads_lie_apart() -> None:
         _, (kernel,) = make_kernels(ir.parse(text.format(n=count)), "opencl", "cpu")
         stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
         assert [(s.value.type.lanes, s.streaming is not None) for s in stores] == [(8, streams)]
+
+
+def test_a_condition_on_elements_is_no_condition_of_all_lanes() -> None:
+    """Along axes of one place both reads are of one element, which no position tells apart."""
+    function = ir.parse("""
+    func @rank(%X: u32[29, 1, 18]{19, 18, 1}) -> (%Y) {
+      %Y: s32[i0 < 29, i1 < 1, i2 < 18] = sum[r0 < 1] {
+        v0 = %X[i0, r0, i2]
+        v1 = %X[i0, i1, i2]
+        where or(gt(v0, v1), and(eq(v0, v1), le(r0, i1)))
+        1:s32
+      }
+    }""")
+    lowered, kernels = make_kernels(function, "opencl", "cpu")
+    run(lowered, kernels)

@@ -242,3 +242,21 @@ def test_windows_on_a_cpu_stay_as_they_are() -> None:
     function = ir.parse(BACKWARD)
     _, kernels = make_kernels(function, "opencl", "cpu")
     assert all("neighbouring" not in kernel.walk for kernel in kernels)
+
+
+@pytest.mark.parametrize("strides", ["", "{0, 3, 1}", "{3, 3, 0}"])
+def test_a_condition_along_another_axis_keeps_its_reads(strides: str) -> None:
+    """One of two rows is not there: where no row is left to reduce, nothing else keeps
+    neighbours from reading them."""
+    function = ir.parse(f"""
+    func @rows(%X: f32[2, 1, 3]{strides}) -> (%Y) {{
+      %Y: f32[i0 < 2, i1 < 2, i2 < 4] = sum[r0 < 2, r1 < 2] {{
+        v0 = add(i1, mul(r0, 2))
+        v1 = add(mul(i2, 2), r1)
+        where and(lt(v0, 1), lt(v1, 3))
+        %X[i0, v0, v1]
+      }}
+    }}""")
+    for target in ("opencl", "hlsl"):
+        lowered, kernels = make_kernels(function, target, "gpu")
+        run(lowered, kernels)
