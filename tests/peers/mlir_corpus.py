@@ -30,6 +30,9 @@ from tests.peers.iree import Functions
 _TOGETHER = 40
 """Functions that are compiled together."""
 
+_DEPARTING = {("directml.ELEMENT_WISE_ASINH", "zero, and an end")}
+"""Examples that show a value at which an operation of IREE departs, as `departures.txt` lists."""
+
 GOLDENS = [case for case in CASES if case != "special_literals"]
 """The golden cases but one, which computes with denormals."""
 
@@ -53,8 +56,9 @@ def find_wrong_cases(cases: Sequence[Case], passes: Sequence[str] = ()) -> Itera
         given = {ir_name(name): array for name, array in case.inputs.items()}
         found = made.run(number, given)
         results = {name: found[ir_name(name)] for name in case.call.outputs}
+        departs = (case.call.operator.name, case.title) in _DEPARTING
         for name, verdict in judge(case, results).items():
-            if not verdict.holds:
+            if verdict.holds == departs:
                 yield f"{case}: {name}: {verdict}"
 
 
