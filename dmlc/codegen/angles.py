@@ -24,7 +24,7 @@ from dmlc.codegen.trace import (
     select,
     sqrt,
 )
-from dmlc.codegen.two_floats import clamp, product_tail, sum_tail, with_sign_of
+from dmlc.codegen.two_floats import at_most, product_tail, sum_tail, with_sign_of
 
 PI = 3.14159274
 PI_TAIL = -8.74227766e-08
@@ -229,7 +229,7 @@ def angle(n: Value, d: Operand) -> tuple[Value, Value]:
 
 @define
 def atan(x: Value) -> Value:
-    n = let(n=clamp(absolute(x), 0.0, 1e18))
+    n = let(n=at_most(absolute(x), 1e18))
     h, lo = angle(n, 1.0)
     return select(isnan(x), x, with_sign_of(h + lo, x))
 

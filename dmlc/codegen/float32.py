@@ -36,7 +36,15 @@ from dmlc.codegen.trace import (
     select,
     sqrt,
 )
-from dmlc.codegen.two_floats import clamp, leading_half, product_tail, sum_tail, with_sign_of
+from dmlc.codegen.two_floats import (
+    at_least,
+    at_most,
+    clamp,
+    leading_half,
+    product_tail,
+    sum_tail,
+    with_sign_of,
+)
 
 LOG2_E = 1.44269502
 LOG2_E_TAIL = 1.92596303e-08
@@ -58,8 +66,10 @@ def power_of_two(k: Value) -> Value:
 @define
 def scale(y: Value, k: Value) -> Value:
     """y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal."""
-    half = let(half=round_even(0.5 * k))
-    return y * power_of_two(half) * power_of_two(k - half)
+    # Two powers, by halves of k: the last bits of the sum are k + 2 * 127.
+    both = let(both=bits(k + 12583166.0))
+    half = let(half=both >> 1)
+    return y * from_bits(half << 23) * from_bits((both - half) << 23)
 
 
 def exp_parts(x: Value) -> tuple[Value, Value, Value]:
@@ -236,7 +246,7 @@ def half_exp(x: Value) -> Value:
 @define
 def sinh(x: Value) -> Value:
     a = let(a=absolute(x))
-    h = let(h=half_exp(clamp(a, 0.0, 90.0)))
+    h = let(h=half_exp(at_most(a, 90.0)))
     z = let(z=a * a)
     c = let(c=0.00833335146 + z * (0.000198359616 + z * 2.81806342e-06))
     y = let(y=select(a < 1.0, a + a * z * (0.166666672 + z * c), h - 0.25 / h))
@@ -245,14 +255,14 @@ def sinh(x: Value) -> Value:
 
 @define
 def cosh(x: Value) -> Value:
-    h = let(h=half_exp(clamp(absolute(x), 0.0, 90.0)))
+    h = let(h=half_exp(at_most(absolute(x), 90.0)))
     return select(isnan(x), x, h + 0.25 / h)
 
 
 @define
 def tanh(x: Value) -> Value:
     a = let(a=absolute(x))
-    h = let(h=half_exp(clamp(2.0 * a, 0.0, 40.0)))
+    h = let(h=half_exp(at_most(2.0 * a, 40.0)))
     z = let(z=a * a)
     c = let(c=-0.0538461022 + z * (0.0210437179 + z * -0.00623163534))
     near = let(near=a + a * z * (-0.333333164 + z * (0.133325338 + z * c)))
@@ -328,7 +338,7 @@ def erf(x: Value) -> Value:
     c = let(c=-0.376126379 + z * (0.112837881 + z * (-0.0268658008 + z * c)))
     near = let(near=a + a * (0.128379166 + z * c))
     # 1 - exp(log(erfc(a)))
-    b = let(b=clamp(a, 0.0, 4.0))
+    b = let(b=at_most(a, 4.0))
     e = let(e=0.0250297021 + b * (-0.00413678074 + b * (0.000427350809 + b * -2.0477346e-05)))
     e = let(e=-1.12945402 + b * (-0.633471072 + b * (-0.108142324 + b * e)))
     y = let(y=select(a < 0.9, near, 1.0 - 2.0 * half_exp(0.00016215448 + b * e)))
@@ -337,7 +347,7 @@ def erf(x: Value) -> Value:
 
 @define
 def sigmoid(x: Value) -> Value:
-    b = let(b=clamp(-absolute(x), -104.0, 0.0))
+    b = let(b=at_least(-absolute(x), -104.0))
     k, r, p = exp_parts(b)
     h = let(h=1.0 + r)
     ht = let(ht=(r - (h - 1.0)) + p)

@@ -108,6 +108,11 @@ def bits(x: Value) -> Value:
     return Value(k.Reinterpret(x.expression, k.Type(U32)), x.scope)
 
 
+def signed_bits(x: Value) -> Value:
+    """The same as a signed integer."""
+    return Value(k.Reinterpret(x.expression, k.Type(I32)), x.scope)
+
+
 def from_bits(u: Value) -> Value:
     return Value(k.Reinterpret(u.expression, k.Type(F32)), u.scope)
 
@@ -146,6 +151,7 @@ absolute = functools.partial(_operate, "abs")
 isinf = functools.partial(_operate, "isinf")
 isnan = functools.partial(_operate, "isnan")
 round_even = functools.partial(_operate, "round")
+smaller = functools.partial(_operate, "min")
 sqrt = functools.partial(_operate, "sqrt")
 
 

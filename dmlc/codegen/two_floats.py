@@ -7,7 +7,17 @@ its functions, and these, are for.
 
 from __future__ import annotations
 
-from dmlc.codegen.trace import I32, Value, absolute, bits, convert, define, from_bits, let, select
+from dmlc.codegen.trace import (
+    Value,
+    absolute,
+    bits,
+    define,
+    from_bits,
+    let,
+    select,
+    signed_bits,
+    smaller,
+)
 
 
 def leading_half(x: Value) -> Value:
@@ -32,11 +42,25 @@ def sum_tail(a: Value, b: Value, s: Value) -> Value:
     return (a - (s - t)) + (b - t)
 
 
+# Floats of one sign are in the order of their bits, which a GPU compares and selects in one
+# instruction. Where x is NaN, it stays or becomes the limit: callers ask for NaN themselves.
+
+
 @define
-def clamp(x: Value, low: Value, high: Value) -> Value:
-    """x within [low, high]; low where x is NaN."""
-    y = let(y=select(x > low, x, low))
-    return select(y < high, y, high)
+def at_most(x: Value, high: Value) -> Value:
+    """The smaller of x and `high`, which is positive."""
+    return from_bits(smaller(signed_bits(x), signed_bits(high)))
+
+
+@define
+def at_least(x: Value, low: Value) -> Value:
+    """The larger of x and `low`, which is negative."""
+    return from_bits(smaller(bits(x), bits(low)))
+
+
+def clamp(x: Value, low: float, high: float) -> Value:
+    """x within [low, high], for a negative and a positive limit."""
+    return at_least(at_most(x, high), low)
 
 
 @define
@@ -44,4 +68,4 @@ def with_sign_of(y: Value, x: Value) -> Value:
     """|y| with the sign of x, -0 and NaN included."""
     # Not by `bits(y) | (bits(x) & sign)`: where a function returns x itself for NaN, LLVM makes
     # one instruction of AVX-512 of both, and up to version 22 a wrong one.
-    return select(convert(bits(x), I32) < 0, -absolute(y), absolute(y))
+    return select(signed_bits(x) < 0, -absolute(y), absolute(y))

@@ -22,22 +22,20 @@ cbuffer Arguments : register(b0)
     uint n; // the number of elements
 };
 
-// x within [low, high]; low where x is NaN.
-float portable_clamp(const float x, const float low, const float high)
+// The smaller of x and `high`, which is positive.
+float portable_at_most(const float x, const float high)
 {
-    precise const float y = (x > low) ? x : low;
-    precise const float result = (y < high) ? y : high;
+    precise const float result = asfloat(min(asint(x), asint(high)));
     return result;
 }
 
 // y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
 float portable_scale(const float y, const float k)
 {
-    precise const float half_ = round(0.5f * k);
-    precise const float value = half_ + 1.2583039e+07f;
-    precise const float value_1 = k - half_ + 1.2583039e+07f;
-    precise const float result = y * asfloat(asuint(value) << 23u)
-        * asfloat(asuint(value_1) << 23u);
+    precise const float value = k + 1.2583166e+07f;
+    const uint both = asuint(value);
+    const uint half_ = both >> 1u;
+    precise const float result = y * asfloat(half_ << 23u) * asfloat((both - half_) << 23u);
     return result;
 }
 
@@ -66,7 +64,7 @@ bool isnan_float(const float x)
 // |y| with the sign of x, -0 and NaN included.
 float portable_with_sign_of(const float y, const float x)
 {
-    precise const float result = ((int)asuint(x) < 0) ? (-abs(y)) : abs(y);
+    precise const float result = (asint(x) < 0) ? (-abs(y)) : abs(y);
     return result;
 }
 
@@ -78,7 +76,7 @@ float portable_erf(const float x)
         + z * ((-0.00085052033f) + z * (0.00011443879f + z * (-1.0253563e-05f)));
     precise const float c_1 = (-0.37612638f) + z * (0.11283788f + z * ((-0.0268658f) + z * c));
     precise const float near = a + a * (0.12837917f + z * c_1);
-    precise const float b = portable_clamp(a, 0.0f, 4.0f);
+    precise const float b = portable_at_most(a, 4.0f);
     precise const float e = 0.025029702f
         + b * ((-0.0041367807f) + b * (0.0004273508f + b * (-2.0477346e-05f)));
     precise const float e_1 = (-1.129454f) + b * ((-0.6334711f) + b * ((-0.108142324f) + b * e));

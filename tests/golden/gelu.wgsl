@@ -30,18 +30,17 @@ fn pin(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) | zero_bits);
 }
 
-// x within [low, high]; low where x is NaN.
-fn portable_clamp(x: f32, low: f32, high: f32) -> f32 {
-    let y: f32 = select(low, x, x > low);
-    let result: f32 = select(high, y, y < high);
+// The smaller of x and `high`, which is positive.
+fn portable_at_most(x: f32, high: f32) -> f32 {
+    let result: f32 = bitcast<f32>(min(bitcast<i32>(x), bitcast<i32>(high)));
     return result;
 }
 
 // y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
 fn portable_scale(y: f32, k: f32) -> f32 {
-    let half: f32 = round(pin(0.5f * k));
-    let result: f32 = pin(pin(y * bitcast<f32>(bitcast<u32>(half + 1.2583039e+07f) << 23u))
-        * bitcast<f32>(bitcast<u32>(pin(k - half) + 1.2583039e+07f) << 23u));
+    let both: u32 = bitcast<u32>(k + 1.2583166e+07f);
+    let half: u32 = both >> 1u;
+    let result: f32 = pin(pin(y * bitcast<f32>(half << 23u)) * bitcast<f32>((both - half) << 23u));
     return result;
 }
 
@@ -65,7 +64,7 @@ fn is_nan(x: f32) -> bool {
 
 // |y| with the sign of x, -0 and NaN included.
 fn portable_with_sign_of(y: f32, x: f32) -> f32 {
-    let result: f32 = select(abs(y), pin(-abs(y)), i32(bitcast<u32>(x)) < 0);
+    let result: f32 = select(abs(y), pin(-abs(y)), bitcast<i32>(x) < 0);
     return result;
 }
 
@@ -76,7 +75,7 @@ fn portable_erf(x: f32) -> f32 {
         + z * ((-0.00085052033f) + z * (0.00011443879f + z * (-1.0253563e-05f))));
     let c_1: f32 = pin((-0.37612638f) + z * (0.11283788f + z * ((-0.0268658f) + z * c)));
     let near: f32 = pin(a + a * (0.12837917f + z * c_1));
-    let b: f32 = portable_clamp(a, 0.0f, 4.0f);
+    let b: f32 = portable_at_most(a, 4.0f);
     let e: f32 = pin(0.025029702f
         + b * ((-0.0041367807f) + b * (0.0004273508f + b * (-2.0477346e-05f))));
     let e_1: f32 = pin((-1.129454f) + b * ((-0.6334711f) + b * ((-0.108142324f) + b * e)));

@@ -24,22 +24,27 @@ cbuffer Arguments : register(b0)
     uint n; // the number of elements
 };
 
-// x within [low, high]; low where x is NaN.
-float portable_clamp(const float x, const float low, const float high)
+// The smaller of x and `high`, which is positive.
+float portable_at_most(const float x, const float high)
 {
-    precise const float y = (x > low) ? x : low;
-    precise const float result = (y < high) ? y : high;
+    precise const float result = asfloat(min(asint(x), asint(high)));
+    return result;
+}
+
+// The larger of x and `low`, which is negative.
+float portable_at_least(const float x, const float low)
+{
+    precise const float result = asfloat(min(asuint(x), asuint(low)));
     return result;
 }
 
 // y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
 float portable_scale(const float y, const float k)
 {
-    precise const float half_ = round(0.5f * k);
-    precise const float value = half_ + 1.2583039e+07f;
-    precise const float value_1 = k - half_ + 1.2583039e+07f;
-    precise const float result = y * asfloat(asuint(value) << 23u)
-        * asfloat(asuint(value_1) << 23u);
+    precise const float value = k + 1.2583166e+07f;
+    const uint both = asuint(value);
+    const uint half_ = both >> 1u;
+    precise const float result = y * asfloat(half_ << 23u) * asfloat((both - half_) << 23u);
     return result;
 }
 
@@ -51,7 +56,7 @@ bool isnan_float(const float x)
 
 float portable_exp(const float x)
 {
-    precise const float b = portable_clamp(x, (-104.0f), 89.0f);
+    precise const float b = portable_at_least(portable_at_most(x, 89.0f), (-104.0f));
     precise const float k = round(b * 1.442695f);
     precise const float s = b - k * 0.6933594f;
     precise const float t = k * (-0.00021219444f);

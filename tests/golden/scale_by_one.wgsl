@@ -32,18 +32,23 @@ fn pin(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) | zero_bits);
 }
 
-// x within [low, high]; low where x is NaN.
-fn portable_clamp(x: f32, low: f32, high: f32) -> f32 {
-    let y: f32 = select(low, x, x > low);
-    let result: f32 = select(high, y, y < high);
+// The smaller of x and `high`, which is positive.
+fn portable_at_most(x: f32, high: f32) -> f32 {
+    let result: f32 = bitcast<f32>(min(bitcast<i32>(x), bitcast<i32>(high)));
+    return result;
+}
+
+// The larger of x and `low`, which is negative.
+fn portable_at_least(x: f32, low: f32) -> f32 {
+    let result: f32 = bitcast<f32>(min(bitcast<u32>(x), bitcast<u32>(low)));
     return result;
 }
 
 // y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
 fn portable_scale(y: f32, k: f32) -> f32 {
-    let half: f32 = round(pin(0.5f * k));
-    let result: f32 = pin(pin(y * bitcast<f32>(bitcast<u32>(half + 1.2583039e+07f) << 23u))
-        * bitcast<f32>(bitcast<u32>(pin(k - half) + 1.2583039e+07f) << 23u));
+    let both: u32 = bitcast<u32>(k + 1.2583166e+07f);
+    let half: u32 = both >> 1u;
+    let result: f32 = pin(pin(y * bitcast<f32>(half << 23u)) * bitcast<f32>((both - half) << 23u));
     return result;
 }
 
@@ -53,7 +58,7 @@ fn is_nan(x: f32) -> bool {
 }
 
 fn portable_exp(x: f32) -> f32 {
-    let b: f32 = portable_clamp(x, (-104.0f), 89.0f);
+    let b: f32 = portable_at_least(portable_at_most(x, 89.0f), (-104.0f));
     let k: f32 = round(pin(b * 1.442695f));
     let s: f32 = pin(b - k * 0.6933594f);
     let t: f32 = pin(k * (-0.00021219444f));

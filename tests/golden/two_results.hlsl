@@ -29,22 +29,20 @@ cbuffer Arguments : register(b0)
     uint n; // the number of elements
 };
 
-// x within [low, high]; low where x is NaN.
-float portable_clamp(const float x, const float low, const float high)
+// The smaller of x and `high`, which is positive.
+float portable_at_most(const float x, const float high)
 {
-    precise const float y = (x > low) ? x : low;
-    precise const float result = (y < high) ? y : high;
+    precise const float result = asfloat(min(asint(x), asint(high)));
     return result;
 }
 
 // y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
 float portable_scale(const float y, const float k)
 {
-    precise const float half_ = round(0.5f * k);
-    precise const float value = half_ + 1.2583039e+07f;
-    precise const float value_1 = k - half_ + 1.2583039e+07f;
-    precise const float result = y * asfloat(asuint(value) << 23u)
-        * asfloat(asuint(value_1) << 23u);
+    precise const float value = k + 1.2583166e+07f;
+    const uint both = asuint(value);
+    const uint half_ = both >> 1u;
+    precise const float result = y * asfloat(half_ << 23u) * asfloat((both - half_) << 23u);
     return result;
 }
 
@@ -73,7 +71,7 @@ bool isnan_float(const float x)
 // |y| with the sign of x, -0 and NaN included.
 float portable_with_sign_of(const float y, const float x)
 {
-    precise const float result = ((int)asuint(x) < 0) ? (-abs(y)) : abs(y);
+    precise const float result = (asint(x) < 0) ? (-abs(y)) : abs(y);
     return result;
 }
 
@@ -81,7 +79,7 @@ float portable_tanh(const float x)
 {
     precise const float a = abs(x);
     precise const float value = 2.0f * a;
-    precise const float h = portable_half_exp(portable_clamp(value, 0.0f, 40.0f));
+    precise const float h = portable_half_exp(portable_at_most(value, 40.0f));
     precise const float z = a * a;
     precise const float c = (-0.053846102f) + z * (0.021043718f + z * (-0.0062316353f));
     precise const float near = a + a * z * ((-0.33333316f) + z * (0.13332534f + z * c));

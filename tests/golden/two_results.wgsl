@@ -37,18 +37,17 @@ fn pin(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) | zero_bits);
 }
 
-// x within [low, high]; low where x is NaN.
-fn portable_clamp(x: f32, low: f32, high: f32) -> f32 {
-    let y: f32 = select(low, x, x > low);
-    let result: f32 = select(high, y, y < high);
+// The smaller of x and `high`, which is positive.
+fn portable_at_most(x: f32, high: f32) -> f32 {
+    let result: f32 = bitcast<f32>(min(bitcast<i32>(x), bitcast<i32>(high)));
     return result;
 }
 
 // y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
 fn portable_scale(y: f32, k: f32) -> f32 {
-    let half: f32 = round(pin(0.5f * k));
-    let result: f32 = pin(pin(y * bitcast<f32>(bitcast<u32>(half + 1.2583039e+07f) << 23u))
-        * bitcast<f32>(bitcast<u32>(pin(k - half) + 1.2583039e+07f) << 23u));
+    let both: u32 = bitcast<u32>(k + 1.2583166e+07f);
+    let half: u32 = both >> 1u;
+    let result: f32 = pin(pin(y * bitcast<f32>(half << 23u)) * bitcast<f32>((both - half) << 23u));
     return result;
 }
 
@@ -78,13 +77,13 @@ fn is_nan(x: f32) -> bool {
 
 // |y| with the sign of x, -0 and NaN included.
 fn portable_with_sign_of(y: f32, x: f32) -> f32 {
-    let result: f32 = select(abs(y), pin(-abs(y)), i32(bitcast<u32>(x)) < 0);
+    let result: f32 = select(abs(y), pin(-abs(y)), bitcast<i32>(x) < 0);
     return result;
 }
 
 fn portable_tanh(x: f32) -> f32 {
     let a: f32 = abs(x);
-    let h: f32 = portable_half_exp(portable_clamp(pin(2.0f * a), 0.0f, 40.0f));
+    let h: f32 = portable_half_exp(portable_at_most(pin(2.0f * a), 40.0f));
     let z: f32 = pin(a * a);
     let c: f32 = pin((-0.053846102f) + z * (0.021043718f + z * (-0.0062316353f)));
     let near: f32 = pin(a + pin(a * z) * ((-0.33333316f) + z * (0.13332534f + z * c)));
