@@ -95,6 +95,8 @@ class Page:
     """The lines that belong to the format: front matter, rules of tables, fences, targets."""
 
 
+_IMAGE = re.compile(r"!\[([^\[\]]*)\]\(([^()\s]+)[^()]*\)")
+_REFERENCE = re.compile(r"\[([^\[\]]*)\]\s*\(@ref\s[^()]*\)")
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\([^()]*(?:\([^()]*\))?[^()]*\)")
 _TAG = re.compile(r"</?(?:a|b|i|em|strong|span|sup|sub|br|p|code|br /)(?:\s[^<>]*)?/?>")
 _STAR = "\ue010"
@@ -103,6 +105,10 @@ _MARKS = re.compile(
     r"(?<![\w)\]*])(\*{1,3})(?=[\w\[`({\"])(.{1,300}?)(?<=[\w\]).`}\"?!,\ue010])\1(?![\w*])"
 )
 """Emphasis, with what it stands around."""
+_INSIDE = re.compile(r"\*\*(\w{1,40})\*\*|(?<!\w)_([a-z]{1,40})_(?!\w)")
+"""Emphasis of a part of a word, and that by underscores."""
+_BRACKETS = {ord("["): "\ue011", ord("]"): "\ue012"}
+"""What stands for brackets in code, which are no links."""
 _CODE = re.compile(r"(``[^`]+``|`[^`]*`)")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+.!<>~|-])")
 
@@ -113,14 +119,18 @@ def words(text: str) -> str:
     found: list[str] = []
     for number, part in enumerate(parts):
         if number % 2:
-            found.append(part.strip("`").strip())
+            found.append(part.strip("`").strip().translate(_BRACKETS))
         else:
             found.append(part)
-    joined = _LINK.sub(r"\1", "".join(found))
+    joined = _IMAGE.sub(r"image \2 (\1)", "".join(found))
+    joined = _LINK.sub(r"\1", _REFERENCE.sub(r"\1", joined))
     bare = joined.replace("\\*", _STAR)
     for _ in range(2):
         bare = _MARKS.sub(r"\2", bare)
+    bare = _INSIDE.sub(lambda m: m[1] or m[2], bare)
     bare = _ESCAPED.sub(r"\1", bare).replace(_STAR, "*")
+    for plain, mark in _BRACKETS.items():
+        bare = bare.replace(mark, chr(plain))
     text = " ".join(html.unescape(bare).replace("\u00a0", " ").split())
     return re.sub(r" (?=[),;])", "", text)
 

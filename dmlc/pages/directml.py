@@ -77,6 +77,7 @@ class _Reader:
         # What the constraints say, sentences elsewhere repeat.
         for placed in sorted(self.placed, key=lambda p: p.section != "constraints"):
             self.read_block(placed)
+        self.examples.finish()
         self.formulas.finish()
         return self.draft
 
@@ -192,10 +193,9 @@ class _Reader:
                     self.draft.attributes.append(attribute)
         for field in self.fields.values():
             tensor, count = self.draft.tensor(field.name), self.draft.attribute(field.size or "")
-            if tensor is not None and count is not None and count.default is None:
-                count.default = f"{tensor.name}.Count"
-                text = f"{count.name} == {tensor.name}.Count"
-                self.draft.require(text, f"{field.name} has {count.name} entries", field.lines)
+            if tensor is not None and count is not None:
+                said = f"{field.name} has {count.name} entries"
+                self.draft.count(count, tensor, said, field.lines)
         order = list(self.fields)
         self.draft.attributes.sort(key=lambda a: self.place(a, order))
 
@@ -215,6 +215,9 @@ class _Reader:
             values = find_operators(field.name) or (_NONE,)
             made.type = "STRING"
             made.values = ", ".join(f"`{v}`" for v in values)
+            self.draft.note(
+                f"The values of {field.name} are the library's, which may have its parameters too."
+            )
             made.default = NO_OPERATOR if _NONE in values else None
         elif field.type in _BASES:
             made.type = _BASES[field.type]
@@ -231,11 +234,18 @@ class _Reader:
     def add_enum(self, field: Field) -> str:
         """The type of a field of an enumeration: the members that the library has, or the page."""
         members = dict(find_enums().get(field.type, {}))
+        listed: list[str] = []
         for placed in self.placed:
             if placed.field == field.name and isinstance(placed.block, Paragraph):
                 match = _MEMBER.match(words(placed.block.text))
                 if placed.block.item and match and match[1].startswith(f"{field.type}_"):
-                    members.setdefault(match[1].removeprefix(f"{field.type}_"), len(members))
+                    listed.append(match[1].removeprefix(f"{field.type}_"))
+        for name in listed:
+            members.setdefault(name, len(members))
+        if len(listed) > 1:
+            members = {name: value for name, value in members.items() if name in listed}
+        elif members:
+            self.draft.note(f"The members of {field.type} are the library's.")
         if not members:
             self.draft.note(
                 f"{field.name} is a number here: the page does not say what a {field.type} may be."

@@ -151,6 +151,14 @@ class Draft:
             text = f"{join_names(names)} must have the same {join_names(new)}."
             self.constraints.append(Clause(text, words, lines))
 
+    def count(
+        self, attribute: Attribute, array: Tensor, words: str, lines: tuple[int, ...]
+    ) -> None:
+        """Has an attribute say how many tensors an array has."""
+        if attribute.default is None:
+            attribute.default = f"{array.name}.Count"
+            self.require(f"{attribute.name} == {array.name}.Count", words, lines)
+
     def require(self, condition: str, words: str, lines: tuple[int, ...]) -> None:
         """Adds a condition, once."""
         if all(c.text != f"require {condition}" for c in self.constraints):

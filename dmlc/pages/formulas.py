@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import html
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
@@ -25,13 +26,17 @@ MOST_CHARACTERS = 4000
 
 NO_OPERATOR = '"NONE"'
 """The default of an attribute that names an operator to fuse."""
-_HEAD = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\(([^()]*)\))?\s*=(?!=)\s*(.*)", re.DOTALL)
+_HEAD = re.compile(
+    r"\s*([A-Za-z_]\w*)\s*(?:\(([^()]*)\)|\[[ijkn]\])?\s*([-+*/]?)=(?!=)\s*(.*)", re.DOTALL
+)
 _FLOAT = re.compile(r"\b(\d+)\.(\d*)[fF]?\b|(?<![\w.])\.(\d+)[fF]?\b")
 _POWER = re.compile(r"(\w+|\([^()]*\))\s*(?:\^|\*\*)\s*(\w+|\([^()]*\))")
 _THEN = re.compile(r"\bif\s+(.+?)\s+then\s+(.+?)\s+else\s+(.+)")
 _ELLIPSIS = re.compile(
     r"\b(sum|max|min|mean)\(([^,()]*\(?[^,()]*)\[0\](\)?), *\.\.\. *, *\2\[[^\[\]]*\]\3\)"
 )
+_CONDITIONS = {"==", "!=", "<", "<=", ">", ">=", "&&", "||"}
+_CONTROL = re.compile(r"(?:for|foreach|if|else|elif|while|endfor|endif|return)\b")
 _CASE = re.compile(r"(.*?),?\s*(?:\bif\s+(.*)|\b(?:otherwise|else)\b.*)")
 
 
@@ -51,7 +56,9 @@ def read_statement(text: str, lines: Iterable[int]) -> Statement | None:
     match = _HEAD.fullmatch(html.unescape(text).strip())
     if match is None or len(text) > MOST_CHARACTERS:
         return None
-    value = _read_cases(match[3]) if "\n" in match[3] or "," in match[3] else match[3]
+    value = _read_cases(match[4]) if "\n" in match[4] or "," in match[4] else match[4]
+    if match[3]:
+        value = f"{match[1]} {match[3]} ({value.rstrip(';., ')})"
     parameters = match[2]
     names = None
     if parameters is not None:
@@ -61,13 +68,20 @@ def read_statement(text: str, lines: Iterable[int]) -> Statement | None:
 
 def split_statements(lines: Sequence[tuple[int, str]]) -> tuple[list[Statement], list[int]] | None:
     """The statements of a block of code, and its lines that are comments and headings; None where a
-    line is neither."""
+    line is neither, or says when another counts."""
     groups: list[list[tuple[int, str]]] = []
     others: list[int] = []
+    shown = False
     for line, text in lines:
-        bare = re.sub(r"//.*", "", text).strip()
+        bare, _, comment = text.partition("//")
+        bare = bare.strip()
+        if _CONTROL.match(bare) or (bare and _CONTROL.match(comment.strip())):
+            return None
         if not bare or bare.endswith(":"):
             others += [line] if text.strip() else []
+            shown = shown or bare.lower().startswith("example")
+        elif shown:
+            others.append(line)
         elif _HEAD.match(bare):
             groups.append([(line, bare)])
         elif groups:
@@ -80,7 +94,31 @@ def split_statements(lines: Sequence[tuple[int, str]]) -> tuple[list[Statement],
         if made is None:
             return None
         found.append(made)
-    return (found, others) if found else None
+    return (_separate(found), others) if found else None
+
+
+def _separate(statements: Sequence[Statement]) -> list[Statement]:
+    """The statements of a block, with names that are assigned again taken apart: what `M` is before
+    the last assignment of it is `M_1`. As they are where a value is never read: then these are
+    alternatives."""
+    counts = Counter(s.target for s in statements)
+    seen: Counter[str] = Counter()
+    now: dict[str, str] = {}
+    unread: set[str] = set()
+    found: list[Statement] = []
+    for statement in statements:
+        names = set(re.findall(r"[A-Za-z_]\w*", statement.value))
+        unread -= names
+        value = re.sub(r"\b[A-Za-z_]\w*", lambda m: now.get(m[0], m[0]), statement.value)
+        target = statement.target
+        if target in unread:
+            return list(statements)
+        seen[target] += 1
+        last = seen[target] == counts[target]
+        now[target] = target if last else f"{target}_{seen[target]}"
+        unread |= set() if last else {target}
+        found.append(dataclasses.replace(statement, target=now[target], value=value))
+    return found
 
 
 def _read_cases(text: str) -> str:
@@ -227,6 +265,12 @@ def _reduced_over(node: syntax.Call, draft: Draft, like: str | None) -> syntax.A
     if over == "axis":
         value = syntax.Array((value,), span=node.span)
     return syntax.Argument(syntax.Name(word, span=node.span), value, span=node.span)
+
+
+def is_condition(text: str) -> bool:
+    """Whether an expression is a comparison, or joins some."""
+    node = parse_code(text)
+    return isinstance(node, syntax.Binary) and node.operator in _CONDITIONS
 
 
 def rebuild(

@@ -109,7 +109,7 @@ def _settle(draft: Draft, ledger: Ledger) -> str:
     """The text of a description without the parts that the language refuses."""
     text = ""
     for attempt in itertools.count(1):
-        lines = write(draft, ledger.page.name, ledger.remarks)
+        lines = write(draft, ledger.page.name, ledger.remarks, ledger.prose)
         text = "\n".join(line for line, _ in lines) + "\n"
         try:
             check_text(text, f"{draft.name}.dml")
@@ -162,8 +162,7 @@ def _leave_out(draft: Draft, ledger: Ledger, part: Part) -> bool:
             return False
         case Example() if part in draft.examples:
             draft.examples.remove(part)
-            for line in part.lines:
-                ledger.miss([line], ledger.page.text[line - 1].strip())
+            ledger.show(part.lines)
         case Combination() if part in draft.combinations:
             draft.combinations.remove(part)
             ledger.miss(part.lines, " | ".join(part.cells))

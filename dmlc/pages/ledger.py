@@ -79,6 +79,7 @@ class Ledger:
         self.page = page
         self.marks: dict[int, Mark] = dict.fromkeys(page.furniture, Mark.FURNITURE)
         self._remarks: dict[Remark, None] = {}
+        self._prose: dict[Remark, None] = {}
 
     def mark(self, lines: Iterable[int], mark: Mark) -> None:
         for line in lines:
@@ -94,10 +95,27 @@ class Ledger:
         """Has words be a comment, whatever became of their lines."""
         self._remarks[Remark(min(lines, default=0), text)] = None
 
+    def show(self, lines: Iterable[int]) -> None:
+        """Has the values of an example be an illustration: the lines as they stand on the page."""
+        found = sorted(lines)
+        self.marks |= dict.fromkeys(found, Mark.ILLUSTRATION)
+        self.keep(found, "\n".join(self.page.text[n - 1].rstrip() for n in found))
+
+    def note_prose(self, lines: Iterable[int], text: str) -> None:
+        """Marks words as prose, which is kept too, apart from the rest."""
+        found = tuple(lines)
+        self.mark(found, Mark.PROSE)
+        self._prose[Remark(min(found, default=0), text)] = None
+
     @property
     def remarks(self) -> list[Remark]:
         """The words that are kept, once each."""
         return list(self._remarks)
+
+    @property
+    def prose(self) -> list[Remark]:
+        """The prose of the page, once each."""
+        return list(self._prose)
 
     def close(self) -> None:
         """Takes the lines that nothing was said of for not understood."""

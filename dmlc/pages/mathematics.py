@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 _TOKEN = re.compile(
-    r"\s+|(?P<number>\d+(?:\.\d+)?)|(?P<command>\\(?:[A-Za-z]+|.))|(?P<word>[A-Za-z][A-Za-z_0-9]*)"
+    r"\s+|(?P<number>\d+(?:\.\d+)?)|(?P<command>\\(?:[A-Za-z]+|.))|(?P<word>[A-Za-z](?:[A-Za-z0-9]|_(?=[A-Za-z0-9]))*)"
     r"|(?P<mark>.)",
     re.DOTALL,
 )
@@ -33,6 +33,7 @@ _CALLED = {"min", "max", "exp", "log", "ln", "tanh", "erf", "round", "abs", "sqr
            "pow", "sign", "floor", "ceil"}  # fmt: skip
 _RENAMED = {"arctan": "atan", "arcsin": "asin", "arccos": "acos", "ln": "log"}
 _STARTS = {"{", "(", "|", "\\frac", "\\sqrt", "\\begin", "\\sum", "\\lfloor", "\\lceil"}
+_GREEK = {"alpha", "beta", "gamma", "delta", "epsilon", "lambda", "sigma", "theta"}
 _DEEPEST = 60
 
 
@@ -43,13 +44,15 @@ class NoFormula(Exception):
 _PLACE = re.compile(r"\(\s*\\overline\{\s*\w+\s*\}\s*\)")
 """The place of the element at hand, behind a tensor."""
 _BINARY = re.compile(r"\\mathbin\{([^{}\\]*)\}")
+_UPRIGHT = re.compile(r"\\(?:text|mathrm|operatorname)\{\s*([A-Za-z]\w*)\s*\}")
 
 
 def read_latex(text: str) -> tuple[str, tuple[str, ...] | None, str] | None:
     """The name that a formula defines, the parameters of `f(x) = ...`, and its value as code; None
     where it has another form. A sum over an index is one without axes."""
     try:
-        reader = _Reader(_BINARY.sub(r"\1", _PLACE.sub("", text)).replace("\\_", "_"))
+        bare = _UPRIGHT.sub(r" \1 ", _BINARY.sub(r"\1", _PLACE.sub("", text)))
+        reader = _Reader(bare.replace("\\_", "_"))
         target = reader.name()
         reader.skip_subscript()
         parameters = reader.arguments()
@@ -198,6 +201,9 @@ class _Reader:
             self.expect("}")
             return f"({found})"
         token = self.take()
+        if token in _NAMES or (token[:1] == "\\" and token[1:] in _GREEK):
+            self.position -= 1
+            return self.name()
         if re.fullmatch(r"\d", token[:1]) and len(token) > 1:
             # Of `\sqrt12` and `x^12`, LaTeX takes the first digit.
             self.position -= 1

@@ -84,7 +84,7 @@ def _vector(
         return None
     for tensor in found:
         tensor.ranks = "1"
-    needed = re.search(r"\brequired if attribute (\w+) is set to [Tt]rue\b", sentence.text)
+    needed = re.search(r"\brequired if (?:the )?attribute (\w+) is set to [Tt]rue\b", sentence.text)
     if needed is not None and reader.attribute(needed[1]) is not None:
         for tensor in found:
             _require(reader, f"!{needed[1]} || present({tensor.name})", sentence)
@@ -95,6 +95,44 @@ def _vector(
         for tensor in found:
             size = f"{tensor.name}.Sizes[0] == {source}.Sizes[{axis}]"
             _require(reader, f"!present({tensor.name}) || {size}", sentence)
+    return Mark.LANGUAGE
+
+
+def _needed(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, _: str | None
+) -> Mark | None:
+    """`mean and variance are required if the attribute keep_stats is set to True`"""
+    names = reader.tensors(match["names"])
+    if names is None or reader.attribute(match["attribute"]) is None:
+        return None
+    for name in names:
+        _require(reader, f"!{match['attribute']} || present({name})", sentence)
+    return Mark.LANGUAGE
+
+
+def _alike(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, _: str | None
+) -> Mark | None:
+    names = reader.tensors(match["names"])
+    if names is None:
+        return None
+    facts = ("DimensionCount", "Sizes")
+    reader.draft.require_same(names, facts, words(sentence.raw), sentence.lines)
+    return Mark.LANGUAGE
+
+
+def _unbroadcast(
+    reader: SentenceReader, match: re.Match[str], sentence: Sentence, _: str | None
+) -> Mark | None:
+    """`All input shapes should match and no broadcasting is allowed if auto_broadcast is none`"""
+    given = [t.name for t in reader.draft.tensors if not t.output and not t.optional]
+    attribute = match["attribute"]
+    if len(given) < 2 or reader.attribute(attribute) is None:
+        return None
+    for name in given[1:]:
+        same = f"{given[0]}.DimensionCount == {name}.DimensionCount"
+        same = f"{same} && {given[0]}.Sizes == {name}.Sizes"
+        _require(reader, f'{attribute} != "none" || {same}', sentence)
     return Mark.LANGUAGE
 
 
@@ -184,6 +222,11 @@ def _furniture(*_: object) -> Mark:
     return Mark.FURNITURE
 
 
+def _illustration(reader: SentenceReader, *_: object) -> Mark:
+    reader.illustrating = True
+    return Mark.ILLUSTRATION
+
+
 def _which(
     reader: SentenceReader, match: re.Match[str], _: Sentence, field: str | None
 ) -> Mark | None:
@@ -197,19 +240,26 @@ _PROVIDED = r"(?: (?P<k{0}>input|attribute))?"
 ONEDNN: Rules = [
     (re.compile(pattern), handler)
     for pattern, handler in (
-        (r"\w+ (?:operation )?(?:computes|calculates) (?:the )?gradients? (?:for|of) "
-         r"(?P<name>[A-Z]\w*)(?: operation)?$", _forward),
+        (r"\w+ (?:operation )?(?:computes|calculates) (?:the )?gradients? (?:on .+ )?(?:for|of) "
+         r"(?P<name>[A-Z]\w*)(?: operat(?:ion|or))?$", _forward),
         (r"\w+ (?:operation )?performs the backward of (?P<name>[A-Z]\w*)(?: operation)?$",
          _forward),
         (r"\w+ (?:operation )?does not support any attributes?$", _no_attributes),
-        (r"The inputs and outputs must be provided according to (?:the )?below index order",
-         _order),
+        (r"The inputs and outputs must be provided according to (?:the )?(?:below index order|"
+         r"index order shown below|following index order)\b", _order),
         (r"\w+ (?:operation )?supports the following data type combinations?$", _furniture),
         (r"(?P<names>\w+ and \w+) should be either both provided or neither provided$", _together),
         (rf"Either (?P<a>\w+){_PROVIDED.format('a')} or (?P<b>\w+){_PROVIDED.format('b')} "
          "should be provided$", _one_of),
-        (r"(?P<names>They|\w+(?: and \w+)*) (?:is|are)(?: both)? (?:an? )?1-?D tensors?\b",
+        (r"(?P<names>They|\w+(?: and \w+)*) (?:is|are)(?: both)? (?:an? )?(?:\w+ )?1-?D tensors?\b",
          _vector),
+        (r"(?:Both )?(?P<names>\w+(?: and \w+)*) (?:is|are) required if (?:the )?attribute "
+         r"(?P<attribute>\w+) is set to [Tt]rue$", _needed),
+        (r"(?:It requires that )?(?P<names>\w+ and \w+) (?:must |should )?have the same shape"
+         r"(?: and layout)?$", _alike),
+        (r".*\bshapes should match and no (?:auto-)?broadcasting is allowed if (?:the )?"
+         r"(?P<attribute>\w+) (?:attributes? )?is (?:set to )?none(?:, or can be broadcasted .*)?$",
+         _unbroadcast),
         (r"Exactly one of attribute (?P<a>\w+) and the (?:\w+ )?input tensor (?P<b>\w+) should be "
          r"available$", _exactly_one),
         (r"The shape of (?:the )?(?P<a>\w+) matches (?P<b>\w+) shape except spatial dimensions$",
@@ -219,6 +269,7 @@ ONEDNN: Rules = [
         (r"The tensors marked with an asterisk are used only when ", _marked),
         (r"If true, use \w+ of \w+(?: operation)? to calculate the gradient$", _which),
         (r"Otherwise, use \w+$", _which),
+        (r"(?:Take|For per-channel [\w-]+, taking) .* as an example$", _illustration),
     )
 ]  # fmt: skip
 """The forms of sentences, the first that takes one counting."""

@@ -27,6 +27,7 @@ from dmlc.scalars import find_data_type
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,127}")
 _NEED = ("required", "optional")
+_PLURAL = {"input": "inputs", "output": "outputs"}
 _ARRAY = re.compile(r"(\w+)_i$")
 
 
@@ -34,7 +35,7 @@ def is_onednn(page: Page) -> bool:
     """Whether a page has the tables of an operation."""
     keys = {b.key for b in page.blocks if isinstance(b, Heading)}
     tables = any(isinstance(b, Table) for b in page.blocks)
-    return tables and {"inputs", "outputs"} <= keys
+    return tables and {"inputs", "outputs"} <= {_PLURAL.get(key, key) for key in keys}
 
 
 def read_onednn(page: Page, ledger: Ledger) -> Draft:
@@ -73,6 +74,7 @@ class _Reader:
             self.read_block(block, section)
         self.require_shapes()
         self.formulas.finish()
+        self.require_ranks()
         return self.draft
 
     # Tables -----------------------------------------------------------------------------------
@@ -233,6 +235,15 @@ class _Reader:
             self.draft.note(said)
             self.draft.require_same(names, ("DimensionCount", "Sizes"), said, ())
 
+    def require_ranks(self) -> None:
+        """A formula broadcasts tensors of the same dimension count."""
+        given = [t.name for t in self.draft.tensors if not t.output and not t.optional]
+        if self.draft.compute and self.draft.attribute("auto_broadcast") is not None:
+            for name in given[1:]:
+                text = f"{given[0]}.DimensionCount == {name}.DimensionCount"
+                said = '"the formula here is of tensors of the same dimension count"'
+                self.draft.require(f"{text}, {said}", "auto_broadcast", ())
+
 
 def _split_header(cell: str) -> Iterator[str]:
     """The tensors that a header names: `Src / Dst`; `Source0/1` is src_0 and src_1."""
@@ -248,7 +259,9 @@ def _show_doc(text: str) -> str:
     """A sentence without the marks of formulas and of names."""
     bare = re.sub(r"\\f\$(.*?)\\f\$", r"\1", text)
     bare = re.sub(r"@ref\s+", "", bare)
-    return words(re.sub(r"\\([A-Za-z]+)", r"\1", bare))
+    bare = words(re.sub(r"\\([A-Za-z]+)", r"\1", bare))
+    bare = re.sub(r"\s*\((?:the )?variable names follow [^()]*\)", "", bare)
+    return bare.rstrip(" :.,") + "."
 
 
 def _place(blocks: Sequence[Block]) -> Iterator[tuple[Block, str]]:
@@ -256,7 +269,7 @@ def _place(blocks: Sequence[Block]) -> Iterator[tuple[Block, str]]:
     section = ""
     for block in blocks:
         if isinstance(block, Heading):
-            key = block.key
+            key = _PLURAL.get(block.key, block.key)
             if "attribute" in key:
                 section = "attributes"
             elif key in ("inputs", "outputs", "general"):

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable
 
 from dmlc.pages.blocks import Code, Formula, code_spans, words
-from dmlc.pages.draft import Clause, Draft
+from dmlc.pages.draft import Clause, Draft, Tensor
 from dmlc.pages.formulas import (
     NO_OPERATOR,
     Names,
     Statement,
+    is_condition,
     make_function,
     read_statement,
     split_statements,
@@ -25,9 +27,13 @@ from dmlc.pages.known import find_function
 from dmlc.pages.ledger import Ledger, Mark
 from dmlc.pages.mathematics import read_latex
 from dmlc.pages.sentences import Sentence, SentenceReader
+from dmlc.scalars import DataType, find_data_type
 
 _SCALED = re.compile(r"g\(x\)\s*=\s*x\s*\*\s*scale\s*\+\s*bias", re.IGNORECASE)
-_EQUATION = re.compile(r"[A-Za-z_]\w*\s*(?:\([^()]*\))?\s*=(?![=>])\s*\S.*", re.DOTALL)
+_EQUATION = re.compile(r"[A-Za-z_]\w*\s*(?:\([^()]*\)|\[[ijkn]\])?\s*=(?![=>])\s*\S.*", re.DOTALL)
+_BARE = re.compile(r"\bf\(\w+(?:, *\w+)*\) = .+")
+"""A formula that the oldest pages have without code marks."""
+_CONDITION = re.compile(r"\b(?:if|when|unless|otherwise)\b", re.IGNORECASE)
 
 
 class FormulaReader:
@@ -48,7 +54,9 @@ class FormulaReader:
             return False
         statements, others = made
         self.statements += statements
-        self.ledger.mark(others, Mark.PROSE)
+        text = dict(code.lines)
+        for line in others:
+            self.ledger.note_prose([line], text[line].strip())
         return True
 
     def read_inline(self, sentence: Sentence, field: str | None) -> bool:
@@ -58,7 +66,10 @@ class FormulaReader:
             self.ledger.mark(sentence.lines, Mark.LANGUAGE)
             return True
         spans = [s for s in code_spans(sentence.raw) if _EQUATION.fullmatch(s)]
-        if len(spans) != 1:
+        around = re.sub(r"`[^`]*`", "", sentence.raw)
+        if not spans and (bare := _BARE.search(sentence.text)) is not None:
+            spans, around = [bare[0]], sentence.text[: bare.start()]
+        if len(spans) != 1 or _CONDITION.search(around):
             return False
         made = read_statement(spans[0], sentence.lines)
         if made is None or (field is not None and self.find_output(made.target) is None):
@@ -70,6 +81,12 @@ class FormulaReader:
         """Takes a formula in LaTeX."""
         made = read_latex(formula.text)
         text = " ".join(formula.text.split())
+        if self.sentences.illustrating:
+            # Of a worked example, which the sentence before it leads to.
+            self.sentences.illustrating = False
+            self.ledger.mark(formula.lines, Mark.ILLUSTRATION)
+            self.ledger.keep(formula.lines, text)
+            return
         if made is None:
             self.ledger.miss(formula.lines, text)
             return
@@ -99,12 +116,14 @@ class FormulaReader:
                 made[clause.text.partition(" =")[0]] = clause
         wanted = [t.name for t in self.draft.tensors if t.output and not t.optional]
         complete = bool(made) and all(name in made for name in wanted)
-        if complete:
+        if complete and self.reads_all(made.values()) and not self.mixes(made.values()):
             self.draft.compute = [*self.scale(), *made.values()]
             for clause in made.values():
                 self.ledger.mark(clause.lines, Mark.LANGUAGE)
             self.refuse_fused()
-        for statement in failed if complete else self.statements:
+            self.require_inputs()
+            self.require_floats()
+        for statement in failed if self.draft.compute else self.statements:
             self.set_aside(statement)
 
     def define(self, statement: Statement, names: Names) -> Clause | None:
@@ -129,6 +148,9 @@ class FormulaReader:
         if value is None:
             return None
         names.locals.add(target)
+        tensor = self.draft.tensor(target)
+        if tensor is not None and tensor.output and self.list_types(tensor) and is_condition(value):
+            value = f"cast({value}, {target}.DataType)"
         return Clause(f"{target} = {value}", statement.words, statement.lines)
 
     def guess(self, target: str, names: Names) -> None:
@@ -150,6 +172,56 @@ class FormulaReader:
             if attribute.default == NO_OPERATOR:
                 text = f'{attribute.name} == "NONE", "the formula here fuses no activation"'
                 self.draft.require(text, f"{attribute.name} is not in the formula", ())
+
+    def list_tensors(self, clauses: Iterable[Clause]) -> list[Tensor]:
+        """The tensors that formulas name."""
+        named = {n for c in clauses for n in re.findall(r"[A-Za-z_]\w*", c.text)}
+        return [t for t in self.draft.tensors if t.name in named]
+
+    def list_types(self, tensor: Tensor) -> list[DataType]:
+        """The types of numbers that a tensor may have at any level, so far as the language has
+        them."""
+        rows = [t for level in self.draft.levels for t in level.tensors if t.name == tensor.name]
+        names = dict.fromkeys(n for row in rows for n in (row.types or "").split(", "))
+        found = [find_data_type(name) for name in names]
+        return [t for t in found if t is not None and t is not DataType.BOOL]
+
+    def reads_all(self, clauses: Iterable[Clause]) -> bool:
+        """Whether formulas read each input that must be given: else they are of a part of what the
+        operator computes."""
+        read = {t.name for t in self.list_tensors([*clauses, *self.scale()])}
+        needed = [t for t in self.draft.tensors if not t.output and not t.optional]
+        return all(t.name in read for t in needed)
+
+    def mixes(self, clauses: Iterable[Clause]) -> bool:
+        """Whether formulas name tensors of floats alone and tensors of integers alone: a page says
+        in words, if at all, what is converted where."""
+        kinds: set[bool] = set()
+        for tensor in self.list_tensors(clauses):
+            floats = {t.is_float for t in self.list_types(tensor)}
+            kinds |= floats if len(floats) == 1 else set()
+        return len(kinds) > 1
+
+    def require_floats(self) -> None:
+        """A formula with numbers of floating point is of such tensors."""
+        text = " ".join(clause.text for clause in self.draft.compute)
+        named = [a for a in self.draft.attributes if re.search(rf"\b{a.name}\b", text)]
+        if not any(a.type.startswith("FLOAT") for a in named) and "." not in text:
+            return
+        for tensor in self.list_tensors(self.draft.compute):
+            types = self.list_types(tensor)
+            floats = [t for t in types if t.is_float]
+            if len(floats) < len(types):
+                names = " || ".join(f"{tensor.name}.DataType == {t.name}" for t in floats)
+                text = f'{names or "false"}, "the formula here is of floating-point numbers"'
+                self.draft.require(text, f"{tensor.name} is in the formula", ())
+
+    def require_inputs(self) -> None:
+        """A formula reads its inputs, whether the page has them optional or not."""
+        for tensor in self.list_tensors(self.draft.compute):
+            if tensor.optional and not tensor.output:
+                text = f'present({tensor.name}), "the formula here reads it"'
+                self.draft.require(text, f"{tensor.name} is in the formula", ())
 
     def set_aside(self, statement: Statement) -> None:
         """Keeps an equation that defines no output as a function, or as a comment."""

@@ -9,8 +9,10 @@ from dmlc.pages.formulas import Names, translate
 
 _WORDS = {
     "greater than or equal to": ">=", "greater than": ">", "at least": ">=", "at most": "<=",
+    "larger than or equal to": ">=", "larger than": ">",
     "less than or equal to": "<=", "less than": "<", "positive": "> 0", "non-negative": ">= 0",
 }  # fmt: skip
+_NOT = {">=": "<", ">": "<=", "<": ">=", "<=": ">"}
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
@@ -20,21 +22,31 @@ def of_each(attribute: Attribute, comparison: str) -> str:
     return f"all({text})" if attribute.is_array else text
 
 
-def read_bound(draft: Draft, attribute: Attribute, word: str, bound: str | None) -> str | None:
-    """`greater than 0`"""
+def read_bound(
+    draft: Draft, attribute: Attribute, word: str, bound: str | None, allowed: bool = True
+) -> str | None:
+    """`greater than 0`; what is not `allowed` must be otherwise."""
     operator = _WORDS[word]
     if bound is None:
-        return of_each(attribute, operator) if operator.endswith("0") else None
-    value = translate(bound, Names(draft))
+        return of_each(attribute, operator) if operator.endswith("0") and allowed else None
+    operator = operator if allowed else _NOT[operator]
+    # `the DimensionCount of the InputTensor`
+    bound = re.sub(r"^(DimensionCount) of (?:the )?(\w+)$", r"\2.\1", bound)
+    value = translate_fact(bound, draft)
     return None if value is None else of_each(attribute, f"{operator} {value}")
 
 
-def read_range(draft: Draft, attribute: Attribute, low: str, high: str) -> str | None:
-    """`[0, InputTensor.DimensionCount - 1]`"""
+def read_range(
+    draft: Draft, attribute: Attribute, low: str, high: str, end: str = "]"
+) -> str | None:
+    """`[0, InputTensor.DimensionCount - 1]`, or `[0, InputTensor.DimensionCount)`"""
     bounds = [translate_fact(text, draft) for text in (low, high)]
     if bounds[0] is None or bounds[1] is None:
         return None
-    both = [of_each(attribute, f">= {bounds[0]}"), of_each(attribute, f"<= {bounds[1]}")]
+    both = [
+        of_each(attribute, f">= {bounds[0]}"),
+        of_each(attribute, f"{'<' if end == ')' else '<='} {bounds[1]}"),
+    ]
     if bounds[0] == "0" and attribute.type.startswith("UINT"):
         del both[0]
     return " && ".join(both)

@@ -20,9 +20,9 @@ FACT = re.compile(
     r"\b(?:must|should|shall|requires?|required|only|equals?|equivalent|when|if|unless|defaults?"
     r"|range|greater|less|smaller|larger|at (?:least|most)|ignored?|match(?:es)?|null(?:ptr)?"
     r"|cannot|can't|never|always|permitted|allowed|invalid|supported|broadcast\w*|in-place|up to"
-    r"|except|precedes?|otherwise|neither"
+    r"|except|precedes?|otherwise|neither|undefined|not defined|out-of-bounds|guaranteed"
     r"|same (?:as|sizes?|data|dimensions?|ranks?|shapes?|DataType|DimensionCount|span))\b"
-    r"|(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)|[<>={}]",
+    r"|(?<![\w.])\d+(?:\.\d+)?f?(?![\w.]*\w)|[<>={}]",
     re.IGNORECASE,
 )
 """What a sentence that states a fact has: a word of duty, condition or comparison, or a number."""
@@ -48,8 +48,8 @@ class Sentence:
 
     @property
     def text(self) -> str:
-        """Its words, without the full stop."""
-        return words(self.raw).rstrip(".: ").strip()
+        """Its words, without the full stop; `\\src` is a name."""
+        return re.sub(r"\\(?!f[$\[\]])(?=[A-Za-z])", "", words(self.raw)).rstrip(".: ").strip()
 
 
 def split(paragraph: Paragraph) -> Iterator[Sentence]:
@@ -128,6 +128,8 @@ class SentenceReader:
                 mark = Mark.LANGUAGE
             if mark is Mark.MISSED:
                 self.ledger.miss(sentence.lines, words(sentence.raw))
+            elif mark is Mark.PROSE:
+                self.ledger.note_prose(sentence.lines, words(sentence.raw))
             else:
                 self.ledger.mark(sentence.lines, mark)
             if mark is Mark.ILLUSTRATION:
@@ -137,8 +139,11 @@ class SentenceReader:
         """Judges a cell of prose in a row of a table. The row is understood by its other cells;
         what is not understood of this one is kept."""
         for sentence in split(Paragraph(((lines[0], text),))):
-            if self.judge(sentence, field) is Mark.MISSED:
+            mark = self.judge(sentence, field)
+            if mark is Mark.MISSED:
                 self.ledger.keep(lines, f"{field}: {words(sentence.raw)}")
+            elif mark is Mark.PROSE:
+                self.ledger.note_prose(lines, f"{field}: {words(sentence.raw)}")
 
     def judge(self, sentence: Sentence, field: str | None) -> Mark:
         """What a sentence is."""

@@ -22,6 +22,7 @@ _PLAIN = re.compile(
     r"|1d|tensor|with|boolean|which|empty|rank|src|dst|r|and|or|string|greater|than|equal|to)",
     re.IGNORECASE,
 )
+_SINGLE = re.compile(r"\bonly contain one element if (\w+) is (\w+)")
 _RANKED = re.compile(r"\[ *-r *, *r *- *1 *\],? *where +r *= *rank\((\w+)\)")
 
 
@@ -41,12 +42,24 @@ def read_attribute(draft: Draft, made: Attribute, cell: str, needed: bool) -> It
         yield from _read_numbers(draft, made, text, default)
     if not needed and made.default is None:
         if made.is_array:
-            made.default = "[]"
+            made.default = _find_filled(draft, text)
+            if made.default == "[]" and "empty" not in text.lower():
+                draft.note(f"{made.name} is optional; [] stands for the page's default.")
         else:
             draft.note(f"{made.name} is optional; the page has no default for it.")
 
 
 _BOOLEANS = r"(?:true|false)(?: \(default\))?, ?(?:true|false)(?: \(default\))?"
+
+
+def _find_filled(draft: Draft, text: str) -> str:
+    """The default of an array that is `all zeros by default`, or `a list of 1s (default)`: as long
+    as the first array before it. None of these is empty."""
+    match = re.search(r"\b(?:all |list of )(zeros|0s|ones|1s)\b.*\bdefault\b", text)
+    known = next((a.name for a in draft.attributes if a.is_array and a.default is None), None)
+    if match is None or known is None:
+        return "[]"
+    return f"{known} * 0" if match[1] in ("zeros", "0s") else f"{known} * 0 + 1"
 
 
 def _read_strings(made: Attribute, cell: str, text: str, default: str | None) -> Iterator[str]:
@@ -65,6 +78,8 @@ def _read_strings(made: Attribute, cell: str, text: str, default: str | None) ->
 def _read_numbers(draft: Draft, made: Attribute, text: str, default: str | None) -> Iterator[str]:
     whole = made.type.startswith("INT")
     pattern = r"-?\d+" if whole else r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+    if default is not None and re.fullmatch(r"-?\d+(?:\.\d*)?f", default):
+        default = re.sub(r"\.$", ".0", default.rstrip("f"))
     if default is not None and not made.is_array and re.fullmatch(pattern, default):
         made.default = default
     if default == "none" and made.is_array:
@@ -77,10 +92,17 @@ def _read_numbers(draft: Draft, made: Attribute, text: str, default: str | None)
         draft.require(of_each(made, comparison), f"{made.name}: {text}", made.lines)
     ranked = _RANKED.search(text)
     of = None if ranked is None else draft.tensor(ranked[1])
-    if ranked is not None and of is not None and not of.kind.startswith("Array"):
-        rank = f"{ranked[1]}.DimensionCount"
+    if ranked is not None and of is not None:
+        first = "[0]" if of.kind.startswith("Array") else ""
+        rank = f"{ranked[1]}{first}.DimensionCount"
         axis = f"{of_each(made, f'>= -{rank}')} && {of_each(made, f'< {rank}')}"
         draft.require(axis, f"{made.name}: {text}", made.lines)
+    single = _SINGLE.search(text)
+    if single is not None and draft.attribute(single[1]) is not None:
+        text_of = f'{single[1]} != "{single[2]}" || length({made.name}) == 1'
+        draft.require(text_of, f"{made.name}: {text}", made.lines)
+    elif single is not None:
+        yield f"the values '{text}'"
     rest = text if ranked is None else text.replace(ranked[0], "")
     told = re.findall(r"(?<![\w.])[A-Za-z][\w-]*", re.sub(r"\([^()]*\)", " ", rest))
     if not all(map(_PLAIN.fullmatch, told)):

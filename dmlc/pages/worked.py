@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dmlc.pages.blocks import Code
 from dmlc.pages.draft import Draft, Example
 from dmlc.pages.ledger import Ledger, Mark
+from dmlc.scalars import find_data_type
 
-_ITEM = re.compile(r"\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*:\s*(.*)")
+_ITEM = re.compile(r"\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*(?::|=(?!=))\s*(.*)")
 _SHAPE = re.compile(r"\(\s*Sizes\s*:.*\)\s*")
 _NUMBERS = re.compile(r"[\s\[\],0-9.eE+\-]+")
 _MEMBER = re.compile(r"DML_\w+")
@@ -32,6 +33,10 @@ class ExampleReader:
     title: str = ""
     lead: str = ""
     """What the page says last before a block of code."""
+    pending: list[tuple[set[str], Code]] = dataclasses.field(
+        default_factory=list[tuple[set[str], Code]]
+    )
+    """Blocks of values that no example has used so far."""
 
     def read(self, code: Code, title: str) -> bool:
         """Takes a block of code; tells whether it was one of values."""
@@ -55,13 +60,31 @@ class ExampleReader:
             number = 1 + sum(e.title.partition(" (")[0] == shown for e in self.draft.examples)
             shown = shown if number == 1 else f"{shown} ({number})"
             self.draft.examples.append(Example(shown, known, outputs, lines))
+            self.use(set(known))
         elif title:
             self.local |= given
         else:
             self.shared |= given
+        if not outputs:
+            self.pending.append((set(given), code))
         self.lead = ""
-        self.ledger.mark(lines, Mark.LANGUAGE)
+        self.ledger.mark(lines, Mark.LANGUAGE if outputs else Mark.FURNITURE)
+        for line, text in code.lines:
+            if remark := text.partition("//")[2].strip():
+                self.ledger.note_prose([line], remark)
         return True
+
+    def use(self, names: set[str]) -> None:
+        """Marks the blocks whose values an example has."""
+        for given, code in self.pending:
+            if given <= names:
+                self.ledger.mark([n for n, text in code.lines if text.strip()], Mark.LANGUAGE)
+        self.pending = [(given, code) for given, code in self.pending if not given <= names]
+
+    def finish(self) -> None:
+        """Keeps the values that no example has."""
+        for _, code in self.pending:
+            self.ledger.show(n for n, text in code.lines if text.strip())
 
     def is_known(self, name: str) -> bool:
         bare = name.partition("[")[0]
@@ -77,7 +100,7 @@ class ExampleReader:
         attribute = self.draft.attribute(name)
         if attribute is None:
             found = _SHAPE.sub("", bare, count=1).strip()
-            found = found.replace(" ]", "]").replace("[ ", "[")
+            found = re.sub(r"\] *\[", "], [", found.replace(" ]", "]").replace("[ ", "["))
             return found if found.startswith("[") and _NUMBERS.fullmatch(found) else None
         if attribute.is_array:
             inner = bare.strip("{}[] ")
@@ -85,6 +108,9 @@ class ExampleReader:
             return f"[{inner}]" if numbers and bare[:1] in ("{", "[") else None
         if bare.upper() in ("TRUE", "FALSE"):
             return bare.lower()
+        if attribute.type == "TYPE":
+            dtype = bare.removeprefix("DML_TENSOR_DATA_TYPE_")
+            return dtype if find_data_type(dtype) is not None else None
         plain = _MEMBER.fullmatch(bare) or re.fullmatch(r"-?\d+(?:\.\d+)?", bare)
         return bare if plain else None
 

@@ -15,8 +15,10 @@ Part: TypeAlias = Attribute | Clause | Combination | Enum | Example | Tensor | N
 Line: TypeAlias = tuple[str, Part]
 
 
-def write(draft: Draft, origin: str, remarks: Sequence[Remark]) -> list[Line]:
-    """The lines of a description of the page `origin`; `remarks` become comments."""
+def write(
+    draft: Draft, origin: str, remarks: Sequence[Remark], prose: Sequence[Remark]
+) -> list[Line]:
+    """The lines of a description of the page `origin`; `remarks` and `prose` become comments."""
     lines: list[Line] = [
         (f"// From the page {_bare(origin)}, by dmlc import.", None),
         (f"module {draft.module}", None),
@@ -44,7 +46,10 @@ def write(draft: Draft, origin: str, remarks: Sequence[Remark]) -> list[Line]:
         lines += _write_clauses("compute", draft.compute)
     for example in draft.examples:
         lines += _write_example(example)
-    lines += _write_remarks(draft, remarks)
+    lines += _write_notes(draft)
+    title = "What was not put into the language, with its line on the page:"
+    lines += _write_remarks(title, remarks)
+    lines += _write_remarks("Prose of the page:", prose)
     return [*lines, ("}", None)]
 
 
@@ -137,17 +142,18 @@ def _write_example(example: Example) -> list[Line]:
     return [*lines, ("    }", example)]
 
 
-def _write_remarks(draft: Draft, remarks: Sequence[Remark]) -> list[Line]:
+def _write_notes(draft: Draft) -> list[Line]:
     lines: list[Line] = [("", None)]
     for note in draft.notes:
         lines += _comment(note, 4)
     if not draft.compute:
-        lines += _comment(
-            "The page's formula was not understood, or it has none. It stands here:", 4
-        )
+        lines += _comment("No formula of the page was put into the language. Write it here:", 4)
         lines += [("    // compute {", None), ("    // }", None)]
-    if remarks:
-        lines += _comment("What was not put into the language, with its line on the page:", 4)
+    return lines
+
+
+def _write_remarks(title: str, remarks: Sequence[Remark]) -> list[Line]:
+    lines = _comment(title, 4) if remarks else []
     for remark in sorted(remarks, key=lambda r: r.line):
         lines += _comment(f"line {remark.line}: {remark.text}", 4)
     return lines

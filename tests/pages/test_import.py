@@ -87,8 +87,8 @@ def test_a_page_becomes_a_description(path: Path) -> None:
 
 
 MISSED = {
-    "Concat.md": 4, "MatMul.md": 7, "Quantize.md": 3, "activation_elu.md": 1,
-    "activation_relu_grad.de.md": 7, "average_pooling.md": 1, "gemm.md": 1, "reduce.md": 2,
+    "Concat.md": 4, "MatMul.md": 7, "Quantize.md": 3, "activation_relu_grad.de.md": 7,
+    "average_pooling.md": 1, "gemm.md": 1, "reduce.md": 1,
 }  # fmt: skip
 """How many lines of the pages kept here are not understood; of the others all are."""
 
@@ -237,7 +237,7 @@ def test_tables_for_each_function_permit_what_any_does() -> None:
     assert found.attributes[0].enum is not None
     assert found.attributes[0].enum.members["SUM"] == 10
     assert "Axes        = [0]" in text
-    assert "// line 31: Sizes must match InputTensor.Sizes, except for dimensions" in text
+    assert "(any(Axes == d) ? 1 : InputTensor.Sizes[d])" in text
 
 
 def test_sizes_that_code_works_out_are_constraints() -> None:
