@@ -185,12 +185,13 @@ def compile_kernels(
     profile: str | None = None,
     *,
     shader_model: str | None = None,
+    contract: bool = False,
 ) -> tuple[Program, Function, tuple[Kernel, ...]]:
     """What `compile` gives and what `make_kernels` gives, lowered once."""
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
     lowered = _lower(function, dialect, shape)
-    program = _render(function, lowered, dialect, shape)
+    program = _render(function, lowered, dialect, shape, contract=contract)
     fused, kernels = join_parts(function, lowered)
     return program, fused, tuple(kernel for made in kernels for kernel in made)
 

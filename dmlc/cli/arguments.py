@@ -74,6 +74,15 @@ def profile_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
+def contract_option(function: F) -> F:
+    """The option `--contract` of a command."""
+    return click.option(
+        "--contract", is_flag=True,
+        help="Sums of FLOAT32 products may be rounded once for each product and addition: faster "
+        "and closer, but not the same bits on every device.",
+    )(function)  # fmt: skip
+
+
 def bindings(function: F) -> F:
     """The options that bind an operator or a graph."""
     return tensor_option(attribute_option(dimension_option(import_option(function))))

@@ -14,6 +14,7 @@ from dmlc import interop
 from dmlc.cli.arguments import (
     bind_subject,
     bindings,
+    contract_option,
     find_subject,
     profile_option,
     read_attributes,
@@ -50,12 +51,7 @@ _ALL = [target for target in TARGETS if target.is_general]
               show_default=True,
               help="What HLSL is written for. 6.0 needs no 16-bit types of the device: buffers of "
               "FLOAT16 and BFLOAT16 hold two elements to a word.")  # fmt: skip
-@click.option(
-    "--contract",
-    is_flag=True,
-    help="Sums of FLOAT32 products may be rounded once for each product and addition: "
-    "faster and closer, but not the same bits on every device.",
-)
+@contract_option
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
 @click.option("--host", type=click.Choice(["cpp"]),

@@ -11,6 +11,7 @@ from dmlc import interop
 from dmlc.binding import Graph, Operator, TensorDesc
 from dmlc.cli.arguments import (
     bindings,
+    contract_option,
     find_subject,
     read_attributes,
     read_dimensions,
@@ -47,9 +48,7 @@ _OF_PROOFS = ("inputs", "seed", "shader_model", "contract")
               help=f"The format. {describe_formats()}")  # fmt: skip
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True, help="What HLSL is written for.")  # fmt: skip
-@click.option("--contract", is_flag=True,
-              help="Sums of FLOAT32 products may be rounded once for each product and addition.",
-              )  # fmt: skip
+@contract_option
 @click.option("-o", "--output", "directory", metavar="DIR", required=True,
               help="Write the files into this folder.")  # fmt: skip
 def command(

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from dmlc.cli.arguments import bind_subject, bindings, show_warnings
+from dmlc.cli.arguments import bind_subject, bindings, contract_option, show_warnings
 from dmlc.cli.completion import complete_operator
 from dmlc.inspection import inspect
 from dmlc.inspection.radv import DEFAULT
@@ -25,6 +25,7 @@ from dmlc.shader_model import SHADER_MODELS
               "gfx1100, navi21, rembrandt and vega10, or NVIDIA's, such as sm_90.")  # fmt: skip
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True, help="What HLSL for AMD's GPUs is written for.")  # fmt: skip
+@contract_option
 @click.option("--isa", is_flag=True, help="Also give the machine code.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
@@ -35,6 +36,7 @@ def command(
     folders: tuple[str, ...],
     gpus: str,
     shader_model: str,
+    contract: bool,
     isa: bool,
     as_json: bool,
 ) -> None:
@@ -48,7 +50,7 @@ def command(
     if not names:
         raise click.BadParameter("expected names of GPUs, such as gfx1100", param_hint="'--gpu'")
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
-    found = inspect(function, names, shader_model=shader_model)
+    found = inspect(function, names, shader_model=shader_model, contract=contract)
     show_warnings(found.warnings)
     if as_json:
         click.echo(json.dumps(found.to_json(isa), indent=2))

@@ -39,7 +39,7 @@ from dmlc.kernel.arithmetic import bind_sizes
 from dmlc.kernel.counts import Steps
 from dmlc.kernel.slow import count_points
 from dmlc.kernel.steps import count_steps
-from dmlc.parameters import expect_items, expect_text
+from dmlc.parameters import expect_flag, expect_items, expect_text
 from dmlc.pipeline import compile_kernels
 from dmlc.report import count_outputs, list_kernel_moves
 from dmlc.source import DmlcError
@@ -53,6 +53,7 @@ def inspect(
     gpus: str | Sequence[str] = (radv.DEFAULT,),
     *,
     shader_model: str = "6.2",
+    contract: bool = False,
     sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> Inspection:
     """What the kernels of a function are on GPUs, by the GPUs' own compilers; no GPU is needed.
@@ -60,13 +61,15 @@ def inspect(
     A function is given as to `compile`. Where sizes of it are left open, `sizes` says at which its
     kernels, which serve all, are looked at: `{"N": 32}`. `gpus` are names that Mesa's
     RADV has for AMD's, such as `gfx1100`, whose kernels are HLSL, for `shader_model`; or NVIDIA's,
-    such as `sm_90`, whose kernels are OpenCL C. Raises as `compile` does, `UnavailableError` where
-    a compiler is missing, `UnknownNameError` for a GPU that it does not know, and
-    `UnsupportedError` for data types that a GPU lacks.
+    such as `sm_90`, whose kernels are OpenCL C. `contract` is that of `compile`. Raises as
+    `compile` does, `UnavailableError` where a compiler is missing, `UnknownNameError` for a GPU
+    that it does not know, and `UnsupportedError` for data types that a GPU lacks.
     """
     items = (gpus,) if isinstance(gpus, str) else expect_items("gpus", gpus, "names of GPUs")
-    names = [expect_text("gpus", name, "the name of a GPU") for name in items]
+    given = [expect_text("gpus", name, "the name of a GPU") for name in items]
+    names = list(dict.fromkeys(given))
     expect_text("shader_model", shader_model)
+    expect_flag("contract", contract)
     if not names:
         raise DmlcError("gpus names no GPU", notes=["gpus=['gfx1100'], say"])
     bound = find_function(function)
@@ -87,21 +90,22 @@ def inspect(
             notes=[f"{', '.join(of_nvidia)} run OpenCL C, and the others HLSL: other kernels"],
         )
     if of_nvidia:
-        program, lowered, kernels = compile_kernels(bound, "opencl", "gpu")
+        made = compile_kernels(bound, "opencl", "gpu", contract=contract)
     else:
-        program, lowered, kernels = compile_kernels(bound, "hlsl", shader_model=shader_model)
+        made = compile_kernels(bound, "hlsl", shader_model=shader_model, contract=contract)
+    program, lowered, kernels = made
     if bound.symbols():
         lowered = specialize(lowered, sizes)
         kernels = tuple(bind_sizes(kernel, sizes) for kernel in kernels)
     launches = [_read_launch(lowered, kernel) for kernel in kernels]
     compiler = ptxas if of_nvidia else radv
-    made = {name: compiler.compile_kernels(program.kernels, name) for name in dict.fromkeys(names)}
-    compiled = [_describe_all(launches, machines) for machines in made.values()]
+    machines = {name: compiler.compile_kernels(program.kernels, name) for name in names}
+    compiled = [_describe_all(launches, of_gpu) for of_gpu in machines.values()]
     inspected = tuple(
         _inspect_kernel(launch, tuple(of_gpu[number] for of_gpu in compiled))
         for number, launch in enumerate(launches)
     )
-    work = count_work(lowered)
+    work = count_work(lowered, contract)
     rooflines = tuple(
         Roofline(
             device.name,
@@ -114,7 +118,7 @@ def inspect(
     )
     totals = tuple(
         Total(name, tuple(_add_up(inspected, number, device) for device in DEVICES))
-        for number, name in enumerate(made)
+        for number, name in enumerate(machines)
     )
     return Inspection(bound.name, inspected, rooflines, totals, program.warnings)
 

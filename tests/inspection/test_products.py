@@ -39,6 +39,14 @@ def test_a_product_takes_two_instructions_a_point_and_little_more(
     assert compiled.registers <= 132
 
 
+def test_a_contracted_product_takes_one_instruction_a_point_and_little_more() -> None:
+    function = Product(1024, 1024, 1024, after=False).make()
+    (kernel,) = dmlc.inspect(function, [GPU, GPU], contract=True).kernels
+    (compiled,) = kernel.compiled
+    assert compiled.instructions_per_point is not None
+    assert 1 <= compiled.instructions_per_point <= 1.4
+
+
 def test_kernels_of_open_sizes_are_looked_at_where_one_says() -> None:
     """Products of open sizes go through tiles; loads are of 4 bytes, whatever their addresses."""
     function = SUBJECTS["gemm"].bind()

@@ -111,19 +111,6 @@ def _mean(node: Node, inputs: list[Any], device: str) -> list[Array]:
     return [found["OutputTensor"][0]]
 
 
-def _bits(node: Node, inputs: list[Any], device: str) -> list[Array]:
-    """Bits are what they are, whatever the sign: DirectML has them of unsigned numbers."""
-    dtype = inputs[0].dtype
-    name, names, _ = _TABLE[node["op_type"]]
-    given = {n: as_unsigned(a) for n, a in zip(names, inputs, strict=False)}
-    return [_call(name, given, {}, device).view(dtype)]
-
-
-def as_unsigned(array: Array) -> Array:
-    """The bits of whole numbers as unsigned ones."""
-    return array.view(array.dtype.name.replace("uint", "int").replace("int", "uint"))
-
-
 def _shift(node: Node, inputs: list[Any], device: str) -> list[Array]:
     name = f"ELEMENT_WISE_BIT_SHIFT_{node['direction']}"
     return [_call(name, dict(zip(_TWO, inputs, strict=False)), {}, device)]
@@ -253,7 +240,6 @@ def _dynamic_quantize(node: Node, inputs: list[Any], device: str) -> list[Array]
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(_TABLE, _apply),
     "Max": _fold("ELEMENT_WISE_MAX"), "Min": _fold("ELEMENT_WISE_MIN"), "Mean": _mean,
-    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"), _bits),
     "BitShift": _shift, "Mod": _modulus, "Clip": _clip, "Mish": _mish, "Cast": _cast,
     "ConstantOfShape": _constant_of_shape, "Range": _range, "QuantizeLinear": _quantize,
     "DequantizeLinear": _dequantize, "DynamicQuantizeLinear": _dynamic_quantize,

@@ -21,6 +21,7 @@ def ewise(name: str, *arrays: Array, **attributes: object) -> Array:
     return found
 
 
+WIDTHS = (8, 16, 32, 64)
 WHOLE = (np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32)
 
 
@@ -45,12 +46,20 @@ def test_only_ones_have_negative_whole_powers() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
-def test_bits_are_counted(dtype: Any) -> None:
+@pytest.mark.parametrize("dtype", [f"{sign}int{width}" for sign in ("u", "") for width in WIDTHS])
+def test_bits_are_counted(dtype: str) -> None:
     limits = np.iinfo(dtype)
-    x = np.random.default_rng(1).integers(0, limits.max, 50, dtype, endpoint=True)
-    x[:2] = 0, limits.max
-    assert ewise("BIT_COUNT", x).tolist() == [int(each).bit_count() for each in x]
+    x = np.random.default_rng(1).integers(limits.min, limits.max, 50, dtype, endpoint=True)
+    x[:3] = 0, limits.min, limits.max
+    bits = x.view(f"u{x.itemsize}")
+    assert ewise("BIT_COUNT", x).tolist() == [int(each).bit_count() for each in bits]
+
+
+def test_signs_are_of_numbers_that_have_one() -> None:
+    found = ewise("SIGN", np.array([-np.inf, -0.5, -0.0, 0, 2, np.nan], np.float32))
+    np.testing.assert_array_equal(found, [-1, -1, 0, 0, 1, 0])
+    assert not np.signbit(found[2:]).any()
+    assert ewise("SIGN", np.array([0, 1, 200], np.uint8)).tolist() == [0, 1, 1]
 
 
 def test_bounds_of_64_bits_are_exact() -> None:

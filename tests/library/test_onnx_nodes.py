@@ -19,7 +19,7 @@ EXCLUDED = Path(__file__).with_name("onnx_excluded.txt")
 """The tests that are not passed, by reason."""
 FOREIGN = ("no tensor has", "another type", "another operator")
 """How reasons begin where ONNX has a type or a form that the operator's page has not."""
-COUNT, PASSED, OPERATORS = 1094, 795, 140
+COUNT, PASSED, OPERATORS = 1094, 798, 140
 """How many tests there are, how many pass, and of how many operators they are."""
 SHARE = 0.95
 """Of the tests that the pages allow for, what must pass."""

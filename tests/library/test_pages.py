@@ -16,6 +16,7 @@ from tests.library.run import DEVICES, check, normal, run, wide
 FLOATS = ("FLOAT32", "FLOAT16")
 SHORT = (*FLOATS, "INT32", "INT16", "UINT32", "UINT16")
 """What the oldest operators that move data take; bytes came later."""
+SUMS = (*FLOATS, "INT32", "UINT32")
 SIGNED = ("INT32", "INT16", "INT8")
 BYTES = (*SHORT, "INT8", "UINT8")
 WHOLE = (*BYTES, "INT64", "UINT64")
@@ -79,6 +80,19 @@ LEVELS: dict[str, dict[str, tuple[tuple[int, int], tuple[str, ...]]]] = {
     "ACTIVATION_HARDMAX1": {"5_1": (ANY, FLOATS)},
     "ACTIVATION_SWISH": {"6_2": (ANY, FLOATS)},
     "ACTIVATION_HARD_SWISH": {"6_2": (ANY, FLOATS)},
+    "CAST": {"1_0": (FOUR, (*FLOATS, "INT16", "INT8", "UINT16", "UINT8")), "3_0": (FOUR, WHOLE),
+             "3_1": (ANY, WHOLE), "4_1": (ANY, EVERY)},
+    "ELEMENT_WISE_ADD1": {"2_0": (IMAGES, FLOATS), "3_0": (ANY, FLOATS)},
+    "ELEMENT_WISE_MEAN": {"1_0": (FOUR, FLOATS), "2_1": (FOUR, SUMS), "3_0": (ANY, SUMS)},
+    "ELEMENT_WISE_SIGN": {"2_0": (FOUR, FLOATS), "2_1": (FOUR, BYTES), "3_0": (ANY, BYTES),
+                          "4_1": (ANY, WHOLE)},
+    "ELEMENT_WISE_THRESHOLD": {"1_0": (FOUR, FLOATS), "2_1": (FOUR, BYTES), "3_0": (ANY, BYTES)},
+    "ELEMENT_WISE_CLIP_GRAD": {"3_1": (ANY, BYTES), "5_0": (ANY, WHOLE)},
+    "LP_NORMALIZATION": {"1_0": (FOUR, FLOATS), "3_1": (ANY, FLOATS)},
+    "RESAMPLE": {"2_0": (FOUR, FLOATS), "5_1": ((1, 4), FLOATS)},
+    "RESAMPLE1": {"2_1": (FOUR, FLOATS), "5_1": ((1, 4), FLOATS)},
+    "RESAMPLE_GRAD": {"3_0": (FOUR, FLOATS), "5_1": ((1, 4), FLOATS)},
+    "RANDOM_GENERATOR": {"3_0": (FOUR, ("UINT32",)), "4_0": (ANY, ("UINT32",))},
     "GEMM": {"1_0": (FOUR, FLOATS), "4_0": (FEW, FLOATS)},
     "CONVOLUTION": {"1_0": (IMAGES, FLOATS), "4_0": ((3, 5), FLOATS)},
 }  # fmt: skip

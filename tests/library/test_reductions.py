@@ -87,18 +87,20 @@ def test_positions(function: str, into: str, dtype: str, device: str) -> None:
     assert whole["OutputTensor"].tolist() == [[[numpy(x)]]]
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint32"])
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
 def test_whole_numbers_wrap(dtype: str) -> None:
-    x = np.full((4, 2), 2**31 - 1).astype(dtype)
-    for function, numpy in (("SUM", np.sum), ("MULTIPLY", np.prod)):
+    x = np.full((4, 2), np.iinfo(dtype).max // 2 + 3, dtype)
+    terms = {"SUM": x, "MULTIPLY": x, "SUM_SQUARE": x * x, "L1": np.abs(x)}
+    for function, each in terms.items():
         found = run("directml.REDUCE", {"InputTensor": x}, {"Function": function, "Axes": [0]})
-        expected = numpy(x, axis=0, keepdims=True, dtype=dtype)
+        numpy = np.prod if function == "MULTIPLY" else np.sum
+        expected = numpy(each, axis=0, keepdims=True, dtype=dtype)
         np.testing.assert_array_equal(found["OutputTensor"], expected)
 
 
 def test_which_types_a_function_takes() -> None:
     x = np.zeros((2, 2), np.int8)
-    with pytest.raises(dmlc.DmlcError, match="SUM and MULTIPLY take FLOAT32"):
+    with pytest.raises(dmlc.DmlcError, match="SUM, SUM_SQUARE, L1 and MULTIPLY take FLOAT32"):
         run("directml.REDUCE", {"InputTensor": x}, {"Function": "SUM", "Axes": [0]})
     out = np.empty((1, 2), np.int8)
     with pytest.raises(dmlc.DmlcError, match="ARGMAX and ARGMIN give INT64"):
