@@ -63,7 +63,7 @@ class Syntax:
     countdown_body: str
     """What stands first in the body of such a loop, if anything."""
     array: str
-    """Of `{n}` elements, a work item's own."""
+    """Of `{n}` elements, a work item's own; `{aligned}` is an alignment, if it has one."""
     shared_array: str
     """The same, shared by its group."""
     choice: tuple[str, str, str]
@@ -80,6 +80,8 @@ class Syntax:
     """What stands for each lane behind a vector and a point."""
     lane_prefix: str = ""
     """What stands before these."""
+    aligned: str = ""
+    """What gives an array an alignment of `{b}` bytes: vectors that cross a cache line are slow."""
 
 
 def make_c_syntax(shared: str) -> Syntax:
@@ -89,8 +91,8 @@ def make_c_syntax(shared: str) -> Syntax:
         increment="++{i}",
         countdown="{i}-- > {start};",
         countdown_body="",
-        array="{T} {x}[{n}];",
-        shared_array=shared + " {T} {x}[{n}];",
+        array="{T} {x}[{n}]{aligned};",
+        shared_array=shared + " {T} {x}[{n}]{aligned};",
         choice=("{c}", "? {a}", ": {b}"),
         is_infix=True,
         vector="{T}{n}",

@@ -20,7 +20,7 @@ from dmlc.codegen.trace import Definition
 from dmlc.codegen.zeros import Zeros
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, operate
-from dmlc.kernel.rewrite import find_body, list_expressions, walk
+from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType, Kind
 from dmlc.sizes import find_least, measure
 from dmlc.source import InternalError
@@ -658,10 +658,7 @@ def _find_stored(statements: Sequence[k.Statement]) -> frozenset[str]:
     """The locals that are stored, and that nothing else takes."""
     stored: set[str] = set()
     taken: set[str] = set()
-    pending = list(statements)
-    while pending:
-        statement = pending.pop()
-        pending += find_body(statement)
+    for statement in walk_statements(statements):
         expressions = list_expressions(statement)
         if isinstance(statement, k.Store) and isinstance(statement.value, k.Local):
             stored.add(statement.value.name)

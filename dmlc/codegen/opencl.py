@@ -319,7 +319,10 @@ OPENCL = Dialect(
     pin=None,
     unpinned=MappingProxyType({}),
     syntax=dataclasses.replace(
-        make_c_syntax("__local"), lane_letters="0123456789abcdef", lane_prefix="s"
+        make_c_syntax("__local"),
+        lane_letters="0123456789abcdef",
+        lane_prefix="s",
+        aligned=" __attribute__((aligned({b})))",
     ),
     local=_local,
     variable=_variable,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -19,6 +20,7 @@ from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.precise import name_arithmetic
+from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType
 
 _INDENT = "    "
@@ -26,6 +28,8 @@ _WIDTH = 100
 
 PREFIX = "portable_"
 """Stands before the names of functions that are written out: languages keep `exp` and `log`."""
+_ALIGNED = 1024
+"""The bytes of an array from which on its alignment is stated: shorter ones become registers."""
 
 
 class Speller(Expressions):
@@ -132,7 +136,24 @@ class Speller(Expressions):
         syntax, name = self._dialect.syntax, self._names.spell(array.name)
         form = syntax.shared_array if array.shared else syntax.array
         name_of_type = self._type_name(array.dtype, array.lanes)
-        return form.format(T=name_of_type, x=name, n=array.size // array.lanes)
+        size, lanes = self._measure(array.dtype), self._array_lanes.get(array.name, 1)
+        aligned = ""
+        if lanes > array.lanes and array.size * size >= _ALIGNED:
+            aligned = syntax.aligned.format(b=lanes * size)
+        return form.format(T=name_of_type, x=name, n=array.size // array.lanes, aligned=aligned)
+
+    @functools.cached_property
+    def _array_lanes(self) -> Mapping[str, int]:
+        """The lanes of the widest vectors that are read from each array and put into it."""
+        found: dict[str, int] = {}
+        for statement in walk_statements(self._kernel.body):
+            for part in itertools.chain.from_iterable(map(walk, list_expressions(statement))):
+                if isinstance(part, k.LoadLocal):
+                    found[part.array] = max(found.get(part.array, 1), part.type.lanes)
+            if isinstance(statement, k.StoreLocal):
+                lanes = statement.value.type.lanes
+                found[statement.array] = max(found.get(statement.array, 1), lanes)
+        return found
 
     def _spell_assignment(self, statement: k.Assign, indent: str) -> list[str]:
         name, value = self._names.spell(statement.local.name), statement.value

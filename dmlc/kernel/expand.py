@@ -23,6 +23,7 @@ from dmlc.kernel.rewrite import (
     map_operands,
     replace_body,
     walk,
+    walk_statements,
 )
 from dmlc.scalars import DataType
 
@@ -171,12 +172,11 @@ def _measure(start: k.Expression, stop: k.Expression) -> int | None:
 def _list_arrays(statements: Sequence[k.Statement]) -> list[str]:
     """The arrays that statements read and write."""
     found: list[str] = []
-    for statement in statements:
+    for statement in walk_statements(statements):
         if isinstance(statement, k.StoreLocal):
             found.append(statement.array)
         for expression in list_expressions(statement):
             found += [p.array for p in walk(expression) if isinstance(p, k.LoadLocal)]
-        found += _list_arrays(find_body(statement))
     return found
 
 

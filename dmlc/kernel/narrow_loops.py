@@ -15,11 +15,18 @@ point by point.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, guard, index, operate, widen
-from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, substitute, walk
+from dmlc.kernel.rewrite import (
+    NUMBER,
+    find_body,
+    replace_body,
+    substitute,
+    walk,
+    walk_statements,
+)
 from dmlc.kernel.sums import Sum, add_up, join
 from dmlc.scalars import DataType
 
@@ -156,7 +163,7 @@ def _list_sums(statements: Sequence[k.Statement]) -> list[k.Local]:
     """The sums of floats, of what is there before some statements, that these add to."""
     found: dict[k.Local, None] = {}
     own: set[k.Local] = set()
-    for statement in _walk(statements):
+    for statement in walk_statements(statements):
         match statement:
             case k.Variable(local=local):
                 own.add(local)
@@ -171,13 +178,7 @@ def _list_sums(statements: Sequence[k.Statement]) -> list[k.Local]:
 
 def _list_variables(statements: Sequence[k.Statement]) -> set[k.Local]:
     """The variables that some statements assign to."""
-    return {s.local for s in _walk(statements) if isinstance(s, k.Assign)}
-
-
-def _walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
-    for statement in statements:
-        yield statement
-        yield from _walk(find_body(statement))
+    return {s.local for s in walk_statements(statements) if isinstance(s, k.Assign)}
 
 
 def _settle(bound: _Bound, loop: k.For) -> k.Expression:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, get_args
 
 from dmlc.kernel import nodes as k
@@ -90,6 +90,13 @@ def walk(expression: k.Expression) -> Iterator[k.Expression]:
         found = pending.pop()
         yield found
         pending.extend(list_operands(found))
+
+
+def walk_statements(statements: Iterable[k.Statement]) -> Iterator[k.Statement]:
+    """Statements and those in them, in order."""
+    for statement in statements:
+        yield statement
+        yield from walk_statements(find_body(statement))
 
 
 def list_expressions(statement: k.Statement) -> tuple[k.Expression, ...]:

@@ -26,7 +26,7 @@ __kernel void ELEMENT_WISE_ADD(
     __global float *OutputTensor
 )
 {
-    __local float a_tile[1056];
+    __local float a_tile[1056] __attribute__((aligned(16)));
     const uint row1 = (uint)get_local_id(0) / 8;
     const uint column1 = (uint)get_local_id(0) % 8;
     const uint tile = (uint)get_group_id(0);

@@ -101,8 +101,8 @@ __kernel void layer_norm_grad_2(
     __global float *dbias_parts
 )
 {
-    float dscale_block[256];
-    float dbias_block[256];
+    float dscale_block[256] __attribute__((aligned(64)));
+    float dbias_block[256] __attribute__((aligned(64)));
     const uint block = (uint)get_global_id(0);
 
     for (uint j = 0; j < 256; j += 16) {
@@ -167,8 +167,8 @@ __kernel void layer_norm_grad_3(
     __global const float *dbias_parts
 )
 {
-    float dscale_block[256];
-    float dbias_block[256];
+    float dscale_block[256] __attribute__((aligned(64)));
+    float dbias_block[256] __attribute__((aligned(64)));
     for (uint j = 0; j < 256; j += 16) {
         vstore16((float16)(0.0f), 0, dscale_block + j);
         vstore16((float16)(0.0f), 0, dbias_block + j);

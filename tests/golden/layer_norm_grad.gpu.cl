@@ -47,7 +47,7 @@ __kernel void layer_norm_grad_1(
 {
     __local float sum_lanes[256];
     __local float moment_lanes[256];
-    __local float tiles[2048];
+    __local float tiles[2048] __attribute__((aligned(16)));
     const uint row = (uint)get_local_id(0) / 8;
     const uint column = (uint)get_local_id(0) % 8;
     const uint i0 = (uint)get_group_id(0);
