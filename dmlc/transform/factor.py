@@ -300,9 +300,18 @@ def factor_separable(
     on positions alone."""
     names = {t.name: None for t in (*function.parameters, *function.stages)}
     stages: list[Stage] = []
+    reach = table_ranges(function.tables)
     for stage in function.stages:
+        made = [stage]
         parts = None if stage.name in known else _part_rows(stage, longest_row, known)
-        stages += [stage] if parts is None else _split_rows(stage, parts, names)
+        if parts is not None:
+            rows, outer = _split_rows(stage, parts, names)
+            tensors = {**function.tensors(), rows.name: rows}
+            # What the conditions of the one keep inside, the other must not read. A row that is
+            # read outside is one that the sum of rows leaves out.
+            if not find_open_reads(outer, tensors, reach)[0]:
+                made = [clamp_stage(rows, tensors, reach)[0], outer]
+        stages += made
     if len(stages) == len(function.stages):
         return function
     return dataclasses.replace(function, stages=tuple(stages))
@@ -396,7 +405,7 @@ def _count_terms(facts: IndexFacts, index: Index, conditions: Sequence[int]) -> 
     return int(passing.sum(axis=-1).max())
 
 
-def _split_rows(stage: Stage, parts: _Parts, names: dict[str, None]) -> list[Stage]:
+def _split_rows(stage: Stage, parts: _Parts, names: dict[str, None]) -> tuple[Stage, Stage]:
     """The sums for every place of a row, and the sum of these."""
     body, place = stage.body, len(stage.extents) - 1
     axes = () if stage.reduction is None else stage.reduction.axes
@@ -415,4 +424,4 @@ def _split_rows(stage: Stage, parts: _Parts, names: dict[str, None]) -> list[Sta
     numbers = builder.copy(body)
     at = tuple(builder.add(i) for i in (*stage.indices[:place], parts.row))
     outer = parts.outer.write(builder, numbers, builder.add(Load(name, at, inner.dtype)))
-    return [rows, dataclasses.replace(stage, body=outer, reduction=Reduction("sum", along))]
+    return rows, dataclasses.replace(stage, body=outer, reduction=Reduction("sum", along))

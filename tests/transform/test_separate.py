@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
+from dmlc.ir.index import list_arrays
 from dmlc.ir.verify import verify
 from dmlc.reference import evaluate
 from dmlc.transform.factor import factor_separable
@@ -105,3 +106,36 @@ def test_names_already_taken_are_left_alone() -> None:
     text = str(make_windows(6, 7, 4, (1, 1))).replace("%x", "%y_rows")
     made = factor_separable(ir.parse(text), 100)
     assert made.stages[0].name == "y_rows_2"
+
+
+def test_a_row_that_only_the_other_sum_keeps_inside_is_not_read_outside() -> None:
+    """The third place of a row is one that the outer sum leaves out, and that `x` lacks."""
+    function = ir.parse(
+        """func @band(%x: f32[50, 2]) -> (%y) {
+             %y: f32[i0 < 4] = sum[r0 < 3, r1 < 50 where le(r0, mod(i0, 2))] {
+               %x[r1, r0]
+             }
+           }"""
+    )
+    verify(function)
+    made = factor_separable(function, 100)
+    verify(made, "separate", function)
+    assert [stage.name for stage in made.stages] == ["y_rows", "y"]
+    x = np.arange(100, dtype=np.float32).reshape(50, 2)
+    expected = evaluate(function, {"x": x})["y"]
+    np.testing.assert_array_equal(evaluate(made, {"x": x})["y"], expected)
+    np.testing.assert_array_equal(expected, [x[:, 0].sum(), x.sum()] * 2)
+
+
+def test_a_sum_stays_whose_weights_only_the_inner_one_keeps_inside() -> None:
+    function = ir.parse(
+        """func @weighted(%x: f32[9, 9]) -> (%y) {
+             table %w: f32[2, 4] = {1, 2, 3, 4, 5, 6, 7, 8}
+             %y: f32[i0 < 4] = sum[r0 < 9, r1 < 50] {
+               where and(lt(r1, 9), and(le(r0, i0), lt(r0, 2)))
+               mul(%x[r1, r0], %w[r0, i0])
+             }
+           }"""
+    )
+    verify(function)
+    assert factor_separable(function, 100, list_arrays(function.tables)) is function
