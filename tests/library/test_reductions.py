@@ -106,7 +106,7 @@ def test_which_types_a_function_takes() -> None:
     with pytest.raises(dmlc.DmlcError, match="ARGMAX and ARGMIN give INT64"):
         run("directml.REDUCE", {"InputTensor": x}, {"Function": "ARGMAX", "Axes": [0]},
             {"OutputTensor": out})  # fmt: skip
-    with pytest.raises(dmlc.DmlcError, match="axis 2 is not among the axes"):
+    with pytest.raises(dmlc.DmlcError, match="Axes must name dimensions of InputTensor"):
         run("directml.REDUCE", {"InputTensor": x}, {"Function": "MAX", "Axes": [2]})
     with pytest.raises(dmlc.DmlcError, match="'Axes' needs 2 values, but has 1"):
         run("directml.REDUCE", {"InputTensor": x},
