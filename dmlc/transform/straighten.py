@@ -94,6 +94,7 @@ def close_loops(made: Function, course: Course, taken: dict[str, None]) -> Funct
         stages, back = gather_loop(stages, delays, not loop.backwards, loops)
         if back is not None:
             loops.append(back)
+            stages = _shift_reads(stages, back, taken)
     inside = {name for loop in loops for name in loop.stages}
     stages = [_read_at_step(stage, inside) if stage.name in inside else stage for stage in stages]
     order = {stage.name: number for number, stage in enumerate(stages)}
