@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test coverage fuzz mutants operators onnx onnx-export test-peers mlir lint format types golden bench docs site clean
+.PHONY: help setup demo test test-all coverage fuzz mutants operators onnx onnx-export test-peers mlir lint format types golden bench docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +26,11 @@ setup: $(STAMPS)/test ## set up .venv and the system packages it lacks
 demo: $(STAMPS)/base ## compile and run the seed operators, and say what was checked
 	$(BIN)/python examples/demo.py
 
-test: $(STAMPS)/test ## run the whole suite
+test: $(STAMPS)/test ## run the suite, with a part of its largest grids
 	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers
+
+test-all: $(STAMPS)/test ## run the suite, with every point of its grids
+	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --all
 
 coverage: $(STAMPS)/test ## run a sample of the suite, which must reach 90% of the lines
 	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --sample 2 \

@@ -1,12 +1,15 @@
-"""What every test folder shares: options that rewrite golden files and that run a sample of the
-suite, quick builds on PoCL, drivers started as the runtime starts them, passes over kernels
+"""What every test folder shares: options that rewrite golden files and that say how much of the
+suite runs, quick builds on PoCL, drivers started as the runtime starts them, passes over kernels
 verified one by one, Vulkan under its validation layer, and a way out of coverage's sight."""
 
 from __future__ import annotations
 
 import gc
 import sys
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden",
         action="store_true",
         help="write the golden files anew instead of comparing with them",
+    )
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="run every set of parameters, also of tests that are marked as grids",
     )
     parser.addoption(
         "--sample",
@@ -98,22 +106,73 @@ def vulkan_validation() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Coverage, which more than doubles what Python takes, watches no test of random cases, and a
-    few sets of parameters of every other: more give other numbers on the same lines."""
+    """Leaves out what `--sample` does, or else, without `--all`, most of each grid. Tests that are
+    named one by one all run."""
     most = config.getoption("--sample")
-    if most is None:
+    if most is not None:
+        chosen = choose_few(items, most)
+    elif config.getoption("--all") or any("::" in argument for argument in config.args):
         return
-    tests: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if not is_hypothesis_test(getattr(item, "obj", None)):
-            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    chosen = {
-        sets[n * len(sets) // min(most, len(sets))].nodeid
-        for sets in tests.values()
-        for n in range(min(most, len(sets)))
-    }
+    else:
+        chosen = choose_of_grids(items)
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
     items[:] = [item for item in items if item.nodeid in chosen]
+
+
+def list_tests(items: list[pytest.Item]) -> dict[str, list[pytest.Item]]:
+    """The sets of parameters of each test."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return tests
+
+
+def choose_few(items: list[pytest.Item], most: int) -> set[str]:
+    """A few sets of parameters of each test, spread over all, and no test of random cases.
+    Coverage more than doubles what Python takes, and more sets give other numbers on the same
+    lines."""
+    drawn = [item for item in items if not is_hypothesis_test(getattr(item, "obj", None))]
+    return {
+        sets[n * len(sets) // min(most, len(sets))].nodeid
+        for sets in list_tests(drawn).values()
+        for n in range(min(most, len(sets)))
+    }
+
+
+def choose_of_grids(items: list[pytest.Item]) -> set[str]:
+    """Every test that is no grid. Of a grid, marked `grid(n)`, one set of parameters in n, and
+    more until each value of a parameter that several sets share has its turn. The order is that of
+    a hash of each name: every run takes the same sets, and two tests over the same grid take
+    different ones."""
+    chosen: set[str] = set()
+    for sets in list_tests(items).values():
+        mark = sets[0].get_closest_marker("grid")
+        if mark is None:
+            chosen.update(item.nodeid for item in sets)
+            continue
+        values = [list_values(item) for item in sets]
+        shared = {value for value, times in Counter(chain(*values)).items() if times > 1}
+        order = sorted(range(len(sets)), key=lambda n: zlib.crc32(sets[n].nodeid.encode()))
+        least = -(-len(sets) // mark.args[0])
+        for place, number in enumerate(order):
+            if place < least or not shared.isdisjoint(values[number]):
+                chosen.add(sets[number].nodeid)
+                shared.difference_update(values[number])
+    return chosen
+
+
+def list_values(item: pytest.Item) -> list[tuple[str, object]]:
+    """The parameters of a test with their values; those that have no hash by identity."""
+    assert isinstance(item, pytest.Function)
+    return [(name, identify(value)) for name, value in item.callspec.params.items()]
+
+
+def identify(value: object) -> object:
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
 
 
 @pytest.fixture
