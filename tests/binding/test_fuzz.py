@@ -114,6 +114,7 @@ def bind(module: Module) -> Iterator[ir.Function]:
                 continue
 
 
+@pytest.mark.grid(2)
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("share", range(SHARES))
 def test_gradients_bind_or_are_refused(share: int) -> None:

@@ -435,6 +435,7 @@ def spoilt(
             yield comparison, shaders.spoil(actual, place, stored, bounds, comparison.dtype)
 
 
+@pytest.mark.grid(4)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_examples_of_the_library_pass_and_their_mistakes_do_not(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -236,6 +236,7 @@ def find_blur(expected: Array, allowed: Array, dtype: DataType) -> Array:
 # Files ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.grid(4)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_examples_of_the_library_pass_and_their_mistakes_do_not(name: str) -> None:
     proof = shaders.example(name)

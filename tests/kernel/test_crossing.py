@@ -40,6 +40,7 @@ CASES = [
 ]
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("target", "name", "kind"), CASES)
 def test_one_kernel_goes_through_the_rows_and_one_combines(
     target: str, name: str, kind: str

@@ -94,6 +94,7 @@ def run_front_end(text: str) -> list[str]:
     return []
 
 
+@pytest.mark.grid(4)
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("share", range(SHARES))
 def test_only_diagnostics_come_out(share: int) -> None:

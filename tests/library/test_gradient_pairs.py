@@ -341,6 +341,7 @@ def test_derived_gradients_are_those_of_the_library(case: Case) -> None:
     check_derived(case, "reference")
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", ["opencl", "vulkan"])
 @pytest.mark.parametrize("case", list_distinct(CASES), ids=lambda case: case.title)
 def test_derived_gradients_on_devices(case: Case, device: str) -> None:

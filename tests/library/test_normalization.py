@@ -71,6 +71,7 @@ def grad_inputs(shape: tuple[int, ...], like: tuple[int, ...], dtype: Any) -> di
     }
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("sizes", "dtype", "device"), cover(2, SUBSETS, FLOATS, DEVICES), ids=str)
 def test_batch_norm_training_grad(sizes: Sizes, dtype: Any, device: str) -> None:
     shape, like = sizes
@@ -83,6 +84,7 @@ def test_batch_norm_training_grad(sizes: Sizes, dtype: Any, device: str) -> None
         check(found[output], values)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(
     ("sizes", "dtype", "device"), cover(2, SUBSETS[::3], FLOATS, DEVICES), ids=str
 )
@@ -128,6 +130,7 @@ ACTIVATIONS = ("NONE", "ACTIVATION_IDENTITY", "ACTIVATION_RELU", "ACTIVATION_SIG
 LIKES = [(3, 1, 1), (1, 4, 1), (3, 4, 5), (1, 1, 1), (1, 4, 5)]
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(
     ("like", "activation", "dtype", "device"),
     cover(3, LIKES, ACTIVATIONS, FLOATS, DEVICES),

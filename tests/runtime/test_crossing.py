@@ -30,6 +30,7 @@ def load(program: Program) -> Callable[[dict[str, Array]], dict[str, Array]]:
     return (opencl if program.target == "opencl" else vulkan).load(program)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("device", "name", "kind"), CASES)
 def test_rows_and_columns_are_reduced_in_one_pass(device: str, name: str, kind: str) -> None:
     function = ROWS[name].make(kind)

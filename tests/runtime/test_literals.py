@@ -49,6 +49,7 @@ def build(target: str, dtype: DataType, inputs: str, stages: dict[str, str]) -> 
     return LOADERS[target](compile(function, target))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("target", "name", "dtype"), CASES)
 def test_literals_compute_like_values_read(target: str, name: str, dtype: DataType) -> None:
     comparison = OPERATIONS[name].gives_bool

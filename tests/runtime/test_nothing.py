@@ -114,11 +114,13 @@ def empty(text: str) -> Iterator[ir.Function]:
             yield ir.parse(changed)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", positions.FUNCTIONS)
 def test_an_extent_may_be_0_where_positions_are_computed(name: str) -> None:
     run_everywhere(empty(positions.FUNCTIONS[name]))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("shape", reductions.SHAPES)
 def test_an_extent_may_be_0_in_a_reduction(shape: str) -> None:
     text = str(
@@ -149,6 +151,7 @@ def test_a_table_may_have_no_element() -> None:
     run_everywhere([function] * len(COMPILED))
 
 
+@pytest.mark.grid(4)
 @pytest.mark.parametrize("name", library.names())
 def test_an_extent_may_be_0_in_an_operator(name: str) -> None:
     operator = dmlc.operator(name)

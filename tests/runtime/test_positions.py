@@ -131,6 +131,7 @@ FAR_READS = {
 }
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("dtype", FAR)
 @pytest.mark.parametrize("read", FAR_READS)
 def test_positions_far_outside(read: str, dtype: str) -> None:

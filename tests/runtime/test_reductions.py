@@ -42,6 +42,7 @@ DEVICES = {"opencl": run_opencl, "vulkan": run_vulkan}
 HLSL_TYPES = [t for t in TENSOR_TYPES if not isinstance(HLSL_6_2.storage[t], Unsupported)]
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("dtype", HLSL_TYPES, ids=lambda t: t.short)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_combiner_on_vulkan(shape: str, dtype: DataType) -> None:

@@ -42,6 +42,7 @@ CASES = [
 ]
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("shape", "device", "dtype", "cheap"), CASES)
 def test_what_is_folded_is_what_is_stored(shape: str, device: str, dtype: str, cheap: bool) -> None:
     function = folded_result(FOLDED[shape], dtype, cheap)

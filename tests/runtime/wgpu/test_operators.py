@@ -129,6 +129,7 @@ def test_a_refusal_names_what_serves(dtype: str, said: str) -> None:
     assert "opencl" in str(caught.value)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", sorted(dmlc.operators()))
 def test_an_example_of_every_operator(name: str) -> None:
     """In the first types that WGSL holds, where there are such."""
