@@ -4,6 +4,7 @@ at generated code. Each is compiled when it is first asked for, once per process
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 
 from dmlc import library
@@ -11,7 +12,9 @@ from dmlc.binding import Operator
 from dmlc.kernel import nodes as k
 from dmlc.pipeline import compile_kernels
 from dmlc.program import Program
+from dmlc.runtime import dxc
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
+from dmlc.runtime.spirv import list_instructions
 from dmlc.source import UnsupportedError
 from dmlc.testing.examples import read_cases
 
@@ -49,3 +52,14 @@ def list_shaders() -> Iterator[tuple[str, CompiledKernel]]:
     for name in library.names():
         for shader in find_shaders(name):
             yield name, shader
+
+
+_SIGNED = {135: "OpSDiv", 138: "OpSRem", 139: "OpSMod"}
+"""By their numbers."""
+
+
+def list_signed(shader: CompiledKernel) -> set[str]:
+    """The signed divisions in the SPIR-V and the DXIL of a shader. DXC makes a remainder in DXIL of
+    a quotient that is multiplied again."""
+    found = {_SIGNED[code] for code, _ in list_instructions(shader.spirv) if code in _SIGNED}
+    return found | set(re.findall(r"= (s(?:rem|div)) ", dxc.disassemble(shader.dxil)))
