@@ -68,11 +68,15 @@ $T $H(const $T x)
 }
 
 //// div_signed_$T
-// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no $T.
+// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no $T. By the sizes: DXC
+// makes signed remainders of signed quotients, and devices differ in those of negative numbers.
 $T $H(const $T a, const $T b)
 {
-    const $T divisor = (b == ($T)0 || b == ($T)-1) ? ($T)1 : b;
-    return (b == ($T)0) ? ($T)0 : ((b == ($T)-1) ? (($T)0 - a) : (a / divisor));
+    const $V size = (a < ($T)0) ? ($V)0 - ($V)a : ($V)a;
+    const $V divisor = (b < ($T)0) ? ($V)0 - ($V)b : ($V)b;
+    const $V quotient = size / ((b == ($T)0) ? ($V)1 : divisor);
+    const bool is_negative = (a < ($T)0) != (b < ($T)0);
+    return (b == ($T)0) ? ($T)0 : ($T)(is_negative ? ($V)0 - quotient : quotient);
 }
 
 //// div_unsigned_$T
@@ -84,11 +88,13 @@ $T $H(const $T a, const $T b)
 }
 
 //// mod_signed_$T
-// The remainder, with the sign of a; 0 where b is 0.
+// The remainder, with the sign of a; 0 where b is 0. By the sizes, as quotients.
 $T $H(const $T a, const $T b)
 {
-    const $T divisor = (b == ($T)0 || b == ($T)-1) ? ($T)1 : b;
-    return a - (a / divisor) * divisor;
+    const $V size = (a < ($T)0) ? ($V)0 - ($V)a : ($V)a;
+    const $V divisor = (b < ($T)0) ? ($V)0 - ($V)b : ($V)b;
+    const $V rest = size % ((b == ($T)0) ? ($V)1 : divisor);
+    return (b == ($T)0) ? ($T)0 : ($T)((a < ($T)0) ? ($V)0 - rest : rest);
 }
 
 //// mod_unsigned_$T

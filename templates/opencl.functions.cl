@@ -99,10 +99,12 @@ static $T $H(const $T a, const $T b)
 }
 
 //// mod_signed_$T
-// The remainder, with the sign of a; 0 where b is 0.
+// The remainder, with the sign of a; 0 where b is 0. By the quotient: not all compilers give the
+// remainder of a negative number.
 static $T $H(const $T a, const $T b)
 {
-    return a % (((b == ($T)(0)) | (b == ($T)(-1))) ? ($T)(1) : b);
+    const $T divisor = ((b == ($T)(0)) | (b == ($T)(-1))) ? ($T)(1) : b;
+    return a - (a / divisor) * divisor;
 }
 
 //// mod_unsigned_$T
@@ -111,6 +113,13 @@ static $T $H(const $T a, const $T b)
 {
     const $T remainder = a % ((b == ($T)(0)) ? ($T)(1) : b);
     return (b == ($T)(0)) ? ($T)(0) : remainder;
+}
+
+//// ${T}_to_$R
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0, which not all devices do.
+static $R $H(const $T x)
+{
+    return convert_${R}_sat((x == x) ? x : ($T)(0));
 }
 
 //// load_half_x16

@@ -93,10 +93,12 @@ fn $H(value: f32) -> f32 {
 }
 
 //// div_i32
-// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no i32.
+// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no i32. By the sizes, as
+// remainders.
 fn $H(a: i32, b: i32) -> i32 {
-    let quotient = a / select(b, 1, b == 0 || b == -1);
-    return select(select(quotient, -a, b == -1), 0, b == 0);
+    let size = u32(select(a, -a, a < 0));
+    let quotient = i32(size / select(u32(select(b, -b, b < 0)), 1u, b == 0));
+    return select(select(-quotient, quotient, (a < 0) == (b < 0)), 0, b == 0);
 }
 
 //// div_u32
@@ -106,9 +108,12 @@ fn $H(a: u32, b: u32) -> u32 {
 }
 
 //// mod_i32
-// The remainder, with the sign of a; 0 where b is 0.
+// The remainder, with the sign of a; 0 where b is 0. By the sizes: Vulkan leaves the remainders of
+// negative numbers undefined, and not all compilers see to it.
 fn $H(a: i32, b: i32) -> i32 {
-    return a % select(b, 1, b == 0 || b == -1);
+    let size = u32(select(a, -a, a < 0));
+    let rest = i32(size % select(u32(select(b, -b, b < 0)), 1u, b == 0));
+    return select(select(rest, -rest, a < 0), 0, b == 0);
 }
 
 //// mod_u32

@@ -13,19 +13,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dmlc.codegen.dialect import Dialect, Entry, Spelling, Unsupported
+from dmlc.codegen.dialect import INFIX, Dialect, Entry, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
 from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.codegen.zeros import Zeros
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, operate
+from dmlc.kernel.reaches import Reaches
 from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType, Kind
-from dmlc.sizes import find_least, measure
 from dmlc.source import InternalError
 
 _ARITHMETIC = ("add", "sub", "mul", "div")
+_QUOTIENTS = ("div", "mod")
 _SPLIT = "\0"
 """Stands where a long line may be broken."""
 _INFIX = re.compile(r"\{0\} (\S+) \{1\}")
@@ -60,9 +61,7 @@ class Expressions(abc.ABC):
         self._words: dict[str, k.Buffer] = {}
         """Locals that hold words of a buffer as they are."""
         self._stored = _find_stored(kernel.body) if dialect.pin else frozenset[str]()
-        sizes = ((scalar.name, measure(value)) for scalar, value in kernel.scalars)
-        self._positive = {name for name, size in sizes if find_least(size) >= 1}
-        """The sizes known at run time only that are never 0."""
+        self._reaches = Reaches(kernel)
         self._index = (kernel.index_bits, kernel.index_signed)
         self.index_type = dialect.index_types[self._index]
         integers = SIGNED if kernel.index_signed else UNSIGNED
@@ -284,23 +283,55 @@ class Expressions(abc.ABC):
 
     def _find_operation(self, expression: k.Operate) -> tuple[Entry, DataType]:
         """How an operation is written, and on which type. Of positions, what their plain spelling
-        has not got, and quotients whose divisor may be 0, are those of integers as wide."""
+        has not got, and quotients whose divisor may be 0 or which may be negative, are those of
+        integers as wide."""
         name, dtype = expression.operation.name, expression.operands[0].type.dtype
         entry = self._dialect.operations[name, dtype]
         if dtype is not DataType.INDEX:
             return entry, dtype
-        divisor = expression.operands[-1]
-        divisor = divisor.operand if isinstance(divisor, k.Broadcast) else divisor
-        safe = isinstance(divisor, k.Literal) and divisor.value > 0
-        safe |= isinstance(divisor, k.Scalar) and divisor.name in self._positive
-        if isinstance(entry, Unsupported) or (name in ("div", "mod") and not safe):
+        divides = name in _QUOTIENTS
+        safe = not self._kernel.index_signed and self._reaches.find(expression.operands[-1])[0] >= 1
+        if isinstance(entry, Unsupported) or (divides and not safe):
             dtype = self._index_integer
             entry = self._dialect.operations[name, dtype]
         return entry, dtype
 
+    def _find_counted(self, expression: k.Expression) -> DataType | None:
+        """The unsigned type in which a quotient of signed positions, or what is over of one, is
+        computed; None where an operand may be negative, or the divisor 0: languages and devices
+        have remainders of numbers that are not negative alone. 32 bits are enough for most."""
+        if not isinstance(expression, k.Operate) or expression.type.dtype is not DataType.INDEX:
+            return None
+        if expression.operation.name not in _QUOTIENTS or not self._kernel.index_signed:
+            return None
+        number, divisor = (self._reaches.find(operand) for operand in expression.operands)
+        if number[0] < 0 or divisor[0] < 1:
+            return None
+        is_narrow = max(number[1], divisor[1]) <= np.iinfo(np.uint32).max
+        return DataType.UINT32 if is_narrow else UNSIGNED[self._index_integer.bytes]
+
+    def _spell_counted(self, expression: k.Expression, counted: DataType) -> Text:
+        """A position that is not negative, as an unsigned integer."""
+        lanes = expression.type.lanes
+        if isinstance(expression, k.Broadcast):
+            made = self._spell_counted(expression.operand, counted)
+            return self._repeat(k.Broadcast(expression.operand, k.Type(counted, lanes)), made)
+        if isinstance(expression, k.Literal):
+            return self.spell(k.Literal(k.Type(counted), expression.value))
+        if not isinstance(expression, k.Operate) or self._find_counted(expression) is not counted:
+            return self.spell(k.Convert(expression, k.Type(counted, lanes)))
+        operator = INFIX[expression.operation.name].split()[1]
+        sides = [self._spell_counted(operand, counted) for operand in expression.operands]
+        inner = [side.beside(operator, is_first=n == 0) for n, side in enumerate(sides)]
+        return Text(f" {operator} ".join(inner), compound=True, operator=operator)
+
     def _spell_operation(self, expression: k.Operate) -> Text:
         operation, operands = expression.operation, expression.operands
         lanes = operands[0].type.lanes
+        counted = self._find_counted(expression)
+        if counted is not None:
+            made = self._spell_counted(expression, counted)
+            return self._convert(made, counted, self._index_integer, lanes)
         entry, dtype = self._find_operation(expression)
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {operation} reached the renderer")
@@ -402,10 +433,13 @@ class Expressions(abc.ABC):
         target = self._index_integer if target is DataType.INDEX else target
         if source is target:
             return self.spell(expression.operand)
+        return self._convert(self._pin(expression.operand), source, target, lanes)
+
+    def _convert(self, operand: Text, source: DataType, target: DataType, lanes: int) -> Text:
+        """A value of one type as one of another."""
         entry = self._dialect.conversions[source, target]
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported conversion {source} to {target} reached the renderer")
-        operand = self._pin(expression.operand)
         known = operand.known
         if operand.mask:
             operand = self._convert_mask(operand, target.bytes, lanes)
@@ -516,6 +550,7 @@ class Expressions(abc.ABC):
             "H": name,
             "U": self._name_integer(UNSIGNED[dtype.bytes], lanes),
             "I": self._name_integer(SIGNED[dtype.bytes], lanes),
+            "V": self._name_integer(UNSIGNED[max(4, dtype.bytes)], lanes),
             "W": self._name_integer(word[4], lanes),
             "S": stored if isinstance(stored, str) else "",
             "B": self._name_integer(UNSIGNED[storage.bytes], lanes),

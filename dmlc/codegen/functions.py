@@ -8,6 +8,7 @@ key is written for one type or one number of lanes alone, that one is taken. The
     $U  the unsigned integer and    $X  the same as the end of a name: _x8     $K  its own key
     $I  the signed one as wide      $S  what the buffer holds
     $W  the integer of 32 bits      $B  the unsigned integer as wide as that
+    $V  the unsigned one that has its values without their signs: of 32 bits at least
     $R  the type of a conversion's result, $LEAST and $MOST its bounds, and $LOW and $HIGH floats of
         type $T: the largest that is no more than the least, and the smallest that is more than all
 

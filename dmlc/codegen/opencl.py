@@ -69,6 +69,10 @@ def _spell(name: str, dtype: DataType) -> Entry:
     if dtype.kind is Kind.INDEX:
         if name in ("min", "max"):
             return Spelling(f"{name}({{a}}, {{b}})")
+        if name in ("div", "mod"):
+            # NVIDIA's compiler breaks on a vector beside a number.
+            vector = INFIX[name].replace("{0}", "({a})").replace("{1}", "({b})")
+            return Spelling(INFIX[name], compound=True, vector=vector)
         return _spell_plain(name)
     if dtype.is_float:
         return _spell_float(name, dtype)
@@ -166,7 +170,7 @@ def _convert(source: DataType, target: DataType) -> Entry:
     if source is T.BOOL:
         return Spelling("({R}){0}", vector="({0} ? ({R})(1) : ({R})(0))")
     if source.is_float and target.is_integer:
-        return Spelling("convert_{R}_sat({a})")
+        return Spelling("{H}({a})", helper="to")
     return Spelling("({R}){0}", vector="convert_{R}({a})")
 
 

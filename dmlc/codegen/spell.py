@@ -66,10 +66,12 @@ class Speller(Expressions):
             case k.Let(local=local, value=value):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=made.known)
+                self._reaches.note(local, value)
                 return self._spell_let(local, made, indent, self._dialect.local)
             case k.Variable(local=local, value=value):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=False)
+                self._reaches.note(local)
                 return self._spell_let(local, made, indent, self._dialect.variable)
             case k.Assign():
                 return self._spell_assignment(statement, indent)
@@ -117,6 +119,7 @@ class Speller(Expressions):
         syntax, name = self._dialect.syntax, self._names.spell(loop.variable.name)
         begin, stop = self.spell(loop.start), self.spell(loop.stop)
         self._zeros.note(loop.variable, known=begin.known)
+        self._reaches.note_turns(loop)
         start = begin.text
         if loop.backwards:
             condition = syntax.countdown.format(i=name, start=start)

@@ -126,7 +126,8 @@ class Ranges:
                 if instruction.dtype is DataType.INDEX and source is DataType.UINT64:
                     given = min(given[0], LARGEST_INDEX), min(given[1], LARGEST_INDEX)
             case Apply():
-                given = _apply(instruction.operation.name, [self[o] for o in instruction.operands])
+                operands = [self[o] for o in instruction.operands]
+                given = combine_whole(instruction.operation.name, operands)
         if limits == UNKNOWN and _LIMIT <= given[1] < math.inf:
             return UNKNOWN  # Beyond 64 bits positions wrap.
         # Beyond the type the arithmetic wraps, and nothing is known.
@@ -261,7 +262,9 @@ _LIMITS[DataType.INDEX] = UNKNOWN
 """What a value of a type may be, if it is a whole number: a position may be anything."""
 
 
-def _apply(name: str, given: list[Interval]) -> Interval:
+def combine_whole(name: str, given: list[Interval]) -> Interval:
+    """The interval of what an operation of that name makes of whole numbers; `UNKNOWN` for one that
+    is not followed, and beyond 64 bits."""
     if name in ("min", "max"):
         choose = min if name == "min" else max
         return choose(given[0][0], given[1][0]), choose(given[0][1], given[1][1])

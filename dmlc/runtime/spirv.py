@@ -79,7 +79,7 @@ def read_module(code: bytes) -> ModuleFacts:
     constants: dict[int, int] = {}
     pointers: dict[int, tuple[int, int]] = {}
     shared = 0
-    for opcode, words in _instructions(code):
+    for opcode, words in list_instructions(code):
         match opcode, words:
             case int(o), (number,) if o == _OP_CAPABILITY:
                 capabilities.append(CAPABILITIES.get(number, f"number {number}"))
@@ -114,7 +114,7 @@ def read_module(code: bytes) -> ModuleFacts:
     return ModuleFacts(tuple(capabilities), group_size, shared, tuple(sorted(bindings)))
 
 
-def _instructions(code: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+def list_instructions(code: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Opcode and operand words of each instruction."""
     count = len(code) // 4
     if count < _HEADER_WORDS or len(code) % 4:

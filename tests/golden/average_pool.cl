@@ -27,8 +27,8 @@ __kernel void average_pool(
     const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
-        const int i0 = block / 5;
-        const int i1 = block % 5;
+        const int i0 = (int)((uint)block / 5u);
+        const int i1 = (int)((uint)block % 5u);
         const int position = i1 * 2;
         for (int i2 = 0; i2 < 4; ++i2) {
             float output = 0.0f;

@@ -27,8 +27,8 @@ __kernel void gather(
     for (int k = 0; k < 4; ++k) {
         const int i = first + k * 256;
         if (i < 60) {
-            const int i0 = i / 5;
-            const int i1 = i % 5;
+            const int i0 = (int)((uint)i / 5u);
+            const int i1 = (int)((uint)i % 5u);
             const int indices = Indices[i0];
             const float input = Input[min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0), 5) * 5 + i1];
             Output[i] = input;

@@ -26,8 +26,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (int k = 0; k < 4; ++k) {
         const int i = first + k * 256;
         if (i < 60) {
-            const int i0 = i / 5;
-            const int i1 = i % 5;
+            const int i0 = (int)((uint)i / 5u);
+            const int i1 = (int)((uint)i % 5u);
             const int indices_ = Indices[i0];
             precise const float input = Input[min(max((indices_ < 0) ? (indices_ + 6) : indices_, 0), 5) * 5 + i1];
             Output[i] = input;

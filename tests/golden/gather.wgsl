@@ -26,8 +26,8 @@ fn main(
     for (var k: i32 = 0; k < 4; k++) {
         let i: i32 = first + k * 256;
         if (i < 60) {
-            let i0: i32 = i / 5;
-            let i1: i32 = i % 5;
+            let i0: i32 = i32(u32(i) / 5u);
+            let i1: i32 = i32(u32(i) % 5u);
             let indices: i32 = Indices[i0];
             let input: f32 = Input[min(max(select(indices, indices + 6, indices < 0), 0i), 5i) * 5 + i1];
             Output[i] = input;

@@ -29,11 +29,15 @@ cbuffer Arguments : register(b0)
     uint n; // the number of elements
 };
 
-// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no int.
+// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no int. By the sizes: DXC
+// makes signed remainders of signed quotients, and devices differ in those of negative numbers.
 int div_signed_int(const int a, const int b)
 {
-    const int divisor = (b == (int)0 || b == (int)-1) ? (int)1 : b;
-    return (b == (int)0) ? (int)0 : ((b == (int)-1) ? ((int)0 - a) : (a / divisor));
+    const uint size = (a < (int)0) ? (uint)0 - (uint)a : (uint)a;
+    const uint divisor = (b < (int)0) ? (uint)0 - (uint)b : (uint)b;
+    const uint quotient = size / ((b == (int)0) ? (uint)1 : divisor);
+    const bool is_negative = (a < (int)0) != (b < (int)0);
+    return (b == (int)0) ? (int)0 : (int)(is_negative ? (uint)0 - quotient : quotient);
 }
 
 int4 div_signed_int_x4(const int4 a, const int4 b)

@@ -28,10 +28,12 @@ struct Arguments {
 
 @group(0) @binding(5) var<uniform> arguments: Arguments;
 
-// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no i32.
+// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no i32. By the sizes, as
+// remainders.
 fn div_i32(a: i32, b: i32) -> i32 {
-    let quotient = a / select(b, 1, b == 0 || b == -1);
-    return select(select(quotient, -a, b == -1), 0, b == 0);
+    let size = u32(select(a, -a, a < 0));
+    let quotient = i32(size / select(u32(select(b, -b, b < 0)), 1u, b == 0));
+    return select(select(-quotient, quotient, (a < 0) == (b < 0)), 0, b == 0);
 }
 
 @compute @workgroup_size(256)

@@ -33,8 +33,8 @@ __kernel void max_pool_place_1(
     const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
-        const int i0 = block / 5;
-        const int i1 = block % 5;
+        const int i0 = (int)((uint)block / 5u);
+        const int i1 = (int)((uint)block % 5u);
         const int position = i1 * 2;
         for (int i2 = 0; i2 < 4; ++i2) {
             const int position_1 = i2 * 2;
@@ -85,8 +85,8 @@ __kernel void max_pool_place_2(
     const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
-        const int i0 = block / 5;
-        const int i1 = block % 5;
+        const int i0 = (int)((uint)block / 5u);
+        const int i1 = (int)((uint)block % 5u);
         const int position = i1 * 2;
         for (int i2 = 0; i2 < 4; ++i2) {
             const int position_1 = i2 * 2;

@@ -30,9 +30,9 @@ __kernel void max_pool_place_1(
 {
     const int output = (int)get_local_id(0);
     if (output < 120) {
-        const int i0 = output / 20;
-        const int i1 = (output / 4) % 5;
-        const int i2 = output % 4;
+        const int i0 = (int)((uint)output / 20u);
+        const int i1 = (int)(((uint)output / 4u) % 5u);
+        const int i2 = (int)((uint)output % 4u);
         const int position = i1 * 2;
         const int position_1 = i2 * 2;
         float output_1 = (-INFINITY);
@@ -78,9 +78,9 @@ __kernel void max_pool_place_2(
 {
     const int output = (int)get_local_id(0);
     if (output < 120) {
-        const int i0 = output / 20;
-        const int i1 = (output / 4) % 5;
-        const int i2 = output % 4;
+        const int i0 = (int)((uint)output / 20u);
+        const int i1 = (int)(((uint)output / 4u) % 5u);
+        const int i2 = (int)((uint)output % 4u);
         const int position = i1 * 2;
         const int position_1 = i2 * 2;
         float place = (-INFINITY);

@@ -36,9 +36,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const int output = lane_id;
     if (output < 120) {
-        const int i0 = output / 20;
-        const int i1 = (output / 4) % 5;
-        const int i2 = output % 4;
+        const int i0 = (int)((uint)output / 20u);
+        const int i1 = (int)(((uint)output / 4u) % 5u);
+        const int i2 = (int)((uint)output % 4u);
         const int position = i1 * 2;
         const int position_1 = i2 * 2;
         precise float output_1 = asfloat(0xff800000);
@@ -90,9 +90,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const int output = lane_id;
     if (output < 120) {
-        const int i0 = output / 20;
-        const int i1 = (output / 4) % 5;
-        const int i2 = output % 4;
+        const int i0 = (int)((uint)output / 20u);
+        const int i1 = (int)(((uint)output / 4u) % 5u);
+        const int i2 = (int)((uint)output % 4u);
         const int position = i1 * 2;
         const int position_1 = i2 * 2;
         precise float place = asfloat(0xff800000);

@@ -38,9 +38,9 @@ fn main(
     zero_bits = group_id.z;
     let output: i32 = i32(lane_id);
     if (output < 120) {
-        let i0: i32 = output / 20;
-        let i1: i32 = (output / 4) % 5;
-        let i2: i32 = output % 4;
+        let i0: i32 = i32(u32(output) / 20u);
+        let i1: i32 = i32((u32(output) / 4u) % 5u);
+        let i2: i32 = i32(u32(output) % 4u);
         let position: i32 = i1 * 2;
         let position_1: i32 = i2 * 2;
         var output_1: f32 = bitcast<f32>(0xff800000u | zero_bits);
@@ -95,9 +95,9 @@ fn main(
     zero_bits = group_id.z;
     let output: i32 = i32(lane_id);
     if (output < 120) {
-        let i0: i32 = output / 20;
-        let i1: i32 = (output / 4) % 5;
-        let i2: i32 = output % 4;
+        let i0: i32 = i32(u32(output) / 20u);
+        let i1: i32 = i32((u32(output) / 4u) % 5u);
+        let i2: i32 = i32(u32(output) % 4u);
         let position: i32 = i1 * 2;
         let position_1: i32 = i2 * 2;
         var place: f32 = bitcast<f32>(0xff800000u | zero_bits);

@@ -25,8 +25,8 @@ __kernel void pad(
     for (int k = 0; k < 4; ++k) {
         const int i = first + k * 256;
         if (i < 56) {
-            const int i0 = i / 8;
-            const int i1 = i % 8;
+            const int i0 = (int)((uint)i / 8u);
+            const int i1 = (int)((uint)i % 8u);
             const int position = i0 - 1;
             const int position_1 = i1 - 2;
             const bool holds = position >= 0 && position < 4 && (position_1 >= 0 && position_1 < 5);

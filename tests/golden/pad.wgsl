@@ -24,8 +24,8 @@ fn main(
     for (var k: i32 = 0; k < 4; k++) {
         let i: i32 = first + k * 256;
         if (i < 56) {
-            let i0: i32 = i / 8;
-            let i1: i32 = i % 8;
+            let i0: i32 = i32(u32(i) / 8u);
+            let i1: i32 = i32(u32(i) % 8u);
             let position: i32 = i0 - 1;
             let position_1: i32 = i1 - 2;
             let holds: bool = position >= 0 && position < 4 && (position_1 >= 0 && position_1 < 5);

@@ -44,8 +44,8 @@ __kernel void resample_grad_linear(
     const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
-        const int i0 = block / 4;
-        const int i1 = block % 4;
+        const int i0 = (int)((uint)block / 4u);
+        const int i1 = (int)((uint)block % 4u);
         const bool inside = i1 >= 1 && i1 < 3;
         if (inside) {
             const int turn = i1 - 1;

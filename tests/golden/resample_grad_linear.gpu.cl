@@ -27,9 +27,9 @@ __kernel void resample_grad_linear(
 {
     const int output = (int)get_local_id(0);
     if (output < 72) {
-        const int i0 = output / 12;
-        const int i1 = (output / 3) % 4;
-        const int i2 = output % 3;
+        const int i0 = (int)((uint)output / 12u);
+        const int i1 = (int)(((uint)output / 3u) % 4u);
+        const int i2 = (int)((uint)output % 3u);
         const int position = i2 * 2 - 1;
         const int position_1 = i1 * 2 - 1;
         float d_x = 0.0f;

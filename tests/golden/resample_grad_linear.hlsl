@@ -30,9 +30,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const int output = lane_id;
     if (output < 72) {
-        const int i0 = output / 12;
-        const int i1 = (output / 3) % 4;
-        const int i2 = output % 3;
+        const int i0 = (int)((uint)output / 12u);
+        const int i1 = (int)(((uint)output / 3u) % 4u);
+        const int i2 = (int)((uint)output % 3u);
         const int position = i2 * 2 - 1;
         const int position_1 = i1 * 2 - 1;
         precise float d_x = zero;

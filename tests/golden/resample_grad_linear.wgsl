@@ -40,9 +40,9 @@ fn main(
 
     let output: i32 = i32(lane_id);
     if (output < 72) {
-        let i0: i32 = output / 12;
-        let i1: i32 = (output / 3) % 4;
-        let i2: i32 = output % 3;
+        let i0: i32 = i32(u32(output) / 12u);
+        let i1: i32 = i32((u32(output) / 3u) % 4u);
+        let i2: i32 = i32(u32(output) % 3u);
         let position: i32 = i2 * 2 - 1;
         let position_1: i32 = i1 * 2 - 1;
         var d_x: f32 = zero;

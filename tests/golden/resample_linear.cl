@@ -35,7 +35,7 @@ __kernel void resample_linear(
 {
     for (int i0 = 0; i0 < 6; ++i0) {
         for (int i1 = 0; i1 < 8; ++i1) {
-            const int position = (i1 + 1) / 2 - 1;
+            const int position = (int)((uint)(i1 + 1) / 2u) - 1;
             const int position_1 = min(max(position, 0), 3);
             const float y_weights_4 = Y_weights_4[i1];
             const int position_2 = min(max(position + 1, 0), 3);
@@ -43,7 +43,7 @@ __kernel void resample_linear(
             const int row_start = i0 * 12;
             const int row_start_1 = i0 * 48 + i1 * 6;
             for (int i = 0; i < 6; ++i) {
-                const int position_3 = (i + 1) / 2 - 1;
+                const int position_3 = (int)((uint)(i + 1) / 2u) - 1;
                 const int position_4 = min(max(position_3, 0), 2);
                 const float x = X[position_1 * 3 + position_4 + row_start];
                 const float y_weights_2 = Y_weights_2[i];

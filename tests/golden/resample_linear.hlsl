@@ -37,12 +37,12 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (int k = 0; k < 4; ++k) {
         const int i = first + k * 256;
         if (i < 288) {
-            const int i0 = i / 48;
-            const int i1 = (i / 6) % 8;
-            const int i2 = i % 6;
-            const int position = (i1 + 1) / 2 - 1;
+            const int i0 = (int)((uint)i / 48u);
+            const int i1 = (int)(((uint)i / 6u) % 8u);
+            const int i2 = (int)((uint)i % 6u);
+            const int position = (int)((uint)(i1 + 1) / 2u) - 1;
             const int position_1 = min(max(position, 0), 3);
-            const int position_2 = (i2 + 1) / 2 - 1;
+            const int position_2 = (int)((uint)(i2 + 1) / 2u) - 1;
             const int position_3 = min(max(position_2, 0), 2);
             precise const float x = X[position_1 * 3 + position_3 + i0 * 12];
             precise const float y_weights_2 = Y_weights_2[i2];

@@ -37,12 +37,12 @@ fn main(
     for (var k: i32 = 0; k < 4; k++) {
         let i: i32 = first + k * 256;
         if (i < 288) {
-            let i0: i32 = i / 48;
-            let i1: i32 = (i / 6) % 8;
-            let i2: i32 = i % 6;
-            let position: i32 = (i1 + 1) / 2 - 1;
+            let i0: i32 = i32(u32(i) / 48u);
+            let i1: i32 = i32((u32(i) / 6u) % 8u);
+            let i2: i32 = i32(u32(i) % 6u);
+            let position: i32 = i32(u32(i1 + 1) / 2u) - 1;
             let position_1: i32 = min(max(position, 0i), 3i);
-            let position_2: i32 = (i2 + 1) / 2 - 1;
+            let position_2: i32 = i32(u32(i2 + 1) / 2u) - 1;
             let position_3: i32 = min(max(position_2, 0i), 2i);
             let x: f32 = X[position_1 * 3 + position_3 + i0 * 12];
             let y_weights_2: f32 = Y_weights_2[i2];

@@ -24,15 +24,15 @@ __kernel void segments(
 )
 {
     const int block = (int)get_global_id(0);
-    const int i0 = block / 2;
-    const int i1 = block % 2;
+    const int i0 = (int)((uint)block / 2u);
+    const int i1 = (int)((uint)block % 2u);
     const int first_i1 = i1 * 16;
     const int end_i1 = min(first_i1 + 16, 20);
     const int starts = Starts[i0];
     const int position = starts;
     const int starts_1 = Starts[i0 + 1];
     const int position_1 = starts_1;
-    const int vector_end = end_i1 - (end_i1 - first_i1) % 16;
+    const int vector_end = end_i1 - (int)((uint)(end_i1 - first_i1) % 16u);
 
     for (int i = first_i1; i < vector_end; i += 16) {
         float16 y = 0.0f;

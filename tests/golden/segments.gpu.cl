@@ -25,8 +25,8 @@ __kernel void segments(
 {
     const int output = (int)get_local_id(0);
     if (output < 100) {
-        const int i0 = output / 20;
-        const int i1 = output % 20;
+        const int i0 = (int)((uint)output / 20u);
+        const int i1 = (int)((uint)output % 20u);
         const int starts = Starts[i0];
         const int position = starts;
         const int starts_1 = Starts[i0 + 1];

@@ -28,8 +28,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const int output = lane_id;
     if (output < 100) {
-        const int i0 = output / 20;
-        const int i1 = output % 20;
+        const int i0 = (int)((uint)output / 20u);
+        const int i1 = (int)((uint)output % 20u);
         const int starts = Starts[i0];
         const int position = starts;
         const int starts_1 = Starts[i0 + 1];

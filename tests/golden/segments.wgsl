@@ -32,8 +32,8 @@ fn main(
 
     let output: i32 = i32(lane_id);
     if (output < 100) {
-        let i0: i32 = output / 20;
-        let i1: i32 = output % 20;
+        let i0: i32 = i32(u32(output) / 20u);
+        let i1: i32 = i32(u32(output) % 20u);
         let starts: i32 = Starts[i0];
         let position: i32 = starts;
         let starts_1: i32 = Starts[i0 + 1];

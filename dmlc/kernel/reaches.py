@@ -1,0 +1,73 @@
+"""How far the positions of a kernel reach: intervals, one statement after the other.
+
+What is counted never goes beyond the integers that positions are computed in, so that an interval
+is that of the numbers themselves. Of what is read from memory, and of variables, nothing is known
+but the type.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dmlc.ir.ranges import UNKNOWN, Interval, combine_whole, size_range
+from dmlc.kernel import nodes as k
+from dmlc.kernel.schedule import RUN_TIME_COUNT
+from dmlc.scalars import DataType
+
+
+class Reaches:
+    """The intervals of a kernel's positions, wherever a statement stands that has been `noted`."""
+
+    def __init__(self, kernel: k.Kernel) -> None:
+        launch, self._largest = kernel.launch, kernel.index_limits[1]
+        # A count that is given at run time is checked to be no more.
+        count = launch.count if isinstance(launch.count, int) else RUN_TIME_COUNT
+        groups = -(-count // launch.per_group)
+        if launch.row is not None:
+            groups = -(-groups // launch.row) * launch.row
+        self._geometry: dict[k.Geometry, Interval] = {
+            k.Geometry.GROUP: (0, max(groups - 1, 0)),
+            k.Geometry.LANE: (0, launch.group_size - 1),
+        }
+        self._named: dict[str, Interval] = {
+            scalar.name: (value, value) if isinstance(value, int) else size_range(value)
+            for scalar, value in kernel.scalars
+        }
+
+    def note(self, local: k.Local, value: k.Expression | None = None) -> None:
+        """Says what a local is; nothing, where it changes. Another of that name is out of sight."""
+        if local.type.dtype is DataType.INDEX:
+            self._named[local.name] = UNKNOWN if value is None else self.find(value)
+
+    def note_turns(self, loop: k.For) -> None:
+        """Says what a loop counts."""
+        low, high = self.find(loop.start)[0], self.find(loop.stop)[1] - 1
+        self._named[loop.variable.name] = low, max(low, high)
+
+    def find(self, expression: k.Expression) -> Interval:
+        """The interval of a position, or of an integer that one is made of; of a vector, that of
+        all lanes."""
+        match expression:  # What is most common comes first.
+            case k.Literal(value=value):
+                return int(value), int(value)
+            case k.Local(name=name) | k.Scalar(name=name):
+                return self._named.get(name, UNKNOWN)
+            case k.Position(geometry=geometry):
+                return self._geometry[geometry]
+            case k.Operate(operation=operation, operands=operands, type=k.Type(DataType.INDEX)):
+                return combine_whole(operation.name, [self.find(o) for o in operands])
+            case k.Select(then=one, otherwise=other) | k.Join(low=one, high=other):
+                first, second = self.find(one), self.find(other)
+                return min(first[0], second[0]), max(first[1], second[1])
+            case k.Broadcast(operand=operand) | k.Extract(operand=operand):
+                return self.find(operand)
+            case k.Numbers(values=values):
+                return min(values), max(values)
+            case k.Lead(bytes=most):
+                return 0, most
+            case k.Convert(operand=operand) if operand.type.dtype.is_integer:
+                limits = np.iinfo(operand.type.dtype.dtype)
+                fits = limits.max <= self._largest
+                return (int(limits.min), int(limits.max)) if fits else UNKNOWN
+            case _:
+                return UNKNOWN
