@@ -180,7 +180,9 @@ def test_a_verdict_holds_for_one_driver_processor_and_choice(
 
 
 def test_a_driver_that_ignores_nan_is_found() -> None:
-    """What NVIDIA's Vulkan makes of `x <= y ? x : y`, and of this, where a module does not ask to keep NaN."""
+    """NVIDIA's Vulkan makes such minima where a module does not ask to keep NaN."""
+    found = find_device("opencl")
+    assert found is not None
 
     def load(program: Program) -> Any:
         loaded = devices.load_on(program, found)
@@ -193,7 +195,5 @@ def test_a_driver_that_ignores_nan_is_found() -> None:
 
         return run
 
-    found = find_device("opencl")
-    assert found is not None
     (wrong,) = ask(make_questions(found), load)
     assert wrong.startswith("A >= B ? B : A is 1.0, not nan (A = nan, B = 1.0); ")

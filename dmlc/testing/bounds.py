@@ -158,10 +158,12 @@ def bound_errors(
     return {name: np.maximum(bound, others[name]) for name, bound in bounds.items()}
 
 
-def _hold_denormals(arrays: Iterable[Array], floats: FloatPromises) -> bool:
-    """Whether some array holds a denormal that a device need not keep."""
+def _hold_denormals(given: Iterable[object], floats: FloatPromises) -> bool:
+    """Whether some array holds a denormal that a device need not keep. What is no array, the
+    reference refuses."""
+    arrays: list[Array] = [each for each in given if isinstance(each, np.ndarray)]
     for array in arrays:
-        dtype = held_type(array.dtype) if isinstance(array, np.ndarray) else None
+        dtype = held_type(array.dtype)
         if dtype is None or not dtype.is_float or floats.keeps_denormals(dtype):
             continue
         sizes = np.abs(array.astype(np.float64))

@@ -89,8 +89,15 @@ def test_the_harness_asks_the_device_for_its_promises(
     floats: FloatPromises, status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = CASES["ELEMENT_WISE_NEGATE"]
-    monkeypatch.setattr(outcome, "run_case", lambda case, _: compute(case, flush(X)))
-    monkeypatch.setattr(outcome, "find_promises", lambda _: floats)
+
+    def run(case: Case, _: str) -> dict[str, Array]:
+        return compute(case, flush(X))
+
+    def find(_: str) -> FloatPromises:
+        return floats
+
+    monkeypatch.setattr(outcome, "run_case", run)
+    monkeypatch.setattr(outcome, "find_promises", find)
     assert check_case(case, "vulkan").status is status
 
 
