@@ -6,15 +6,21 @@ that drops it. Lavapipe does not, so these tests look at the modules.
 
 from __future__ import annotations
 
-from dmlc.runtime.spirv import read_module
-from tests.library_programs import list_shaders
+import pytest
+
+from dmlc import library
+from tests.library_programs import find_shaders
 
 
-def test_all_spirv_asks_to_keep_nan_and_signed_zeros_of_each_of_its_floats() -> None:
-    floats = 0
-    for name, shader in list_shaders():
-        facts = read_module(shader.spirv)
+@pytest.mark.parametrize("name", library.names())
+def test_spirv_asks_to_keep_nan_and_signed_zeros_of_each_of_its_floats(name: str) -> None:
+    for shader in find_shaders(name):
+        facts = shader.facts
         asked = [width for mode, width in facts.float_modes if mode == "SignedZeroInfNanPreserve"]
-        assert tuple(asked) == facts.float_widths, name
-        floats += bool(asked)
-    assert floats > 200
+        assert tuple(asked) == facts.float_widths
+
+
+def test_most_operators_compute_with_floats() -> None:
+    some = [find_shaders(f"directml.{name}") for name in ("ACTIVATION_RELU", "GEMM", "REDUCE")]
+    assert all(shader.facts.float_modes for shaders in some for shader in shaders)
+    assert all(some)
