@@ -14,7 +14,8 @@ from dmlc.codegen.targets import TARGETS
 from dmlc.ir import Function
 from dmlc.parameters import expect_text
 from dmlc.pipeline import USUAL, Steps, compile_by
-from dmlc.program import Program
+from dmlc.program import FLOAT_WIDTHS, Program
+from dmlc.runtime.floats import CORRECT, Division, FloatPromises
 from dmlc.runtime.interface import (
     AnyDevice,
     AnyExecutable,
@@ -59,6 +60,18 @@ def list_devices() -> tuple[list[AnyDevice], list[UnavailableError]]:
         except UnavailableError as error:
             missing.append(error)
     return found, missing
+
+
+def find_promises(device: str) -> FloatPromises:
+    """What the device that a text means promises of floats. The reference rounds as it should, and
+    keeps all that there is."""
+    found = find_device(device)
+    return _EXACT if found is None else found.floats
+
+
+_EXACT = FloatPromises(
+    FLOAT_WIDTHS, FLOAT_WIDTHS, Division(CORRECT, CORRECT), Division(CORRECT, CORRECT)
+)
 
 
 def selector_of(device: AnyDevice) -> str:

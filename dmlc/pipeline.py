@@ -8,7 +8,7 @@ tensor IR -> parts, one for each loop over time -> simplify -> scan in blocks ->
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
@@ -27,11 +27,18 @@ from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
 from dmlc.kernel.slow import find_slow
 from dmlc.kernel.steps import count_steps
-from dmlc.parameters import expect, expect_flag, expect_text
-from dmlc.program import Origin, Program, Repeat
+from dmlc.parameters import (
+    expect,
+    expect_flag,
+    expect_integer,
+    expect_items,
+    expect_text,
+    wrong_kind,
+)
+from dmlc.program import FLOAT_WIDTHS, Origin, Program, Repeat
 from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic
+from dmlc.source import Diagnostic, UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.loops import part_loops
@@ -64,6 +71,7 @@ def compile(
     root_signature: bool = True,
     shader_model: str | None = None,
     contract: bool = False,
+    float_controls: Sequence[int] | None = None,
 ) -> Program:
     """Compiles a function for an output language and a kind of device.
 
@@ -73,15 +81,37 @@ def compile(
     mostly runs on. HLSL carries its root signature, unless `root_signature` is false; it is written
     for `shader_model` 6.2, or 6.0 for devices without 16-bit types. With `contract`, a device may
     round a sum of FLOAT32 products once for each product and addition, where it has an instruction
-    for both: closer to the exact sum, but not the same bits on every device. Raises
+    for both: closer to the exact sum, but not the same bits on every device.
+    `float_controls` are the widths in bits of the floats, all of 16, 32 and 64 by default, of which
+    the SPIR-V of HLSL asks drivers to keep NaN, infinities and the signs of zeros
+    (`SignedZeroInfNanPreserve`). A device that does not list a width cannot take it. Raises
     `UnsupportedError` for what the target cannot express, before any lowering.
     """
     dialect, shape = _find_kind(target, profile, shader_model)
+    widths = _read_widths(float_controls, dialect)
     expect_flag("root_signature", root_signature)
     expect_flag("contract", contract)
     bound = find_function(function)
     lowered = _lower(bound, dialect, shape)
-    return _render(bound, lowered, dialect, shape, root_signature, contract)
+    program = _render(bound, lowered, dialect, shape, root_signature, contract)
+    if widths == FLOAT_WIDTHS:
+        return program
+    kernels = (dataclasses.replace(k, float_controls=widths) for k in program.kernels)
+    return dataclasses.replace(program, kernels=tuple(kernels))
+
+
+def _read_widths(given: Sequence[int] | None, dialect: Dialect) -> tuple[int, ...]:
+    """The widths of floats that a caller names, in rising order."""
+    if given is None:
+        return FLOAT_WIDTHS
+    expected = "a list of 16, 32 and 64, or some of these"
+    items = expect_items("float_controls", given, expected)
+    widths = {expect_integer("each of float_controls", width) for width in items}
+    if not widths.issubset(FLOAT_WIDTHS):
+        raise wrong_kind("float_controls", expected, given)
+    if not dialect.shader_model:
+        raise UnsupportedError(f"target '{dialect.language.target}' has no float controls")
+    return tuple(sorted(widths))
 
 
 @throttle_garbage_collection()

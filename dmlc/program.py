@@ -35,6 +35,9 @@ VERSION = __version__
 
 MANIFEST_VERSION = 1
 
+FLOAT_WIDTHS = (16, 32, 64)
+"""The widths of floats, in bits."""
+
 Extent: TypeAlias = int | str
 
 
@@ -225,6 +228,9 @@ class KernelSource:
     shader_model: str = ""
     """HLSL: the shader model it is written for, as in `6.2`."""
     origin: Origin = Origin()
+    float_controls: tuple[int, ...] = FLOAT_WIDTHS
+    """HLSL: the widths of floats, in bits, of which its SPIR-V asks drivers to keep NaN, infinities
+    and the signs of zeros."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

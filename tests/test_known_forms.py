@@ -17,7 +17,8 @@ from dmlc.kernel.rewrite import walk as walk_expression
 from dmlc.known_answers import explain_failure, forms, make_all_questions
 from dmlc.known_answers.forms import list_questions, list_widths, list_word_questions
 from dmlc.program import Program
-from dmlc.runtime.answers import Question, Verdicts, ask
+from dmlc.runtime.answers import Question, Verdicts, ask, find_wrong
+from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
 from dmlc.scalars import OPERATIONS, Array, DataType
 
 FEW = 7
@@ -88,6 +89,33 @@ def test_widths_are_those_that_kernels_have() -> None:
     assert list_widths(find_dialect("opencl")) == (1, 4, 16)
     assert list_widths(find_dialect("hlsl")) == (1, 4)
     assert list_widths(find_dialect("wgsl")) == (1,)
+
+
+@pytest.mark.parametrize(
+    ("floats", "quotient", "root"),
+    [(LEAST, 3.0, 5.0), (FloatPromises(single=Division(2.5, 3.0)), 3.0, 3.5),
+     (FloatPromises(single=Division(CORRECT, CORRECT)), 0.0, 0.0)],
+)  # fmt: skip
+def test_quotients_and_roots_are_asked_for_as_near_as_a_device_promises(
+    floats: FloatPromises, quotient: float, root: float
+) -> None:
+    questions = list_questions(find_dialect("hlsl"), "gpu", floats)
+    by_name = {
+        answer.shown.removesuffix(" of FLOAT32"): answer
+        for question in questions
+        if question.program.name.startswith("f32_by_1_")
+        for answer in question.answers.values()
+    }
+    assert (by_name["div(A, B)"].ulps, by_name["sqrt(A)"].ulps) == (quotient, root)
+    assert by_name["A < B ? div(A, B) : A"].ulps == quotient
+    assert {by_name[n].ulps for n in ("add(A, B)", "mul(A, B)", "max(A, B)")} == {0.0}
+    # -0.875 / 1.5 is off by one unit of the last place on an H200.
+    answer = by_name["div(A, B)"]
+    for steps, passes in ((0, True), (1, quotient > 0), (4, False)):
+        off = answer.values.copy()
+        for _ in range(steps):
+            off = np.where(np.isfinite(off) & (off != 0), np.nextafter(off, np.float32(0)), off)
+        assert (find_wrong(off, answer).size == 0) is passes, steps
 
 
 def test_no_two_vectors_are_alike() -> None:

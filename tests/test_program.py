@@ -106,6 +106,15 @@ def test_opencl_manifest() -> None:
     }  # fmt: skip
 
 
+def test_float_controls_are_a_part_of_a_program_and_its_manifest() -> None:
+    function = ir.parse(RELU_GRAD)
+    program = compile(function, "hlsl", float_controls=[64, 32])
+    assert program.manifest()["kernels"][0]["float_controls"] == [32, 64]
+    assert program != compile(function, "hlsl")
+    with pytest.raises(UnsupportedError, match="target 'opencl' has no float controls"):
+        compile(function, "opencl", float_controls=[32])
+
+
 def test_hlsl_manifest() -> None:
     made = make(RELU_GRAD, "hlsl")
     assert "signed only by the dxil.dll" in made["signing"]
@@ -114,6 +123,7 @@ def test_hlsl_manifest() -> None:
         "compiler": "dxc",
         "arguments": ["-T", "cs_6_2", "-E", "main", "-HV", "2021", "-Gis"],
     }
+    assert kernel["float_controls"] == [16, 32, 64]
     assert kernel["entry_point"] == "main"
     assert kernel["file"] == "relu_grad.hlsl"
     assert [(b["register"], b["element_bytes"]) for b in kernel["buffers"]] == [

@@ -17,6 +17,7 @@ from dmlc.cli.messages import show
 from dmlc.codegen.targets import TARGETS
 from dmlc.files import read_bounded
 from dmlc.kernel.schedule import PROFILES
+from dmlc.program import FLOAT_WIDTHS
 from dmlc.source import Diagnostic, DmlcError, UnknownNameError, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -157,6 +158,17 @@ def read_dimensions(texts: Iterable[str], subject: dmlc.Operator | dmlc.Graph) -
             )
         found[name] = int(text)
     return found
+
+
+def read_widths(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
+    """The widths of `--float-controls`: numbers with commas between, or `none`."""
+    if text == "none":
+        return ()
+    known = {str(width): width for width in FLOAT_WIDTHS}
+    parts = text.split(",")
+    if not known.keys() >= set(parts):
+        raise click.BadParameter(f"expected {', '.join(known)} or none, found '{text}'")
+    return tuple(known[part] for part in parts)
 
 
 def refuse_attributes(texts: Iterable[str], graph: dmlc.Graph) -> None:

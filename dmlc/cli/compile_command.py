@@ -20,13 +20,14 @@ from dmlc.cli.arguments import (
     read_attributes,
     read_dimensions,
     read_tensors,
+    read_widths,
     show_commands,
     show_warnings,
 )
 from dmlc.cli.completion import complete_operator
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
-from dmlc.program import Program, combine_manifests, write_programs
+from dmlc.program import FLOAT_WIDTHS, Program, combine_manifests, write_programs
 from dmlc.runtime.interface import find_compiler
 from dmlc.shader_model import SHADER_MODELS
 
@@ -51,6 +52,11 @@ _ALL = [target for target in TARGETS if target.is_general]
               show_default=True,
               help="What HLSL is written for. 6.0 needs no 16-bit types of the device: buffers of "
               "FLOAT16 and BFLOAT16 hold two elements to a word.")  # fmt: skip
+@click.option("--float-controls", metavar="WIDTHS", default=",".join(map(str, FLOAT_WIDTHS)),
+              show_default=True, callback=read_widths,
+              help="The widths of floats of which .spv files ask drivers to keep NaN, infinities "
+              "and the signs of zeros (SignedZeroInfNanPreserve), or none. Leave out what dmlc "
+              "devices does not list of a device.")  # fmt: skip
 @contract_option
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
@@ -71,6 +77,7 @@ def command(
     target: str,
     profile: str | None,
     shader_model: str,
+    float_controls: tuple[int, ...],
     contract: bool,
     directory: str | None,
     host: str | None,
@@ -99,6 +106,7 @@ def command(
             profile=profile,
             shader_model=shader_model if found.shader_models else None,
             contract=contract,
+            float_controls=float_controls if found.shader_models else None,
             root_signature=host is None,  # Host code makes its own.
         )
         for found in targets

@@ -52,4 +52,9 @@ def _check(device: AnyDevice) -> list[str]:
 def _describe(device: AnyDevice) -> dict[str, Any]:
     notes = [device.note] if device.note else []
     facts = [*device.facts, *notes]
-    return {"selector": selector_of(device), "name": device.name, "facts": facts}
+    return {
+        "selector": selector_of(device),
+        "name": device.name,
+        "facts": facts,
+        "floats": device.floats.to_json(),
+    }

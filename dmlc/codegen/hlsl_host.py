@@ -24,7 +24,10 @@ def _describe_scalar(scalar: ScalarBinding) -> dict[str, Any]:
 
 def _describe_kernel(kernel: KernelSource) -> dict[str, Any]:
     arguments = dxil_arguments(kernel.source, kernel.entry_point, kernel.shader_model)
-    made: dict[str, Any] = {"compile": {"compiler": "dxc", "arguments": arguments}}
+    made: dict[str, Any] = {
+        "compile": {"compiler": "dxc", "arguments": arguments},
+        "float_controls": list(kernel.float_controls),
+    }
     if kernel.scalars:
         made["constant_buffer"] = {
             "register": "b0",

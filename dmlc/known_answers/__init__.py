@@ -93,6 +93,15 @@ _SHEETS = (
         ),
     ),
     _Sheet(
+        "choice_answers",
+        (("A", _T.FLOAT32, _FLOATS), ("B", _T.FLOAT32, _POWERS)),
+        (
+            # A driver that ignores NaN makes a maximum and a minimum of these, which drop it.
+            _Line("f32", "select(le(%A[i0], %B[i0]), %B[i0], %A[i0])", "A <= B ? B : A"),
+            _Line("f32", "select(ge(%A[i0], %B[i0]), %B[i0], %A[i0])", "A >= B ? B : A"),
+        ),
+    ),
+    _Sheet(
         "whole_answers",
         (
             ("A", _T.INT32, _WHOLES), ("B", _T.INT32, _OTHERS),
@@ -236,7 +245,7 @@ def _ask_all(device: AnyDevice) -> tuple[str, ...]:
 def make_all_questions(device: AnyDevice) -> Iterator[Question]:
     """What a device can be asked in its language, beside `make_questions`."""
     profile, dialects = list_profiles(device)[0], list_dialects(device)
-    yield from list_questions(dialects[0], profile)
+    yield from list_questions(dialects[0], profile, device.floats)
     for dialect in dialects:
         yield from list_word_questions(dialect, profile)
 
@@ -256,6 +265,7 @@ def identify(device: AnyDevice) -> dict[str, str]:
         "device": f"{device.runtime} {device}",
         "driver": device.driver,
         "note": device.note,
+        "floats": repr(device.floats),
         "processor": f"{platform.machine()} {flags}",
         **chosen,
     }

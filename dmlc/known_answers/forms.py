@@ -22,6 +22,7 @@ from dmlc.kernel.schedule import CPU, find_profile
 from dmlc.kernel.schedule.nest import SHORT_VECTOR
 from dmlc.kernel.verify import verify_kernel
 from dmlc.runtime.answers import Answer, Question
+from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
 from dmlc.scalars import COMBINERS, OPERATIONS, TENSOR_TYPES, Array, DataType
 
 COUNT = 64
@@ -88,8 +89,10 @@ class _Words:
         return place if self.lanes == 1 else f"{place}:{self.type()}"
 
 
-def list_questions(dialect: Dialect, profile: str) -> Iterator[Question]:
-    """The questions that can be asked in a language."""
+def list_questions(
+    dialect: Dialect, profile: str, floats: FloatPromises = LEAST
+) -> Iterator[Question]:
+    """The questions that can be asked in a language, of a device with these promises."""
     for dtype in TENSOR_TYPES:
         is_held = not isinstance(dialect.storage[dtype], Unsupported)
         if not is_held or dtype in dialect.limits.word_types:
@@ -98,7 +101,7 @@ def list_questions(dialect: Dialect, profile: str) -> Iterator[Question]:
             words = _Words(dtype.compute, lanes)
             forms = [
                 # Those of a type of 16 bits are those of the type that it is computed in.
-                *(() if dtype.is_storage_only else _list_operations(words, dialect)),
+                *(() if dtype.is_storage_only else _list_operations(words, dialect, floats)),
                 *_list_choices(words),
                 *_list_conversions(words, dialect),
                 *_list_statements(words, dialect),
@@ -150,7 +153,7 @@ def list_widths(dialect: Dialect) -> tuple[int, ...]:
 # Forms -----------------------------------------------------------------------------------------
 
 
-def _list_operations(words: _Words, dialect: Dialect) -> Iterator[_Form]:
+def _list_operations(words: _Words, dialect: Dialect, floats: FloatPromises) -> Iterator[_Form]:
     """Every operation by itself, and chosen or not."""
     dtype = words.dtype
     for operation in OPERATIONS.values():
@@ -160,7 +163,7 @@ def _list_operations(words: _Words, dialect: Dialect) -> Iterator[_Form]:
             continue
         called = f"{operation.name}({', '.join('ab'[: operation.arity])})"
         shown = f"{operation.name}({', '.join('AB'[: operation.arity])})"
-        ulps = _ULPS if operation.transcendental else 0.0
+        ulps = _ULPS if operation.transcendental else _find_ulps(operation.name, dtype, floats)
         if dtype is DataType.BOOL:
             yield _Form(shown, called)
         elif operation.gives_bool:
@@ -170,6 +173,13 @@ def _list_operations(words: _Words, dialect: Dialect) -> Iterator[_Form]:
             step = f"let f$: {words.type()} = {called}"
             chosen = (f"A < B ? {shown} : A", "select(lt(a, b), f$, a)")
             yield _Form(shown, "f$", (step,), ulps, (chosen,))
+
+
+def _find_ulps(operation: str, dtype: DataType, floats: FloatPromises) -> float:
+    """How far from the answer the result of an operation may be: nothing where it is correctly
+    rounded, as the answer itself is, which may be off by half a unit."""
+    promised = floats.find_ulps(operation, dtype)
+    return promised + CORRECT if promised > CORRECT else 0.0
 
 
 def _list_choices(words: _Words) -> Iterator[_Form]:

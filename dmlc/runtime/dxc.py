@@ -11,9 +11,10 @@ import dataclasses
 import enum
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from dmlc.program import FLOAT_WIDTHS
 from dmlc.runtime.dxc_library import (
     ComObject,
     Guid,
@@ -23,6 +24,7 @@ from dmlc.runtime.dxc_library import (
     check,
     load_library,
 )
+from dmlc.runtime.spirv import ask_of_floats
 from dmlc.shader_model import dxc_arguments, dxil_arguments
 from dmlc.source import Diagnostic, InternalError, Source, Span, UnsupportedError
 
@@ -168,9 +170,15 @@ def compile_spirv(
     name: str = "kernel.hlsl",
     shader_model: str = "6.2",
     shifts: RegisterShifts | None = None,
+    special: Collection[int] = FLOAT_WIDTHS,
+    denormals: Collection[int] = (),
     library: Library | None = None,
 ) -> Shader:
-    """SPIR-V for Vulkan 1.1, with register t<n> at binding `shifts.t + n` of set 0 and so on."""
+    """SPIR-V for Vulkan 1.1, with register t<n> at binding `shifts.t + n` of set 0 and so on.
+
+    `special` are the widths in bits of floats of which it asks drivers to keep NaN, infinities and
+    the signs of zeros, and `denormals` those of which it asks them to keep denormals.
+    """
     _check_model(shader_model)
     shifts = shifts or RegisterShifts()
     options = [
@@ -182,7 +190,9 @@ def compile_spirv(
     ]
     for letter, first in (("t", shifts.t), ("u", shifts.u), ("b", shifts.b)):
         options += [f"-fvk-{letter}-shift", str(first), "0"]
-    return _compile(library or load_library(), source, name, options)
+    made = _compile(library or load_library(), source, name, options)
+    kept = {"SignedZeroInfNanPreserve": special, "DenormPreserve": denormals}
+    return dataclasses.replace(made, code=ask_of_floats(made.code, kept))
 
 
 def _check_model(shader_model: str) -> None:

@@ -20,6 +20,7 @@ from dmlc.runtime.dxc import (
     reflect,
 )
 from dmlc.runtime.dxc_library import Library, load_library
+from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.spirv import ModuleFacts, read_module
 from dmlc.source import InternalError, UnavailableError
 
@@ -39,9 +40,19 @@ class CompiledKernel:
     warnings: tuple[str, ...]
 
 
-def compile_kernel(kernel: KernelSource, library: Library | None = None) -> CompiledKernel:
-    """Compiles and checks a kernel; the work is done once per source and compiler."""
-    return _compile(kernel, library or load_library())
+def compile_kernel(
+    kernel: KernelSource, library: Library | None = None, floats: FloatPromises | None = None
+) -> CompiledKernel:
+    """Compiles and checks a kernel; the work is done once per source, compiler and promises.
+
+    For a device, `floats` is what that can promise: its SPIR-V asks for nothing else. Without it,
+    the SPIR-V asks for what the kernel itself says, for devices that are not known.
+    """
+    special = kernel.float_controls
+    if floats is not None:
+        special = tuple(width for width in special if width in floats.special)
+    denormals = () if floats is None else floats.denormals
+    return _compile(kernel, library or load_library(), special, denormals)
 
 
 def check_tools() -> None:
@@ -64,7 +75,9 @@ def compile_files(program: Program) -> dict[str, bytes]:
 
 
 @functools.lru_cache(maxsize=256)
-def _compile(kernel: KernelSource, library: Library) -> CompiledKernel:
+def _compile(
+    kernel: KernelSource, library: Library, special: tuple[int, ...], denormals: tuple[int, ...]
+) -> CompiledKernel:
     name = f"{kernel.name}.hlsl"
     dxil = compile_dxil(
         kernel.source,
@@ -82,6 +95,8 @@ def _compile(kernel: KernelSource, library: Library) -> CompiledKernel:
         name=name,
         shader_model=kernel.shader_model,
         shifts=shifts,
+        special=special,
+        denormals=denormals,
         library=library,
     )
     return CompiledKernel(

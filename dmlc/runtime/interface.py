@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, cast
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Shape
+from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.foreign import Given
 from dmlc.runtime.report import Report
 from dmlc.source import DmlcError, UnavailableError, UnsupportedError
@@ -57,6 +58,11 @@ class AnyDevice(Protocol):
     @property
     def facts(self) -> tuple[str, ...]:
         """What it is and can do, for people."""
+        ...
+
+    @property
+    def floats(self) -> FloatPromises:
+        """What it promises of floating-point numbers."""
         ...
 
     @property

@@ -1,15 +1,17 @@
-"""What a SPIR-V module says of itself: the capabilities it needs, its group size, its memory.
+"""What a SPIR-V module says of itself: the capabilities it needs, its group size, its memory; and
+what it asks of a driver's floats, which DXC leaves out.
 
 A driver may run a module that is over its limits and give wrong results without a word, so the
-host reads these numbers and judges for itself. It is a reader of a module's declarations; the
-instructions of function bodies are passed over.
+host reads these numbers and judges for itself. A driver may also ignore NaN, the signs of zeros and
+denormals, unless a module asks to keep them: `ask_of_floats` writes that into it. Both deal with a
+module's declarations; the instructions of function bodies are passed over.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from dmlc.source import InternalError
 
@@ -17,6 +19,8 @@ _MAGIC = 0x07230203
 _HEADER_WORDS = 5
 
 # Opcodes, decorations and enumerants, by their names in the specification.
+_OP_EXTENSION = 10
+_OP_ENTRY_POINT = 15
 _OP_EXECUTION_MODE = 16
 _OP_CAPABILITY = 17
 _OP_TYPE_BOOL = 20
@@ -33,6 +37,11 @@ _OP_DECORATE = 71
 _MODE_LOCAL_SIZE = 17
 _CLASS_WORKGROUP = 4
 _DECORATION_BINDING = 33
+
+_FLOAT_MODES = {"SignedZeroInfNanPreserve": 4461, "DenormPreserve": 4459}
+"""The execution modes that keep floats as they are, by the names of the capabilities they need."""
+_FLOAT_EXTENSION = "SPV_KHR_float_controls"
+"""What has those modes. They are a part of SPIR-V from 1.4 on, which takes the extension too."""
 
 CAPABILITIES = {
     1: "Shader",
@@ -68,6 +77,10 @@ class ModuleFacts:
     """The group-shared variables together, each in the least memory it can take."""
     bindings: tuple[int, ...]
     """The bindings of its one descriptor set that it declares, in rising order."""
+    float_widths: tuple[int, ...]
+    """The widths in bits of its types of floats, in rising order."""
+    float_modes: tuple[tuple[str, int], ...]
+    """What it asks of its floats: a mode's name and a width, in rising order."""
 
 
 def read_module(code: bytes) -> ModuleFacts:
@@ -75,6 +88,9 @@ def read_module(code: bytes) -> ModuleFacts:
     capabilities: list[str] = []
     group_size = (0, 0, 0)
     bindings: set[int] = set()
+    widths: set[int] = set()
+    modes: set[tuple[str, int]] = set()
+    names = {number: name for name, number in _FLOAT_MODES.items()}
     sizes: dict[int, int] = {}
     constants: dict[int, int] = {}
     pointers: dict[int, tuple[int, int]] = {}
@@ -85,6 +101,8 @@ def read_module(code: bytes) -> ModuleFacts:
                 capabilities.append(CAPABILITIES.get(number, f"number {number}"))
             case int(o), (_, mode, x, y, z) if o == _OP_EXECUTION_MODE and mode == _MODE_LOCAL_SIZE:
                 group_size = (x, y, z)
+            case int(o), (_, mode, width) if o == _OP_EXECUTION_MODE and mode in names:
+                modes.add((names[mode], width))
             case int(o), (_, decoration, number) if (
                 o == _OP_DECORATE and decoration == _DECORATION_BINDING
             ):
@@ -93,6 +111,8 @@ def read_module(code: bytes) -> ModuleFacts:
                 sizes[name] = 4
             case int(o), (name, bits, *_) if o in (_OP_TYPE_INT, _OP_TYPE_FLOAT):
                 sizes[name] = bits // 8
+                if o == _OP_TYPE_FLOAT:
+                    widths.add(bits)
             case int(o), (name, item, count) if o == _OP_TYPE_VECTOR:
                 sizes[name] = sizes[item] * count
             case int(o), (name, item, count) if o == _OP_TYPE_ARRAY and item in sizes:
@@ -111,7 +131,72 @@ def read_module(code: bytes) -> ModuleFacts:
                 break
             case _:
                 continue
-    return ModuleFacts(tuple(capabilities), group_size, shared, tuple(sorted(bindings)))
+    return ModuleFacts(
+        tuple(capabilities),
+        group_size,
+        shared,
+        tuple(sorted(bindings)),
+        tuple(sorted(widths)),
+        tuple(sorted(modes)),
+    )
+
+
+def ask_of_floats(code: bytes, kept: Mapping[str, Collection[int]]) -> bytes:
+    """A module that also has the execution modes of `kept`, by name, each for those of its widths
+    in bits that the module has floats of; and the capabilities and the extension that these need.
+
+    The modes are `SignedZeroInfNanPreserve` and `DenormPreserve`. Raises `InternalError` for what
+    is no SPIR-V.
+    """
+    facts = read_module(code)
+    asked = [
+        (name, width)
+        for name, widths in kept.items()
+        for width in facts.float_widths
+        if width in widths and (name, width) not in facts.float_modes
+    ]
+    if not asked:
+        return code
+    numbers = {name: number for number, name in CAPABILITIES.items()}
+    needed = dict.fromkeys(name for name, _ in asked if name not in facts.capabilities)
+    instructions = list(_instructions(code))
+    entries = [words[1] for opcode, words in instructions if opcode == _OP_ENTRY_POINT]
+    extension = (_OP_EXTENSION, _spell(_FLOAT_EXTENSION))
+    added = [
+        *((_OP_CAPABILITY, (numbers[name],)) for name in needed),
+        *(() if extension in instructions else (extension,)),
+        *(
+            (_OP_EXECUTION_MODE, (entry, _FLOAT_MODES[name], width))
+            for entry in entries
+            for name, width in asked
+        ),
+    ]
+    for instruction in added:
+        instructions.insert(_find_section_end(instructions, instruction[0]), instruction)
+    words = [
+        word
+        for opcode, operands in instructions
+        for word in (len(operands) + 1 << 16 | opcode, *operands)
+    ]
+    return code[: 4 * _HEADER_WORDS] + struct.pack(f"={len(words)}I", *words)
+
+
+_SECTIONS = (_OP_CAPABILITY, _OP_EXTENSION, 11, 14, _OP_ENTRY_POINT, _OP_EXECUTION_MODE)
+"""The instructions that a module begins with, in their order. 11 and 14 are OpExtInstImport and
+OpMemoryModel."""
+
+
+def _find_section_end(instructions: list[tuple[int, tuple[int, ...]]], opcode: int) -> int:
+    """Where the instructions of a section end, and those of later ones begin."""
+    before = _SECTIONS[: _SECTIONS.index(opcode) + 1]
+    return next(k for k, (other, _) in enumerate(instructions) if other not in before)
+
+
+def _spell(text: str) -> tuple[int, ...]:
+    """A literal of characters: a 0 behind them, and words of four that are filled up with 0."""
+    data = text.encode() + b"\0"
+    data += b"\0" * (-len(data) % 4)
+    return struct.unpack(f"<{len(data) // 4}I", data)
 
 
 def list_instructions(code: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:

@@ -9,6 +9,10 @@ the comparison is a close call may go either way, and what only selects and move
 A compiler may take factors out of sums, or leave them: what is allowed is the larger of the two
 errors. A product of large numbers may be too large before a factor is applied to it that would
 have made it small, and one of small numbers may vanish.
+
+Devices differ in what they promise: how near quotients and square roots are, and whether they keep
+denormals. Where one does not, a denormal may be taken for a zero by what computes with it or
+compares it, and a result may be a zero in place of one. What only selects and moves keeps it.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -44,7 +48,8 @@ from dmlc.ir.nodes import POSITIONAL_COMBINERS
 from dmlc.ir.specialize import specialize
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect
-from dmlc.scalars import OPERATIONS, Array, DataType, Operation
+from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
+from dmlc.scalars import OPERATIONS, Array, DataType, Operation, held_type
 from dmlc.sizes import Shapes
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.simplify import simplify
@@ -53,9 +58,9 @@ _EXACT = frozenset(
     ("neg", "abs", "sign", "min", "max", "floor", "ceil", "round", "trunc", "mod")
 )  # fmt: skip
 """Operations on floats that round nothing themselves."""
-_ULP = {"add": 1.0, "sub": 1.0, "mul": 1.0, "div": 4.0, "sqrt": 5.0}
-"""Units in the last place that one operation may be off by. WGSL and SPIR-V grant a quotient 2.5,
-and a root what 1 over a reciprocal root of 2 comes to."""
+_PLAIN = ("add", "sub", "mul", "div", "sqrt")
+"""Operations that are off by what a device promises, and the reference by half a unit of the last
+place besides. Others may be off by 4 units."""
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-6
 """What a transcendental function may be off by."""
 _MOST_IN_ROW = 256.0
@@ -74,7 +79,14 @@ _SMALLEST = {
     DataType.FLOAT16: 2.0**-24,
     DataType.BFLOAT16: 2.0**-126,
 }
-"""What may be lost where a result is flushed to zero, or rounded among denormals."""
+"""What may be lost where a result is flushed to zero, or rounded among denormals of FLOAT16."""
+_STEP = {
+    DataType.FLOAT64: 2.0**-1074,
+    DataType.FLOAT32: 2.0**-149,
+    DataType.FLOAT16: 2.0**-24,
+    DataType.BFLOAT16: 2.0**-133,
+}
+"""The least denormal: what may be lost where a result is rounded among those that are kept."""
 _LARGEST = {
     DataType.FLOAT64: float(np.finfo(np.float64).max),
     DataType.FLOAT32: float(np.finfo(np.float32).max),
@@ -82,8 +94,6 @@ _LARGEST = {
     DataType.BFLOAT16: (2.0 - 2.0**-7) * 2.0**127,
 }
 """What is beyond it may be an infinity, or may not: the reference computes wider than devices."""
-_GROWS = frozenset(("mul", "div", "sqrt", "rsqrt", "log", "pow"))
-"""Operations of which a denormal operand that is flushed to zero first gives something else."""
 
 
 def rounds_alike(operation: Operation) -> bool:
@@ -92,25 +102,74 @@ def rounds_alike(operation: Operation) -> bool:
     return named or operation.gives_bool or operation.rounds_to is not None
 
 
-def bound_errors(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """What a device may do to the floats of one run."""
+
+    floats: FloatPromises
+    flushes: bool = True
+    """Whether some input holds a denormal that the device need not keep."""
+
+    def find_smallest(self, dtype: DataType) -> float:
+        """What is below it may come out as zero, for it may be a denormal that is not kept."""
+        return 0.0 if self.floats.keeps_denormals(dtype) else _SMALLEST[dtype]
+
+    def may_flush(self, dtype: DataType) -> bool:
+        """Whether an operand that is exact may be a denormal that is taken for zero. What is not
+        exact may be off by as much as that in any case."""
+        return self.flushes and dtype.is_float and not self.floats.keeps_denormals(dtype)
+
+    def find_loss(self, dtype: DataType, ulps: float = 1.0) -> float:
+        """What may be lost of a result of a type that is next to zero, and off by so many units of
+        the last place elsewhere."""
+        kept = self.floats.keeps_denormals(dtype)
+        return max(ulps, 1.0) * _STEP[dtype] if kept else _SMALLEST[dtype]
+
+    def find_ulps(self, operation: Operation, dtype: DataType) -> float:
+        """Units in the last place that one operation may be off by."""
+        if operation.name not in _PLAIN:
+            return 4.0
+        return self.floats.find_ulps(operation.name, dtype) + CORRECT
+
+
+def bound_errors(
+    function: Function, inputs: Mapping[str, Array], floats: FloatPromises = LEAST
+) -> dict[str, Array]:
     """The largest difference from the reference that each element of each result may have, by the
     result's name, in float64; 0 where it must be exact, and infinite where nothing can be said.
 
-    `inputs` are those of `reference.evaluate`, and what it raises is raised.
+    `inputs` are those of `reference.evaluate`, and what it raises is raised. `floats` are the
+    promises of the device that is held to it: those of every device where none is given.
     """
     expect("function", function, Function, "an ir.Function")
+    expect("floats", floats, FloatPromises, "what a device promises of floats")
     if function.run_symbol() is None and function.symbols():
         # How much sums are off by depends on how long they are.
         shapes = Shapes()
         given = ((p, np.shape(inputs[p.name])) for p in function.parameters if p.name in inputs)
         if not any(shapes.match(p.name, p.extents, shape) for p, shape in given):
             function = specialize(function, shapes.sizes)
-    bounds = _evaluate_errors(function, inputs)
+    rules = Rules(floats, _hold_denormals(inputs.values(), floats))
+    bounds = _evaluate_errors(function, inputs, rules)
     factored = _factor(function)
     if factored is None:
         return bounds
-    others = _evaluate_errors(factored, inputs)
+    others = _evaluate_errors(factored, inputs, rules)
     return {name: np.maximum(bound, others[name]) for name, bound in bounds.items()}
+
+
+def _hold_denormals(given: Iterable[object], floats: FloatPromises) -> bool:
+    """Whether some array holds a denormal that a device need not keep. What is no array, the
+    reference refuses."""
+    arrays: list[Array] = [each for each in given if isinstance(each, np.ndarray)]
+    for array in arrays:
+        dtype = held_type(array.dtype)
+        if dtype is None or not dtype.is_float or floats.keeps_denormals(dtype):
+            continue
+        sizes = np.abs(array.astype(np.float64))
+        if ((sizes > 0) & (sizes < _SMALLEST[dtype])).any():
+            return True
+    return False
 
 
 @functools.lru_cache(maxsize=32)
@@ -127,9 +186,11 @@ def _factor(function: Function) -> Function | None:
     return None if factored is simplified else factored
 
 
-def _evaluate_errors(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def _evaluate_errors(
+    function: Function, inputs: Mapping[str, Array], rules: Rules
+) -> dict[str, Array]:
     """What the error function of a function gives, by the name of its own result."""
-    errors = make_error_function(function)
+    errors = make_error_function(function, rules)
     found = find_expected(errors, inputs)
     return {
         result.name: found[error.name]
@@ -137,7 +198,7 @@ def _evaluate_errors(function: Function, inputs: Mapping[str, Array]) -> dict[st
     }
 
 
-def make_error_function(function: Function) -> Function:
+def make_error_function(function: Function, rules: Rules = Rules(LEAST)) -> Function:
     """The function from the same parameters to the error of each result, in order."""
     taken = set(function.tensors())
     sources: dict[str, _Source] = {}
@@ -155,7 +216,7 @@ def make_error_function(function: Function) -> Function:
                 sources[delay.name] = _Source(before, delay.dtype)
             loops.append(opened[stage.name])
         stages.append(stage)
-        maker = _Maker(stage.body, sources)
+        maker = _Maker(stage.body, sources, rules)
         made, source = _fold(stage, maker, _free(f"{stage.name}_error", taken))
         stages += made
         sources[stage.name] = dataclasses.replace(source, signless=_is_signless(stage, maker))
@@ -167,7 +228,7 @@ def make_error_function(function: Function) -> Function:
     for result in function.results:
         stage = function.stage(result.name)
         if stage is not None:
-            last = _close(stage, sources, _free(f"{stage.name}_bound", taken))
+            last = _close(stage, sources, rules, _free(f"{stage.name}_bound", taken))
             stages.append(last)
             results.append(Result(last.name))
     return Function(
@@ -221,7 +282,8 @@ class _Source:
 class _Maker:
     """Writes the errors of one body's values behind those values."""
 
-    def __init__(self, body: Body, sources: Mapping[str, _Source]) -> None:
+    def __init__(self, body: Body, sources: Mapping[str, _Source], rules: Rules) -> None:
+        self.rules = rules
         self.instructions: list[Instruction] = list(body.instructions)
         self._sources = sources
         self._numbers: dict[Instruction, int] = {}
@@ -330,8 +392,24 @@ class _Maker:
 
     def rounded(self, number: int, dtype: DataType, ulps: float = 1.0) -> list[int]:
         """What rounding a value to a type may cost."""
-        smallest = self.where_finite(number, self.constant(_SMALLEST[dtype]))
+        smallest = self.where_finite(number, self.constant(self.rules.find_loss(dtype, ulps)))
         return [self.scaled(number, ulps * _EPSILON[dtype]), smallest]
+
+    def flushed(self, number: int, dtype: DataType) -> int | None:
+        """What is lost of a value that is taken for zero where it is a denormal; None of a type
+        whose denormals are kept, or where there are none."""
+        if not self.rules.may_flush(dtype):
+            return None
+        value = self.instructions[number]
+        if isinstance(value, Constant) and not 0 < abs(value.value) < _SMALLEST[dtype]:
+            return None
+        return self.where_small(number, dtype)
+
+    def where_small(self, number: int, dtype: DataType) -> int:
+        """The size of a value that may be a denormal, and 0 of any other."""
+        size, smallest = self.apply("abs", self.double(number)), self.rules.find_smallest(dtype)
+        small = self.apply("lt", size, self.constant(smallest))
+        return self.choose(small, size, self.constant(0.0))
 
     def finite(self, number: int) -> int:
         return self.apply("lt", self.apply("abs", self.double(number)), self.constant(math.inf))
@@ -412,7 +490,7 @@ class _Maker:
         if not computed.is_float:
             return self._find_whole(number, operation, given)
         terms: list[int] = []
-        ends = [self._ends(g, operation, computed) for g in given]
+        ends = [self._ends(g, computed) for g in given]
         if any(len(some) > 1 for some in ends):
             spread = self._spread(number, operation, ends, given)
             if operation.name == "div" and len(ends[1]) > 1:
@@ -424,13 +502,16 @@ class _Maker:
             absolute = self.where_finite(number, self.constant(_ABSOLUTE))
             terms += [self.scaled(number, _RELATIVE), absolute]
         elif operation.name not in _EXACT:
-            rounding = self.rounded(number, computed, _ULP.get(operation.name, 4.0))
+            rounding = self.rounded(number, computed, self.rules.find_ulps(operation, computed))
             if self.whole[number]:
                 # A whole number that the type holds is not rounded.
                 size, held = self.apply("abs", self.double(number)), 1 / _EPSILON[computed]
                 short = self.apply("le", size, self.constant(held))
                 rounding = [self.choose(short, self.constant(0.0), self.fold("add", rounding))]
             terms += rounding
+        elif operation.name == "mod" and self.rules.find_smallest(computed):
+            # Of the exact ones it alone makes denormals of what is none.
+            terms.append(self.where_small(number, computed))
         total = self.total(terms)
         if total is None or operation.name in _EXACT:
             return total
@@ -492,8 +573,8 @@ class _Maker:
         at_corner, in_middle = (self.choose(v, one, zero) for v in (value, center))
         return self.apply("abs", self.apply("sub", at_corner, in_middle))
 
-    def _ends(self, number: int, operation: Operation, dtype: DataType) -> tuple[int, ...]:
-        """What an operand may be at the least and at the most."""
+    def _ends(self, number: int, dtype: DataType) -> tuple[int, ...]:
+        """What an operand may be at the least and at the most; itself, and zero in place of it."""
         error = self.errors[number]
         middle = self.double(number)
         if error is not None:
@@ -501,10 +582,11 @@ class _Maker:
             if number < len(self.signless) and self.signless[number]:
                 least = self.apply("max", least, self.constant(0.0))
             return (self.apply("add", middle, error), least)
-        if operation.name not in _GROWS or isinstance(self.instructions[number], Constant):
+        lost = self.flushed(number, dtype)
+        if lost is None:
             return (middle,)
-        denormal = self.apply("lt", self.apply("abs", middle), self.constant(_SMALLEST[dtype]))
-        return (middle, self.choose(denormal, self.constant(0.0), middle))
+        kept = self.apply("eq", lost, self.constant(0.0))
+        return (middle, self.choose(kept, middle, self.constant(0.0)))
 
     def _find_whole(self, number: int, operation: Operation, given: tuple[int, ...]) -> int | None:
         """Whole numbers and booleans: nothing can be said of what comes of a wrong one."""
@@ -541,6 +623,8 @@ class _Maker:
     def _find_cast(self, number: int, operand: int, dtype: DataType) -> int | None:
         source = value_type(self.instructions[operand])
         error = self.errors[operand]
+        if error is None and source.is_float and not dtype.is_integer:
+            error = self.flushed(operand, source)
         if dtype.is_float and source.is_float:
             narrows = _EPSILON[dtype] > _EPSILON[source]
             terms = [] if error is None else [error]
@@ -556,7 +640,7 @@ class _Maker:
             return self._find_cut(operand, error, dtype)
         return self.choose(
             self.apply("gt", error, self.constant(0.0)),
-            self.constant(math.inf),
+            self.constant(1.0 if dtype is DataType.BOOL else math.inf),
             self.constant(0.0),
         )
 
@@ -594,15 +678,20 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
             error = maker.rounded_away(stage.body.result, stage.dtype, error)
         return [_over(stage, name, maker, error, None)], _Source(name, stage.dtype, ranged=True)
     value, dtype = stage.body.result, stage.body.dtype
+    lost = maker.flushed(value, dtype)
+    if reduction.combiner in (*POSITIONAL_COMBINERS, "min", "max") and error is None:
+        if lost is None:
+            return [], _Source(None, stage.dtype)
+        return _choose_flushed(stage, maker, name, lost), _Source(name, stage.dtype)
+    if error is None:
+        error = lost
     if reduction.combiner in POSITIONAL_COMBINERS or not dtype.is_float:
         if error is None:
             return [], _Source(None, stage.dtype)
         wrong = maker.apply("gt", error, maker.constant(0.0))
         error = maker.choose(wrong, maker.constant(math.inf), maker.constant(0.0))
         return [_over(stage, name, maker, error, "max")], _Source(name, stage.dtype)
-    if reduction.combiner in ("min", "max"):
-        if error is None:
-            return [], _Source(None, stage.dtype)
+    if reduction.combiner in ("min", "max") and error is not None:
         return [_over(stage, name, maker, error, "max")], _Source(name, stage.dtype)
     count = _count(reduction)
     terms = [] if error is None else [error]
@@ -615,6 +704,31 @@ def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]
         whole = maker.within_range(size, dtype, maker.fold("add", terms))
         return [_over(stage, name, maker, whole, "sum")], _Source(name, stage.dtype)
     return _multiply(stage, maker, name, error, count)
+
+
+def _choose_flushed(stage: Stage, maker: _Maker, name: str, lost: int) -> list[Stage]:
+    """The errors of what a reduction chooses of exact values, where denormals may be taken for
+    zeros: they are then as large as each other. That shows only where nothing larger is chosen."""
+    assert stage.reduction is not None
+    value, dtype = stage.body.result, stage.body.dtype
+    ways = {"argmin": "min", "argmax": "max"}
+    positional = stage.reduction.combiner in ways
+    combiner = ways.get(stage.reduction.combiner, stage.reduction.combiner)
+    made = [
+        _over(stage, f"{name}_lost", maker, lost, "max"),
+        _over(stage, f"{name}_chosen", maker, maker.double(value), combiner),
+    ]
+    places = tuple(range(len(stage.extents)))
+    loads = (Load(each.name, places, _DOUBLE) for each in made)
+    body = Body((*(Index(axis) for axis in places), *loads), len(places))
+    last = _Maker(body, {}, maker.rules)
+    most, chosen = len(places), len(places) + 1
+    size, smallest = last.apply("abs", chosen), maker.rules.find_smallest(dtype)
+    zero, small = last.constant(0.0), last.apply("lt", size, last.constant(smallest))
+    unknown = last.constant(math.inf) if positional else most
+    some = last.choose(last.apply("gt", most, zero), unknown, zero)
+    whole = Body.make(last.instructions, last.choose(small, some, zero))
+    return [*made, Stage(name, _DOUBLE, stage.extents, whole)]
 
 
 def _multiply(
@@ -640,7 +754,7 @@ def _multiply(
     loads = [Load(factor.name, places, _DOUBLE) for factor in made]
     loads.append(Load(stage.name, places, stage.dtype.compute))
     exact, larger, product = range(len(places), len(places) + 3)
-    last = _Maker(Body((*(Index(axis) for axis in places), *loads), product), {})
+    last = _Maker(Body((*(Index(axis) for axis in places), *loads), product), {}, maker.rules)
     part = (count if math.isfinite(count) else _MOST_IN_ROW) * _EPSILON[dtype]
     grown = last.apply("sub", larger, exact)
     total = last.apply("add", grown, last.apply("mul", exact, last.constant(part)))
@@ -665,12 +779,12 @@ def _over(stage: Stage, name: str, maker: _Maker, error: int, combiner: str | No
     return Stage(name, _DOUBLE, stage.extents, body, reduction)
 
 
-def _close(stage: Stage, sources: Mapping[str, _Source], name: str) -> Stage:
+def _close(stage: Stage, sources: Mapping[str, _Source], rules: Rules, name: str) -> Stage:
     """The bound of a result: its error, and the rounding to what it is stored as."""
     indices = tuple(range(len(stage.extents)))
     load = Load(stage.name, indices, stage.dtype.compute)
     value = len(indices)
-    maker = _Maker(Body((*(Index(axis) for axis in indices), load), value), sources)
+    maker = _Maker(Body((*(Index(axis) for axis in indices), load), value), sources, rules)
     error = maker.errors[value]
     zero = maker.constant(0.0)
     if error is None:

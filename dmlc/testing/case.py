@@ -16,6 +16,7 @@ from dmlc.api import run
 from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.binding.facts import Binding
 from dmlc.oracle import find_expected
+from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.scalars import Array, DataType
 from dmlc.source import Span
 from dmlc.testing.bounds import bound_errors
@@ -118,15 +119,15 @@ class Case:
 
     @functools.cached_property
     def truth(self) -> Truth:
-        """What the reference gives, and how far from it a device may be."""
+        """What the reference gives, and how far from it any device may be."""
         function = self.call.function
-        given = {ir_name(name): array for name, array in self.inputs.items()}
-        expected, allowed = find_expected(function, given), bound_errors(function, given)
+        expected = find_expected(function, _spell(self.inputs))
         names = {ir_name(name): name for name in self.call.outputs}
-        return Truth(
-            {names[n]: array for n, array in expected.items()},
-            {names[n]: array for n, array in allowed.items()},
-        )
+        return Truth({names[n]: array for n, array in expected.items()}, _bound_case(self, LEAST))
+
+    def find_truth(self, floats: FloatPromises) -> Truth:
+        """What the reference gives, and how far from it a device with these promises may be."""
+        return Truth(self.truth.expected, _bound_case(self, floats))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -136,6 +137,17 @@ class Truth:
     expected: Mapping[str, Array]
     allowed: Mapping[str, Array]
     """The largest difference that each element may have: see `bounds`."""
+
+
+def _spell(inputs: Mapping[str, Array]) -> dict[str, Array]:
+    return {ir_name(name): array for name, array in inputs.items()}
+
+
+@functools.lru_cache(maxsize=8)
+def _bound_case(case: Case, floats: FloatPromises) -> Mapping[str, Array]:
+    """What the outputs of a case may differ by, by name; kept for its variants."""
+    found = bound_errors(case.call.function, _spell(case.inputs), floats)
+    return {name: found[ir_name(name)] for name in case.call.outputs}
 
 
 def lay_out(values: Array, desc: TensorDesc) -> Array:
@@ -168,19 +180,22 @@ def run_case(case: Case, device: str) -> dict[str, Array]:
     return dict(run(call.operator, case.inputs, call.attributes, outputs, device))
 
 
-def judge(case: Case, results: Mapping[str, Array]) -> dict[str, Verdict]:
-    """Holds each result to what the case must give."""
-    wanted = find_wanted(case)
+def judge(
+    case: Case, results: Mapping[str, Array], floats: FloatPromises = LEAST
+) -> dict[str, Verdict]:
+    """Holds each result to what the case must give on a device with these promises."""
+    wanted = find_wanted(case, floats)
     return {
         name: Verdict.of(found, wanted.expected[name], wanted.allowed[name])
         for name, found in results.items()
     }
 
 
-def find_wanted(case: Case) -> Truth:
+def find_wanted(case: Case, floats: FloatPromises = LEAST) -> Truth:
     """What each output must be, in its own type: what an example expects of it, or else what the
     reference gives."""
-    expected, allowed = dict(case.truth.expected), dict(case.truth.allowed)
+    truth = case.find_truth(floats)
+    expected, allowed = dict(truth.expected), dict(truth.allowed)
     for name, exact in case.expected.items():
         dtype = case.call.tensors[name].data_type
         with np.errstate(all="ignore"):

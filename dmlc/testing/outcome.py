@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.binding import Operator
+from dmlc.devices import find_promises
 from dmlc.source import DmlcError, InternalError, Span, UnavailableError, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, run_case
 from dmlc.testing.memory import check_memory
@@ -154,8 +155,8 @@ def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
     except Exception as error:
         return make.failed(Cause.FORMULA, say(error), find_span(error, operator))
     try:
-        results = run_case(case, device)
-        verdicts = judge(case, results)
+        results, floats = run_case(case, device), find_promises(device)
+        verdicts = judge(case, results, floats)
     except UnsupportedError as error:
         return make.unsupported(device, error)
     except Exception as error:
@@ -166,7 +167,7 @@ def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
     cause = Cause.RESULT
     if case.expected:
         plain = dataclasses.replace(case, expected={}, within={})
-        if all(verdict.holds for verdict in judge(plain, results).values()):
+        if all(verdict.holds for verdict in judge(plain, results, floats).values()):
             cause = Cause.EXPECTED
     message = "\n".join(f"{name}: {verdict}" for name, verdict in wrong.items())
     span = case.places.get(next(iter(wrong)), case.span) or operator.definition.syntax.name.span

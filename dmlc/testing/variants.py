@@ -14,12 +14,20 @@ from random import Random
 import numpy as np
 
 from dmlc.binding import TensorDesc, ir_name
-from dmlc.devices import compile_for, find_device, list_profiles, load_function, load_on
+from dmlc.devices import (
+    compile_for,
+    find_device,
+    find_promises,
+    list_profiles,
+    load_function,
+    load_on,
+)
 from dmlc.ir import Apply, Function, fixed_strides, packed_strides, value_type
 from dmlc.kernel import nodes as k
 from dmlc.kernel.group import lower_group
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.pipeline import USUAL, Steps
+from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.runtime.interface import AnyDevice
 from dmlc.scalars import Array
 from dmlc.sizes import Shapes, refuse_sizes
@@ -95,19 +103,24 @@ def try_variants(
         except (DmlcError, InternalError) as error:
             yield VariantRun(variant.name, {}, error=str(error))
         else:
-            yield VariantRun(variant.name, hold_to(variant.case, wanted, found))
+            floats = find_promises(device)
+            yield VariantRun(variant.name, hold_to(variant.case, wanted, found, floats))
 
 
 def hold_to(
-    case: Case, results: Mapping[str, Array], found: Mapping[str, Array]
+    case: Case,
+    results: Mapping[str, Array],
+    found: Mapping[str, Array],
+    floats: FloatPromises = LEAST,
 ) -> dict[str, Verdict]:
-    """How near the results of a variant are to those of the case. Either may be off by the bounds;
-    what rounds alike everywhere is the same."""
+    """How near the results of a variant are to those of the case, on a device with these promises.
+    Either may be off by the bounds; what rounds alike everywhere is the same."""
+    bounds = case.find_truth(floats).allowed
     alike = _find_alike(case.call.function)
     verdicts: dict[str, Verdict] = {}
     for name, values in results.items():
         same = ir_name(name) in alike
-        allowed = np.zeros(values.shape) if same else 2.0 * case.truth.allowed[name]
+        allowed = np.zeros(values.shape) if same else 2.0 * bounds[name]
         verdicts[name] = Verdict.of(found[name], values, allowed)
     return verdicts
 

@@ -11,6 +11,7 @@ from dmlc.binding import Graph, Operator, TensorDesc, ir_name
 from dmlc.ir import Function
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect, expect_mapping
+from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.scalars import Array, held_type
 from dmlc.source import DmlcError
 from dmlc.testing.bounds import bound_errors
@@ -77,8 +78,10 @@ def verify(
     attributes: Mapping[str, object],
     results: Mapping[str, Array],
     dims: Mapping[str, int] | None = None,
+    floats: FloatPromises = LEAST,
 ) -> dict[str, Verdict]:
-    """Evaluates an operator, a graph or a function in NumPy and compares each result with it."""
+    """Evaluates an operator, a graph or a function in NumPy and compares each result with it.
+    `floats` are the promises of the device that gave the results."""
     inputs = {n: _expect_array("inputs", n, a) for n, a in _expect_arrays("inputs", inputs)}
     results = {n: _expect_array("results", n, a) for n, a in _expect_arrays("results", results)}
     tensors = {name: _describe(name, array) for name, array in {**inputs, **results}.items()}
@@ -89,7 +92,7 @@ def verify(
     )
     spelt = {ir_name(name): array for name, array in inputs.items()}
     given = {p.name: spelt[p.name] for p in function.parameters}
-    expected, allowed = find_expected(function, given), bound_errors(function, given)
+    expected, allowed = find_expected(function, given), bound_errors(function, given, floats)
     verdicts: dict[str, Verdict] = {}
     for name, array in results.items():
         own = ir_name(name)

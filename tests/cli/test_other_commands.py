@@ -17,7 +17,9 @@ from dmlc.kernel.json import kernel_from_json
 from dmlc.kernel.parse import parse_kernel
 from dmlc.pipeline import list_passes, make_kernels
 from dmlc.runtime import opencl, vulkan, wgpu
+from dmlc.runtime.floats import Division, FloatPromises
 from dmlc.runtime.opencl.device import Device, DeviceKind, Memory
+from dmlc.runtime.spirv import read_module
 from dmlc.runtime.vulkan import VulkanDevice
 from dmlc.runtime.wgpu import WgpuDevice
 from dmlc.source import UnavailableError
@@ -279,6 +281,27 @@ def test_compile_writes_files(dmlc: Dmlc) -> None:
         assert Path("out", name).read_bytes() == Path("again", name).read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "widths"),
+    [((), (32,)), (("--float-controls", "64,32"), (32,)), (("--float-controls", "none"), ())],
+)
+def test_compile_asks_of_floats_what_is_wanted(
+    arguments: tuple[str, ...], widths: tuple[int, ...], dmlc: Dmlc
+) -> None:
+    dmlc("compile", GRAD, "--target", "hlsl", "-o", "out", *arguments)
+    facts = read_module(Path("out/ACTIVATION_RELU_GRAD.spv").read_bytes())
+    assert facts.float_modes == tuple(("SignedZeroInfNanPreserve", width) for width in widths)
+    (kernel,) = json.loads(Path("out/manifest.json").read_text("utf-8"))["kernels"]
+    asked = {"none": [], "64,32": [32, 64]}.get("".join(arguments[1:]), [16, 32, 64])
+    assert kernel["float_controls"] == asked
+
+
+def test_widths_that_no_float_has_are_refused(dmlc: Dmlc) -> None:
+    found = dmlc("compile", GRAD, "--float-controls", "32,8")
+    assert found.status == 2
+    assert "expected 16, 32, 64 or none, found '32,8'" in found.err
+
+
 @pytest.mark.parametrize("target", ["hlsl", "opencl"])
 def test_compile_prints_sources(target: str, dmlc: Dmlc) -> None:
     program = package.compile(package.operator(GRAD).bind(), target)
@@ -430,6 +453,7 @@ def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -
         index=0, name="GPU", platform="Maker", platform_index=0, kind=DeviceKind.GPU,
         version="OpenCL 3.0 ", compute_units=24, memory_size=8 << 30, max_allocation=1 << 30,
         max_group_size=1024, memory=Memory.COPIED, float64=False,
+        floats=FloatPromises(special=(16, 32), single=Division(2.5, 3.0)),
     )  # fmt: skip
     monkeypatch.setattr(opencl, "devices", lambda: (device,))
 
@@ -440,7 +464,8 @@ def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(wgpu, "devices", find_nothing)
     assert dmlc("devices").out == (
         "opencl:0  GPU: Maker, OpenCL 3.0, gpu, 24 compute units, 8,192 MiB, largest buffer "
-        "1,024 MiB, no float64, memory copied\n"
+        "1,024 MiB, no float64, memory copied, NaN and signed zeros kept of 16 and 32 bits, "
+        "denormals not promised, division within 2.5 ulp, square roots 3\n"
     )
     monkeypatch.setattr(opencl, "devices", lambda: ())
     found = dmlc("devices")

@@ -9,6 +9,7 @@ import pytest
 from dmlc.program import BufferBinding, KernelSource, ScalarBinding
 from dmlc.runtime.dxc import RegisterShifts
 from dmlc.runtime.dxc_library import load_library
+from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.hlsl import compile_kernel
 from dmlc.source import InternalError
 from tests.runtime.handmade_hlsl import F32, relu_grad, square_then_double, sum_of
@@ -25,6 +26,22 @@ def test_a_kernel_is_compiled_once() -> None:
     assert made.facts.group_size == (64, 1, 1)
     assert made.shifts == RegisterShifts(0, 16, 32)
     assert made.warnings == ()
+
+
+def test_spirv_asks_of_a_device_what_it_promises_and_the_kernel_says() -> None:
+    special, denormals = ("SignedZeroInfNanPreserve", 32), ("DenormPreserve", 32)
+    none = dataclasses.replace(RELU, float_controls=())
+    cases = (
+        (RELU, FloatPromises(), ()),
+        (RELU, FloatPromises((16, 64), (16,)), ()),
+        (RELU, FloatPromises((32,)), (special,)),
+        (RELU, FloatPromises((16, 32), (32,)), (denormals, special)),
+        (none, FloatPromises((32,), (32,)), (denormals,)),
+    )
+    for kernel, floats, modes in cases:
+        assert compile_kernel(kernel, floats=floats).facts.float_modes == modes
+    assert compile_kernel(RELU).facts.float_modes == (special,)
+    assert compile_kernel(none).facts.float_modes == ()
 
 
 def test_a_kernel_of_many_buffers_has_bindings_of_its_own() -> None:

@@ -12,20 +12,29 @@ from dmlc.ir.verify import verify
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.runtime import opencl
+from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
 from dmlc.scalars import Array
 from dmlc.testing.bounds import bound_errors, make_error_function
 
 EPSILON = 2.0**-23
+KEEPS = FloatPromises(denormals=(16, 32, 64))
+"""A device that keeps denormals."""
 
 
-def bound(formula: str, x: Array, result: str = "f32", y: Array | None = None) -> list[float]:
+def bound(
+    formula: str,
+    x: Array,
+    result: str = "f32",
+    y: Array | None = None,
+    floats: FloatPromises = LEAST,
+) -> list[float]:
     """The bound of `%Z = formula` at each element; `%X` is float32, `%Y` a second input."""
     count = len(x)
     text = f"func @f(%X: f32[{count}], %Y: f32[{count}]) -> (%Z) {{\n"
     function = ir.parse(text + f"  %Z: {result}[i0 < {count}] = {formula}\n}}")
     verify(make_error_function(function), "error function")
     inputs = {"X": x, "Y": x if y is None else y}
-    return bound_errors(function, inputs)["Z"].tolist()
+    return bound_errors(function, inputs, floats)["Z"].tolist()
 
 
 def f32(*values: float) -> Array:
@@ -217,7 +226,97 @@ def test_a_denormal_operand_may_be_taken_for_zero() -> None:
     (amplified,) = bound("mul(%X[i0], %Y[i0])", f32(1e-40), y=f32(1e38))
     assert 0.009 < amplified < 0.02
     assert bound("sqrt(%X[i0])", f32(-1e-40)) == [math.inf]
-    assert bound("select(gt(%X[i0], 0.0), %X[i0], 0.0)", f32(1e-40)) == [0]
+    assert bound("sqrt(%X[i0])", f32(-1e-40), floats=KEEPS) == [0]
+    (kept,) = bound("mul(%X[i0], %Y[i0])", f32(1e-40), y=f32(1e38), floats=KEEPS)
+    assert kept < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("formula", "lost"),
+    [
+        ("neg(%X[i0])", 1e-40),
+        ("abs(%X[i0])", 1e-40),
+        ("max(%X[i0], -1.0)", 1e-40),
+        ("ceil(%X[i0])", 1),
+        ("sign(%X[i0])", 1),
+        ("select(gt(%X[i0], 0.0), %X[i0], 0.0)", 1e-40),
+        ("select(eq(%X[i0], 0.0), 7.0, 9.0)", 2),
+        ("select(cast(%X[i0], bool), 7.0, 9.0)", 2),
+        ("select(lt(%X[i0], 2e-40), 7.0, 9.0)", 2),
+        ("select(eq(cast(%X[i0], f64), cast(0.0, f64)), 7.0, 9.0)", 2),
+        ("mod(%X[i0], 3.0)", 1e-40),
+    ],
+)
+def test_what_computes_with_a_denormal_or_compares_it_may_take_it_for_zero(
+    formula: str, lost: float
+) -> None:
+    flushed, other = bound(formula, f32(1e-40, 0.75))
+    assert lost * 0.999 <= flushed <= lost * 1.001 + 2.0**-125
+    assert other <= 2.0**-125
+    assert bound(formula, f32(1e-40, 0.75), floats=KEEPS) == [0, 0]
+    # Where no input is a denormal, nothing is lost either.
+    assert bound(formula, f32(1.0, 0.75))[1] <= 2.0**-125
+
+
+def test_what_moves_or_does_not_choose_a_denormal_keeps_it() -> None:
+    for formula in ("%X[i0]", "select(lt(%Y[i0], 1.0), %X[i0], 0.0)", "max(%X[i0], 1.0)",
+                    "select(lt(%X[i0], 3.0), %X[i0], %Y[i0])"):  # fmt: skip
+        assert bound(formula, f32(1e-40, -1e-40), y=f32(0.5, 0.5)) == [0, 0], formula
+    function = ir.parse("func @f(%X: f16[1]) -> (%Z) {\n  %Z: f16[i0 < 1] = neg(%X[i0])\n}")
+    # FLOAT16 keeps its denormals everywhere: they are none of FLOAT32.
+    assert bound_errors(function, {"X": np.array([1e-7], np.float16)})["Z"] == [0]
+
+
+def test_a_result_may_be_zero_in_place_of_a_denormal() -> None:
+    x, y = f32(1e-20), f32(1e-20)
+    assert bound("mul(%X[i0], %Y[i0])", x, y=y)[0] >= 1e-40
+    assert bound("mul(%X[i0], %Y[i0])", x, y=y, floats=KEEPS)[0] < 1e-44
+    x, y = f32(2.0**-120 + 2.0**-140), f32(2.0**-120)
+    assert bound("mod(%X[i0], %Y[i0])", x, y=y)[0] >= 2.0**-140
+    assert bound("mod(%X[i0], %Y[i0])", x, y=y, floats=KEEPS) == [0]
+
+
+@pytest.mark.parametrize(
+    ("combiner", "row", "lost"),
+    [
+        ("max", (1e-40, 2e-40, -3.0), 2e-40),
+        ("max", (1e-40, 2e-40, 3.0), 0),
+        ("max", (0.0, -1.0, -2.0), 0),
+        ("min", (1e-40, 2e-40, -3.0), 0),
+        ("min", (1e-40, 2e-40, 3.0), 1e-40),
+        ("argmax", (1e-40, 2e-40, -3.0), math.inf),
+        ("argmax", (1e-40, 2e-40, 3.0), 0),
+        ("argmin", (0.0, -1e-40, 2.0), math.inf),
+        ("argmin", (0.0, -1e-40, -2.0), 0),
+    ],
+)
+def test_denormals_may_be_as_large_as_each_other_where_one_is_chosen(
+    combiner: str, row: tuple[float, ...], lost: float
+) -> None:
+    result = "u32" if "arg" in combiner else "f32"
+    function = ir.parse(
+        f"func @f(%X: f32[3]) -> (%Z) {{\n  %Z: {result}[] = {combiner}[r0 < 3] %X[r0]\n}}"
+    )
+    found = float(bound_errors(function, {"X": f32(*row)})["Z"])
+    assert found == lost if lost in (0, math.inf) else lost * 0.999 < found < 2.0**-124
+    assert bound_errors(function, {"X": f32(*row)}, KEEPS)["Z"] == 0
+
+
+def test_a_sum_of_denormals_may_be_zero() -> None:
+    function = ir.parse("func @f(%X: f32[4]) -> (%Z) {\n  %Z: f32[] = sum[r0 < 4] %X[r0]\n}")
+    x = f32(1e-39, 1e-39, 1e-39, 1e-39)
+    assert bound_errors(function, {"X": x})["Z"] >= 4e-39
+    assert bound_errors(function, {"X": x}, KEEPS)["Z"] < 1e-44
+
+
+def test_quotients_are_as_near_as_a_device_promises() -> None:
+    correct = FloatPromises(single=Division(CORRECT, CORRECT), double=Division(CORRECT, CORRECT))
+    for formula in ("div(1.0, %X[i0])", "sqrt(%X[i0])"):
+        (promised,), (least,) = (bound(formula, f32(3.0), floats=f) for f in (correct, LEAST))
+        # Half a unit for each rounding, of the device and of the reference, and the stored result.
+        exact = 1 / 3 if "div" in formula else math.sqrt(3)
+        assert promised == pytest.approx(2 * EPSILON * exact)
+        assert least == pytest.approx((4 if "div" in formula else 6) * EPSILON * exact)
 
 
 def test_nothing_reduced_is_exact() -> None:

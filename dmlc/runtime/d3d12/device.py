@@ -17,6 +17,8 @@ import threading
 from collections.abc import Generator, Sequence
 from typing import Any, ClassVar
 
+from dmlc.program import FLOAT_WIDTHS
+from dmlc.runtime.floats import CORRECT, Division, FloatPromises
 from dmlc.runtime.interface import CompileOptions, ForeignError, no_such_device, part_of_selector
 from dmlc.source import DmlcError, Note, UnavailableError
 
@@ -81,6 +83,13 @@ class D3D12Device:
         return self.note
 
     @property
+    def floats(self) -> FloatPromises:
+        """What Direct3D promises of every device, where shaders are compiled for strict arithmetic:
+        denormals of FLOAT32 alone may be flushed."""
+        strict = Division(1.0, 1.0)
+        return FloatPromises(FLOAT_WIDTHS, (16, 64), strict, Division(CORRECT, CORRECT))
+
+    @property
     def compile_options(self) -> CompileOptions:
         """compushady brings a root signature of its own."""
         return {"root_signature": False}
@@ -88,7 +97,7 @@ class D3D12Device:
     @property
     def facts(self) -> tuple[str, ...]:
         """What it is and can do, for people."""
-        return ("Direct3D 12", self.type.value)
+        return ("Direct3D 12", self.type.value, *self.floats.facts)
 
     @property
     def promised_bytes(self) -> int:

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
+from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.runtime.interface import CompileOptions, no_such_device, part_of_selector
 from dmlc.source import Note, UnavailableError
 
@@ -64,6 +65,7 @@ class Device:
     """The driver's version, as the platform and the device give it."""
     note: str = ""
     """What was chosen before its driver started, and why; empty for nothing."""
+    floats: FloatPromises = LEAST
     part_alignment: int = 256
     """A part of a buffer begins at a multiple of this."""
     key: int = dataclasses.field(default=0, repr=False)
@@ -89,6 +91,7 @@ class Device:
             f"largest buffer {self.max_allocation >> 20:,} MiB",
             "float64" if self.float64 else "no float64",
             f"memory {self.memory.value}",
+            *self.floats.facts,
         )
 
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from dmlc.program import STEP, KernelSource, Program, ScalarBinding
 from dmlc.runtime.environment import setting
+from dmlc.runtime.floats import CORRECT, Division, FloatPromises
 from dmlc.runtime.instructions import POCL, Choice, Facts, choose, read_flags, started_note
 from dmlc.runtime.opencl.device import INSTALL_NOTE, Device, DeviceKind, Memory
 from dmlc.sizes import evaluate_size
@@ -204,12 +205,29 @@ def _describe(
         max_group_size=handle.max_work_group_size,
         memory=memory,
         float64="cl_khr_fp64" in handle.extensions.split(),
+        floats=_read_floats(handle),
         driver=f"{platform.version.strip()}, {handle.driver_version.strip()}",
         note=_instructions_note(choice, handle.name) if kind is DeviceKind.CPU else "",
         key=keys[0],
         part_alignment=max(1, handle.mem_base_addr_align // 8),
         small_key=keys[1] if small is not None else None,
     )
+
+
+_DIVISION = Division(2.5, 3.0)
+"""What OpenCL promises of FLOAT32, where a program is not built for more."""
+
+
+def _read_floats(handle: cl.Device) -> FloatPromises:
+    """What a device says of its floats. FLOAT16 is read and stored as OpenCL converts it, which is
+    exact on every device; of FLOAT64 that has it, OpenCL promises all."""
+    config = _pyopencl().device_fp_config
+    doubles = (64,) if "cl_khr_fp64" in handle.extensions.split() else ()
+    special, denormals = (
+        (16, *((32,) if handle.single_fp_config & flag else ()), *doubles)
+        for flag in (config.INF_NAN, config.DENORM)
+    )
+    return FloatPromises(special, denormals, _DIVISION, Division(CORRECT, CORRECT))
 
 
 # Sessions -------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ _STRUCTURE_TYPES: Mapping[str, str] = {
         "PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT"
     ),
     "VkPhysicalDeviceFeatures2": "PHYSICAL_DEVICE_FEATURES_2",
+    "VkPhysicalDeviceFloatControlsProperties": "PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES",
     "VkPhysicalDeviceMaintenance3Properties": "PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES",
     "VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR": (
         "PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR"

@@ -21,6 +21,7 @@ from dmlc.runtime.environment import setting
 from dmlc.runtime.instructions import Choice
 from dmlc.runtime.vulkan.api import Vulkan, VulkanError, load_vulkan
 from dmlc.runtime.vulkan.device import (
+    FLOAT_EXTENSION,
     HOST_MEMORY_EXTENSION,
     VulkanDevice,
     choose_device,
@@ -218,7 +219,7 @@ class Context:
         self.process = os.getpid()
         self.physical = instance.physical[device.index]
         extensions = device_extensions(api, self.physical)
-        wanted = [HOST_MEMORY_EXTENSION] if HOST_MEMORY_EXTENSION in extensions else []
+        wanted = [e for e in (HOST_MEMORY_EXTENSION, FLOAT_EXTENSION) if e in extensions]
         features = enabled_features(api, extensions, device.capabilities)
         if reports:
             if REPORT_EXTENSION not in extensions:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from dmlc.program import FLOAT_WIDTHS
+from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.interface import CompileOptions, no_such_device, part_of_selector
 from dmlc.runtime.vulkan.api import INSTALL_LOADER, Vulkan
-from dmlc.source import UnavailableError
+from dmlc.source import UnavailableError, join_words
 
 RUNTIME = "vulkan"
 
@@ -56,6 +58,43 @@ class Limits:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class FloatControls:
+    """What a device lists of VK_KHR_shader_float_controls: the widths of floats, in bits, that a
+    module may ask something of. Names in comments are Vulkan's."""
+
+    special: tuple[int, ...] = ()  # shaderSignedZeroInfNanPreserveFloat
+    denormals: tuple[int, ...] = ()  # shaderDenormPreserveFloat
+    flushed: tuple[int, ...] = ()  # shaderDenormFlushToZeroFloat
+    independence: str = "NONE"  # denormBehaviorIndependence
+
+    @property
+    def promises(self) -> FloatPromises:
+        """What it promises to modules that ask for all they may. Some devices treat the denormals
+        of several widths alike, so that it may be asked of all of these, or of none."""
+        denormals = self.denormals
+        for alike in _ALIKE[self.independence]:
+            if not set(alike) <= set(denormals):
+                denormals = tuple(width for width in denormals if width not in alike)
+        return FloatPromises(self.special, denormals)
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What can be asked besides what `promises` says, for people."""
+        if not self.flushed:
+            return ()
+        widths = join_words(map(str, self.flushed), "and")
+        return (f"denormals of {widths} bits can be flushed to zero",)
+
+
+_ALIKE: Mapping[str, tuple[tuple[int, ...], ...]] = {
+    "32_BIT_ONLY": ((16, 64),),
+    "ALL": (),
+    "NONE": (FLOAT_WIDTHS,),
+}
+"""The widths whose denormals are treated alike, by what a device says of their independence."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class VulkanDevice:
     """A device that can run compute kernels."""
 
@@ -81,9 +120,14 @@ class VulkanDevice:
     """The family of queues that kernels go to."""
     note: str = ""
     """What was chosen before its driver started, and why; empty for nothing."""
+    float_controls: FloatControls = FloatControls()
 
     def __str__(self) -> str:
         return f"{self.name} ({self.type.label}, {self.driver})"
+
+    @property
+    def floats(self) -> FloatPromises:
+        return self.float_controls.promises
 
     @property
     def compile_options(self) -> CompileOptions:
@@ -96,6 +140,8 @@ class VulkanDevice:
             f"Vulkan, {self.type.label}",
             f"largest binding {self.limits.storage_range >> 20:,} MiB",
             f"{self.limits.group_threads:,} threads per group",
+            *self.floats.facts,
+            *self.float_controls.facts,
         )
 
     @property
@@ -139,6 +185,7 @@ _EXTENDED_FEATURES = (
     ),
 )
 HOST_MEMORY_EXTENSION = "VK_EXT_external_memory_host"
+FLOAT_EXTENSION = "VK_KHR_shader_float_controls"
 
 
 def describe_device(api: Vulkan, physical: Any, index: int) -> VulkanDevice | None:
@@ -155,10 +202,14 @@ def describe_device(api: Vulkan, physical: Any, index: int) -> VulkanDevice | No
     if "VK_KHR_driver_properties" in extensions:
         driver.pNext = chain
         chain = driver
+    floats = api.make("VkPhysicalDeviceFloatControlsProperties", pNext=chain)
+    if FLOAT_EXTENSION in extensions:
+        chain = floats
     asked = api.make("VkPhysicalDeviceProperties2", pNext=chain)
     api.lib.vkGetPhysicalDeviceProperties2(physical, asked)
     properties = asked.properties
     limits = properties.limits
+    float_controls = _read_float_controls(api, floats) if chain is floats else FloatControls()
     has_clock = bool(limits.timestampComputeAndGraphics) and limits.timestampPeriod > 0
     can_import = HOST_MEMORY_EXTENSION in extensions
     return VulkanDevice(
@@ -180,12 +231,35 @@ def describe_device(api: Vulkan, physical: Any, index: int) -> VulkanDevice | No
             storage_alignment=limits.minStorageBufferOffsetAlignment,
             uniform_alignment=limits.minUniformBufferOffsetAlignment,
         ),
-        capabilities=_capabilities(api, physical, extensions, subgroup.supportedOperations),
+        capabilities=_capabilities(api, physical, extensions, subgroup.supportedOperations)
+        | _list_float_capabilities(float_controls.promises),
         memory_bytes=_largest_heap(api, physical),
         import_alignment=host_memory.minImportedHostPointerAlignment if can_import else None,
         timestamp_period=limits.timestampPeriod if has_clock else None,
         queue_family=family,
+        float_controls=float_controls,
     )
+
+
+def _read_float_controls(api: Vulkan, properties: Any) -> FloatControls:
+    """What a VkPhysicalDeviceFloatControlsProperties says."""
+
+    def list_widths(name: str) -> tuple[int, ...]:
+        return tuple(w for w in FLOAT_WIDTHS if getattr(properties, f"shader{name}Float{w}"))
+
+    numbers = {api.constant(f"SHADER_FLOAT_CONTROLS_INDEPENDENCE_{n}"): n for n in _ALIKE}
+    return FloatControls(
+        list_widths("SignedZeroInfNanPreserve"),
+        list_widths("DenormPreserve"),
+        list_widths("DenormFlushToZero"),
+        numbers.get(properties.denormBehaviorIndependence, "NONE"),
+    )
+
+
+def _list_float_capabilities(floats: FloatPromises) -> frozenset[str]:
+    """The capabilities of modules that ask for what is promised."""
+    asked = {"SignedZeroInfNanPreserve": floats.special, "DenormPreserve": floats.denormals}
+    return frozenset(name for name, widths in asked.items() if widths)
 
 
 def _triple(values: Any) -> tuple[int, int, int]:

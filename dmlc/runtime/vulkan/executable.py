@@ -115,7 +115,7 @@ class Executable:
         self.program = program
         self.options = options
         self.device: VulkanDevice = context.device
-        self._compiled = [compile_kernel(k) for k in program.kernels]
+        self._compiled = [compile_kernel(k, floats=self.device.floats) for k in program.kernels]
         check_kernels(program, self._compiled, self.device)
         self.input_names = tuple(t.name for t in program.inputs)
         self.output_names = tuple(t.name for t in program.outputs)

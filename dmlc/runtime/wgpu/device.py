@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from dmlc.runtime import lavapipe
 from dmlc.runtime.environment import setting
+from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.runtime.interface import CompileOptions, no_such_device, part_of_selector
 from dmlc.source import DmlcError, Note, UnavailableError
 
@@ -96,6 +97,11 @@ class WgpuDevice:
         return f"{self.name} ({self.type.label}, WebGPU on {self.backend}, {self.driver})"
 
     @property
+    def floats(self) -> FloatPromises:
+        """WebGPU itself promises no more, and has no words to ask a driver for it."""
+        return LEAST
+
+    @property
     def compile_options(self) -> CompileOptions:
         return {}
 
@@ -107,6 +113,7 @@ class WgpuDevice:
             f"largest binding {self.limits.storage_range >> 20:,} MiB",
             f"{self.limits.storage_buffers} buffers per kernel",
             "f16" if self.float16 else "no f16",
+            *self.floats.facts,
         )
 
 

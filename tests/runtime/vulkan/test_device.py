@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from dmlc.runtime.vulkan.device import DeviceType, VulkanDevice, choose_device
+from dmlc.runtime.floats import FloatPromises
+from dmlc.runtime.vulkan.device import DeviceType, FloatControls, VulkanDevice, choose_device
 from dmlc.source import DmlcError, UnavailableError
 from tests.runtime.vulkan.test_plan import DEVICE
 
@@ -72,3 +73,35 @@ def test_shared_memory() -> None:
 def test_nothing_after_the_colon() -> None:
     with pytest.raises(DmlcError, match="the device 'vulkan:' names nothing after the colon"):
         choose_device(ALL, "vulkan:")
+
+
+@pytest.mark.parametrize(
+    ("listed", "independence", "kept"),
+    [
+        ((16, 32, 64), "ALL", (16, 32, 64)),
+        ((16, 64), "ALL", (16, 64)),
+        ((16, 64), "32_BIT_ONLY", (16, 64)),
+        ((16, 32), "32_BIT_ONLY", (32,)),
+        ((16, 64), "NONE", ()),
+        ((16, 32, 64), "NONE", (16, 32, 64)),
+        ((), "NONE", ()),
+    ],
+)
+def test_what_may_be_asked_of_denormals(
+    listed: tuple[int, ...], independence: str, kept: tuple[int, ...]
+) -> None:
+    """Where a device treats widths alike, all of them are asked to be kept, or none."""
+    controls = FloatControls((32,), listed, (), independence)
+    assert controls.promises == FloatPromises((32,), kept)
+
+
+def test_a_device_says_what_it_promises_of_floats() -> None:
+    controls = FloatControls((16, 32, 64), (16, 64), (32,), "32_BIT_ONLY")
+    facts = dataclasses.replace(DEVICE, float_controls=controls).facts
+    assert facts[-4:] == (
+        "NaN and signed zeros kept of 16, 32 and 64 bits",
+        "denormals kept of 16 and 64 bits",
+        "division within 2.5 ulp, square roots 4.5",
+        "denormals of 32 bits can be flushed to zero",
+    )
+    assert "NaN and signed zeros not promised" in DEVICE.facts

@@ -18,10 +18,13 @@ import pytest
 from dmlc.program import Program
 from dmlc.runtime import vulkan
 from dmlc.runtime.arrays import Array
-from dmlc.runtime.vulkan import Options
+from dmlc.runtime.spirv import read_module
+from dmlc.runtime.vulkan import Options, pipeline
 from dmlc.runtime.vulkan import executable as vulkan_executable
 from dmlc.runtime.vulkan.api import VulkanError
-from dmlc.runtime.vulkan.context import open_context
+from dmlc.runtime.vulkan.context import Context, open_context
+from dmlc.runtime.vulkan.device import FloatControls
+from dmlc.runtime.vulkan.pipeline import build_pipeline
 from dmlc.runtime.vulkan.plan import Plan, make_plan
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, UnsupportedError
@@ -57,6 +60,38 @@ def random(*shape: int, seed: int = 0) -> Array:
 
 def masked(x: Array, dy: Array) -> Array:
     return np.where(x > 0, dy, dy.dtype.type(0))
+
+
+@pytest.mark.parametrize("special", [(), (16, 64), (32,)])
+def test_a_device_is_asked_for_what_it_lists(
+    special: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that lists nothing is asked for nothing, and runs kernels all the same."""
+    context = open_context()
+    listed = dataclasses.replace(
+        context.device,
+        float_controls=FloatControls(special),
+        capabilities=context.device.capabilities
+        - (frozenset() if special else {"SignedZeroInfNanPreserve"}),
+    )
+    monkeypatch.setattr(context, "device", listed)
+    built: list[bytes] = []
+
+    def build(context: Context, stack: Any, spirv: bytes, *others: Any) -> Any:
+        built.append(spirv)
+        return build_pipeline(context, stack, spirv, *others)
+
+    monkeypatch.setattr(pipeline, "build_pipeline", build)
+    # A name of its own, so that no pipeline that was made before is taken.
+    (kernel,) = relu_grad().kernels
+    renamed = dataclasses.replace(kernel, name=f"relu_grad_{'_'.join(map(str, special))}")
+    program = dataclasses.replace(relu_grad(), kernels=(renamed,))
+    x, dy = random(100), random(100, seed=1)
+    out = vulkan.load(program)({"X": x, "dY": dy})
+    assert np.array_equal(out["dX"], masked(x, dy))
+    (spirv,) = built
+    modes = read_module(spirv).float_modes
+    assert modes == ((("SignedZeroInfNanPreserve", 32),) if 32 in special else ())
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 1000, 1 << 20, (1 << 20) + 1])

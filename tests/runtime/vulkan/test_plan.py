@@ -53,7 +53,7 @@ def device(**limits: object) -> VulkanDevice:
 
 
 def compiled(program: Program, **facts: object) -> list[CompiledKernel]:
-    made = [compile_kernel(k) for k in program.kernels]
+    made = [compile_kernel(k, floats=DEVICE.floats) for k in program.kernels]
     return [
         dataclasses.replace(m, facts=dataclasses.replace(m.facts, **facts))  # pyright: ignore
         for m in made
