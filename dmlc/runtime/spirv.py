@@ -159,7 +159,7 @@ def ask_of_floats(code: bytes, kept: Mapping[str, Collection[int]]) -> bytes:
         return code
     numbers = {name: number for number, name in CAPABILITIES.items()}
     needed = dict.fromkeys(name for name, _ in asked if name not in facts.capabilities)
-    instructions = list(_instructions(code))
+    instructions = list(list_instructions(code))
     entries = [words[1] for opcode, words in instructions if opcode == _OP_ENTRY_POINT]
     extension = (_OP_EXTENSION, _spell(_FLOAT_EXTENSION))
     added = [
