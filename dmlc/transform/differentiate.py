@@ -214,7 +214,8 @@ class _Reverse:
         if not parts and seed is None:
             if not wanted:
                 return None
-            self.vanishing.append(name)
+            if _count_elements(tensor):
+                self.vanishing.append(name)
         dtype = tensor.dtype.compute
         own = take_name(f"d_{name}", self.taken)
         if seed is not None:
@@ -514,5 +515,5 @@ def _list_needed(
     return tuple(p for p in parameters if p.name in needed)
 
 
-def _count_elements(tensor: Parameter) -> float:
+def _count_elements(tensor: Parameter | Stage) -> float:
     return math.prod(e if isinstance(e, int) else math.inf for e in tensor.extents)
