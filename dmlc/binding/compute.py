@@ -84,7 +84,7 @@ class Lowering(StageMaker):
         closing = {r.last: r for r in recurrences}
         for number, statement in enumerate(statements):
             if number in opening:
-                self.define_several((), functools.partial(self.open_recurrence, opening[number]))
+                self.open_recurrence(opening[number])
             self.define_statement(statement, number)
             if number in closing:
                 self.define_several((), self.close_recurrence)
@@ -200,8 +200,14 @@ class Lowering(StageMaker):
 
     # Recurrences --------------------------------------------------------------------------
 
-    def open_recurrence(self, recurrence: Recurrence) -> Sequence[Value]:
+    def open_recurrence(self, recurrence: Recurrence) -> None:
         """Has the names of a recurrence stand for what there is of them at each step."""
+        try:
+            self.note_recurrence(recurrence)
+        except DmlcError as error:
+            self.fail([n for n in recurrence.names if n not in self.evaluator.recurrent], error)
+
+    def note_recurrence(self, recurrence: Recurrence) -> None:
         self.opened = len(self.stages)
         statements = (self.binding.operator.compute or ())[recurrence.first : recurrence.last + 1]
         own: list[syntax.Assignment] = []
@@ -239,7 +245,6 @@ class Lowering(StageMaker):
             made = Recurrent(name, before, extents, statement.name.span, course)
             self.evaluator.recurrent[statement.name.text] = made
         self.find_types(own)
-        return ()
 
     def find_types(self, statements: Sequence[syntax.Assignment]) -> None:
         """Finds the types of what a recurrence defines: those that its formulas have, where what
