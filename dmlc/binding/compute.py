@@ -251,30 +251,51 @@ class Lowering(StageMaker):
         they read of it takes the type of what it meets."""
         recurrent = self.evaluator.recurrent
         for _ in statements:
+            failed: DmlcError | None = None
             for statement in statements:
                 own = recurrent[statement.name.text]
                 own.defined = True
                 if own.dtype is not None:
                     continue
-                scope, _ = self.bind_indices(statement, statement.indices or (), None)
-                value = self.evaluator.evaluate(statement.value, None, scope)
-                if isinstance(value, Node) and isinstance(value.dtype, DataType):
-                    own.dtype = None if value.soft else value.dtype
+                try:
+                    own.dtype = self.find_type(statement)
+                    own.number = own.dtype is not DataType.BOOL
+                except DmlcError as error:
+                    failed = failed or error
             if all(own.dtype is not None for own in recurrent.values()):
                 break
-        for statement in statements:
-            own = recurrent[statement.name.text]
-            own.dtype = own.dtype or DataType.FLOAT32
-            own.defined = False
-            if own.dtype is DataType.BOOL:
-                raise DmlcError(
-                    f"'{statement.name.text}' is a boolean, and a recurrence computes numbers",
-                    statement.value.span,
-                    code="E0413",
-                )
-        # What types were found by is none of its reads.
+        else:
+            if failed is not None:
+                raise failed
         for own in recurrent.values():
-            own.delayed = False
+            own.dtype = own.dtype or DataType.FLOAT32
+            # What types were found by is none of its reads.
+            own.defined = own.delayed = False
+
+    def find_type(self, statement: syntax.Assignment) -> DataType | None:
+        """The type of what a statement of a recurrence defines, None for a number of any type: with
+        what is not known yet as numbers, or else as booleans."""
+        recurrent = [own for own in self.evaluator.recurrent.values() if not own.number]
+        try:
+            return self.find_value_type(statement)
+        except DmlcError as error:
+            for own in recurrent:
+                own.truth = True
+            try:
+                return self.find_value_type(statement)
+            except DmlcError:
+                raise error from None
+            finally:
+                for own in recurrent:
+                    own.truth = False
+
+    def find_value_type(self, statement: syntax.Assignment) -> DataType | None:
+        scope, _ = self.bind_indices(statement, statement.indices or (), None)
+        value = self.evaluator.evaluate(statement.value, None, scope)
+        if isinstance(value, bool):
+            return DataType.BOOL
+        typed = isinstance(value, Node) and not value.soft and isinstance(value.dtype, DataType)
+        return value.dtype if typed else None
 
     def define_recurrent(
         self,

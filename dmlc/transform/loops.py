@@ -192,7 +192,7 @@ def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
 
 def _zero(dtype: DataType) -> Constant:
     """What stands for the step before the first."""
-    return Constant(dtype, 0.0 if dtype.is_float else 0)
+    return Constant(dtype, dtype.dtype.type(0).item())
 
 
 def _find_levels(function: Function) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """Which values cannot be negative, by their formulas: squares, absolute values, and sums of these.
 
 Such a value is at its least where it is 0. So a root of it, a norm, has a kink there and no edge:
-`derivatives` gives it the derivative 0, as `abs` has. What is at the edge of its domain at 0, as the
-root of an input is, is not among them.
+`derivatives` gives it the derivative 0, as `abs` has. An input is not among them: its root has an
+edge at 0.
 """
 
 from __future__ import annotations
