@@ -250,8 +250,9 @@ class Lowering(StageMaker):
         """Finds the types of what a recurrence defines: those that its formulas have, where what
         they read of it takes the type of what it meets."""
         recurrent = self.evaluator.recurrent
+        failed: DmlcError | None = None
         for _ in statements:
-            failed: DmlcError | None = None
+            failed = None
             for statement in statements:
                 own = recurrent[statement.name.text]
                 own.defined = True
@@ -294,8 +295,9 @@ class Lowering(StageMaker):
         value = self.evaluator.evaluate(statement.value, None, scope)
         if isinstance(value, bool):
             return DataType.BOOL
-        typed = isinstance(value, Node) and not value.soft and isinstance(value.dtype, DataType)
-        return value.dtype if typed else None
+        if not isinstance(value, Node) or value.soft:
+            return None
+        return value.dtype if isinstance(value.dtype, DataType) else None
 
     def define_recurrent(
         self,

@@ -66,6 +66,7 @@ def test_powers() -> None:
     (operator,) = dmlc.parse(POWER).operators.values()
     given = {"x": bases, "e": exponents, "d_y": np.ones(6, np.float32)}
     found = run_gradient(operator, given, "x", "e")
-    assert x.grad is not None and e.grad is not None
+    assert x.grad is not None
+    assert e.grad is not None
     np.testing.assert_allclose(found["d_x"], x.grad.numpy(), 1e-6)
     np.testing.assert_allclose(found["d_e"], e.grad.numpy(), 1e-6)
