@@ -205,7 +205,8 @@ class Lowering(StageMaker):
         try:
             self.note_recurrence(recurrence)
         except DmlcError as error:
-            self.fail([n for n in recurrence.names if n not in self.evaluator.recurrent], error)
+            unknown = [n for n in recurrence.names if n not in self.evaluator.recurrent]
+            self.note_failure(unknown, error)
 
     def note_recurrence(self, recurrence: Recurrence) -> None:
         self.opened = len(self.stages)

@@ -107,9 +107,9 @@ class StageMaker:
         try:
             self.evaluator.locals.update(zip(names, make(), strict=True))
         except DmlcError as error:
-            self.fail(names, error)
+            self.note_failure(names, error)
 
-    def fail(self, names: Iterable[str], error: DmlcError) -> None:
+    def note_failure(self, names: Iterable[str], error: DmlcError) -> None:
         """Notes an error, and that names have no value for this reason."""
         self.evaluator.locals.update({name: DmlcError(()) for name in names})
         self.errors.append(error)
