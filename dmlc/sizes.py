@@ -459,7 +459,7 @@ class Shapes:
             if size == 0:
                 return (
                     f"{place} has 0 elements, and the size '{extent}' that is left open there is 1 "
-                    "or more"
+                    "or more: bind the sizes themselves"
                 )
             if list_symbols(extent) != (extent,):
                 self._made.append((extent, size, place))

@@ -84,7 +84,7 @@ class Lowering(StageMaker):
         closing = {r.last: r for r in recurrences}
         for number, statement in enumerate(statements):
             if number in opening:
-                self.define_several((), functools.partial(self.open_recurrence, opening[number]))
+                self.open_recurrence(opening[number])
             self.define_statement(statement, number)
             if number in closing:
                 self.define_several((), self.close_recurrence)
@@ -200,8 +200,15 @@ class Lowering(StageMaker):
 
     # Recurrences --------------------------------------------------------------------------
 
-    def open_recurrence(self, recurrence: Recurrence) -> Sequence[Value]:
+    def open_recurrence(self, recurrence: Recurrence) -> None:
         """Has the names of a recurrence stand for what there is of them at each step."""
+        try:
+            self.note_recurrence(recurrence)
+        except DmlcError as error:
+            unknown = [n for n in recurrence.names if n not in self.evaluator.recurrent]
+            self.note_failure(unknown, error)
+
+    def note_recurrence(self, recurrence: Recurrence) -> None:
         self.opened = len(self.stages)
         statements = (self.binding.operator.compute or ())[recurrence.first : recurrence.last + 1]
         own: list[syntax.Assignment] = []
@@ -239,37 +246,59 @@ class Lowering(StageMaker):
             made = Recurrent(name, before, extents, statement.name.span, course)
             self.evaluator.recurrent[statement.name.text] = made
         self.find_types(own)
-        return ()
 
     def find_types(self, statements: Sequence[syntax.Assignment]) -> None:
         """Finds the types of what a recurrence defines: those that its formulas have, where what
         they read of it takes the type of what it meets."""
         recurrent = self.evaluator.recurrent
+        failed: DmlcError | None = None
         for _ in statements:
+            failed = None
             for statement in statements:
                 own = recurrent[statement.name.text]
                 own.defined = True
                 if own.dtype is not None:
                     continue
-                scope, _ = self.bind_indices(statement, statement.indices or (), None)
-                value = self.evaluator.evaluate(statement.value, None, scope)
-                if isinstance(value, Node) and isinstance(value.dtype, DataType):
-                    own.dtype = None if value.soft else value.dtype
+                try:
+                    own.dtype = self.find_type(statement)
+                    own.number = own.dtype is not DataType.BOOL
+                except DmlcError as error:
+                    failed = failed or error
             if all(own.dtype is not None for own in recurrent.values()):
                 break
-        for statement in statements:
-            own = recurrent[statement.name.text]
-            own.dtype = own.dtype or DataType.FLOAT32
-            own.defined = False
-            if own.dtype is DataType.BOOL:
-                raise DmlcError(
-                    f"'{statement.name.text}' is a boolean, and a recurrence computes numbers",
-                    statement.value.span,
-                    code="E0413",
-                )
-        # What types were found by is none of its reads.
+        else:
+            if failed is not None:
+                raise failed
         for own in recurrent.values():
-            own.delayed = False
+            own.dtype = own.dtype or DataType.FLOAT32
+            # What types were found by is none of its reads.
+            own.defined = own.delayed = False
+
+    def find_type(self, statement: syntax.Assignment) -> DataType | None:
+        """The type of what a statement of a recurrence defines, None for a number of any type: with
+        what is not known yet as numbers, or else as booleans."""
+        recurrent = [own for own in self.evaluator.recurrent.values() if not own.number]
+        try:
+            return self.find_value_type(statement)
+        except DmlcError as error:
+            for own in recurrent:
+                own.truth = True
+            try:
+                return self.find_value_type(statement)
+            except DmlcError:
+                raise error from None
+            finally:
+                for own in recurrent:
+                    own.truth = False
+
+    def find_value_type(self, statement: syntax.Assignment) -> DataType | None:
+        scope, _ = self.bind_indices(statement, statement.indices or (), None)
+        value = self.evaluator.evaluate(statement.value, None, scope)
+        if isinstance(value, bool):
+            return DataType.BOOL
+        if not isinstance(value, Node) or value.soft:
+            return None
+        return value.dtype if isinstance(value.dtype, DataType) else None
 
     def define_recurrent(
         self,

@@ -211,7 +211,8 @@ class IndexNotation:
         last = builder.positions.number(course.steps - 1 if offset > 0 else 0)
         follows = builder.positions.apply("lt" if offset > 0 else "gt", course.time, last)
         if recurrent.dtype is None:
-            found: Value = builder.conversions.weak(0, expression.span)
+            truth = recurrent.truth if otherwise is None else _is_boolean(otherwise)
+            found: Value = builder.conversions.weak(False if truth else 0, expression.span)
             if otherwise is None:
                 return found
             return builder.operations.select((follows, found, otherwise), expression.span)
@@ -416,3 +417,7 @@ class IndexNotation:
             notes,
             code="E0301",
         )
+
+
+def _is_boolean(value: Value) -> bool:
+    return value.dtype is DataType.BOOL if isinstance(value, Node) else isinstance(value, bool)

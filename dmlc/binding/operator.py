@@ -121,7 +121,8 @@ class Operator:
         out. A name in place of a size leaves that open: the function serves all sizes of 1 or more,
         and sizes of one name are the same. Outputs may be left out, or leave their sizes out, where
         the constraints or the formula decide them; an optional output that is left out is not
-        computed. Where no tensor has sizes the function is made for any number of elements: each of
+        computed, but where all are optional and all are left out, all are; of a gradient, say
+        which. Where no tensor has sizes the function is made for any number of elements: each of
         its tensors is a run of `n`. An array of tensors is a list of descriptions, or given entry
         by entry, as `InputTensors[0]`; the function calls that `InputTensors_0`.
         `attributes` gives enums by name or value, numbers, booleans, strings and lists.

@@ -44,6 +44,10 @@ class Recurrent:
     course: Course
     dtype: DataType | None = None
     """None until it is known: then what is read of it takes the type of what it meets."""
+    truth: bool = False
+    """Whether it is taken for a boolean, and for no number, until then: where no `else` says."""
+    number: bool = False
+    """Whether it is known to be a number, of whatever type."""
     defined: bool = False
     """Whether this step has it already."""
     delayed: bool = False

@@ -38,7 +38,9 @@ def resolve(
     diagnostics: list[Diagnostic],
 ) -> Binding:
     """Every tensor's type and sizes and every attribute's value, held to the constraints. Optional
-    outputs among `computed` take part though nothing describes them. Raises `DmlcError` with
+    outputs among `computed` take part though nothing describes them, as all do where all outputs
+    are optional and none is described; not those of a gradient, which may be of what is not there.
+    Raises `DmlcError` with
     `diagnostics` and every further mistake."""
     return _settle(begin(definition, table, given, attributes, computed, diagnostics))
 
@@ -106,6 +108,10 @@ def _start(
         unknown_name("tensor", name, definitions) for name in given if name not in definitions
     ]
     symbolic = all(found.sizes is None for found in given.values())
+    outputs = [tensor for tensor in table.tensors if tensor.output]
+    undecided = all(t.optional and t.name not in given for t in outputs)
+    if undecided and definition.gradient is None and not inferred:
+        computed = [t.name for t in outputs]
     bound: dict[str, BoundTensor] = {}
     for tensor in table.tensors:
         name, found = tensor.name, given.get(tensor.name)

@@ -107,8 +107,12 @@ class StageMaker:
         try:
             self.evaluator.locals.update(zip(names, make(), strict=True))
         except DmlcError as error:
-            self.evaluator.locals.update({name: DmlcError(()) for name in names})
-            self.errors.append(error)
+            self.note_failure(names, error)
+
+    def note_failure(self, names: Iterable[str], error: DmlcError) -> None:
+        """Notes an error, and that names have no value for this reason."""
+        self.evaluator.locals.update({name: DmlcError(()) for name in names})
+        self.errors.append(error)
 
     def raise_errors(self) -> None:
         """Raises one error of every independent mistake."""

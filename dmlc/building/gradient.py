@@ -40,7 +40,8 @@ def gradient(
     with respect to values that have names in it.
 
     It is given what the operator or graph is given, and the gradient of each output Y as `d_Y`; it
-    gives that of each X of `wrt` as `d_X`. `names` says other names: `{"Y": "dY", "X": "dX"}`.
+    gives that of each X of `wrt` as `d_X`. An optional input in `wrt` is one that has to be given.
+    `names` says other names: `{"Y": "dY", "X": "dX"}`.
     `str` of it is its text in the language. Raises `DmlcError`.
     """
     found = _find(subject)
@@ -112,13 +113,12 @@ def _of_operator(subject: Operator, wanted: Iterable[str], spelt: Mapping[str, s
     attributes = [a for a in forward.attributes if not _asks_outputs(a, forward)]
     taken = (*inputs, *(a.name for a in attributes))
     names = _spell([*(t.name for t in outputs), *wanted], spelt, taken, f"'{forward.name}'")
-    rows = [_row(t.name, t, optional=t.optional) for t in inputs.values()]
+    # What is differentiated by has to be there.
+    optional = {name for name, t in inputs.items() if t.optional}.difference(wanted)
+    rows = [_row(name, t, optional=name in optional) for name, t in inputs.items()]
     alone = len(outputs) == 1 and not outputs[0].optional
     rows += [_row(names[t.name], t, output=False, optional=not alone) for t in outputs]
-    rows += [
-        _row(names[name], inputs[name], output=True, optional=inputs[name].optional)
-        for name in wanted
-    ]
+    rows += [_row(names[name], inputs[name], output=True, optional=False) for name in wanted]
     lines = [
         syntax.GradientLine(_name(own), _name(name), True, span=NOWHERE)
         for name, own in names.items()

@@ -178,8 +178,8 @@ def check_loop(function: Function, loop: Loop, first: int) -> Fault | None:
         node = f"%{stage.name}"
         if stage.extents[:1] != steps:
             return Fault(node, f"a stage of a loop of {steps[0]} steps has others", stage.span)
-        if stage.dtype.is_storage_only or stage.dtype is T.BOOL:
-            why = f"a stage of a loop holds numbers as they are computed, not {stage.dtype.name}"
+        if stage.dtype.is_storage_only:
+            why = f"a stage of a loop holds values as they are computed, not {stage.dtype.name}"
             return Fault(node, why, stage.span)
         for load in stage.body.loads():
             places = [stage.body.instructions[i] for i in load.indices[:1]]

@@ -321,6 +321,8 @@ class ExpressionChecker(Checking):
                 *_show_indices(expression, place, ranks),
                 code="E0401",
             )
+        if otherwise is not None and recurrent is not None:
+            kind = dataclasses.replace(kind, what=otherwise.what)
         if otherwise is not None:
             self.agree(kind, otherwise, expression.span, "a read and the value after 'else'")
         return Kind(kind.what, Form.UNKNOWN if kind.form is Form.UNKNOWN else Form.SCALAR)
@@ -333,7 +335,7 @@ class ExpressionChecker(Checking):
         if base.name in names.locals or base.name not in names.recurrent:
             return None
         count = names.recurrent[base.name]
-        return Kind(What.NUMBER, Form.TENSOR, ranks=frozenset({count}))
+        return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset({count}))
 
     def _visit_index(self, index: syntax.Expression, place: Place, of_array: bool = False) -> Kind:
         if isinstance(index, syntax.Pack):

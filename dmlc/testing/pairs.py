@@ -21,7 +21,7 @@ from dmlc import ir
 from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.binding.facts import Binding
 from dmlc.binding.gradient import lower
-from dmlc.binding.stages import rename_stage, rename_tensors
+from dmlc.binding.stages import rename_loop, rename_stage, rename_tensors
 from dmlc.building.partner import match_partner
 from dmlc.catalog import operators
 from dmlc.ir.naming import take_name
@@ -330,7 +330,8 @@ class _Matching:
         self.check_asked(own, values, arriving, wanted)
         taken = dict.fromkeys((*own.tensors(), *wanted.values()))
         names = {n: values.get(n) or take_name(n, taken) for n in inputs}
-        names |= {s.name: take_name(s.name, taken) for s in lowered.stages}
+        made = (*lowered.delays(), *lowered.stages)
+        names |= {s.name: take_name(s.name, taken) for s in made}
         forward = rename_tensors(lowered, names)
         known = {own: names[n] for n, own in values.items()}
         written = _join(forward, own, known)
@@ -415,4 +416,5 @@ def _join(forward: ir.Function, own: ir.Function, known: Mapping[str, str]) -> i
         stages=(*forward.stages, *(rename_stage(s, known, None) for s in own.stages)),
         tables=(*forward.tables, *own.tables),
         in_place=(),
+        loops=(*forward.loops, *(rename_loop(loop, known) for loop in own.loops)),
     )

@@ -49,6 +49,9 @@ class Point:
     result: int
     moving: tuple[bool, ...]
     """Which operands depend on what is differentiated by."""
+    ending: bool = False
+    """Whether the first operand is at its least where it is 0: it may be, and cannot be negative,
+    by its formula."""
 
     @property
     def dtype(self) -> DataType:
@@ -106,16 +109,32 @@ def _select(point: Point, condition: int, then: int) -> Select:
     return Select(condition, then, point.number(0), point.dtype)
 
 
+def _sqrt(point: Point) -> Sequence[Part]:
+    """`0.5 / sqrt(x)`; of what cannot be negative, 0 where it is 0: there it does not move."""
+    half = point.apply("div", point.times(point.number(0.5)), point.result)
+    return ((0, Adjoint(half, _leave_end(point, point.result))),)
+
+
+def _leave_end(point: Point, value: int) -> tuple[Condition, ...]:
+    """That a value is not 0, where what is 0 there is at its least."""
+    return ((point.apply("ne", value, point.number(0)), True),) if point.ending else ()
+
+
 def _pow(point: Point) -> Sequence[Part]:
-    """`pow(x, y)` moves with x by `y * pow(x, y - 1)`, nowhere with a y of 0; and with y by
-    `pow(x, y) * log(x)`, which is 0 where the power is 0."""
+    """`pow(x, y)` moves with x by `y * pow(x, y - 1)`, nowhere with a y of 0, nor at 0 where x
+    cannot be negative; and with y by `pow(x, y) * log(x)`, which is 0 where the power is 0, and for
+    an x and a y of 0."""
     x, y = point.operands
+    zero = point.number(0)
     one = point.apply("sub", y, point.number(1))
-    still = point.apply("ne", y, point.number(0))
-    risen = point.apply("ne", point.result, point.number(0))
+    still = point.apply("ne", y, zero)
+    risen = point.apply("ne", point.result, zero)
+    corner = point.apply("and", point.apply("eq", x, zero), point.apply("eq", y, zero))
+    by_x = point.times(y, point.apply("pow", x, one))
+    by_y = point.times(point.result, point.apply("log", x))
     return (
-        (0, Adjoint(point.times(y, point.apply("pow", x, one)), ((still, True),))),
-        (1, Adjoint(point.times(point.result, point.apply("log", x)), ((risen, True),))),
+        (0, Adjoint(by_x, ((still, True), *_leave_end(point, x)))),
+        (1, Adjoint(by_y, ((risen, True), (corner, False)))),
     )
 
 
@@ -191,7 +210,7 @@ DERIVATIVES: Mapping[str, Rule] = MappingProxyType(
         "abs": _unary(lambda p, x: p.apply("sign", x)),
         "min": lambda p: _extreme(p, "lt"),
         "max": lambda p: _extreme(p, "gt"),
-        "sqrt": lambda p: _plain(p.apply("div", p.times(p.number(0.5)), p.result)),
+        "sqrt": _sqrt,
         "rsqrt": _rsqrt,
         "round_float16": lambda p: _plain(p.adjoint),
         "round_bfloat16": lambda p: _plain(p.adjoint),
@@ -239,11 +258,17 @@ KINKS: Mapping[str, str] = MappingProxyType(
 """What is chosen where an operation has no one derivative."""
 
 _TIE = "{}(a, b) has the derivative 1/2 in each where a = b"
+_END = "{} has the derivative 0 in x where x = 0, and x cannot be negative"
 
 
-def find_kink(made: Apply, moving: Sequence[bool]) -> str | None:
-    """The choice that an operation makes where it has a kink."""
+def find_kink(made: Apply, moving: Sequence[bool], ending: bool = False) -> str | None:
+    """The choice that an operation makes where it has a kink; `ending` as a `Point` has it."""
     name = made.operation.name
     if name in ("min", "max") and all(moving):
         return _TIE.format(name)
+    if ending and moving[0] and name in _ROOTS:
+        return _END.format(_ROOTS[name])
     return KINKS.get(name)
+
+
+_ROOTS: Mapping[str, str] = MappingProxyType({"sqrt": "sqrt(x)", "pow": "pow(x, y)"})

@@ -58,6 +58,7 @@ from dmlc.transform.inline import clamp_reads
 from dmlc.transform.invert import find_readers
 from dmlc.transform.pointwise import find_copies, find_shifting, inline_pointwise
 from dmlc.transform.reuse import Reuse
+from dmlc.transform.signs import Sign, Signs
 from dmlc.transform.simplify import list_live, redirect_loads
 from dmlc.transform.straighten import Course, close_loops, straighten
 from dmlc.transform.weigh import sum_weights
@@ -175,6 +176,7 @@ class _Reverse:
         self.reuse = Reuse(forward, [name for name in kept if name in forward])
         self.moving = self._find_moving()
         self.shifting = find_shifting(self.stages)
+        self.signs = Signs(function.stages)
         self.parts: dict[str, list[_Part]] = {}
         self.made: list[Stage] = []
         self.vanishing: list[str] = []
@@ -214,7 +216,8 @@ class _Reverse:
         if not parts and seed is None:
             if not wanted:
                 return None
-            self.vanishing.append(name)
+            if _count_elements(tensor):
+                self.vanishing.append(name)
         dtype = tensor.dtype.compute
         own = take_name(f"d_{name}", self.taken)
         if seed is not None:
@@ -311,6 +314,7 @@ class _Reverse:
         pending: dict[int, list[Adjoint]] = {result: self._seed(stage, builder, seed, result)}
         body = Body(tuple(builder.instructions[:count]), result)
         moving = find_moving(body, self.moving)
+        signs = self.signs.find(body)
         for value in range(count - 1, -1, -1):
             if not moving[value] or value not in pending:
                 continue
@@ -319,7 +323,7 @@ class _Reverse:
             if isinstance(instruction, Load):
                 self._read_back(stage, builder, instruction, total, guard)
                 continue
-            for operand, part in self._spread(stage, builder, value, total, moving):
+            for operand, part in self._spread(stage, builder, value, total, moving, signs):
                 if moving[operand]:
                     pending.setdefault(operand, []).append(part)
 
@@ -395,17 +399,24 @@ class _Reverse:
         ]
 
     def _spread(
-        self, stage: Stage, builder: BodyBuilder, value: int, total: Adjoint, moving: Sequence[bool]
+        self,
+        stage: Stage,
+        builder: BodyBuilder,
+        value: int,
+        total: Adjoint,
+        moving: Sequence[bool],
+        signs: Sequence[Sign],
     ) -> Iterable[tuple[int, Adjoint]]:
         """What the operands of a value get of its adjoint."""
         instruction = builder.instructions[value]
         match instruction:
             case Apply(operation=operation, operands=given):
                 flags = tuple(moving[operand] for operand in given)
-                kink = find_kink(instruction, flags)
+                ending = signs[given[0]] is Sign.NOT_NEGATIVE
+                kink = find_kink(instruction, flags, ending)
                 if kink is not None:
                     self.choices[Choice(kink, stage.span)] = None
-                point = Point(builder, total.value, given, value, flags)
+                point = Point(builder, total.value, given, value, flags, ending)
                 for operand, part in DERIVATIVES[operation.name](point):
                     yield given[operand], part.under(total.conditions)
             case Select(condition=condition, then=then, otherwise=otherwise):
@@ -514,5 +525,5 @@ def _list_needed(
     return tuple(p for p in parameters if p.name in needed)
 
 
-def _count_elements(tensor: Parameter) -> float:
+def _count_elements(tensor: Parameter | Stage) -> float:
     return math.prod(e if isinstance(e, int) else math.inf for e in tensor.extents)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import (
+    Body,
     Constant,
     Delay,
+    Extent,
     Function,
     Index,
     Load,
@@ -36,6 +38,7 @@ from dmlc.ir import (
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
+from dmlc.scalars import DataType
 from dmlc.source import InternalError, UnsupportedError
 
 _LARGEST_COUNT = 2**31 - 1
@@ -56,8 +59,9 @@ class Part:
 
 
 def part_loops(function: Function) -> tuple[Part, ...]:
-    """The parts of a verified function in the order they run; itself, where it has no loop. Raises
-    `UnsupportedError` where sizes are left open."""
+    """The parts of a verified function in the order they run; itself, where it has no loop. What
+    has one step or none is no loop. Raises `UnsupportedError` where sizes are left open."""
+    function = drop_short_loops(function)
     if not function.loops:
         return (Part(function),)
     if function.symbols():
@@ -83,13 +87,75 @@ def part_loops(function: Function) -> tuple[Part, ...]:
     return tuple(_make_part(function, own, loop, wanted) for own, loop in found)
 
 
+def drop_short_loops(function: Function) -> Function:
+    """The function where no loop has one step or none: nothing was computed a step before, so what
+    its stages read of that is 0. Itself, where all loops are longer."""
+    short = [loop for loop in function.loops if _count_steps(function, loop) in (0, 1)]
+    if not short:
+        return function
+    none = {delay.name: delay for loop in short for delay in loop.delays}
+    return dataclasses.replace(
+        function,
+        stages=tuple(_read_zeros(stage, none) for stage in function.stages),
+        loops=tuple(loop for loop in function.loops if loop not in short),
+    )
+
+
+def _count_steps(function: Function, loop: Loop) -> Extent:
+    first = function.stage(loop.stages[0])
+    if first is None:
+        raise InternalError("a loop has no stages")
+    return first.extents[0]
+
+
+def _read_zeros(stage: Stage, none: Mapping[str, Delay]) -> Stage:
+    """A stage with 0 for what it reads of some delays."""
+    instructions = [
+        _zero(i.dtype) if isinstance(i, Load) and i.tensor in none else i
+        for i in stage.body.instructions
+    ]
+    body = Body.make(instructions, stage.body.result, stage.body.guard)
+    return dataclasses.replace(stage, body=body)
+
+
 def gather_loop(
     stages: Sequence[Stage], delays: Sequence[Delay], backwards: bool, others: Sequence[Loop] = ()
 ) -> tuple[list[Stage], Loop | None]:
     """Stages in an order in which those that lead from the delays back to what these delay stand
     together, and their loop: what does not depend on it comes before, and all else after. None
-    where nothing leads back. The stages of `others`, loops that there are already, stay
-    together."""
+    where nothing leads back. What a delay holds of a stage that depends on none is a stage of its
+    own. The stages of `others`, loops that there are already, stay together."""
+    found, left = list(stages), list(delays)
+    while True:
+        after = _list_after(found, left, others)
+        straight = next((delay for delay in left if delay.of not in after), None)
+        if straight is None:
+            break
+        left.remove(straight)
+        readers = _list_after(found, [straight], others)
+        found = [
+            *(s for s in found if s.name not in readers),
+            make_shift(straight.name, straight, backwards),
+            *(s for s in found if s.name in readers),
+        ]
+    if not left:
+        return found, None
+    leading = {delay.of for delay in left}
+    for stage in reversed(found):
+        if stage.name in leading:
+            leading.update(load.tensor for load in stage.body.loads())
+    looped = {s.name for s in found if s.name in after and s.name in leading}
+    own = [s for s in found if s.name in looped]
+    before = [s for s in found if s.name not in after]
+    rest = [s for s in found if s.name in after and s.name not in looped]
+    loop = Loop(tuple(stage.name for stage in own), tuple(left), backwards)
+    return [*before, *own, *rest], loop
+
+
+def _list_after(
+    stages: Sequence[Stage], delays: Iterable[Delay], others: Sequence[Loop]
+) -> set[str]:
+    """Some delays, and the stages that depend on one: all of a loop, where one of it does."""
     after = {delay.name for delay in delays}
     count = 0
     while count != len(after):
@@ -100,19 +166,7 @@ def gather_loop(
         for loop in others:
             if not after.isdisjoint(loop.stages):
                 after.update(loop.stages)
-    leading = {delay.of for delay in delays}
-    for stage in reversed(stages):
-        if stage.name in leading:
-            leading.update(load.tensor for load in stage.body.loads())
-    own = [s for s in stages if s.name in after and s.name in leading]
-    if not own:
-        return list(stages), None
-    looped = {stage.name for stage in own}
-    before = [s for s in stages if s.name not in after]
-    rest = [s for s in stages if s.name in after and s.name not in looped]
-    kept = tuple(delay for delay in delays if delay.of in looped)
-    loop = Loop(tuple(stage.name for stage in own), kept, backwards)
-    return [*before, *own, *rest], loop
+    return after
 
 
 def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
@@ -122,7 +176,7 @@ def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
     if not isinstance(steps, int):
         raise InternalError("a loop has no number of steps")
     here = builder.index(0)
-    one, last = builder.constant(1), builder.constant(max(steps, 1) - 1)
+    one, last = builder.constant(1), builder.constant(steps - 1)
     if backwards:
         place = builder.apply("min", builder.apply("add", here, one), last)
         follows = builder.apply("lt", here, last)
@@ -131,9 +185,14 @@ def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
         follows = builder.apply("gt", here, builder.constant(0))
     rest = tuple(builder.index(axis) for axis in range(1, len(delay.extents)))
     found = builder.add(Load(delay.of, (place, *rest), delay.dtype))
-    zero = builder.add(Constant(delay.dtype, 0.0 if delay.dtype.is_float else 0))
+    zero = builder.add(_zero(delay.dtype))
     chosen = builder.add(Select(follows, found, zero, delay.dtype))
     return Stage(name, delay.dtype, delay.extents, builder.make(chosen), None, delay.span)
+
+
+def _zero(dtype: DataType) -> Constant:
+    """What stands for the step before the first."""
+    return Constant(dtype, dtype.dtype.type(0).item())
 
 
 def _find_levels(function: Function) -> dict[str, int]:
@@ -247,10 +306,10 @@ class _StepWriter:
         self._own = set(loop.stages)
         self._delays = {delay.name: delay for delay in loop.delays}
         self._loop = loop
-        first = function.stage(loop.stages[0])
-        if first is None or not isinstance(first.extents[0], int):
-            raise InternalError("a loop has no stages, or no number of steps")
-        self.steps = first.extents[0]
+        steps = _count_steps(function, loop)
+        if not isinstance(steps, int):
+            raise InternalError("a loop has no number of steps")
+        self.steps = steps
         self.read: dict[str, Parameter | Table] = {}
         """What the stages read that the loop does not compute, or has computed at another step."""
         self.rows: dict[str, Row] = {}
@@ -297,9 +356,7 @@ class _StepWriter:
     def _read_before(self, builder: BodyBuilder, delay: Delay, places: tuple[int, ...]) -> int:
         """What a stage was at the step before; 0 at the first step."""
         dtype = delay.dtype
-        zero = builder.add(Constant(dtype, 0.0 if dtype.is_float else 0))
-        if self.steps <= 1:
-            return zero
+        zero = builder.add(_zero(dtype))
         sizes = tuple(e for e in delay.extents if isinstance(e, int))
         of = self._function.stage(delay.of)
         if of is None:

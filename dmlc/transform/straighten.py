@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
-from dmlc.ir import Delay, Function, Index, Loop, Parameter, Stage
+from dmlc.ir import Delay, Function, Loop, Parameter, Stage
 from dmlc.ir.naming import take_name
 from dmlc.source import UnsupportedError
-from dmlc.transform.loops import gather_loop, make_shift
+from dmlc.transform.loops import drop_short_loops, gather_loop, make_shift
 from dmlc.transform.simplify import redirect_loads
 
 
@@ -48,6 +48,7 @@ def straighten(
     """The function without its loops: what stages were a step before are parameters. Itself, where
     it has none. The adjoints get names that are not `taken`; those of the tensors `given` come from
     elsewhere."""
+    function = drop_short_loops(function)
     if not function.loops:
         return function, Course()
     names = dict.fromkeys((*function.tensors(), *taken))
@@ -95,8 +96,6 @@ def close_loops(made: Function, course: Course, taken: dict[str, None]) -> Funct
         if back is not None:
             loops.append(back)
             stages = _shift_reads(stages, back, taken)
-    inside = {name for loop in loops for name in loop.stages}
-    stages = [_read_at_step(stage, inside) if stage.name in inside else stage for stage in stages]
     order = {stage.name: number for number, stage in enumerate(stages)}
     return dataclasses.replace(
         made,
@@ -125,19 +124,6 @@ def _shift_reads(stages: list[Stage], loop: Loop, taken: dict[str, None]) -> lis
         if stage.name == loop.stages[-1]:
             made += [make_shift(own, delays[n], loop.backwards) for n, own in shifts.items()]
     return made
-
-
-def _read_at_step(stage: Stage, inside: Collection[str]) -> Stage:
-    """A stage of a loop of one step, whose place on the axis of steps may have become 0: it is the
-    step."""
-    if stage.extents[0] != 1:
-        return stage
-    instructions = list(stage.body.instructions)
-    for load in stage.body.loads():
-        if load.tensor in inside:
-            instructions[load.indices[0]] = Index(0)
-    body = dataclasses.replace(stage.body, instructions=tuple(instructions))
-    return dataclasses.replace(stage, body=body)
 
 
 def _rename(loop: Loop, names: Mapping[str, str]) -> Loop:

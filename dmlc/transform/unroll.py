@@ -22,7 +22,8 @@ from dmlc.ir import (
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
-from dmlc.source import InternalError, UnsupportedError
+from dmlc.source import UnsupportedError
+from dmlc.transform.loops import drop_short_loops
 
 MOST_STEPS = 64
 """A loop of more steps is refused: what it unrolls to has a stage for each stage and step."""
@@ -32,6 +33,7 @@ def unroll_loops(function: Function, reader: str) -> Function:
     """A verified function without loops that computes the same; itself, where it has none. Raises
     `UnsupportedError`, which names the `reader` that takes no loops, where a loop has more than
     `MOST_STEPS` steps, or a number of them that is open."""
+    function = drop_short_loops(function)
     if not function.loops:
         return function
     homes = {name: loop for loop in function.loops for name in loop.stages}
@@ -130,7 +132,5 @@ class _Unroller:
             then, otherwise = choose(first, half), choose(first + half, count - half)
             return builder.add(Select(below, then, otherwise, stage.dtype))
 
-        if not self._steps:
-            raise InternalError("a loop has no steps")
         body = builder.make(choose(0, self._steps))
         return Stage(stage.name, stage.dtype, stage.extents, body, None, stage.span)

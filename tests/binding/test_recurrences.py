@@ -9,6 +9,7 @@ import dmlc
 from dmlc import ir
 from dmlc.binding import TensorDesc
 from dmlc.scalars import Array
+from dmlc.source import UnsupportedError
 from tests.binding.declare import ANY, declare, f32, refusals
 
 X = f"X | Input | 1 to 8 | {ANY}"
@@ -111,7 +112,7 @@ REFUSED = [
     ("h[t : 4] = h[3 - t] + X[t]\nY[t] = h[t]", "a recurrence reads the step before"),
     ("h[t : 4] = h[t] + X[t]\nY[t] = h[t]", "'h' is read at its own step before it is defined"),
     ("h[t : 4] = h[t - 1] + h[t + 1] + X[t]\nY[t] = h[t]", "a recurrence goes one way"),
-    ("h[t : 4] = (h[t - 1] else 0) < X[t]\nY[t] = h[t] ? 1 : 0", "'h' is a boolean, and"),
+    ("h[t : 4] = (h[t - 1] else 0) < X[t]\nY[t] = h[t] ? 1 : 0", "0 is a number, where a BOOL is"),
     (
         "a[t : 4] = b[t - 1] + X[t]\nb[t : 3] = a[t] * 2\nY[t] = a[t]",
         "'b' has 3 steps, and 'a', which takes part in the same recurrence, has 4",
@@ -133,3 +134,49 @@ def test_what_is_no_recurrence_is_refused(text: str, message: str) -> None:
 def test_an_output_takes_no_part() -> None:
     with pytest.raises(dmlc.DmlcError, match="'Y' is used before it is defined"):
         declare("Y[t] = (Y[t - 1] else 0) + X[t]", X, Y)
+
+
+# Booleans, and few steps ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_booleans(device: str) -> None:
+    """Whether a number above 1 has been there, whether there are only such ahead, and an order of
+    definition in which the boolean is read before anything says that it is one."""
+    text = """
+        seen[t : 4, c : 2] = X[t, c] > 1 || (seen[t - 1, c] else false)
+        only[t : 4, c : 2] = X[t, c] > 1 && (only[t + 1, c] else true)
+        many[t : 4, c : 2] = (many[t - 1, c] else 0) + ((flip[t - 1, c] else true) ? 1 : 0)
+        flip[t : 4, c : 2] = t > 0 ? !flip[t - 1, c] : many[t, c] > 5
+        ones(t, c) = (seen[t, c] ? 1 : 0) + (only[t, c] ? 10 : 0) + (flip[t, c] ? 100 : 0)
+        Y[t, c] = ones(t, c) + 1000 * many[t, c]
+    """
+    x = np.array([[0, 0], [3, 2], [0, 2], [4, 3]], np.float32)
+    found = dmlc.run(bind(text, x, (4, 2)), {"X": x}, device=device)["Y"]
+    assert found.T.tolist() == [[1000, 1101, 2001, 2111], [1000, 1111, 2011, 2111]]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_few_steps(steps: int, device: str) -> None:
+    text = f"""
+        all[t : {steps}, c : 2]  = X[t, c] > 0 && (all[t - 1, c] else true)
+        last[t : {steps}, c : 2] = all[t, c] ? X[t, c] : (last[t - 1, c] else 7)
+        Y[t, c] = last[t, c]
+    """
+    x = np.array([[1, -1], [-2, 2]], np.float32)[:steps]
+    found = dmlc.run(bind(text, x, (steps, 2)), {"X": x}, device=device)["Y"]
+    assert found.tolist() == [[1, 7], [1, 7]][:steps]
+
+
+def test_open_steps_are_refused_once() -> None:
+    text = """
+        a[t : X.Sizes[0]] = (b[t - 1] else 0) + X[t]
+        b[t : X.Sizes[0]] = (a[t - 1] else 0) + a[t]
+        Y[t] = b[t]
+    """
+    with pytest.raises(UnsupportedError) as raised:
+        declare(text, X, Y).bind({n: TensorDesc("FLOAT32", ("N",)) for n in "XY"})
+    (only,) = raised.value.diagnostics
+    assert only.code == "E0809"
+    assert only.message.startswith("the steps of 'a' are as many as 'N' says")

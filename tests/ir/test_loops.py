@@ -69,7 +69,7 @@ def test_a_stage_of_a_loop_has_its_steps_and_holds_numbers() -> None:
     with pytest.raises(DmlcError, match="a stage of a loop of 3 steps has others"):
         ir.parse(shorter)
     narrow = RECURRENT.replace("f64", "f16").replace("2.0:f16", "2.0")
-    with pytest.raises(DmlcError, match="holds numbers as they are computed, not FLOAT16"):
+    with pytest.raises(DmlcError, match="holds values as they are computed, not FLOAT16"):
         ir.parse(narrow)
 
 

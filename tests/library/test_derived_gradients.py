@@ -5,6 +5,7 @@ a gradient, and every graph."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from dmlc.language import syntax
 from dmlc.language.check_gradient import check_gradients
 from dmlc.language.format import format_file
 from dmlc.language.parse import parse
-from dmlc.source import Diagnostic, Source
+from dmlc.source import Diagnostic, DmlcError, Source
 from dmlc.summaries import read_index
-from dmlc.testing.case import Case
+from dmlc.testing.case import Call, Case
+from dmlc.testing.draw import Drawer, Wish
 from dmlc.testing.examples import read_cases
 
 ROOT = Path(__file__).parents[2]
@@ -126,20 +128,71 @@ def test_every_operator_has_a_gradient(name: str) -> None:
                 given[tensor.name] = TensorDesc(tensor.dtype, tensor.sizes)
         if not wanted or not any(n.startswith("d_") for n in given):
             continue
-        rows = {t.definition.row: t for t in present}
-        if all(rows[name].definition.optional for name in wanted):
-            # One has to be asked for.
-            asked = rows[next(iter(wanted))]
-            given[f"d_{asked.name}"] = TensorDesc(asked.dtype, asked.sizes)
         derived = dmlc.gradient(operator, list(wanted))
         assert isinstance(derived, Operator)
         assert len(dmlc.parse(check_layout(derived)).operators) == 1
         function = derived.bind(given, case.call.attributes)
         assert [r.name for r in function.results] == [
-            ir_name(f"d_{t.name}")
-            for t in present
-            if t.definition.row in wanted and (not t.definition.optional or f"d_{t.name}" in given)
+            ir_name(f"d_{t.name}") for t in present if t.definition.row in wanted
         ], case.title
+
+
+def list_optional() -> Iterator[tuple[str, str]]:
+    """The optional inputs that may hold floats, of every operator that has a gradient. What a later
+    version of an operator has as the first does is left to that."""
+    for name, operator in LIBRARY.items():
+        first = LIBRARY.get(name.rstrip("0123456789"), operator)
+        known = [] if first is operator else list(first.tensors)
+        for row in operator.definition.newest.inputs if name not in WITHOUT else ():
+            if row.optional and row.holds_floats and row.name not in known:
+                yield name, row.name
+
+
+def find_call(operator: Operator, name: str) -> Call:
+    """An example that has a tensor, or a call that is drawn so."""
+    drawer = Drawer(operator, np.random.default_rng(5))
+    shown = (case.call for case in list_cases(operator))
+    calls = itertools.chain(shown, (drawer.draw(Wish(name, present=True)) for _ in range(9)))
+    return next(call for call in calls if call is not None and name in call.tensors)
+
+
+@pytest.mark.parametrize(("name", "optional"), list(list_optional()))
+def test_optional_inputs_have_gradients(name: str, optional: str) -> None:
+    call = find_call(LIBRARY[name], optional)
+    derived = dmlc.gradient(LIBRARY[name], [optional])
+    assert isinstance(derived, Operator)
+    given = {n: TensorDesc(d.data_type, d.sizes) for n, d in call.inputs.items()}
+    given |= {
+        f"d_{n}": TensorDesc(d.data_type, d.sizes)
+        for n, d in call.outputs.items()
+        if d.data_type.is_float
+    }
+    if call.tensors[optional].data_type.is_float:
+        (result,) = derived.bind(given, call.attributes).results
+        assert result.name == f"d_{optional}"
+    else:
+        with pytest.raises(DmlcError, match=f"'d_{optional}' cannot be INT32"):
+            derived.bind(given, call.attributes)
+    # Without the input there is no gradient, and that is said.
+    with pytest.raises(DmlcError, match=f"required tensor '{optional}' is not given"):
+        derived.bind({n: d for n, d in given.items() if n != optional}, call.attributes)
+
+
+@pytest.mark.parametrize("name", ["directml.RNN", "directml.GRU", "directml.LSTM"])
+def test_where_no_output_is_chosen_all_are_computed(name: str) -> None:
+    example = next(list_cases(LIBRARY[name]))
+    found = dmlc.run(name, example.inputs, example.call.attributes, device="reference")
+    assert list(found) == [t.name for t in LIBRARY[name].definition.newest.outputs]
+    for output, exact in example.expected.items():
+        np.testing.assert_allclose(found[output], exact, 1e-3)
+        (alone,) = dmlc.run(
+            name,
+            example.inputs,
+            example.call.attributes,
+            {output: exact.shape},
+            device="reference",
+        )
+        assert alone == output
 
 
 GRAPHS = sorted((ROOT / "examples" / "graphs").glob("*.dml"))

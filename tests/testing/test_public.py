@@ -143,6 +143,69 @@ def test_gradients_that_are_right() -> None:
     assert_gradient("onednn.SoftMaxBackward", {"dst": X, "diff_dst": X}, {"axis": 0})
 
 
+DECAY = """
+operator DECAY {
+    tensors {
+        | Tensor | Kind            | Dimensions | Types |
+        | x      | Input           | { T }      | f32   |
+        | first  | Optional input  | { 1 }      | f32   |
+        | last   | Output          | { 1 }      | f32   |
+        | all    | Optional output | { T }      | f32   |
+    }
+    compute {
+        h[t : T] = (h[t - 1] else (present(first) ? first[0] : 0)) * x[t] + x[t]
+        last[z] = h[T - 1]
+        all[t] = h[t] * h[t]
+    }
+}
+operator DECAY_GRAD {
+    tensors {
+        | Tensor  | Kind            | Dimensions | Types |
+        | x       | Input           | { T }      | f32   |
+        | first   | Optional input  | { 1 }      | f32   |
+        | d_last  | Input           | { 1 }      | f32   |
+        | d_all   | Optional input  | { T }      | f32   |
+        | d_x     | Output          | { T }      | f32   |
+        | d_first | Optional output | { 1 }      | f32   |
+    }
+    gradient of DECAY {}
+}
+operator DECAY_BACKWARD {
+    forward DECAY
+    tensors {
+        | Tensor | Kind   | Dimensions | Types |
+        | x      | Input  | { T }      | f32   |
+        | d_last | Input  | { 1 }      | f32   |
+        | d_x    | Output | { T }      | f32   |
+    }
+    compute {
+        h[t : T] = (h[t - 1] else 0) * x[t] + x[t]
+        g[t : T] = t < T - 1 ? g[t + 1] * (x[t + 1] else 0) : d_last[0]
+        d_x[t] = g[t] * ((h[t - 1] else 0) + 1)
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_gradients_of_recurrences_are_held_to_their_forward_operators(steps: int) -> None:
+    module = dmlc.parse(DECAY)
+    x, one = X.reshape(-1)[:steps], np.ones(1, np.float32)
+    assert_gradient(module.operators["DECAY_GRAD"], {"x": x, "d_last": one})
+    assert_gradient(
+        module.operators["DECAY_GRAD"],
+        {"x": x, "first": one, "d_last": 2 * one, "d_all": np.ones(steps, np.float32)},
+        outputs={"d_first": (1,)},
+    )
+    assert_gradient(module.operators["DECAY"], {"x": x, "first": one}, outputs={"all": (steps,)})
+    assert_gradient(module.operators["DECAY_BACKWARD"], {"x": x, "d_last": one})
+    second = dmlc.gradient(module.operators["DECAY_GRAD"], ["x"], {"x": "dd_x"})
+    assert_gradient(second, {"x": x, "d_last": one, "d_d_x": np.ones(steps, np.float32)})
+    wrong = dmlc.parse(DECAY.replace("((h[t - 1] else 0) + 1)", "(h[t] + 1)"))
+    with pytest.raises(AssertionError, match="DECAY_BACKWARD is not the gradient of DECAY"):
+        assert_gradient(wrong.operators["DECAY_BACKWARD"], {"x": x, "d_last": one})
+
+
 def test_a_gradient_that_is_wrong_is_said() -> None:
     wrong = dmlc.parse(CUBE.replace("3 * src", "2 * src")).operators["CUBE_GRAD"]
     with pytest.raises(AssertionError) as raised:

@@ -210,6 +210,12 @@ def test_a_gradient_that_is_none() -> None:
         ("min(%X[i0], %W[i0])", "min(a, b) has the derivative 1/2 in each where a = b"),
         ("abs(%X[i0])", "abs(x) has the derivative 0 at x = 0"),
         ("add(%X[i0], %W[i0])", None),
+        (
+            "sqrt(mul(%X[i0], %X[i0]))",
+            "sqrt(x) has the derivative 0 in x where x = 0, and x cannot be negative",
+        ),
+        ("sqrt(add(mul(%X[i0], %X[i0]), 0.5))", None),
+        ("sqrt(mul(%X[i0], %W[i0]))", None),
     ],
 )
 def test_choices(formula: str, choice: str | None) -> None:
@@ -246,6 +252,14 @@ KINKS = np.array([0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 0.5], np.float3
             [0.25, 0.25, 1, 0.25, 0.25, 1, 0.25, 1],
         ),
         ("sqrt(%X[i0])", [np.inf, -np.inf, 0.5, np.nan, np.nan, 0, np.nan, 0.5**0.5]),
+        # Roots of what is at its least at 0, and of what is at its edge there.
+        ("sqrt(mul(%X[i0], %X[i0]))", [0, 0, 1, -1, np.nan, np.nan, np.nan, 1]),
+        ("sqrt(abs(%X[i0]))", [0, 0, 0.5, -0.5, np.nan, 0, 0, 0.5**0.5]),
+        (
+            "pow(pow(abs(%X[i0]), 3.0), 0.5)",
+            [0, 0, 1.5, -1.5, np.nan, np.nan, np.nan, 1.5 * 0.5**0.5],
+        ),
+        ("sqrt(sqrt(%X[i0]))", [np.inf, np.inf, 0.25, np.nan, np.nan, 0, np.nan, 0.25 * 2**0.75]),
     ],
 )
 def test_kinks(formula: str, slopes: list[float]) -> None:
@@ -254,6 +268,42 @@ def test_kinks(formula: str, slopes: list[float]) -> None:
     given = {"X": KINKS, "d_Y_in": np.ones(8, np.float32)}
     found = evaluate(made, {p.name: given[p.name] for p in made.parameters})["g_X"]
     np.testing.assert_allclose(found, np.array(slopes, np.float32), rtol=1e-6)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 3.0, 0.5])
+def test_norms_of_zeros(power: float) -> None:
+    """A row of zeros, one of which has one zero, and a row of none; twice."""
+    text = f"""func @norm(%X: f32[3, 2]) -> (%Y) {{
+  %total: f32[i0 < 3] = sum[r0 < 2] pow(abs(%X[i0, r0]), {power})
+  %Y: f32[i0 < 3] = pow(%total[i0], {1 / power!r})
+}}"""
+    rows = np.array([[0, 0], [0, 2], [3, -4]], np.float32)
+    first = derive(ir.parse(text)).function
+    given = {"X": rows, "d_Y_in": np.ones(3, np.float32)}
+    found = evaluate(first, {p.name: given[p.name] for p in first.parameters})["g_X"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        norm = (np.abs(rows) ** power).sum(1, keepdims=True) ** (1 / power)
+        wanted = np.sign(rows) * (np.abs(rows) / norm) ** (power - 1)
+    np.testing.assert_allclose(found, np.where(rows == 0, 0, wanted), 1e-5)
+    second = differentiate(first, ["X"], {"g_X": "seed"}, {"X": "h_X"}).function
+    given["seed"] = np.ones((3, 2), np.float32)
+    found = evaluate(second, {p.name: given[p.name] for p in second.parameters})["h_X"]
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(found[0], 0)
+
+
+def test_powers_by_their_exponents_at_zero() -> None:
+    text = "func @p(%X: f64[6], %E: f64[6]) -> (%Y) {\n  %Y: f64[i0 < 6] = pow(%X[i0], %E[i0])\n}"
+    first = derive(ir.parse(text)).function
+    given = {
+        "X": np.array([0.0, 0.0, 0.0, -0.0, 2.0, np.nan]),
+        "E": np.array([0.0, 2.0, -1.0, 0.0, 0.0, 2.0]),
+        "d_Y_in": np.ones(6),
+    }
+    found = evaluate(first, {p.name: given[p.name] for p in first.parameters})
+    by_exponent = [0, 0, -np.inf, 0, np.log(2), np.nan]
+    np.testing.assert_allclose(found["g_E"], by_exponent, 1e-12)
+    np.testing.assert_array_equal(found["g_X"], [0, 0, -np.inf, 0, 0, np.nan])
 
 
 def test_what_is_kept_may_have_been_rounded() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import dmlc
 from dmlc import ir
 from dmlc.binding.stages import rename_loop
 from dmlc.scalars import Array
 from dmlc.source import UnsupportedError
 from dmlc.transform.differentiate import differentiate
+from tests.gradients import check_gradient, make_inputs
 
 # Two states that read each other, one of them at its own step; and a matrix at each step.
 LAYER = """func @layer(%X: f64[5, 2, 3], %R: f64[3, 3], %c0: f64[2, 3]) -> (%Y, %last) {
@@ -87,6 +89,57 @@ def test_a_loop_that_nothing_needs_is_left_out() -> None:
     seeds = np.arange(10.0).reshape(5, 2)
     found = ir.evaluate(made, {"dY": seeds})["dX"]
     np.testing.assert_array_equal(found, np.cumsum(seeds[::-1], axis=0)[::-1])
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+@pytest.mark.parametrize("backwards", [False, True], ids=["forwards", "backwards"])
+def test_loops_of_few_steps_and_their_second_gradients(steps: int, backwards: bool) -> None:
+    way = "loop backwards {" if backwards else "loop {"
+    first = f"eq(i0, {steps - 1 if backwards else 0})"
+    # What b is in `a` moves no gradient, and a in `b` none: that chain goes no step further.
+    text = f"""func @few(%X: f64[{steps}, 2]) -> (%Y) {{
+  {way}
+    %a_before: f64[{steps}, 2] = before %a
+    %b_before: f64[{steps}, 2] = before %b
+    %a: f64[i0 < {steps}, i1 < 2] = {{
+      v0 = mul(select({first}, %X[i0, i1], %a_before[i0, i1]), %X[i0, i1])
+      add(v0, %b_before[i0, i1])
+    }}
+    %b: f64[i0 < {steps}, i1 < 2] = add(floor(%a_before[i0, i1]), sin(%X[i0, i1]))
+  }}
+  %Y: f64[i0 < {steps}, i1 < 2] = add(mul(%a[i0, i1], %a[i0, i1]), %b[i0, i1])
+}}"""
+    function = ir.parse(text)
+    first_order = check_gradient(function, make_inputs(function))
+    assert len(first_order.loops) == (0 if steps < 2 else 2)
+    check_gradient(first_order, make_inputs(first_order))
+
+
+@pytest.mark.parametrize("device", ["opencl", "vulkan"])
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_gradients_of_few_steps_on_devices(steps: int, device: str) -> None:
+    module = dmlc.parse(
+        """operator DECAY {
+  tensors {
+    | Tensor | Kind   | Dimensions | Types |
+    | x      | Input  | { T, C }   | f32   |
+    | y      | Output | { T, C }   | f32   |
+  }
+  compute {
+    h[t : T, c : C] = (h[t - 1, c] else 1) * x[t, c] + x[t, c]
+    y[t, c] = h[t, c] * h[t, c]
+  }
+}"""
+    )
+    (decay,) = module.operators.values()
+    gradient = dmlc.gradient(decay, ["x"])
+    x = np.array([[3, -2], [0.5, 1]], np.float32)[:steps]
+    call = {"x": x, "d_y": np.ones_like(x)}
+    expected = dmlc.run(gradient, call, device="reference")["d_x"]
+    if steps == 1:
+        # y is (2 x) squared.
+        np.testing.assert_array_equal(expected, 8 * x)
+    np.testing.assert_allclose(dmlc.run(gradient, call, device=device)["d_x"], expected, 1e-6)
 
 
 def test_a_state_that_leaves_its_function_is_refused() -> None:

@@ -1,0 +1,90 @@
+"""Which values cannot be negative, by their formulas: squares, absolute values, and sums of these.
+
+Such a value is at its least where it is 0. So a root of it, a norm, has a kink there and no edge:
+`derivatives` gives it the derivative 0, as `abs` has. An input is not among them: its root has an
+edge at 0.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+
+from dmlc.ir import Apply, Body, Cast, Constant, Instruction, Load, Select, Stage
+
+
+class Sign(enum.IntEnum):
+    """What is known of a value, unless it is NaN."""
+
+    UNKNOWN = 0
+    NOT_NEGATIVE = 1
+    POSITIVE = 2
+
+
+_NEVER_NEGATIVE = ("abs", "exp", "exp2", "sigmoid", "cosh")
+_AS_ITS_OPERANDS = ("mul", "div", "min", "sqrt", "round_float16", "round_bfloat16")
+"""What cannot be negative where no operand can. It may be 0, by rounding, where none is."""
+
+
+class Signs:
+    """The signs of the values of stages, which are in the order of a function."""
+
+    def __init__(self, stages: Iterable[Stage]) -> None:
+        self._known: dict[str, Sign] = {}
+        for stage in stages:
+            self._known[stage.name] = self._find_stage(stage)
+
+    def _find_stage(self, stage: Stage) -> Sign:
+        combiner = None if stage.reduction is None else stage.reduction.combiner
+        if not stage.dtype.is_float or combiner not in (None, "sum", "product"):
+            return Sign.UNKNOWN
+        found = self.find(stage.body)[stage.body.result]
+        exact = combiner is None and stage.dtype is stage.dtype.compute
+        return found if exact else min(found, Sign.NOT_NEGATIVE)
+
+    def find(self, body: Body) -> list[Sign]:
+        """The sign of each value of a body that reads the stages."""
+        found: list[Sign] = []
+        for instruction in body.instructions:
+            found.append(self._find_value(instruction, body.instructions, found))
+        return found
+
+    def _find_value(
+        self, value: Instruction, before: Sequence[Instruction], found: Sequence[Sign]
+    ) -> Sign:
+        match value:
+            case Constant(dtype=dtype, value=number) if dtype.is_float:
+                return Sign(int(number >= 0) + int(number > 0))
+            case Load(tensor=tensor):
+                return self._known.get(tensor, Sign.UNKNOWN)
+            case Select(then=then, otherwise=otherwise):
+                return min(found[then], found[otherwise])
+            case Cast(operand=operand):
+                return min(found[operand], Sign.NOT_NEGATIVE)
+            case Apply(operation=operation, operands=operands):
+                return _find_made(operation.name, operands, before, found)
+            case _:
+                return Sign.UNKNOWN
+
+
+def _find_made(
+    name: str, operands: Sequence[int], before: Sequence[Instruction], found: Sequence[Sign]
+) -> Sign:
+    signs = [found[operand] for operand in operands]
+    match name:
+        case "add":
+            return max(signs) if all(signs) else Sign.UNKNOWN
+        case "max":
+            return max(signs)
+        case "mul" if operands[0] == operands[1]:
+            return Sign.NOT_NEGATIVE
+        case "pow":
+            power = before[operands[1]]
+            even = isinstance(power, Constant) and power.value % 2 == 0
+            return Sign.NOT_NEGATIVE if signs[0] or even else Sign.UNKNOWN
+        case _ if name in _NEVER_NEGATIVE:
+            return Sign.NOT_NEGATIVE
+        case _ if name in _AS_ITS_OPERANDS:
+            return min(*signs, Sign.NOT_NEGATIVE)
+        case _:
+            return Sign.UNKNOWN
