@@ -245,11 +245,16 @@ def _cubic_weights(part: Scalar) -> list[Scalar]:
     return [far(part + 1), near(part), near(1 - part), far(2 - part)]
 
 
+_LINEAR, _CUBIC = ("linear", "bilinear"), ("cubic", "bicubic")
 _WEIGHTS: Mapping[str, tuple[int, Callable[[Scalar], list[Scalar]]]] = {
-    "linear": (0, _linear_weights), "bilinear": (0, _linear_weights),
-    "cubic": (-1, _cubic_weights), "bicubic": (-1, _cubic_weights),
-}  # fmt: skip
+    **dict.fromkeys(_LINEAR, (0, _linear_weights)),
+    **dict.fromkeys(_CUBIC, (-1, _cubic_weights)),
+}
 """By mode: which element before a place is the first that counts, and the weights from it on."""
+
+_FAR = 7.0
+"""The numbers of a grid go from -1 to 1. As far from 0 as this one, and beyond, all elements around
+a place are outside of its axis, however long that is."""
 
 
 def _grid_sample(node: Node) -> Tensor:
@@ -265,6 +270,9 @@ def _grid_sample(node: Node) -> Tensor:
         """Where a point of the grid lies along an axis of space."""
         own = (at.indices[0], *at.indices[2:], space - 1 - axis)
         given = at.read(grid, *own).cast(compute)
+        if padding != "reflection":
+            # What lies further out reads the same, and infinity is no place.
+            given = given.apply("max", -_FAR).apply("min", _FAR)
         size = at.size(x.extents[2 + axis]).cast(compute)
         if aligned:
             return (given + 1) / 2 * (size - 1)
@@ -272,13 +280,11 @@ def _grid_sample(node: Node) -> Tensor:
 
     def reflect(place: Scalar, size: Scalar) -> Scalar:
         """A place mirrored at the ends of an axis until it is inside."""
-        low = size * 0 + (0 if aligned else -0.5)
-        span = size - 1 if aligned else size
-        moved = (place - low).apply("abs")
-        turns = (moved / span).apply("floor")
-        rest = moved - turns * span
-        even = (turns / 2).apply("floor") * 2
-        return turns.equals(even).select(rest + low, span - rest + low)
+        low = 0.0 if aligned else -0.5
+        # There and back. Along an axis of size 1 with its corners aligned all places are 0.
+        period = ((size - 1 if aligned else size) * 2).apply("max", 1)
+        inside = (place - low).apply("abs") % period
+        return inside.apply("min", period - inside) + low
 
     def read(at: Point, places: Sequence[Scalar]) -> Scalar:
         """The element nearest to whole places, or what stands outside."""
@@ -298,7 +304,7 @@ def _grid_sample(node: Node) -> Tensor:
     def element(at: Point) -> Scalar:
         places = [find_place(at, axis) for axis in range(space)]
         sizes = [at.size(extent).cast(compute) for extent in x.extents[2:]]
-        if padding == "border":
+        if padding == "border" and mode in _LINEAR:
             places = [p.apply("max", 0).apply("min", s - 1)
                       for p, s in zip(places, sizes, strict=True)]  # fmt: skip
         elif padding == "reflection":
