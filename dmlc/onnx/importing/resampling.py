@@ -12,6 +12,7 @@ import numpy as np
 
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import clamp
+from dmlc.onnx.importing.casts import round_into
 from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, UnsupportedError
@@ -55,6 +56,8 @@ def _resize(node: Node) -> Tensor:
         result = at.read(found, *at.indices)
         for axis, beyond in held:
             result = at.read(beyond, at.indices[axis]).select(value, result)
+        if result.dtype.is_float and not x.dtype.is_float:
+            return round_into(result, None, x.dtype)
         return result
 
     return node.builder.compute(node.name, shape, element, x.dtype)
@@ -164,7 +167,8 @@ def _cubic_kernel(distance: Array, factor: float) -> Array:
 
 
 def _apply_taps(node: Node, name: str, x: Tensor, axis: int, taps: Taps) -> Tensor:
-    """An axis of a tensor read through taps."""
+    """An axis of a tensor read through taps. What integers add up to are FLOAT32s: they are
+    rounded once, when all axes are read."""
     results, count = taps.places.shape
     size = x.extents[axis]
     extents = [results if k == axis else e for k, e in enumerate(x.extents)]
@@ -192,16 +196,11 @@ def _apply_taps(node: Node, name: str, x: Tensor, axis: int, taps: Taps) -> Tens
         place, weight = (at.read(table, at.indices[axis], step) for table in (places, weights))
         own[axis] = clamp(place.cast(DataType.INDEX), at.size(size))
         value = at.read(x, *own)
-        if value.dtype.is_float:
-            return value * weight.cast(value.dtype)
-        return value.cast(DataType.FLOAT32) * weight
+        if not value.dtype.is_float:
+            value = value.cast(DataType.FLOAT32)
+        return value * weight.cast(value.dtype)
 
-    total = node.builder.reduce(name, "sum", extents, [count], element)
-    if x.dtype.is_float:
-        return total
-    return node.builder.compute(
-        f"{name}_cast", extents, lambda at: at.read(total, *at.indices).cast(x.dtype), x.dtype
-    )
+    return node.builder.reduce(name, "sum", extents, [count], element)
 
 
 def _find_line(places: Array, size: object) -> tuple[int, int] | None:

@@ -246,8 +246,18 @@ def _pad(node: Node) -> Tensor:
         return pad(node.builder, node.name, x, before, after, value)
     if mode not in ("edge", "reflect", "wrap"):
         raise UnsupportedError(f"the mode {mode}")
-    sizes = zip(before, x.extents, after, strict=True)
-    extents = [as_extent(measure(size) + front + back) for front, size, back in sizes]
+    # What is cut off is gone before what is left is continued beyond its ends.
+    added = [(max(front, 0), max(back, 0)) for front, back in zip(before, after, strict=True)]
+    cut = [(max(-front, 0), max(-back, 0)) for front, back in zip(before, after, strict=True)]
+    extents: list[Extent] = []
+    for axis, (size, (first, last), more) in enumerate(zip(x.extents, cut, added, strict=True)):
+        left = measure(size) - first - last
+        if isinstance(left, int) and (left < 0 or (left == 0 and any(more))):
+            raise DmlcError(f"axis {axis} of {x.name} has {size} places: {first + last} are cut "
+                            "off, and none is left to continue")  # fmt: skip
+        if not isinstance(left, int) and first + last:
+            node.builder.check(f"{size} > {first + last}")
+        extents.append(as_extent(left + sum(more)))
 
     def element(at: Point) -> Scalar:
         places: list[Scalar] = []
@@ -255,8 +265,10 @@ def _pad(node: Node) -> Tensor:
             if not (before[axis] or after[axis]):
                 places.append(index)
                 continue
-            size = at.size(x.extents[axis])
-            places.append(clamp(_fold_place(index - before[axis], size, mode), size))
+            first, last = cut[axis]
+            size = at.size(x.extents[axis]) - (first + last)
+            place = clamp(_fold_place(index - added[axis][0], size, mode), size)
+            places.append(place + first)
         return at.read(x, *places)
 
     return node.builder.compute(node.name, extents, element, x.dtype)
