@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,14 @@ def test_places_are_reflected_onto_the_one_element(mode: str, device: str) -> No
         found = sample([0, 0.3, -0.4, 7.25, -3], x, device, mode=mode, align_corners=aligned,
                        padding_mode="reflection")  # fmt: skip
         np.testing.assert_allclose(found, 5, 1e-6)
+
+
+def test_infinity_is_outside_of_the_image_of_an_example() -> None:
+    module = dmlc.load(Path(__file__).parent.parent.parent / "examples/grid_sample.dml")
+    x = np.array([[[[1, 4, 9, 2]]]], np.float32)
+    grid = np.array([[[[INF, 0], [0.25, -INF], [0.25, 0]]]], np.float32)
+    found = dmlc.run(module.operators["sampling.GRID_SAMPLE"], {"src": x, "grid": grid})
+    assert np.array(found["dst"]).ravel().tolist() == [0, 0, 9]
 
 
 # Integers -------------------------------------------------------------------------------------
