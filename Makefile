@@ -51,7 +51,7 @@ onnx: $(STAMPS)/test ## run ONNX's own node tests on models as they are imported
 onnx-export: $(STAMPS)/test ## export every example of the library to ONNX, and run each model
 	$(BIN)/python -m tests.onnx.corpus
 
-test-peers: $(STAMPS)/peers ## compare with PyTorch, and run MLIR with IREE (installs both: large downloads)
+test-peers: $(STAMPS)/peers $(STAMPS)/newest ## compare with PyTorch, and run MLIR with IREE (installs both: large downloads)
 	$(BIN)/python -m pytest tests/peers
 
 mlir: $(STAMPS)/peers ## run every example of the library as MLIR with IREE, and every operation
@@ -141,6 +141,16 @@ $(STAMPS)/dev: $(STAMPS)/test
 $(STAMPS)/peers: $(STAMPS)/test
 	@echo "installing PyTorch and IREE"
 	@$(PIP) -e '.[suite,peers]'
+	@touch $@
+
+# The newest PyTorch, alone in an environment that tests put a built wheel beside. It is large, and
+# is installed anew only when its version changes.
+NEWEST := $(shell sed -n 's/^newest = \["\(.*\)"\]$$/\1/p' pyproject.toml)
+$(STAMPS)/newest: $(STAMPS)/system pyproject.toml
+	@echo "installing $(NEWEST) into $(VENV)/newest"
+	@[ -x $(VENV)/newest/bin/python ] || $(PYTHON) -m venv $(VENV)/newest
+	@$(VENV)/newest/bin/python -m pip install -q --no-compile --disable-pip-version-check \
+		--root-user-action=ignore '$(NEWEST)'
 	@touch $@
 
 $(STAMPS)/site: $(STAMPS)/base

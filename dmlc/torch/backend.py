@@ -339,5 +339,7 @@ def compile_module(module: GraphModule, inputs: Sequence[Any], **options: Any) -
     return _usual()(module, inputs, **options)
 
 
-# Where dmlc is installed, PyTorch finds the backend by its entry point.
-register_backend(compiler_fn=compile_module, name=NAME)
+# Where dmlc is installed, PyTorch lists the backend by its entry point, and registers what that
+# loads, which may be why this module is imported.
+if NAME not in torch.compiler.list_backends():
+    register_backend(compiler_fn=compile_module, name=NAME)

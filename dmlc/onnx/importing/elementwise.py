@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlc.building.functions import Operand, Scalar, Tensor
 from dmlc.building.tensors import map_elements
-from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.onnx.importing.nodes import Node, Rule, Value, dtype_of
 from dmlc.scalars import DataType, Kind
 from dmlc.source import DmlcError, UnsupportedError
 
@@ -111,15 +111,10 @@ def _hard_sigmoid(x: Scalar, alpha: float, beta: float) -> Scalar:
 
 
 def _shrink(x: Scalar, bias: float, limit: float) -> Scalar:
-    outer = (x > limit).select(_offset(x, -bias), 0)
-    return (x < -limit).select(_offset(x, bias), outer)
-
-
-def _offset(x: Scalar, by: float) -> Scalar:
-    """A number is added to integers as a fraction is, and the sum made one of them again."""
-    if x.dtype.is_float:
-        return x + by
-    return (x.cast(DataType.FLOAT32) + by).cast(x.dtype)
+    # Integers are compared with fractions, and moved by them, as fractions are.
+    value = x if x.dtype.is_float else x.cast(DataType.FLOAT32)
+    outer = (value > limit).select(value - bias, 0)
+    return (value < -limit).select(value + bias, outer).cast(x.dtype)
 
 
 def _gelu(node: Node) -> Tensor:
@@ -159,11 +154,48 @@ def _power(node: Node) -> Tensor:
     def raise_to(base: Scalar, power: Scalar) -> Scalar:
         if base.dtype.is_float:
             return base.apply("pow", power.cast(base.dtype))
-        # FLOAT64 has all results that fit into 32 bits.
-        wide = base.cast(DataType.FLOAT64).apply("pow", power.cast(DataType.FLOAT64))
-        return wide.apply("round").cast(base.dtype)
+        if power.dtype.is_integer:
+            return _multiply_up(base, power, _count_bits(exponent))
+        found = base.cast(DataType.FLOAT64).apply("pow", power.cast(DataType.FLOAT64))
+        return _snap(found).cast(base.dtype)
 
     return map_formula(node, raise_to, node.tensor(0), node.tensor(1))
+
+
+def _count_bits(value: Value) -> int:
+    """The binary digits of the largest integers that a value may hold, without their signs."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return max((abs(number).bit_length() for number in value.ravel().tolist()), default=0)
+    return int(np.iinfo(dtype_of(value).dtype).max).bit_length()
+
+
+def _multiply_up(base: Scalar, power: Scalar, bits: int) -> Scalar:
+    """An integer to the power of another one of so many bits, modulo the range of its type. Where
+    the power is negative, that is the inverse without its fraction, and 0 of 0."""
+    found, factor, rest = base * 0 + 1, base, power
+    is_signed = power.dtype.kind is Kind.SIGNED
+    if is_signed:
+        rest = power.apply("abs")
+    for bit in range(bits):
+        if bit:
+            factor = factor * factor
+        found = (rest & (1 << bit)).differs(0).select(found * factor, found)
+    if not is_signed:
+        return found
+    ends = base.equals(1)
+    if base.dtype.kind is Kind.SIGNED:
+        ends = ends | base.equals(-1)
+    return (power >= 0).select(found, ends.select(found, 0))
+
+
+_ERROR = 2.0**-48
+"""By how much of itself a power of FLOAT64s may be off: 16 units in the last place, in OpenCL."""
+
+
+def _snap(x: Scalar) -> Scalar:
+    """A power of FLOAT64s; the whole number next to it, where that is no further than its error."""
+    near = x.apply("round")
+    return ((x - near).apply("abs") <= near.apply("abs") * _ERROR).select(near, x)
 
 
 def _shift(node: Node) -> Tensor:

@@ -215,7 +215,7 @@ def _reverse_sequence(node: Node) -> Tensor:
 
 def _top(node: Node) -> list[Tensor | None]:
     """The first elements of an order: each counts those before it, and a place looks for the one
-    with its number."""
+    with its number. NaN counts as larger than every number, as in NumPy, and equal to NaN."""
     x, builder = node.tensor(0), node.builder
     (count,) = node.numbers(1) if node.has(1) else [node.integer("k")]
     axis, largest = node.integer("axis", -1) % x.rank, node.integer("largest", 1)
@@ -226,8 +226,13 @@ def _top(node: Node) -> list[Tensor | None]:
         value = at.read(x, *own)
         own[axis] = at.reduced[0]
         other = at.read(x, *own)
+        first = at.reduced[0] < at.indices[axis]
         ahead = other > value if largest else other < value
-        return ahead | (other.equals(value) & (at.reduced[0] < at.indices[axis]))
+        comes = ahead | (other.equals(value) & first)
+        if not x.dtype.is_float:
+            return comes
+        greatest, least = (other, value) if largest else (value, other)
+        return comes | (greatest.differs(greatest) & (least.equals(least) | first))
 
     rank = builder.reduce(
         f"{node.name}_rank", "sum", x.extents, [size],

@@ -116,7 +116,11 @@ def _log_sum_exp(node: Node) -> Tensor:
     axes, keep = _find_axes(node, x), bool(node.integer("keepdims", 1))
     if axes is None:
         return x
-    builder, compute = node.builder, x.dtype.compute
+    builder, wanted = node.builder, x.dtype
+    if not wanted.is_float:
+        # As other functions of sums of integers, whose fractions are cut off.
+        x = map_elements(builder, f"{node.name}_wide", lambda v: v.cast(DataType.FLOAT64), x)
+    compute = x.dtype.compute
     top = reduce_axes(builder, f"{node.name}_top", "max", x, axes, True)
 
     def held(most: Scalar) -> Scalar:
@@ -128,6 +132,7 @@ def _log_sum_exp(node: Node) -> Tensor:
     total = reduce_axes(builder, f"{node.name}_total", "sum", powers, axes, True, dtype=compute)
     found = map_elements(builder, node.name, lambda t, m: t.apply("log") + held(m), total, top,
                          dtype=x.dtype)  # fmt: skip
+    found = cast_tensor(node, found, wanted)
     if keep:
         return found
     kept = [extent for axis, extent in enumerate(found.extents) if axis not in axes]

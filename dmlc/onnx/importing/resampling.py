@@ -12,6 +12,7 @@ import numpy as np
 
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import clamp
+from dmlc.onnx.importing.casts import round_into
 from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, UnsupportedError
@@ -55,6 +56,8 @@ def _resize(node: Node) -> Tensor:
         result = at.read(found, *at.indices)
         for axis, beyond in held:
             result = at.read(beyond, at.indices[axis]).select(value, result)
+        if result.dtype.is_float and not x.dtype.is_float:
+            return round_into(result, None, x.dtype)
         return result
 
     return node.builder.compute(node.name, shape, element, x.dtype)
@@ -164,7 +167,8 @@ def _cubic_kernel(distance: Array, factor: float) -> Array:
 
 
 def _apply_taps(node: Node, name: str, x: Tensor, axis: int, taps: Taps) -> Tensor:
-    """An axis of a tensor read through taps."""
+    """An axis of a tensor read through taps. What integers add up to are FLOAT32s: they are
+    rounded once, when all axes are read."""
     results, count = taps.places.shape
     size = x.extents[axis]
     extents = [results if k == axis else e for k, e in enumerate(x.extents)]
@@ -192,16 +196,11 @@ def _apply_taps(node: Node, name: str, x: Tensor, axis: int, taps: Taps) -> Tens
         place, weight = (at.read(table, at.indices[axis], step) for table in (places, weights))
         own[axis] = clamp(place.cast(DataType.INDEX), at.size(size))
         value = at.read(x, *own)
-        if value.dtype.is_float:
-            return value * weight.cast(value.dtype)
-        return value.cast(DataType.FLOAT32) * weight
+        if not value.dtype.is_float:
+            value = value.cast(DataType.FLOAT32)
+        return value * weight.cast(value.dtype)
 
-    total = node.builder.reduce(name, "sum", extents, [count], element)
-    if x.dtype.is_float:
-        return total
-    return node.builder.compute(
-        f"{name}_cast", extents, lambda at: at.read(total, *at.indices).cast(x.dtype), x.dtype
-    )
+    return node.builder.reduce(name, "sum", extents, [count], element)
 
 
 def _find_line(places: Array, size: object) -> tuple[int, int] | None:
@@ -245,11 +244,16 @@ def _cubic_weights(part: Scalar) -> list[Scalar]:
     return [far(part + 1), near(part), near(1 - part), far(2 - part)]
 
 
+_LINEAR, _CUBIC = ("linear", "bilinear"), ("cubic", "bicubic")
 _WEIGHTS: Mapping[str, tuple[int, Callable[[Scalar], list[Scalar]]]] = {
-    "linear": (0, _linear_weights), "bilinear": (0, _linear_weights),
-    "cubic": (-1, _cubic_weights), "bicubic": (-1, _cubic_weights),
-}  # fmt: skip
+    **dict.fromkeys(_LINEAR, (0, _linear_weights)),
+    **dict.fromkeys(_CUBIC, (-1, _cubic_weights)),
+}
 """By mode: which element before a place is the first that counts, and the weights from it on."""
+
+_FAR = 7.0
+"""The numbers of a grid go from -1 to 1. As far from 0 as this one, and beyond, all elements around
+a place are outside of its axis, however long that is."""
 
 
 def _grid_sample(node: Node) -> Tensor:
@@ -265,6 +269,9 @@ def _grid_sample(node: Node) -> Tensor:
         """Where a point of the grid lies along an axis of space."""
         own = (at.indices[0], *at.indices[2:], space - 1 - axis)
         given = at.read(grid, *own).cast(compute)
+        if padding != "reflection":
+            # What lies further out reads the same, and infinity is no place.
+            given = given.apply("max", -_FAR).apply("min", _FAR)
         size = at.size(x.extents[2 + axis]).cast(compute)
         if aligned:
             return (given + 1) / 2 * (size - 1)
@@ -272,13 +279,11 @@ def _grid_sample(node: Node) -> Tensor:
 
     def reflect(place: Scalar, size: Scalar) -> Scalar:
         """A place mirrored at the ends of an axis until it is inside."""
-        low = size * 0 + (0 if aligned else -0.5)
-        span = size - 1 if aligned else size
-        moved = (place - low).apply("abs")
-        turns = (moved / span).apply("floor")
-        rest = moved - turns * span
-        even = (turns / 2).apply("floor") * 2
-        return turns.equals(even).select(rest + low, span - rest + low)
+        low = 0.0 if aligned else -0.5
+        # There and back. Along an axis of size 1 with its corners aligned all places are 0.
+        period = ((size - 1 if aligned else size) * 2).apply("max", 1)
+        inside = (place - low).apply("abs") % period
+        return inside.apply("min", period - inside) + low
 
     def read(at: Point, places: Sequence[Scalar]) -> Scalar:
         """The element nearest to whole places, or what stands outside."""
@@ -298,7 +303,7 @@ def _grid_sample(node: Node) -> Tensor:
     def element(at: Point) -> Scalar:
         places = [find_place(at, axis) for axis in range(space)]
         sizes = [at.size(extent).cast(compute) for extent in x.extents[2:]]
-        if padding == "border":
+        if padding == "border" and mode in _LINEAR:
             places = [p.apply("max", 0).apply("min", s - 1)
                       for p, s in zip(places, sizes, strict=True)]  # fmt: skip
         elif padding == "reflection":

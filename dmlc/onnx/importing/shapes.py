@@ -246,6 +246,13 @@ def _pad(node: Node) -> Tensor:
         return pad(node.builder, node.name, x, before, after, value)
     if mode not in ("edge", "reflect", "wrap"):
         raise UnsupportedError(f"the mode {mode}")
+    # What is cut off is gone before what is left is continued beyond its ends.
+    x = _cut_ends(node, x, [max(-amount, 0) for amount in before],
+                  [max(-amount, 0) for amount in after])  # fmt: skip
+    before, after = ([max(amount, 0) for amount in amounts] for amounts in (before, after))
+    for axis, extent in enumerate(x.extents):
+        if extent == 0 and (before[axis] or after[axis]):
+            raise DmlcError(f"nothing is left of axis {axis} that could be continued")
     sizes = zip(before, x.extents, after, strict=True)
     extents = [as_extent(measure(size) + front + back) for front, size, back in sizes]
 
@@ -262,15 +269,36 @@ def _pad(node: Node) -> Tensor:
     return node.builder.compute(node.name, extents, element, x.dtype)
 
 
+def _cut_ends(node: Node, x: Tensor, first: Sequence[int], last: Sequence[int]) -> Tensor:
+    """What is left of a tensor without so many places before and after each axis."""
+    if not any((*first, *last)):
+        return x
+    extents: list[Extent] = []
+    for axis, (size, front, back) in enumerate(zip(x.extents, first, last, strict=True)):
+        left = measure(size) - front - back
+        if isinstance(left, int) and left < 0:
+            raise DmlcError(f"{front + back} places are cut off the {size} of axis {axis}")
+        if not isinstance(left, int) and front + back:
+            node.builder.check(f"{size} > {front + back}")
+        extents.append(as_extent(left))
+
+    def element(at: Point) -> Scalar:
+        rows = zip(at.indices, x.extents, first, last, strict=True)
+        return at.read(x, *(clamp(index + front, at.size(size)) if front or back else index
+                            for index, size, front, back in rows))  # fmt: skip
+
+    return node.builder.compute(f"{node.name}_cut", extents, element, x.dtype)
+
+
 def _fold_place(place: Scalar, size: Scalar, mode: str) -> Scalar:
     """The place inside of an axis that one outside stands for."""
     if mode == "edge":
         return place
     if mode == "wrap":
         return (place % size + size) % size
-    period = ((size - 1) * 2).apply("max", 1)
-    inside = place.apply("abs") % period
-    return inside.apply("min", period - inside)
+    last = size - 1
+    inside = place.apply("abs") % (last * 2).apply("max", 1)
+    return last - (last - inside).apply("abs")
 
 
 def _depth_to_space(node: Node) -> Tensor:

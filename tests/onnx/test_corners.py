@@ -1,0 +1,215 @@
+"""Operators of ONNX at the corners of what they take: NaN, borders, integers, negative pads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import dmlc
+from dmlc.source import DmlcError, UnsupportedError
+
+NAN, INF = float("nan"), float("inf")
+DEVICES = ("reference", "opencl")
+
+
+def make(
+    kind: str, inputs: Mapping[str, Any], outputs: int, constants: Sequence[str], **attributes: Any
+) -> onnx.ModelProto:
+    """A model of one node."""
+    names = [f"o{k}" for k in range(outputs)]
+    given = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for n, v in inputs.items()
+        if n not in constants
+    ]
+    held = [numpy_helper.from_array(inputs[name], name) for name in constants]
+    graph = helper.make_graph(
+        [helper.make_node(kind, list(inputs), names, **attributes)], "g", given,
+        [onnx.ValueInfoProto(name=name) for name in names], held,
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def run(
+    kind: str, inputs: Mapping[str, Any], outputs: int = 1, constants: Sequence[str] = (),
+    device: str = "reference", **attributes: Any,
+) -> list[Any]:  # fmt: skip
+    model = dmlc.onnx.load(make(kind, inputs, outputs, constants, **attributes))
+    given = {name: value for name, value in inputs.items() if name not in constants}
+    found = model.run(given, device=device)
+    return [np.array(found[f"o{k}"]) for k in range(outputs)]
+
+
+# NaN ------------------------------------------------------------------------------------------
+
+
+def rows(dtype: type[np.generic]) -> np.ndarray[Any, Any]:
+    """Ties, several NaN, nothing but NaN, both zeros and infinities."""
+    made = np.array(
+        [
+            [3, NAN, 1, NAN, 5, 2, 5],
+            [NAN] * 7,
+            [-INF, NAN, INF, -INF, NAN, INF, 0],
+            [0.0, -0.0, NAN, 0.0, -1, -1, NAN],
+            [4, 4, 1, 1, 2, 2, 3],
+        ]
+    )
+    return made.astype(dtype)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+def test_nan_is_larger_than_every_number(dtype: type[np.generic], largest: int) -> None:
+    x = rows(dtype)
+    for count, device in ((3, "reference"), (7, "opencl")):
+        inputs = {"x": x, "k": np.array([count], np.int64)}
+        settings: dict[str, Any] = {"axis": 1, "largest": largest}
+        wanted = ReferenceEvaluator(make("TopK", inputs, 2, ["k"], **settings)).run(None, {"x": x})
+        found = run("TopK", inputs, 2, ["k"], device, **settings)
+        np.testing.assert_array_equal(found[0], wanted[0])
+        np.testing.assert_array_equal(found[1], wanted[1])
+
+
+# GridSample -----------------------------------------------------------------------------------
+
+PLACES = (-0.5, -0.3, 0.0, 3.0, 3.2, -0.7, -2.6, 4.4, 9.0, INF, -INF, 3e38)
+"""Along an axis of four elements."""
+
+
+def sample(places: Sequence[float], x: Any, device: str, **settings: Any) -> list[float]:
+    size = x.shape[-1]
+    numbers = [(2 * place + 1) / size - 1 for place in places]
+    grid = np.array([[[(number, 0) for number in numbers]]]).clip(-INF, INF).astype(np.float32)
+    (found,) = run("GridSample", {"x": x, "grid": grid}, device=device, **settings)
+    return found.ravel().tolist()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("mode", "padding", "wanted"),
+    [
+        # As PyTorch has it, and its limits at infinity.
+        ("cubic", "border",
+         [0.71875, 0.66925, 1, 2, 1.328, 0.85825, 1, 2, 2, 2, 1, 2]),
+        ("cubic", "zeros",
+         [0.21875, 0.39025, 1, 2, 0.976, 0.13725, 0, -0.216, 0, 0, 0, 0]),
+        ("linear", "border", [1, 1, 1, 2, 2, 1, 1, 2, 2, 2, 1, 2]),
+        ("linear", "zeros", [0.5, 0.7, 1, 2, 1.6, 0.3, 0, 0, 0, 0, 0, 0]),
+        ("nearest", "border", [1, 1, 1, 2, 2, 1, 1, 2, 2, 2, 1, 2]),
+        ("nearest", "zeros", [1, 1, 1, 2, 2, 0, 0, 0, 0, 0, 0, 0]),
+    ],
+)  # fmt: skip
+def test_places_at_borders_and_beyond(
+    mode: str, padding: str, wanted: list[float], device: str
+) -> None:
+    x = np.array([[[[1, 4, 9, 2]]]], np.float32)
+    found = sample(PLACES, x, device, mode=mode, padding_mode=padding)
+    np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_places_are_reflected_onto_the_one_element(mode: str, device: str) -> None:
+    x = np.array([[[[5]]]], np.float32)
+    for aligned in (0, 1):
+        found = sample([0, 0.3, -0.4, 7.25, -3], x, device, mode=mode, align_corners=aligned,
+                       padding_mode="reflection")  # fmt: skip
+        np.testing.assert_allclose(found, 5, 1e-6)
+
+
+def test_infinity_is_outside_of_the_image_of_an_example() -> None:
+    module = dmlc.load(Path(__file__).parent.parent.parent / "examples/grid_sample.dml")
+    x = np.array([[[[1, 4, 9, 2]]]], np.float32)
+    grid = np.array([[[[INF, 0], [0.25, -INF], [0.25, 0]]]], np.float32)
+    found = dmlc.run(module.operators["sampling.GRID_SAMPLE"], {"src": x, "grid": grid})
+    assert np.array(found["dst"]).ravel().tolist() == [0, 0, 9]
+
+
+# Integers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_powers_of_integers_are_cut_off(dtype: type[np.generic], device: str) -> None:
+    x = np.array([3, 8, 5, 7, -8, 4, 2], dtype)
+    y = np.array([0.5, 0.5, 3, 1.5, 3, 0.5, -1], np.float32)
+    (found,) = run("Pow", {"x": x, "y": y}, device=device)
+    assert (found.dtype, found.tolist()) == (np.dtype(dtype), [1, 2, 125, 18, -512, 2, 0])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("constants", [(), ("y",)], ids=["given", "known"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_integers_to_integers_are_exact(
+    dtype: type[np.generic], constants: Sequence[str], device: str
+) -> None:
+    x = np.array([3, -3, 2, 7, -1, 5, 0, 2, 1, -1, 3], dtype)
+    y = np.array([39, 13, 30, 0, 101, 11, 0, -1, -5, -3, 70], np.int64)
+    (found,) = run("Pow", {"x": x, "y": y}, 1, constants, device)
+    bits = 8 * x.itemsize
+    wanted = [int(b) ** int(e) if e >= 0 else int(b) if abs(b) == 1 else 0
+              for b, e in zip(x, y, strict=True)]  # fmt: skip
+    assert found.tolist() == [(v + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1) for v in wanted]
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32])
+def test_integers_are_resized_with_one_rounding(dtype: type[np.generic], mode: str) -> None:
+    x = np.array([[[[3, 7, 3, 3], [3, 3, 90, 3]]]], dtype)
+    for scales in ([1, 1, 1.5, 1.75], [1, 1, 3, 3], [1, 1, 0.5, 0.75]):
+        inputs = {"x": x, "roi": np.zeros(0, np.float32), "scales": np.array(scales, np.float32)}
+        model = make("Resize", inputs, 1, ["roi", "scales"], mode=mode)
+        (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+        (found,) = run("Resize", inputs, 1, ["roi", "scales"], mode=mode)
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_integers_are_shrunk_by_fractions() -> None:
+    x = np.arange(-4, 5, dtype=np.int32)
+    for settings in ({}, {"lambd": 1.5, "bias": 1.5}, {"lambd": 2.5, "bias": -0.75}):
+        (wanted,) = ReferenceEvaluator(make("Shrink", {"x": x}, 1, (), **settings)).run(
+            None, {"x": x}
+        )
+        np.testing.assert_array_equal(run("Shrink", {"x": x}, **settings)[0], wanted)
+
+
+def test_the_logarithm_of_a_sum_of_integers_is_cut_off() -> None:
+    inputs = {"x": np.array([[3, 4, 1], [5, 12, 2]], np.int64), "axes": np.array([1], np.int64)}
+    assert run("ReduceLogSumExp", inputs, 1, ["axes"])[0].tolist() == [[4], [12]]
+
+
+# Pads -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+def test_what_is_left_after_cutting_is_continued(mode: str) -> None:
+    x = np.array([[10, 20, 30, 40, 50]], np.float32)
+    for before, after in itertools.product((-3, -1, 0, 2, 7), (-1, 0, 3, 8)):
+        inputs = {"x": x, "pads": np.array([0, before, 0, after], np.int64)}
+        kept = x[:, max(-before, 0) : 5 - max(-after, 0)]
+        more = ((0, 0), (max(before, 0), max(after, 0)))
+        found = run("Pad", inputs, 1, ["pads"], mode=mode)[0]
+        np.testing.assert_array_equal(found, np.pad(kept, more, mode=mode), f"{before}, {after}")
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_nothing_cannot_be_continued(mode: str) -> None:
+    inputs = {"x": np.zeros(3, np.float32), "pads": np.array([2, -3], np.int64)}
+    with pytest.raises(UnsupportedError, match="nothing is left of axis 0 that could be continued"):
+        run("Pad", inputs, 1, ["pads"], mode=mode)
+    model = make("Pad", inputs, 1, ["pads"], mode=mode)
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    imported = dmlc.onnx.load(model)
+    with pytest.raises(DmlcError, match="N > 3"):
+        imported.run({"x": np.zeros(3, np.float32)}, device="reference")
+    assert imported.run({"x": np.ones(5, np.float32)}, device="reference")["o0"].shape == (4,)
