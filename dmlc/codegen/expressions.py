@@ -310,10 +310,10 @@ class Expressions(abc.ABC):
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {operation} reached the renderer")
         within = entry.within
-        if within is not None and _is_within(find_repeated(operands[1])):
-            # A cast may be for scalars alone.
-            if lanes == 1 or _find_operator(within):
-                entry = Spelling(within, compound=True)
+        # A cast in it may be for scalars alone.
+        may_stand = within is not None and (lanes == 1 or _find_operator(within) != "")
+        if within is not None and may_stand and _is_within(find_repeated(operands[1])):
+            entry = Spelling(within, compound=True)
         arithmetic = operation.name in _ARITHMETIC
         hides = bool(self._dialect.zeros) and (arithmetic or operation.transcendental)
         zeros = [self._zeros.hide(o) if hides else None for o in operands]
