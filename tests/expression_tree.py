@@ -46,7 +46,7 @@ class _Reader:
         return self._tokens[0] if self._tokens else ""
 
     def _take(self, wanted: str = "") -> str:
-        assert self.token and wanted in ("", self.token), f"no {wanted!r} in {self._text!r}"
+        assert self.token in ((wanted,) if wanted else self._tokens[:1]), self._text
         return self._tokens.pop(0)
 
     def read(self, least: int) -> Tree:
