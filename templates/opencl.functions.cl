@@ -76,6 +76,13 @@ static $T $H(const $T x)
     return as_$T(as_$U(y) | (as_$U(x) & 0x80000000u));
 }
 
+//// log1p_$T
+// Of small numbers they themselves: PoCL's own of the smallest are zeros.
+static $T $H(const $T x)
+{
+    return (fabs(x) < 1e-20) ? x : log1p(x);
+}
+
 //// erf_$T
 // Near 0 a polynomial, and else 1 - exp(log(erfc(|x|))): PoCL's own takes lane by lane.
 static $T $H(const $T x)

@@ -62,7 +62,7 @@ _FLOAT_CALLS = {"mod": "fmod", "abs": "fabs", "round": "rint"}
 
 _ROUNDINGS = {"round_float16": "round_half", "round_bfloat16": "round_bfloat16"}
 _FLOAT_HELPERS = ("min", "max", "sign", "sigmoid")
-_FLOAT32_HELPERS = ("erf", "tanh")
+_HELPERS_BY_TYPE = {T.FLOAT32: ("erf", "tanh"), T.FLOAT64: ("log1p",)}
 _DEFINED = (
     "acos", "asin", "asinh", "cosh", "expm1", "log", "log1p", "log2", "pow", "sinh",
 )  # fmt: skip
@@ -112,7 +112,7 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling("1 / sqrt({a})", compound=True)
     if name in ("sin", "cos", "tan") and dtype is T.FLOAT32:
         return Spelling(f"{name}({{a}})", vector="{H}({a})", helper=name)
-    if name in _FLOAT32_HELPERS and dtype is T.FLOAT32:
+    if name in _HELPERS_BY_TYPE[dtype]:
         return Spelling("{H}({a})", helper=name)
     if name == "isnan":
         # PoCL's own of vectors takes several instructions.
