@@ -2,7 +2,8 @@
 
 Arithmetic on signed integers goes through unsigned ones, since overflow of the former is
 undefined in C; what C promotes to `int` is cast back. Vectors of booleans are masks: signed
-integers as wide as what was compared, 0 or -1.
+integers as wide as what was compared, 0 or -1. Transcendental functions are the driver's where
+those are faster than the definitions of `float32` and right at their limits.
 """
 
 from __future__ import annotations
@@ -66,9 +67,8 @@ _HELPERS_BY_TYPE = {T.FLOAT32: ("erf", "tanh"), T.FLOAT64: ("log1p",)}
 _DEFINED = (
     "acos", "asin", "asinh", "cosh", "expm1", "log", "log1p", "log2", "pow", "sinh",
 )  # fmt: skip
-"""The functions in FLOAT32 that `float32` defines and PoCL's own are no faster than: those give the
-same bits on every device. OpenCL allows 2 to 16 units in the last place, and PoCL's tanh(inf) is
-less than 1."""
+"""The functions in FLOAT32 that PoCL's own are no faster than: as `float32` defines them, they give
+the same bits on every device. OpenCL leaves drivers 2 to 16 units in the last place."""
 
 
 def _spell(name: str, dtype: DataType) -> Entry:
