@@ -65,6 +65,24 @@ static $T $H(const $T x)
     return ((x < 0) ? e : ($T)(1)) / (1 + e);
 }
 
+//// tanh_$T
+// Near 0 a polynomial, and else 1 - 2 / (1 + exp(2 |x|)), which is 1 at last: PoCL's own never is.
+static $T $H(const $T x)
+{
+    const $T a = fabs(x), z = a * a, e = exp(-2 * ((a > 10) ? ($T)(10) : a));
+    const $T c = -0.0538461022f + z * (0.0210437179f + z * -0.00623163534f);
+    const $T near = a + a * z * (-0.333333164f + z * (0.133325338f + z * c));
+    const $T y = (a < 0.55f) ? near : 1 - 2 * e / (1 + e);
+    return as_$T(as_$U(y) | (as_$U(x) & 0x80000000u));
+}
+
+//// log1p_$T
+// Of small numbers they themselves: PoCL's own of the smallest are zeros.
+static $T $H(const $T x)
+{
+    return (fabs(x) < 1e-20) ? x : log1p(x);
+}
+
 //// erf_$T
 // Near 0 a polynomial, and else 1 - exp(log(erfc(|x|))): PoCL's own takes lane by lane.
 static $T $H(const $T x)

@@ -34,8 +34,9 @@ class Spelling:
     four: str | None = None
     """The text for vectors of four, where it differs from that."""
     within: str | None = None
-    """The infix text for scalars, where the second operand is a literal well within its type: a
-    shift by less than the number of bits, or a divisor far from where floats end."""
+    """The infix text where the second operand is a literal well within its type: a shift by less
+    than the number of bits, or a divisor far from where floats end. For scalars; for vectors too,
+    where it is two operands and an operator, and nothing else."""
     vector_helper: str | None = None
     """The key of the helper that the text for vectors calls, where it is another."""
 
@@ -175,10 +176,10 @@ class Dialect:
     conversions: Mapping[tuple[DataType, DataType], Entry]
     """By compute types, from and to."""
     loads: Mapping[DataType, Spelling]
-    """`{p}` is the buffer, `{i}` the index inside infix text, `{j}` the index by itself, `{n}` the
-    number of lanes, and `{e}` the element as an array has it, or as many as there are lanes. Where
-    several elements share a word, `{e}` is the word, and `{h}` the bit at which the element begins
-    in it."""
+    """`{p}` is the buffer, `{i}` the index inside infix text, `{j}` the index by itself, `{at}` the
+    address of both, `{n}` the number of lanes, and `{e}` the element as an array has it, or as many
+    as there are lanes. Where several elements share a word, `{e}` is the word, and `{h}` the bit at
+    which the element begins in it."""
     stores: Mapping[DataType, Spelling]
     """The same, with `{a}` for the value, and `{h}` inside infix text."""
     packs: Mapping[DataType, Spelling]

@@ -19,7 +19,7 @@ from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.codegen.zeros import Zeros
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, operate
+from dmlc.kernel.arithmetic import add, find_repeated, operate
 from dmlc.kernel.reaches import Reaches
 from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType, Kind
@@ -197,6 +197,7 @@ class Expressions(abc.ABC):
             "p": self._names.spell(load.buffer),
             "i": index.inner,
             "j": index.text,
+            "at": self._spell_address(load.buffer, index),
             "n": lanes,
             "e": self._spell_element(load.buffer, load.index, lanes),
             "h": self._spell_shift(load.buffer, load.index).text,
@@ -242,7 +243,12 @@ class Expressions(abc.ABC):
         if self._kernel.index_bits == 32 or isinstance(index, k.Literal):
             return made
         text = self._dialect.wide_index.format(j=made.text)
-        return Text(text, compound=made.compound and text == made.text)
+        return made if text == made.text else Text(text)
+
+    def _spell_address(self, name: str, index: Text) -> str:
+        """Where a buffer or an array has an element."""
+        start = self._names.spell(name)
+        return start if index.text == "0" else f"{start} + {index.beside('+', is_first=True)}"
 
     def name_element(self, buffer: str) -> str:
         """The type of the elements of a buffer."""
@@ -335,8 +341,11 @@ class Expressions(abc.ABC):
         entry, dtype = self._find_operation(expression)
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {operation} reached the renderer")
-        if lanes == 1 and entry.within is not None and _is_within(operands[1]):
-            entry = Spelling(entry.within, compound=True)
+        within = entry.within
+        # A cast in it may be for scalars alone.
+        may_stand = within is not None and (lanes == 1 or _find_operator(within) != "")
+        if within is not None and may_stand and _is_within(find_repeated(operands[1])):
+            entry = Spelling(within, compound=True)
         arithmetic = operation.name in _ARITHMETIC
         hides = bool(self._dialect.zeros) and (arithmetic or operation.transcendental)
         zeros = [self._zeros.hide(o) if hides else None for o in operands]
@@ -344,7 +353,7 @@ class Expressions(abc.ABC):
         known = all(p.known for p in plain)
         if hides and arithmetic and not known:
             plain = [
-                self._zeros.add(dtype, p) if p.known and isinstance(o, k.Operate | k.Local) else p
+                self._zeros.add(dtype, p) if p.known and self._zeros.may_become(o) else p
                 for o, p in zip(operands, plain, strict=True)
             ]
         pin = self._dialect.pin
@@ -358,8 +367,9 @@ class Expressions(abc.ABC):
         operator = _find_operator(_choose_text(entry, lanes)) if entry.compound else ""
         wide, mask = plain, 0
         if lanes > 1 or not operator:
-            sides = zip(zeros, operands, plain, strict=True)
-            wide = [z or self._repeat(o, p) for z, o, p in sides]
+            wide = [self._repeat(o, p) for o, p in zip(operands, plain, strict=True)]
+        if lanes > 1 and all(isinstance(o, k.Broadcast) for o in operands):
+            plain = [wide[0], *plain[1:]]  # Of scalars alone, infix text would be a scalar.
         if lanes > 1 and dtype is DataType.BOOL:
             mask = max(w.mask for w in wide)
             wide = plain = [self._convert_mask(w, mask, lanes) for w in wide]
@@ -457,10 +467,9 @@ class Expressions(abc.ABC):
 
     def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
         width = self._arrays[array].lanes
-        text = self.spell(_divide(index, width) if width > 1 else index).text
-        name = self._names.spell(array)
-        at = name if text == "0" else f"{name} + {text}"
-        return {"p": name, "i": text, "at": at, "n": lanes}
+        made = self.spell(_divide(index, width) if width > 1 else index)
+        at = self._spell_address(array, made)
+        return {"p": self._names.spell(array), "i": made.text, "at": at, "n": lanes}
 
     def _spell_elements(self, load: k.LoadLocal) -> Text:
         """Elements of an array as a vector, where the language loads one at a time."""
@@ -481,6 +490,10 @@ class Expressions(abc.ABC):
         return Text(f"convert_{name}({mask.text})", mask=width)
 
     # Tables -------------------------------------------------------------------------------
+
+    def name_type(self, type_: k.Type) -> str:
+        """The name of a type."""
+        return self._type_name(type_.dtype, type_.lanes)
 
     def _type_name(self, dtype: DataType, lanes: int) -> str:
         name = self.index_type if dtype.kind is Kind.INDEX else self._dialect.types[dtype]

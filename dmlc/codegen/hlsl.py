@@ -159,7 +159,7 @@ def _convert(source: DataType, target: DataType) -> Entry:
             return Spelling("!({0} == 0)", compound=True)
         return Spelling("{0} != 0", compound=True)
     if source is T.BOOL:
-        return Spelling("({R})({a} ? 1 : 0)", vector="select({a}, ({R})1, ({R})0)")
+        return Spelling("({R})({0} ? 1 : 0)", vector="select({a}, ({R})1, ({R})0)")
     if source.is_float and target.is_integer:
         return Spelling("{H}({a})", helper="to")
     if (source, target) == (T.INT32, T.UINT64):

@@ -12,6 +12,7 @@ from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.names import Mangler
 from dmlc.codegen.text import Text
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import find_repeated
 from dmlc.scalars import DataType
 
 
@@ -45,15 +46,17 @@ class Zeros:
             self._known.discard(local.name)
 
     def hide(self, operand: k.Expression) -> Text | None:
-        """The name of a run-time zero for a literal zero, where the dialect has one."""
-        if not isinstance(operand, k.Literal) or operand.value != 0:
+        """The name of a run-time zero for a literal zero, repeated for all lanes or not, where the
+        dialect has one. It is a scalar."""
+        literal = find_repeated(operand)
+        if not isinstance(literal, k.Literal) or literal.value != 0:
             return None
-        dtype = operand.type.dtype
+        dtype = literal.type.dtype
         if dtype not in self._dialect.zeros:
             return None
         name = self._name(dtype)
         return (
-            Text(f"-{name}", compound=True) if math.copysign(1, operand.value) < 0 else Text(name)
+            Text(f"-{name}", compound=True) if math.copysign(1, literal.value) < 0 else Text(name)
         )
 
     def _name(self, dtype: DataType) -> str:
@@ -70,6 +73,11 @@ class Zeros:
         text = f"{made.beside('+', is_first=True)} + {self._name(dtype)}"
         return Text(text, compound=True, operator="+")
 
+    @staticmethod
+    def may_become(operand: k.Expression) -> bool:
+        """Whether a compiler may compute a zero that is known from what the operand stands for."""
+        return isinstance(find_repeated(operand), k.Operate | k.Local)
+
     def is_known(self, local: k.Local) -> bool:
         """Whether a compiler knows a local's value once it has unrolled loops."""
         return local.name in self._known
@@ -80,9 +88,10 @@ class Zeros:
         and its negative of one of -1, which loses the zero's sign."""
         if known:
             return self.hide(side)
-        if not isinstance(side, k.Literal) or not isinstance(other, k.Literal):
+        zero, one = find_repeated(side), find_repeated(other)
+        if not isinstance(zero, k.Literal) or not isinstance(one, k.Literal):
             return None
-        if side.value != 0 or abs(other.value) != 1:
+        if zero.value != 0 or abs(one.value) != 1:
             return None
-        kept = other.value == 1 and math.copysign(1, side.value) > 0
+        kept = one.value == 1 and math.copysign(1, zero.value) > 0
         return None if kept else self.hide(side)

@@ -107,6 +107,11 @@ def widen(value: k.Expression, lanes: int) -> k.Expression:
     return k.Broadcast(value, k.Type(value.type.dtype, lanes))
 
 
+def find_repeated(value: k.Expression) -> k.Expression:
+    """The scalar that a vector repeats in all of its lanes; the value itself, where it is none."""
+    return value.operand if isinstance(value, k.Broadcast) else value
+
+
 def subtract_known(left: k.Expression, right: k.Expression) -> int | None:
     """The difference of two positions that are known as they are written."""
     if isinstance(left, k.Literal) and isinstance(right, k.Literal):

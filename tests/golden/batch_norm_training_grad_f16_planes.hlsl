@@ -54,11 +54,14 @@ groupshared float dy_centered_sum_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const uint row = lane_id;
     const uint output = group_id.x;
     precise const float mean_value = (float)mean[output];
-    precise float4 dy_sum_value = 0.0f;
-    precise float4 dy_centered_sum_value = 0.0f;
+    precise float4 dy_sum_value = zero;
+    precise float4 dy_centered_sum_value = zero;
     const uint first = row * 8;
     const uint i0 = first / 1600;
     const uint i2 = first % 1600;

@@ -49,15 +49,18 @@ groupshared float4 tiles[512];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const uint row = lane_id / 8;
     const uint column = lane_id % 8;
     const uint i0 = group_id.x;
-    precise float4 dscale_part = 0.0f;
-    precise float4 dbias_part = 0.0f;
-    precise float4 dscale_part_1 = 0.0f;
-    precise float4 dbias_part_1 = 0.0f;
-    precise float4 sum_value = 0.0f;
-    precise float4 moment_value = 0.0f;
+    precise float4 dscale_part = zero;
+    precise float4 dbias_part = zero;
+    precise float4 dscale_part_1 = zero;
+    precise float4 dbias_part_1 = zero;
+    precise float4 sum_value = zero;
+    precise float4 moment_value = zero;
     const uint row_start = i0 * 2048 + column * 256;
     const uint first = row * 4;
     precise const float4 dy_value = dy[(row_start + first) / 4];

@@ -105,6 +105,9 @@ groupshared float total_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const uint row = lane_id / 4;
     const uint column = lane_id % 4;
     const uint output = group_id.x * 4 + column;
@@ -131,7 +134,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint part = 1; part < 16; ++part) {
         most_total = max_float(most_total, most_lanes[column + part * 4]);
     }
-    precise float4 total_value = 0.0f;
+    precise float4 total_value = zero;
     if (i1 < 200) {
         precise const float4 x = X[(row_start + i1) / 4];
         precise const float4 value = x - most_total;

@@ -22,6 +22,26 @@
 #endif
 #endif
 
+// Near 0 a polynomial, and else 1 - 2 / (1 + exp(2 |x|)), which is 1 at last: PoCL's own never is.
+static float tanh_float(const float x)
+{
+    const float a = fabs(x), z = a * a, e = exp(-2 * ((a > 10) ? (float)(10) : a));
+    const float c = -0.0538461022f + z * (0.0210437179f + z * -0.00623163534f);
+    const float near = a + a * z * (-0.333333164f + z * (0.133325338f + z * c));
+    const float y = (a < 0.55f) ? near : 1 - 2 * e / (1 + e);
+    return as_float(as_uint(y) | (as_uint(x) & 0x80000000u));
+}
+
+// Near 0 a polynomial, and else 1 - 2 / (1 + exp(2 |x|)), which is 1 at last: PoCL's own never is.
+static float16 tanh_float16(const float16 x)
+{
+    const float16 a = fabs(x), z = a * a, e = exp(-2 * ((a > 10) ? (float16)(10) : a));
+    const float16 c = -0.0538461022f + z * (0.0210437179f + z * -0.00623163534f);
+    const float16 near = a + a * z * (-0.333333164f + z * (0.133325338f + z * c));
+    const float16 y = (a < 0.55f) ? near : 1 - 2 * e / (1 + e);
+    return as_float16(as_uint16(y) | (as_uint16(x) & 0x80000000u));
+}
+
 // Past the caches where `streaming` says so: they cannot keep a result this large.
 static void stream_float16(const float16 value, __global float *to, const bool streaming)
 {
@@ -55,7 +75,7 @@ __kernel void gated(
     for (uint i = begin; i < vector_begin; ++i) {
         const float dy_value = dy[i];
         const float gate_value = gate[i];
-        const float value = tanh(gate_value);
+        const float value = tanh_float(gate_value);
         const float dx_value = dy_value * value;
         const float x_value = x[i];
         const float dgate_value = dy_value * x_value + (value + value);
@@ -66,7 +86,7 @@ __kernel void gated(
     for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 dy_value = vload16(0, dy + i);
         const float16 gate_value = vload16(0, gate + i);
-        const float16 value = tanh(gate_value);
+        const float16 value = tanh_float16(gate_value);
         const float16 dx_value = dy_value * value;
         const float16 x_value = vload16(0, x + i);
         const float16 dgate_value = dy_value * x_value + (value + value);
@@ -77,7 +97,7 @@ __kernel void gated(
     for (uint i = vector_end; i < end; ++i) {
         const float dy_value = dy[i];
         const float gate_value = gate[i];
-        const float value = tanh(gate_value);
+        const float value = tanh_float(gate_value);
         const float dx_value = dy_value * value;
         const float x_value = x[i];
         const float dgate_value = dy_value * x_value + (value + value);

@@ -38,9 +38,15 @@ CASES = [
 Executable = OpenCLExecutable | vulkan.Executable
 
 
-def build(target: str, dtype: DataType, inputs: str, stages: dict[str, str]) -> Executable:
+VECTORS = 512 * len(INPUTS)
+"""As many values as HLSL computes four at a time."""
+
+
+def build(
+    target: str, dtype: DataType, inputs: str, stages: dict[str, str], count: int = len(INPUTS)
+) -> Executable:
     """Stages over the inputs' one axis, each by its formula, on the target's first device."""
-    shape = f"{dtype.short}[{len(INPUTS)}]"
+    shape = f"{dtype.short}[{count}]"
     parameters = ", ".join(f"%{name}: {shape}" for name in inputs)
     domain = shape.replace("[", "[i0 < ")
     lines = "\n".join(f"  %{name}: {domain} = {formula}" for name, formula in stages.items())
@@ -50,23 +56,32 @@ def build(target: str, dtype: DataType, inputs: str, stages: dict[str, str]) -> 
 
 
 @pytest.mark.grid(3)
-@pytest.mark.parametrize(("target", "name", "dtype"), CASES)
-def test_literals_compute_like_values_read(target: str, name: str, dtype: DataType) -> None:
+@pytest.mark.parametrize(
+    ("target", "name", "dtype", "size"),
+    [
+        (*case, size)
+        for case in CASES
+        for size in ((len(INPUTS), VECTORS) if case[0] == "hlsl" else (len(INPUTS),))
+    ],
+)
+def test_literals_compute_like_values_read(
+    target: str, name: str, dtype: DataType, size: int
+) -> None:
     comparison = OPERATIONS[name].gives_bool
 
     def formula(left: str, right: str) -> str:
         text = f"{name}({left}, {right})"
         return f"select({text}, 1.0:{dtype.short}, 0.0:{dtype.short})" if comparison else text
 
-    x = np.array(INPUTS, dtype.dtype)
+    x = np.resize(np.array(INPUTS, dtype.dtype), size)
     literals = {"SAME": formula("%X[i0]", "%X[i0]")}
     for count, value in enumerate(CONSTANTS):
         constant = constant_text(ir.Constant(dtype, float(dtype.dtype.type(value))))
         literals[f"LEFT{count}"] = formula(constant, "%X[i0]")
         literals[f"RIGHT{count}"] = formula("%X[i0]", constant)
-    actual = build(target, dtype, "X", literals)({"X": x})
+    actual = build(target, dtype, "X", literals, size)({"X": x})
     sides = {"LEFT": formula("%Y[i0]", "%X[i0]"), "RIGHT": formula("%X[i0]", "%Y[i0]")}
-    read = build(target, dtype, "XY", sides)
+    read = build(target, dtype, "XY", sides, size)
     expected = {"SAME": read({"X": x, "Y": x.copy()})["LEFT"]}
     for count, value in enumerate(CONSTANTS):
         results = read({"X": x, "Y": np.full_like(x, value)})
@@ -100,24 +115,28 @@ def test_functions_of_what_is_known_when_compiled(constant: str, dtype: DataType
         assert disagreements(got, wanted[name], 4.0, transcendental=True).size == 0, name
 
 
+@pytest.mark.parametrize("size", [len(INPUTS), VECTORS])
 @pytest.mark.parametrize("dtype", [DataType.FLOAT32, DataType.FLOAT64], ids=lambda t: t.short)
 @pytest.mark.parametrize("target", LOADERS)
-def test_choices_between_literals_keep_the_sign_of_zero(target: str, dtype: DataType) -> None:
+def test_choices_between_literals_keep_the_sign_of_zero(
+    target: str, dtype: DataType, size: int
+) -> None:
     kind, constants = dtype.short, (0.0, -0.0, 1.0, -1.0, 2.0)
     pairs = [(a, b) for a in constants for b in constants if a != b or str(a) != str(b)]
     texts = [tuple(constant_text(ir.Constant(dtype, v)) for v in pair) for pair in pairs]
     stages = {
         f"y{n}": f"select(gt(%x[i0], 0.0:{kind}), {a}, {b})" for n, (a, b) in enumerate(texts)
     }
-    x = np.array(INPUTS, dtype.dtype)
-    got = build(target, dtype, "x", stages)({"x": x})
+    x = np.resize(np.array(INPUTS, dtype.dtype), size)
+    got = build(target, dtype, "x", stages, size)({"x": x})
     for number, (a, b) in enumerate(pairs):
         wanted = np.where(x > 0, a, b).astype(dtype.dtype)
         assert got[f"y{number}"].tobytes() == wanted.tobytes(), pairs[number]
 
 
+@pytest.mark.parametrize("size", [len(INPUTS), VECTORS])
 @pytest.mark.parametrize("target", LOADERS)
-def test_what_functions_make_of_zero_keeps_its_sign(target: str) -> None:
+def test_what_functions_make_of_zero_keeps_its_sign(target: str, size: int) -> None:
     names = (
         "sin",
         "tan",
@@ -132,11 +151,11 @@ def test_what_functions_make_of_zero_keeps_its_sign(target: str) -> None:
         "erf",
     )
     stages = {name: f"mul({name}(0.0), %x[i0])" for name in names}
-    got = build(target, DataType.FLOAT32, "x", stages)({"x": np.array(INPUTS, np.float32)})
-    finite = np.isfinite(np.array(INPUTS))
+    x = np.resize(np.array(INPUTS, np.float32), size)
+    got = build(target, DataType.FLOAT32, "x", stages, size)({"x": x})
+    finite = np.isfinite(x)
     for name in names:
-        signs = np.signbit(got[name])[finite]
-        assert (signs == np.signbit(np.array(INPUTS))[finite]).all(), name
+        assert (np.signbit(got[name]) == np.signbit(x))[finite].all(), name
 
 
 @pytest.mark.parametrize(
