@@ -485,7 +485,9 @@ class _Maker:
             near = self.constant(abs(limit) * _EPSILON[computed] / 4 or _SMALLEST[computed])
             towards, reached = self.constant(limit), []
             for end in ends[0]:
-                earlier = self.apply(operation.name, self.apply("mul", self.constant(_EARLIER), end))
+                earlier = self.apply(
+                    operation.name, self.apply("mul", self.constant(_EARLIER), end)
+                )
                 reached.append(self.apply("le", self.apart(earlier, towards), near))
             left = self.apart(number, towards)
             if limit == 0:
@@ -508,9 +510,7 @@ class _Maker:
             nearest.append(whole)
         exact = self.apply(operation.name, *nearest)
         short = self.apply("le", self.apply("abs", exact), self.constant(1 / _EPSILON[computed]))
-        return self.choose(
-            self.fold("and", [*settled, short]), self.apart(exact, number), error
-        )
+        return self.choose(self.fold("and", [*settled, short]), self.apart(exact, number), error)
 
     def _spread(
         self,

@@ -1,4 +1,5 @@
-"""A failure as a folder that runs again: the call, the data, and the operator itself.
+"""A failure, or a weak case, as a folder that runs again: the call, the data, and the operator
+itself.
 
 `case.json` says what was called where, `case.npz` has the arrays, `operator.dml` the operator with
 all that it needs (of one of the library, its name alone), `command.txt` how to run it again. The
@@ -31,10 +32,13 @@ from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, lay_out, show_tensor
 from dmlc.testing.outcome import CHECKS, Kind, Outcome
+from dmlc.testing.power import find_weakness
 
 _MOST_BYTES = 64 << 20
 """No file of a failure that is larger is read."""
 _VERSION = 1
+_JUDGED = (Kind.EXAMPLE, Kind.CALL)
+"""Cases whose results are held to the reference."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +51,11 @@ class Replay:
     seed: int
 
     def run(self, device: str | None = None) -> Outcome:
-        """What comes of it now, on the device that it failed on or another."""
-        return CHECKS[self.kind](self.case, device or self.device)
+        """What comes of it now, on the device that it failed on or another, and whether it is
+        weak."""
+        outcome = CHECKS[self.kind](self.case, device or self.device)
+        weakness = find_weakness(self.case) if self.kind in _JUDGED and outcome.verdicts else None
+        return dataclasses.replace(outcome, weakness=str(weakness or ""))
 
 
 def write_failure(folder: Path, outcome: Outcome, device: str, seed: int) -> Path:
