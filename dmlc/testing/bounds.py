@@ -483,7 +483,8 @@ class _Maker:
         for limit in _LIMITS.get(operation.name, ()):
             # Half of the way to the number before it, or less.
             near = self.constant(abs(limit) * _EPSILON[computed] / 4 or _SMALLEST[computed])
-            towards, reached = self.constant(limit), []
+            towards = self.constant(limit)
+            reached: list[int] = []
             for end in ends[0]:
                 earlier = self.apply(
                     operation.name, self.apply("mul", self.constant(_EARLIER), end)
@@ -502,7 +503,8 @@ class _Maker:
         is one, wherever it may be, where no other number of its type is as near."""
         computed = value_type(self.instructions[number])
         part = self.constant(_EPSILON[computed] / 4)
-        settled, nearest = [], []
+        settled: list[int] = []
+        nearest: list[int] = []
         for some in ends:
             whole = self.apply("round", some[0])
             near = self.apply("mul", part, self.apply("abs", whole))

@@ -31,7 +31,7 @@ class Looseness:
 
     loose: int = 0
     inexact: int = 0
-    """Those that have a bound above 0; the others must be exact."""
+    """Those that are finite and have a bound above 0; the others must be exact."""
 
     @property
     def share(self) -> float:
@@ -51,8 +51,8 @@ class Looseness:
 
 def find_looseness(expected: Array, allowed: Array) -> Looseness:
     """How many elements of an output are loose: `allowed` is what each may differ by from what is
-    `expected`. Neither NaN nor an infinity is, unless nothing can be said of it."""
-    judged = (allowed > 0) & (np.isfinite(expected.astype(np.float64)) | np.isposinf(allowed))
+    `expected`. Neither NaN nor an infinity is."""
+    judged = (allowed > 0) & np.isfinite(expected.astype(np.float64))
     inexact = int(np.count_nonzero(judged))
     loose = int(np.count_nonzero(judged & _is_beyond(expected, allowed))) if inexact else 0
     return Looseness(loose, inexact)
@@ -60,7 +60,8 @@ def find_looseness(expected: Array, allowed: Array) -> Looseness:
 
 def show_loosest(expected: Array, allowed: Array) -> str:
     """The loose element with the largest bound: where it is, its result and its bound."""
-    places = np.where(_is_beyond(expected, allowed), allowed, -1.0)
+    finite = np.isfinite(expected.astype(np.float64))
+    places = np.where(finite & _is_beyond(expected, allowed), allowed, -1.0)
     place = np.unravel_index(int(np.argmax(places)), places.shape)
     where = f"at {[int(i) for i in place]} " if place else ""
     return f"{where}it is {float(expected[place]):.3g}, and may be off by {allowed[place]:.3g}"

@@ -55,7 +55,7 @@ class Weakness:
 
     reasons: tuple[str, ...]
     loose: float = 0.0
-    """The part of the inexact elements that is loose, where this alone is the reason."""
+    """The part of the inexact elements that is loose, where that is too large."""
 
     def __str__(self) -> str:
         return "; ".join(self.reasons)
@@ -129,7 +129,10 @@ def find_weakness(case: Case, power: Power | None = None) -> Weakness | None:
     ]
     if not reasons and power is not None:
         reasons += power.compare_with_others(case)
-    return Weakness(tuple(reasons)) if reasons else find_loose(case)
+    loose = find_loose(case)
+    if loose is not None:
+        return Weakness((*reasons, *loose.reasons), loose.loose)
+    return Weakness(tuple(reasons)) if reasons else None
 
 
 def find_loose(case: Case) -> Weakness | None:

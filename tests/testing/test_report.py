@@ -43,6 +43,7 @@ def test_the_table_counts_every_operator() -> None:
     assert [row[0] for row in rows] == ["DOUBLE", "CUBE", "odd", "all"]
     counts = [[int(cell) for cell in row[1:5]] for row in rows]
     assert all(cases == sum(others) for cases, *others in counts)
+    assert header[5:7] == ["weak", "loose"]
     assert counts[-1] == [sum(row[k] for row in counts[:-1]) for k in range(4)]
     assert [row[2] for row in counts] == [1, 0, 0, 1]
 
