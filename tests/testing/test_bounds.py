@@ -14,6 +14,7 @@ from dmlc.reference import evaluate
 from dmlc.runtime import opencl
 from dmlc.scalars import Array
 from dmlc.testing.bounds import bound_errors, make_error_function
+from dmlc.testing.compare import find_within
 
 EPSILON = 2.0**-23
 
@@ -119,6 +120,21 @@ def test_functions_are_exact_where_they_have_reached_their_limits(
     # An operand that may lie on either side of where that begins tells nothing.
     wide = bound(f"{name}(sub(add(%X[i0], 9e7), 9e7))", f32(end))
     assert wide[0] > 1e-6
+
+
+def test_a_device_reaches_the_limits_of_functions() -> None:
+    names = ("tanh", "erf", "sigmoid", "exp", "exp2", "expm1")
+    stages = [f"  %{name}: f32[i0 < n] = {name}(%X[i0])\n" for name in names]
+    results = ", ".join(f"%{name}" for name in names)
+    function = ir.parse(f"func @f(%X: f32[n]) -> ({results}) {{\n{''.join(stages)}}}")
+    far = np.array([1e3, 1e30, math.inf])
+    x = np.concatenate([np.linspace(-30, 30, 20_001), np.linspace(-200, 200, 999), far, -far])
+    inputs = {"X": x.astype(np.float32)}
+    found = opencl.load(compile(function, "opencl"))(inputs)
+    expected, allowed = evaluate(function, inputs), bound_errors(function, inputs)
+    for name in names:
+        assert find_within(found[name], expected[name], allowed[name]).all(), name
+        assert np.count_nonzero(allowed[name][np.isfinite(expected[name])] < 1e-30) > 50, name
 
 
 def test_exponentials_reach_zero_where_numbers_end() -> None:
