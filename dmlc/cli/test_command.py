@@ -124,6 +124,7 @@ def _show(report: Report, coverage: bool) -> None:
     if coverage:
         click.echo(f"\n{report.render_coverage()}")
     for title, text in (
+        ("weak cases, the smallest of each operator:", report.render_weak()),
         ("what devices cannot express:", report.render_unsupported()),
         ("", report.render_failures()),
     ):
@@ -216,4 +217,5 @@ def _render_replay(outcome: Outcome, device: str) -> str:
         return render_failure(outcome)
     said = "PASS" if outcome.status is Status.PASSED else "UNSUPPORTED"
     text = f"{said} {outcome.operator} on {device}: {outcome.kind}, {outcome.title}"
+    text += f"\n  weak: {outcome.weakness}" if outcome.weakness else ""
     return text if not outcome.message else f"{text}\n  {outcome.message}"

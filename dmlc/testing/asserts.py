@@ -7,6 +7,7 @@ expected there, how large the error is, and how large it may be.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -22,6 +23,7 @@ from dmlc.scalars import Array, held_type
 from dmlc.source import ArgumentError, DmlcError
 from dmlc.testing.case import Call, Case, judge, run_case
 from dmlc.testing.pairs import check_derived, check_differences, check_pair, find_forward
+from dmlc.testing.power import find_loose
 from dmlc.testing.verify import Verdict
 
 _Value = bool | int | float
@@ -46,18 +48,23 @@ def assert_matches_reference(
     `opencl`, `vulkan`, `d3d12` or `wgpu`, also followed by `:` and an index or part of a name.
 
     Raises `AssertionError` where a result is wrong, and `DmlcError` where the operator does not
-    take the call.
+    take the call. Warns (`UserWarning`) where bounds are larger than the results at more than a
+    quarter of an output's inexact elements: other inputs would show more.
     """
     __tracebackhide__ = True
     case = _make_case(subject, inputs, attributes, outputs)
     expect_text("device", device, "the name of a device")
     results, floats = run_case(case, device), find_promises(device)
     wrong = {name: v for name, v in judge(case, results, floats).items() if not v.holds}
+    name = case.call.operator.name
     if wrong:
-        name = case.call.operator.name
         lines = [f"{name} on {device} does not give what the reference gives"]
         lines += [f"  {output}{_describe(verdict)}" for output, verdict in wrong.items()]
         raise AssertionError("\n".join([*lines, f"  for {case.call}"]))
+    weakness = find_loose(case)
+    if weakness is not None:
+        said = f"{name} on {device} is held to little: {weakness}\n  for {case.call}"
+        warnings.warn(said, stacklevel=2)
     return results
 
 

@@ -63,6 +63,15 @@ _PLAIN = ("add", "sub", "mul", "div", "sqrt")
 place besides. Others may be off by 4 units."""
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-6
 """What a transcendental function may be off by."""
+_LIMITS: Mapping[str, tuple[float, ...]] = {
+    "tanh": (-1.0, 1.0), "erf": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "exp": (0.0,), "exp2": (0.0,),
+    "expm1": (-1.0,),
+}  # fmt: skip
+"""What functions come ever nearer to as their operand grows: they are exact from where that is the
+nearest number of their type."""
+_EARLIER = 0.9
+"""Devices reach a limit a little later than rounding would: at this part of the operand it must be
+reached already."""
 _MOST_IN_ROW = 256.0
 """Additions in a row before partial sums are put together as a tree, at most."""
 
@@ -219,7 +228,10 @@ def make_error_function(function: Function, rules: Rules = Rules(LEAST)) -> Func
         maker = _Maker(stage.body, sources, rules)
         made, source = _fold(stage, maker, _free(f"{stage.name}_error", taken))
         stages += made
-        sources[stage.name] = dataclasses.replace(source, signless=_is_signless(stage, maker))
+        settles = stage.reduction is None and maker.settles[stage.body.result]
+        sources[stage.name] = dataclasses.replace(
+            source, signless=_is_signless(stage, maker), settles=settles
+        )
         if stage.name in closed:
             delays = _delay_errors(loops[-1], sources, stages, taken)
             names = tuple(each.name for each in stages[first:])
@@ -277,6 +289,8 @@ class _Source:
     """No element is below 0, however it is rounded on the way."""
     ranged: bool = False
     """It is infinite already where the value may be too large for its type, or may not."""
+    settles: bool = False
+    """Its elements may be whole numbers, made of limits of functions."""
 
 
 class _Maker:
@@ -293,10 +307,14 @@ class _Maker:
         self.whole: list[bool] = []
         """Whether each value of the body is a whole number, infinite or NaN, however its operands
         are rounded."""
+        self.settles: list[bool] = []
+        """Whether each value of the body is made of limits of functions, which are whole numbers,
+        and of whole numbers, wherever these functions have reached them."""
         index_only = find_index_only(body)
         for number, instruction in enumerate(body.instructions):
             self.signless.append(self._is_signless(instruction))
             self.whole.append(self._is_whole(instruction))
+            self.settles.append(self._settles(instruction))
             exact = index_only[number] and not self._differs(instruction)
             self.errors.append(None if exact else self._find(number, instruction))
 
@@ -347,6 +365,23 @@ class _Maker:
                 keeps = operation.name in ("add", "sub", "mul", "neg", "abs", "min", "max", "mod")
                 made = operation.name in ("floor", "ceil", "round", "trunc", "sign")
                 return made or (keeps and all(self.whole[g] for g in given))
+            case _:
+                return False
+
+    def _settles(self, instruction: Instruction) -> bool:
+        match instruction:
+            case Load(tensor=tensor):
+                return tensor in self._sources and self._sources[tensor].settles
+            case Select(then=then, otherwise=otherwise):
+                return self.settles[then] or self.settles[otherwise]
+            case Cast(operand=operand):
+                return self.settles[operand]
+            case Apply(operation=operation, operands=given):
+                if operation.name in _LIMITS:
+                    return True
+                keeps = operation.name in ("add", "sub", "mul", "neg", "abs")
+                some = any(self.settles[g] for g in given)
+                return keeps and some and all(self.settles[g] or self.whole[g] for g in given)
             case _:
                 return False
 
@@ -500,7 +535,8 @@ class _Maker:
             return self.total(terms)
         if operation.transcendental:
             absolute = self.where_finite(number, self.constant(_ABSOLUTE))
-            terms += [self.scaled(number, _RELATIVE), absolute]
+            own = self.apply("add", self.scaled(number, _RELATIVE), absolute)
+            terms.append(self._unless_at_limit(number, operation, ends, own))
         elif operation.name not in _EXACT:
             rounding = self.rounded(number, computed, self.rules.find_ulps(operation, computed))
             if self.whole[number]:
@@ -515,7 +551,49 @@ class _Maker:
         total = self.total(terms)
         if total is None or operation.name in _EXACT:
             return total
+        if self.settles[number] and not operation.transcendental:
+            total = self._unless_settled(number, operation, ends, total)
         return self.within_range(number, computed, total)
+
+    def _unless_at_limit(
+        self, number: int, operation: Operation, ends: Sequence[tuple[int, ...]], error: int
+    ) -> int:
+        """What a transcendental function is off by itself: where it has reached one of its limits,
+        wherever its operand may be, what is left to that limit, and what flushing to zero costs."""
+        computed = value_type(self.instructions[number])
+        for limit in _LIMITS.get(operation.name, ()):
+            # Half of the way to the number before it, or less.
+            near = self.constant(abs(limit) * _EPSILON[computed] / 4 or _SMALLEST[computed])
+            towards = self.constant(limit)
+            reached: list[int] = []
+            for end in ends[0]:
+                earlier = self.apply(
+                    operation.name, self.apply("mul", self.constant(_EARLIER), end)
+                )
+                reached.append(self.apply("le", self.apart(earlier, towards), near))
+            left = self.apart(number, towards)
+            if limit == 0:
+                left = self.apply("add", left, near)
+            error = self.choose(self.fold("and", reached), left, error)
+        return error
+
+    def _unless_settled(
+        self, number: int, operation: Operation, ends: Sequence[tuple[int, ...]], error: int
+    ) -> int:
+        """The error of a sum or a product: of whole numbers, one that rounds nothing. An operand
+        is one, wherever it may be, where no other number of its type is as near."""
+        computed = value_type(self.instructions[number])
+        part = self.constant(_EPSILON[computed] / 4)
+        settled: list[int] = []
+        nearest: list[int] = []
+        for some in ends:
+            whole = self.apply("round", some[0])
+            near = self.apply("mul", part, self.apply("abs", whole))
+            settled += [self.apply("le", self.apart(end, whole), near) for end in some]
+            nearest.append(whole)
+        exact = self.apply(operation.name, *nearest)
+        short = self.apply("le", self.apply("abs", exact), self.constant(1 / _EPSILON[computed]))
+        return self.choose(self.fold("and", [*settled, short]), self.apart(exact, number), error)
 
     def _spread(
         self,

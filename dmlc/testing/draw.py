@@ -6,7 +6,8 @@ breaks constraints is mended (`mend`). Examples of the operator are starting poi
 permitted is for `Operator.resolve` to say.
 
 Each call is given one *wish*, so that rare choices are not left to chance: a data type of a tensor,
-a number of dimensions, an optional tensor there or not, a member of an enum.
+a number of dimensions, an optional tensor there or not, a member of an enum. Those of an operator
+with a recurrence are also given a number of steps, in turn.
 """
 
 from __future__ import annotations
@@ -37,9 +38,12 @@ from dmlc.testing.draw_values import (
 )
 from dmlc.testing.examples import read_cases
 from dmlc.testing.mend import Mender
+from dmlc.testing.steps import STEPS, count_steps, has_steps, list_moves
 
 _DRAFTS = 12
 """So many drafts are begun for one call."""
+_STEP_DRAFTS = 4
+"""So many are begun for a call with a number of steps, before that is given up."""
 _MOST_WORK = 1 << 26
 """The instructions that the reference runs for one call, at most: some seconds."""
 
@@ -62,8 +66,10 @@ def draw_calls(operator: Operator, random: Random, count: int) -> Iterator[Call]
     drawer = Drawer(operator, random)
     wishes = drawer.list_wishes()
     order = shuffle(random, wishes) or [Wish()]
-    for wish in itertools.islice(itertools.cycle(order), count):
-        call = drawer.draw(wish) or drawer.draw(Wish())
+    turns = [*STEPS, None] if has_steps(operator.definition) else [None]
+    for number, wish in enumerate(itertools.islice(itertools.cycle(order), count)):
+        steps = turns[number % len(turns)]
+        call = drawer.draw(wish, steps) or drawer.draw(Wish(), steps)
         if call is not None:
             yield call
 
@@ -78,6 +84,8 @@ class Drawer:
         self.mender = Mender(self.drafter)
         self.rows = self.drafter.rows
         self.examples = _read_examples(operator)
+        self.refused: set[int] = set()
+        """Numbers of steps that no recurrence of the operator seems to be permitted."""
 
     def list_wishes(self) -> list[Wish]:
         """Every single choice that the tables offer."""
@@ -94,8 +102,10 @@ class Drawer:
             found += [Wish(attribute=attribute.name, value=value) for value in values]
         return found
 
-    def draw(self, wish: Wish) -> Call | None:
-        for _ in range(_DRAFTS):
+    def draw(self, wish: Wish, steps: int | None = None) -> Call | None:
+        """A call that has what is wished for, with recurrences of so many steps where that is
+        permitted; None where none is found."""
+        for number in range(_DRAFTS):
             draft = self._begin(wish)
             found = None if draft is None else self.mender.mend(draft)
             if found is None:
@@ -103,6 +113,12 @@ class Drawer:
             draft, binding = found
             for _ in range(int(self.random.integers(0, 4))):
                 draft, binding = self._vary(draft, binding)
+            if steps is not None and steps not in self.refused:
+                draft, binding = self._set_steps(draft, binding, steps)
+                if count_steps(binding) != {steps}:
+                    if number + 1 < _STEP_DRAFTS:
+                        continue
+                    self.refused.add(steps)
             if not _grants(wish, binding):
                 continue
             call = self._lay_out(draft, binding)
@@ -207,6 +223,16 @@ class Drawer:
         found = self.drafter.resolve(moved)
         return (moved, found) if isinstance(found, Binding) else (draft, binding)
 
+    def _set_steps(self, draft: Draft, binding: Binding, steps: int) -> tuple[Draft, Binding]:
+        """The draft with recurrences of so many steps, where that is permitted."""
+        if count_steps(binding) == {steps}:
+            return draft, binding
+        for moved in list_moves(draft, steps):
+            found = self.drafter.resolve(moved)
+            if isinstance(found, Binding) and count_steps(found) == {steps}:
+                return moved, found
+        return draft, binding
+
     def _lay_out(self, draft: Draft, binding: Binding) -> Call:
         """The call with every tensor described, some of them in other layouts than packed."""
         tensors: dict[str, TensorDesc] = {}
@@ -233,9 +259,9 @@ def _is_short(call: Call) -> bool:
     and is any number."""
     try:
         function = call.function
-        return find_work(function) <= _MOST_WORK or find_work(shorten(function)) <= _MOST_WORK
-    except DmlcError:
-        return True
+    except Exception:
+        return True  # That is found again where the call is run.
+    return find_work(function) <= _MOST_WORK or find_work(shorten(function)) <= _MOST_WORK
 
 
 def _grants(wish: Wish, binding: Binding) -> bool:

@@ -14,6 +14,8 @@ KINDS = ("random", "special", "denormal", "large", "ties", "far")
 """What `fill` can make: values about 1; zeros of both signs, infinities, NaN and limits among them;
 values about the smallest normal number; values up to the largest; few values that recur; values on
 one side of 0, all about as far from it."""
+MILD = "mild"
+"""What `fill` also makes: values from 0.5 to 1.5, where the bounds of most formulas are small."""
 
 _SPECIAL = (
     0.0, -0.0, math.nan, math.inf, -math.inf, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-7, -1e-7,
@@ -34,7 +36,8 @@ _LARGEST_EXPONENT = {
 
 
 def fill(call: Call, kind: str, random: np.random.Generator) -> dict[str, Array]:
-    """Arrays for the inputs of a call, laid out as it has them. `kind` is one of `KINDS`."""
+    """Arrays for the inputs of a call, laid out as it has them. `kind` is one of `KINDS`, or
+    `MILD`."""
     return {name: draw_values(desc, kind, random) for name, desc in call.inputs.items()}
 
 
@@ -53,7 +56,9 @@ def _draw_floats(
     dtype: DataType, sizes: tuple[int, ...], kind: str, random: np.random.Generator
 ) -> Array:
     values = random.standard_normal(sizes)
-    if kind == "denormal":
+    if kind == MILD:
+        values = random.uniform(0.5, 1.5, sizes)
+    elif kind == "denormal":
         values *= 2.0 ** (_SMALLEST_NORMAL[dtype] + random.integers(-4, 5, sizes))
     elif kind == "large":
         # Half of them ordinary: sums of large values only come to infinities.

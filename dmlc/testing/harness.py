@@ -29,7 +29,7 @@ from dmlc.testing.case import Call, Case
 from dmlc.testing.coverage import Coverage, Row
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.examples import read_cases
-from dmlc.testing.fill import KINDS, fill
+from dmlc.testing.fill import KINDS, MILD, fill
 from dmlc.testing.forbid import draw_refused
 from dmlc.testing.outcome import (
     CHECKS,
@@ -45,7 +45,7 @@ from dmlc.testing.outcome import (
     show_inputs,
 )
 from dmlc.testing.pairs import is_pair
-from dmlc.testing.power import Fate, Power, find_weakness
+from dmlc.testing.power import Fate, Power, Weakness, find_loose, find_weakness
 from dmlc.testing.replay import as_file_name, write_failure
 from dmlc.testing.shrink import shrink
 
@@ -55,8 +55,11 @@ VARIANTS = 1
 """How many of the drawn calls also run as variants, where nothing else is said."""
 _KINDS_EACH = 3
 """Kinds of data that each call is given."""
-_ATTEMPTS = 3
-"""So often data are drawn for a case that would let wrong results pass."""
+_PLAIN_KINDS = (KINDS[0], "ties", MILD)
+"""Kinds of data whose bounds are to be small. Of the others large bounds are said, and they are
+kept: infinities and large numbers are what they are there for."""
+_WEAK_TRIES, _WEAK_SECONDS = 60, 3.0
+"""How much is tried to make a weak case smaller."""
 _VARIED_DATA = "random data"
 """What variants run on."""
 _GRADIENT_DATA = ("random data", "ties data")
@@ -101,7 +104,10 @@ class Summary:
     rows: tuple[Row, ...]
     """Its coverage."""
     weak: int
-    """Drawn cases that would let a wrong result pass, for which no better one was found."""
+    """Drawn cases that would let a wrong result pass, for which no better one was found, and
+    examples whose bounds are larger than their results."""
+    weakest: Outcome | None
+    """The smallest of these, kept in a folder for `dmlc test --replay`; None of none."""
     told_apart: int
     """Formulas with one operation exchanged that some case tells from the operator's own."""
     exchanges: int
@@ -151,7 +157,7 @@ class OperatorTest:
         self.settings = settings
         self.coverage = Coverage(operator)
         self.power = Power(operator)
-        self._weak: dict[Case, str] = {}
+        self._weak: dict[Case, Weakness] = {}
         self._varied = 0
         self._kept: set[tuple[Kind, Cause | None]] = set()
         self._watched: set[tuple[Kind, str]] = set()
@@ -198,6 +204,9 @@ class OperatorTest:
             if has_truth(case):
                 self.coverage.add(case)
                 self.power.add(case)
+                weakness = find_loose(case)
+                if weakness is not None:
+                    self._weak[case] = weakness
             yield case
 
     def _check_drawn(self) -> Iterator[Outcome]:
@@ -209,7 +218,8 @@ class OperatorTest:
         """What the cases so far have come by."""
         fates = self.power.count()
         killed, survived = fates[Fate.KILLED], fates[Fate.SURVIVED]
-        return Summary(self.coverage.rows(), len(self._weak), killed, killed + survived)
+        rows, weak = self.coverage.rows(), len(self._weak)
+        return Summary(rows, weak, self._keep_weak(), killed, killed + survived)
 
     def _check_all(self, kind: Kind, title: str, cases: Iterator[Case]) -> Iterator[Outcome]:
         """What comes of cases, and of making them."""
@@ -243,7 +253,7 @@ class OperatorTest:
             # Of what kernels do slowly, or leave to drivers: no mistakes.
             warnings.simplefilter("ignore", UserWarning)
             outcome = CHECKS[kind](case, device)
-        return dataclasses.replace(outcome, weakness=self._weak.get(case, ""))
+        return dataclasses.replace(outcome, weakness=str(self._weak.get(case, "")))
 
     def _is_watched(self, outcome: Outcome, device: str) -> bool:
         """Whether memory is checked too of what ran: of the first of its kind on a device."""
@@ -279,20 +289,25 @@ class OperatorTest:
                     self.coverage.add(case)
                 yield case
 
-    def _fill(self, call: Call, kind: str, number: int, attempt: int = 1) -> Case:
-        """A case with data of one kind: others are drawn where it would let wrong results pass,
-        at last of the plainest kind."""
-        last = attempt == _ATTEMPTS
-        drawn = KINDS[0] if last else kind
-        inputs = fill(call, drawn, self._draw(f"{drawn} data of call {number}, {attempt}"))
-        case = Case(call, inputs, f"{drawn} data")
-        if not has_truth(case):
-            return case  # That is its outcome.
-        weakness = find_weakness(case, self.power)
-        if weakness is not None:
-            if not last:
-                return self._fill(call, kind, number, attempt + 1)
-            self._weak[case] = str(weakness)
+    def _fill(self, call: Call, kind: str, number: int) -> Case:
+        """A case with data of one kind: others are drawn where it would let wrong results pass, of
+        that kind, of one with small bounds and of the plainest. Where none will do it is the one
+        that lets the least pass, of several the last."""
+        weak: list[tuple[Case, Weakness]] = []
+        for attempt, drawn in enumerate((kind, kind, MILD, KINDS[0]), 1):
+            inputs = fill(call, drawn, self._draw(f"{drawn} data of call {number}, {attempt}"))
+            case = Case(call, inputs, f"{drawn} data")
+            if not has_truth(case):
+                return case  # That is its outcome.
+            weakness = find_weakness(case, self.power)
+            if weakness is None:
+                self.power.add(case)
+                return case
+            weak.append((case, weakness))
+            if weakness.loose and drawn not in _PLAIN_KINDS:
+                break
+        case, weakness = min(weak[::-1], key=lambda each: (not each[1].loose, each[1].loose))
+        self._weak[case] = weakness
         self.power.add(case)
         return case
 
@@ -339,6 +354,28 @@ class OperatorTest:
         folder = write_failure(self.settings.failures, outcome, device, self.settings.seed)
         return dataclasses.replace(outcome, folder=folder)
 
+    def _keep_weak(self) -> Outcome | None:
+        """The smallest of the weak cases, written down. One whose bounds are large is shrunk
+        first: of other reasons, zeros in place of its inputs are one more."""
+        if not self._weak:
+            return None
+        case = min(self._weak, key=lambda c: sum(array.size for array in c.inputs.values()))
+        weakness, folder = self._weak[case], self.settings.failures
+        if folder is not None and weakness.loose and not case.expected:
+            case = shrink(case, _is_loose, _WEAK_TRIES, _WEAK_SECONDS)
+            weakness = find_loose(case) or weakness
+        kind = Kind.EXAMPLE if case.span is not None else Kind.CALL
+        kept = Outcome(
+            self.operator.name, kind, case.title, Status.PASSED, message=str(weakness),
+            span=case.span, call=str(case.call), weakness=str(weakness), data=show_inputs(case),
+            case=case,
+        )  # fmt: skip
+        if folder is not None:
+            device = self.settings.devices[0]
+            path = write_failure(folder, kept, device, self.settings.seed)
+            kept = dataclasses.replace(kept, folder=path)
+        return kept.without_arrays()
+
     # Other tools --------------------------------------------------------------------------
 
     def _export(self, outcome: Outcome, kept: Outcome) -> Iterator[Outcome]:
@@ -362,6 +399,10 @@ class OperatorTest:
                 start = time.perf_counter()
                 found = check_export(each, export.write, folder)
                 yield dataclasses.replace(found, case=None, seconds=time.perf_counter() - start)
+
+
+def _is_loose(case: Case) -> bool:
+    return has_truth(case) and find_loose(case) is not None
 
 
 def _choose_kinds(number: int) -> list[str]:

@@ -20,6 +20,7 @@ from dmlc.binding import Operator
 from dmlc.devices import find_promises
 from dmlc.source import DmlcError, InternalError, Span, UnavailableError, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, run_case
+from dmlc.testing.loose import Looseness, add_up
 from dmlc.testing.memory import check_memory
 from dmlc.testing.pairs import check_pair
 from dmlc.testing.variants import try_variants
@@ -95,6 +96,8 @@ class Outcome:
     """The inputs of a failure, a line each, where they are few."""
     share: float = 0.0
     """The largest part of its bound that any element's error takes up."""
+    looseness: Looseness = dataclasses.field(default_factory=Looseness)
+    """How many elements have bounds that are larger than their results, where it ran."""
     folder: Path | None = None
     """Where a failure is kept, for `dmlc test --replay`."""
     seconds: float = 0.0
@@ -122,7 +125,10 @@ class _Maker:
     ) -> Outcome:
         found = verdicts or {}
         share = max((verdict.share for verdict in found.values()), default=0.0)
-        return dataclasses.replace(self.plain, device=device, verdicts=found, share=share)
+        looseness = add_up(verdict.looseness for verdict in found.values())
+        return dataclasses.replace(
+            self.plain, device=device, verdicts=found, share=share, looseness=looseness
+        )
 
     def unsupported(self, device: str | None, error: UnsupportedError) -> Outcome:
         return dataclasses.replace(

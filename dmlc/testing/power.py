@@ -2,8 +2,9 @@
 
 A result of zeros, a copy of an input and a formula with one operation exchanged are wrong, unless
 the formula itself gives the same. A case that lets one of the first two pass whole is weak, and so
-is one that lets every exchange pass that it could tell: the harness draws another. `Power` keeps,
-over all cases of an operator, which exchanges some case told apart, and which none did.
+is one that lets every exchange pass that it could tell, or whose bounds are larger than its results
+(`loose`): the harness draws another. `Power` keeps, over all cases of an operator, which exchanges
+some case told apart, and which none did.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dmlc.testing.case import Case, find_wanted
 from dmlc.testing.compare import find_within
 from dmlc.testing.exchange import Exchange, list_exchanges, lower_exchanged
 from dmlc.testing.fill import fill
+from dmlc.testing.loose import find_looseness, show_loosest
 from dmlc.testing.trace import trace_formula
 
 MOST_EXCHANGES = 24
@@ -52,6 +54,8 @@ class Weakness:
     """What a case would let pass, a sentence for each."""
 
     reasons: tuple[str, ...]
+    loose: float = 0.0
+    """The part of the inexact elements that is loose, where that is too large."""
 
     def __str__(self) -> str:
         return "; ".join(self.reasons)
@@ -125,7 +129,31 @@ def find_weakness(case: Case, power: Power | None = None) -> Weakness | None:
     ]
     if not reasons and power is not None:
         reasons += power.compare_with_others(case)
+    loose = find_loose(case)
+    if loose is not None:
+        return Weakness((*reasons, *loose.reasons), loose.loose)
     return Weakness(tuple(reasons)) if reasons else None
+
+
+def find_loose(case: Case) -> Weakness | None:
+    """That the bounds of a case are larger than its results at too many elements; None where they
+    are not. Raises `DmlcError` where the operator does not permit the call."""
+    wanted = find_wanted(case)
+    found = {
+        name: find_looseness(expected, wanted.allowed[name])
+        for name, expected in wanted.expected.items()
+    }
+    weak = {name: each for name, each in found.items() if each.is_weak}
+    if not weak:
+        return None
+    return Weakness(
+        tuple(
+            f"the bound is larger than the result at {weak[n]} of '{n}': "
+            + show_loosest(wanted.expected[n], wanted.allowed[n])
+            for n in weak
+        ),
+        max(each.share for each in weak.values()),
+    )
 
 
 def count_accepted(case: Case) -> tuple[Accepted, ...]:

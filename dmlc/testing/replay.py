@@ -1,4 +1,5 @@
-"""A failure as a folder that runs again: the call, the data, and the operator itself.
+"""A failure, or a weak case, as a folder that runs again: the call, the data, and the operator
+itself.
 
 `case.json` says what was called where, `case.npz` has the arrays, `operator.dml` the operator with
 all that it needs (of one of the library, its name alone), `command.txt` how to run it again. The
@@ -14,7 +15,7 @@ import math
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,10 +32,17 @@ from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, lay_out, show_tensor
 from dmlc.testing.outcome import CHECKS, Kind, Outcome
+from dmlc.testing.power import Weakness, find_loose, find_weakness
 
 _MOST_BYTES = 64 << 20
 """No file of a failure that is larger is read."""
 _VERSION = 1
+_WEAKNESSES: Mapping[Kind, Callable[[Case], Weakness | None]] = {
+    Kind.EXAMPLE: find_loose,
+    Kind.CALL: find_weakness,
+}
+"""What is said of cases that are held to the reference, as the harness does: an example may be
+there for one branch of a formula."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +55,12 @@ class Replay:
     seed: int
 
     def run(self, device: str | None = None) -> Outcome:
-        """What comes of it now, on the device that it failed on or another."""
-        return CHECKS[self.kind](self.case, device or self.device)
+        """What comes of it now, on the device that it failed on or another, and whether it is
+        weak."""
+        outcome = CHECKS[self.kind](self.case, device or self.device)
+        find = _WEAKNESSES.get(self.kind)
+        weakness = None if find is None or not outcome.verdicts else find(self.case)
+        return dataclasses.replace(outcome, weakness=str(weakness or ""))
 
 
 def write_failure(folder: Path, outcome: Outcome, device: str, seed: int) -> Path:

@@ -13,11 +13,12 @@ from dmlc.source import counted
 from dmlc.testing.coverage import Row, show_table
 from dmlc.testing.harness import Summary
 from dmlc.testing.jobs import Done
+from dmlc.testing.loose import Looseness
 from dmlc.testing.outcome import Cause, Kind, Outcome, Status
 
 _COLUMNS = (
-    "operator", "cases", "passed", "failed", "unsupported", "weak", "told apart", "coverage",
-    "bound used", "seconds",
+    "operator", "cases", "passed", "failed", "unsupported", "weak", "loose", "told apart",
+    "coverage", "bound used", "seconds",
 )  # fmt: skip
 _LONGEST = 400
 """A call's text is cut to so many characters in a block of a failure."""
@@ -37,6 +38,8 @@ class Tally:
     """Of its coverage."""
     hit: int = 0
     weak: int = 0
+    looseness: Looseness = dataclasses.field(default_factory=Looseness)
+    """How many elements have bounds that are larger than their results."""
     told_apart: int = 0
     exchanges: int = 0
 
@@ -45,6 +48,7 @@ class Tally:
         self.seconds += outcome.seconds
         if outcome.status is Status.PASSED:
             self.share = max(self.share, outcome.share)
+            self.looseness += outcome.looseness
 
     def summarize(self, summary: Summary) -> None:
         self.rows += len(summary.rows)
@@ -89,6 +93,7 @@ class Report:
         for tally in self.tallies.values():
             total.seconds += tally.seconds
             total.share = max(total.share, tally.share)
+            total.looseness += tally.looseness
             for status, count in tally.counts.items():
                 total.counts[status] += count
             total.summarize(self.summaries[tally.name])
@@ -118,6 +123,11 @@ class Report:
             lines += [f"{name}:", *missing] if missing else []
         return "\n".join(lines)
 
+    def render_weak(self) -> str:
+        """The smallest weak case of each operator that has one: why, and how to run it again."""
+        blocks = (_render_weak(s.weakest, s.weak) for s in self.summaries.values() if s.weakest)
+        return "\n".join(blocks)
+
     def render_unsupported(self) -> str:
         """What devices or their languages cannot express, each reason once."""
         reasons: dict[tuple[str, str], int] = {}
@@ -146,8 +156,15 @@ class Report:
             "devices": list(self.devices),
             "seed": self.seed,
             "operators": [
-                {**_describe_tally(tally), "coverage": _describe_rows(self.summaries[name].rows)}
+                {
+                    **_describe_tally(tally),
+                    "weakest": None
+                    if summary.weakest is None
+                    else describe_outcome(summary.weakest),
+                    "coverage": _describe_rows(summary.rows),
+                }
                 for name, tally in self.tallies.items()
+                for summary in [self.summaries[name]]
             ],
             "failures": [describe_outcome(outcome) for outcome in self.failures],
             "weak": [describe_outcome(outcome) for outcome in self.outcomes if outcome.weakness],
@@ -187,6 +204,15 @@ def render_failure(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
+def _render_weak(weakest: Outcome, count: int) -> str:
+    lines = [f"  {weakest.operator}, {counted(count, 'case')}: {weakest.weakness}"]
+    lines.append(f"    {weakest.kind}, {weakest.title}, with {_cut(weakest.call)}")
+    lines += [f"      {line}" for line in weakest.data.splitlines()]
+    if weakest.folder is not None:
+        lines.append(f"    again: dmlc test --replay {weakest.folder}")
+    return "\n".join(lines)
+
+
 def find_suspects(outcomes: Iterable[Outcome]) -> list[str]:
     """The devices that gave what they should not; not those of examples that are wrong
     themselves."""
@@ -206,6 +232,8 @@ def describe_outcome(outcome: Outcome) -> dict[str, Any]:
         "cause": None if outcome.cause is None else outcome.cause.value,
         "message": outcome.message,
         "weakness": outcome.weakness,
+        "loose": outcome.looseness.loose,
+        "inexact": outcome.looseness.inexact,
         "file": None if span is None else span.source.name,
         "line": None if span is None else span.line,
         "column": None if span is None else span.column,
@@ -220,6 +248,8 @@ def _describe_tally(tally: Tally) -> dict[str, Any]:
         "cases": tally.cases,
         **{status.value: count for status, count in tally.counts.items()},
         "weak": tally.weak,
+        "loose": tally.looseness.loose,
+        "inexact": tally.looseness.inexact,
         "told_apart": tally.told_apart,
         "exchanges": tally.exchanges,
         "bound_used": tally.share if math.isfinite(tally.share) else None,
@@ -244,12 +274,18 @@ def _describe_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
 def _list_cells(tally: Tally) -> tuple[str, ...]:
     counts = [str(tally.counts[status]) for status in Status]
     share = f"{tally.share:.0%}" if tally.share else "exact"
+    loose = _show_share(tally.looseness)
     told = f"{tally.told_apart}/{tally.exchanges}"
     covered = f"{tally.hit}/{tally.rows}"
     return (
-        tally.name, str(tally.cases), *counts, str(tally.weak), told, covered, share,
+        tally.name, str(tally.cases), *counts, str(tally.weak), loose, told, covered, share,
         f"{tally.seconds:.1f}",
     )  # fmt: skip
+
+
+def _show_share(found: Looseness) -> str:
+    """The loose part of the inexact elements; some are more than none."""
+    return "<1%" if 0 < found.share < 0.005 else f"{found.share:.0%}"
 
 
 def _align(rows: Iterable[Sequence[str]]) -> str:
@@ -296,6 +332,9 @@ def _add_case(suite: ElementTree.Element, number: int, outcome: Outcome) -> None
     elif outcome.status is Status.UNSUPPORTED:
         message = _as_xml(outcome.message.partition("\n")[0])
         ElementTree.SubElement(case, "skipped", message=message)
+    if outcome.weakness:
+        said = ElementTree.SubElement(case, "system-out")
+        said.text = _as_xml(f"weak: {outcome.weakness}")
 
 
 def _as_xml(text: str) -> str:

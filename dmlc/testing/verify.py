@@ -16,6 +16,7 @@ from dmlc.scalars import Array, held_type
 from dmlc.source import DmlcError
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.compare import Comparison, compare
+from dmlc.testing.loose import Looseness, find_looseness
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,15 +32,19 @@ class Verdict:
     """What is expected there."""
     share: float = 0.0
     """The largest part of what it may differ by that any element does: 1 is all of it."""
+    looseness: Looseness = dataclasses.field(default_factory=Looseness)
+    """How many elements may differ by more than what is expected of them: these show nothing."""
 
     @staticmethod
     def of(actual: Array, expected: Array, allowed: Array | float) -> Verdict:
         comparison = compare(actual, expected, allowed)
         spread = np.broadcast_to(np.asarray(allowed, np.float64), actual.shape)
+        looseness = find_looseness(expected, spread)
         if comparison.worst is None:
-            return Verdict(comparison, spread)
+            return Verdict(comparison, spread, looseness=looseness)
         found, wanted = (a[comparison.worst].item() for a in (actual, expected))
-        return Verdict(comparison, spread, found, wanted, _find_share(actual, expected, spread))
+        share = _find_share(actual, expected, spread)
+        return Verdict(comparison, spread, found, wanted, share, looseness)
 
     @property
     def most(self) -> float | None:

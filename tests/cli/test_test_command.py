@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -80,6 +81,20 @@ def test_reports_for_machines(dmlc: Dmlc) -> None:
     assert [f["line"] for f in found["failures"]] == [86]
     root = ElementTree.parse("out/report.xml").getroot()
     assert root.attrib["failures"] == "1"
+
+
+def test_weak_cases_are_named_and_run_again(dmlc: Dmlc) -> None:
+    text = COPY.replace("y = x", "y = (x + 0.01) * (x + 0.01) - x * x - 0.02 * x")
+    Path("wide.dml").write_text(text.replace("COPY", "WIDE"))
+    done = dmlc("test", "wide.dml", "--device", "reference", "--cases", "9", "--variants", "0")
+    assert done.status == 0
+    assert "\nweak cases, the smallest of each operator:\n  WIDE, " in done.out
+    (again,) = re.findall("again: dmlc test --replay (.*)", done.out)
+    replayed = dmlc("test", "--replay", again)
+    assert replayed.status == 0
+    first, second = replayed.out.splitlines()
+    assert first.startswith("PASS WIDE on reference: drawn call, ")
+    assert second.startswith("  weak: ")
 
 
 def test_coverage_names_what_no_case_came_by(dmlc: Dmlc) -> None:

@@ -15,6 +15,7 @@ from dmlc.runtime import opencl
 from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
 from dmlc.scalars import Array
 from dmlc.testing.bounds import bound_errors, make_error_function
+from dmlc.testing.compare import find_within
 
 EPSILON = 2.0**-23
 KEEPS = FloatPromises(denormals=(16, 32, 64))
@@ -104,9 +105,51 @@ def test_an_error_grows_where_digits_cancel() -> None:
 
 def test_an_error_is_carried_through_a_function() -> None:
     (steep,) = bound("exp(mul(%X[i0], %Y[i0]))", f32(9.0))
-    (flat,) = bound("tanh(mul(%X[i0], %Y[i0]))", f32(9.0))
+    (flat,) = bound("tanh(mul(%X[i0], %Y[i0]))", f32(2.0))
     assert steep == pytest.approx(math.exp(81) * (1e-5 + 81 * EPSILON), rel=0.2)
     assert flat == pytest.approx(1.1e-5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "end", "limit"),
+    [("tanh", 12.0, 1.0), ("tanh", -12.0, -1.0), ("erf", -5.0, -1.0), ("sigmoid", 25.0, 1.0),
+     ("expm1", -25.0, -1.0)],
+)  # fmt: skip
+def test_functions_are_exact_where_they_have_reached_their_limits(
+    name: str, end: float, limit: float
+) -> None:
+    """In the type that they are computed in: nothing is left there but the way to the limit."""
+    near, far = bound(f"{name}(%X[i0])", f32(end / 4, end))
+    assert near > 1e-6
+    assert far < 1.5 * EPSILON, "what storing may cost"
+    # All that is made of whole numbers is exact there; and a large factor makes nothing of it.
+    difference = f"sub(mul({name}(%X[i0]), {name}(%X[i0])), {limit * limit})"
+    assert bound(difference, f32(2 * end))[0] < 1e-15
+    assert bound(f"mul({difference}, %Y[i0])", f32(2 * end), y=f32(1e7))[0] < 1e-9
+    # An operand that may lie on either side of where that begins tells nothing.
+    wide = bound(f"{name}(sub(add(%X[i0], 9e7), 9e7))", f32(end))
+    assert wide[0] > 1e-6
+
+
+def test_a_device_reaches_the_limits_of_functions() -> None:
+    names = ("tanh", "erf", "sigmoid", "exp", "exp2", "expm1")
+    stages = [f"  %{name}: f32[i0 < n] = {name}(%X[i0])\n" for name in names]
+    results = ", ".join(f"%{name}" for name in names)
+    function = ir.parse(f"func @f(%X: f32[n]) -> ({results}) {{\n{''.join(stages)}}}")
+    far = np.array([1e3, 1e30, math.inf])
+    x = np.concatenate([np.linspace(-30, 30, 20_001), np.linspace(-200, 200, 999), far, -far])
+    inputs = {"X": x.astype(np.float32)}
+    found = opencl.load(compile(function, "opencl"))(inputs)
+    expected, allowed = evaluate(function, inputs), bound_errors(function, inputs)
+    for name in names:
+        assert find_within(found[name], expected[name], allowed[name]).all(), name
+        assert np.count_nonzero(allowed[name][np.isfinite(expected[name])] < 1e-30) > 50, name
+
+
+def test_exponentials_reach_zero_where_numbers_end() -> None:
+    for name, end in (("exp", -200.0), ("exp2", -200.0), ("sigmoid", -200.0)):
+        near, far = bound(f"mul({name}(%X[i0]), 1e10)", f32(-50, end))
+        assert far < 1e-25 < near, name
 
 
 def test_a_choice_that_is_a_close_call_may_go_either_way() -> None:

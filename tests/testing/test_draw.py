@@ -12,11 +12,12 @@ import dmlc
 from dmlc import library
 from dmlc.binding import Operator, TensorDesc
 from dmlc.oracle import find_work, shorten
-from dmlc.source import DmlcError, UnsupportedError
+from dmlc.source import DmlcError, InternalError, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, lay_out, make_output, run_case, show_tensor
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.fill import KINDS, fill
 from dmlc.testing.forbid import draw_refused
+from dmlc.testing.steps import count_steps, has_steps
 
 PADDED = """
 operator padded {
@@ -94,6 +95,75 @@ def test_calls_are_permitted_and_have_every_choice() -> None:
     assert any(d.strides is not None for c in calls for d in c.tensors.values())
     pads = [c.attributes["Pads"] for c in calls]
     assert any(2 in p for p in pads if isinstance(p, tuple))
+
+
+RECURRENCES = """
+operator POWER {
+    attributes {
+        | Attribute | Type |
+        | N         | UINT |
+    }
+    tensors {
+        | Tensor | Kind   | Dimensions | Types |
+        | x      | Input  | { C }      | f32   |
+        | y      | Output | { C }      | f32   |
+    }
+    constraints { require C > 1 }
+    compute {
+        steps = N * 1
+        r[t : steps, c : C] = (r[t - 1, c] else 1) * x[c]
+        y[c] = r[N - 1, c] else 1
+    }
+}
+operator DECAY {
+    tensors {
+        | Tensor | Kind   | Dimensions | Types |
+        | x      | Input  | { T }      | f32   |
+        | y      | Output | { 1 }      | f32   |
+    }
+    constraints { require T > 0 }
+    compute {
+        h[t : T] = (h[t - 1] else 0) * x[t] + x[t]
+        y[z] = h[T - 1]
+    }
+}
+operator DECAY_GRAD {
+    tensors {
+        | Tensor | Kind   | Dimensions | Types |
+        | x      | Input  | { T }      | f32   |
+        | dy     | Input  | { 1 }      | f32   |
+        | dx     | Output | { T }      | f32   |
+    }
+    constraints { require T > 0 }
+    gradient of DECAY {}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "permitted"), [("POWER", {0, 1, 2}), ("DECAY", {1, 2}), ("DECAY_GRAD", {1, 2})]
+)
+def test_recurrences_are_drawn_with_few_steps(name: str, permitted: set[int]) -> None:
+    """0 where the constraints permit it."""
+    drawn = dmlc.parse(RECURRENCES).operators[name]
+    assert has_steps(drawn.definition)
+    calls = draw(drawn, 6)
+    assert len(calls) == 6
+    steps = [call.attributes.get("N", call.tensors["x"].sizes) for call in calls]
+    found = [{n} if isinstance(n, int) else set(n or ()) for n in steps]
+    assert [count_steps(call.binding) for call in calls] == found
+    assert set.union(*found) >= permitted
+    assert (0 in set.union(*found)) == (0 in permitted)
+
+
+def test_what_goes_wrong_where_a_call_is_bound_is_not_found_while_drawing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def bind(*_: object) -> None:
+        raise InternalError("broken")
+
+    monkeypatch.setattr(Operator, "bind", bind)
+    assert len(draw(operator(), 3)) == 3
 
 
 def test_a_seed_gives_the_same_calls() -> None:

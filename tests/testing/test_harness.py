@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 import dmlc
+from dmlc import ir
+from dmlc.oracle import find_expected
+from dmlc.scalars import OPERATIONS, Array
 from dmlc.source import UnavailableError, UnsupportedError
 from dmlc.testing import harness
 from dmlc.testing import outcome as outcomes
 from dmlc.testing.case import Case
-from dmlc.testing.fill import KINDS
+from dmlc.testing.fill import KINDS, MILD
 from dmlc.testing.harness import Export, OperatorTest, Settings, run_tests
 from dmlc.testing.outcome import Cause, Kind, Outcome, Status
 from dmlc.testing.power import Power, Weakness
@@ -169,7 +172,8 @@ def test_a_case_that_would_let_wrong_results_pass_is_drawn_anew() -> None:
     test = OperatorTest(operator, Settings(("reference",), cases=12, variants=0))
     drawn = [o for o in test.run() if o.kind is Kind.CALL]
     assert len(drawn) == 12
-    assert {o.title for o in drawn} == {f"{k} data" for k in KINDS if k != "denormal"}
+    kinds = {*KINDS, MILD} - {"denormal"}
+    assert {o.title for o in drawn} == {f"{kind} data" for kind in kinds}
     assert not any(o.weakness for o in drawn)
     assert test.summarize().weak == 0
 
@@ -187,6 +191,96 @@ def test_weak_cases_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert summary.weak == 4
     assert 0 < summary.hit < len(summary.rows)
     assert 0 < summary.told_apart <= summary.exchanges
+
+
+GELU = """
+function inner(x) = 0.7978845608 * (x + 0.044715 * x * x * x)
+operator GELU_TANH {
+    tensors {
+        | Tensor | Kind   | Types    |
+        | x      | Input  | f32, f16 |
+        | y      | Output | f32, f16 |
+    }
+    constraints { x and y must have the same DataType and Sizes. }
+    compute { y = 0.5 * x * (1 + tanh(inner(x))) }
+}
+"""
+
+
+def test_a_function_that_never_reaches_its_limit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where digits cancel: 1 - tanh(x)^2 is 0 for large x, times a polynomial of x. A tanh that
+    ends a rounding below 1 gives 7.4 where 1 is right."""
+    less = 1 - 2.0**-24
+    saturating = dataclasses.replace(
+        OPERATIONS["tanh"], evaluate=lambda x: np.clip(np.tanh(x), -less, less)
+    )
+
+    def saturate(instruction: ir.Instruction) -> ir.Instruction:
+        is_tanh = isinstance(instruction, ir.Apply) and instruction.operation.name == "tanh"
+        return dataclasses.replace(instruction, operation=saturating) if is_tanh else instruction
+
+    def run_case(case: Case, device: str) -> dict[str, Array]:
+        function = case.call.function
+        stages = [
+            dataclasses.replace(stage, body=dataclasses.replace(
+                stage.body, instructions=tuple(map(saturate, stage.body.instructions))))
+            for stage in function.stages
+        ]  # fmt: skip
+        return find_expected(dataclasses.replace(function, stages=tuple(stages)), case.inputs)
+
+    gradient = dmlc.gradient(dmlc.parse(GELU).operators["GELU_TANH"], wrt=["x"])
+    done = list(run_tests([gradient], ["reference"], cases=6, variants=0))
+    drawn = [o.case for o in done if o.kind is Kind.CALL and o.case is not None]
+    assert {o.status for o in done} == {Status.PASSED}
+    monkeypatch.setattr(outcomes, "run_case", run_case)
+    wrong = [outcomes.check_case(case, "reference") for case in drawn]
+    assert Cause.RESULT in {o.cause for o in wrong}
+
+
+CLOSE = """operator CLOSE {
+    tensors {
+        | Tensor | Kind   | Ranks | Types |
+        | x      | Input  | 1     | f32   |
+        | y      | Output | 1     | f32   |
+    }
+    constraints { x and y must have the same Sizes. }
+    compute { y = FORMULA }
+    example "held to nothing" { x = [1] expect y = [1] within 3 }
+}"""
+
+
+def test_other_data_are_drawn_where_bounds_are_larger_than_results() -> None:
+    """Of one of five values it is a close call which whole number is next."""
+    operator = dmlc.parse(CLOSE.replace("FORMULA", "ceil(x * 0.1 + 0.9)")).operators["CLOSE"]
+    test = OperatorTest(operator, Settings(("reference",), cases=12, variants=0))
+    drawn = [o for o in test.run_drawn() if o.kind is Kind.CALL]
+    assert len(drawn) == 12
+    titles = {o.title for o in drawn}
+    assert "mild data" in titles
+    assert "ties data" not in titles
+    assert not any(o.weakness for o in drawn if o.title in ("random data", "mild data"))
+
+
+def test_hostile_data_are_kept_and_their_bounds_are_said(tmp_path: Path) -> None:
+    """The square of what lies far from 0 has no digits left for what is added to that."""
+    formula = "(x + 1) * (x + 1) - x * x - 2 * x"
+    operator = dmlc.parse(CLOSE.replace("FORMULA", formula)).operators["CLOSE"]
+    settings = Settings(("reference",), cases=9, failures=tmp_path, variants=0)
+    test = OperatorTest(operator, settings)
+    done = list(test.run())
+    assert not any(o.status is Status.FAILED for o in done)
+    weak = [o for o in done if o.weakness]
+    assert {o.title for o in weak} == {"held to nothing", "large data", "far data"}
+    assert all("the bound is larger than the result at " in o.weakness for o in weak)
+    assert all(o.looseness.is_weak for o in weak)
+    summary = test.summarize()
+    assert summary.weak == len(weak)
+    weakest = summary.weakest
+    assert weakest is not None
+    assert weakest.call == "x=FLOAT32[1] y=FLOAT32[1]"
+    assert list(tmp_path.iterdir()) == [weakest.folder]
+    again = read_failure(tmp_path / (weakest.folder or "")).run()
+    assert (again.status, again.weakness) == (Status.PASSED, weakest.weakness)
 
 
 @pytest.mark.parametrize("count", [0, 2])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from dmlc.oracle import find_expected
 from dmlc.scalars import Array
 from dmlc.testing.case import Call, Case
 from dmlc.testing.exchange import list_exchanges, lower_exchanged
+from dmlc.testing.loose import find_looseness
 from dmlc.testing.power import Fate, Power, count_accepted, find_weakness
 
 GATE = """
@@ -108,6 +111,41 @@ def test_a_wide_bound_of_an_example_makes_it_weak() -> None:
     found = find_weakness(dataclasses.replace(case, expected=expected, within={"dx": 9.0}))
     assert found is not None
     assert "would also pass as zeros" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("expected", "allowed", "loose", "inexact"),
+    [
+        ([1, 2], [0, 0], 0, 0),
+        ([1, 2], [0.5, 2.5], 1, 2),
+        # Beside large results those near 0 are small, and a bound that is a part of the large ones.
+        ([0, 1e-6, 100], [0.05, 0.05, 0.05], 0, 3),
+        ([0, 1e-6, 100], [0.5, 0.5, 0.5], 2, 3),
+        # Of 0 alone, and of what may be flushed to it.
+        ([0, 0], [1e-6, 1e-4], 1, 2),
+        ([1e-39, 1e-3], [1e-38, 1e-4], 0, 2),
+        # Of NaN and infinities it is their place that counts.
+        ([math.nan, math.inf, 1], [0.1, math.inf, math.inf], 1, 1),
+    ],
+)
+def test_bounds_that_are_larger_than_results_are_loose(
+    expected: list[float], allowed: list[float], loose: int, inexact: int
+) -> None:
+    found = find_looseness(np.array(expected, np.float32), np.array(allowed))
+    assert (found.loose, found.inexact) == (loose, inexact)
+    assert found.is_weak == (found.share > 0.25)
+
+
+def test_a_case_is_weak_where_bounds_are_larger_than_results() -> None:
+    text = GATE.replace("x > 0 ? dy : 0", "(dy + x) * (dy + x) - dy * dy - 2 * x * dy")
+    near = make_case(operator(text), x=[1, 2, 3], dy=[1, 2, 3])
+    assert find_weakness(near) is None
+    found = find_weakness(make_case(operator(text), x=[1, 2, 3], dy=[1e5, 1e5, 1]))
+    assert found is not None
+    assert found.loose == pytest.approx(2 / 3)
+    (reason,) = found.reasons
+    assert reason.startswith("the bound is larger than the result at 2 of 3 inexact elements of")
+    assert re.search(r"'dx': at \[1\] it is \S+, and may be off by \S+$", reason)
 
 
 def test_results_of_nothing_but_nan_are_weak() -> None:

@@ -43,6 +43,7 @@ def test_the_table_counts_every_operator() -> None:
     assert [row[0] for row in rows] == ["DOUBLE", "CUBE", "odd", "all"]
     counts = [[int(cell) for cell in row[1:5]] for row in rows]
     assert all(cases == sum(others) for cases, *others in counts)
+    assert header[5:7] == ["weak", "loose"]
     assert counts[-1] == [sum(row[k] for row in counts[:-1]) for k in range(4)]
     assert [row[2] for row in counts] == [1, 0, 0, 1]
 
@@ -59,6 +60,46 @@ def test_a_failure_says_what_where_and_with_which_numbers() -> None:
         "  y: 1 of 2 elements differ, by 1 at most (0.2 relative, 2097152 ulp); at [1] it is 4 "
         "where 5 is expected: it may be off by 9.54e-07 at most",
     ]
+
+
+WIDE = """operator WIDE {
+    tensors {
+        | Tensor | Kind   | Ranks | Types |
+        | x      | Input  | 1     | f32   |
+        | y      | Output | 1     | f32   |
+    }
+    constraints { x and y must have the same Sizes. }
+    compute { y = x + 1 }
+    example "held to nothing" { x = [1] expect y = [2] within 1e9 }
+}"""
+
+
+def test_weak_cases_are_said_with_the_smallest_that_runs_again(tmp_path: Path) -> None:
+    """In the table, behind it, and for machines."""
+    settings = Settings(("reference",), 0, 3, tmp_path, 0)
+    report = Report(settings.devices, settings.seed)
+    for text in (WIDE, WIDE.replace("1e9", "0.5").replace("WIDE", "NARROW")):
+        test = OperatorTest(*dmlc.parse(text).operators.values(), settings)
+        (example,) = test.operator.definition.examples
+        outcomes = tuple(o.without_arrays() for o in test.run_example(example))
+        report.add(Done(test.operator.name, outcomes, test.summarize()))
+    header, wide, _, _ = [line.split() for line in report.render_table().splitlines()]
+    cells = dict(zip(" ".join(header).replace("told apart", "told").split(), wide, strict=False))
+    assert (cells["weak"], cells["loose"]) == ("1", "100%")
+    (kept,) = {s.weakest.folder for s in report.summaries.values() if s.weakest is not None}
+    said = report.render_weak().splitlines()
+    assert said[0].startswith("  WIDE, ")
+    assert "the bound is larger than the result at 1 of 1 inexact elements of 'y'" in said[0]
+    assert said[-1] == f"    again: dmlc test --replay {kept}"
+    found = json.loads(json.dumps(report.as_json(), allow_nan=False))
+    assert [(o["loose"], o["inexact"]) for o in found["operators"]] == [(1, 1), (0, 1)]
+    assert [o["weakest"] and o["weakest"]["folder"] for o in found["operators"]] == [
+        str(kept), None
+    ]  # fmt: skip
+    (weak,) = found["weak"]
+    assert (weak["loose"], weak["inexact"]) == (1, 1)
+    outputs = list(ElementTree.fromstring(report.as_junit()).iter("system-out"))
+    assert [output.text for output in outputs] == [f"weak: {weak['weakness']}"]
 
 
 def test_failures_that_look_alike_are_counted() -> None:
@@ -92,7 +133,7 @@ def test_junit_is_what_continuous_integration_reads() -> None:
             float(case.attrib["time"])
             seen.add((case.attrib["classname"], case.attrib["name"]))
             for child in case:
-                assert child.tag in ("failure", "skipped")
+                assert child.tag in ("failure", "skipped", "system-out")
                 assert set(child.attrib) <= {"message", "type"}
     assert len(seen) == len(report.outcomes)
     (failure,) = root.iter("failure")
