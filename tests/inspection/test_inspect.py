@@ -275,6 +275,19 @@ def test_gpus_must_be_known_to_the_driver() -> None:
     assert GPU in radv.list_gpus()
 
 
+@pytest.mark.parametrize("names", [("GFX1100", "GFX1103_R1"), ("NAVI31", "PHOENIX")])
+def test_a_gpu_keeps_its_names_whatever_the_driver_calls_it(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    library = tmp_path / "libvulkan_radeon.so"
+    library.write_bytes(b"\0".join([b"", b"VEGA10", *(name.encode() for name in names), b""]))
+    first, second = (name.lower() for name in names)
+    assert radv._list_names(library) == {
+        "vega10": "vega10", "navi31": first, "phoenix": second, "gfx1100": first,
+        "gfx1103_r1": second,
+    }  # fmt: skip
+
+
 def test_a_gpu_must_be_named() -> None:
     function = dmlc.operator("onednn.ReLU").bind(describe("FLOAT32", "src"))
     with pytest.raises(DmlcError, match="names no GPU"):
