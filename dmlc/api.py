@@ -389,8 +389,8 @@ class _Call:
         return _given_outputs(self.call)
 
     def _load_general(self, subject: Operator) -> tuple[AnyExecutable, Function] | None:
-        """The kernel for every size, and its function, where the call is one that it serves: packed arrays of one
-        shape, and an operator that looks at nothing but elements."""
+        """The kernel for every size, and its function, where the call is one that it serves: packed
+        arrays of one shape, and an operator that looks at nothing but elements."""
         tensors = {**self.arrays, **self._given()}
         shapes = {a.shape for a in tensors.values()}
         shapes |= {tuple(sizes) for sizes in self._wanted_sizes().values()}

@@ -109,7 +109,9 @@ def _run(
     if "Unknown family" in done.stderr:
         raise _unknown(family)
     if done.returncode:
-        raise InternalError(f"{library.name} could not compile for {family}:\n{done.stderr.strip()}")
+        raise InternalError(
+            f"{library.name} could not compile for {family}:\n{done.stderr.strip()}"
+        )
     found: dict[str, Any] = json.loads(done.stdout)
     if found["device"] is None:
         said = [found["error"]] if "error" in found else []

@@ -14,6 +14,7 @@ from dmlc.inspection import Compiled, InspectedKernel, Inspection, radv
 from dmlc.source import DmlcError, UnavailableError, UnknownNameError, UnsupportedError
 from tests.cli.conftest import Dmlc
 from tests.cli.conftest import dmlc as command
+from tests.inspection.budgets import by_mesa
 
 __all__ = ["command"]
 
@@ -87,7 +88,8 @@ def test_transposes_keep_to_their_budgets(
     # Every sector is moved once, and what lies in a line is read and stored together.
     assert kernel.cache_bytes == pytest.approx(moved)
     assert kernel.line_bytes <= (1 if data_type == "FLOAT32" else 2) * moved * 1.001
-    assert (set(compiled.loads), set(compiled.stores)) == ({16}, {16})
+    stored = 16 if data_type == "FLOAT32" else by_mesa(16, 8)
+    assert (set(compiled.loads), set(compiled.stores)) == ({16}, {stored})
     assert (compiled.spilled_registers, compiled.scratch_bytes, compiled.barriers) == (0, 0, 1)
     assert compiled.bytes_in_flight >= 16
     assert (compiled.instructions_per_output or 1e9) <= 11
@@ -122,7 +124,7 @@ def test_batch_normalization_keeps_to_its_budget() -> None:
     made = [(kernel, *kernel.compiled) for kernel in found.kernels]
     assert [kernel.groups for kernel, _ in made] == [1024, 1024]
     instructions = [compiled.instructions_per_point or 1e9 for _, compiled in made]
-    assert sum(instructions) <= 30
+    assert sum(instructions) <= by_mesa(30, 31)
     for _, compiled in made:
         assert compiled.spilled_registers == 0
         assert max(compiled.loads, key=compiled.loads.__getitem__) == 16
@@ -145,7 +147,7 @@ def test_a_layer_normalization_reads_its_tensors_once_for_all_its_gradients() ->
     # 32 of them hold what the columns have come to, and 48 a row.
     assert (first.registers or 1e9) <= 128
     assert first.loads[16] == 12
-    assert first.bytes_in_flight >= 128
+    assert first.bytes_in_flight >= by_mesa(128, 116)
     assert second.bytes_in_flight >= 64
     assert found.find_share(GPU, "h100") >= 0.85
 
@@ -174,7 +176,7 @@ def test_a_softmax_gradient_of_few_rows_is_shared_out_in_pieces() -> None:
     for kernel in found.kernels:
         (compiled,) = kernel.compiled
         assert compiled.spilled_registers == 0
-        assert (compiled.instructions_per_point or 1e9) <= 12
+        assert (compiled.instructions_per_point or 1e9) <= by_mesa(12, 13)
         assert max(compiled.loads, key=compiled.loads.__getitem__) == 16
     # Two launches take 4 of 6.5 microseconds.
     assert found.find_share(GPU, "h100") >= 0.6

@@ -67,7 +67,9 @@ def play(root: BareRoot, page: Path, folder: Path) -> Done:
     return try_command(root, command, folder / f"{root.release}.page.log", variables)
 
 
-def try_release(release: str, folder: Path, tests: str, page: Path | None) -> tuple[list[str], bool]:
+def try_release(
+    release: str, folder: Path, tests: str, page: Path | None
+) -> tuple[list[str], bool]:
     """What the table says of a release, and whether all went well there."""
     root = BareRoot(folder / release, release)
     root.make()

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Shape
+from dmlc.runtime.interface import Tool
 from dmlc.runtime.opencl.device import Device, choose
 from dmlc.runtime.opencl.driver import discover, open_session
 from dmlc.runtime.opencl.executable import Executable
-from dmlc.runtime.interface import Tool
 from dmlc.runtime.opencl.oclgrind import find_objections, find_program
 
 CHOICE = "PYOPENCL_CTX"

@@ -32,6 +32,9 @@ from dmlc.source import InternalError, UnavailableError
 
 REPORT_EXTENSION = "VK_KHR_pipeline_executable_properties"
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
+_WATCHES_KERNELS = "VK_KHRONOS_VALIDATION_SYNCVAL_SHADER_ACCESSES_HEURISTIC"
+"""The variable that has the validation layer find races between kernels: newer versions (1.4.309)
+do not by themselves."""
 _INSTALL_LAYER = "on Debian or Ubuntu: apt-get install vulkan-validationlayers"
 
 
@@ -123,6 +126,7 @@ class Instance:
         with (
             setting("XDG_RUNTIME_DIR", tempfile.gettempdir()),
             setting(choice.variable, choice.value),
+            setting(_WATCHES_KERNELS, None if validation is Validation.NONE else "true"),
         ):
             try:
                 self.handle = api.get("vkCreateInstance", "VkInstance", asked, api.null)
