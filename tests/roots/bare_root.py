@@ -26,7 +26,9 @@ _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _CARRIED = (Path("/etc/resolv.conf"), _CERTIFICATES, Path("/etc/pip.conf"), Path("/etc/xdg/pip"))
 _SETTINGS = re.compile(r"PIP_\w+|(https?|ftp|no)_proxy", re.IGNORECASE)
 """The variables that say how this machine reaches its packages."""
-_MOUNTS = 'for place in sys dev; do mount --rbind "/$place" "$0/$place"; done; mount -t proc proc "$0/proc"'
+_MOUNTS = """for place in sys dev; do mount --rbind "/$place" "$0/$place"; done
+mount -t proc proc "$0/proc"
+"""
 
 
 class BareRoot:
