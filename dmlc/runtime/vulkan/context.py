@@ -35,6 +35,8 @@ VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 _WATCHES_KERNELS = "VK_KHRONOS_VALIDATION_SYNCVAL_SHADER_ACCESSES_HEURISTIC"
 """The variable that has the validation layer find races between kernels: newer versions (1.4.309)
 do not by themselves."""
+_OF_ITSELF = ("VALIDATION-SETTINGS", "WARNING-Setting", "WARNING-GPU-Assisted-Validation")
+"""How the names of messages begin that the validation layer gives of its own settings."""
 _INSTALL_LAYER = "on Debian or Ubuntu: apt-get install vulkan-validationlayers"
 
 
@@ -203,8 +205,9 @@ def _message_callback(api: Vulkan, messages: Messages) -> Any:
     )
 
     def receive(severity: int, kinds: int, data: Any, _: Any) -> int:
-        # Warnings of a loader or a driver about itself are none of the user's business.
-        if severity & error_bit or kinds & validity_bits:
+        # Warnings of a loader, a layer or a driver about itself are none of the user's business.
+        of_itself = api.text(data.pMessageIdName).startswith(_OF_ITSELF)
+        if severity & error_bit or (kinds & validity_bits and not of_itself):
             messages.add(api.text(data.pMessage))
         return 0
 
