@@ -95,7 +95,7 @@ def test_a_store_behind_an_output_is_told_by_both_means() -> None:
     found = check_run(RELU_GRAD, GIVEN, device="vulkan", steps=steps)
     stray = "gpu: the kernel ACTIVATION_RELU_GRAD stores into OutputGradientTensor at element 1003"
     assert any(said.startswith(stray) for said in found)
-    watched = "gpu: the kernel ACTIVATION_RELU_GRAD: Validation Error"
+    watched = "gpu: the kernel ACTIVATION_RELU_GRAD: "
     assert any(said.startswith(watched) and "out of bounds" in said for said in found)
 
 

@@ -6,6 +6,7 @@ makes its own, and never touches its parent's. What is made on a device lives in
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import enum
@@ -315,6 +316,17 @@ class _Process:
         self.instances = {}
         self.contexts = {}
 
+    def close_watched(self) -> None:
+        """Before the process ends: newer validation layers (1.4.309) abort it where they still
+        write checks into kernels of a device."""
+        for validation, index in list(self.contexts):
+            if validation is Validation.ACCESSES:
+                # What was made on the device and is still in use goes with it.
+                with contextlib.suppress(Objection):
+                    self.contexts.pop((validation, index)).close()
+        if Validation.ACCESSES in self.instances:
+            self.instances.pop(Validation.ACCESSES).close()
+
     def instance(self, validation: Validation) -> Instance:
         with self.lock:
             if validation not in self.instances:
@@ -335,6 +347,7 @@ class _Process:
 
 
 _process = _Process()
+atexit.register(_process.close_watched)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_process.forget)
 
