@@ -43,7 +43,7 @@ def test_the_table_says_what_came_of_each_command(
         "release", "Python", "PoCL", "Mesa", "make demo", "make test",
     ]  # fmt: skip
     assert [cell.strip() for cell in row[1:-1]] == [
-        "trixie", "3.13.5", "none", "none", "passed, 0 s", "1 failed, 20 passed, 2 error, 0 s",
+        "trixie", "3.13.5", "none", "none", "passed, 0 s", "1 failed, 20 passed, 2 errors, 0 s",
     ]  # fmt: skip
     monkeypatch.setattr(FakeRoot, "statuses", (0, 0))
     monkeypatch.setattr(FakeRoot, "said", LAST.format("21 passed"))

@@ -22,7 +22,7 @@ from tests.roots.bare_root import CLONE, REPOSITORY, BareRoot
 
 RELEASES = ("bookworm", "trixie")
 PACKAGES = {"Python": "python3", "PoCL": "pocl-opencl-icd", "Mesa": "mesa-vulkan-drivers"}
-_COUNTS = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed|xpassed)")
+_COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)")
 
 
 @dataclass(frozen=True)
