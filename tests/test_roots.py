@@ -1,4 +1,4 @@
-"""What `make roots` says of the commands that it runs in bare roots, and that it ends as they do."""
+"""What `make roots` says of the commands that it runs in bare roots, and how it ends."""
 
 from __future__ import annotations
 
