@@ -1,7 +1,7 @@
 """A bare Debian in a folder, and commands that run in it as on a machine of its own.
 
-A command runs in namespaces of its own (`unshare`). They end with it, however it ends: no mount and
-no process of a root outlives its command.
+A command runs in namespaces of its own (`unshare`). They end with it, and it with what has started
+it (`setpriv`), however that ends: no mount and no process of a root outlives its command.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class BareRoot:
                 steps.append(f'mount --bind {place} "$0"{place}')
         steps.append(f'exec chroot "$0" env -C {CLONE} -i "$@"')
         given = [f"{name}={value}" for name, value in known.items()]
-        apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+        apart = ["setpriv", "--pdeathsig", "KILL"]
+        apart += ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
         done = subprocess.run(
             [*apart, "sh", "-c", "\n".join(steps), str(self.folder), *given, "sh", "-c", command],
             stdin=subprocess.DEVNULL,

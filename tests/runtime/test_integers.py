@@ -155,7 +155,10 @@ def test_floats_are_widened_by_their_bits() -> None:
     bits = np.random.default_rng(3).integers(0, 1 << 32, 5000, np.uint32)
     edges = [0, 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000]
     values = np.array([*bits, *edges, *(e | 1 << 31 for e in edges)], np.uint32).view(np.float32)
-    assert find_wrong("hlsl", DataType.FLOAT32, values, [(DataType.FLOAT64, "cast(%x[i0], f64)")]) == []
+    assert (
+        find_wrong("hlsl", DataType.FLOAT32, values, [(DataType.FLOAT64, "cast(%x[i0], f64)")])
+        == []
+    )
     text = "func @f(%x: u32[n]) -> (%z) {\n  %z: f64[i0 < n] = cast(cast(%x[i0], f32), f64)\n}"
     function = ir.parse(text)
     assert "float_to_double((float)x_value)" in compile(function, "hlsl").kernels[0].source
