@@ -4,6 +4,7 @@
 # that Python's own package index cannot bring (as root, or with sudo).
 
 PYTHON ?= python3
+TESTS ?= tests
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
@@ -16,7 +17,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all coverage fuzz mutants operators onnx onnx-export test-peers mlir lint format types golden bench docs site clean
+.PHONY: help setup demo test test-all roots coverage fuzz mutants operators onnx onnx-export test-peers mlir lint format types golden bench docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,10 +28,13 @@ demo: $(STAMPS)/base ## compile and run the seed operators, and say what was che
 	$(BIN)/python examples/demo.py
 
 test: $(STAMPS)/test ## run the suite, with a part of its largest grids
-	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers
+	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS) --ignore=tests/peers
 
 test-all: $(STAMPS)/test ## run the suite, with every point of its grids
-	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --all
+	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS) --ignore=tests/peers --all
+
+roots: ## make demo and make test on bare Debians, or on RELEASES=trixie alone (as root, with debootstrap)
+	$(PYTHON) -m tests.roots $(RELEASES) --tests '$(TESTS)'
 
 coverage: $(STAMPS)/test ## run a sample of the suite, which must reach 90% of the lines
 	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --sample 2 \
@@ -90,36 +94,48 @@ clean: ## remove what the targets made
 
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --root-user-action=ignore
 
-# Installs Debian packages, as root or with sudo: $(call install,PACKAGES).
+# Installs the Debian packages in $$missing, and those in $$wanted that this release has: as root or
+# with sudo.
 define install
+	if [ -z "$$missing" ] && ! apt-cache show $$wanted >/dev/null 2>&1; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "this needs $(1), and there is no apt-get here: please install them" >&2; exit 1; \
+		echo "this needs$$missing, and there is no apt-get here: please install them" >&2; exit 1; \
 	elif [ "$$(id -u)" = 0 ]; then sudo=; \
 	elif command -v sudo >/dev/null; then sudo=sudo; \
-	else echo "this needs $(1): run it as root, or install sudo" >&2; exit 1; fi; \
-	echo "installing $(1)"; \
+	else echo "this needs$$missing: run it as root, or install sudo" >&2; exit 1; fi; \
 	$$sudo apt-get update -qq; \
+	for package in $$wanted; do \
+		! apt-cache show $$package >/dev/null 2>&1 || missing="$$missing $$package"; \
+	done; \
+	echo "installing$$missing"; \
 	$$sudo env DEBIAN_FRONTEND=noninteractive \
-		apt-get install -y -qq --no-install-recommends $(1) >/dev/null
+		apt-get install -y -qq --no-install-recommends $$missing >/dev/null
 endef
 
+# What runs kernels.
 $(STAMPS)/system:
-	@set -e; missing=; \
+	@set -e; missing=; wanted=; \
 	ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 || missing="$$missing pocl-opencl-icd"; \
 	$(PYTHON) -c "import ensurepip, venv" 2>/dev/null || missing="$$missing python3-venv"; \
 	ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1 || missing="$$missing libvulkan1 mesa-vulkan-drivers"; \
-	ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null 2>&1 \
-		|| missing="$$missing vulkan-validationlayers"; \
-	command -v spirv-val >/dev/null || missing="$$missing spirv-tools"; \
-	command -v oclgrind >/dev/null || missing="$$missing oclgrind"; \
-	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
-	command -v c++ >/dev/null || missing="$$missing g++"; \
-	[ -e /usr/include/directx/d3d12.h ] || missing="$$missing directx-headers-dev"; \
-	if [ -n "$$missing" ]; then $(call install,$$missing); fi
+	$(install)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 		"dmlc needs Python 3.11 or newer: name one, as in make PYTHON=python3.12")'
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS)
+	@touch $@
+
+# What checks code besides. Not every release has Oclgrind: the kernel IR's interpreter stands in.
+$(STAMPS)/tools: $(STAMPS)/base
+	@set -e; missing=; wanted=; \
+	ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null 2>&1 \
+		|| missing="$$missing vulkan-validationlayers"; \
+	command -v spirv-val >/dev/null || missing="$$missing spirv-tools"; \
+	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	command -v c++ >/dev/null || missing="$$missing g++"; \
+	[ -e /usr/include/directx/d3d12.h ] || missing="$$missing directx-headers-dev"; \
+	command -v oclgrind >/dev/null || wanted=oclgrind; \
+	$(install)
 	@touch $@
 
 $(STAMPS)/base: $(STAMPS)/system pyproject.toml
@@ -128,7 +144,7 @@ $(STAMPS)/base: $(STAMPS)/system pyproject.toml
 	@$(BIN)/python -m compileall -q dmlc
 	@touch $@
 
-$(STAMPS)/test: $(STAMPS)/base
+$(STAMPS)/test: $(STAMPS)/base $(STAMPS)/tools
 	@echo "installing what the tests need"
 	@$(PIP) -e '.[suite]'
 	@touch $@

@@ -138,6 +138,8 @@ class PlannedRun:
     device: AnyDevice | None
     """None for the reference."""
     executable: AnyExecutable | None
+    compiled: Function
+    """What the executable was made from: the function, or what serves all sizes of it."""
     inputs: Mapping[str, Array]
     """By the names that the function has for them."""
     outputs: Mapping[str, Shape]
@@ -157,7 +159,9 @@ def plan_run(
     call, _ = _read_call(subject, inputs, attributes, outputs, find_trusted(device), dims)
     plan = call.plan()
     sizes = {n: o.shape if isinstance(o, np.ndarray) else tuple(o) for n, o in call.outputs.items()}
-    return PlannedRun(plan.function, call.device, plan.executable, call.arrays, sizes)
+    return PlannedRun(
+        plan.function, call.device, plan.executable, plan.compiled, call.arrays, sizes
+    )
 
 
 def _read_call(
@@ -240,6 +244,8 @@ class _Plan:
     function: Function
     executable: AnyExecutable | None
     """None where the reference evaluates the function."""
+    compiled: Function
+    """What was compiled: the function, or what serves all sizes of it."""
 
 
 class _Plans:
@@ -338,12 +344,12 @@ class _Call:
             # For whoever calls `dmlc.run`.
             warnings.warn(f"{function.name}: {warning.message}", UserWarning, stacklevel=5)
         if self.device is None:
-            return _Plan(subject, function, None)
+            return _Plan(subject, function, None, function)
         if isinstance(subject, Operator):
-            general = self._general_executable(subject)
+            general = self._load_general(subject)
             if general is not None:
-                return _Plan(subject, function, general)
-        return _Plan(subject, function, load_function(function, self.device))
+                return _Plan(subject, function, *general)
+        return _Plan(subject, function, load_function(function, self.device), function)
 
     def _bind(self, subject: Operator) -> Function:
         tensors = {**self.arrays, **self._given()}
@@ -382,9 +388,9 @@ class _Call:
     def _given(self) -> dict[str, Array]:
         return _given_outputs(self.call)
 
-    def _general_executable(self, subject: Operator) -> AnyExecutable | None:
-        """The kernel for every size, where the call is one that it serves: packed arrays of one
-        shape, and an operator that looks at nothing but elements."""
+    def _load_general(self, subject: Operator) -> tuple[AnyExecutable, Function] | None:
+        """The kernel for every size, and its function, where the call is one that it serves: packed
+        arrays of one shape, and an operator that looks at nothing but elements."""
         tensors = {**self.arrays, **self._given()}
         shapes = {a.shape for a in tensors.values()}
         shapes |= {tuple(sizes) for sizes in self._wanted_sizes().values()}
@@ -399,7 +405,7 @@ class _Call:
             return None
         executable = load_function(function, self.device)
         largest = max(a.size for a in tensors.values())
-        return executable if largest <= executable.program.max_count else None
+        return (executable, function) if largest <= executable.program.max_count else None
 
     def _evaluate(self, function: Function) -> dict[str, Array]:
         """What the reference gives, in the caller's arrays where it gave some."""

@@ -212,6 +212,18 @@ double $H(const int x)
     return result;
 }
 
+//// float_to_double
+// From its bits: Mesa 25 takes what was rounded to a float for the number that it was before.
+double $H(const float x)
+{
+    const uint size = asuint(x) & 0x7fffffff;
+    const uint sign = asuint(x) ^ size;
+    const uint high = (size >> 3) + ((size < 0x7f800000) ? 0x38000000 : 0x70000000);
+    const double tiny = (double)size * 1.401298464324817e-45L;
+    const double found = (size < 0x00800000) ? tiny : asdouble(size << 29, high);
+    return (sign == 0) ? found : -found;
+}
+
 //// wide_to_double_$T
 // Rounded once, in the sum: drivers take an integer that was made a double and comes back for the
 // same integer.

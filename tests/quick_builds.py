@@ -69,7 +69,7 @@ def declare(source: str) -> str:
 def build(context: cl.Context, source: str, devices: Sequence[Any]) -> cl.Program | None:
     """A kernel built the quick way; None where there is none, or the driver refuses it."""
     declared = declare(source)
-    if not declared or any("PoCL 3." not in d.platform.version for d in devices):
+    if not declared or any("PoCL " not in d.platform.version for d in devices):
         return None
     program = cl.Program(context, declared + source)
     with contextlib.suppress(cl.Error):

@@ -268,7 +268,8 @@ def test_packed_arrays_of_any_size_share_one_kernel() -> None:
 def test_the_oldest_plans_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_PLANS_KEPT", 2)
     kept = api._Plans()
-    plan = api._Plan(dmlc.operator(NAME), ir.parse(str(dmlc.operator(NAME).bind({}))), None)
+    function = ir.parse(str(dmlc.operator(NAME).bind({})))
+    plan = api._Plan(dmlc.operator(NAME), function, None, function)
     for key in ("a", "b", "c"):
         kept.keep(key, plan)
     assert kept.find("a") is None

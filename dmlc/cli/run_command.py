@@ -31,7 +31,8 @@ from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES, find_promises
 from dmlc.files import write_files
 from dmlc.known_answers import explain_failure
 from dmlc.runtime.floats import LEAST
-from dmlc.testing.memory import check_run
+from dmlc.source import counted
+from dmlc.testing.memory import check_run, name_tool
 from dmlc.testing.verify import Verdict, verify
 
 
@@ -114,7 +115,7 @@ def command(
     if as_json:
         said = _describe(results, verdicts)
         if checked:
-            said["memory"] = problems
+            said |= {"memory": problems, "memory_tool": name_tool(device)}
         click.echo(json.dumps(said, indent=2))
     else:
         for name, array in results.items():
@@ -125,7 +126,8 @@ def command(
             for line in [] if directory is not None else describe_values(array):
                 click.echo(f"  {line}")
         if checked:
-            click.echo("\n".join(["memory: nothing stray", *problems][bool(problems) :]))
+            said = counted(len(problems), "problem") if problems else "nothing stray"
+            click.echo("\n".join([f"memory, by {name_tool(device)}: {said}", *problems]))
         click.echo(str(results.report), err=True)
     if all(verdict.holds for verdict in verdicts.values()):
         return 1 if problems else 0

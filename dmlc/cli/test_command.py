@@ -23,6 +23,7 @@ from dmlc.known_answers import explain_failure, find_trusted
 from dmlc.source import DmlcError
 from dmlc.testing.harness import CASES, VARIANTS, Export, Settings
 from dmlc.testing.jobs import Done, Target, run_targets
+from dmlc.testing.memory import name_tool
 from dmlc.testing.outcome import Outcome, Status
 from dmlc.testing.replay import read_failure
 from dmlc.testing.report import Report, describe_outcome, find_suspects, render_failure
@@ -104,6 +105,8 @@ def command(
     for device in chosen:
         find_trusted(device)
     unique = tuple(dict.fromkeys(chosen))
+    used = unique if check_memory else ()
+    tools = {device: name_tool(device) for device in used if device != REFERENCE}
     settings = Settings(unique, seed, cases, kept, variants, check_memory, export)
     report = Report(settings.devices, seed)
     for done in _show_progress(targets, settings, jobs or os.cpu_count() or 1):
@@ -112,9 +115,12 @@ def command(
         path = Path(junit)
         write_files(path.parent, {path.name: report.as_junit().encode()})
     if as_json:
-        click.echo(json.dumps(report.as_json(), indent=2))
+        watched = {"memory_tools": tools} if check_memory else {}
+        click.echo(json.dumps(report.as_json() | watched, indent=2))
     else:
         _show(report, coverage)
+        for device, tool in tools.items():
+            click.echo(f"memory on {device}: by {tool}")
     _explain(find_suspects(report.outcomes))
     return 1 if report.failures else 0
 

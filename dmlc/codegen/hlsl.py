@@ -149,6 +149,7 @@ def _spell_integer(name: str, dtype: DataType, bits: int = 0) -> Entry:
 
 _SPLIT = (
     (T.INT64, T.FLOAT32), (T.UINT64, T.FLOAT32), (T.INT32, T.FLOAT64), (T.INT32, T.INT64),
+    (T.FLOAT32, T.FLOAT64),
 )  # fmt: skip
 """The conversions that DXC or drivers get wrong in one step."""
 

@@ -15,6 +15,10 @@ _LEFT = re.compile(r"vmcnt\((\d+)\)")
 _TARGET = re.compile(r"\bBB\d+\b")
 _BYTES = {"ubyte": 1, "sbyte": 1, "byte": 1, "ushort": 2, "sshort": 2, "short": 2, "dword": 4}
 
+_HINTS = ("s_delay_alu", "s_waitcnt_depctr")
+"""They say how far apart are instructions that depend on each other. Mesa writes all of them for
+RDNA3 from version 23 on."""
+
 BEFORE_RDNA = ("tahiti", "pitcairn", "verde", "oland", "hainan", "bonaire", "kaveri", "kabini",
                "hawaii", "tonga", "iceland", "carrizo", "fiji", "stoney", "polaris", "vegam",
                "vega", "raven", "renoir", "mi100", "mi200", "gfx9")  # fmt: skip
@@ -56,6 +60,8 @@ def _classify(name: str, operands: str, queued: bool) -> Instruction:
         return Instruction(name, Kind.SHARED)
     if name == "s_barrier":
         return Instruction(name, Kind.BARRIER)
+    if name in _HINTS:
+        return Instruction(name, Kind.HINT)
     if name == "s_waitcnt":
         left = _LEFT.search(operands)
         return Instruction(name, Kind.WAIT, left=None if left is None else int(left[1]))

@@ -185,7 +185,9 @@ def _describe_all(launches: Sequence[_Launch], machines: Sequence[MachineKernel]
 def _describe(launch: _Launch, machine: MachineKernel, caches: Sequence[Cache]) -> Compiled:
     steps, listing = launch.steps, machine.listing
     whole, times = weigh_stretches(steps.body, listing)
-    run = None if times is None else sum(len(s.instructions) * n for s, n in times.items())
+    run = None
+    if times is not None:
+        run = sum((len(s.instructions) - s.count(Kind.HINT)) * n for s, n in times.items())
     everything = None if run is None else run * steps.threads
     flights = _find_flights(whole, times, min(machine.wave, steps.group_size))
     reads = launch.read

@@ -25,6 +25,8 @@ class Kind(enum.Enum):
     """Memory of a lane's own: registers that did not suffice, or an array."""
     BARRIER = "barrier"
     WAIT = "wait"
+    HINT = "hint"
+    """What hands instructions out takes it by the way, and no unit runs it."""
     BRANCH = "branch"
     OTHER = "other"
 

@@ -41,6 +41,12 @@ _FAMILIES = (
     "gfx1151", "gfx1152", "gfx1153", "gfx1200", "gfx1201",
 )  # fmt: skip
 """The names that versions of Mesa have had, oldest GPUs first. A driver knows those it holds."""
+_RENAMED = {
+    "gfx1036": "raphael_mendocino", "gfx1100": "navi31", "gfx1101": "navi32", "gfx1102": "navi33",
+    "gfx1103_r1": "phoenix", "gfx1103_r2": "phoenix2",
+}  # fmt: skip
+"""The same GPUs in older versions and in newer ones (Mesa 23): a driver knows one name of each."""
+_OLDER = {newer: older for older, newer in _RENAMED.items()}
 
 _HIDDEN = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES", "VK_INSTANCE_LAYERS",
            "RADV_DEBUG", "RADV_PERFTEST")  # fmt: skip
@@ -54,10 +60,11 @@ def compile_kernels(kernels: Sequence[KernelSource], gpu: str) -> tuple[MachineK
     that RADV does not know, and `UnsupportedError` for a type that the GPU lacks.
     """
     manifest, library = _find_driver()
-    if gpu.lower() not in _list_names(library):
+    family = _list_names(library).get(gpu.lower())
+    if family is None:
         raise _unknown(gpu)
     compiled = tuple(compile_kernel(kernel) for kernel in kernels)
-    found = _run(tuple(map(_make_module, kernels, compiled)), gpu, manifest, library)
+    found = _run(tuple(map(_make_module, kernels, compiled)), family, manifest, library)
     if found.get("missing"):
         lacking = ", ".join(found["missing"])
         notes = ["bind it with other data types, or name another GPU"]
@@ -81,14 +88,14 @@ def _make_module(kernel: KernelSource, compiled: CompiledKernel) -> statistics.M
 
 @functools.lru_cache(maxsize=64)
 def _run(
-    modules: tuple[statistics.Module, ...], gpu: str, manifest: Path, library: Path
+    modules: tuple[statistics.Module, ...], family: str, manifest: Path, library: Path
 ) -> dict[str, Any]:
     """What the process that compiles says."""
     environment = {n: v for n, v in os.environ.items() if n not in _HIDDEN}
     environment |= {
         "VK_ICD_FILENAMES": str(manifest),
         "VK_DRIVER_FILES": str(manifest),
-        "RADV_FORCE_FAMILY": gpu.lower(),
+        "RADV_FORCE_FAMILY": family,
         # A cache has machine code without its listing.
         "MESA_SHADER_CACHE_DISABLE": "true",
         "XDG_RUNTIME_DIR": environment.get("XDG_RUNTIME_DIR", tempfile.gettempdir()),
@@ -100,14 +107,16 @@ def _run(
         env=environment,
     )  # fmt: skip
     if "Unknown family" in done.stderr:
-        raise _unknown(gpu)
+        raise _unknown(family)
     if done.returncode:
-        raise InternalError(f"{library.name} could not compile for {gpu}:\n{done.stderr.strip()}")
+        raise InternalError(
+            f"{library.name} could not compile for {family}:\n{done.stderr.strip()}"
+        )
     found: dict[str, Any] = json.loads(done.stdout)
     if found["device"] is None:
         said = [found["error"]] if "error" in found else []
         raise UnavailableError(
-            f"Mesa's RADV offers no device for {gpu}", notes=[*said, f"the driver is {library}"]
+            f"Mesa's RADV offers no device for {family}", notes=[*said, f"the driver is {library}"]
         )
     return found
 
@@ -119,14 +128,21 @@ def _unknown(gpu: str) -> UnknownNameError:
 
 
 def list_gpus() -> tuple[str, ...]:
-    """The GPUs that RADV here compiles for. Raises `UnavailableError` where there is no RADV."""
-    return _list_names(_find_driver()[1])
+    """The GPUs that RADV here compiles for, by each of their names. Raises `UnavailableError` where
+    there is no RADV."""
+    return tuple(_list_names(_find_driver()[1]))
 
 
 @functools.cache
-def _list_names(library: Path) -> tuple[str, ...]:
+def _list_names(library: Path) -> dict[str, str]:
+    """The names of GPUs that a driver compiles for, each with the one that it knows."""
     words = set(re.findall(rb"\0([A-Z0-9_]{4,20})(?=\0)", library.read_bytes()))
-    return tuple(name for name in _FAMILIES if name.upper().encode() in words)
+    found: dict[str, str] = {}
+    for name in _FAMILIES:
+        for known in (name, _RENAMED.get(name, name), _OLDER.get(name, name)):
+            if known.upper().encode() in words:
+                found.setdefault(name, known)
+    return found
 
 
 def _find_driver() -> tuple[Path, Path]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias
 
@@ -28,6 +28,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.memory import Cells, Memory, Who, WorkItems
 from dmlc.kernel.print import print_expression, print_statement
 from dmlc.kernel.rewrite import walk
+from dmlc.kernel.rows import STEP
 from dmlc.scalars import Array, DataType, convert
 from dmlc.sizes import Shapes, evaluate_size
 from dmlc.source import InternalError
@@ -483,13 +484,20 @@ def run_kernels(
     inputs: Mapping[str, Array],
     *,
     misaligned: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    order: Iterable[tuple[int, Mapping[str, int]]] | None = None,
 ) -> dict[str, Array]:
     """The results of a function by name, packed, from its kernels in execution order.
 
     `inputs` has an array of each parameter's type and sizes, as `reference.evaluate` takes them.
-    Every buffer starts `misaligned` elements after an aligned address. Raises `KernelFault`.
+    Every buffer starts `misaligned` elements after an aligned address. `sizes` has the size of each
+    symbol, where inputs do not say all. `order` is that of `Program.order`: the kernels' numbers,
+    each with what its scalars take besides sizes; each kernel runs once where it is not given.
+    Raises `KernelFault`.
     """
-    known, shape = Shapes(), tuple[int, ...]()
+    known = Shapes()
+    shape: tuple[int, ...] | None = None
+    """That of the inputs whose elements a symbol counts."""
     counted = function.run_symbol()
     memories: dict[str, Memory] = {}
     inputs_of: dict[str, Array] = {}
@@ -501,7 +509,8 @@ def run_kernels(
         if wrong is not None and values.size:
             raise KernelFault(wrong)
         inputs_of[parameter.name] = values
-    sizes = known.sizes if counted is None else {counted: math.prod(shape)}
+    if sizes is None:
+        sizes = known.sizes if counted is None else {counted: math.prod(shape or ())}
     for parameter in function.parameters:
         values = inputs_of[parameter.name]
         extents = [evaluate_size(e, sizes) for e in parameter.extents]
@@ -514,17 +523,22 @@ def run_kernels(
         values = np.array(table.values, table.dtype.dtype)
         memories[table.name] = Memory(values, filled=True, misaligned=misaligned)
     layouts = {r.name: evaluate_strides(r, sizes) for r in function.results}
+    # The first step of a loop reads the row of the step before, and uses nothing of it.
+    stepping = [kernel for kernel in kernels if STEP in (value for _, value in kernel.scalars)]
+    looped = {buffer.name for kernel in stepping for buffer in kernel.buffers}
     for stage in function.stages:
         extents = [evaluate_size(e, sizes) for e in stage.extents]
-        memory = _lay_out(extents, layouts.get(stage.name), stage.dtype, filled=False)
+        filled = stage.name in looped
+        memory = _lay_out(extents, layouts.get(stage.name), stage.dtype, filled=filled)
         memory.misaligned = misaligned
         memories[stage.name] = memory
-    for kernel in kernels:
+    for number, scalars in ((n, {}) for n in range(len(kernels))) if order is None else order:
+        kernel = kernels[number]
         for buffer in kernel.buffers:
             if buffer.count is not None and buffer.name not in memories:
                 values = np.zeros(buffer.count, buffer.dtype.dtype)
                 memories[buffer.name] = Memory(values, filled=False, misaligned=misaligned)
-        run_kernel(kernel, {b.name: memories[b.name] for b in kernel.buffers}, sizes)
+        run_kernel(kernel, {b.name: memories[b.name] for b in kernel.buffers}, {**sizes, **scalars})
     found: dict[str, Array] = {}
     for result in function.results:
         stage = function.stage(result.name)
@@ -535,7 +549,7 @@ def run_kernels(
         if not _view_of(memory.filled, extents, strides).all():
             raise KernelFault(f"'{result.name}' has elements that no kernel writes")
         values = _view(memory, extents, strides).copy()
-        is_run = counted is not None and counted in stage.extents
+        is_run = shape is not None and counted in stage.extents
         found[result.name] = values.reshape(shape) if is_run else values
     return found
 

@@ -7,6 +7,7 @@ Each kernel is arranged by itself, so that its frame holds its own stages and no
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Container, Mapping, Sequence
 
 from dmlc.picture.diagram import Kernel, Step, Transfer
@@ -94,7 +95,7 @@ def draw_kernel(kernel: Kernel, look: Look) -> Block:
     reads = [_draw_transfer(t, "read", look) for t in kernel.reads]
     writes = [_draw_transfer(t, "write", look) for t in kernel.writes]
     if len(kernel.steps) == 1 and not look.framed:
-        rows = [sum(t.width + 8 for t in tags) - 8 for tags in (reads, writes)]
+        rows = [math.fsum(t.width + 8 for t in tags) - 8 for tags in (reads, writes)]
         step = draw_step(kernel.steps[0], look, max(rows), head=kernel.title)
         if max(rows) + 16 <= look.limit:
             return _draw_single(step, kernel, _level(reads), _level(writes))
@@ -296,7 +297,7 @@ def _draw_single(
     step: Shape, kernel: Kernel, tags_in: Sequence[Shape], tags_out: Sequence[Shape]
 ) -> Block:
     """A kernel of one stage, whose frame is the stage's own."""
-    rows = [sum(t.width for t in tags) + 8 * (len(tags) - 1) for tags in (tags_in, tags_out)]
+    rows = [math.fsum(t.width for t in tags) + 8 * (len(tags) - 1) for tags in (tags_in, tags_out)]
     width = max(step.width, *(row + 16 for row in rows))
     above, below = (tags[0].height - 4 if tags else 0.0 for tags in (tags_in, tags_out))
     inside = dataclasses.replace(

@@ -167,8 +167,10 @@ class _Net:
         wanted: list[float] = []
         weights: list[float] = []
         for node in layer:
-            total = sum(weight for _, _, weight in ties[node])
-            wishes = sum((self.x[other] + apart) * weight for other, apart, weight in ties[node])
+            total = math.fsum(weight for _, _, weight in ties[node])
+            wishes = math.fsum(
+                (self.x[other] + apart) * weight for other, apart, weight in ties[node]
+            )
             wanted.append(wishes / total if total else self.x[node])
             weights.append(total or _LEAF)
         self._settle(layer, wanted, weights)
@@ -278,7 +280,7 @@ class _Net:
 
 def _find_median(wishes: Sequence[tuple[float, float]]) -> float:
     """The weighted median; between two where both are."""
-    total, passed = sum(weight for _, weight in wishes), 0.0
+    total, passed = math.fsum(weight for _, weight in wishes), 0.0
     for number, (at, weight) in enumerate(wishes):
         passed += weight
         if passed * 2 > total:

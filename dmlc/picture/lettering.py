@@ -6,6 +6,7 @@ any other, text is narrower than the room left for it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 _SANS = (
@@ -29,7 +30,7 @@ def measure(text: str, size: float, *, bold: bool = False, code: bool = False) -
     characters are equally wide."""
     if code:
         return len(text) * _MONOSPACED * size
-    total = sum(_SANS[ord(c) - 32] / 100 if " " <= c <= "~" else _OTHER for c in text)
+    total = math.fsum(_SANS[ord(c) - 32] / 100 if " " <= c <= "~" else _OTHER for c in text)
     return total * size * (_BOLD if bold else 1.0)
 
 

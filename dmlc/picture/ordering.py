@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 from collections.abc import Sequence
 
 _SWEEPS = 16
@@ -88,7 +89,7 @@ def _sweep(layers: list[list[int]], ties: Ties, downward: bool) -> None:
         wish: dict[int, float] = {}
         for at, node in enumerate(layers[number]):
             wishes = [place[other] + touch for other, _, touch in side[node]]
-            wish[node] = sum(wishes) / len(wishes) if wishes else float(at)
+            wish[node] = math.fsum(wishes) / len(wishes) if wishes else float(at)
         layers[number].sort(key=lambda node: wish[node])
 
 

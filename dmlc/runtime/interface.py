@@ -7,6 +7,7 @@ and what it loads the methods of `AnyExecutable`.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, cast
@@ -104,6 +105,14 @@ class Watch(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tool:
+    """What watches each access of a run to memory."""
+
+    name: str
+    watch: Watch
+
+
 class Runtime(Protocol):
     """What a runtime's package has."""
 
@@ -122,9 +131,9 @@ class Runtime(Protocol):
         """Builds a program on one of its devices."""
         ...
 
-    @property
-    def check_accesses(self) -> Watch | None:
-        """Has a tool watch what a run does in memory; None where there is no such tool."""
+    def find_tool(self) -> Tool | None:
+        """What watches what a run on its devices does in memory; None where there is no such
+        tool here."""
         ...
 
 

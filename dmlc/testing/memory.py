@@ -1,21 +1,38 @@
 """What a run does in memory that it may not: stray stores, reads out of bounds, races.
 
 Two things look for them. Guard words around every tensor show what was stored beside it, on any
-device (`dmlc.runtime.fences`). A tool watches every single access, where a runtime has one:
-Oclgrind for OpenCL, the validation layer for Vulkan. Each program that the function can become for
-the device's language is checked, such as that for CPUs and that for GPUs.
+device (`dmlc.runtime.fences`). A tool watches every single access: the runtime's own, Oclgrind for
+OpenCL and the validation layer for Vulkan, or else the interpreter of the kernels that the text was
+made from. Each program that the function can become for the device's language is checked, such as
+that for CPUs and that for GPUs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dmlc.api import Outputs, Subject, plan_run
-from dmlc.devices import compile_for, list_profiles, load_on
+from dmlc.api import Outputs, PlannedRun, Subject, plan_run
+from dmlc.devices import compile_for, find_device, list_profiles, load_on
+from dmlc.ir import Function
+from dmlc.kernel.interpret import KernelFault, run_kernels
+from dmlc.pipeline import USUAL, Steps, make_kernels
+from dmlc.program import Program
+from dmlc.runtime.arrays import bind_symbols
 from dmlc.runtime.fences import check_stores
 from dmlc.runtime.interface import find_runtime
 from dmlc.source import UnsupportedError
 from dmlc.testing.case import Case, make_output
+
+INTERPRETER = "the interpreter of kernels"
+
+
+def name_tool(device: str) -> str:
+    """What watches the accesses of runs on a device; empty for the reference."""
+    found = find_device(device)
+    if found is None:
+        return ""
+    tool = find_runtime(found.runtime).find_tool()
+    return INTERPRETER if tool is None else tool.name
 
 
 def check_memory(case: Case, device: str) -> list[str]:
@@ -33,26 +50,45 @@ def check_run(
     outputs: Outputs | None = None,
     device: str = "opencl",
     dims: Mapping[str, int] | None = None,
+    *,
+    steps: Steps = USUAL,
 ) -> list[str]:
     """What goes wrong in memory in what `dmlc.run` does when it is called so, a sentence each. The
-    arrays are looked at, and not written to.
+    arrays are looked at, and not written to. `steps` are those of what is compiled for the sizes
+    alone.
 
     Raises as `dmlc.run` does; `UnsupportedError` for the reference, which has no kernels, and
-    `UnavailableError`, with the cure, where a tool is not installed.
+    `UnavailableError`, with the cure, where Vulkan's validation layer is not installed.
     """
     plan = plan_run(subject, inputs, attributes, outputs, device, dims)
     if plan.device is None or plan.executable is None:
         raise UnsupportedError("the reference has no kernels whose memory could be checked")
-    used, ran = plan.device, plan.executable.program
+    used = plan.device
     # What ran may serve all sizes, so that it is checked beside what serves these alone.
-    programs = [ran, *(compile_for(plan.function, used, profile=p) for p in list_profiles(used))]
-    watch = find_runtime(used.runtime).check_accesses
+    programs = {plan.executable.program: (plan.compiled, USUAL)}
+    for profile in list_profiles(used):
+        made = compile_for(plan.function, used, steps, profile)
+        programs.setdefault(made, (plan.function, steps))
+    tool = find_runtime(used.runtime).find_tool()
     found: dict[str, None] = {}
-    for program in dict.fromkeys(programs):
+    for program, (function, own) in programs.items():
         problems = check_stores(
             program, lambda made: load_on(made, used), plan.inputs, plan.outputs
         )
-        if watch is not None:
-            problems += watch(program, used, plan.inputs, plan.outputs)
+        if tool is not None:
+            problems += tool.watch(program, used, plan.inputs, plan.outputs)
+        else:
+            problems += _interpret(program, function, own, plan)
         found.update(dict.fromkeys(f"{program.profile}: {problem}" for problem in problems))
     return list(found)
+
+
+def _interpret(program: Program, function: Function, steps: Steps, plan: PlannedRun) -> list[str]:
+    """The first thing that the kernels of a program do and no device may, by the interpreter."""
+    fused, kernels = make_kernels(function, program.target, program.profile, steps=steps)
+    sizes, _ = bind_symbols(program, plan.inputs, plan.outputs)
+    try:
+        run_kernels(fused, kernels, plan.inputs, sizes=sizes, order=program.order())
+    except KernelFault as fault:
+        return [str(fault)]
+    return []

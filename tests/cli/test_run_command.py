@@ -14,6 +14,7 @@ import pytest
 import dmlc as package
 from dmlc.cli import run_command
 from dmlc.cli.arrays import read_array
+from dmlc.testing.memory import name_tool
 from dmlc.testing.verify import Verdict
 from tests.cli.conftest import Dmlc
 
@@ -267,11 +268,13 @@ def test_check_memory(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
     given = ("--input", "InputTensor=x.npy", "--input", "InputGradientTensor=x.npy")
     found = dmlc("run", GRAD, *given, "--check-memory")
     assert found.status == 0
-    assert found.out.splitlines()[3:] == ["memory: nothing stray"]
+    tool = name_tool("opencl")
+    assert found.out.splitlines()[3:] == [f"memory, by {tool}: nothing stray"]
     found = dmlc("run", GRAD, *given, "--check-memory", "--json", "--tensor",
                  "InputTensor=FLOAT32[N,9]", "--tensor",
                  "InputGradientTensor=FLOAT32[N,9]")  # fmt: skip
     assert json.loads(found.out)["memory"] == []
+    assert json.loads(found.out)["memory_tool"] == tool
 
     def check_nothing(*_: object) -> list[str]:
         return ["cpu: the kernel k stores into X at element 3"]
@@ -279,7 +282,9 @@ def test_check_memory(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_command, "check_run", check_nothing)
     found = dmlc("run", GRAD, *given, "--check-memory")
     assert found.status == 1
-    assert found.out.splitlines()[3:] == ["cpu: the kernel k stores into X at element 3"]
+    assert found.out.splitlines()[3:] == [
+        f"memory, by {tool}: 1 problem", "cpu: the kernel k stores into X at element 3"
+    ]  # fmt: skip
     found = dmlc("run", GRAD, *given, "--check-memory", "--json")
     assert found.status == 1
     assert json.loads(found.out)["memory"] == ["cpu: the kernel k stores into X at element 3"]

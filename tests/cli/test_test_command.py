@@ -15,6 +15,7 @@ from dmlc.cli import test_command
 from dmlc.cli.test_command import list_targets
 from dmlc.source import UnavailableError
 from dmlc.testing import outcome
+from dmlc.testing.memory import name_tool
 from tests.cli.conftest import Dmlc
 
 WRONG = Path(__file__).resolve().parent.parent / "data" / "testing" / "wrong.dml"
@@ -110,6 +111,9 @@ def test_check_memory(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = ("test", "copy.dml", *QUICK[2:], "--check-memory", "--device")
     done = dmlc(*quick, "opencl")
     assert (done.status, done.err) == (0, "")
+    assert f"memory on opencl: by {name_tool('opencl')}\n" in done.out
+    said = json.loads(dmlc(*quick, "opencl", "--json").out)
+    assert said["memory_tools"] == {"opencl": name_tool("opencl")}
     done = dmlc(*quick, "reference")
     assert done.status == 0
     assert "1 on reference: error: the reference has no kernels whose memory" in done.out

@@ -14,6 +14,7 @@ from dmlc.inspection import Compiled, InspectedKernel, Inspection, radv
 from dmlc.source import DmlcError, UnavailableError, UnknownNameError, UnsupportedError
 from tests.cli.conftest import Dmlc
 from tests.cli.conftest import dmlc as command
+from tests.inspection.budgets import by_mesa
 
 __all__ = ["command"]
 
@@ -87,7 +88,8 @@ def test_transposes_keep_to_their_budgets(
     # Every sector is moved once, and what lies in a line is read and stored together.
     assert kernel.cache_bytes == pytest.approx(moved)
     assert kernel.line_bytes <= (1 if data_type == "FLOAT32" else 2) * moved * 1.001
-    assert (set(compiled.loads), set(compiled.stores)) == ({16}, {16})
+    stored = 16 if data_type == "FLOAT32" else by_mesa(16, 8)
+    assert (set(compiled.loads), set(compiled.stores)) == ({16}, {stored})
     assert (compiled.spilled_registers, compiled.scratch_bytes, compiled.barriers) == (0, 0, 1)
     assert compiled.bytes_in_flight >= 16
     assert (compiled.instructions_per_output or 1e9) <= 11
@@ -123,7 +125,7 @@ def test_batch_normalization_keeps_to_its_budget() -> None:
     assert [kernel.groups for kernel, _ in made] == [1024, 1024]
     instructions = [compiled.instructions_per_point or 1e9 for _, compiled in made]
     # A sum that begins with 0 adds its first term: 0 + -0 is not -0.
-    assert sum(instructions) <= 31
+    assert sum(instructions) <= by_mesa(31, 32)
     for _, compiled in made:
         assert compiled.spilled_registers == 0
         assert max(compiled.loads, key=compiled.loads.__getitem__) == 16
@@ -146,7 +148,7 @@ def test_a_layer_normalization_reads_its_tensors_once_for_all_its_gradients() ->
     # 32 of them hold what the columns have come to, and 48 a row.
     assert (first.registers or 1e9) <= 128
     assert first.loads[16] == 12
-    assert first.bytes_in_flight >= 128
+    assert first.bytes_in_flight >= by_mesa(128, 116)
     assert second.bytes_in_flight >= 64
     assert found.find_share(GPU, "h100") >= 0.85
 
@@ -175,7 +177,7 @@ def test_a_softmax_gradient_of_few_rows_is_shared_out_in_pieces() -> None:
     for kernel in found.kernels:
         (compiled,) = kernel.compiled
         assert compiled.spilled_registers == 0
-        assert (compiled.instructions_per_point or 1e9) <= 12
+        assert (compiled.instructions_per_point or 1e9) <= by_mesa(12, 13)
         assert max(compiled.loads, key=compiled.loads.__getitem__) == 16
     # Two launches take 4 of 6.5 microseconds.
     assert found.find_share(GPU, "h100") >= 0.6
@@ -274,6 +276,19 @@ def test_gpus_must_be_known_to_the_driver() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown GPU 'gfx11'[^$]*RADV here .*gfx1100"):
         dmlc.inspect(function, "gfx11")
     assert GPU in radv.list_gpus()
+
+
+@pytest.mark.parametrize("names", [("GFX1100", "GFX1103_R1"), ("NAVI31", "PHOENIX")])
+def test_a_gpu_keeps_its_names_whatever_the_driver_calls_it(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    library = tmp_path / "libvulkan_radeon.so"
+    library.write_bytes(b"\0".join([b"", b"VEGA10", *(name.encode() for name in names), b""]))
+    first, second = (name.lower() for name in names)
+    assert radv._list_names(library) == {
+        "vega10": "vega10", "navi31": first, "phoenix": second, "gfx1100": first,
+        "gfx1103_r1": second,
+    }  # fmt: skip
 
 
 def test_a_gpu_must_be_named() -> None:

@@ -101,6 +101,11 @@ def test_waits_say_what_they_leave_under_way() -> None:
     assert not classify("buffer_store_dword v0, v1, s[0:3], 0 offen", "navi21").queued
 
 
+def test_hints_are_told_from_what_a_unit_runs() -> None:
+    lines = ("s_delay_alu instid0(VALU_DEP_1)", "s_waitcnt_depctr 0xfffd", "v_mov_b32 v0, 0")
+    assert [classify(line).kind for line in lines] == [Kind.HINT, Kind.HINT, Kind.OTHER]
+
+
 def flight(*lines: str) -> tuple[int, int]:
     text = "".join(f"\t{line}\n" for line in lines)
     return read_listing(text, "gfx1100").find_stretches().find_flight()

@@ -8,6 +8,7 @@ import dmlc
 from dmlc import ir
 from dmlc.inspection import Compiled
 from dmlc.source import DmlcError
+from tests.inspection.budgets import by_mesa
 from tests.open_sizes import SUBJECTS
 from tests.products import Product, Windows
 
@@ -36,7 +37,7 @@ def test_a_product_takes_two_instructions_a_point_and_little_more(
     assert min(compiled.loads) == 16
     # Of these 64 are sums, four times as many as those of smaller products that have 48 registers.
     assert compiled.registers is not None
-    assert compiled.registers <= 132
+    assert compiled.registers <= by_mesa(132, 252)
 
 
 def test_a_contracted_product_takes_one_instruction_a_point_and_little_more() -> None:
@@ -72,7 +73,7 @@ def test_what_comes_after_a_product_takes_little() -> None:
     assert compiled.instructions_per_point is not None
     assert compiled.instructions_per_point <= 2.6
     assert compiled.registers is not None
-    assert compiled.registers <= 64
+    assert compiled.registers <= by_mesa(64, 108)
 
 
 @pytest.mark.parametrize(("kind", "most"), [("forward", 3), ("data", 3)])

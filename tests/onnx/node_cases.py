@@ -62,8 +62,10 @@ def make_cases(module: str) -> tuple[Any, ...]:
     so nothing else may import one."""
     before = len(onnx_cases._NodeTestCases)
     with warnings.catch_warnings():
-        # ONNX makes infinities by dividing by zero while it is imported.
+        # ONNX makes infinities by dividing by zero while it is imported, and sets arrays' shapes,
+        # of which NumPy warns from version 2.5 on.
         warnings.simplefilter("ignore", RuntimeWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
         importlib.import_module(f"{onnx_cases.__name__}.{module}")
     return tuple(onnx_cases._NodeTestCases[before:])
 

@@ -355,7 +355,7 @@ def numbers(**patch: Any) -> PatchedTensor:
         (numbers(code=5, bits=64), f"given for {X} holds complex64, which no tensor can hold"),
         (numbers(code=10, bits=8), "holds float8, which no tensor can hold"),
         (numbers(code=77, bits=8), "holds DLPack type 77 of 8 bits, which no tensor can hold"),
-        (array.array("u", "ab"), "holds <U1, which no tensor can hold"),
+        (memoryview(np.array(["a", "b"])), "holds <U1, which no tensor can hold"),
         (PlainTensor(np.zeros(4, complex)), "holds complex128, which no tensor can hold"),
         (Misdescribed(), "Misdescribed whose memory cannot be shared"),
         (Tensor, f"the input {X} is the type Tensor, and an array is expected"),

@@ -147,3 +147,18 @@ def test_a_choice_inside_every_operation(target: str, dtype: DataType) -> None:
     clamped = f"min(max({other}, 2:{short}), select(gt({choice}, 4:{short}), 7:{short}, %x[i0]))"
     formulas += [(dtype, clamped), (dtype, f"sign(abs({clamped}))")]
     assert find_wrong(target, dtype, make_edges(dtype), list(dict.fromkeys(formulas))) == []
+
+
+def test_floats_are_widened_by_their_bits() -> None:
+    """All kinds of them, in HLSL: a driver may take what was rounded to a float for the wider
+    number that it was before, as Mesa 25 does."""
+    bits = np.random.default_rng(3).integers(0, 1 << 32, 5000, np.uint32)
+    edges = [0, 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000]
+    values = np.array([*bits, *edges, *(e | 1 << 31 for e in edges)], np.uint32).view(np.float32)
+    assert (
+        find_wrong("hlsl", DataType.FLOAT32, values, [(DataType.FLOAT64, "cast(%x[i0], f64)")])
+        == []
+    )
+    text = "func @f(%x: u32[n]) -> (%z) {\n  %z: f64[i0 < n] = cast(cast(%x[i0], f32), f64)\n}"
+    function = ir.parse(text)
+    assert "float_to_double((float)x_value)" in compile(function, "hlsl").kernels[0].source

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from dmlc import api, devices
+from dmlc import api
 from dmlc.binding import TensorDesc
 from dmlc.catalog import operator
-from dmlc.devices import AnyDevice
-from dmlc.ir import Function
-from dmlc.program import Program
+from dmlc.ir import parse
+from dmlc.kernel.nodes import Kernel
+from dmlc.kernel.parse import parse_kernel
+from dmlc.kernel.print import print_kernel
+from dmlc.pipeline import USUAL, Steps
+from dmlc.runtime import opencl
 from dmlc.runtime.vulkan import context
 from dmlc.scalars import DataType
 from dmlc.source import UnavailableError, UnsupportedError
-from dmlc.testing import memory
 from dmlc.testing.case import Call, Case, lay_out
 from dmlc.testing.examples import read_cases
-from dmlc.testing.memory import check_memory, check_run
+from dmlc.testing.memory import INTERPRETER, check_memory, check_run, name_tool
+from tests.ir.test_loops import RECURRENT
 from tests.library.run import list_unlike
 
 FLOAT32 = DataType.FLOAT32
@@ -66,48 +69,72 @@ def test_inputs_that_strides_of_0_repeat(device: str) -> None:
     assert check_memory(case, device) == []
 
 
-@pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Breaks the kernels that are checked, where they have a text."""
+def break_kernels(old: str, new: str) -> Steps:
+    """The usual steps, with every kernel broken, where it has a text: what is compiled from it, and
+    what is interpreted."""
 
-    def arrange(old: str, new: str) -> None:
-        def compile_wrongly(
-            function: Function, device: AnyDevice, profile: str | None = None
-        ) -> Program:
-            program = devices.compile_for(function, device, profile=profile)
-            kernels = tuple(
-                dataclasses.replace(k, source=k.source.replace(old, new)) for k in program.kernels
-            )
-            return dataclasses.replace(program, kernels=kernels)
+    def lower(*given: Any) -> tuple[Kernel, ...]:
+        kernels = USUAL.lower(*given)
+        return tuple(parse_kernel(print_kernel(kernel).replace(old, new)) for kernel in kernels)
 
-        monkeypatch.setattr(memory, "compile_for", compile_wrongly)
-
-    return arrange
+    return dataclasses.replace(USUAL, lower=lower)
 
 
-def test_a_store_behind_an_output_is_told_by_both_means(broken: Callable[[str, str], None]) -> None:
+@pytest.fixture(params=["own", "interpreter"])
+def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What watches OpenCL: the tool of this machine, and what stands in where there is none."""
+    if request.param == "interpreter":
+        monkeypatch.setattr(opencl, "find_program", lambda: None)
+        assert name_tool("opencl") == INTERPRETER
+    return name_tool("opencl")
+
+
+def test_a_store_behind_an_output_is_told_by_both_means() -> None:
     """The function for the sizes alone is broken: what ran serves all sizes, and is right."""
-    broken("(i < n)", "(i < n + 1)")
-    found = check_run(RELU_GRAD, GIVEN, device="vulkan")
+    steps = break_kernels("lt(i, n)", "lt(i, add(n, 1))")
+    found = check_run(RELU_GRAD, GIVEN, device="vulkan", steps=steps)
     stray = "gpu: the kernel ACTIVATION_RELU_GRAD stores into OutputGradientTensor at element 1003"
     assert any(said.startswith(stray) for said in found)
-    watched = "gpu: the kernel ACTIVATION_RELU_GRAD: Validation Error"
+    watched = "gpu: the kernel ACTIVATION_RELU_GRAD: "
     assert any(said.startswith(watched) and "out of bounds" in said for said in found)
 
 
-def test_a_read_behind_an_input_is_found(broken: Callable[[str, str], None]) -> None:
+def test_a_read_behind_an_input_is_found(tool: str) -> None:
     # Of few elements all may be the same by chance, whatever lies behind the input.
-    broken("= InputTensor[i]", "= InputTensor[i + 40]")
-    found = check_run(RELU_GRAD, GIVEN, device="opencl")
+    steps = break_kernels("= InputTensor[i]", "= InputTensor[add(i, 40)]")
+    found = check_run(RELU_GRAD, GIVEN, device="opencl", steps=steps)
     assert any("by what lies outside all tensors" in said for said in found)
-    assert any("(InputTensor): Invalid read of size 4 at global memory" in s for s in found)
+    said = {
+        "Oclgrind": "(InputTensor): Invalid read of size 4 at global memory",
+        INTERPRETER: "element 1003 of 'InputTensor', which has 1003",
+    }
+    assert any(said[tool] in each for each in found)
 
 
-def test_a_missing_barrier_is_found(broken: Callable[[str, str], None]) -> None:
-    broken("barrier(CLK_LOCAL_MEM_FENCE);", "")
+def test_a_missing_barrier_is_found(tool: str) -> None:
     rows = {"InputTensor": np.ones((2, 3000), np.float32)}
-    found = check_run(SOFTMAX, rows, {"Axes": [1]})
-    assert any("data race at local memory" in said for said in found)
+    steps = break_kernels("  barrier\n", "")
+    found = check_run(SOFTMAX, rows, {"Axes": [1]}, steps=steps)
+    said = {"Oclgrind": "data race at local memory", INTERPRETER: "where another item writes it"}
+    assert any(said[tool] in each for each in found)
+
+
+def test_nothing_is_said_of_what_is_right(tool: str) -> None:
+    """Of sizes that no input says, of kernels for all sizes, and of a loop."""
+    values = {"ValueDataType": "FLOAT32", "Value": 2.0}
+    filled = np.empty((3, 5), np.float32)
+    assert check_run("directml.FILL_VALUE_CONSTANT", {}, values, {"OutputTensor": filled}) == []
+    assert check_run(RELU_GRAD, GIVEN) == []
+    loop = parse(RECURRENT.replace("f64", "f32"))
+    x = X[:12].reshape(4, 3)
+    assert check_run(loop, {"X": x, "R": np.ascontiguousarray(X[:9].reshape(3, 3))}) == []
+
+
+def test_devices_without_a_tool_have_the_interpreter() -> None:
+    steps = break_kernels("lt(i, n)", "lt(i, add(n, 1))")
+    assert name_tool("wgpu") == INTERPRETER
+    found = check_run(RELU_GRAD, GIVEN, device="wgpu", steps=steps)
+    assert any("element 1003 of 'InputTensor', which has 1003" in said for said in found)
 
 
 def test_what_cannot_be_checked_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Shape
+from dmlc.runtime.interface import Tool
 from dmlc.runtime.opencl.device import Device, choose
 from dmlc.runtime.opencl.driver import discover, open_session
 from dmlc.runtime.opencl.executable import Executable
-from dmlc.runtime.opencl.oclgrind import find_objections
+from dmlc.runtime.opencl.oclgrind import find_objections, find_program
 
 CHOICE = "PYOPENCL_CTX"
 
@@ -42,6 +43,11 @@ def load(program: Program, selector: str | None = None) -> Executable:
 def load_on(program: Program, device: Device) -> Executable:
     """Builds a program on one of `devices()`. Raises as `load` does."""
     return Executable(program, open_session(device))
+
+
+def find_tool() -> Tool | None:
+    """Oclgrind, where it is installed."""
+    return Tool("Oclgrind", check_accesses) if find_program() else None
 
 
 def check_accesses(

@@ -35,6 +35,11 @@ _INSTALL = "on Debian or Ubuntu: apt-get install oclgrind"
 _PROGRAM = "dmlc.runtime.opencl.simulated"
 
 
+def find_program() -> str | None:
+    """Where Oclgrind is; None where it is not installed. Not every release of Debian has it."""
+    return shutil.which("oclgrind")
+
+
 def find_objections(
     program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
 ) -> list[str]:
@@ -123,7 +128,7 @@ class _Simulator:
             return answer or ("", f"it takes more than {SECONDS:.0f} seconds")
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = shutil.which("oclgrind")
+        command = find_program()
         if command is None:
             raise UnavailableError("Oclgrind is not installed", notes=[_INSTALL])
         self._folder = tempfile.TemporaryDirectory(prefix="dmlc-oclgrind-")

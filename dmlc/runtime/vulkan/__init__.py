@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Shape
+from dmlc.runtime.interface import Tool
 from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan.context import (
     Objection,
@@ -35,6 +36,7 @@ __all__ = [
     "check_accesses",
     "devices",
     "find_device",
+    "find_tool",
     "load",
     "load_on",
     "set_validation",
@@ -69,6 +71,11 @@ def load(
 def load_on(program: Program, device: VulkanDevice, options: Options | None = None) -> Executable:
     """Builds a program on a device of `devices()`. Raises as `load` does."""
     return load(program, f"vulkan:{device.index}", options)
+
+
+def find_tool() -> Tool:
+    """The validation layer, installed or not: see `check_accesses`."""
+    return Tool("the validation layer", check_accesses)
 
 
 def check_accesses(

@@ -6,6 +6,7 @@ makes its own, and never touches its parent's. What is made on a device lives in
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import enum
@@ -33,6 +34,11 @@ from dmlc.source import InternalError, UnavailableError
 
 REPORT_EXTENSION = "VK_KHR_pipeline_executable_properties"
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
+_WATCHES_KERNELS = "VK_KHRONOS_VALIDATION_SYNCVAL_SHADER_ACCESSES_HEURISTIC"
+"""The variable that has the validation layer find races between kernels: newer versions (1.4.309)
+do not by themselves."""
+_OF_ITSELF = ("VALIDATION-SETTINGS", "WARNING-Setting", "WARNING-GPU-Assisted-Validation")
+"""How the names of messages begin that the validation layer gives of its own settings."""
 _INSTALL_LAYER = "on Debian or Ubuntu: apt-get install vulkan-validationlayers"
 
 
@@ -124,6 +130,7 @@ class Instance:
         with (
             setting("XDG_RUNTIME_DIR", tempfile.gettempdir()),
             setting(choice.variable, choice.value),
+            setting(_WATCHES_KERNELS, None if validation is Validation.NONE else "true"),
         ):
             try:
                 self.handle = api.get("vkCreateInstance", "VkInstance", asked, api.null)
@@ -200,8 +207,9 @@ def _message_callback(api: Vulkan, messages: Messages) -> Any:
     )
 
     def receive(severity: int, kinds: int, data: Any, _: Any) -> int:
-        # Warnings of a loader or a driver about itself are none of the user's business.
-        if severity & error_bit or kinds & validity_bits:
+        # Warnings of a loader, a layer or a driver about itself are none of the user's business.
+        of_itself = api.text(data.pMessageIdName).startswith(_OF_ITSELF)
+        if severity & error_bit or (kinds & validity_bits and not of_itself):
             messages.add(api.text(data.pMessage))
         return 0
 
@@ -309,6 +317,17 @@ class _Process:
         self.instances = {}
         self.contexts = {}
 
+    def close_watched(self) -> None:
+        """Before the process ends: newer validation layers (1.4.309) abort it where they still
+        write checks into kernels of a device."""
+        for validation, index in list(self.contexts):
+            if validation is Validation.ACCESSES:
+                # What was made on the device and is still in use goes with it.
+                with contextlib.suppress(Objection):
+                    self.contexts.pop((validation, index)).close()
+        if Validation.ACCESSES in self.instances:
+            self.instances.pop(Validation.ACCESSES).close()
+
     def instance(self, validation: Validation) -> Instance:
         with self.lock:
             if validation not in self.instances:
@@ -329,6 +348,7 @@ class _Process:
 
 
 _process = _Process()
+atexit.register(_process.close_watched)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_process.forget)
 

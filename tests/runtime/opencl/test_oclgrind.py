@@ -1,8 +1,18 @@
-"""Kernels under Oclgrind: what it objects to is told by kernel, line and buffer."""
+"""Kernels under Oclgrind: what it objects to is told by kernel, line and buffer.
+
+Everything is tested with Oclgrind itself where it is installed, and everywhere with a program that
+stands in for it: that runs kernels on this machine's own driver, or, of those that no driver may
+run, says what Oclgrind 21.10 says of them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -10,7 +20,7 @@ import pytest
 from dmlc.program import Dispatch, Program
 from dmlc.runtime import opencl
 from dmlc.runtime.opencl import oclgrind
-from dmlc.runtime.opencl.oclgrind import find_objections, read_log
+from dmlc.runtime.opencl.oclgrind import find_objections, find_program, read_log
 from dmlc.source import DmlcError, UnavailableError
 from tests.runtime import handmade
 
@@ -25,6 +35,77 @@ __kernel void add_one(__global const float *a, __global float *b)
     b[get_global_id(0)] = kept[3 - get_local_id(0)];
 }
 """
+
+_STAND_IN = """#!{python}
+import os, pickle, sys
+options, log, command = sys.argv[1:3], sys.argv[3], sys.argv[4:]
+assert options == ["--data-races", "--log"], options
+said = os.environ.get("STAND_IN_SAYS")
+if said is None:
+    os.execv(command[0], command)
+pickle.load(sys.stdin.buffer)
+if said:
+    pickle.dump((said, ""), sys.stdout.buffer)
+"""
+
+_ACCESS = """
+Invalid {kind} of size 4 at global memory address 0x2000000000020
+\tKernel: add_one
+\tEntity: Global({item},0,0) Local(0,0,0) Group({item},0,0)
+\t  %2 = load float, float addrspace(1)* %arrayidx, align 4, !dbg !27
+\tAt line 5 (column 12) of input.cl:
+\t  (source not available)
+\t
+"""
+_READ = _ACCESS.format(kind="read", item=7)
+_WRITES = "".join(_ACCESS.format(kind="write", item=item) for item in (6, 7))
+_RACE = """
+Read-write data race at local memory address 0x100000000000{place}
+\tKernel: add_one
+\t
+\tFirst entity:  Global({first},0,0) Local({first},0,0) Group(0,0,0)
+\t  %2 = load float, float addrspace(3)* %arrayidx4, align 4, !dbg !37
+\tAt line {one} (column 27) of input.cl:
+\t  (source not available)
+\t
+\tSecond entity: Global({second},0,0) Local({second},0,0) Group(0,0,0)
+\t  store float %1, float addrspace(3)* %arrayidx2, align 4, !dbg !34
+\tAt line {two} (column 27) of input.cl:
+\t  (source not available)
+\t
+"""
+_RACES = "".join(
+    _RACE.format(place=place, first=first, second=second, one=one, two=two)
+    for place, first, second, one, two in ((4, 2, 1, 7, 5), (8, 2, 1, 5, 7), (0, 3, 0, 7, 5))
+)
+
+Say: TypeAlias = Callable[[str | None], None]
+
+
+@pytest.fixture(params=["stand-in", *(["Oclgrind"] if find_program() else [])], autouse=True)
+def say(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Say]:
+    """Has what stands in for Oclgrind say something of the next program, and stop where that is
+    empty; it runs the program for None, as at first. Oclgrind itself says what it says."""
+    stop = oclgrind._simulator.stop  # pyright: ignore[reportPrivateUsage]
+
+    def say(text: str | None) -> None:
+        stop()
+        if text is None:
+            monkeypatch.delenv("STAND_IN_SAYS", raising=False)
+        else:
+            monkeypatch.setenv("STAND_IN_SAYS", text)
+
+    if request.param == "stand-in":
+        program = tmp_path / "oclgrind"
+        program.write_text(_STAND_IN.format(python=sys.executable))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        say(None)
+    yield say
+    if request.param == "stand-in":
+        stop()
 
 
 def write(source: str, group_size: int = 1) -> Program:
@@ -58,18 +139,21 @@ def test_kernels_are_run_as_they_are_written() -> None:
     assert find_objections(write(_SWAP_BITS, 4), A, {}) == []
 
 
-def test_accesses_outside_of_a_buffer() -> None:
+def test_accesses_outside_of_a_buffer(say: Say) -> None:
+    say(_READ)
     (said,) = find_objections(handmade.add_one((8,), None, "i + 1"), A, {})
     assert said == (
         "the kernel add_one, line 5: `b[i] = a[i + 1] + 1;` (A, B): Invalid read of size 4 at "
         "global memory, work item (7,0,0) (said 1 times)"
     )
+    say(_WRITES)
     (said,) = find_objections(handmade.add_one((8,), None, "i", None, "i + 2"), A, {})
     assert "Invalid write of size 4" in said
     assert said.endswith("(said 2 times)")
 
 
-def test_a_race_between_work_items() -> None:
+def test_a_race_between_work_items(say: Say) -> None:
+    say(_RACES)
     found = find_objections(write(_EXCHANGE.replace("BARRIER", ""), 4), A, {})
     assert any(
         said.startswith(
@@ -82,10 +166,12 @@ def test_a_race_between_work_items() -> None:
     assert len(found) == 2
 
 
-def test_a_program_that_does_not_run_there() -> None:
+def test_a_program_that_does_not_run_there(say: Say) -> None:
+    say("")
     with pytest.raises(DmlcError, match="add_one does not run under Oclgrind: Oclgrind"):
         find_objections(handmade.add_one((8,), None, "j"), A, {})
     # The next one does.
+    say(None)
     assert find_objections(handmade.add_one((8,), None, "i"), A, {}) == []
 
 
@@ -115,7 +201,12 @@ def test_what_is_no_objection_of_a_known_form_is_told_as_it_stands() -> None:
     assert read_log("", program) == []
 
 
-def test_the_runtime_has_it_watch() -> None:
+def test_the_runtime_has_it_watch(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(_READ)
     program = handmade.add_one((8,), None, "i + 1")
-    found = opencl.check_accesses(program, opencl.find_device(), A, {})
-    assert "Invalid read" in found[0]
+    tool = opencl.find_tool()
+    assert tool is not None
+    assert tool.name == "Oclgrind"
+    assert "Invalid read" in tool.watch(program, opencl.find_device(), A, {})[0]
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert opencl.find_tool() is None

@@ -25,7 +25,7 @@ from dmlc.runtime.vulkan.api import VulkanError
 from dmlc.runtime.vulkan.context import Context, open_context
 from dmlc.runtime.vulkan.device import FloatControls
 from dmlc.runtime.vulkan.pipeline import build_pipeline
-from dmlc.runtime.vulkan.plan import Plan, make_plan
+from dmlc.runtime.vulkan.plan import Plan, check_kernels, make_plan
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, UnsupportedError
 from tests.runtime import handmade
@@ -416,7 +416,9 @@ def test_a_missing_barrier_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
     executable = vulkan.load(square_then_double())
     monkeypatch.setattr(vulkan_executable, "make_plan", plan_without_barriers)
-    with pytest.raises(InternalError, match=r"(?s)prepares a run of square_then_double.*HAZARD"):
+    with pytest.raises(
+        InternalError, match=r"(?s)prepares a run of square_then_double.*(?i:hazard)"
+    ):
         executable({"A": random(100)})
 
 
@@ -448,7 +450,14 @@ def test_too_many_groups_are_refused() -> None:
     assert "65,535 (maxComputeWorkGroupCount)" in str(caught.value)
 
 
-def test_too_many_buffers_are_refused() -> None:
+def test_too_many_buffers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a device that permits as many as Mesa 22 does; newer versions permit a million."""
+
+    def check_few(program: Program, compiled: Any, device: vulkan.VulkanDevice) -> None:
+        limits = dataclasses.replace(device.limits, stage_storage_buffers=32)
+        check_kernels(program, compiled, dataclasses.replace(device, limits=limits))
+
+    monkeypatch.setattr(vulkan_executable, "check_kernels", check_few)
     with pytest.raises(UnsupportedError) as caught:
         vulkan.load(sum_of(32))
     assert "the kernel sum_of has 33 buffers" in str(caught.value)
