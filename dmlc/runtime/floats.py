@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from dmlc.program import FLOAT_WIDTHS
 from dmlc.scalars import DataType
 from dmlc.source import join_words
 
@@ -75,6 +76,8 @@ class FloatPromises:
 
 LEAST = FloatPromises()
 """What every device promises."""
+KEEPING = FloatPromises(FLOAT_WIDTHS, FLOAT_WIDTHS)
+"""What a device promises that keeps all numbers, and divides no better than others."""
 
 
 def _say_kept(widths: tuple[int, ...]) -> str:
