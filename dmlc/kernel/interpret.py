@@ -532,7 +532,8 @@ def run_kernels(
         memory = _lay_out(extents, layouts.get(stage.name), stage.dtype, filled=filled)
         memory.misaligned = misaligned
         memories[stage.name] = memory
-    for number, scalars in ((n, {}) for n in range(len(kernels))) if order is None else order:
+    once = ((number, dict[str, int]()) for number in range(len(kernels)))
+    for number, scalars in once if order is None else order:
         kernel = kernels[number]
         for buffer in kernel.buffers:
             if buffer.count is not None and buffer.name not in memories:

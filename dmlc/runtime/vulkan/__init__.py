@@ -90,6 +90,10 @@ def check_accesses(
     try:
         executable = load_on(program, device)
         executable(inputs, outputs)
+        context = open_context(f"vulkan:{device.index}")
+        with context.doing(f"ends a run of {program.name}"):
+            # Newer layers tell of accesses when they find that the work has ended.
+            context.wait_until_idle()
     except Objection as objection:
         return [_name_kernel(message, program) for message in objection.messages]
     finally:

@@ -176,10 +176,10 @@ def test_a_program_that_does_not_run_there(say: Say) -> None:
 
 
 def test_a_run_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oclgrind, "SECONDS", 0.0)
-    with pytest.raises(DmlcError, match="takes more than 0 seconds"):
-        find_objections(handmade.add_one((8,), None, "i"), A, {})
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(oclgrind, "SECONDS", 0.0)
+        with pytest.raises(DmlcError, match="takes more than 0 seconds"):
+            find_objections(handmade.add_one((8,), None, "i"), A, {})
     assert find_objections(handmade.add_one((8,), None, "i"), A, {}) == []
 
 
