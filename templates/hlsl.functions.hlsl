@@ -219,9 +219,10 @@ double $H(const float x)
     const uint size = asuint(x) & 0x7fffffff;
     const uint sign = asuint(x) ^ size;
     const uint high = (size >> 3) + ((size < 0x7f800000) ? 0x38000000 : 0x70000000);
-    const double tiny = (double)size * 1.401298464324817e-45L;
-    const double found = (size < 0x00800000) ? tiny : asdouble(size << 29, high);
-    return (sign == 0) ? found : -found;
+    precise const double tiny = (double)size * 1.401298464324817e-45L;
+    precise const double found = (size < 0x00800000) ? tiny : asdouble(size << 29, high);
+    precise const double negated = -found;
+    return (sign == 0) ? found : negated;
 }
 
 //// wide_to_double_$T

@@ -157,10 +157,10 @@ def test_a_result_that_is_not_near_enough_is_status_1(
     verify = run_command.verify
 
     def verify_damaged(
-        operator: Any, inputs: Any, attributes: Any, results: Any, dims: Any
+        operator: Any, inputs: Any, attributes: Any, results: Any, dims: Any, floats: Any
     ) -> dict[str, Verdict]:
         damaged = {n: a + 1 for n, a in results.items()}
-        return verify(operator, inputs, attributes, damaged, dims)
+        return verify(operator, inputs, attributes, damaged, dims, floats)
 
     def explain(device: str) -> str:
         return f"{device} gives every known answer"
