@@ -116,8 +116,17 @@ def _handle_start(server: Server) -> None:
 
     @server.connection.feature(types.INITIALIZE)
     def initialize(params: types.InitializeParams) -> None:
-        agreed = server.connection.workspace.position_encoding
+        workspace = server.connection.workspace
+        workspace.update_text_document = _leave
+        agreed = workspace.position_encoding
         server.session.encoding = Encoding(getattr(agreed, "value", agreed))
+
+
+def _leave(
+    text_doc: types.VersionedTextDocumentIdentifier, change: types.TextDocumentContentChangeEvent
+) -> None:
+    """Has pygls keep no text of its own. It begins lines at form feeds too, and moves the range of
+    a change into such a line before the change comes here."""
 
 
 def _handle_texts(server: Server) -> None:

@@ -137,6 +137,17 @@ def test_positions_count_what_the_editor_prefers(tmp_path: Path) -> None:
     assert editor.complaints() == []
 
 
+def test_a_form_feed_begins_no_line(editor: Editor) -> None:
+    """Lines end at line breaks alone, and not where `str.splitlines` ends them too."""
+
+    async def work() -> None:
+        uri = "file:///nowhere/fed.dml"
+        await editor.open(uri, "/* \x0c */\nenum E { A = 0, }}")
+        assert await editor.changed(uri, part((1, 15), (1, 18), " }")) == []
+
+    editor.run(work())
+
+
 def test_a_text_without_a_file(editor: Editor) -> None:
     async def work() -> None:
         uri = "untitled:Untitled-1"

@@ -50,8 +50,15 @@ class FakePlatform:
 _numbers = iter(range(1, 1000))
 
 
-def device(name: str, kind: int, *, unified: bool = True, fp64: bool = True) -> SimpleNamespace:
+INF_NAN, DENORM = 1, 2
+"""The bits of what a device keeps of floats."""
+
+
+def device(
+    name: str, kind: int, *, unified: bool = True, fp64: bool = True, floats: int = INF_NAN
+) -> SimpleNamespace:
     return SimpleNamespace(
+        single_fp_config=floats,
         name=name, type=kind, host_unified_memory=unified, int_ptr=next(_numbers), version="3.0",
         driver_version="1.0",
         max_compute_units=2, global_mem_size=1 << 30, max_mem_alloc_size=1 << 28,
@@ -74,7 +81,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
             return list(platforms)
 
         kinds = SimpleNamespace(GPU=GPU, CPU=CPU)
-        module = SimpleNamespace(Error=FakeError, get_platforms=get_platforms, device_type=kinds)
+        module = SimpleNamespace(
+            Error=FakeError,
+            get_platforms=get_platforms,
+            device_type=kinds,
+            device_fp_config=SimpleNamespace(INF_NAN=INF_NAN, DENORM=DENORM),
+        )
         monkeypatch.setattr(driver, "_pyopencl", lambda: module)
         return driver.discover()
 
@@ -82,6 +94,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 POCL = "Portable Computing Language"
+
+
+def test_what_a_device_promises_of_floats(fake: Any) -> None:
+    devices = device("a", CPU, floats=INF_NAN | DENORM), device("b", GPU, fp64=False)
+    kept, flushed = fake(FakePlatform("A", "3.0", *devices))
+    assert (kept.floats.special, kept.floats.denormals) == ((16, 32, 64), (16, 32, 64))
+    assert (flushed.floats.special, flushed.floats.denormals) == ((16, 32), (16,))
 
 
 def test_no_platform_is_no_device(fake: Any) -> None:
