@@ -47,7 +47,7 @@ from dmlc.ir.index import find_index_only
 from dmlc.ir.nodes import POSITIONAL_COMBINERS
 from dmlc.ir.specialize import specialize
 from dmlc.oracle import find_expected
-from dmlc.parameters import expect
+from dmlc.parameters import expect, expect_mapping
 from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
 from dmlc.scalars import OPERATIONS, Array, DataType, Operation, held_type
 from dmlc.sizes import Shapes
@@ -155,10 +155,11 @@ def bound_errors(
     if function.run_symbol() is None and function.symbols():
         # How much sums are off by depends on how long they are.
         shapes = Shapes()
-        given = ((p, np.shape(inputs[p.name])) for p in function.parameters if p.name in inputs)
-        if not any(shapes.match(p.name, p.extents, shape) for p, shape in given):
+        shaped = ((p, np.shape(inputs[p.name])) for p in function.parameters if p.name in inputs)
+        if not any(shapes.match(p.name, p.extents, shape) for p, shape in shaped):
             function = specialize(function, shapes.sizes)
-    rules = Rules(floats, _hold_denormals(inputs.values(), floats))
+    given = expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays")
+    rules = Rules(floats, _hold_denormals(given.values(), floats))
     bounds = _evaluate_errors(function, inputs, rules)
     factored = _factor(function)
     if factored is None:
