@@ -47,6 +47,7 @@ def check(
         assert verdict.holds, f"{name} at {dict(sizes)}: {verdict}"
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", TARGETS)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_one_program_for_all_sizes(name: str, device: str) -> None:

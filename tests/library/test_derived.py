@@ -51,6 +51,7 @@ def test_every_operator_is_differentiated() -> None:
     assert set(dmlc.operators()) - names <= NOT_DIFFERENTIABLE
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("kept", [False, True], ids=["inputs", "results at hand"])
 @pytest.mark.parametrize("label", CASES)
 def test_derived_gradients_are_differences(label: str, kept: bool) -> None:

@@ -50,6 +50,7 @@ def type_of(outcome: Outcome) -> DataType:
     return next(iter((call.inputs or call.outputs).values())).data_type
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(
     ("name", "device"),
     [*((n, "opencl") for n in dmlc.operators()), *((n, "vulkan") for n in list_unlike())],

@@ -37,6 +37,7 @@ def find_case(name: str) -> Case:
     return next((c for c, t in zip(cases, types, strict=True) if t[0] is FLOAT32), cases[0])
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("device", ["opencl", "vulkan"])
 @pytest.mark.parametrize("name", list_unlike())
 def test_the_library(name: str, device: str) -> None:
