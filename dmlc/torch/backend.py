@@ -341,5 +341,6 @@ def compile_module(module: GraphModule, inputs: Sequence[Any], **options: Any) -
 
 # Where dmlc is installed, PyTorch lists the backend by its entry point, and registers what that
 # loads, which may be why this module is imported.
-if NAME not in torch.compiler.list_backends():
+_compiler: Any = torch.compiler
+if NAME not in _compiler.list_backends():
     register_backend(compiler_fn=compile_module, name=NAME)

@@ -69,9 +69,9 @@ def test_shaders_divide_signed_data_by_its_sizes(dtype: DataType) -> None:
 
 
 def test_max_pooling_in_a_kernel_for_every_stage() -> None:
-    """Positions of 64 bits, for the indices come from data of 32. An NVIDIA device left most of them
-    unwritten here, and signed quotients of 64 bits were all that the code had of what devices take
-    in different ways. Each is divided in 32 bits, which hold it."""
+    """Positions of 64 bits, for the indices come from data of 32. An NVIDIA device left most of the
+    indices unwritten, and signed quotients of 64 bits were all that the code had of what devices
+    take in different ways. Each is divided in 32 bits, which hold it."""
     operator = Operator(library.find("directml.MAX_POOLING2").operators["directml.MAX_POOLING2"])
     tensors = {
         "InputTensor": TensorDesc("INT64", (4, 6, 4, 3, 7), (126, 21, 504, 7, 1)),
