@@ -118,16 +118,20 @@ class Case:
         printer.text(repr(self))
 
     @functools.cached_property
+    def reference(self) -> Mapping[str, Array]:
+        """What the reference gives, by the outputs' names."""
+        expected = find_expected(self.call.function, _spell(self.inputs))
+        names = {ir_name(name): name for name in self.call.outputs}
+        return {names[n]: array for n, array in expected.items()}
+
+    @property
     def truth(self) -> Truth:
         """What the reference gives, and how far from it any device may be."""
-        function = self.call.function
-        expected = find_expected(function, _spell(self.inputs))
-        names = {ir_name(name): name for name in self.call.outputs}
-        return Truth({names[n]: array for n, array in expected.items()}, _bound_case(self, LEAST))
+        return self.find_truth(LEAST)
 
     def find_truth(self, floats: FloatPromises) -> Truth:
         """What the reference gives, and how far from it a device with these promises may be."""
-        return Truth(self.truth.expected, _bound_case(self, floats))
+        return Truth(self.reference, _bound_case(self, floats))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -155,7 +155,7 @@ def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
     constraints permit and the formula cannot take fails before that."""
     make, operator = _Maker(kind, case), case.call.operator
     try:
-        _ = case.call.function, case.truth
+        _ = case.call.function, case.reference
     except UnsupportedError as error:
         return make.unsupported(None, error)
     except Exception as error:
@@ -299,7 +299,7 @@ def has_truth(case: Case) -> bool:
     """Whether the reference gives what a case must give. Why it does not is found where the case is
     run, and reported there."""
     try:
-        _ = case.truth
+        _ = case.reference
     except Exception:
         return False
     return True

@@ -193,7 +193,7 @@ def _gives_always(case: Case, name: str, what: str) -> bool:
     random = np.random.default_rng(0)
     for kind in _FRESH:
         fresh = Case(case.call, fill(case.call, kind, random), case.title)
-        expected = fresh.truth.expected[name]
+        expected = fresh.reference[name]
         candidate = dict(_list_candidates(fresh, expected))[what]
         if not find_within(candidate, expected, fresh.truth.allowed[name]).all():
             return False
@@ -256,7 +256,7 @@ class Power:
     def _try_anew(self, case: Case) -> dict[int, _Trial]:
         """Tries the exchanges whose place the case evaluates, those with the fewest tries first;
         only a few of those that are settled. Without elements there is nothing to tell apart."""
-        if not any(array.size for array in case.truth.expected.values()):
+        if not any(array.size for array in case.reference.values()):
             return {}
         visited = trace_formula(case.call).log.visited
         tester = _Tester(case)

@@ -119,6 +119,7 @@ OUTER = [
 ]
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("name", "dtype"), OUTER)
 def test_every_operation_in_every_other(name: str, dtype: DataType) -> None:
     short = dtype.short

@@ -156,6 +156,7 @@ def find_call(operator: Operator, name: str) -> Call:
     return next(call for call in calls if call is not None and name in call.tensors)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(("name", "optional"), list(list_optional()))
 def test_optional_inputs_have_gradients(name: str, optional: str) -> None:
     call = find_call(LIBRARY[name], optional)
@@ -200,6 +201,7 @@ COMPUTED_SIZES = ("conv_net_training_step", "unet_decoder_backward")
 """Graphs with sizes that are expressions: the types of their outputs cannot be said beforehand."""
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(
     "path", [p for p in GRAPHS if p.stem not in COMPUTED_SIZES], ids=lambda path: path.stem
 )

@@ -129,6 +129,7 @@ def test_relu_takes_what_its_feature_level_takes() -> None:
         op.bind({"InputTensor": TensorDesc("FLOAT32", (2,))}, level="DML_FEATURE_LEVEL_2_0")
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", list_unlike())
 def test_no_kernel_scatters(name: str) -> None:
     """Each element of a result is stored by one work item, at its own place, and none by an atomic

@@ -57,6 +57,7 @@ def find_refusal(operator: Operator, case: Case, kind: tuple[str, str]) -> str:
     return ""
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", dmlc.operators())
 def test_examples_with_sizes_left_open(name: str) -> None:
     operator = dmlc.operator(name)

@@ -21,6 +21,7 @@ from tests.positions import FUNCTIONS, find_differences, make_inputs
 DTYPES = {t.short: t.dtype for t in TENSOR_TYPES}
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_on_opencl(name: str, profile: str) -> None:
