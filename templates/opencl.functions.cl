@@ -80,7 +80,7 @@ static $T $H(const $T x)
 // Of small numbers they themselves: PoCL's own of the smallest are zeros.
 static $T $H(const $T x)
 {
-    return (fabs(x) < 1e-20) ? x : log1p(x);
+    return (fabs(x) < ($T)(1e-20f)) ? x : log1p(x);
 }
 
 //// erf_$T

@@ -3,7 +3,7 @@
 Arithmetic on signed integers goes through unsigned ones, since overflow of the former is
 undefined in C; what C promotes to `int` is cast back. Vectors of booleans are masks: signed
 integers as wide as what was compared, 0 or -1. Transcendental functions are the driver's where
-those are faster than the definitions of `float32` and right at their limits.
+those are right at their limits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from dmlc.codegen.dialect import (
     make_conversions,
     make_table,
 )
-from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.opencl_host import OPENCL_C, list_details
 from dmlc.codegen.opencl_names import BUILTINS, PREFIXES
@@ -63,12 +62,7 @@ _FLOAT_CALLS = {"mod": "fmod", "abs": "fabs", "round": "rint"}
 
 _ROUNDINGS = {"round_float16": "round_half", "round_bfloat16": "round_bfloat16"}
 _FLOAT_HELPERS = ("min", "max", "sign", "sigmoid")
-_HELPERS_BY_TYPE = {T.FLOAT32: ("erf", "tanh"), T.FLOAT64: ("log1p",)}
-_DEFINED = (
-    "acos", "asin", "asinh", "cosh", "expm1", "log", "log1p", "log2", "pow", "sinh",
-)  # fmt: skip
-"""The functions in FLOAT32 that PoCL's own are no faster than: as `float32` defines them, they give
-the same bits on every device. OpenCL leaves drivers 2 to 16 units in the last place."""
+_HELPERS_BY_TYPE = {T.FLOAT32: ("erf", "log1p", "tanh"), T.FLOAT64: ("log1p",)}
 
 
 def _spell(name: str, dtype: DataType) -> Entry:
@@ -123,8 +117,6 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling("isnan({a})", vector="({0} != {0})")
     if name in INFIX and name != "mod":
         return Spelling(INFIX[name], compound=True)
-    if name in _DEFINED and dtype is T.FLOAT32:
-        return Spelling(f"{{H}}({arguments})", helper=FUNCTIONS[name])
     return Spelling(f"{_FLOAT_CALLS.get(name, name)}({arguments})")
 
 

@@ -18,10 +18,9 @@ from dmlc.codegen.names import Mangler
 from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import widen
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.precise import name_arithmetic
-from dmlc.kernel.rewrite import list_expressions, map_operands, walk, walk_statements
+from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType
 
 _INDENT = "    "
@@ -260,54 +259,29 @@ class Speller(Expressions):
         return self._fill(self._dialect.halves[dtype], places, dtype.compute, 1, dtype)
 
     def _use_function(self, definition: Definition, lanes: int) -> str:
-        mapped = lanes > 1 and self._dialect.maps_lanes
-        needed = spell_function(self._dialect, definition, 1 if mapped else lanes)
+        needed = spell_function(self._dialect, definition)
         self.helpers |= {name: text for name, text in needed.items() if name not in self.helpers}
-        *_, name = needed
-        return self._map_lanes(name, lanes) if mapped else name
+        name = PREFIX + definition.name
+        return self._map_lanes(name, lanes) if lanes > 1 else name
 
 
 @functools.cache
-def spell_function(dialect: Dialect, definition: Definition, lanes: int = 1) -> Mapping[str, str]:
-    """The text of a function of so many lanes, after those of the helpers that it needs, by their
-    names."""
-    function = _widen(definition.function(), lanes)
+def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str]:
+    """The text of a function after those of the helpers that it needs, by their names."""
+    function = definition.function()
     kernel = clean_up(name_arithmetic(function.as_kernel(), dialect.limits.precise))
     mangler = Mangler(dialect.reserved)
     # A hidden zero is seen by kernels alone, and what is given is no argument of the kernel.
     plain = dataclasses.replace(dialect, zeros=MappingProxyType({}), scalar="{x}")
     speller = Speller(plain, kernel, mangler, hexadecimal=True)
     body = speller.spell_body()
-    given = [(speller.name_type(p.type), mangler.spell(p.name)) for p in function.parameters]
-    result = speller.name_type(function.result.type)
-    name = PREFIX + definition.name + (f"_x{lanes}" if lanes > 1 else "")
+    given = [(dialect.types[p.type.dtype], mangler.spell(p.name)) for p in function.parameters]
+    result = dialect.types[function.result.type.dtype]
+    name = PREFIX + definition.name
     lines = [f"// {line}".rstrip() for line in function.note]
     lines += [dialect.function(result, name, given), *body]
     lines += [f"{_INDENT}return {mangler.spell('result')};", "}"]
     return {**speller.helpers, name: "\n".join(lines)}
-
-
-def _widen(function: k.Function, lanes: int) -> k.Function:
-    """A function of so many lanes, each of which it computes as the scalar one."""
-    if lanes == 1:
-        return function
-
-    def change(expression: k.Expression) -> k.Expression:
-        if isinstance(expression, k.Literal):
-            return widen(expression, lanes)
-        made = map_operands(expression, change)
-        return dataclasses.replace(made, type=k.Type(made.type.dtype, lanes))
-
-    steps = (
-        k.Let(k.Local(s.local.name, k.Type(s.local.type.dtype, lanes)), change(s.value))
-        for s in function.steps
-    )
-    parameters = (
-        dataclasses.replace(p, type=k.Type(p.type.dtype, lanes)) for p in function.parameters
-    )
-    return dataclasses.replace(
-        function, parameters=tuple(parameters), steps=tuple(steps), result=change(function.result)
-    )
 
 
 def _is_else(before: k.Statement, after: k.Statement) -> bool:

@@ -1,6 +1,5 @@
 """Every transcendental function of the language, swept over a million inputs and the special
-values: on Vulkan the bits of its definition, on OpenCL those or what the OpenCL specification
-promises."""
+values: on Vulkan the bits of its definition, on OpenCL what the OpenCL specification promises."""
 
 from __future__ import annotations
 
@@ -25,13 +24,14 @@ COUNT = 600_000
 """Of random bit patterns; ranges of interest bring it over a million."""
 
 OPENCL_BOUNDS = {
-    "exp": 3, "exp2": 3, "sin": 4, "cos": 4, "tan": 5, "atan": 5, "atan2": 6, "acosh": 4,
-    "atanh": 5, "rsqrt": 2,
-    # What dmlc writes with the driver's exp, which has 3 units: PoCL's has 1.
-    "tanh": 2, "erf": 2, "sigmoid": 3,
+    "exp": 3, "exp2": 3, "expm1": 3, "log": 3, "log2": 3, "log1p": 2, "pow": 16, "sin": 4,
+    "cos": 4, "tan": 5, "asin": 4, "acos": 4, "atan": 5, "atan2": 6, "sinh": 4, "cosh": 4,
+    "tanh": 5, "asinh": 4, "acosh": 4, "atanh": 5, "erf": 16, "rsqrt": 2,
+    # 1 / (1 + exp(-x)): exp's 3, and half a unit for each of the two operations, each of which
+    # can land in a binade where that counts double.
+    "sigmoid": 8,
 }  # fmt: skip
-"""Units in the last place that the OpenCL specification allows in its full profile, for those that
-are the driver's own."""
+"""Units in the last place that the OpenCL specification allows in its full profile."""
 
 
 def make_function(name: str) -> ir.Function:
@@ -57,7 +57,7 @@ def test_vulkan_gives_the_bits_of_the_definition(name: str) -> None:
     assert same.all(), [array[~same][:5] for array in (*given.values(), actual, expected)]
 
 
-@pytest.mark.parametrize("name", OPENCL_BOUNDS)
+@pytest.mark.parametrize("name", TRANSCENDENTAL)
 def test_opencl_keeps_to_its_specification(name: str) -> None:
     given = arguments(name)
     actual = opencl.load(compile(make_function(name), "opencl"))(given)["Y"]
@@ -70,18 +70,6 @@ def test_opencl_keeps_to_its_specification(name: str) -> None:
         [array[worst] for array in (*given.values(), actual)],
         expected[worst],
     )
-
-
-@pytest.mark.parametrize("name", [n for n in TRANSCENDENTAL if n not in OPENCL_BOUNDS])
-def test_opencl_gives_the_bits_of_the_definition(name: str) -> None:
-    """In vectors, and one by one where they end."""
-    some = np.r_[: 2**17, -(2**17) - 13 : 0]  # bit patterns, and what is special
-    given = {letter: array[some] for letter, array in arguments(name).items()}
-    actual = opencl.load(compile(make_function(name), "opencl"))(given)["Y"]
-    expected = FUNCTIONS[name].evaluate(*given.values())
-    same = actual.view(np.uint32) == expected.view(np.uint32)
-    same |= np.isnan(actual) & np.isnan(expected)
-    assert same.all(), [array[~same][:5] for array in (*given.values(), actual, expected)]
 
 
 SIGNED = ("tanh", "sinh", "asin", "atan", "asinh", "atanh", "erf")
