@@ -477,12 +477,15 @@ class _Printer:
         self.item(self.statement_text("require ", node.condition) + message, node.span)
 
     def difference_text(self, node: syntax.Difference) -> str:
-        head = f"differs {quote(node.title)}"
+        """The line that opens a section `differs`: in parts, a line each, where it is too long."""
+        parts: list[Document] = []
         if node.tensor is not None:
-            head += f" in {_indexed(node.tensor, node.indices)}"
-        if node.condition is None:
-            return f"{head} {{"
-        return self.statement_text(f"{head} where ", node.condition) + " {"
+            parts += [Break(), f"in {_indexed(node.tensor, node.indices)}"]
+        if node.condition is not None:
+            parts += [Break(), Group(("where ", _document(node.condition)))]
+        indent = _INDENT * self.level
+        made = Group((f"differs {quote(node.title)}", Indent(tuple(parts)), " {"))
+        return lay_out(made, WIDTH, indent, indent)
 
     def example(self, head: str, node: syntax.Example, span: Span) -> None:
         self.open(head, span)
