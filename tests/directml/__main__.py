@@ -37,12 +37,14 @@ def main() -> int:
                 print(f"    unexplained, call {line}")
             total.calls += found.calls
             total.equal += found.equal
+            total.unsupported += found.unsupported
             total.unexplained += found.unexplained
             rules.update({f"{name}: {title}": n for title, n in found.by_rule.items()})
+        other = total.equal + total.unsupported + len(total.unexplained)
         print(
             f"{total.equal} of {total.calls} calls are equal on {device}, "
-            f"{total.calls - total.equal - len(total.unexplained)} differ by "
-            f"{len(rules)} rules, {len(total.unexplained)} unexplained\n"
+            f"{total.calls - other} differ by {len(rules)} rules, "
+            f"{total.unsupported} unsupported, {len(total.unexplained)} unexplained\n"
         )
         unexplained += len(total.unexplained)
     return 1 if unexplained else 0

@@ -21,7 +21,7 @@ from dmlc.testing.case import Call, Case, lay_out, run_case
 from dmlc.testing.differences import find_all_concerned
 
 FOLDER = Path(__file__).parent
-REFUSED = "refused by dmlc"
+_REFUSED = "refused by dmlc"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,10 +47,12 @@ class Found:
     by_rule: Counter[str]
     unexplained: Counter[str]
     """By output, or by what is said of a call that is refused."""
+    unsupported: str = ""
+    """Why the device cannot run it: it has no elements of 8 bits, say."""
 
     @property
     def equal(self) -> bool:
-        return not self.by_rule and not self.unexplained
+        return not (self.by_rule or self.unexplained or self.unsupported)
 
 
 @functools.cache
@@ -87,8 +89,10 @@ def judge(answer: Answer, device: str) -> Found:
     section `differs` of the operator that names it."""
     try:
         results = run_case(answer.case, device)
+    except dmlc.UnsupportedError as error:
+        return Found(Counter(), Counter(), str(error))
     except dmlc.DmlcError as error:
-        return Found(Counter(), Counter({f"{REFUSED}: {error}": 1}))
+        return Found(Counter(), Counter({f"{_REFUSED}: {error}": 1}))
     return explain(answer, results)
 
 
@@ -109,10 +113,13 @@ def explain(answer: Answer, results: Mapping[str, Array]) -> Found:
 
 
 def is_near(found: Array, given: Array, within: float) -> Array:
-    """Where a result is DirectML's: each of the two may be off by the bound."""
+    """Where a result is DirectML's: each of the two may be off by the bound, and FLOAT32 by its
+    rounding; whole numbers by the bound alone."""
     have, want = found.astype(np.float64), given.astype(np.float64)
+    relative = 0.0 if given.dtype.kind in "iu" else 1e-6
     with np.errstate(all="ignore"):
-        near = np.abs(want - have) <= 2 * within + 1e-6 * np.abs(want)
+        off = np.abs(want - have)
+        near = (off > 0) & (off <= 2 * within + relative * np.abs(want))
     return near | (found == given) | (np.isnan(want) & np.isnan(have))
 
 
@@ -122,6 +129,7 @@ class Tally:
 
     calls: int = 0
     equal: int = 0
+    unsupported: int = 0
     by_rule: Counter[str] = dataclasses.field(default_factory=Counter[str])
     """The calls that differ by each rule."""
     elements: Counter[str] = dataclasses.field(default_factory=Counter[str])
@@ -135,6 +143,7 @@ def tally(answers: Iterable[Answer], device: str) -> Tally:
         found = judge(answer, device)
         made.calls += 1
         made.equal += found.equal
+        made.unsupported += bool(found.unsupported)
         made.by_rule.update(found.by_rule.keys())
         made.elements.update(found.by_rule)
         if found.unexplained:
