@@ -77,6 +77,20 @@ def format_expression(expression: syntax.Expression) -> str:
     return _on_one_line(_document(expression))
 
 
+def format_concerned(node: syntax.Difference) -> str:
+    """What a section `differs` concerns, on one line: `in Y[i...] where X[i...] == 0`."""
+    return " ".join(map(_on_one_line, _concerned(node)))
+
+
+def _concerned(node: syntax.Difference) -> list[Document]:
+    parts: list[Document] = []
+    if node.tensor is not None:
+        parts.append(f"in {_indexed(node.tensor, node.indices)}")
+    if node.condition is not None:
+        parts.append(Group(("where ", _document(node.condition))))
+    return parts
+
+
 def _on_one_line(document: Document) -> str:
     return lay_out(document, 1 << 30, 0, 0)
 
@@ -478,12 +492,10 @@ class _Printer:
 
     def difference_text(self, node: syntax.Difference) -> str:
         """The line that opens a section `differs`: in parts, a line each, where it is too long."""
-        parts: list[Document] = []
-        if node.tensor is not None:
-            parts += [Break(), f"in {_indexed(node.tensor, node.indices)}"]
-        if node.condition is not None:
-            parts += [Break(), Group(("where ", _document(node.condition)))]
         indent = _INDENT * self.level
+        parts: list[Document] = []
+        for part in _concerned(node):
+            parts += [Break(), part]
         made = Group((f"differs {quote(node.title)}", Indent(tuple(parts)), " {"))
         return lay_out(made, WIDTH, indent, indent)
 

@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections import Counter
 
-from tests.directml.answers import Tally, read_answers, tally
+from tests.directml.answers import Tally, list_names, read_answers, tally
 
 DEVICES = ("reference", "opencl", "vulkan")
 
@@ -20,18 +20,18 @@ def main() -> int:
     parser.add_argument("operators", nargs="*", help="parts of operators' names; all by default")
     parser.add_argument("--device", action="append", help="may repeat; all three by default")
     given = parser.parse_args()
-    answers = {
-        name: each
-        for name, each in read_answers().items()
+    chosen = [
+        name
+        for name in list_names()
         if not given.operators or any(part in name for part in given.operators)
-    }
+    ]
     unexplained = 0
     for device in given.device or DEVICES:
         print(f"{device:50} {'calls':>6} {'equal':>6}  differing by")
         total = Tally()
         rules: Counter[str] = Counter()
-        for name, each in answers.items():
-            found = tally(each, device)
+        for name in chosen:
+            found = tally(read_answers(name), device)
             print(show_row(name, found), flush=True)
             for line in found.unexplained:
                 print(f"    unexplained, call {line}")

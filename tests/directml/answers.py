@@ -56,14 +56,25 @@ class Found:
 
 
 @functools.cache
-def read_answers() -> Mapping[str, tuple[Answer, ...]]:
-    """All of them, by operator."""
+def _read_stored() -> Mapping[str, list[tuple[int, dict[str, Any]]]]:
+    """The answers as they are stored, by operator, with their numbers."""
     with gzip.open(FOLDER / "answers.json.gz", "rt", encoding="utf-8") as file:
         stored: list[dict[str, Any]] = json.load(file)
-    found: dict[str, list[Answer]] = {}
+    found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for number, each in enumerate(stored):
-        found.setdefault(each["operator"], []).append(_make_answer(number, each))
-    return {name: tuple(answers) for name, answers in found.items()}
+        found.setdefault(each["operator"], []).append((number, each))
+    return found
+
+
+def list_names() -> list[str]:
+    """The operators that there are answers of."""
+    return list(_read_stored())
+
+
+@functools.cache
+def read_answers(name: str) -> tuple[Answer, ...]:
+    """Those of an operator."""
+    return tuple(_make_answer(number, each) for number, each in _read_stored()[name])
 
 
 def _make_answer(number: int, stored: dict[str, Any]) -> Answer:

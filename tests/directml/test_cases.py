@@ -1,4 +1,4 @@
-"""The calls in which DirectML and dmlc of November 2026 gave something else: what became of each."""
+"""The calls in which DirectML and dmlc of November 2026 differed: what became of each."""
 
 from __future__ import annotations
 
@@ -45,11 +45,14 @@ def read(values: list[int | float | str], desc: TensorDesc) -> Array:
 @pytest.mark.parametrize("name", [*FOLLOWED, *NOW_FOLLOWED])
 def test_what_is_followed_gives_what_directml_does(name: str, device: str) -> None:
     case = make_case(CASES[name])
+    results, refused = {}, ""
     try:
         results = run_case(case, device)
     except dmlc.UnsupportedError as error:
-        assert device == "vulkan"
-        assert "no elements of 8 bits" in str(error)
+        refused = str(error)
+    if refused:
+        # Not every driver of Vulkan has them.
+        assert (device, "no elements of 8 bits" in refused) == ("vulkan", True)
         return
     bounds = bound_errors(case.call.function, case.inputs)
     for output, values in CASES[name]["directml"].items():

@@ -13,8 +13,8 @@ from tests.editor.texts import OPERATOR, completions, labels, mark
 
 DECLARATIONS = ["enum", "function", "graph", "import", "module", "operator"]
 SECTIONS = [
-    "attributes", "compute", "constraints", "differs", "example", "forward", "gradient of", "introduced",
-    "tensors", "types",
+    "attributes", "compute", "constraints", "differs", "example", "forward", "gradient of",
+    "introduced", "tensors", "types",
 ]  # fmt: skip
 
 

@@ -195,8 +195,8 @@ def test_escapes_in_texts() -> None:
     [
         ("operator", (1, 9, "expected a name, found the end of the file")),
         ("operator X {", (1, 13, "expected a text in double quotes, 'attributes', 'compute', "
-                          "'constraints', 'differs', 'example', 'forward', 'gradient', 'introduced', "
-                          "'tensors', 'types' or '}', found the end of the file")),
+                          "'constraints', 'differs', 'example', 'forward', 'gradient', "
+                          "'introduced', 'tensors', 'types' or '}', found the end of the file")),
         ("function f(x) = ", (1, 16, "expected an expression, found the end of the file")),
         ("function f(x) = (x", (1, 19, "expected an operator or ')', found the end of the file")),
         ("function f(x) = x +* y", (1, 20, "expected an expression, found '*'")),

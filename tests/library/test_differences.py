@@ -1,4 +1,4 @@
-"""The sections `differs` of the library: they can be evaluated for every call, and hide no error."""
+"""The sections `differs` of the library: they can be evaluated for every call, and hide nothing."""
 
 from __future__ import annotations
 
