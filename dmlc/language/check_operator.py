@@ -530,8 +530,8 @@ class _OperatorChecker(ExpressionChecker):
             shape, given = self.check_numbers(instead, tensor), _measure(item.value)
             if shape is not None and given is not None and shape != given:
                 message = (
-                    f"'{item.tensor}' has sizes {list(given)}, and these numbers instead of them "
-                    f"have {list(shape)}"
+                    f"'{item.tensor}' has sizes {list(given)}, and what others give has "
+                    f"{list(shape)}: write as many numbers, in rows of the same length"
                 )
                 self.fail(message, instead.span, code="E0506")
 

@@ -92,7 +92,7 @@ def _read(text: str, desc: TensorDesc) -> Array:
     """Values in logical order, of little-endian bytes in base64."""
     dtype = desc.data_type.dtype.newbyteorder("<")
     values = np.frombuffer(base64.b64decode(text), dtype).astype(desc.data_type.dtype)
-    return values.reshape(desc.sizes)
+    return lay_out(values, TensorDesc(desc.data_type, desc.sizes))
 
 
 def judge(answer: Answer, device: str) -> Found:

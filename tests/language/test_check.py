@@ -369,7 +369,7 @@ DIFFERENCES = [
     ("", "X = [1] Epsilon = 1 instead of @2 expect Y = [1] instead of [2]",
      "'instead of' belongs to what is expected"),
     ("", "X = [1] expect Y = [1] instead of @[2, 3]",
-     "'Y' has sizes [1], and these numbers instead of them have [2]"),
+     "'Y' has sizes [1], and what others give has [2]: write as many numbers"),
     ("", "X = [1] expect Y = [1] instead of @2", "'Y' is a tensor: write an array, such as [1, 2]"),
     ("", "X: @UINT3 = [1] expect Y = [1] instead of [2]", "unknown data type 'UINT3'"),
     ("", "X: @INT64 = [1] expect Y = [1] instead of [2]", "'X' is none of INT64"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,9 @@ from dmlc.scalars import DataType
 from dmlc.testing.case import Call
 from dmlc.testing.differences import find_all_concerned
 from dmlc.testing.examples import read_cases
-from dmlc.testing.harness import run_examples
+from dmlc.testing.harness import OperatorTest, Settings, run_examples
 from dmlc.testing.outcome import Cause, Outcome, Status
+from dmlc.testing.replay import read_failure
 
 TEXT = """operator QUOTIENT {{
     attributes {{
@@ -153,3 +156,18 @@ def test_no_others_are_asked_of_an_operator_without_such_sections() -> None:
     desc = TensorDesc(DataType.FLOAT32, (2,))
     call = Call(operator, {"InputTensor": desc, "OutputTensor": desc}, {})
     assert find_all_concerned(call, {"InputTensor": np.zeros(2, np.float32)}) == {}
+
+
+def test_a_failure_that_is_kept_says_what_others_give(tmp_path: Path) -> None:
+    for header, items in (("where b == 1", WHOLE), ("", WHOLE.replace("255", "0"))):
+        operator = read(header, items)
+        settings = Settings(("reference",), failures=tmp_path)
+        (outcome,) = OperatorTest(operator, settings).run_example(
+            operator.definition.differences[0]
+        )
+        assert outcome.folder is not None
+        replay = read_failure(outcome.folder, [operator])
+        assert replay.case.difference == operator.definition.differences[0]
+        found = replay.run()
+        assert (found.cause, found.message) == (outcome.cause, outcome.message)
+        assert found.cause is Cause.ALIKE
