@@ -54,6 +54,8 @@ class Binding:
     """Every tensor of the feature level in use, present or not."""
     symbolic: bool
     """True where no sizes are given: each tensor is a run of `n` elements."""
+    level: str | None = None
+    """The feature level that was asked for; None for the newest."""
     absent: Mapping[str, tuple[DataType, ...]] = dataclasses.field(
         default_factory=dict[str, tuple[DataType, ...]]
     )

@@ -44,6 +44,8 @@ class Evaluation(Protocol):
 
     def is_present(self, tensor: str) -> bool: ...
 
+    def is_since(self, level: str) -> bool: ...
+
     def flatten(self, places: Value, sizes: tuple[Value, ...], span: Span) -> Value: ...
 
     def unflatten(self, number: Value, sizes: tuple[Value, ...], span: Span) -> Value: ...
@@ -77,6 +79,7 @@ class Takes(enum.Enum):
     TYPE = "the data type that it names"
     TENSOR = "the name of a tensor"
     TENSORS = "the name of an array of tensors"
+    LEVEL = "the name of a feature level"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -332,6 +335,12 @@ _OF_TENSORS = (
         (Parameter(Takes.TENSOR, "'present' takes the name of a tensor"),),
         BOOL,
         lambda on, given: on.is_present(given.values[0]),
+    ),
+    Builtin(
+        "since",
+        (Parameter(Takes.LEVEL, "'since' takes a feature level, such as DML_FEATURE_LEVEL_6_2"),),
+        BOOL,
+        lambda on, given: on.is_since(given.values[0]),
     ),
 )
 _GRADIENT = Builtin(
