@@ -13,7 +13,7 @@ from tests.editor.texts import OPERATOR, completions, labels, mark
 
 DECLARATIONS = ["enum", "function", "graph", "import", "module", "operator"]
 SECTIONS = [
-    "attributes", "compute", "constraints", "example", "forward", "gradient of", "introduced",
+    "attributes", "compute", "constraints", "differs", "example", "forward", "gradient of", "introduced",
     "tensors", "types",
 ]  # fmt: skip
 
@@ -44,7 +44,10 @@ SECTIONS = [
         (mark("    tensors {\n", "    tensors {\n  @\n    }\n    tensors L {\n"),
          ["| Tensor | Kind | Dimensions | Supported dimension counts | Supported data types |"]),
         (mark("expect Out = [[0]]", "expect Out = [[0]] @"),
-         ["A", "B", "Out", "Mode", "Format", "Factor", "expect", "within"]),
+         ["A", "B", "Out", "Mode", "Format", "Factor", "expect", "instead of", "within"]),
+        (mark('    example "one" {', '    differs "one" @ {'), ["in", "where"]),
+        (mark("expect Out = [[0]]", "expect Out = [[0]]\n    }\n    differs \"two\" {\n        @"),
+         ["A", "B", "Out", "Mode", "Format", "Factor", "expect"]),
         ("// op@", []),
         ("/* op@ */", []),
     ],
