@@ -158,3 +158,10 @@ def test_what_is_written_is_replaced() -> None:
     factor = next(c for c in found if c.label == "Factor")
     document_text = mark("scaled = A * Factor", "scaled = A * Fac")
     assert document_text[factor.start :].startswith("Fac\n")
+
+
+def test_a_condition_of_what_differs_names_indices_and_what_compute_defines() -> None:
+    header = 'differs "one" in Out[row, column] where @ {'
+    found = labels(mark('example "one" {', header))
+    assert {"row", "column", "A", "Out", "scaled", "Factor", "isnan"} <= {*found}
+    assert not {"row", "column"} & {*labels(mark("scaled = A", "scaled = @"))}
