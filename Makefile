@@ -17,7 +17,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all roots coverage fuzz mutants operators onnx onnx-export test-peers mlir lint format types golden bench docs site clean
+.PHONY: help setup demo test test-all roots coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden bench docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ mutants: $(STAMPS)/test ## break kernels everywhere, or at MOST=3 places each; n
 
 operators: $(STAMPS)/test ## test every operator of the library from its own tables, on both devices
 	$(BIN)/python -m dmlc test --device opencl --device vulkan --cases 6
+
+directml: $(STAMPS)/test ## hold every operator to what DirectML computed, on the reference and both devices
+	$(BIN)/python -m tests.directml
 
 onnx: $(STAMPS)/test ## run ONNX's own node tests on models as they are imported
 	$(BIN)/python -m tests.onnx --device opencl

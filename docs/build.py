@@ -29,7 +29,8 @@ from typing import Any
 import dmlc
 from dmlc import diagnostics, ir, summaries
 from dmlc.editor.highlight import write_textmate
-from dmlc.language.format import format_operator
+from dmlc.language import syntax
+from dmlc.language.format import format_concerned, format_expression, format_operator
 from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names
 from dmlc.picture import VIEWS, draw
 from dmlc.picture.diagram import Diagram, Kernel, list_calls, make_diagram
@@ -61,6 +62,8 @@ GRAPH_SIZES: dict[str, dict[str, int]] = {
     "unet_decoder_backward": {"N": 8, "C": 64, "S": 64, "H": 64, "W": 64},
 }
 """The example graphs, and sizes as training has them."""
+
+DIRECTML_PAGE = "../../explanation/directml.md"
 
 _BLOCK = re.compile(
     r"(?P<head><!-- (?P<kind>file|output): (?P<what>[^\n]*) -->\n```\w*\n)"
@@ -216,7 +219,7 @@ def _operator_pages() -> dict[Path, str]:
         elsewhere = ["", f"Elsewhere: {', '.join(others)}."] if others else []
         pages[folder / f"{name}.md"] = "\n".join(
             [f"# {name}", "", operator.doc or "", *elsewhere, "", "```", *formulas, "```", "",
-             "As the library has it:", "", f"```dml\n{text}```", ""]
+             *_list_differences(operator), "As the library has it:", "", f"```dml\n{text}```", ""]
         )  # fmt: skip
     pages[folder / "index.md"] = "\n".join(
         ["# Operators", "", "Written by `make docs` from `dmlc/library/`.", "",
@@ -225,6 +228,33 @@ def _operator_pages() -> dict[Path, str]:
          "## By task", "", *_list_tasks(), *_list_families(listed)]
     )  # fmt: skip
     return pages
+
+
+def _list_differences(operator: dmlc.Operator) -> list[str]:
+    """What DirectML does otherwise: for each section `differs` a line, and a call in numbers."""
+    differences = operator.definition.differences
+    lines: list[str] = []
+    if differences:
+        lines = ["## Where DirectML differs", "",
+                 "Each line says what DirectML does, and where. Below it is a call in which the "
+                 f"two differ. [How this is known]({DIRECTML_PAGE}).", ""]  # fmt: skip
+    for difference in differences:
+        title = difference.title[:1].upper() + difference.title[1:]
+        given = [_show_item(item) for item in difference.items if not item.expected]
+        lines += [f"**{title}**: `{format_concerned(difference)}`", "", f"{', '.join(given)}:", "",
+                  "| | here | DirectML |", "| --- | --- | --- |"]  # fmt: skip
+        for item in difference.items:
+            if item.expected:
+                values = (item.value, item.instead or item.value)
+                cells = " | ".join(f"`{format_expression(value)}`" for value in values)
+                lines.append(f"| {item.tensor} | {cells} |")
+        lines.append("")
+    return lines
+
+
+def _show_item(item: syntax.ExampleItem) -> str:
+    dtype = "" if item.dtype is None else f": {item.dtype.text}"
+    return f"`{item.tensor}{dtype} = {format_expression(item.value)}`"
 
 
 def _list_tasks() -> list[str]:

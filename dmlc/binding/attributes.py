@@ -179,7 +179,7 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
                 raise DmlcError(_declared(attribute, unknown))
             return value
         case "BOOL":
-            if not isinstance(value, bool | int) or value not in (0, 1):
+            if not isinstance(value, bool | int):
                 raise _wrong(attribute, given, "true or false")
             made: Constant = bool(value)
         case "TYPE":

@@ -28,7 +28,7 @@ from dmlc.language.builtins import (
     Takes,
     find_reduction,
 )
-from dmlc.language.definitions import FunctionDefinition
+from dmlc.language.definitions import FunctionDefinition, level_number
 from dmlc.language.walk import Step
 from dmlc.scalars import COMBINERS, DataType, combiner_identity
 from dmlc.sizes import Measure
@@ -96,7 +96,7 @@ class Calls:
         values: list[Value] = []
         for argument, parameter in zip(call.arguments, function.parameters, strict=True):
             match parameter.takes:
-                case Takes.TENSOR | Takes.TENSORS:
+                case Takes.TENSOR | Takes.TENSORS | Takes.LEVEL:
                     value: Value = argument.value.span.text
                 case Takes.TYPE:
                     value = yield self._on.visit(argument.value, scope, DataType.FLOAT32)
@@ -118,6 +118,11 @@ class Calls:
 
     def is_present(self, tensor: str) -> bool:
         return tensor in self._on.binding.tensors
+
+    def is_since(self, level: str) -> bool:
+        """Whether the operator is bound at a feature level, or at a newer one."""
+        asked, wanted = (level_number(name) for name in (self._on.binding.level, level))
+        return asked is None or wanted is None or asked >= wanted
 
     def whole_sizes(self, value: Value, span: Span) -> tuple[Measure, ...]:
         """An array as sizes, some of which may be left open. Raises `DmlcError`."""

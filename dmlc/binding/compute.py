@@ -54,6 +54,17 @@ def infer_outputs(binding: Binding, wanted: Sequence[str]) -> Mapping[str, Shape
     return lowering.inferred
 
 
+def lower_condition(binding: Binding, difference: syntax.Difference) -> ir.Function | bool:
+    """The condition of a section `differs`, as the function of its elements, or as what it is for
+    all of them. It may name what `compute` defines. Raises `DmlcError` where it cannot be
+    evaluated."""
+    lowering = Lowering(binding)
+    if binding.operator.compute is not None:
+        lowering.run()
+        lowering.raise_errors()
+    return lowering.decide(difference.defined)
+
+
 class Lowering(StageMaker):
     """The statements of one binding as stages, in order."""
 
@@ -416,6 +427,27 @@ class Lowering(StageMaker):
         for member, item in zip(members, items, strict=True):
             self.define_output(member, item, statement, number)
         return value
+
+    def decide(self, statement: syntax.Assignment) -> ir.Function | bool:
+        """The function that gives a condition alone, or what the condition is for all elements."""
+        name, place = statement.name.text, statement.value.span
+        scope, variables = TOP, None
+        if statement.indices is not None:
+            tensor = self.binding.tensors.get(name)
+            scope, variables = self.bind_indices(statement, statement.indices, tensor)
+        value = self.evaluator.evaluate(statement.value, None, scope)
+        if isinstance(value, bool):
+            return value
+        if not isinstance(value, Node) or value.dtype is not DataType.BOOL:
+            raise DmlcError(f"{span_text(place)} is no condition", place, code="E0302")
+        extents = value.shape or (1,)
+        if variables is not None:
+            self.check_element(value, statement)
+            extents = tuple(v.extent for v in variables)
+        self.add_stage("differs", DataType.BOOL, value, extents, place, variables)
+        results = [ir.Result(self.stages[-1].name)]
+        checks = self.binding.checks
+        return make_bound(self.binding, self.stages, checks, self.loops, results)
 
     def function(self) -> ir.Function:
         return make_bound(self.binding, self.stages, self.binding.checks, self.loops)

@@ -13,7 +13,7 @@ from dmlc import ir
 from dmlc.binding.values import Constant, OpenSize
 from dmlc.language.definitions import Dimension, OperatorDefinition, TensorDefinition
 from dmlc.scalars import DataType
-from dmlc.sizes import Size, multiply
+from dmlc.sizes import Size, measure, multiply, pack_strides
 from dmlc.source import DmlcError, Span
 
 SYMBOL = "n"
@@ -54,6 +54,8 @@ class Binding:
     """Every tensor of the feature level in use, present or not."""
     symbolic: bool
     """True where no sizes are given: each tensor is a run of `n` elements."""
+    level: str | None = None
+    """The feature level that was asked for; None for the newest."""
     absent: Mapping[str, tuple[DataType, ...]] = dataclasses.field(
         default_factory=dict[str, tuple[DataType, ...]]
     )
@@ -105,16 +107,13 @@ class Binding:
         count = multiply(self._known_sizes(name, span))
         return OpenSize(count) if isinstance(count, Size) else count
 
-    def strides(self, name: str, span: Span | None) -> tuple[int, ...]:
+    def strides(self, name: str, span: Span | None) -> tuple[int | OpenSize, ...]:
         """The strides of a tensor as an expression asks for them."""
-        sizes = self._known_sizes(name, span)
-        known = tuple(e for e in sizes if isinstance(e, int))
-        if len(known) < len(sizes):
-            message = f"the strides of '{name}' are needed here, and sizes of it are left open"
-            raise DmlcError(
-                message, span, [f"give the sizes of '{name}' numbers when binding"], code="E0809"
-            )
-        return self.tensor(name, span).strides or ir.packed_strides(known)
+        stored = self.tensor(name, span).strides
+        if stored is not None:
+            return stored
+        packed = pack_strides([measure(e) for e in self._known_sizes(name, span)])
+        return tuple(OpenSize(s) if isinstance(s, Size) else s for s in packed)
 
     def extents(self, name: str, span: Span | None) -> tuple[ir.Extent, ...]:
         """The extents of a tensor in the bound function."""

@@ -152,7 +152,7 @@ class Operator:
         diagnostics: list[Diagnostic] = []
         given, table = expand_arrays(table, tensors, diagnostics, self.definition.gradient)
         values = read_attributes(attributes)
-        return resolve(self.definition, table, given, values, computed, diagnostics)
+        return resolve(self.definition, table, given, values, computed, diagnostics, level)
 
 
 def read_call(

@@ -14,7 +14,7 @@ from dmlc import ir
 from dmlc.binding.conversions import Conversions
 from dmlc.binding.emission import emit_value
 from dmlc.binding.nodes import Form, Node, Nodes, Value, Weak, join_free
-from dmlc.binding.values import TO_WHOLE, describe, is_number, show, span_text, whole_number
+from dmlc.binding.values import TO_WHOLE, OpenSize, describe, is_number, show, span_text, whole_number
 from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
@@ -38,6 +38,8 @@ class Positions:
 
     def of(self, value: Value, span: Span) -> Node:
         """A value as a position. Raises `DmlcError` for what is no whole number."""
+        if isinstance(value, OpenSize) and value.over == 1:
+            return self.size(value.size)
         if not isinstance(value, Node):
             whole = whole_number(value)
             if whole is not None:

@@ -36,13 +36,15 @@ def resolve(
     attributes: Mapping[str, object],
     computed: Sequence[str],
     diagnostics: list[Diagnostic],
+    level: str | None = None,
 ) -> Binding:
     """Every tensor's type and sizes and every attribute's value, held to the constraints. Optional
     outputs among `computed` take part though nothing describes them, as all do where all outputs
     are optional and none is described; not those of a gradient, which may be of what is not there.
     Raises `DmlcError` with
     `diagnostics` and every further mistake."""
-    return _settle(begin(definition, table, given, attributes, computed, diagnostics))
+    binding = begin(definition, table, given, attributes, computed, diagnostics)
+    return _settle(dataclasses.replace(binding, level=level))
 
 
 def begin(

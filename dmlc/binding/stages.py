@@ -205,8 +205,10 @@ def make_bound(
     stages: Sequence[ir.Stage],
     checks: Iterable[str],
     loops: Sequence[ir.Loop] = (),
+    results: Sequence[ir.Result] | None = None,
 ) -> ir.Function:
-    """The function of an operator that is bound: its tensors that take part, in table order."""
+    """The function of an operator that is bound: its tensors that take part, in table order. It
+    gives the outputs, or else these results."""
     parameters = [
         ir.Parameter(
             ir_name(t.name),
@@ -218,8 +220,9 @@ def make_bound(
         for t in binding.tensors.values()
         if not t.definition.output
     ]
-    outputs = [t for t in binding.tensors.values() if t.definition.output]
-    results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]
+    if results is None:
+        outputs = [t for t in binding.tensors.values() if t.definition.output]
+        results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]
     operator = binding.operator
     return make_function(
         operator.short_name, parameters, stages, results, operator.syntax.name.span, checks, loops

@@ -186,7 +186,7 @@ class _Completer:
             yield from self.types()
         elif context.section == "constraints" and "same" in self.words:
             yield from ((name, What.FACT, "") for name in SENTENCE_FACTS)
-        elif context.section in ("constraints", "example", "gradient"):
+        elif context.section in ("constraints", "example", "differs", "gradient"):
             wanted = {"constraints": (What.TENSOR,)}
             kinds = wanted.get(context.section, (What.TENSOR, What.ATTRIBUTE))
             expected = self.words[-1:] == ["expect"]
@@ -321,6 +321,7 @@ _OPENED = {
     ("operator", "compute"): "operator x { compute {",
     ("operator", "constraints"): "operator x { constraints {",
     ("operator", "example"): 'operator x { example "" {',
+    ("operator", "differs"): 'operator x { differs "" {',
     ("operator", "gradient"): "operator x { gradient of x {",
 }
 """What opens the place that a statement stands in."""

@@ -38,7 +38,7 @@ class Token:
 DECLARATIONS = ("module", "import", "enum", "function", "operator", "graph")
 SECTIONS = (
     "introduced", "forward", "attributes", "tensors", "types", "constraints", "compute", "gradient",
-    "example",
+    "example", "differs",
 )  # fmt: skip
 TABLES = ("attributes", "tensors", "types")
 
@@ -109,12 +109,13 @@ class Context:
 _DECLARES = re.compile(r'(?:operator|graph|enum|module)\s+[A-Za-z_]|import\s*"')
 _OPENS = re.compile(
     r"(?:attributes|types|constraints|compute|tensors(?:\s+[A-Za-z_]\w*)?|gradient\s+of\s+[\w.]+)"
-    r'\s*\{|example\s*"'
+    r'\s*\{|(?:example|differs)\s*"'
 )
 _STATEMENT = re.compile(
     r"""
       (?:(?:output|expect|function)\s+)?+ [A-Za-z_]\w*
-          (?:\[[^\]\n]*\] | \([^()\n]*\) | (?:,[ \t]*[A-Za-z_]\w*)+)? [ \t]*=(?!=)
+          (?:\[[^\]\n]*\] | \([^()\n]*\) | (?:,[ \t]*[A-Za-z_]\w*)+)?
+          (?:[ \t]*:[ \t]*[A-Za-z_]\w*)? [ \t]*=(?!=)
     | require\b
     """,
     re.ASCII | re.VERBOSE,

@@ -309,7 +309,8 @@ def _find_variables(document: Document, context: Context) -> Symbols:
     """The indices and parameters that the statement around a place declares."""
     tokens = statement_tokens(document.tokens, context)
     found: Symbols = {}
-    heads = [n for n, t in enumerate(tokens) if t.text == "=" and t.kind is TokenKind.MARK]
+    ends = "where" if tokens and tokens[0].text == "differs" else "="
+    heads = [n for n, t in enumerate(tokens) if t.text == ends and t.kind is not TokenKind.STRING]
     end = heads[0] if heads else 0
     for number, token in enumerate(tokens):
         if token.kind is not TokenKind.WORD or token.text in found:
@@ -336,7 +337,7 @@ def _declares(tokens: Sequence[Token], opening: int, in_head: bool, follows: str
     name, mark = tokens[opening - 1].text, tokens[opening].text
     if in_head:
         first = opening - 1 - (tokens[0].text in ("function", "output", "expect"))
-        if first == 0:
+        if first == 0 or (tokens[0].text, tokens[opening - 2].text) == ("differs", "in"):
             return What.INDEX if mark == "[" else What.PARAMETER
         return None
     return What.INDEX if mark == "[" and name in REDUCTIONS and follows == ":" else None

@@ -26,7 +26,7 @@ from dmlc.runtime.arrays import constant_array
 from dmlc.runtime.hlsl import compile_kernel
 from dmlc.scalars import Array, DataType
 from dmlc.shader_model import dxil_arguments
-from dmlc.source import UnavailableError
+from dmlc.source import UnavailableError, counted
 
 CONSTANT_BUFFER_BYTES = 256
 """Direct3D 12 aligns constant buffer views to this."""
@@ -76,6 +76,8 @@ class DispatchModel:
     `bound.NAME.npy` how far a right result may be from it at each element."""
     comparisons: tuple[FileComparison, ...]
     """What to compare after the model has run."""
+    left_out: tuple[str, ...] = ()
+    """What is left out of the comparisons with DirectML, a line each."""
 
     def list_commands(self) -> list[str]:
         """What to run in the model's folder, on the machine that it is meant for."""
@@ -92,6 +94,12 @@ class DispatchModel:
             "Each comparison says how near the results are, and leaves with 1 where one of them is "
             "too far off.\n"
         )
+        if self.left_out:
+            lines = "".join(f"    {line}\n" for line in self.left_out)
+            readme += (
+                f"\nDirectML is known to give something else here, which is left out of the "
+                f"comparison with it:\n\n{lines}"
+            )
         return {f"{self.name}.json": text.encode(), "README.txt": readme.encode(), **self.files}
 
 
@@ -132,6 +140,7 @@ def make_model(
             resources[f"{kernel.name}.{CONSTANT_BUFFER}"] = _constants(kernel)
         commands.append(_dispatch(kernel, homes, sizes))
     comparisons: list[FileComparison] = []
+    left_out: tuple[str, ...] = ()
     for tensor in program.outputs:
         found, bound = f"{tensor.name}.dmlc.npy", _bound_file(tensor.name)
         commands.append(_write(tensor.name, found))
@@ -156,16 +165,38 @@ def make_model(
         }
         commands.append({"type": "dispatch", "dispatchable": "DirectML", "bindings": bindings})
         for tensor in program.outputs:
-            written, bound = f"{tensor.name}.directml.npy", _bound_file(tensor.name)
+            written = f"{tensor.name}.directml.npy"
             commands.append(_write(own[tensor.name], written))
             # Each of the two may be off by the bound.
+            bounds = [_bound_file(tensor.name)] * 2
+            apart = _find_apart(proof, tensor)
+            if apart is not None:
+                bounds.append(f"differs.{tensor.name}.npy")
+                files[bounds[-1]] = _encode(place(tensor, apart, np.zeros(1)))
             found = f"{tensor.name}.dmlc.npy"
             elements = _count_filled(tensor, sizes[tensor.name])
             comparisons.append(
-                FileComparison(found, written, (bound, bound), tensor.dtype, elements)
+                FileComparison(found, written, tuple(bounds), tensor.dtype, elements)
             )
+        left_out = _list_left_out(proof)
     content = {"resources": resources, "dispatchables": dispatchables, "commands": commands}
-    return DispatchModel(program.name, content, files, tuple(comparisons))
+    return DispatchModel(program.name, content, files, tuple(comparisons), left_out)
+
+
+def _find_apart(proof: Proof, tensor: TensorSpec) -> Array | None:
+    """How much more DirectML may be off by: anything, where a section `differs` of the operator
+    says so; None where none does."""
+    found = [named[tensor.name] for named in proof.concerned.values() if tensor.name in named]
+    return np.where(np.any(found, axis=0), np.inf, 0.0) if found else None
+
+
+def _list_left_out(proof: Proof) -> tuple[str, ...]:
+    """By which section `differs`, and of how many elements."""
+    return tuple(
+        f"{name}: {int(elements.sum())} of {counted(elements.size, 'element')}: {title}"
+        for title, named in proof.concerned.items()
+        for name, elements in named.items()
+    )
 
 
 def _count_filled(tensor: TensorSpec, size: int) -> int | None:

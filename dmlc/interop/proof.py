@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,15 +21,19 @@ from dmlc.oracle import find_expected
 from dmlc.pipeline import compile
 from dmlc.program import Program, TensorSpec
 from dmlc.scalars import Array, DataType
-from dmlc.source import DmlcError, UnsupportedError
+from dmlc.source import DmlcError, InternalError, UnsupportedError
 from dmlc.testing.bounds import bound_errors
-from dmlc.testing.case import Case, find_wanted, lay_out
+from dmlc.testing.case import Call, Case, find_wanted, lay_out
+from dmlc.testing.differences import find_all_concerned
 from dmlc.testing.examples import read_cases
 from dmlc.testing.fill import draw_values
 
 WORD_BYTES = 4
 """Buffers hold whole words."""
 _GIVE_SIZES = "give the sizes of its tensors, --tensor NAME=FLOAT32[2,3]"
+_DRAWS = 8
+"""How often values are drawn at most, for some that nobody disagrees on."""
+Concerned: TypeAlias = Mapping[str, Mapping[str, Array]]
 _UNWRITTEN = 0x5A
 """The bytes of an integer that no kernel has written."""
 
@@ -50,6 +55,9 @@ class Proof:
     """What the function was bound from; None of a graph."""
     attributes: Mapping[str, Constant] = dataclasses.field(default_factory=dict[str, Constant])
     """All the operator's attributes, as they were resolved."""
+    concerned: Concerned = dataclasses.field(default_factory=dict[str, Mapping[str, Array]])
+    """By the title of each section `differs` of the operator, the elements of its results that
+    others may give otherwise."""
 
     def __post_init__(self) -> None:
         for name, array in {**self.inputs, **self.expected}.items():
@@ -69,7 +77,15 @@ class Proof:
             {ir_name(n): _settle(a, wanted.expected[n]) for n, a in wanted.allowed.items()},
             call.operator,
             call.binding.attributes,
+            _find_concerned(call, case.inputs),
         )
+
+
+def _find_concerned(call: Call, inputs: Mapping[str, Array]) -> Concerned:
+    return {
+        title: {ir_name(name): elements for name, elements in found.items()}
+        for title, found in find_all_concerned(call, inputs).items()
+    }
 
 
 def _settle(allowed: Array, expected: Array) -> Array:
@@ -125,26 +141,25 @@ def prove(
     for name, array in (arrays or {}).items():
         strides = tensors[name].strides if name in tensors else None
         tensors[name] = TensorDesc(array.dtype, array.shape, strides)
+    call: Call | None = None
     if isinstance(subject, Graph):
         function, operator, known = subject.bind(tensors, dims), None, dict[str, Constant]()
     else:
         function, operator = subject.bind(tensors, attributes), subject
-        known = subject.resolve(tensors, attributes).attributes
+        binding = subject.resolve(tensors, attributes)
+        known = binding.attributes
+        described = {
+            name: TensorDesc(binding.dtype(name, None), tensor.sizes, tensor.strides)
+            for name, tensor in binding.tensors.items()
+        }
+        call = Call(subject, described, attributes)
     if function.symbols():
         raise DmlcError(
             f"what {subject.name} gives cannot be proven before the sizes of its tensors are known",
             notes=["give them: --tensor NAME=FLOAT32[2,3]"],
         )
     given = {ir_name(name): array for name, array in (arrays or {}).items()}
-    inputs: dict[str, Array] = {}
-    for number, parameter in enumerate(function.parameters):
-        desc = TensorDesc(parameter.dtype, parameter.extents, fixed_strides(parameter))
-        values = given.get(parameter.name)
-        if values is None:
-            random = np.random.default_rng((seed, number))
-            inputs[parameter.name] = draw_values(desc, "random", random)
-        else:
-            inputs[parameter.name] = lay_out(values, desc)
+    inputs, concerned = _draw_inputs(function, call, given, seed)
     expected, allowed = find_expected(function, inputs), bound_errors(function, inputs)
     return Proof(
         f"data drawn with seed {seed}" if len(given) < len(inputs) else "given arrays",
@@ -154,7 +169,41 @@ def prove(
         {name: _settle(array, expected[name]) for name, array in allowed.items()},
         operator,
         known,
+        concerned,
     )
+
+
+def _draw_inputs(
+    function: Function, call: Call | None, given: Mapping[str, Array], seed: int
+) -> tuple[dict[str, Array], Concerned]:
+    """Arrays for a function's parameters: those given, and others drawn. Of a few draws it is the
+    first of which no section `differs` names an element, or else the one of which they name the
+    fewest: what nobody disagrees on proves more."""
+    best: tuple[int, dict[str, Array], Concerned] | None = None
+    for attempt in range(_DRAWS):
+        inputs: dict[str, Array] = {}
+        for number, parameter in enumerate(function.parameters):
+            desc = TensorDesc(parameter.dtype, parameter.extents, fixed_strides(parameter))
+            values = given.get(parameter.name)
+            if values is None:
+                random = np.random.default_rng(
+                    (seed, number, attempt) if attempt else (seed, number)
+                )
+                inputs[parameter.name] = draw_values(desc, "random", random)
+            else:
+                inputs[parameter.name] = lay_out(values, desc)
+        concerned: Concerned = {}
+        if call is not None:
+            named = {name: inputs[ir_name(name)] for name in call.inputs}
+            concerned = _find_concerned(call, named)
+        count = sum(int(a.sum()) for found in concerned.values() for a in found.values())
+        if best is None or count < best[0]:
+            best = count, inputs, concerned
+        if not count or all(parameter.name in given for parameter in function.parameters):
+            break
+    if best is None:
+        raise InternalError("at least one draw is made")
+    return best[1], best[2]
 
 
 # Memory ---------------------------------------------------------------------------------------

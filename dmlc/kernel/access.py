@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlc import ir
 from dmlc.ir.below import Proof
@@ -18,6 +18,7 @@ from dmlc.ir.inside import is_inside_along
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, table_ranges
 from dmlc.kernel.schedule import RUN_TIME_COUNT
 from dmlc.scalars import DataType
+from dmlc.sizes import Measure
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,6 +92,47 @@ def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
         else:
             needed.update(ir.operands(instruction))
     return dataclasses.replace(positions, needed=frozenset(needed))
+
+
+def join_digits(
+    body: ir.Body, terms: Sequence[tuple[int, Measure]]
+) -> list[tuple[int, Measure]]:
+    """Positions times steps, whose sum is an offset, with the digits of a number put together:
+    `(v / 4) * 12 + (v % 4) * 3` is `v * 3`. Each term is the number of a value, and its step."""
+    found = list(terms)
+    while (pair := _find_digits(body, found)) is not None:
+        high, low, whole = pair
+        found[low] = (whole, found[low][1])
+        del found[high]
+    return found
+
+
+def _find_digits(
+    body: ir.Body, terms: Sequence[tuple[int, Measure]]
+) -> tuple[int, int, int] | None:
+    """Two terms, of a quotient and of what is over of it, and the number that is divided."""
+    for low, (over, step) in enumerate(terms):
+        split = _part_division(body, over, "mod")
+        if split is None:
+            continue
+        whole, base = split
+        inner = _part_division(body, whole, "div")
+        for high, (quotient, other) in enumerate(terms):
+            taken = _part_division(body, quotient, "div")
+            further = inner is not None and taken == (inner[0], inner[1] * base)
+            if other == step * base and (taken == split or further):
+                return high, low, whole
+    return None
+
+
+def _part_division(body: ir.Body, number: int, name: str) -> tuple[int, int] | None:
+    """What a quotient, or what is over of one, divides, and the known size that it divides by."""
+    instruction = body.instructions[number]
+    if not isinstance(instruction, ir.Apply) or instruction.operation.name != name:
+        return None
+    divided, divisor = instruction.operands
+    size = body.instructions[divisor]
+    return (divided, int(size.value)) if isinstance(size, ir.Constant) else None
 
 
 def _find_along(

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from dmlc import ir
 from dmlc.ir.ranges import Interval
 from dmlc.ir.rules import fold_constants
-from dmlc.kernel.access import Positions, read_positions
+from dmlc.kernel.access import Positions, join_digits, read_positions
 from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.sizes import Measure, Size, measure, multiply, pack_strides, parse_size
 from dmlc.source import InternalError, UnsupportedError
@@ -317,15 +317,18 @@ class Collector:
         self._results: list[tuple[View, int]] = []
         self._reductions: dict[Reduction, int] = {}
         self._reach: Interval = (0, 0)
+        self._joins = False
+        """Whether digits have been put together, which nothing may need then."""
 
     def elements(self) -> Elements:
-        return Elements(
+        made = Elements(
             self._domain,
             tuple(self._values),
             tuple(self._results),
             tuple(self._reductions),
             self._reach,
         )
+        return prune(made) if self._joins else made
 
     def _strides(self, name: str) -> tuple[Measure, ...]:
         if name not in self._known_strides:
@@ -460,6 +463,7 @@ class Collector:
         strides: list[Measure] = [0] * len(self._domain)
         offset = 0
         terms: dict[int, Measure] = {}
+        uneven: list[tuple[int, Measure]] = []
         guarded = False
         placed = self._placed.get(load.tensor)
         steps = self._strides(load.tensor) if placed is None else placed.strides
@@ -472,7 +476,7 @@ class Collector:
                 if fixed and isinstance(known, ir.Constant) and isinstance(step, int):
                     offset += int(known.value) * step
                     continue
-                terms[numbers[number]] = terms.get(numbers[number], 0) + step
+                uneven.append((number, step))
                 # Without a guard the verifier has seen to it at every point.
                 guarded |= stage.body.guard is not None and not positions.is_inside(load, number)
                 continue
@@ -481,6 +485,10 @@ class Collector:
             for index, factor in form.factors:
                 if index in axes:
                     strides[axes[index]] += factor * step
+        joined = join_digits(stage.body, uneven)
+        self._joins |= len(joined) < len(uneven)
+        for number, step in joined:
+            terms[numbers[number]] = terms.get(numbers[number], 0) + step
         dtype = self._tensors[load.tensor].dtype
         view = View(load.tensor, dtype, tuple(strides), offset, local=load.tensor == self._row)
         if load.tensor in self._stored:

@@ -141,7 +141,7 @@ class Builder:
     def make_operator(self, children: list[_Node], span: Span) -> syntax.Operator:
         name, *sections = children
         found: dict[str, _Node] = {}
-        lists: dict[str, list[_Node]] = {"tensors": [], "example": []}
+        lists: dict[str, list[_Node]] = {"tensors": [], "example": [], "differs": []}
         last = 0
         for kind, value, place in sections:
             order = _SECTIONS.index(kind)
@@ -176,14 +176,25 @@ class Builder:
             compute=found.get("compute"),
             gradient_of=found.get("gradient of"),
             examples=tuple(lists["example"]),
+            differences=tuple(lists["differs"]),
             sections=tuple((kind, place) for kind, _, place in sections),
             span=span,
         )
 
     def make_example_item(self, children: list[_Node], span: Span) -> syntax.ExampleItem:
-        expect, name, number, value, _, within = children
+        expect, name, number, dtype, value, _, instead, _, within = children
         entry = None if number is None else self.integer(number)
-        return syntax.ExampleItem(name, value, expect is not None, entry, within, span=span)
+        return syntax.ExampleItem(
+            name, value, expect is not None, entry, within, dtype, instead, span=span
+        )
+
+    def make_differs(self, children: list[_Node], span: Span) -> _Node:
+        title, tensor, items, condition, *given = children
+        indices = None if items is None else tuple(self.binding(item) for item in items)
+        made = syntax.Difference(
+            _unquote(title), tuple(given), tensor, indices, condition, span=span
+        )
+        return "differs", made, span
 
     def make_table(self, children: list[_Node], span: Span) -> syntax.Table:
         rows = [self.row(token) for token in children]
@@ -368,7 +379,7 @@ class _Bindings:
 _EXPRESSIONS = get_args(syntax.Expression)
 _SECTIONS = (
     "doc string", "introduced", "forward", "attributes", "tensors", "types", "constraints",
-    "compute", "gradient of", "example",
+    "compute", "gradient of", "example", "differs",
 )  # fmt: skip
 _TEXT_OR_COMMENT = r'"[^"\\]*+(?:\\.[^"\\]*+)*"|(?P<comment>//[^\n]*|/\*.*?\*/)'
 _ESCAPES = {"n": "\n", "t": "\t"}

@@ -44,6 +44,8 @@ class Evaluation(Protocol):
 
     def is_present(self, tensor: str) -> bool: ...
 
+    def is_since(self, level: str) -> bool: ...
+
     def flatten(self, places: Value, sizes: tuple[Value, ...], span: Span) -> Value: ...
 
     def unflatten(self, number: Value, sizes: tuple[Value, ...], span: Span) -> Value: ...
@@ -77,6 +79,7 @@ class Takes(enum.Enum):
     TYPE = "the data type that it names"
     TENSOR = "the name of a tensor"
     TENSORS = "the name of an array of tensors"
+    LEVEL = "the name of a feature level"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -333,6 +336,12 @@ _OF_TENSORS = (
         BOOL,
         lambda on, given: on.is_present(given.values[0]),
     ),
+    Builtin(
+        "since",
+        (Parameter(Takes.LEVEL, "'since' takes a feature level, such as DML_FEATURE_LEVEL_6_2"),),
+        BOOL,
+        lambda on, given: on.is_since(given.values[0]),
+    ),
 )
 _GRADIENT = Builtin(
     "gradient",
@@ -388,7 +397,7 @@ class Described(Protocol):
 
     def count(self, name: str, span: Span | None) -> Value: ...
 
-    def strides(self, name: str, span: Span | None) -> tuple[int, ...]: ...
+    def strides(self, name: str, span: Span | None) -> tuple[Value, ...]: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from dmlc.language.builtins import (
     find_reduction,
 )
 from dmlc.language.check_kinds import Checking, Place
+from dmlc.language.definitions import level_number
 from dmlc.language.kinds import TYPE, UNKNOWN, Form, Kind, What
 from dmlc.scalars import find_data_type
 from dmlc.source import Note, counted
@@ -151,6 +152,10 @@ class Calls:
                 return checking.fail(parameter.wrong, value.span, code="E0304")
             if value.name not in {*checking.names.tensors, *checking.names.broken}:
                 checking.fail_unknown("tensor", value.name, checking.names.tensors, value.span)
+            return UNKNOWN
+        if parameter.takes is Takes.LEVEL:
+            if not isinstance(value, syntax.Reference) or level_number(value.name) is None:
+                return checking.fail(parameter.wrong, value.span, code="E0304")
             return UNKNOWN
         if parameter.takes is Takes.TENSORS:
             named = checking.names_array(value)

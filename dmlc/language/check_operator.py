@@ -30,7 +30,8 @@ from dmlc.language.kinds import (
 )
 from dmlc.language.recurrences import Recurrence, find_recurrences
 from dmlc.language.tables import read_attributes, read_tensors, read_types
-from dmlc.source import Diagnostic, Note, Span, counted
+from dmlc.scalars import find_data_type
+from dmlc.source import Diagnostic, Note, Span, counted, join_words
 
 
 def check_operator(
@@ -94,8 +95,10 @@ class _OperatorChecker(ExpressionChecker):
             syntax=operator,
             broken=frozenset(self.names.broken),
         )
-        for example in operator.examples:
+        for example in (*operator.examples, *operator.differences):
             self.check_example(example, made)
+        for difference in operator.differences:
+            self.check_difference(difference)
         return made
 
     # Tables -------------------------------------------------------------------------------
@@ -437,6 +440,9 @@ class _OperatorChecker(ExpressionChecker):
                 )
             elif tensor is not None:
                 self.check_example_tensor(item, tensor)
+                self.check_example_type(item, tensor)
+                if item.instead is not None:
+                    self.check_instead(item, item.instead, example, tensor)
                 if item.within is not None:
                     self.check_within(item.within, tensor)
             elif attribute is not None:
@@ -448,37 +454,115 @@ class _OperatorChecker(ExpressionChecker):
                     self.fail(
                         f"'{name.text}' is an attribute, not an output", name.span, code="E0506"
                     )
+                if item.dtype is not None:
+                    message = f"'{name.text}' is an attribute, whose type its table says"
+                    self.fail(message, item.dtype.span, code="E0506")
+                if item.instead is not None:
+                    message = "'instead of' belongs to what is expected"
+                    self.fail(message, item.instead.span, code="E0506")
                 self.check_example_attribute(item, attribute)
             elif name.text not in self.names.broken:
                 known = [*self.names.tensors, *self.names.attributes]
                 self.fail_unknown("tensor or attribute", name.text, known, name.span)
+        shown = f'{_section_of(example)} "{example.title}"'
         if not any(item.expected for item in example.items):
-            self.fail(f'example "{example.title}" expects nothing', example.span, code="E0506")
+            self.fail(f"{shown} expects nothing", example.span, code="E0506")
         missing = definition.list_missing([item.name.text for item in example.items])
         if missing:
-            shown = ", ".join(row.name for row in missing)
-            self.fail(
-                f'example "{example.title}" does not give {shown}', example.span, code="E0506"
-            )
+            names = ", ".join(row.name for row in missing)
+            self.fail(f"{shown} does not give {names}", example.span, code="E0506")
 
     def check_example_tensor(self, item: syntax.ExampleItem, tensor: TensorDefinition) -> None:
         if tensor.output != item.expected:
             cure = "write 'expect' before it" if tensor.output else "leave out 'expect'"
             what = "an output" if tensor.output else "an input"
             self.fail(f"'{tensor.name}' is {what}: {cure}", item.name.span, code="E0506")
-        shape = self.literal_shape(item.value)
+        self.check_numbers(item.value, tensor)
+
+    def check_numbers(
+        self, value: syntax.Expression, tensor: TensorDefinition
+    ) -> tuple[int, ...] | None:
+        """The shape of a tensor's numbers, held to its ranks; None after a mistake."""
+        shape = self.literal_shape(value)
         if shape is None:
-            return
+            return None
         if not shape:
             self.fail(f"'{tensor.name}' is a tensor: write an array, such as [1, 2]",
-                      item.value.span, code="E0506")  # fmt: skip
+                      value.span, code="E0506")  # fmt: skip
         elif len(shape) not in tensor.ranks:
             self.fail(
                 f"'{tensor.name}' has {show_ranks(tensor.ranks)} dimensions, but this "
                 f"has {len(shape)}",
-                item.value.span,
+                value.span,
                 code="E0506",
             )
+        else:
+            return shape
+        return None
+
+    def check_example_type(self, item: syntax.ExampleItem, tensor: TensorDefinition) -> None:
+        if item.dtype is None:
+            return
+        name = item.dtype.text
+        dtype = find_data_type(name)
+        known = [t.name for t in tensor.dtypes]
+        if dtype is None:
+            self.fail_unknown("data type", name, known, item.dtype.span)
+        elif dtype not in tensor.dtypes:
+            message = f"'{tensor.name}' is none of {dtype.name}: it may be {join_words(known)}"
+            self.fail(message, item.dtype.span, code="E0506")
+
+    def check_instead(
+        self,
+        item: syntax.ExampleItem,
+        instead: syntax.Expression,
+        example: syntax.Example,
+        tensor: TensorDefinition,
+    ) -> None:
+        """Holds what others give to the sizes of what is expected."""
+        if not isinstance(example, syntax.Difference):
+            message = "an example says what is given, and not what others give: write 'differs'"
+            self.fail(message, instead.span, code="E0506")
+        elif not item.expected:
+            self.fail("'instead of' belongs to what is expected", instead.span, code="E0506")
+        else:
+            # The mistakes of what is expected are reported there.
+            shape, given = self.check_numbers(instead, tensor), _measure(item.value)
+            if shape is not None and given is not None and shape != given:
+                message = (
+                    f"'{item.tensor}' has sizes {list(given)}, and what others give has "
+                    f"{list(shape)}: write as many numbers, in rows of the same length"
+                )
+                self.fail(message, instead.span, code="E0506")
+
+    def check_difference(self, difference: syntax.Difference) -> None:
+        """Holds a section `differs` to what more it says than an example."""
+        if not any(item.instead is not None for item in difference.items):
+            self.fail(
+                f'differs "{difference.title}" does not say what others give',
+                difference.span,
+                "say it behind what is expected: expect Y = [0] instead of [1]",
+                code="E0506",
+            )
+        name, tensor = difference.tensor, None
+        if name is not None:
+            tensor = self.names.tensors.get(name.text)
+            if tensor is None and name.text not in self.names.broken:
+                outputs = [t.name for t in self.names.tensors.values() if t.output]
+                self.fail_unknown("output", name.text, outputs, name.span)
+            elif tensor is not None and (not tensor.output or tensor.array):
+                message = f"'{name.text}' is no single output: an output differs"
+                self.fail(message, name.span, code="E0506")
+                tensor = None
+        condition = difference.condition
+        if condition is None:
+            return
+        variables: dict[str, Kind] = {}
+        if tensor is not None and difference.indices is not None:
+            variables = self.check_indices(difference.defined, tensor)
+        self.names.elements = True
+        kind = self.check(condition, variables)
+        self.expect_kind(kind, Kind(What.BOOL, kind.form), "the condition", condition.span)
 
     def check_within(self, within: syntax.Literal, tensor: TensorDefinition) -> None:
         if not tensor.output:
@@ -527,6 +611,21 @@ class _OperatorChecker(ExpressionChecker):
         elements, self.names.elements = self.names.elements, False
         self.check_value(attribute, value, "the value of")
         self.names.elements = elements
+
+
+def _section_of(example: syntax.Example) -> str:
+    return "differs" if isinstance(example, syntax.Difference) else "example"
+
+
+def _measure(value: syntax.Expression) -> tuple[int, ...] | None:
+    """The sizes of numbers in rows, by the first of each."""
+    sizes: list[int] = []
+    while isinstance(value, syntax.Array):
+        sizes.append(len(value.items))
+        if not value.items:
+            break
+        value = value.items[0]
+    return tuple(sizes) or None
 
 
 def _named_twice(name: syntax.Name) -> tuple[str, str]:

@@ -211,6 +211,11 @@ class OperatorDefinition:
         return self.name.rpartition(".")[2]
 
     @property
+    def differences(self) -> tuple[syntax.Difference, ...]:
+        """What others give something else for than it does."""
+        return self.syntax.differences
+
+    @property
     def has_formula(self) -> bool:
         """Whether it says how its outputs are computed. A description without that is checked,
         formatted and shown; it cannot be bound."""

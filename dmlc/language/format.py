@@ -77,6 +77,20 @@ def format_expression(expression: syntax.Expression) -> str:
     return _on_one_line(_document(expression))
 
 
+def format_concerned(node: syntax.Difference) -> str:
+    """What a section `differs` concerns, on one line: `in Y[i...] where X[i...] == 0`."""
+    return " ".join(map(_on_one_line, _concerned(node)))
+
+
+def _concerned(node: syntax.Difference) -> list[Document]:
+    parts: list[Document] = []
+    if node.tensor is not None:
+        parts.append(f"in {_indexed(node.tensor, node.indices)}")
+    if node.condition is not None:
+        parts.append(Group(("where ", _document(node.condition))))
+    return parts
+
+
 def _on_one_line(document: Document) -> str:
     return lay_out(document, 1 << 30, 0, 0)
 
@@ -391,14 +405,22 @@ class _Printer:
             self.item(text + ("," if number < len(members) - 1 else ""), member.span)
         self.close(node.span)
 
-    def statement_text(self, head: str, value: syntax.Expression | syntax.Gradient) -> str:
+    def statement_text(
+        self,
+        head: str,
+        value: syntax.Expression | syntax.Gradient,
+        instead: syntax.Expression | None = None,
+    ) -> str:
         indent = _INDENT * self.level
         made = _gradient(value) if isinstance(value, syntax.Gradient) else _document(value)
+        if instead is not None:
+            made = Group((made, Indent((Break(), "instead of ", _document(instead)))))
         return head + lay_out(made, WIDTH, indent + len(head), indent)
 
     def operator(self, node: syntax.Operator) -> None:
         self.open(f"operator {node.name.text} {{", node.span, forced=True)
         tensors, examples = iter(node.tensors), iter(node.examples)
+        differences = iter(node.differences)
         tables = {"attributes": node.attributes, "types": node.types}
         names = {"introduced": node.introduced, "forward": node.forward}
         for kind, span in node.sections:
@@ -411,7 +433,11 @@ class _Printer:
                     level = "" if section.level is None else f" {section.level.text}"
                     self.table(f"tensors{level} {{", section.table, span)
                 case "example":
-                    self.example(next(examples), span)
+                    example = next(examples)
+                    self.example(f"example {quote(example.title)} {{", example, span)
+                case "differs":
+                    difference = next(differences)
+                    self.example(self.difference_text(difference), difference, span)
                 case "constraints":
                     self.open("constraints {", span)
                     for constraint in node.constraints or ():
@@ -464,9 +490,22 @@ class _Printer:
         message = "" if node.message is None else f", {quote(node.message)}"
         self.item(self.statement_text("require ", node.condition) + message, node.span)
 
-    def example(self, node: syntax.Example, span: Span) -> None:
-        self.open(f"example {quote(node.title)} {{", span)
-        marked = [("expect " if i.expected else "") + i.tensor for i in node.items]
+    def difference_text(self, node: syntax.Difference) -> str:
+        """The line that opens a section `differs`: in parts, a line each, where it is too long."""
+        indent = _INDENT * self.level
+        parts: list[Document] = []
+        for part in _concerned(node):
+            parts += [Break(), part]
+        made = Group((f"differs {quote(node.title)}", Indent(tuple(parts)), " {"))
+        return lay_out(made, WIDTH, indent, indent)
+
+    def example(self, head: str, node: syntax.Example, span: Span) -> None:
+        self.open(head, span)
+        types = ["" if i.dtype is None else f": {i.dtype.text}" for i in node.items]
+        marked = [
+            ("expect " if i.expected else "") + i.tensor + dtype
+            for i, dtype in zip(node.items, types, strict=True)
+        ]
         self.equations(marked, node.items)
         self.close(span)
 
@@ -479,9 +518,10 @@ class _Printer:
         padded = self.align(heads, [node.span for node in nodes])
         for node, head in zip(nodes, padded, strict=True):
             value = node.body if isinstance(node, syntax.ScalarFunction) else node.value
+            instead = node.instead if isinstance(node, syntax.ExampleItem) else None
             within = node.within if isinstance(node, syntax.ExampleItem) else None
             behind = "" if within is None else f" within {within.text}"
-            self.item(self.statement_text(f"{head} = ", value) + behind, node.span)
+            self.item(self.statement_text(f"{head} = ", value, instead) + behind, node.span)
 
     def align(self, heads: Sequence[str], spans: Sequence[Span]) -> list[str]:
         """Left-hand sides padded so that neighbours of like length have their `=` in one column;
@@ -544,10 +584,14 @@ def _end_line(span: Span) -> int:
     return span.source.locate(max(span.start, span.end - 1))[0]
 
 
+def _indexed(name: syntax.Name, indices: Sequence[syntax.Binding] | None) -> str:
+    if indices is None:
+        return name.text
+    return f"{name.text}[{', '.join(_on_one_line(_binding(b)) for b in indices)}]"
+
+
 def _head(node: syntax.Statement) -> str:
     if isinstance(node, syntax.Assignment):
-        if node.indices is None:
-            return node.name.text
-        return f"{node.name.text}[{', '.join(_on_one_line(_binding(b)) for b in node.indices)}]"
+        return _indexed(node.name, node.indices)
     keyword = "function " if node.keyword else ""
     return f"{keyword}{node.name.text}({', '.join(p.text for p in node.parameters)})"

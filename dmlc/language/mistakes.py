@@ -31,6 +31,7 @@ _WORDS = {
     "OUTPUT": "'output'",
     "WITHIN": "'within'",
     "GRADIENT_OF": "'gradient of'",
+    "INSTEAD_OF": "'instead of'",
     "WITH_RESPECT_TO": "'with respect to'",
     "FROM": "'from'",
     "EQUALITY": "'=='",
@@ -207,11 +208,11 @@ _PIECE = re.compile(
     | (?P<open> \{ )
     | (?P<close> \} )
     | (?P<section> ^[ \t]*+(?:operator|graph|enum|function|import|module|attributes|tensors|types
-        |constraints|compute|gradient|example|introduced|forward)\b(?![ \t]*=) )
+        |constraints|compute|gradient|example|differs|introduced|forward)\b(?![ \t]*=) )
     | (?P<statement> ^[ \t]*+(?:
         (?:(?:output|expect|function)[ \t]+)?
             [A-Za-z_]\w*(?:[ \t]*(?:\[[^\]\n]*\]|\([^()\n]*\)|(?:,[ \t]*[A-Za-z_]\w*)+))?
-            [ \t]*=(?!=)
+            (?:[ \t]*:[ \t]*[A-Za-z_]\w*)?[ \t]*=(?!=)
         | require\b | [^\n"{}=|/]*\bmust\b) )
     | (?P<strange> ^[ \t]*+[A-Za-z_]\w*[ \t]+[A-Za-z_]\w*[ \t]*=(?!=) )
     | (?P<unknown> ^[ \t]*+[A-Za-z]\w*+(?:[ \t]+\w+)?[ \t]*(?=\{) )

@@ -266,7 +266,7 @@ class TensorsSection(Node):
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExampleItem(Node):
     """`Name = value`, or `expect Name = value within 1e-5`; `Name[0] = value` for an array of
-    tensors."""
+    tensors, `Name: INT8 = value` where the data type is said."""
 
     name: Name
     value: Expression
@@ -274,6 +274,9 @@ class ExampleItem(Node):
     entry: int | None = None
     within: Literal | None = None
     """What each element may differ by at most; None where the error bounds say it."""
+    dtype: Name | None = None
+    instead: Expression | None = None
+    """In `differs`, behind `instead of`: what others give."""
 
     @property
     def tensor(self) -> str:
@@ -285,6 +288,26 @@ class ExampleItem(Node):
 class Example(Node):
     title: str
     items: tuple[ExampleItem, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference(Example):
+    """`differs "title" in Y[i...] where condition { ... }`: what others give something else for,
+    and an example of it."""
+
+    tensor: Name | None = None
+    """The output that differs; None where any may."""
+    indices: tuple[Binding, ...] | None = None
+    condition: Expression | None = None
+    """Of the elements, or of the calls, that may differ; None where all may."""
+
+    @property
+    def defined(self) -> Assignment:
+        """The condition as a statement that defines it: for each element of the output, where it
+        is stated by index."""
+        name = self.tensor or Name("differs", span=self.span)
+        condition = self.condition or Literal("true", True, span=self.span)
+        return Assignment(name, self.indices, condition, span=condition.span)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -302,6 +325,7 @@ class Operator(Node):
     examples: tuple[Example, ...]
     sections: tuple[tuple[str, Span], ...] = dataclasses.field(compare=False, repr=False)
     """Kind and place of every section, in the order written."""
+    differences: tuple[Difference, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dmlc import ir
 from dmlc.api import run
 from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.binding.facts import Binding
+from dmlc.language import syntax
 from dmlc.oracle import find_expected
 from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.scalars import Array, DataType
@@ -109,6 +110,10 @@ class Case:
     """The example, or the constraint that forbids the call."""
     places: Mapping[str, Span] = dataclasses.field(default_factory=dict[str, Span])
     """Where an example says what it expects of an output."""
+    difference: syntax.Difference | None = None
+    """The section `differs` that it is the example of."""
+    instead: Mapping[str, Array] = dataclasses.field(default_factory=dict[str, Array])
+    """What that says others give in place of what is expected, as `expected` has it."""
 
     def __repr__(self) -> str:
         return f"<case of {self.call.operator.name}, {self.title}: {self.call}>"
@@ -123,6 +128,11 @@ class Case:
         expected = find_expected(self.call.function, _spell(self.inputs))
         names = {ir_name(name): name for name in self.call.outputs}
         return {names[n]: array for n, array in expected.items()}
+
+    @property
+    def plain(self) -> Case:
+        """The call and its data alone: the reference says what it must give."""
+        return Case(self.call, self.inputs, self.title, span=self.span)
 
     @property
     def truth(self) -> Truth:
@@ -195,6 +205,12 @@ def judge(
     }
 
 
+def store(values: Array, dtype: DataType) -> Array:
+    """Values in a tensor's own type."""
+    with np.errstate(all="ignore"):
+        return values.astype(dtype.dtype)
+
+
 def find_wanted(case: Case, floats: FloatPromises = LEAST) -> Truth:
     """What each output must be, in its own type: what an example expects of it, or else what the
     reference gives."""
@@ -202,9 +218,7 @@ def find_wanted(case: Case, floats: FloatPromises = LEAST) -> Truth:
     expected, allowed = dict(truth.expected), dict(truth.allowed)
     for name, exact in case.expected.items():
         dtype = case.call.tensors[name].data_type
-        with np.errstate(all="ignore"):
-            stored = exact.astype(dtype.dtype)
-        expected[name] = stored
+        expected[name] = stored = store(exact, dtype)
         if name in case.within:
             # Whole numbers are exact, whatever an example says.
             within = case.within[name] if dtype.is_float else 0.0

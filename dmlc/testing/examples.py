@@ -23,7 +23,7 @@ from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
 from dmlc.parameters import expect
-from dmlc.scalars import Array, DataType
+from dmlc.scalars import Array, DataType, find_data_type
 from dmlc.source import DmlcError, Note
 from dmlc.testing.case import Call, Case
 
@@ -39,8 +39,9 @@ def read_cases(operator: Operator, example: syntax.Example) -> Iterator[Case]:
     refused: tuple[dict[str, DataType], DmlcError] | None = None
     numbers = _Numbers.read(operator.definition, example)
     definition = operator.definition
+    said = {_row(n): t for n, i in numbers.items.items() if (t := _find_type(i)) is not None}
     for alike, types in itertools.chain(
-        _choose_types(definition, True), _choose_types(definition, False)
+        _choose_types(definition, said, True), _choose_types(definition, said, False)
     ):
         if found and not alike:
             return
@@ -50,7 +51,8 @@ def read_cases(operator: Operator, example: syntax.Example) -> Iterator[Case]:
             unheld = unheld or error
             continue
         except DmlcError as error:
-            refused = refused or (types, error)
+            # Of numbers that no type holds, types that do not go together are no cause.
+            refused = refused or ((types, error) if alike or unheld is None else None)
             continue
         found = True
         yield case
@@ -67,10 +69,11 @@ class _UnheldError(DmlcError):
 
 
 def _choose_types(
-    definition: OperatorDefinition, alike: bool
+    definition: OperatorDefinition, said: Mapping[str, DataType], alike: bool
 ) -> Iterator[tuple[bool, dict[str, DataType]]]:
     """The data types of the inputs, for every type of the first and every row of `types`: that of
-    the first for all that may have it, where they are to be alike, and else the first of each."""
+    the first for all that may have it, where they are to be alike, and else the first of each.
+    What the example says a tensor has, it has."""
     tensors = definition.newest.tensors
     # An operator that reads nothing goes by its outputs.
     inputs = [t for t in tensors if not t.output] or list(tensors)
@@ -80,8 +83,13 @@ def _choose_types(
             if dtype not in row.get(inputs[0].name, (dtype,)):
                 continue
             choices = {t.name: row.get(t.name, t.dtypes) for t in inputs}
+            known = {n: said[n] for n in choices if n in said}
+            if any(dtype not in choices[n] for n, dtype in known.items()):
+                continue
             types = {n: dtype if alike and dtype in s else s[0] for n, s in choices.items()}
-            yield alike, types | {inputs[0].name: dtype}
+            types |= {inputs[0].name: dtype} | known
+            if types[inputs[0].name] is dtype:
+                yield alike, types
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,6 +100,7 @@ class _Numbers:
     attributes: Mapping[str, object]
     inputs: Mapping[str, Array]
     expected: Mapping[str, Array]
+    instead: Mapping[str, Array]
     items: Mapping[str, syntax.ExampleItem]
 
     @staticmethod
@@ -99,6 +108,7 @@ class _Numbers:
         evaluator = Evaluator(Binding(definition, {}, {}, {}, False))
         attributes: dict[str, object] = {}
         arrays: tuple[dict[str, Array], dict[str, Array]] = {}, {}
+        instead: dict[str, Array] = {}
         items: dict[str, syntax.ExampleItem] = {}
         for item in example.items:
             name, value = item.name.text, item.value
@@ -107,34 +117,37 @@ class _Numbers:
                 exact = np.array(evaluator.constant(value), np.object_)
                 arrays[item.expected][item.tensor] = exact
                 items[item.tensor] = item
+                if item.instead is not None:
+                    others = np.array(evaluator.constant(item.instead), np.object_)
+                    instead[item.tensor] = others
                 continue
             # A bare word is a member of the attribute's enum.
             word = isinstance(value, syntax.Reference)
             attributes[name] = value.name if word else evaluator.constant(value)
-        return _Numbers(example, attributes, *arrays, items)
+        return _Numbers(example, attributes, *arrays, instead, items)
 
     def describe(self, types: Mapping[str, DataType]) -> dict[str, Description]:
         """What binding is told: the data types that are chosen, and the sizes of all."""
         found: dict[str, Description] = {}
         for name, array in (*self.expected.items(), *self.inputs.items()):
-            dtype = types.get(_row(name))
+            dtype = _find_type(self.items[name]) or types.get(_row(name))
             found[name] = array.shape if dtype is None else TensorDesc(dtype, array.shape)
         return found
 
     def bind(self, operator: Operator, types: Mapping[str, DataType]) -> Case:
         """The case with these data types. Raises `DmlcError` where they do not hold the numbers,
         or the operator does not permit the call."""
-        inputs = {n: self.store(n, a, types[_row(n)]) for n, a in self.inputs.items()}
+        said = {n: _find_type(item) for n, item in self.items.items()}
+        inputs = {n: self.store(n, a, said[n] or types[_row(n)]) for n, a in self.inputs.items()}
         binding = operator.resolve(self.describe(types), self.attributes)
         tensors = {
             name: TensorDesc(binding.dtype(name, None), tensor.sizes, tensor.strides)
             for name, tensor in binding.tensors.items()
         }
-        expected: dict[str, Array] = {}
-        for name, array in self.expected.items():
-            dtype = tensors[name].data_type
-            stored = self.store(name, array, dtype)
-            expected[name] = array.astype(np.float64) if dtype.is_float else stored
+        expected, instead = (
+            {n: self.keep(n, a, tensors[n].data_type) for n, a in found.items()}
+            for found in (self.expected, self.instead)
+        )
         within = {n: float(i.within.value) for n, i in self.items.items() if i.within is not None}
         call = Call(operator, tensors, self.attributes)
         try:
@@ -145,7 +158,14 @@ class _Numbers:
                 raise
         title, place = self.example.title, self.example.span
         places = {name: self.items[name].value.span for name in self.expected}
-        return Case(call, inputs, title, expected, within, place, places)
+        difference = self.example if isinstance(self.example, syntax.Difference) else None
+        return Case(call, inputs, title, expected, within, place, places, difference, instead)
+
+    def keep(self, name: str, values: Array, dtype: DataType) -> Array:
+        """What is said of an output: exactly where that is floating, and else in its type. Raises
+        as `store` does."""
+        stored = self.store(name, values, dtype)
+        return values.astype(np.float64) if dtype.is_float else stored
 
     def store(self, name: str, values: Array, dtype: DataType) -> Array:
         """A tensor's numbers in a data type. Raises `_UnheldError` where a whole-number type does
@@ -180,6 +200,11 @@ def _find_limits(dtype: DataType) -> tuple[int, int]:
     """The least and the largest number of an integer type."""
     limits = np.iinfo(dtype.dtype)
     return int(limits.min), int(limits.max)
+
+
+def _find_type(item: syntax.ExampleItem) -> DataType | None:
+    """The data type that an example says a tensor has."""
+    return None if item.dtype is None else find_data_type(item.dtype.text)
 
 
 def _row(name: str) -> str:

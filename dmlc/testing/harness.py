@@ -166,7 +166,8 @@ class OperatorTest:
 
     def run(self) -> Iterator[Outcome]:
         """What came of each case, as it comes."""
-        for example in self.operator.definition.examples:
+        definition = self.operator.definition
+        for example in (*definition.examples, *definition.differences):
             yield from self.run_example(example)
         yield from self.run_drawn()
 
@@ -180,7 +181,8 @@ class OperatorTest:
 
     def run_examples(self) -> Iterator[Outcome]:
         """What came of each example, without what they cover: nothing asks for it."""
-        for example in self.operator.definition.examples:
+        definition = self.operator.definition
+        for example in (*definition.examples, *definition.differences):
             cases = read_cases(self.operator, example)
             yield from self._check_all(Kind.EXAMPLE, example.title, cases)
 
@@ -340,8 +342,8 @@ class OperatorTest:
 
         # What an example expects is of its numbers, and no others.
         smallest = case
-        if outcome.cause is not Cause.EXPECTED:
-            plain = dataclasses.replace(case, expected={}, within={}, places={})
+        if outcome.cause not in (Cause.EXPECTED, Cause.ALIKE):
+            plain = case.plain
             smallest = shrink(plain, fails)
             smallest = case if smallest is plain else smallest
         if smallest is not case:

@@ -55,7 +55,8 @@ class DmlOperator(pytest.Collector):
     def collect(self) -> Iterator[DmlItem]:
         devices: list[str] = self.config.option.dmlc_devices or [DEFAULT]
         titles: dict[str, int] = {}
-        for example in self.operator.definition.examples:
+        definition = self.operator.definition
+        for example in (*definition.examples, *definition.differences):
             count = titles[example.title] = titles.get(example.title, 0) + 1
             name = example.title if count == 1 else f"{example.title} ({count})"
             yield _make(

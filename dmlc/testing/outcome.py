@@ -20,6 +20,7 @@ from dmlc.binding import Operator
 from dmlc.devices import find_promises
 from dmlc.source import DmlcError, InternalError, Span, UnavailableError, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, run_case
+from dmlc.testing.differences import find_faults
 from dmlc.testing.loose import Looseness, add_up
 from dmlc.testing.memory import check_memory
 from dmlc.testing.pairs import check_pair
@@ -59,6 +60,7 @@ class Cause(enum.StrEnum):
     EXCEPTION = "the device ran into an error"
     RESULT = "a result is not near enough"
     EXPECTED = "the example, or the formula, is wrong"
+    ALIKE = "what it says of others does not differ so"
     GRADIENT = "the gradient is not that of its forward operator"
     VARIANT = "other kernels for the same call give other results"
     MEMORY = "a kernel reads or stores where it may not, or races"
@@ -171,18 +173,27 @@ def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
     if not wrong:
         return make.passed(device, verdicts)
     cause = Cause.RESULT
-    if case.expected:
-        plain = dataclasses.replace(case, expected={}, within={})
-        if all(verdict.holds for verdict in judge(plain, results, floats).values()):
-            cause = Cause.EXPECTED
+    if case.expected and all(v.holds for v in judge(case.plain, results, floats).values()):
+        cause = Cause.EXPECTED
     message = "\n".join(f"{name}: {verdict}" for name, verdict in wrong.items())
     span = case.places.get(next(iter(wrong)), case.span) or operator.definition.syntax.name.span
     return make.failed(cause, message, span, device, verdicts)
 
 
 def check_example(case: Case, device: str) -> Outcome:
-    """An example, as any case."""
-    return check_case(case, device, Kind.EXAMPLE)
+    """An example, as any case. Of what a section `differs` says, the reference shows that it does
+    differ, and that its condition holds."""
+    found = check_case(case, device, Kind.EXAMPLE)
+    if case.difference is None or found.status is not Status.PASSED:
+        return found
+    make = _Maker(Kind.EXAMPLE, case)
+    try:
+        faults = find_faults(case)
+    except UnsupportedError as error:
+        return make.unsupported(None, error)
+    except Exception as error:
+        return make.failed(Cause.ALIKE, say(error), find_span(error, case.call.operator))
+    return make.failed(Cause.ALIKE, "\n".join(faults), case.difference.span) if faults else found
 
 
 def check_refusal(case: Case, device: str) -> Outcome:

@@ -90,6 +90,7 @@ def write_failure(folder: Path, outcome: Outcome, device: str, seed: int) -> Pat
     path = folder / f"{as_file_name(definition.name)}-{as_file_name(outcome.kind)}-{digest:08x}"
     arrays = {f"input.{name}": _as_bytes(array) for name, array in case.inputs.items()}
     arrays |= {f"expected.{name}": array for name, array in case.expected.items()}
+    arrays |= {f"instead.{name}": array for name, array in case.instead.items()}
     stored = io.BytesIO()
     save: Any = np.savez
     save(stored, allow_pickle=False, **arrays)
@@ -132,17 +133,20 @@ def read_failure(folder: str | Path, others: Sequence[Operator] | None = None) -
         if stored is None:
             continue
         inputs[tensor] = lay_out(_from_bytes(stored, desc, path), desc)
-    expected = {n.removeprefix("expected."): a for n, a in arrays.items() if n[0] == "e"}
+    expected, instead = (
+        {n.removeprefix(kind): array for n, array in arrays.items() if n.startswith(kind)}
+        for kind in ("expected.", "instead.")
+    )
     within = {n: float(v) for n, v in cast("dict[str, float]", found.get("within", {})).items()}
     kinds = [kind for kind in CHECKS if kind.value == found.get("kind")]
     if not kinds:
         raise _damaged(path, f"it is of no kind that is known: {found.get('kind')}")
-    example = next(
-        (e for e in operator.definition.examples if expected and e.title == found.get("title")),
-        None,
-    )
+    definition, title = operator.definition, _text(found, "title", path)
+    shown = definition.differences if instead else definition.examples
+    example = next((e for e in shown if expected and e.title == title), None)
     span = None if example is None else example.span
-    case = Case(call, inputs, _text(found, "title", path), expected, within, span)
+    difference = example if isinstance(example, syntax.Difference) else None
+    case = Case(call, inputs, title, expected, within, span, difference=difference, instead=instead)
     seed = found.get("seed")
     return Replay(
         case, kinds[0], _text(found, "device", path), seed if isinstance(seed, int) else 0

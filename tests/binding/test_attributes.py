@@ -52,6 +52,8 @@ def test_defaults() -> None:
         ({"Flag": True}, 1105.5),
         ({"Flag": np.True_}, 1105.5),
         ({"Flag": 1}, 1105.5),
+        ({"Flag": -2}, 1105.5),
+        ({"Flag": 0}, 105.5),
         ({"Layout": "NXC"}, 115.5),
         ({"Count": 3}, 107.5),
         ({"Count": 3.0, "Axis": 0}, 103.5),
@@ -77,7 +79,7 @@ def test_a_float_is_rounded_to_float32() -> None:
         ({"Mode": 7}, "attribute 'Mode' must be a MODE (LOW = 0, HIGH = 1), but is 7"),
         ({"Mode": True}, "attribute 'Mode' must be a MODE (LOW = 0, HIGH = 1), but is True"),
         ({"Flag": "yes"}, "attribute 'Flag' must be true or false, but is 'yes'"),
-        ({"Flag": 2}, "attribute 'Flag' must be true or false, but is 2"),
+        ({"Flag": 2.0}, "attribute 'Flag' must be true or false, but is 2.0"),
         ({"Alpha": "x" * 90}, "attribute 'Alpha' must be a number, but is '" + "x" * 56 + "..."),
         ({"Alpha": True}, "attribute 'Alpha' must be a number, but is True"),
         ({"Alpha": 1e39}, "attribute 'Alpha' must be a FLOAT of at most 3.40282347e+38, but is "

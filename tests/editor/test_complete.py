@@ -13,8 +13,8 @@ from tests.editor.texts import OPERATOR, completions, labels, mark
 
 DECLARATIONS = ["enum", "function", "graph", "import", "module", "operator"]
 SECTIONS = [
-    "attributes", "compute", "constraints", "example", "forward", "gradient of", "introduced",
-    "tensors", "types",
+    "attributes", "compute", "constraints", "differs", "example", "forward", "gradient of",
+    "introduced", "tensors", "types",
 ]  # fmt: skip
 
 
@@ -44,7 +44,10 @@ SECTIONS = [
         (mark("    tensors {\n", "    tensors {\n  @\n    }\n    tensors L {\n"),
          ["| Tensor | Kind | Dimensions | Supported dimension counts | Supported data types |"]),
         (mark("expect Out = [[0]]", "expect Out = [[0]] @"),
-         ["A", "B", "Out", "Mode", "Format", "Factor", "expect", "within"]),
+         ["A", "B", "Out", "Mode", "Format", "Factor", "expect", "instead of", "within"]),
+        (mark('    example "one" {', '    differs "one" @ {'), ["in", "where"]),
+        (mark("expect Out = [[0]]", "expect Out = [[0]]\n    }\n    differs \"two\" {\n        @"),
+         ["A", "B", "Out", "Mode", "Format", "Factor", "expect"]),
         ("// op@", []),
         ("/* op@ */", []),
     ],
@@ -155,3 +158,10 @@ def test_what_is_written_is_replaced() -> None:
     factor = next(c for c in found if c.label == "Factor")
     document_text = mark("scaled = A * Factor", "scaled = A * Fac")
     assert document_text[factor.start :].startswith("Fac\n")
+
+
+def test_a_condition_of_what_differs_names_indices_and_what_compute_defines() -> None:
+    header = 'differs "one" in Out[row, column] where @ {'
+    found = labels(mark('example "one" {', header))
+    assert {"row", "column", "A", "Out", "scaled", "Factor", "isnan"} <= {*found}
+    assert not {"row", "column"} & {*labels(mark("scaled = A", "scaled = @"))}

@@ -46,6 +46,10 @@ operator NAMES {
         x = [1, nan]
         expect output = [0, 1] within 1e-3
     }
+    differs "a word" in output[i...] where x == 0 {
+        x: FLOAT32 = [1, nan]
+        expect output = [0, 1] instead of [1, 0] within 1e-3
+    }
 }
 operator GRADIENT {
     gradient of directml.CAST with respect to InputTensor

@@ -512,6 +512,54 @@ def test_a_case_is_exported_with_what_its_example_expects(
     assert case.inputs["InputTensor"].tolist() == np.load("proof/InputTensor.npy").tolist()
 
 
+def divide(*, seed: int = 0, **arrays: Array) -> DispatchModel:
+    operator = dmlc.operator("directml.ELEMENT_WISE_DIVIDE")
+    desc = describe(2, 3, dtype="INT32")
+    tensors = {"ATensor": desc, "BTensor": desc}
+    return make_model(prove(operator, tensors, {}, arrays=arrays, seed=seed))
+
+
+def test_what_directml_differs_in_is_left_out_of_the_comparison_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Element by element, and said in the folder's README. dmlc's own result is held to all."""
+    monkeypatch.chdir(tmp_path)
+    model = divide(
+        ATensor=np.int32([[7, -7, 6], [8, 9, 1]]), BTensor=np.int32([[0, 0, 2], [4, 3, 1]])
+    )
+    title = "signed integers divided by 0 are -1, and 1 of a negative dividend"
+    assert (
+        f"    OutputTensor: 2 of 6 elements: {title}\n" in model.all_files()["README.txt"].decode()
+    )
+    for path, content in model.files.items():
+        Path(path).write_bytes(content)
+    np.save("OutputTensor.dmlc.npy", np.int32([[0, 0, 3], [2, 3, 1]]))
+    own, directml = (comparison.arguments() for comparison in model.comparisons)
+    for given, status in (([[-1, 1, 3], [2, 3, 1]], 0), ([[-1, 1, 4], [2, 3, 1]], 1)):
+        np.save("OutputTensor.directml.npy", np.int32(given))
+        assert cli.run(["compare", *directml]) == status
+    assert cli.run(["compare", *own]) == 0
+    np.save("OutputTensor.dmlc.npy", np.int32([[-1, 1, 3], [2, 3, 1]]))
+    assert cli.run(["compare", *own]) == 1
+
+
+def test_drawn_values_are_those_that_nobody_disagrees_on_where_there_are() -> None:
+    """Divisors of 0 are in half of the first draws."""
+    models = [divide(seed=seed) for seed in range(6)]
+    for model in models:
+        assert np.all(load(model, "BTensor.npy"))
+        assert "differs.OutputTensor.npy" not in model.files
+        assert "DirectML is known" not in model.all_files()["README.txt"].decode()
+    zeros = divide(BTensor=np.zeros((2, 3), np.int32))
+    assert np.all(np.isposinf(load(zeros, "differs.OutputTensor.npy")))
+
+
+def test_an_operator_that_directml_does_alike_leaves_nothing_out() -> None:
+    model = relu_grad(2, 3)
+    assert model.left_out == ()
+    assert [len(comparison.bounds) for comparison in model.comparisons] == [1, 2]
+
+
 def test_empty_elements_are_told_from_wrong_ones() -> None:
     """Bounds lie where the elements do."""
     model = MODELS["strided"]

@@ -360,6 +360,61 @@ def test_examples_give_what_is_required_and_expect_something() -> None:
     )
 
 
+DIFFERENCES = [
+    ("", "X = [1] expect Y = [1]", "does not say what others give",
+     "say it behind what is expected: expect Y = [0] instead of [1]"),
+    ("", "expect Y = [1] instead of [2]", 'differs "case" does not give X'),
+    ("", "X = [1] instead of @[2] expect Y = [1] instead of [2]",
+     "'instead of' belongs to what is expected"),
+    ("", "X = [1] Epsilon = 1 instead of @2 expect Y = [1] instead of [2]",
+     "'instead of' belongs to what is expected"),
+    ("", "X = [1] expect Y = [1] instead of @[2, 3]",
+     "'Y' has sizes [1], and what others give has [2]: write as many numbers"),
+    ("", "X = [1] expect Y = [1] instead of @2", "'Y' is a tensor: write an array, such as [1, 2]"),
+    ("", "X: @UINT3 = [1] expect Y = [1] instead of [2]", "unknown data type 'UINT3'"),
+    ("", "X: @INT64 = [1] expect Y = [1] instead of [2]", "'X' is none of INT64"),
+    ("", "X = [1] Epsilon: @FLOAT32 = 2 expect Y = [1] instead of [2]",
+     "'Epsilon' is an attribute, whose type its table says"),
+    ("where @Z == 0", "X = [1] expect Y = [1] instead of [2]", "unknown name 'Z'"),
+    ("where @X", "X = [1] expect Y = [1] instead of [2]",
+     "the condition must be a boolean, but this is a number"),
+    ("where @(X.Sizes == X.Sizes)", "X = [1] expect Y = [1] instead of [2]", None),
+    ("in @Z", "X = [1] expect Y = [1] instead of [2]", "unknown output 'Z'"),
+    ("in @X", "X = [1] expect Y = [1] instead of [2]",
+     "'X' is no single output: an output differs"),
+    ("in Y[i] where @j == 0", "X = [1] expect Y = [1] instead of [2]", "unknown name 'j'"),
+    ("in Y[i] where i == 0 && half[i] > 0", "X = [1] expect Y = [1] instead of [2]", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DIFFERENCES, ids=lambda case: f"{case[0]} {case[1]}")
+def test_mistakes_in_differences(case: tuple[str, str, str | None]) -> None:
+    """A condition may name what `compute` defines."""
+    header, items, message, *_ = case
+    text = operator(
+        before=ENUM,
+        attributes=ATTRIBUTES,
+        compute="half = X / 2\nY = X",
+        after=f'differs "case" {header} {{ {items} }}',
+    )
+    found = mistakes(text.replace("@", ""))
+    if message is None:
+        assert found == []
+        return
+    (mistake,) = found
+    assert message in mistake.message
+    if "@" in text:
+        assert mistake.span is not None
+        assert mistake.span.start == text.index("@")
+
+
+def test_an_example_says_nothing_of_others() -> None:
+    expect(
+        operator(after='example "e" { X = [1] expect Y = [1] instead of @[2] }'),
+        "an example says what is given, and not what others give: write 'differs'",
+    )
+
+
 def test_outputs_must_be_there_and_defined() -> None:
     expect(
         operator("Y = X", tensors="| @Z | Output | | 1 | FLOAT32 |"),

@@ -62,8 +62,13 @@ bcd = (a+(X*2))
 // before
 LongName=((a)>0?(bcd):-(1))
 }
-example "e"{X=[1,2]
+example "e"{X:f32=[1,2]
 expect LongName=[ 1,2 ]}
+differs "d"  in LongName[ i ]where(i==0)&&(X[0]>0) {X=[1,2]
+expect LongName:f32=[1,2]instead   of [3,4]within 1
+expect Other=[1,2]
+}
+differs "all"{}
 }
 // the end"""
     assert (
@@ -94,8 +99,15 @@ operator OP {
         LongName = a > 0 ? bcd : -1
     }
     example "e" {
-        X = [1, 2]
+        X: f32 = [1, 2]
         expect LongName = [1, 2]
+    }
+    differs "d" in LongName[i] where i == 0 && X[0] > 0 {
+        X = [1, 2]
+        expect LongName: f32 = [1, 2] instead of [3, 4] within 1
+        expect Other         = [1, 2]
+    }
+    differs "all" {
     }
 }
 // the end

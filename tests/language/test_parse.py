@@ -131,11 +131,15 @@ def test_sentences_of_reference_pages_parse(sentence: str) -> None:
 def test_words_of_the_language_are_names_where_names_stand() -> None:
     found = read(
         "operator mean { tensors { | Tensor | Kind | } compute { "
-        "output = sum + example  expect = tensors(require)  function = where1 } "
-        'example "e" { output = [1]  expect expect = [2]  example = 3 } }'
+        "output = sum + example  expect = tensors(require)  function = where1  differs = in } "
+        'example "e" { output = [1]  expect expect = [2]  example = 3 } '
+        'differs "d" in in[in] where instead == differs { instead = [1] instead of [differs] } }'
     ).declarations[0]
     assert isinstance(found, syntax.Operator)
-    assert [s.name.text for s in found.compute or ()] == ["output", "expect", "function"]
+    assert [s.name.text for s in found.compute or ()] == ["output", "expect", "function", "differs"]
+    (difference,) = found.differences
+    assert (difference.tensor, difference.condition) != (None, None)
+    assert [(i.name.text, i.instead is None) for i in difference.items] == [("instead", False)]
     assert [(i.name.text, i.expected) for i in found.examples[0].items] == [
         ("output", False),
         ("expect", True),
@@ -191,8 +195,8 @@ def test_escapes_in_texts() -> None:
     [
         ("operator", (1, 9, "expected a name, found the end of the file")),
         ("operator X {", (1, 13, "expected a text in double quotes, 'attributes', 'compute', "
-                          "'constraints', 'example', 'forward', 'gradient', 'introduced', "
-                          "'tensors', 'types' or '}', found the end of the file")),
+                          "'constraints', 'differs', 'example', 'forward', 'gradient', "
+                          "'introduced', 'tensors', 'types' or '}', found the end of the file")),
         ("function f(x) = ", (1, 16, "expected an expression, found the end of the file")),
         ("function f(x) = (x", (1, 19, "expected an operator or ')', found the end of the file")),
         ("function f(x) = x +* y", (1, 20, "expected an expression, found '*'")),

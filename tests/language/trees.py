@@ -143,6 +143,8 @@ example_items = st.builds(
     st.booleans(),
     st.none() | st.integers(0, 99),
     st.none() | numbers,
+    st.none() | name_nodes,
+    st.none() | expressions,
     span=st.just(NOWHERE),
 )
 examples = st.builds(
@@ -150,6 +152,18 @@ examples = st.builds(
     texts,
     st.lists(example_items, max_size=3).map(tuple),
     span=st.just(NOWHERE),
+)
+differing = st.tuples(name_nodes, st.none() | assignments.map(lambda a: a.indices))
+differences = differing.flatmap(
+    lambda place: st.builds(
+        syntax.Difference,
+        texts,
+        st.lists(example_items, max_size=3).map(tuple),
+        st.just(place[0] if place[1] is not None else None),
+        st.just(place[1]),
+        st.none() | expressions,
+        span=st.just(NOWHERE),
+    )
 )
 tensor_sections = st.builds(
     syntax.TensorsSection, st.none() | name_nodes, tables, span=st.just(NOWHERE)
@@ -184,6 +198,7 @@ def operators(draw: st.DrawFn) -> syntax.Operator:
     compute = None if derived else draw(st.lists(statement, max_size=3).map(tuple))
     gradient = draw(gradients_of) if derived else None
     shown = draw(st.lists(examples, max_size=2).map(tuple))
+    others = draw(st.lists(differences, max_size=2).map(tuple))
     sections = [
         (kind, NOWHERE)
         for kind, part in (
@@ -197,12 +212,13 @@ def operators(draw: st.DrawFn) -> syntax.Operator:
             ("compute", compute),
             ("gradient of", gradient),
             *(("example", example) for example in shown),
+            *(("differs", difference) for difference in others),
         )
         if part is not None
     ]
     return syntax.Operator(
         draw(name_nodes), doc, introduced, forward, attributes, tensors, types, constraints,
-        compute, gradient, shown, tuple(sections), span=NOWHERE,
+        compute, gradient, shown, tuple(sections), others, span=NOWHERE,
     )  # fmt: skip
 
 

@@ -131,8 +131,13 @@ def _transposed_convolution(node: Node, inputs: list[Any], device: str) -> list[
         lower = node.get("auto_pad") == "SAME_UPPER"
         start = total // 2 if lower else total - total // 2
         attributes["StartPadding"][k], attributes["EndPadding"][k] = start, total - start
-    attributes = {**attributes, "OutputPadding": more}
-    return [_convolve(x, w, bias, {**attributes, "Direction": "BACKWARD"}, node, device)]
+    # ONNX lengthens what is computed, and DirectML pads it: zeros at the end of the input make room.
+    longer = [-(-m // s) for m, s in zip(more, attributes["Strides"], strict=True)]
+    ends = zip(attributes["EndPadding"], longer, attributes["Strides"], more, strict=True)
+    attributes["EndPadding"] = [end + n * stride - m for end, n, stride, m in ends]
+    attributes |= {"OutputPadding": [0] * count, "Direction": "BACKWARD"}
+    x = np.pad(x, [(0, 0), (0, 0), *((0, n) for n in longer)])
+    return [_convolve(x, w, bias, attributes, node, device)]
 
 
 def _convolve(

@@ -21,14 +21,16 @@ X = np.array(
     [[-np.inf, -1e4, -88.5, -3, -1e-6, -0.0, 0, 1e-6, 0.5, 3, 1e4, np.inf, np.nan]], np.float32
 )
 SMOOTH_OR_FUSED = sorted({*FUSED, "ACTIVATION_GELU", "ACTIVATION_SWISH", "ACTIVATION_HARD_SWISH"})
-NAN_GIVES_0 = ("ACTIVATION_SHRINK", "ACTIVATION_THRESHOLDED_RELU")
-"""Those whose pages have 0 for all that is not beyond a threshold."""
+NAN_GIVES_0 = ("ACTIVATION_SHRINK",)
+"""Those that give 0 for all that is not beyond a threshold."""
 
 
 def set_parameters(name: str) -> dict[str, object]:
     """A value for each attribute of an activation, in the order of its table."""
     names = dmlc.operator(f"directml.{name}").attributes
-    return dict(zip(names, (0.75, 0.5), strict=False))
+    # A Steepness below 1 counts as 1 where it is fused.
+    first = 1.25 if name == "ACTIVATION_SOFTPLUS" else 0.75
+    return dict(zip(names, (first, 0.5), strict=False))
 
 
 @pytest.mark.parametrize("name", FUSED)
@@ -40,6 +42,16 @@ def test_a_fused_activation_is_the_operator_itself(name: str) -> None:
     found = run("directml.GEMM", given, fused)["OutputTensor"]
     alone = run(f"directml.{name}", {"InputTensor": x}, parameters)["OutputTensor"]
     np.testing.assert_array_equal(found, alone)
+
+
+def test_a_fused_steepness_below_1_is_1() -> None:
+    x = X[:, 1:-2].T
+    given = {"ATensor": x, "BTensor": np.ones((1, 1), np.float32)}
+    for steepness in (0.5, 0.0, -2.0, np.nan):
+        fused = {"FusedActivation": "ACTIVATION_SOFTPLUS", "FusedActivationParameters": [steepness]}
+        found = run("directml.GEMM", given, fused)["OutputTensor"]
+        alone = run("directml.ACTIVATION_SOFTPLUS", {"InputTensor": x}, {"Steepness": 1})
+        np.testing.assert_array_equal(found, alone["OutputTensor"])
 
 
 @pytest.mark.parametrize("name", FUSED)

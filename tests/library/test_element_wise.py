@@ -11,7 +11,7 @@ import pytest
 import dmlc
 from dmlc.source import DmlcError
 from dmlc.testing.examples import read_cases
-from tests.library.run import Array, normal, run
+from tests.library.run import DEVICES, Array, normal, run
 
 
 def ewise(name: str, *arrays: Array, **attributes: object) -> Array:
@@ -21,20 +21,30 @@ def ewise(name: str, *arrays: Array, **attributes: object) -> Array:
     return found
 
 
+def narrow(x: Array, dtype: Any) -> Array:
+    """Integers as DirectML converts them: the low 32 bits, read with the sign of a type of 8 or 16
+    bits, and held to it; the low bits of all others."""
+    limits = np.iinfo(dtype)
+    if limits.bits > 16:
+        return x.astype(dtype)
+    low = x.astype(np.int32 if limits.min < 0 else np.uint32)
+    return np.clip(low, limits.min, limits.max).astype(dtype)
+
+
 WIDTHS = (8, 16, 32, 64)
+EVERY = tuple(f"{sign}int{width}" for sign in ("u", "") for width in WIDTHS)
 WHOLE = (np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32)
 
 
 @pytest.mark.parametrize("exponents", WHOLE)
 @pytest.mark.parametrize("dtype", WHOLE)
-def test_powers_of_whole_numbers_are_exact_and_wrap(dtype: Any, exponents: Any) -> None:
+def test_powers_of_whole_numbers_are_exact(dtype: Any, exponents: Any) -> None:
+    """They wrap at 32 bits; shorter types give the nearest number of theirs to that."""
     most = np.iinfo(exponents).max
     base, power = np.meshgrid([0, 1, 2, 3, 5, 7, 127], [0, 1, 2, 3, 7, 31, 100, most])
     found = ewise("POW", base.astype(dtype), power.astype(exponents))
-    width = 8 * np.dtype(dtype).itemsize
-    exact = [pow(int(b), int(p), 1 << width) for b, p in zip(base.flat, power.flat, strict=True)]
-    expected = np.array(exact, np.uint64).astype(f"u{width // 8}").view(dtype)
-    np.testing.assert_array_equal(found.reshape(-1), expected)
+    exact = [pow(int(b), int(p), 1 << 32) for b, p in zip(base.flat, power.flat, strict=True)]
+    np.testing.assert_array_equal(found.reshape(-1), narrow(np.array(exact, np.uint32), dtype))
 
 
 def test_only_ones_have_negative_whole_powers() -> None:
@@ -69,12 +79,110 @@ def test_bounds_of_64_bits_are_exact() -> None:
     assert ewise("CLIP1", np.array([1, 5], np.int8), Min=4, Max=2).tolist() == [4, 4]
 
 
-def test_integers_are_scaled_in_their_own_type() -> None:
-    x = np.array([2**31 - 1, -5, 7], np.int32)
-    assert ewise("IDENTITY", x, ScaleBias=[-1, 0]).tolist() == [-(2**31) + 1, 5, -7]
-    assert ewise("ABS", x, ScaleBias=[1, -2]).tolist() == [2**31 - 3, 7, 5]
-    with pytest.raises(DmlcError, match="ScaleBias must be numbers of the type of InputTensor"):
-        ewise("IDENTITY", x, ScaleBias=[0.5, 0])
+@pytest.mark.parametrize("device", DEVICES)
+def test_integers_are_scaled_in_float32(device: str) -> None:
+    def scale(name: str, x: Any, dtype: str, scale: list[float], **more: object) -> list[int]:
+        given = {"InputTensor": np.array(x, dtype)}
+        if name == "POW":
+            given["ExponentTensor"] = np.ones(len(x), dtype)
+        settings = {"ScaleBias": scale, **more}
+        found = run(f"directml.ELEMENT_WISE_{name}", given, settings, device=device)
+        return found["OutputTensor"].tolist()
+
+    wide, halves = [16777217, 1500000000, -(2**31)], [3, 5, -3, -5]
+    # The reference rounds once, where floats are cut to whole numbers.
+    first = 33554437 if device == "reference" else 33554436
+    assert scale("IDENTITY", wide, "int32", [2, 5]) == [first, 2**31 - 1, -(2**31)]
+    assert scale("IDENTITY", halves, "int32", [0.5, 0]) == [1, 2, -1, -2]
+    assert scale("ABS", halves, "int8", [0.5, 0]) == [1, 2, 1, 2]
+    assert scale("CLIP", halves, "int16", [0.5, 0], Min=-1, Max=1) == [1, 1, -1, -1]
+    assert scale("CLIP1", halves, "int64", [0.5, 0], Min=-1, Max=1) == [1, 1, -1, -1]
+    assert scale("THRESHOLD", halves, "int32", [0.5, 0], Min=-1) == [1, 2, -1, -1]
+    assert scale("POW", halves, "int32", [0.5, 0]) == [1, 2, -1, -2]
+    for name, settings in (("IDENTITY", {}), ("CLIP", {"Min": 0, "Max": 1e9}), ("POW", {})):
+        found = scale(name, [255, 1, 128], "uint8", [2, 5], **settings)
+        assert found == [255, 7, 255], name
+        assert scale(name, [255, 1, 128], "uint8", [-1, 5], **settings) == [0, 4, 0], name
+
+
+@pytest.mark.parametrize("name", ["IDENTITY", "ABS"])
+def test_integers_of_64_bits_are_not_scaled(name: str) -> None:
+    x = np.array([2**53 + 1, -5], np.int64)
+    with pytest.raises(DmlcError, match="integers of 64 bits have no ScaleBias"):
+        ewise(name, x, ScaleBias=[1, 1])
+    assert ewise(name, x, ScaleBias=[1, 0])[0] == 2**53 + 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("to", EVERY)
+def test_integers_become_others(to: str, device: str) -> None:
+    for dtype in EVERY:
+        limits = np.iinfo(dtype)
+        x = np.random.default_rng(1).integers(limits.min, limits.max, 40, dtype, endpoint=True)
+        near = np.arange(-20, 20) + np.array([[0], [127], [255], [-128], [32767], [65535]])
+        x = np.concatenate([x, near.reshape(-1).astype(dtype), np.array([limits.max], dtype)])
+        outputs = {"OutputTensor": np.zeros(x.size, to)}
+        found = run("directml.CAST", {"InputTensor": x}, {}, outputs, device=device)
+        np.testing.assert_array_equal(found["OutputTensor"], narrow(x, to), dtype)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["ABS", "NEGATE"])
+def test_the_least_integers(name: str, device: str) -> None:
+    for dtype in EVERY[4:]:
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        x = np.array([least, least + 1, -5, 0, most], dtype)
+        found = run(f"directml.ELEMENT_WISE_{name}", {"InputTensor": x}, device=device)
+        first = most if dtype in ("int8", "int16") else least
+        last = most if name == "ABS" else -most
+        assert found["OutputTensor"].tolist() == [first, most, 5, 0, last], dtype
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("name", "shift"), [("LEFT", np.left_shift), ("RIGHT", np.right_shift)])
+def test_bits_are_shifted_by_5_bits_of_a_count(name: str, shift: Any, device: str) -> None:
+    """By 6 of those of 64 bits. Types of 8 and 16 bits are shifted as 32."""
+    for dtype in EVERY[:4]:
+        x, count = np.meshgrid([0, 1, 3, 129, 255], [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 255])
+        x, count = x.astype(dtype), count.astype(dtype)
+        found = run(f"directml.ELEMENT_WISE_BIT_SHIFT_{name}", {"ATensor": x, "BTensor": count},
+                    device=device)["OutputTensor"]  # fmt: skip
+        width = 64 if dtype == "uint64" else 32
+        wide = shift(x.astype(f"uint{width}"), (count % width).astype(f"uint{width}"))
+        np.testing.assert_array_equal(found, wide.astype(dtype), dtype)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_whole_numbers_shrink_to_the_nearest_even(device: str) -> None:
+    x = np.array([-9, -4, 4, 5, 9], np.int32)
+    for dtype, bias, expected in (
+        ("int32", 1.5, [-8, -2, 2, 4, 8]),
+        ("int8", 1.5, [-8, -2, 2, 4, 8]),
+        ("int16", 0.001, [-9, -4, 4, 5, 9]),
+        ("int8", -200, [-128, -128, 127, 127, 127]),
+    ):
+        given, settings = {"InputTensor": x.astype(dtype)}, {"Bias": bias, "Threshold": 3}
+        found = run("directml.ACTIVATION_SHRINK", given, settings, device=device)
+        assert found["OutputTensor"].tolist() == expected
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_whole_numbers_to_the_power_of_floats_lose_the_fraction(device: str) -> None:
+    for dtype, exponents, expected in (
+        ("uint16", [2.5, 0.5, 20], [5, 1, 65535]),
+        ("int8", [2.5, 0.5, 20], [5, 1, 127]),
+        ("int32", [2.5, 0.5, 20], [5, 1, 2**31 - 1]),
+    ):
+        given = {"InputTensor": np.array([2, 3, 9], dtype),
+                 "ExponentTensor": np.array(exponents, np.float32)}  # fmt: skip
+        found = run("directml.ELEMENT_WISE_POW", given, device=device)["OutputTensor"]
+        assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["CLIP_GRAD", "CLIP_GRAD1"])
+def test_no_gradient_of_clipping_reaches_nan(name: str) -> None:
+    x, gradient = np.array([np.nan, 0.5, 0, 1], np.float32), np.array([5, 7, 8, 9], np.float32)
+    assert ewise(name, x, gradient, Min=0, Max=1).tolist() == [0, 7, 0, 0]
 
 
 def test_halves_round_as_the_mode_says() -> None:

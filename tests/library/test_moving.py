@@ -173,14 +173,77 @@ def test_gathering_slices(axis: int, dimensions: int, device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_what_an_index_outside_picks(device: str) -> None:
-    """DirectML leaves it open; nothing outside of the input is read."""
     given = {"InputTensor": count(3), "IndicesTensor": np.array([0, 3, -4, 2**31 - 1], np.int32)}
     for name, settings in (
         ("GATHER", {"Axis": 0, "IndexDimensions": 1}),
         ("GATHER_ELEMENTS", {"Axis": 0}),
     ):
         found = run(f"directml.{name}", given, settings, device=device)["OutputTensor"]
-        np.testing.assert_array_equal(found, [1, 0, 0, 0])
+        np.testing.assert_array_equal(found, [1, 3, 3, 3])
+
+
+PACKED, TURNED, SPREAD = (8, 2, 1), (1, 3, 12), (20, 5, 2)
+ONE, PAIR = {"Axis": 1}, {"InputDimensionCount": 3, "IndicesDimensionCount": 2}
+READS: dict[str, tuple[dict[str, int], tuple[int, ...], Any]] = {
+    "GATHER": ({**ONE, "IndexDimensions": 1}, (1, 1, 6), lambda o, i: (o[0], i[0, 0, o[1]], o[2])),
+    "GATHER_ELEMENTS": (ONE, (3, 6, 2), lambda o, i: (o[0], i[o], o[2])),
+    "GATHER_ND": (PAIR, (1, 6, 2), lambda o, i: (*i[0, o[1]], o[2])),
+    "GATHER_ND1": ({**PAIR, "IndicesDimensionCount": 3, "BatchDimensionCount": 1}, (3, 6, 1),
+                   lambda o, i: (o[0], i[o[0], o[1], 0], o[2])),
+}  # fmt: skip
+"""Settings, sizes of the indices, and where an element of the output is read."""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("strides", [PACKED, TURNED, SPREAD], ids=str)
+@pytest.mark.parametrize("name", READS)
+def test_indices_are_offsets_in_memory(name: str, strides: tuple[int, ...], device: str) -> None:
+    """Those beyond an axis too, as far as there is memory; 0 is what lies between elements."""
+    settings, counts, place = READS[name]
+    sizes, rows = np.array([3, 4, 2]), (3, 4) if name == "GATHER_ND" else (4,)
+    memory = np.zeros(1 + int(((sizes - 1) * strides).sum()), np.int32)
+    x = np.lib.stride_tricks.as_strided(memory, sizes, [4 * s for s in strides])
+    x[...] = np.arange(1, 25).reshape(sizes)
+    indices = np.random.default_rng(4).integers(-9, 9, counts).astype(np.int32)
+    wrapped = np.where(indices < 0, indices + rows[-1], indices)
+    if name == "GATHER_ND":
+        wrapped[..., 0] = np.where(indices[..., 0] < 0, indices[..., 0] + 3, indices[..., 0])
+    given = {"InputTensor": x, "IndicesTensor": indices}
+    found = run(f"directml.{name}", given, settings, device=device)["OutputTensor"]
+    for o in np.ndindex(found.shape):
+        offset = int(np.dot(place(o, wrapped), strides))
+        inside = 0 <= offset < memory.size
+        assert found[o] == memory[offset if inside else -1], (o, offset)
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_padding_at_the_end_of_the_memory_is_0(size: int) -> None:
+    """Three bytes take four of memory, whose last is what an index outside reads."""
+    given = {"InputTensor": np.arange(1, size + 1, dtype=np.uint8),
+             "IndicesTensor": np.array([-1, size, 100, -100], np.int32)}  # fmt: skip
+    outside = size if size == 4 else 0
+    for name, settings in (
+        ("GATHER", {"Axis": 0, "IndexDimensions": 1}),
+        ("GATHER_ELEMENTS", {"Axis": 0}),
+    ):
+        found = run(f"directml.{name}", given, settings)["OutputTensor"]
+        assert found.tolist() == [size, outside, outside, outside]
+
+
+def test_of_an_empty_tensor_indices_read_0() -> None:
+    given = {"InputTensor": np.zeros((0, 2), np.float32), "IndicesTensor": np.zeros((1, 3), np.int32)}
+    found = run("directml.GATHER", given, {"Axis": 0, "IndexDimensions": 1})["OutputTensor"]
+    np.testing.assert_array_equal(found, np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_lengths_beyond_the_end(device: str) -> None:
+    x = np.arange(12, dtype=np.int64).reshape(3, 4)
+    lengths = np.array([[5], [2**32 + 2], [2**32 - 1]], np.uint64)
+    given = {"InputTensor": x, "SequenceLengthsTensor": lengths}
+    found = run("directml.REVERSE_SUBSEQUENCES", given, {"Axis": 1}, device=device)
+    expected = [[3, 3, 2, 1], [5, 4, 6, 7], [11, 11, 11, 11]]
+    assert found["OutputTensor"].tolist() == expected
 
 
 @pytest.mark.parametrize("device", DEVICES)

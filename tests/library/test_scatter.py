@@ -38,12 +38,15 @@ def test_the_last_writer_stays(axis: int, device: str) -> None:
     assert np.array_equal(found, scatter(x, indices, updates, axis))
 
 
-def test_indices_that_no_position_holds_are_dropped() -> None:
-    indices = np.array([2**63, 2**64 - 1, 1, 2**32 + 2], np.uint64)
+def test_the_low_32_bits_of_indices_count() -> None:
+    indices = np.array([2**64 - 1, 2**31, 1, 2**32 + 2], np.uint64)
     given = {"InputTensor": np.zeros(3, np.float32), "IndicesTensor": indices,
              "UpdatesTensor": normal(4)}  # fmt: skip
     found = run("directml.SCATTER", given, {"Axis": 0})["OutputTensor"]
-    assert np.array_equal(found, [0, given["UpdatesTensor"][2], 0])
+    assert np.array_equal(found, [0, *given["UpdatesTensor"][2:]])
+    given["IndicesTensor"] = np.array([2**32 - 4, 2**32 - 3, 2**32, 2**40 - 1], np.int64)
+    found = run("directml.SCATTER", given, {"Axis": 0})["OutputTensor"]
+    assert np.array_equal(found, [given["UpdatesTensor"][2], 0, given["UpdatesTensor"][3]])
 
 
 @pytest.mark.parametrize("device", DEVICES)

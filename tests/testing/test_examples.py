@@ -63,7 +63,9 @@ def test_the_examples_of_the_library(name: str, device: str) -> None:
     if device == "vulkan" and not ran:
         assert all("no elements of 8 bits" in outcome.message for outcome in done)
         return
-    assert {r.title for r in ran} == {e.title for e in operator.definition.examples}
+    definition = operator.definition
+    shown = (*definition.examples, *definition.differences)
+    assert {r.title for r in ran} == {e.title for e in shown}
     inputs = [t for t in operator.definition.levels[-1].tensors if not t.output]
     if inputs and DataType.FLOAT16 in inputs[0].dtypes:
         assert DataType.FLOAT16 in {type_of(r) for r in ran}

@@ -1,0 +1,95 @@
+"""What others may answer differently: the conditions of an operator's sections `differs`.
+
+A condition is evaluated by the reference from a call's inputs. Where it has an output's sizes, or
+broadcasts to them, it says which elements may differ; else one that holds anywhere says that the
+whole output may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.binding import ir_name
+from dmlc.binding.compute import lower_condition
+from dmlc.language import syntax
+from dmlc.oracle import find_expected
+from dmlc.scalars import Array
+from dmlc.testing.case import Call, Case, find_wanted, store
+from dmlc.testing.compare import find_within
+
+
+def find_concerned(
+    call: Call, difference: syntax.Difference, inputs: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Which elements of each output a section `differs` concerns: arrays of booleans with the
+    outputs' sizes, by name. Outputs that it does not concern at all are left out. Raises
+    `DmlcError` where the operator does not permit the call, or the condition does not stand."""
+    binding = call.binding
+    if difference.tensor is not None and difference.tensor.text not in binding.tensors:
+        return {}
+    found = _decide(lower_condition(binding, difference), inputs)
+    if not found.any():
+        return {}
+    only = None if difference.tensor is None else difference.tensor.text
+    concerned: dict[str, Array] = {}
+    for name in call.outputs:
+        if only is None or name == only:
+            sizes = binding.extents(name, None)
+            whole = tuple(size for size in sizes if isinstance(size, int))
+            concerned[name] = _spread(found, whole)
+    return concerned
+
+
+def find_all_concerned(call: Call, inputs: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+    """What each section `differs` of the call's operator concerns, by its title; those that do not
+    concern the call are left out. Raises as `find_concerned` does."""
+    found: dict[str, dict[str, Array]] = {}
+    for difference in call.operator.definition.differences:
+        concerned = find_concerned(call, difference, inputs)
+        if concerned:
+            found[difference.title] = concerned
+    return found
+
+
+def _decide(condition: ir.Function | bool, inputs: Mapping[str, Array]) -> Array:
+    """A condition's elements; one without sizes has a single one."""
+    if isinstance(condition, bool):
+        return np.array(condition)
+    given = {ir_name(name): array for name, array in inputs.items()}
+    (found,) = find_expected(condition, given).values()
+    return found.astype(bool)
+
+
+def _spread(found: Array, sizes: tuple[int, ...]) -> Array:
+    """A condition for the elements of an output of these sizes."""
+    alike = found.ndim == len(sizes)
+    if alike and all(n in (1, size) for n, size in zip(found.shape, sizes, strict=True)):
+        return np.broadcast_to(found, sizes)
+    return np.full(sizes, bool(found.any()))
+
+
+def find_faults(case: Case) -> list[str]:
+    """What is wrong with the case of a section `differs`, a sentence each: what others give
+    must be further from what is expected than any right result may be, and the condition must hold
+    at each element that is."""
+    difference = case.difference
+    if difference is None:
+        return []
+    concerned, wanted = find_concerned(case.call, difference, case.inputs), find_wanted(case)
+    faults: list[str] = []
+    for name, values in case.instead.items():
+        expected, allowed = wanted.expected[name], wanted.allowed[name]
+        dtype = case.call.tensors[name].data_type
+        # Where nothing is known of a result, as of 0 / 0, any other number differs; of whole
+        # numbers always, though floats that are cut to them may come to either.
+        allowed = np.where(np.isfinite(allowed) & dtype.is_float, allowed, 0.0)
+        instead = store(values, dtype)
+        differs = ~find_within(instead, expected, allowed)
+        if not differs.any():
+            faults.append(f"{name}: what others give does not differ beyond the bounds")
+        elif not (concerned.get(name, False) | ~differs).all():
+            faults.append(f"{name}: the condition does not hold where it differs")
+    return faults
