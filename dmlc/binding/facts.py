@@ -105,16 +105,14 @@ class Binding:
         count = multiply(self._known_sizes(name, span))
         return OpenSize(count) if isinstance(count, Size) else count
 
-    def strides(self, name: str, span: Span | None) -> tuple[int, ...]:
-        """The strides of a tensor as an expression asks for them."""
+    def strides(self, name: str, span: Span | None) -> tuple[int | OpenSize, ...]:
+        """The strides of a tensor as an expression asks for them; one with open sizes is packed."""
         sizes = self._known_sizes(name, span)
         known = tuple(e for e in sizes if isinstance(e, int))
-        if len(known) < len(sizes):
-            message = f"the strides of '{name}' are needed here, and sizes of it are left open"
-            raise DmlcError(
-                message, span, [f"give the sizes of '{name}' numbers when binding"], code="E0809"
-            )
-        return self.tensor(name, span).strides or ir.packed_strides(known)
+        if len(known) == len(sizes):
+            return self.tensor(name, span).strides or ir.packed_strides(known)
+        steps = [multiply(sizes[axis + 1 :]) for axis in range(len(sizes))]
+        return tuple(OpenSize(step) if isinstance(step, Size) else step for step in steps)
 
     def extents(self, name: str, span: Span | None) -> tuple[ir.Extent, ...]:
         """The extents of a tensor in the bound function."""
