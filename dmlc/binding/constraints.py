@@ -231,9 +231,11 @@ def _values_read(evaluator: Evaluator, condition: syntax.Expression) -> list[str
 
 
 def unify_dimensions(binding: Binding, diagnostics: Diagnostics) -> None:
-    """Holds sizes to the `Dimensions` column: a name means one size, or one shape, everywhere."""
+    """Holds sizes to the `Dimensions` column: a name means one size, or one shape, everywhere, and
+    1 where a tensor leaves it out that another has."""
     shapes: dict[str, BoundTensor] = {}
     sizes: dict[str, tuple[BoundTensor, Extent]] = {}
+    left_out: list[tuple[BoundTensor, str]] = []
     for tensor in binding.tensors.values():
         if tensor.sizes is None:
             continue
@@ -268,7 +270,19 @@ def unify_dimensions(binding: Binding, diagnostics: Diagnostics) -> None:
                     f"dimension '{dimension.name}' is {known} in '{other.name}' but {size} in "
                     f"'{tensor.name}'"
                 )
+        if matched is not None:
+            names = {d.name for d in matched}
+            absent = [d.name for d in pattern or () if d.name is not None and d.name not in names]
+            left_out += [(tensor, name) for name in absent]
         diagnostics += [mistake(tensor.definition, message, code="E0803") for message in found]
+    for tensor, name in left_out:
+        other, size = sizes.get(name, (tensor, 1))
+        if size != 1:
+            message = (
+                f"dimension '{name}' is {size} in '{other.name}', and '{tensor.name}' leaves it "
+                "out: only 1 may be left out"
+            )
+            diagnostics.append(mistake(tensor.definition, message, code="E0803"))
 
 
 def show_dimensions(pattern: tuple[Dimension, ...]) -> str:

@@ -173,7 +173,8 @@ def name_sizes(tensors: Iterable[BoundTensor]) -> dict[str, ir.Extent]:
 
 def match_dimensions(pattern: tuple[Dimension, ...], rank: int) -> tuple[Dimension, ...] | None:
     """The dimensions that a tensor of this rank has: of the optional ones the first are left out,
-    as `{ N, C, [D], [H], W }` has it; None where these are not enough, or too many."""
+    as `{ N, C, [D], [H], W }` has it; None where these are not enough, or too many. What one tensor
+    leaves out and another has is 1 there, which `unify_dimensions` checks."""
     spare = len(pattern) - rank
     optional = [k for k, dimension in enumerate(pattern) if dimension.optional]
     if not 0 <= spare <= len(optional):

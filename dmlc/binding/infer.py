@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dmlc.binding.compute import infer_outputs
 from dmlc.binding.constraints import check_requirement, check_shapes, holds
 from dmlc.binding.evaluate import Evaluator
-from dmlc.binding.facts import Binding, BoundTensor, name_sizes
+from dmlc.binding.facts import Binding, BoundTensor, match_dimensions, name_sizes
 from dmlc.binding.nodes import Shape
 from dmlc.binding.tensors import MAXIMUM_RANK, refuse_excess
 from dmlc.binding.values import Constant, OpenSize, expect_extent, show, whole_number
 from dmlc.ir import Extent
 from dmlc.language import syntax
-from dmlc.language.definitions import OperatorDefinition, TensorDefinition, mistake
+from dmlc.language.definitions import Dimension, OperatorDefinition, TensorDefinition, mistake
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, Span
@@ -246,7 +246,8 @@ def _list_broken(binding: Binding) -> list[Diagnostic]:
 
 def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bool:
     """Gives sizes to outputs of which a `require` says what they are: `T.Sizes == e`, or what they
-    are at most, `all(T.Sizes <= e)`. Says whether any was found."""
+    are at most, `all(T.Sizes <= e)`, or the first of several that they may be,
+    `all(T.Sizes == e) || c`. Says whether any was found."""
     evaluator = _try_tensors(binding, tensors)
     solved = False
     for constraint in binding.operator.constraints:
@@ -277,17 +278,21 @@ def list_equations(
         match pending.pop():
             case syntax.Binary(operator="&&", left=left, right=right):
                 pending += [right, left]
+            case syntax.Binary(operator="||", left=first):
+                pending.append(first)
             case syntax.Binary(operator="==", left=left, right=right):
                 for side, other in ((left, right), (right, left)):
                     name = _sized_tensor(side)
                     if name is not None:
                         found.append((name, other))
             case syntax.Call(function=syntax.Reference(name="all"), arguments=arguments):
-                value = arguments[0].value
-                if isinstance(value, syntax.Binary) and value.operator == "<=":
-                    name = _sized_tensor(value.left)
-                    if name is not None:
-                        found.append((name, value.right))
+                match arguments[0].value:
+                    case syntax.Binary(operator="<=", left=left, right=right):
+                        name = _sized_tensor(left)
+                        if name is not None:
+                            found.append((name, right))
+                    case value:
+                        pending.append(value)
             case syntax.Ternary(condition=choice, then=then, otherwise=otherwise):
                 try:
                     pending.append(then if evaluator.constant(choice) is True else otherwise)
@@ -329,6 +334,20 @@ def _read_sizes(value: Constant, name: str, span: Span) -> tuple[Extent, ...] | 
     return whole
 
 
+def _list_taken(
+    definition: TensorDefinition, named: Mapping[str, Extent]
+) -> tuple[Dimension, ...] | None:
+    """The dimensions of a tensor that is not described, where its row names them: of those that may
+    be left out, an output has the ones that other tensors have. None of an input, which may have
+    any of them."""
+    pattern = definition.dimensions
+    optional = [d for d in pattern or () if d.optional]
+    if pattern is None or (optional and not definition.output):
+        return None
+    spare = next((k for k, d in enumerate(optional) if d.name in named), len(optional))
+    return match_dimensions(pattern, len(pattern) - spare)
+
+
 def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
     """Gives sizes to tensors whose shape the constraints equate with a known one."""
     groups = _same(binding, "Sizes")
@@ -349,9 +368,9 @@ def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
             return tensor
         known = (t.sizes for t in _beside(tensors, groups, tensor) if t.sizes is not None)
         sizes = next(known, None)
-        pattern = tensor.definition.dimensions
-        if sizes is None and pattern is not None and not any(d.optional for d in pattern):
-            named = name_sizes(tensors.values())
+        named = name_sizes(tensors.values())
+        pattern = _list_taken(tensor.definition, named)
+        if sizes is None and pattern is not None:
             given = [d.size if d.name is None else named.get(d.name) for d in pattern]
             whole = tuple(g for g in given if g is not None)
             refuse_excess(f"tensor '{tensor.name}'", whole, tensor.definition.span)

@@ -8,7 +8,7 @@ import math
 from dmlc.binding import Operator, TensorDesc
 from dmlc.binding.attributes import convert
 from dmlc.binding.evaluate import Evaluator
-from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.facts import Binding, BoundTensor, match_dimensions, name_sizes
 from dmlc.binding.infer import infer_types, spread_sizes
 from dmlc.binding.values import Constant, whole_number
 from dmlc.language import syntax
@@ -140,16 +140,19 @@ class Drafter:
         known = [t for t in binding.tensors.values() if t.sizes is not None]
         pattern = definition.dimensions
         if pattern is not None:
-            named = {
-                d.name: size
-                for t in known
-                if t.definition.dimensions is not None
-                and len(t.definition.dimensions) == len(t.sizes or ())
-                for d, size in zip(t.definition.dimensions, t.sizes or (), strict=True)
-            }
-            kept = [d for d in pattern if not d.optional or self.random.random() < 0.7]
+            named = name_sizes(known)
+            optional = [d for d in pattern if d.optional]
+            spare = 0
+            # What another tensor has is left out only where it is 1.
+            while (
+                spare < len(optional)
+                and named.get(optional[spare].name or "", 1) == 1
+                and self.random.random() < 0.4
+            ):
+                spare += 1
+            kept = match_dimensions(pattern, len(pattern) - spare) or pattern
             made = [
-                d.size if d.size is not None else named.get(d.name, draw_size(self.random))
+                d.size if d.size is not None else named.get(d.name or "", draw_size(self.random))
                 for d in kept
             ]
             if made:

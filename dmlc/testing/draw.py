@@ -18,7 +18,10 @@ import itertools
 from collections.abc import Iterator
 
 from dmlc.binding import Operator, TensorDesc
+from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
+from dmlc.binding.infer import list_equations
+from dmlc.language import syntax
 from dmlc.language.definitions import TensorDefinition
 from dmlc.oracle import find_work, shorten
 from dmlc.scalars import DataType
@@ -206,6 +209,16 @@ class Drawer:
     def _vary(self, draft: Draft, binding: Binding) -> tuple[Draft, Binding]:
         """The draft with one thing changed, where that is permitted; a long size, mostly."""
         moved = draft.copy()
+        chosen = _list_chosen(binding)
+        if chosen and self.random.random() < 0.4:
+            # Those that follow are one choice of several.
+            name = pick(self.random, chosen)
+            sizes = list(whole(binding.tensors[name].sizes or ()))
+            axis = int(self.random.integers(len(sizes)))
+            sizes[axis] = max(1, sizes[axis] + pick(self.random, (-1, 1, 1, 2)))
+            moved.sizes[name] = tuple(sizes)
+            found = self.drafter.resolve(moved)
+            return (moved, found) if isinstance(found, Binding) else (draft, binding)
         roll = self.random.random()
         if roll < 0.7 and moved.sizes:
             name = pick(self.random, tuple(moved.sizes))
@@ -252,6 +265,20 @@ class Drawer:
             packed = {n: TensorDesc(d.data_type, d.sizes) for n, d in tensors.items()}
             return Call(self.operator, packed, dict(draft.attributes))
         return call
+
+
+def _list_chosen(binding: Binding) -> list[str]:
+    """The outputs whose sizes a `require` states as the first of several that they may be."""
+    evaluator = Evaluator(binding)
+    return [
+        name
+        for constraint in binding.operator.constraints
+        if isinstance(constraint, syntax.Require)
+        and isinstance(constraint.condition, syntax.Binary)
+        and constraint.condition.operator == "||"
+        for name, _ in list_equations(evaluator, constraint.condition.left)
+        if name in binding.tensors and binding.tensors[name].definition.output
+    ]
 
 
 def _is_short(call: Call) -> bool:

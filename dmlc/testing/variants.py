@@ -30,7 +30,7 @@ from dmlc.pipeline import USUAL, Steps
 from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.runtime.interface import AnyDevice
 from dmlc.scalars import Array
-from dmlc.sizes import Shapes, refuse_sizes
+from dmlc.sizes import Shapes, evaluate_size, refuse_sizes
 from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
 from dmlc.testing.bounds import rounds_alike
 from dmlc.testing.case import Call, Case, lay_out, make_output, run_case
@@ -413,13 +413,25 @@ def _bind_open(call: Call, opened: Mapping[_Axis, str]) -> Function:
         {n: describe(n, d) for n, d in call.outputs.items()},
     ]
     inputs = {n: describe(n, d) for n, d in call.inputs.items()}
+    symbols = {symbol: _sizes(call.tensors[name])[axis] for (name, axis), symbol in opened.items()}
     refused: list[DmlcError] = []
     for described in outputs:
         try:
             function = call.operator.bind({**inputs, **described}, call.attributes)
             check_open(function)
+            _check_outputs(call, function, symbols)
         except DmlcError as error:
             refused.append(error)
         else:
             return function
     raise refused[0]
+
+
+def _check_outputs(call: Call, function: Function, symbols: Mapping[str, int]) -> None:
+    """Refuses a function whose outputs have not the sizes of the call: those that follow may be
+    one choice of several."""
+    found = function.tensors()
+    for name, desc in call.outputs.items():
+        extents = found[ir_name(name)].extents
+        if tuple(evaluate_size(extent, symbols) for extent in extents) != _sizes(desc):
+            raise UnsupportedError(f"the sizes of output '{name}' do not follow from its inputs")

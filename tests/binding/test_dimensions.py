@@ -137,3 +137,44 @@ def test_functions_of_a_file_know_no_tables() -> None:
     )
     with pytest.raises(DmlcError, match="1:26: error: unknown name 'C'"):
         Operator(check_text(text, "op.dml").operators["OP"])
+
+
+def test_what_is_left_out_is_1() -> None:
+    """Where another tensor has it; an output has what any of them has."""
+    op = declare(
+        "Y[i...] = A[C - 1] + B[0, 0]", "A | Input | 1 to 2 | FLOAT32 | { [N], C }",
+        "B | Input | 1 to 2 | FLOAT32 | { [N], C }", "Y | Output | 1 to 2 | FLOAT32 | { [N], C }",
+    )  # fmt: skip
+    for n in (1, 2):
+        given = {"A": f32(3), "B": f32(n, 3)}
+        if n == 1:
+            assert op.resolve(given).tensors["Y"].sizes == (1, 3)
+            continue
+        (diagnostic,) = refusals(lambda given=given: op.resolve({**given, "Y": f32(2, 3)}))
+        assert says(diagnostic)[0] == (
+            "dimension 'N' is 2 in 'B', and 'A' leaves it out: only 1 may be left out"
+        )
+    assert op.resolve({"A": f32(3), "B": f32(3)}).tensors["Y"].sizes == (3,)
+
+
+def test_an_output_has_the_first_sizes_that_are_permitted_or_others_of_its_description() -> None:
+    op = declare(
+        "Y[i] = X[min(i, 2)]", "X | Input | 1 | FLOAT32", "Y | Output | 1 | FLOAT32",
+        constraints="require all(Y.Sizes == X.Sizes - 1) || Y.Sizes[0] > 4",
+    )  # fmt: skip
+    assert op.resolve({"X": f32(3)}).tensors["Y"].sizes == (2,)
+    assert op.resolve({"X": f32(3), "Y": f32(5)}).tensors["Y"].sizes == (5,)
+    (diagnostic,) = refusals(lambda: op.resolve({"X": f32(3), "Y": f32(4)}))
+    assert says(diagnostic)[1:] == ("Y.Sizes is [4]", "X.Sizes is [3]")
+
+
+def test_strides_of_sizes_that_are_open() -> None:
+    op = declare(
+        "Y = X", "X | Input | | FLOAT32", "Y | Output | | FLOAT32",
+        constraints="X and Y must have the same Sizes.\nrequire X.Strides == [C, 1]",
+        attributes="| C | INT | 0 | |",
+    )  # fmt: skip
+    assert op.bind({"X": f32("N", 4)}, {"C": 4})
+    for sizes, strides in ((("N", 4), "[4, 1]"), ((2, "M"), "[M, 1]")):
+        (diagnostic,) = refusals(lambda sizes=sizes: op.bind({"X": f32(*sizes)}, {"C": 3}))
+        assert f"X.Strides is {strides}" in says(diagnostic)

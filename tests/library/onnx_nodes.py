@@ -31,7 +31,7 @@ def run_node(node: Node, inputs: Sequence[Array | None], device: str) -> list[Ar
 
 
 def _windows(node: Node, space: Sequence[int], kernel: Sequence[int]) -> dict[str, list[int]]:
-    """Strides, dilations and paddings as DirectML has them: explicit, and rounded down."""
+    """Strides, dilations and paddings as DirectML has them: explicit."""
     count = len(space)
     strides = list(node.get("strides", [1] * count))
     dilations = list(node.get("dilations", [1] * count))
@@ -45,11 +45,6 @@ def _windows(node: Node, space: Sequence[int], kernel: Sequence[int]) -> dict[st
             total = max(0, (math.ceil(size / stride) - 1) * stride + span - size)
             start[k] = total // 2 if auto == "SAME_UPPER" else total - total // 2
             end[k] = total - start[k]
-        if node.get("ceil_mode", 0):
-            # One window more where it begins on an element, and the padding that makes it whole.
-            results = math.ceil((size + start[k] + end[k] - span) / stride) + 1
-            results -= (results - 1) * stride >= size + start[k]
-            end[k] = max(end[k], (results - 1) * stride + span - size - start[k])
     return {"Strides": strides, "Dilations": dilations, "StartPadding": start, "EndPadding": end}
 
 
@@ -66,22 +61,32 @@ def _pool(
     undilated = name in ("AVERAGE_POOLING", "MAX_POOLING")
     if undilated and any(d != 1 for d in attributes.pop("Dilations")):
         raise Unmapped(f"{name} with dilations")
-    outputs: dict[str, Sequence[int]] = {}
-    if name == "MAX_POOLING2" and len(node["outputs"]) > 1:
-        outputs = {"OutputIndicesTensor": _result_shape(x, attributes)}
     lifted = x[:, :, None] if x.ndim == 3 else x
+    outputs: dict[str, Sequence[int]] = {}
+    if node.get("ceil_mode", 0):
+        outputs["OutputTensor"] = _list_sizes(lifted, attributes, True)
+    if name == "MAX_POOLING2" and len(node["outputs"]) > 1:
+        sizes = _list_sizes(lifted, attributes, bool(node.get("ceil_mode", 0)))
+        outputs["OutputIndicesTensor"] = sizes
     found = run(f"directml.{name}", {"InputTensor": lifted}, {**attributes, **more},
                 outputs, device)  # fmt: skip
     return {n: a[:, :, 0] if x.ndim == 3 else a for n, a in found.items()}
 
 
-def _result_shape(x: Array, attributes: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
-    """The shape of a pooled tensor: an optional output is asked for by its shape."""
-    space = x.shape[2:] if x.ndim > 3 else (1, x.shape[2])
-    names = ("StartPadding", "EndPadding", "WindowSize", "Dilations", "Strides")
-    columns = zip(space, *(attributes[n] for n in names), strict=True)
-    sizes = ((n + s + e - (w - 1) * d - 1) // t + 1 for n, s, e, w, d, t in columns)
-    return (*x.shape[:2], *sizes)
+def _list_sizes(
+    x: Array, attributes: Mapping[str, Sequence[int]], rounds_up: bool
+) -> tuple[int, ...]:
+    """The sizes of a pooled tensor: of an optional output, and of one whose windows are counted up,
+    where the last of them begins on an element or in the padding before it."""
+    sizes = list(x.shape[:2])
+    for k, size in enumerate(x.shape[2:]):
+        dilation = attributes.get("Dilations", [1] * x.ndim)[k]
+        span, stride = (attributes["WindowSize"][k] - 1) * dilation + 1, attributes["Strides"][k]
+        start, end = attributes["StartPadding"][k], attributes["EndPadding"][k]
+        room = size + start + end - span
+        count = (math.ceil(room / stride) if rounds_up else room // stride) + 1
+        sizes.append(count - (rounds_up and (count - 1) * stride >= size + start))
+    return tuple(sizes)
 
 
 def _average_pool(node: Node, inputs: list[Any], device: str) -> list[Array]:

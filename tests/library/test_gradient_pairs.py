@@ -182,11 +182,21 @@ def window_cases() -> list[Case]:
                   {**space, "IncludePadding": included}, OutputGradientTensor=shape)
         for included in (True, False)
     ]  # fmt: skip
-    made.append(make_case(
-        "directml.MAX_POOLING_GRAD",
-        {"InputTensor": x, "InputGradientTensor": (1, 2, pooled(5, 3, 2, 1), small[3])},
-        {**space, "Dilations": [2, 1]},
-    ))  # fmt: skip
+    made += [
+        make_case(
+            "directml.MAX_POOLING_GRAD",
+            {"InputTensor": x, "InputGradientTensor": (1, 2, pooled(5, 3, 2, 1) + more, small[3])},
+            {**space, "Dilations": [2, 1]},
+        )
+        for more in (0, 2)
+    ]
+    # More windows than fit, and fewer: the last one may hold no element.
+    made += [
+        make_case("directml.AVERAGE_POOLING_GRAD",
+                  {"InputGradientTensor": (1, 2, small[2] + 1, small[3] - 1)},
+                  {**space, "IncludePadding": included}, OutputGradientTensor=shape)
+        for included in (True, False)
+    ]  # fmt: skip
     for layout in ("NCX", "NXC"):
         common = {"strides": [2, 1], "kernel": [2, 3], "pads_begin": [1, 0], "pads_end": [0, 1],
                   "data_format": layout}  # fmt: skip

@@ -13,6 +13,7 @@ from dmlc import DataType, TensorDesc, ir
 from dmlc.pipeline import compile, describe_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
+from tests.library.run import DEVICES, check, normal, wide
 from tests.opencl_launch import run_program
 
 
@@ -117,3 +118,48 @@ def test_no_kernel_walks_the_image(
     assert folds or profile == "gpu"
     # What computes several elements has a loop of four.
     assert {int(stop) for stop in folds} <= {2, 3, 4}
+
+
+WINDOWED: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, object]]] = {
+    "AVERAGE_POOLING1": ({}, {"IncludePadding": True}),
+    "LP_POOLING1": ({}, {"P": 2}),
+    "MAX_POOLING2": ({}, {}),
+    "CONVOLUTION": ({"FilterTensor": (2, 3, 3, 2)}, {"OutputPadding": [0, 0]}),
+}
+"""Inputs and attributes beside those that windows have."""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", WINDOWED)
+def test_windows_beyond_the_end_are_of_padding(name: str, device: str) -> None:
+    """More windows than fit, and fewer, are those that as much more padding has."""
+    more, attributes = WINDOWED[name]
+    operator = dmlc.operator(f"directml.{name}")
+    shapes = {"InputTensor": (2, 3, 9, 20), **more}
+    inputs = {n: normal(*sizes, seed=len(n)) for n, sizes in shapes.items()}
+    common: dict[str, object] = {"Strides": [2, 3], "StartPadding": [1, 0], "Dilations": [1, 2]}
+    if "FilterTensor" not in shapes:
+        common["WindowSize"] = [3, 2]
+    outer = (2, 2 if "FilterTensor" in shapes else 3)
+    for rows, columns in ((7, 9), (2, 3), (4, 7)):
+        # Windows of 3 by 3, dilated, every 2 and 3 elements.
+        end = [max(0, (rows - 1) * 2 + 3 - 1 - 9), max(0, (columns - 1) * 3 + 3 - 20)]
+        sizes = (*outer, rows, columns)
+        given = {**common, **attributes, "EndPadding": [0, 0]}
+        found = dmlc.run(operator, inputs, given, {"OutputTensor": sizes}, device)["OutputTensor"]
+        padded = dmlc.run(operator, inputs, {**given, "EndPadding": end})["OutputTensor"]
+        check(found, wide(padded[:, :, :rows, :columns]))
+
+
+def test_output_sizes_that_are_not_given_are_of_the_windows_that_fit() -> None:
+    operator = dmlc.operator("directml.AVERAGE_POOLING")
+    attributes = {"Strides": [1, 2], "WindowSize": [1, 2], "StartPadding": [0, 0],
+                  "EndPadding": [0, 0], "IncludePadding": False}  # fmt: skip
+    images = {"InputTensor": (1, 2, 3, "W")}
+    left_open = operator.bind(images, attributes)
+    assert left_open.stages[-1].extents == (1, 2, 3, "(W / 2)")
+    wider = operator.bind({**images, "OutputTensor": (1, 2, 3, "((W + 1) / 2)")}, attributes)
+    assert wider.stages[-1].extents == (1, 2, 3, "((W + 1) / 2)")
+    assert not wider.checks
+    with pytest.raises(dmlc.DmlcError, match="with any number of windows"):
+        operator.bind({"InputTensor": (1, 2, 3, 4), "OutputTensor": (1, 3, 3, 2)}, attributes)

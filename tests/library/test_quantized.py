@@ -11,7 +11,7 @@ import dmlc
 from dmlc import TensorDesc
 from dmlc.pipeline import make_kernels
 from dmlc.scalars import Array
-from tests.library.run import run
+from tests.library.run import DEVICES, check, run, wide
 
 
 def window(attributes: dict[str, Any], space: int) -> dict[str, object]:
@@ -75,3 +75,39 @@ def test_sums_of_integers_are_tiled(name: str, target: str, profile: str) -> Non
     lines = [line for kernel in kernels for line in kernel.schedule]
     assert any("put into" in line for line in lines)
     assert not any("again" in line or "serial" in line for line in lines)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("left", "right"), [("int8", "uint8"), ("uint8", "int16"), ("uint32", "int8")]
+)
+def test_factors_of_different_integers(left: str, right: str, device: str) -> None:
+    """With scales of a type of their own each."""
+    a, b = draw(left, 3, 5) // 4, draw(right, 5, 4) // 4
+    a_scale = np.array([[0.5], [0.25], [1]], np.float16)
+    b_scale = np.array([[0.001, 0.5, 1, 2]], np.float32)
+    inputs = {"ATensor": a, "BTensor": b, "AScaleTensor": a_scale, "BScaleTensor": b_scale}
+    name = "directml.MATRIX_MULTIPLY_INTEGER_TO_FLOAT"
+    shape = {"OutputTensor": dmlc.TensorDesc("FLOAT32", (3, 4))}
+    tensors = {n: TensorDesc(x.dtype.name.upper(), x.shape) for n, x in inputs.items()}
+    function = dmlc.operator(name).bind({**tensors, **shape})
+    found = dmlc.run(function, inputs, device=device)["OutputTensor"]
+    assert found.dtype == np.float32
+    check(found, (wide(a) @ wide(b)) * wide(a_scale) * wide(b_scale))
+
+
+@pytest.mark.parametrize("name", ["MATRIX_MULTIPLY_INTEGER", "QUANTIZED_LINEAR_MATRIX_MULTIPLY"])
+def test_leading_sizes_of_1_may_be_missing(name: str) -> None:
+    """The result has the dimensions that any factor has; what one lacks is 1."""
+    a, b = draw("uint8", 3, 5), draw("int8", 5, 4)
+    scales: dict[str, Array] = {}
+    if name.startswith("QUANTIZED"):
+        every = ("AScaleTensor", "BScaleTensor", "OutputScaleTensor")
+        scales = dict(zip(every, np.array([[0.5], [2], [512]], np.float32), strict=True))
+    plain = run(f"directml.{name}", {"ATensor": a, "BTensor": b, **scales})["OutputTensor"]
+    for left, right in (((1, 3, 5), (5, 4)), ((3, 5), (1, 1, 5, 4)), ((1, 1, 3, 5), (1, 5, 4))):
+        inputs = {"ATensor": a.reshape(left), "BTensor": b.reshape(right), **scales}
+        found = run(f"directml.{name}", inputs)["OutputTensor"]
+        np.testing.assert_array_equal(found, plain.reshape(*max(left, right, key=len)[:-2], 3, 4))
+    with pytest.raises(dmlc.DmlcError, match="only 1 may be left out"):
+        run(f"directml.{name}", {"ATensor": a, "BTensor": np.stack([b, b]), **scales})

@@ -213,3 +213,24 @@ def test_nothing_cannot_be_continued(mode: str) -> None:
     with pytest.raises(DmlcError, match="N > 3"):
         imported.run({"x": np.zeros(3, np.float32)}, device="reference")
     assert imported.run({"x": np.ones(5, np.float32)}, device="reference")["o0"].shape == (4,)
+
+
+def make_open_pooling(kernel: int, stride: int, after: int) -> onnx.ModelProto:
+    """The largest of windows that are counted up, over rows whose length is left open."""
+    model = make("MaxPool", {"x": np.zeros((1, 1, 4), np.float32)}, 1, (), kernel_shape=[kernel],
+                 strides=[stride], pads=[0, after], ceil_mode=1)  # fmt: skip
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "N"
+    return model
+
+
+def test_windows_that_are_counted_up_over_open_sizes() -> None:
+    """Where the last of them may begin behind the end, they are not known, and are refused."""
+    model = dmlc.onnx.load(make_open_pooling(3, 2, 1))
+    for size in (4, 5, 6):
+        x = np.arange(size, dtype=np.float32).reshape(1, 1, size)
+        (wanted,) = run("MaxPool", {"x": x}, kernel_shape=[3], strides=[2], pads=[0, 1],
+                        ceil_mode=1)  # fmt: skip
+        np.testing.assert_array_equal(model.run({"x": x})["o0"], wanted)
+    for kernel, stride, after in ((1, 2, 0), (2, 1, 2)):
+        with pytest.raises(UnsupportedError, match="begin behind its end"):
+            dmlc.onnx.load(make_open_pooling(kernel, stride, after))

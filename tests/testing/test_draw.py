@@ -259,3 +259,18 @@ def test_a_case_is_run_and_judged() -> None:
     assert all(verdict.holds for verdict in judge(case, results).values())
     wrong = {name: array + np.ones((), array.dtype) for name, array in results.items()}
     assert not any(verdict.holds for verdict in judge(case, wrong).values())
+
+
+def test_sizes_that_are_one_choice_of_several_are_drawn() -> None:
+    """Also others than those that follow; and dimensions that only some tensors have."""
+    followed: set[bool] = set()
+    for call in draw(dmlc.operator("directml.AVERAGE_POOLING"), 12):
+        image = {"InputTensor": call.tensors["InputTensor"]}
+        with contextlib.suppress(dmlc.DmlcError):  # No window fits.
+            sizes = call.operator.resolve(image, call.attributes).tensors["OutputTensor"].sizes
+            followed.add(sizes == call.tensors["OutputTensor"].sizes)
+    assert followed == {True, False}
+    products = draw(dmlc.operator("directml.MATRIX_MULTIPLY_INTEGER"), 8)
+    factors = [(call.tensors["ATensor"], call.tensors["BTensor"]) for call in products]
+    ranks = {len(a.sizes or ()) - len(b.sizes or ()) for a, b in factors}
+    assert len(ranks) > 1

@@ -175,6 +175,16 @@ def test_sizes_are_left_open_one_by_one() -> None:
     assert len(open_sizes(call).symbols()) == 4
 
 
+def test_sizes_left_open_are_those_of_the_call() -> None:
+    """Where an output has others than those that follow, too."""
+    images = {"InputTensor": (1, 1, 1, 3), "OutputTensor": (1, 1, 1, 9)}
+    given = {"WindowSize": [1, 2], "Strides": [1, 2], "StartPadding": [0, 0], "EndPadding": [0, 0]}
+    call = make_call("directml.MAX_POOLING", images, **given)
+    function = open_sizes(call)
+    assert function.stages[-1].extents[3] == 9
+    assert find(make_case(call), "sizes known at run time").run("opencl")["OutputTensor"].size == 9
+
+
 def test_sizes_that_none_left_open_takes_are_said() -> None:
     # The windows are longer than the padded rows: there is no output.
     call = make_call("directml.MAX_POOLING", {"InputTensor": (1, 2, 9, 3)},

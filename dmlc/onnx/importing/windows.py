@@ -70,6 +70,9 @@ def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> 
             if isinstance(size, int) and isinstance(results, int):
                 # The last window has to begin on an element, or in the padding before it.
                 results -= (results - 1) * stride >= size + before[axis]
+            elif stride + after[axis] > span:
+                raise UnsupportedError("ceil_mode over a size that is left open, where windows may "
+                                       "begin behind its end")  # fmt: skip
         else:
             results = divide_down(room, stride) + 1
         extents.append(as_extent(results))
