@@ -108,7 +108,8 @@ class Context:
 
 _DECLARES = re.compile(r'(?:operator|graph|enum|module)\s+[A-Za-z_]|import\s*"')
 _OPENS = re.compile(
-    r"(?:attributes|types|constraints|compute|tensors(?:\s+[A-Za-z_]\w*)?|gradient\s+of\s+[\w.]+)"
+    r"(?:attributes|types|constraints|compute|tensors(?:\s+[A-Za-z_]\w*)?"
+    r"|(?:gradient\s+of|forward)\s+[\w.]+)"
     r'\s*\{|example\s*"'
 )
 _STATEMENT = re.compile(
