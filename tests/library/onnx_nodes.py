@@ -155,7 +155,7 @@ def _resize(node: Node, inputs: list[Any], device: str) -> list[Array]:
 
 
 def describe_resize(node: Node, inputs: Sequence[Any]) -> tuple[dict[str, object], tuple[int, ...]]:
-    """The attributes of RESAMPLE2 and of its gradient for a Resize, and the sizes of its result."""
+    """The attributes of RESAMPLE2 for a Resize, and the sizes of its result."""
     x, region, scales, sizes = inputs[:4]
     mode = node.get("mode", "nearest")
     if mode == "cubic" or node.get("antialias", 0) or node.get("exclude_outside", 0):
