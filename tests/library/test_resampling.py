@@ -217,8 +217,8 @@ def test_what_is_cut_off_of_8_bits(device: str) -> None:
     settings = {"InterpolationMode": "LINEAR", "Scales": [2.0], "RoundingDirection": "DECREASING",
                 "InputPixelOffsets": [0.0], "OutputPixelOffsets": [0.0]}  # fmt: skip
     for x, expected in (
-        (np.int8([-3, 0, -128, 127]), [-3, -1, 0, -64, -128, 0, 127, 127]),
-        (np.uint8([0, 255, 254, 1]), [0, 127, 255, 254, 254, 127, 1, 1]),
+        (np.array([-3, 0, -128, 127], np.int8), [-3, -1, 0, -64, -128, 0, 127, 127]),
+        (np.array([0, 255, 254, 1], np.uint8), [0, 127, 255, 254, 254, 127, 1, 1]),
     ):
         found = run("directml.RESAMPLE2", {"InputTensor": x}, settings, {"OutputTensor": (8,)},
                     device)  # fmt: skip

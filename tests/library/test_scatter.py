@@ -174,7 +174,8 @@ def align(x: Array, regions: Array, images: Array, size: tuple[int, int], s: Map
             return np.full(image.shape[0], float(str(s["OutOfBoundsInputValue"])))
         y, x = np.clip(y, 0, height - 1), np.clip(x, 0, width - 1)
         if s["InterpolationMode"] == "NEAREST_NEIGHBOR":
-            return image[:, nearest(y, inverted[1]), nearest(x, inverted[0])]
+            found: Array = image[:, nearest(y, inverted[1]), nearest(x, inverted[0])]
+            return found
         (top, left), (bottom, right) = np.floor([y, x]).astype(int), np.ceil([y, x]).astype(int)
         above = image[:, top, left] * (1 - x + left) + image[:, top, right] * (x - left)
         below = image[:, bottom, left] * (1 - x + left) + image[:, bottom, right] * (x - left)
