@@ -235,6 +235,21 @@ def test_names_may_be_exchanged() -> None:
         match_partner(found["G"], found["F"], use_dst=False)
 
 
+def test_forward_may_say_what_habit_does() -> None:
+    """What of a training pass is called after its output, as `mean` after `batch_mean`."""
+    rows = ("src | Input", "factor | Input", "mean | Input", "diff_dst | Input", "dx | Output")
+    forward = FORWARD.replace("| dst    |", "| batch_mean | Output | 1 to 4 | f32 |\n| dst    |")
+    own = gradient("compute { dx = 0 * mean }", *rows)
+    stated = own.replace(
+        "attributes", "forward F { mean = batch_mean dx = gradient of src }\nattributes"
+    )
+    found = check_text(
+        forward.replace("compute {", "compute { batch_mean = src") + stated, "g.dml"
+    ).operators
+    matched = match_partner(found["G"], found["F"], use_dst=False)
+    assert matched.values == {"src": "src", "factor": "factor", "batch_mean": "mean"}
+
+
 def test_forward_with_lines_may_stand_before_a_gradient_that_is_derived() -> None:
     text = gradient("gradient of F { }", attribute="Slope | FLOAT")
     text = text.replace("attributes", "forward F { Slope = K }\nattributes")
