@@ -396,6 +396,7 @@ def _max_unpool(node: Node, inputs: list[Any], device: str) -> list[Array]:
 
 
 def _roi_align(node: Node, inputs: list[Any], device: str) -> list[Array]:
+    """ROI_ALIGN1 is RoiAlign but for a sample just one pixel outside: of ONNX it reads the edge."""
     x, regions, images = inputs[:3]
     sizes = node.get("output_height", 1), node.get("output_width", 1)
     scale, samples = node.get("spatial_scale", 1.0), node.get("sampling_ratio", 0)
