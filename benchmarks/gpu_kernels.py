@@ -93,8 +93,8 @@ def _average_pool_grad() -> Any:
 def _resample_grad() -> Any:
     given = {
         "InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING",
-        "Scales": [1.0, 1.0, 2.0, 2.0], "InputPixelOffsets": [0.5] * 4,
-        "OutputPixelOffsets": [-0.5] * 4,
+        "Scales": [1.0, 1.0, 2.0, 2.0], "InputPixelOffsets": [-0.5] * 4,
+        "OutputPixelOffsets": [0.5] * 4,
     }  # fmt: skip
     sizes = {"InputGradientTensor": (8, 64, 112, 112), "OutputGradientTensor": (8, 64, 56, 56)}
     return _bind("directml.RESAMPLE_GRAD1", given, **sizes)

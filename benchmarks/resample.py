@@ -44,8 +44,8 @@ def _resample(mode: str, read: int, written: int) -> Kind:
         "RoundingDirection": "DECREASING",
         "Scales": [1, 1, scale, scale],
         # The centres of pixels meet where it is linear; else corners, rounded down.
-        "InputPixelOffsets": [0.5 if linear else 0] * 4,
-        "OutputPixelOffsets": [-0.5 if linear else 0] * 4,
+        "InputPixelOffsets": [-0.5 if linear else 0] * 4,
+        "OutputPixelOffsets": [0.5 if linear else 0] * 4,
     }
     sizes = [*PLANES, written, written]
 

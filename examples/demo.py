@@ -138,8 +138,8 @@ def resampling_case(
         "InterpolationMode": mode,
         "RoundingDirection": "DECREASING",
         "Scales": scales,
-        "InputPixelOffsets": [0.5] * len(scales),
-        "OutputPixelOffsets": [-0.5] * len(scales),
+        "InputPixelOffsets": [-0.5] * len(scales),
+        "OutputPixelOffsets": [0.5] * len(scales),
     }
     outputs = {"OutputGradientTensor": sizes}
     return Case(label, dtype, {"InputGradientTensor": dy}, attributes, outputs)

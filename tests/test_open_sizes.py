@@ -231,7 +231,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("directml.RESAMPLE_GRAD1",
      {"InputGradientTensor": ("N", 8), "OutputGradientTensor": ("N", "P")},
      {"InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING", "Scales": [1, 2],
-      "InputPixelOffsets": [0.5, 0.5], "OutputPixelOffsets": [-0.5, -0.5]},
+      "InputPixelOffsets": [-0.5, -0.5], "OutputPixelOffsets": [0.5, 0.5]},
      "the size 'P' of output 'OutputGradientTensor', along axis 1, is left open, and no input has"),
     ("directml.VALUE_SCALE_2D", {"InputTensor": (2, "C", 3, 3)}, {"Scale": 1, "Bias": [1, 2]},
      "attribute 'ChannelCount' is the size 'C' by itself, which is left open"),
@@ -265,7 +265,7 @@ def test_ranges_are_known_when_binding() -> None:
 def test_tables_along_open_axes() -> None:
     attributes = {
         "InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING", "Scales": [1, 2],
-        "InputPixelOffsets": [0.5, 0.5], "OutputPixelOffsets": [-0.5, -0.5],
+        "InputPixelOffsets": [-0.5, -0.5], "OutputPixelOffsets": [0.5, 0.5],
     }  # fmt: skip
     tensors = {"InputGradientTensor": ("N", 8), "OutputGradientTensor": ("N", 4)}
     function = Subject("directml.RESAMPLE_GRAD1", tensors, attributes, {}).bind()

@@ -1,8 +1,8 @@
 """What the rows of a gradient operator that is written by hand stand for, of its forward operator.
 
-Rows are matched as `gradient of` matches them, by name, and by two habits of the families: what is
-at hand of a training pass (`mean`, `MeanTensor`) is its output (`batch_mean`, `OutputMeanTensor`),
-and where `use_dst` is true, `src` is `dst`.
+Rows are matched as `gradient of` matches them, by the lines of `forward` and by name, and by two
+habits of the families: what is at hand of a training pass (`mean`, `MeanTensor`) is its output
+(`batch_mean`, `OutputMeanTensor`), and where `use_dst` is true, `src` is `dst`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ def match_partner(
     def named(text: str) -> syntax.Name:
         return syntax.Name(text, span=span)
 
+    declared = gradient.syntax.forward
+    stated = () if declared is None else tuple(line.name.text for line in declared.lines)
     lines = tuple(
         syntax.GradientLine(named(own), named(theirs), False, span=span)
         for own, theirs in _find_at_hand(gradient, forward, use_dst=use_dst)
+        if own not in stated
     )
     section = syntax.GradientOf(named(forward.name), (), lines, span=span)
-    declared = dataclasses.replace(gradient.syntax, compute=None, gradient_of=section)
-    made = dataclasses.replace(gradient, compute=None, syntax=declared)
+    derived = dataclasses.replace(gradient.syntax, compute=None, gradient_of=section)
+    made = dataclasses.replace(gradient, compute=None, syntax=derived)
     mistakes: list[Diagnostic] = []
     warnings: list[Diagnostic] = []
     found = check_gradients([made], lambda _: forward, mistakes, warnings)

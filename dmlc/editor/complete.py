@@ -186,7 +186,7 @@ class _Completer:
             yield from self.types()
         elif context.section == "constraints" and "same" in self.words:
             yield from ((name, What.FACT, "") for name in SENTENCE_FACTS)
-        elif context.section in ("constraints", "example", "differs", "gradient"):
+        elif context.section in ("constraints", "example", "differs", "gradient", "forward"):
             wanted = {"constraints": (What.TENSOR,)}
             kinds = wanted.get(context.section, (What.TENSOR, What.ATTRIBUTE))
             expected = self.words[-1:] == ["expect"]
@@ -323,6 +323,7 @@ _OPENED = {
     ("operator", "example"): 'operator x { example "" {',
     ("operator", "differs"): 'operator x { differs "" {',
     ("operator", "gradient"): "operator x { gradient of x {",
+    ("operator", "forward"): "operator x { forward x {",
 }
 """What opens the place that a statement stands in."""
 _IN_DEFAULTS = (What.MEMBER, What.TENSOR, What.ATTRIBUTE, What.SIZE)

@@ -211,15 +211,15 @@ def find_forward(
     document: Document, context: Context, before: Sequence[Token]
 ) -> FoundOperator | None:
     """The operator that a place names tensors of: behind `with respect to`, and on the right of a
-    line of `gradient of X { ... }`."""
+    line of `gradient of X { ... }` and of `forward X { ... }`."""
     words = [t.text for t in before]
-    if context.section == "gradient":
+    if context.section in ("gradient", "forward"):
         if "=" not in words:
             return None
         words = list(context.head)
     elif words[:2] != ["gradient", "of"] or "respect" not in words or context.depth != 1:
         return None
-    name = words[2:]
+    name = words[1:] if context.section == "forward" else words[2:]
     end = next((n for n, w in enumerate(name) if w != "." and n % 2), len(name))
     return find_operator(document, "".join(name[:end]))
 

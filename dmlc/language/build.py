@@ -415,7 +415,7 @@ _MAKERS: Mapping[str, Callable[[list[_Node], Span], _Node]] = {
          "tensors_read"),
         lambda parts, span: parts,
     ),
-    **{kind: _section(kind) for kind in ("introduced", "forward", "attributes", "types")},
+    **{kind: _section(kind) for kind in ("introduced", "attributes", "types")},
     "dotted": lambda parts, span: syntax.Name(".".join(p.text for p in parts), span=span),
     "import_file": lambda parts, span: syntax.Import(_unquote(parts[0]), span=span),
     "enum": lambda parts, span: syntax.Enum(parts[0], tuple(parts[1:]), span=span),
@@ -431,6 +431,9 @@ _MAKERS: Mapping[str, Callable[[list[_Node], Span], _Node]] = {
     ),
     "constraints": lambda parts, span: ("constraints", tuple(parts), span),
     "compute": lambda parts, span: ("compute", tuple(parts), span),
+    "forward": lambda parts, span: (
+        "forward", syntax.Forward(parts[0], tuple(parts[1:]), span=span), span,
+    ),
     "gradient_by_names": lambda parts, span: (
         "gradient of", syntax.GradientOf(parts[0], tuple(parts[1]), None, span=span), span,
     ),

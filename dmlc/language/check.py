@@ -14,7 +14,7 @@ from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN
 from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.check_functions import order_functions
-from dmlc.language.check_gradient import check_gradients
+from dmlc.language.check_gradient import check_forward, check_gradients
 from dmlc.language.check_graph import Operators, check_graph
 from dmlc.language.check_operator import check_operator
 from dmlc.language.definitions import (
@@ -166,10 +166,12 @@ class _Checker:
             return
         partner = self.operators.get(operator.forward)
         if partner is None and operator.syntax.forward is not None:
-            partner = self.operators.get(operator.syntax.forward.text)
+            partner = self.operators.get(operator.syntax.forward.operator.text)
         if partner is None and self.library is not None:
             partner = self.library.find(operator.forward)
         self.operators[name] = dataclasses.replace(operator, partner=partner)
+        if partner is not None and operator.syntax.gradient_of is None:
+            check_forward(operator, partner, self.diagnostics)
 
     def copy_names(self, *, elements: bool = False) -> Names:
         """What is declared by now, for one operator or graph."""

@@ -65,6 +65,17 @@ def check_gradients(
     return found
 
 
+def check_forward(
+    operator: OperatorDefinition, forward: OperatorDefinition, diagnostics: list[Diagnostic]
+) -> None:
+    """Checks the lines of `forward`, of an operator that has a formula of its own: what of the
+    forward operator they say its rows to be."""
+    declared = operator.syntax.forward
+    if declared is not None and declared.lines:
+        section = syntax.GradientOf(declared.operator, (), (), span=declared.span)
+        _Checker(operator, section, forward, diagnostics, []).check_lines()
+
+
 def _fail_cycle(
     operators: Sequence[OperatorDefinition],
     section: syntax.GradientOf,
@@ -129,11 +140,11 @@ class _Checker:
         if declared is not None and self.operator.forward != self.forward.name:
             other = f"'forward' names '{self.operator.forward}'"
             message = f"{other}, but this is the gradient of '{self.forward.name}'"
-            self.fail(message, self.target, Note("it is named here", declared.span), code="E0701")
+            note = Note("it is named here", declared.operator.span)
+            self.fail(message, self.target, note, code="E0701")
         if self.forward.order >= MOST_ORDERS:
             self.fail(TOO_MANY_ORDERS, self.target, code="E0701")
-        for line in self.section.lines or ():
-            self.check_line(line)
+        self.check_lines()
         wanted = self.list_wanted()
         self.find_values()
         self.find_gradients([t for t in self.forward.newest.outputs if t.holds_floats], False)
@@ -153,6 +164,12 @@ class _Checker:
         return dataclasses.replace(self.operator, gradient=made, forward=self.forward.name)
 
     # What is written ----------------------------------------------------------------------
+
+    def check_lines(self) -> None:
+        """The lines of `forward`, and those of the section."""
+        declared = self.operator.syntax.forward
+        for line in (() if declared is None else declared.lines) + (self.section.lines or ()):
+            self.check_line(line)
 
     def check_line(self, line: syntax.GradientLine) -> None:
         name, of = line.name, line.of
@@ -293,9 +310,11 @@ class _Checker:
             self.match(self.gradients, missing[0], rows[0])
 
     def find_attributes(self) -> None:
+        stated = tuple(self.attributes.values())
         for theirs in self.forward.attributes:
-            own = self.operator.attribute(self.attributes.get(theirs.name, theirs.name))
-            if own is None:
+            name = self.attributes.get(theirs.name, theirs.name)
+            own = self.operator.attribute(name)
+            if own is None or (theirs.name not in self.attributes and name in stated):
                 continue
             self.attributes[theirs.name] = own.name
             if _kind_of(own) != _kind_of(theirs):

@@ -71,11 +71,10 @@ class _OperatorChecker(ExpressionChecker):
         name = qualify(self.module, operator.name.text)
         forward = None
         if operator.forward is not None:
-            forward = qualify(self.module, operator.forward.text)
+            forward = qualify(self.module, operator.forward.operator.text)
             if forward == name:
-                self.fail(
-                    f"operator '{name}' is its own forward", operator.forward.span, code="E0701"
-                )
+                place = operator.forward.operator.span
+                self.fail(f"operator '{name}' is its own forward", place, code="E0701")
         if operator.compute is not None:
             self.check_compute(operator.compute)
         made = OperatorDefinition(

@@ -422,9 +422,8 @@ class _Printer:
         tensors, examples = iter(node.tensors), iter(node.examples)
         differences = iter(node.differences)
         tables = {"attributes": node.attributes, "types": node.types}
-        names = {"introduced": node.introduced, "forward": node.forward}
         for kind, span in node.sections:
-            table, name, gradient = tables.get(kind), names.get(kind), node.gradient_of
+            table, forward, gradient = tables.get(kind), node.forward, node.gradient_of
             match kind:
                 case "doc string":
                     self.item(quote(node.doc or ""), span)
@@ -450,10 +449,13 @@ class _Printer:
                     self.close(span)
                 case "gradient of" if gradient is not None:
                     self.gradient_of(gradient, span)
+                case "forward" if forward is not None:
+                    head = f"forward {forward.operator.text}"
+                    self.gradient_lines(head, forward.lines or None, span)
+                case "introduced" if node.introduced is not None:
+                    self.item(f"introduced {node.introduced.text}", span)
                 case _ if table is not None:
                     self.table(f"{kind} {{", table, span)
-                case _ if name is not None:
-                    self.item(f"{kind} {name.text}", span)
                 case _:
                     raise InternalError(f"operator {node.name.text} has no section {kind!r}")
         self.close(node.span)
@@ -461,12 +463,19 @@ class _Printer:
     def gradient_of(self, node: syntax.GradientOf, span: Span) -> None:
         head = f"gradient of {node.operator.text}"
         if node.lines is None:
-            inputs = join_names(n.text for n in node.tensors)
-            self.item(f"{head} with respect to {inputs}", span)
+            head += f" with respect to {join_names(n.text for n in node.tensors)}"
+        self.gradient_lines(head, node.lines, span)
+
+    def gradient_lines(
+        self, head: str, lines: Sequence[syntax.GradientLine] | None, span: Span
+    ) -> None:
+        """What the rows at hand stand for, in braces; None where there are no braces."""
+        if lines is None:
+            self.item(head, span)
             return
         self.open(f"{head} {{", span)
-        padded = self.align([n.name.text for n in node.lines], [n.span for n in node.lines])
-        for line, name in zip(node.lines, padded, strict=True):
+        padded = self.align([n.name.text for n in lines], [n.span for n in lines])
+        for line, name in zip(lines, padded, strict=True):
             self.item(f"{name} = {'gradient of ' * line.gradient}{line.of.text}", line.span)
         self.close(span)
 

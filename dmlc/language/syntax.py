@@ -258,6 +258,14 @@ class GradientOf(Node):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Forward(Node):
+    """`forward NAME`, or `forward NAME { ... }` with lines as `gradient of` has them."""
+
+    operator: Name
+    lines: tuple[GradientLine, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class TensorsSection(Node):
     level: Name | None
     table: Table
@@ -315,7 +323,7 @@ class Operator(Node):
     name: Name
     doc: str | None
     introduced: Name | None
-    forward: Name | None
+    forward: Forward | None
     attributes: Table | None
     tensors: tuple[TensorsSection, ...]
     types: Table | None

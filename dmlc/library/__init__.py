@@ -39,7 +39,8 @@ def find(name: str) -> ModuleDefinition:
 def find_gradients(name: str) -> tuple[str, ...]:
     """The built-in operators that name this one as their `forward` operator. Reads the files that
     mention it so, and no others."""
-    mention = re.compile(rf"^\s*forward\s+(\w+\.)?{re.escape(name.rpartition('.')[2])}\s*$", re.M)
+    short = re.escape(name.rpartition(".")[2])
+    mention = re.compile(rf"^\s*forward\s+(\w+\.)?{short}\s*(\{{|$)", re.M)
     mentioning = (own for own, path in _files().items() if mention.search(path.read_text("utf-8")))
     return tuple(own for own in mentioning if find(own).operators[own].forward == name)
 

@@ -256,7 +256,7 @@ def find_forward(operator: Operator) -> OperatorDefinition:
     if definition.forward in operators():
         return operators()[definition.forward].definition
     declared = definition.syntax.forward
-    span = None if declared is None else declared.span
+    span = None if declared is None else declared.operator.span
     raise DmlcError(
         unknown_name("forward operator", definition.forward, operators(), span, "E0202")
     )
@@ -288,7 +288,7 @@ class _Matching:
         declared = self.operator.definition.syntax.forward
         message = f"'{self.operator.name}' cannot be held to '{self.theirs.name}': {said}"
         kind = UnsupportedError if isinstance(reason, UnsupportedError) else DmlcError
-        return kind(message, None if declared is None else declared.span)
+        return kind(message, None if declared is None else declared.operator.span)
 
     def match(self) -> GradientDefinition:
         """Which row stands for what."""

@@ -344,8 +344,8 @@ def test_an_argument_that_an_operator_refuses_is_shown_where_it_stands() -> None
 def test_sizes_that_do_not_follow_are_to_be_stated() -> None:
     expect(
         "output z = @directml.RESAMPLE_GRAD1(InputGradientTensor: x, InterpolationMode: LINEAR,\n"
-        "    RoundingDirection: DECREASING, Scales: [1, 2], InputPixelOffsets: [0.5, 0.5],\n"
-        "    OutputPixelOffsets: [-0.5, -0.5])",
+        "    RoundingDirection: DECREASING, Scales: [1, 2], InputPixelOffsets: [-0.5, -0.5],\n"
+        "    OutputPixelOffsets: [0.5, 0.5])",
         "directml.RESAMPLE_GRAD1: the sizes of 'OutputGradientTensor' do not follow from this "
         "call: state them, as in 'OutputGradientTensor: FLOAT32[...]'",
         "in directml.RESAMPLE_GRAD1",

@@ -214,15 +214,15 @@ def test_attributes_and_stated_outputs() -> None:
     x = g.input("x", "FLOAT32", [N, 4])
     g.output("up", g.directml.RESAMPLE_GRAD1(
         InputGradientTensor=x, InterpolationMode="LINEAR", RoundingDirection=1,
-        Scales=np.float32([1, 2]).tolist(), InputPixelOffsets=[0.5, 0.5],
-        OutputPixelOffsets=(-0.5, -0.5), OutputGradientTensor=("FLOAT32", [N, 2])))  # fmt: skip
+        Scales=np.float32([1, 2]).tolist(), InputPixelOffsets=[-0.5, -0.5],
+        OutputPixelOffsets=(0.5, 0.5), OutputGradientTensor=("FLOAT32", [N, 2])))  # fmt: skip
     g.output("pooled", g.onednn.ReLU(src=x, dst=dmlc.TensorDesc("FLOAT32", (3, 4))))
     joined = g.directml.JOIN(InputTensors=[x, x], Axis=1, name="joined")
     g.output("j", joined)
     g.output("halved", g.training.GROUP_NORMALIZATION(InputTensor=x, GroupCount=2))
     read_back(g)
     for part in ("InterpolationMode: LINEAR", "RoundingDirection: DECREASING",
-                 "OutputPixelOffsets: [-0.5, -0.5]", "OutputGradientTensor: FLOAT32[N, 2]",
+                 "OutputPixelOffsets: [0.5, 0.5]", "OutputGradientTensor: FLOAT32[N, 2]",
                  "dst: FLOAT32[3, 4]", "InputTensors: [x, x]"):  # fmt: skip
         assert part in str(g)
     function = g.build().bind({"x": (3, 4)})

@@ -116,6 +116,8 @@ def test_a_gradient_names_the_tensors_of_its_forward_operator() -> None:
     assert labels(f"{head} with respect to @\n}}") == ["InputTensor", "OutputTensor"]
     found = labels(f"{head} {{\n        dX = gradient of @\n    }}\n}}")
     assert found[:2] == ["InputTensor", "OutputTensor"]
+    found = labels(f"{head.replace('gradient of', 'forward')} {{\n        X = @\n    }}\n}}")
+    assert found[:2] == ["InputTensor", "OutputTensor"]
 
 
 def test_reductions_take_like_and_axes() -> None:

@@ -186,8 +186,8 @@ def test_a_softmax_gradient_of_few_rows_is_shared_out_in_pieces() -> None:
 WINDOW = {"Strides": [2, 2], "WindowSize": [3, 3], "StartPadding": [1, 1], "EndPadding": [0, 0]}
 RESAMPLE = {
     "InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING",
-    "Scales": [1.0, 1.0, 2.0, 2.0], "InputPixelOffsets": [0.5] * 4,
-    "OutputPixelOffsets": [-0.5] * 4,
+    "Scales": [1.0, 1.0, 2.0, 2.0], "InputPixelOffsets": [-0.5] * 4,
+    "OutputPixelOffsets": [0.5] * 4,
 }  # fmt: skip
 WINDOWS: list[tuple[str, dict[str, Any], dict[str, tuple[int, ...]], list[float]]] = [
     # name, attributes, sizes, instructions an output of each kernel

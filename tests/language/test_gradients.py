@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dmlc import library
+from dmlc.building.partner import match_partner
 from dmlc.language import syntax
 from dmlc.language.check import check_file, check_text
 from dmlc.language.check_gradient import MOST_ORDERS
@@ -200,6 +201,81 @@ def test_mistakes_in_types_ranks_and_attributes() -> None:
         with pytest.raises(DmlcError) as raised:
             find(FORWARD + text)
         assert raised.value.diagnostics[0].message == message
+
+
+STATED = "forward F {\n    Slope = K\n    x     = src\n    df    = gradient of factor\n}"
+EXCHANGED = "forward F { K = J J = K }\nattributes"
+STATED_ROWS = ("x | Input", "factor | Input", "diff_dst | Input", "dx | Output", "df | Output")
+
+
+def with_formula(section: str, *rows: str, attribute: str = "Slope | FLOAT") -> str:
+    """A gradient with a formula of its own, which names its forward operator."""
+    made = gradient("compute { dx = 0 * x df = 0 * x }", *rows or STATED_ROWS, attribute=attribute)
+    return made.replace("attributes", f"{section}\nattributes")
+
+
+def test_forward_says_what_names_do_not() -> None:
+    found = check_text(FORWARD + with_formula(STATED), "g.dml").operators
+    matched = match_partner(found["G"], found["F"], use_dst=False)
+    assert matched.attributes == {"K": "Slope"}
+    assert matched.values == {"src": "x", "factor": "factor"}
+    assert matched.gradients == {"dst": "diff_dst", "src": "dx", "factor": "df"}
+
+
+def test_names_may_be_exchanged() -> None:
+    both = "| K         | FLOAT |\n        | J         | FLOAT |"
+    forward = FORWARD.replace("| K         | FLOAT |", both)
+    own = gradient("compute { diff_src = 0 * src }").replace("| K | FLOAT |", both)
+    found = check_text(forward + own.replace("attributes", EXCHANGED), "g.dml").operators
+    matched = match_partner(found["G"], found["F"], use_dst=False)
+    assert matched.attributes == {"K": "J", "J": "K"}
+    one = own.replace("attributes", EXCHANGED.replace("J = K", ""))
+    found = check_text(forward + one, "g.dml").operators
+    with pytest.raises(DmlcError, match="there is no attribute 'K', which F needs"):
+        match_partner(found["G"], found["F"], use_dst=False)
+
+
+def test_forward_may_say_what_habit_does() -> None:
+    """What of a training pass is called after its output, as `mean` after `batch_mean`."""
+    rows = ("src | Input", "factor | Input", "mean | Input", "diff_dst | Input", "dx | Output")
+    forward = FORWARD.replace("| dst    |", "| batch_mean | Output | 1 to 4 | f32 |\n| dst    |")
+    own = gradient("compute { dx = 0 * mean }", *rows)
+    stated = own.replace(
+        "attributes", "forward F { mean = batch_mean dx = gradient of src }\nattributes"
+    )
+    found = check_text(
+        forward.replace("compute {", "compute { batch_mean = src") + stated, "g.dml"
+    ).operators
+    matched = match_partner(found["G"], found["F"], use_dst=False)
+    assert matched.values == {"src": "src", "factor": "factor", "batch_mean": "mean"}
+
+
+def test_forward_with_lines_may_stand_before_a_gradient_that_is_derived() -> None:
+    text = gradient("gradient of F { }", attribute="Slope | FLOAT")
+    text = text.replace("attributes", "forward F { Slope = K }\nattributes")
+    assert find(FORWARD + text).attributes == {"K": "Slope"}
+
+
+def test_lines_of_forward_are_laid_out() -> None:
+    (made,) = parse(Source("g.dml", with_formula("forward F { Slope = K x = src }"))).declarations
+    shown = format_file(syntax.File(None, (made,), (), Source("g.dml", "")))
+    assert "    forward F {\n        Slope = K\n        x     = src\n    }\n" in shown
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("Slope = Q", "unknown attribute of F 'Q'"),
+    ("Slop = K", "unknown tensor or attribute 'Slop'"),
+    ("x = source", "unknown tensor of F 'source'"),
+    ("x = src x = factor", "'x' stands before two '='"),
+    ("dx = gradient of dst", "'dx' is an output: it is the gradient of an input of F, and 'dst' is"
+     " an output"),
+])  # fmt: skip
+def test_mistakes_in_lines_of_forward(line: str, message: str) -> None:
+    with pytest.raises(DmlcError) as raised:
+        check_text(FORWARD + with_formula(f"forward F {{ {line} }}"), "g.dml")
+    (found,) = raised.value.diagnostics
+    assert found.message.startswith(message)
+    assert found.span is not None
 
 
 def test_an_operator_without_floats_has_no_gradient() -> None:

@@ -173,6 +173,12 @@ tensor_sections = st.builds(
 gradient_lines = st.builds(
     syntax.GradientLine, name_nodes, name_nodes, st.booleans(), span=st.just(NOWHERE)
 )
+forwards = st.builds(
+    syntax.Forward,
+    dotted_nodes,
+    st.lists(gradient_lines, max_size=3).map(tuple),
+    span=st.just(NOWHERE),
+)
 gradients_of = st.one_of(
     st.builds(syntax.GradientOf, dotted_nodes, name_lists, st.none(), span=st.just(NOWHERE)),
     st.builds(
@@ -188,7 +194,7 @@ gradients_of = st.one_of(
 @st.composite
 def operators(draw: st.DrawFn) -> syntax.Operator:
     doc = draw(st.none() | texts)
-    introduced, forward = draw(st.none() | name_nodes), draw(st.none() | dotted_nodes)
+    introduced, forward = draw(st.none() | name_nodes), draw(st.none() | forwards)
     attributes, types = draw(st.none() | tables), draw(st.none() | tables)
     tensors = draw(st.lists(tensor_sections, min_size=1, max_size=2).map(tuple))
     constraint = st.one_of(sentences, requires)

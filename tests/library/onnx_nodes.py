@@ -165,7 +165,7 @@ def _resize(node: Node, inputs: list[Any], device: str) -> list[Array]:
 
 
 def describe_resize(node: Node, inputs: Sequence[Any]) -> tuple[dict[str, object], tuple[int, ...]]:
-    """The attributes of RESAMPLE2 and of its gradient for a Resize, and the sizes of its result."""
+    """The attributes of RESAMPLE2 for a Resize, and the sizes of its result."""
     x, region, scales, sizes = inputs[:4]
     mode = node.get("mode", "nearest")
     if mode == "cubic" or node.get("antialias", 0) or node.get("exclude_outside", 0):
@@ -406,6 +406,7 @@ def _max_unpool(node: Node, inputs: list[Any], device: str) -> list[Array]:
 
 
 def _roi_align(node: Node, inputs: list[Any], device: str) -> list[Array]:
+    """ROI_ALIGN1 is RoiAlign but for a sample just one pixel outside: of ONNX it reads the edge."""
     x, regions, images = inputs[:3]
     sizes = node.get("output_height", 1), node.get("output_width", 1)
     scale, samples = node.get("spatial_scale", 1.0), node.get("sampling_ratio", 0)

@@ -153,7 +153,7 @@ def resample_cases() -> list[Case]:
     made: list[Case] = []
     for mode, direction in (("LINEAR", "DECREASING"), ("NEAREST_NEIGHBOR", "INCREASING")):
         attributes = {"InterpolationMode": mode, "Scales": [1.0, 1.0, 0.7, 1.5],
-                      "InputPixelOffsets": [0.5] * 4, "OutputPixelOffsets": [-0.5] * 4}  # fmt: skip
+                      "InputPixelOffsets": [-0.5] * 4, "OutputPixelOffsets": [0.5] * 4}  # fmt: skip
         for name, more in (("GRAD1", {"RoundingDirection": direction}), ("GRAD", {})):
             made.append(make_case(
                 f"directml.RESAMPLE_{name}", {"InputGradientTensor": (1, 2, 3, 5)},

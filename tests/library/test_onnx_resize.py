@@ -89,7 +89,9 @@ def test_resampling_and_its_gradient(
         found = resampled["OutputTensor"].reshape(-1)
         np.testing.assert_allclose(found[clear], expected[clear], near, near)
         dy.reshape(-1)[~clear] = 0
-        gradient = run("directml.RESAMPLE_GRAD1", {"InputGradientTensor": dy}, attributes,
+        exchanged = {**attributes, "InputPixelOffsets": attributes["OutputPixelOffsets"],
+                     "OutputPixelOffsets": attributes["InputPixelOffsets"]}  # fmt: skip
+        gradient = run("directml.RESAMPLE_GRAD1", {"InputGradientTensor": dy}, exchanged,
                        {"OutputGradientTensor": x.shape}, "reference")  # fmt: skip
         expected = matrix @ dy.astype(np.float64).reshape(-1)
         found = gradient["OutputGradientTensor"].reshape(-1)

@@ -43,6 +43,11 @@ class Geometry:
         }
         return found if direction is None else {**found, "RoundingDirection": direction}
 
+    def gradient_attributes(self, mode: str, direction: str | None = None) -> dict[str, Any]:
+        """Those of the gradient: its input is the forward operator's output."""
+        exchanged = dataclasses.replace(self, inputs=self.outputs, outputs=self.inputs)
+        return exchanged.attributes(mode, direction)
+
 
 GEOMETRIES = [
     Geometry("up, centres", (5,), (12,), (2.4,), (0.5,), (-0.5,)),
@@ -84,8 +89,9 @@ def test_the_gradient_is_the_transpose(
 ) -> None:
     dy = normal(*geometry.results, dtype=dtype)
     expected = (matrix(geometry, mode).T @ wide(dy).reshape(-1)).reshape(geometry.sizes)
-    found = run("directml.RESAMPLE_GRAD1", {"InputGradientTensor": dy}, geometry.attributes(*mode),
-                {"OutputGradientTensor": geometry.sizes}, device)  # fmt: skip
+    found = run("directml.RESAMPLE_GRAD1", {"InputGradientTensor": dy},
+                geometry.gradient_attributes(*mode), {"OutputGradientTensor": geometry.sizes},
+                device)  # fmt: skip
     check(found["OutputGradientTensor"], expected)
 
 
@@ -135,31 +141,88 @@ def test_a_gradient_outside_a_window_does_not_leak(device: str) -> None:
     dy = np.ones(8, np.float32)
     dy[5] = np.nan
     found = run("directml.RESAMPLE_GRAD1", {"InputGradientTensor": dy},
-                geometry.attributes(*MODES[0]), {"OutputGradientTensor": (4,)}, device)  # fmt: skip
+                geometry.gradient_attributes(*MODES[0]), {"OutputGradientTensor": (4,)},
+                device)  # fmt: skip
     np.testing.assert_array_equal(np.isnan(found["OutputGradientTensor"]), [0, 0, 1, 1])
 
 
-IMAGES = [g for g in GEOMETRIES if len(g.sizes) == 4]
-
-
 @pytest.mark.parametrize("mode", ["LINEAR", "NEAREST_NEIGHBOR"])
-@pytest.mark.parametrize("geometry", IMAGES, ids=lambda g: g.title)
+@pytest.mark.parametrize("geometry", GEOMETRIES[1::2], ids=lambda g: g.title)
 def test_the_older_operators_are_the_newer_ones(geometry: Geometry, mode: str) -> None:
-    """As the pages say: with LINEAR, or rounded down with output offsets 0.5 less."""
-    less = 0.5 * (mode == "NEAREST_NEIGHBOR")
-    shifted = dataclasses.replace(geometry, outputs=tuple(v - less for v in geometry.outputs))
-    newer, older = shifted.attributes(mode, "DECREASING"), geometry.attributes(mode)
+    """With LINEAR, or rounded down half a pixel further on."""
+    more = 0.5 * (mode == "NEAREST_NEIGHBOR")
+    shifted = dataclasses.replace(geometry, inputs=tuple(v - more for v in geometry.inputs))
     x, dy = normal(*geometry.sizes), normal(*geometry.results, seed=1)
     results, sizes = {"OutputTensor": geometry.results}, {"OutputGradientTensor": geometry.sizes}
-    for new, old, given, outputs in (
-        ("RESAMPLE2", "RESAMPLE1", {"InputTensor": x}, results),
-        ("RESAMPLE_GRAD1", "RESAMPLE_GRAD", {"InputGradientTensor": dy}, sizes),
-    ):
+    for new, old, given, outputs, newer, older in (
+        ("RESAMPLE2", "RESAMPLE1", {"InputTensor": x}, results,
+         shifted.attributes(mode, "DECREASING"), geometry.attributes(mode)),
+        ("RESAMPLE_GRAD1", "RESAMPLE_GRAD", {"InputGradientTensor": dy}, sizes,
+         shifted.gradient_attributes(mode, "DECREASING"), geometry.gradient_attributes(mode)),
+    ):  # fmt: skip
         expected = run(f"directml.{new}", given, newer, outputs)
         for device in DEVICES:
             found = run(f"directml.{old}", given, older, outputs, device)
             for name, array in found.items():
                 check(array, wide(expected[name]))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("inputs", "outputs"), [(0.5, -0.5), (0.0, 0.0), (-0.75, 1.0)])
+@pytest.mark.parametrize("scale", [0.5, 1.0, 1.5, 2.0, 3.0, 0.75])
+def test_of_two_pixels_as_near_the_later_is_the_nearest(
+    scale: float, inputs: float, outputs: float, device: str
+) -> None:
+    geometry = Geometry("", (6,), (9,), (scale,), (inputs,), (outputs,))
+    places = [source(geometry, 0, o) for o in range(9)]
+    nearest = np.floor(np.float32(places) + np.float32(0.5)).astype(int)
+    x, dy = normal(6), normal(9, seed=1)
+    found = run("directml.RESAMPLE1", {"InputTensor": x}, geometry.attributes("NEAREST_NEIGHBOR"),
+                {"OutputTensor": (9,)}, device)  # fmt: skip
+    np.testing.assert_array_equal(found["OutputTensor"], x[nearest])
+    found = run("directml.RESAMPLE_GRAD", {"InputGradientTensor": dy},
+                geometry.gradient_attributes("NEAREST_NEIGHBOR"),
+                {"OutputGradientTensor": (6,)}, device)  # fmt: skip
+    check(found["OutputGradientTensor"], np.bincount(nearest, wide(dy), 6))
+
+
+# Whole numbers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("geometry", GEOMETRIES[::4], ids=lambda g: g.title)
+def test_pixels_of_8_bits(geometry: Geometry, dtype: Any, device: str) -> None:
+    """Of these the older operators read the pixel before. A fraction between two is cut off, which
+    the last bit decides where the sum is whole."""
+    info = np.iinfo(dtype)
+    x = np.random.default_rng(3).integers(info.min, info.max, geometry.sizes, dtype, endpoint=True)
+    given, outputs = {"InputTensor": x}, {"OutputTensor": geometry.results}
+    for mode in MODES:
+        found = run("directml.RESAMPLE2", given, geometry.attributes(*mode), outputs, device)
+        array = found["OutputTensor"]
+        assert array.dtype == dtype
+        exact = (matrix(geometry, mode) @ wide(x).reshape(-1)).reshape(geometry.results)
+        near = 1e-3 if mode[0] == "LINEAR" else 0
+        assert (np.trunc(exact - near) <= array).all()
+        assert (array <= np.trunc(exact + near)).all()
+        if mode[1] == "DECREASING":
+            older = run("directml.RESAMPLE1", given, geometry.attributes(mode[0]), outputs, device)
+            np.testing.assert_array_equal(older["OutputTensor"], array)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_cut_off_of_8_bits(device: str) -> None:
+    """Towards 0, and at the limits of the type."""
+    settings = {"InterpolationMode": "LINEAR", "Scales": [2.0], "RoundingDirection": "DECREASING",
+                "InputPixelOffsets": [0.0], "OutputPixelOffsets": [0.0]}  # fmt: skip
+    for x, expected in (
+        (np.array([-3, 0, -128, 127], np.int8), [-3, -1, 0, -64, -128, 0, 127, 127]),
+        (np.array([0, 255, 254, 1], np.uint8), [0, 127, 255, 254, 254, 127, 1, 1]),
+    ):
+        found = run("directml.RESAMPLE2", {"InputTensor": x}, settings, {"OutputTensor": (8,)},
+                    device)  # fmt: skip
+        np.testing.assert_array_equal(found["OutputTensor"], np.array(expected, x.dtype))
 
 
 @pytest.mark.parametrize("mode", ["LINEAR", "NEAREST_NEIGHBOR"])

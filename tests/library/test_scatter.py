@@ -160,20 +160,25 @@ def align(x: Array, regions: Array, images: Array, size: tuple[int, int], s: Map
     def places(start: float, end: float, outputs: int) -> Array:
         count = int(np.clip(np.ceil((end - start) / outputs), least, most))
         steps, offset = np.arange(outputs * count), float(str(s["InputPixelOffset"]))
-        if s["AlignRegionsToCorners"]:
-            found = steps * (end - start) / max(outputs * count - 1, 1)
-        else:
-            shifted = steps - float(str(s["OutputPixelOffset"]))
-            found = shifted * (end - start) / (outputs * count)
+        parts = outputs * count - bool(s["AlignRegionsToCorners"])
+        shifted = steps - float(str(s["OutputPixelOffset"]))
+        found = shifted * (end - start) / parts if parts else np.array([(end - start) / 2])
         return (found + start - offset).reshape(outputs, count)
 
-    def read(image: Array, y: float, x: float) -> Array:
+    def is_inside(place: float, size: int) -> bool:
+        return 0 <= place <= size - 1 if s["AlignRegionsToCorners"] else -1 < place < size
+
+    def nearest(place: float, inverted: bool) -> int:
+        return int(np.ceil(place - 0.5) if inverted else np.floor(place + 0.5))
+
+    def read(image: Array, y: float, x: float, inverted: Array) -> Array:
         height, width = image.shape[1:]
-        if not (-1 <= y <= height and -1 <= x <= width):
+        if not (is_inside(y, height) and is_inside(x, width)):
             return np.full(image.shape[0], float(str(s["OutOfBoundsInputValue"])))
         y, x = np.clip(y, 0, height - 1), np.clip(x, 0, width - 1)
         if s["InterpolationMode"] == "NEAREST_NEIGHBOR":
-            return image[:, int(np.ceil(y - 0.5)), int(np.ceil(x - 0.5))]
+            found: Array = image[:, nearest(y, inverted[1]), nearest(x, inverted[0])]
+            return found
         (top, left), (bottom, right) = np.floor([y, x]).astype(int), np.ceil([y, x]).astype(int)
         above = image[:, top, left] * (1 - x + left) + image[:, top, right] * (x - left)
         below = image[:, bottom, left] * (1 - x + left) + image[:, bottom, right] * (x - left)
@@ -182,9 +187,11 @@ def align(x: Array, regions: Array, images: Array, size: tuple[int, int], s: Map
     scale = [float(str(s[f"SpatialScale{axis}"])) for axis in "XY"]
     for number, (region, image) in enumerate(zip(wide(regions), images, strict=True)):
         x1, y1, x2, y2 = region * [*scale, *scale]
+        inverted = np.array([x2 < x1, y2 < y1])
         rows, columns = places(y1, y2, size[0]), places(x1, x2, size[1])
         for i, j in itertools.product(*map(range, size)):
-            samples = np.array([read(wide(x[image]), a, b) for a in rows[i] for b in columns[j]])
+            samples = np.array([read(wide(x[min(image, len(x) - 1)]), a, b, inverted)
+                                for a in rows[i] for b in columns[j]])  # fmt: skip
             reduce = np.max if s["ReductionFunction"] == "MAX" else np.mean
             made[number, :, i, j] = reduce(samples, axis=0)
     return made
@@ -194,7 +201,8 @@ def align(x: Array, regions: Array, images: Array, size: tuple[int, int], s: Map
 @pytest.mark.parametrize("changed", [
     {}, {"ReductionFunction": "MAX"}, {"InterpolationMode": "NEAREST_NEIGHBOR"},
     {"AlignRegionsToCorners": True}, {"MinimumSamplesPerOutput": 2, "MaximumSamplesPerOutput": 2},
-    {"InputPixelOffset": 0.0},
+    {"InputPixelOffset": 0.0}, {"OutputPixelOffset": 0.25},
+    {"AlignRegionsToCorners": True, "OutputPixelOffset": 0.0, "InputPixelOffset": 0.0},
 ])  # fmt: skip
 def test_regions_are_sampled(changed: Mapping[str, object], device: str) -> None:
     settings, x = {**SETTINGS, **changed}, normal(2, 3, 6, 8)
@@ -202,6 +210,41 @@ def test_regions_are_sampled(changed: Mapping[str, object], device: str) -> None
     sizes = {"OutputTensor": (6, 3, 2, 3)}
     found = run("directml.ROI_ALIGN1", given, settings, sizes, device)["OutputTensor"]
     check(found, align(x, REGIONS, IMAGES, (2, 3), settings))
+
+
+CORNERS = [[0, 0, 2, 2], [1, 1, 3, 3], [-2, -2, 2, 2], [2, 2, 6, 6], [0, 2, 1, 0], [3, 3, 1, 1],
+           [-0.5, -0.5, 2.5, 2.5], [-0.5, 0.5, 3.5, 2.5], [1, 1, 1, 1]]  # fmt: skip
+"""Regions whose samples lie half-way between pixels, or on the edges."""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("corners", [True, False])
+@pytest.mark.parametrize("mode", ["NEAREST_NEIGHBOR", "LINEAR"])
+@pytest.mark.parametrize("size", [(1, 1), (4, 4), (7, 2), (2, 3)])
+def test_samples_half_way_and_at_the_edges(
+    size: tuple[int, int], mode: str, corners: bool, device: str
+) -> None:
+    """What sizes and corners make exact is so on every device. There is one image of four that
+    numbers name, and it is read for all."""
+    settings = {**SETTINGS, "SpatialScaleY": 1.0, "MaximumSamplesPerOutput": 1,
+                "InterpolationMode": mode, "AlignRegionsToCorners": corners}  # fmt: skip
+    x, regions = normal(1, 2, 4, 4), np.array(CORNERS, np.float32)
+    images = np.array([0, 1, 7, 2**32 - 1, 0, 0, 3, 0, 5], np.uint64)
+    given = {"InputTensor": x, "ROITensor": regions, "BatchIndicesTensor": images}
+    sizes = {"OutputTensor": (len(regions), 2, *size)}
+    found = run("directml.ROI_ALIGN1", given, settings, sizes, device)["OutputTensor"]
+    expected = align(x, regions, images, size, settings)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_of_a_64_bit_number_of_an_image_the_low_bits_count() -> None:
+    x, regions = normal(3, 1, 2, 2), np.array([[0, 0, 2, 2]] * 2, np.float32)
+    given = {"InputTensor": x, "ROITensor": regions,
+             "BatchIndicesTensor": np.array([2**32 + 1, 2**33 + 9], np.uint64)}  # fmt: skip
+    for device in DEVICES:
+        found = run("directml.ROI_ALIGN1", given, SETTINGS | {"SpatialScaleY": 1.0},
+                    {"OutputTensor": (2, 1, 2, 2)}, device)["OutputTensor"]  # fmt: skip
+        np.testing.assert_allclose(found, x[1:], rtol=1e-6)
 
 
 @pytest.mark.parametrize("device", ["opencl", "vulkan"])
@@ -255,14 +298,19 @@ def test_gradients_of_regions_are_differences(reduction: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_regions_are_pooled(device: str) -> None:
     x = normal(2, 3, 6, 8)
-    regions = np.array([[0, 0, 0, 15, 11], [1, 3, 2, 9, 5], [1, 14, 10, 40, 30], [0, 30, 0, 34, 3]])
+    regions = np.array([
+        [0, 0, 0, 15, 11], [1, 3, 2, 9, 5], [1, 14, 10, 40, 30], [0, 30, 0, 34, 3],
+        [0.9, 3, 2, 9, 5], [7, 3, 2, 9, 5], [-3, 3, 2, 9, 5], [1.2, 9, 2, 3, 8], [1, 3, 8, 9, 2],
+    ])  # fmt: skip
     given = {"InputTensor": x, "ROITensor": regions[None, None].astype(np.float32)}
     settings = {"SpatialScale": 0.5, "PooledSize": [3, 2]}
     found = run("directml.ROI_POOLING", given, settings, device=device)["OutputTensor"]
-    expected = np.zeros((4, 3, 2, 3))
+    expected = np.zeros((len(regions), 3, 2, 3))
     for number, row in enumerate(regions):
-        image, *corners = row.tolist()
+        number_of_image, *corners = row.tolist()
+        image = min(max(int(number_of_image), 0), 1)
         x1, y1, x2, y2 = (round(corner * 0.5) for corner in corners)
+        x2, y2 = max(x1, x2), max(y1, y2)
         for i, j in itertools.product(range(2), range(3)):
             rows = slice(min(i * (y2 - y1 + 1) // 2 + y1, 6), -(-(i + 1) * (y2 - y1 + 1) // 2) + y1)
             columns = slice(

@@ -465,7 +465,7 @@ def list_gradients() -> list[Case]:
     own: Given = {"InputTensor": IMAGE, "InputGradientTensor": pooled}
     twice = normal(2, 4, 12, 10, seed=4)
     resampled = {"InterpolationMode": "LINEAR", "Scales": [1, 1, 2, 2],
-                 "InputPixelOffsets": [0.5] * 4, "OutputPixelOffsets": [-0.5] * 4}  # fmt: skip
+                 "InputPixelOffsets": [-0.5] * 4, "OutputPixelOffsets": [0.5] * 4}  # fmt: skip
 
     def double(x: torch.Tensor) -> torch.Tensor:
         return functional.interpolate(x, (12, 10), mode="bilinear")

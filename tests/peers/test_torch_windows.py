@@ -62,8 +62,8 @@ def test_resample_gradients(
     if not ratio:
         # Numbers that single precision holds, so that both sides round the same way.
         scales = [float(np.float32(round(s * 0.9 * 8) / 8)) for s in scales]
-    inputs, outputs = {"linear": (0.5, -0.5), "nearest": (0.0, 0.0),
-                       "nearest-exact": (0.0, -0.5)}[kind]  # fmt: skip
+    inputs, outputs = {"linear": (-0.5, 0.5), "nearest": (0.0, 0.0),
+                       "nearest-exact": (-0.5, 0.0)}[kind]  # fmt: skip
     attributes = {
         "InterpolationMode": "LINEAR" if kind == "linear" else "NEAREST_NEIGHBOR",
         "RoundingDirection": "DECREASING", "Scales": [1.0, 1.0, *scales],

@@ -146,8 +146,8 @@ SUBJECTS: Mapping[str, Subject] = {
         (Tensors({"InputGradientTensor": (1, 2, 9, 33), "OutputGradientTensor": (1, 2, 6, 44)}),),
         {
             "InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING",
-            "Scales": [1, 1, 1.5, 0.75], "InputPixelOffsets": [0.5] * 4,
-            "OutputPixelOffsets": [-0.5] * 4,
+            "Scales": [1, 1, 1.5, 0.75], "InputPixelOffsets": [-0.5] * 4,
+            "OutputPixelOffsets": [0.5] * 4,
         },
     ),
     "a nearest resampling's gradient": Subject(
@@ -155,7 +155,7 @@ SUBJECTS: Mapping[str, Subject] = {
         (Tensors({"InputGradientTensor": (16, 48), "OutputGradientTensor": (8, 32)}),),
         {
             "InterpolationMode": "NEAREST_NEIGHBOR", "RoundingDirection": "DECREASING",
-            "Scales": [2, 1.5], "InputPixelOffsets": [0.5] * 2, "OutputPixelOffsets": [-0.5] * 2,
+            "Scales": [2, 1.5], "InputPixelOffsets": [-0.5] * 2, "OutputPixelOffsets": [0.5] * 2,
         },
     ),
     "batch normalization's gradient": Subject(

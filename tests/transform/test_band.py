@@ -105,8 +105,8 @@ def test_resampling_a_wide_image_walks_windows() -> None:
             "InterpolationMode": "LINEAR",
             "RoundingDirection": "DECREASING",
             "Scales": [1, 1, 2, 2],
-            "InputPixelOffsets": [0.5] * 4,
-            "OutputPixelOffsets": [-0.5] * 4,
+            "InputPixelOffsets": [-0.5] * 4,
+            "OutputPixelOffsets": [0.5] * 4,
         },
     )
     axes = [s.reduction.axes for s in rewrite(function).stages if s.reduction is not None]

@@ -78,8 +78,8 @@ def test_bilinear_resample_grad(scale: float, dtype: type) -> None:
         "InterpolationMode": "LINEAR",
         "RoundingDirection": "DECREASING",
         "Scales": [1.0, 1.0, scale, scale],
-        "InputPixelOffsets": [0.0, 0.0, 0.5, 0.5],
-        "OutputPixelOffsets": [0.0, 0.0, -0.5, -0.5],
+        "InputPixelOffsets": [0.0, 0.0, -0.5, -0.5],
+        "OutputPixelOffsets": [0.0, 0.0, 0.5, 0.5],
     }
     outputs = {"OutputGradientTensor": (1, 2, size, size)}
     given = {"InputGradientTensor": normal(*sizes, dtype=dtype)}
