@@ -108,14 +108,9 @@ class Context:
 
 _DECLARES = re.compile(r'(?:operator|graph|enum|module)\s+[A-Za-z_]|import\s*"')
 _OPENS = re.compile(
-<<<<<<< HEAD
-    r"(?:attributes|types|constraints|compute|tensors(?:\s+[A-Za-z_]\w*)?|gradient\s+of\s+[\w.]+)"
-    r'\s*\{|(?:example|differs)\s*"'
-=======
     r"(?:attributes|types|constraints|compute|tensors(?:\s+[A-Za-z_]\w*)?"
     r"|(?:gradient\s+of|forward)\s+[\w.]+)"
-    r'\s*\{|example\s*"'
->>>>>>> sampling
+    r'\s*\{|(?:example|differs)\s*"'
 )
 _STATEMENT = re.compile(
     r"""
