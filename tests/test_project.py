@@ -14,8 +14,8 @@ from dmlc.program import VERSION
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = [
     "help", "setup", "demo", "test", "test-all", "roots", "coverage", "fuzz", "mutants",
-    "operators", "onnx", "onnx-export", "test-peers", "mlir", "lint", "format", "types", "golden",
-    "bench", "docs", "site", "clean",
+    "operators", "directml", "onnx", "onnx-export", "test-peers", "mlir", "lint", "format", "types",
+    "golden", "bench", "docs", "site", "clean",
 ]  # fmt: skip
 
 
