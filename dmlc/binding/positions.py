@@ -14,7 +14,15 @@ from dmlc import ir
 from dmlc.binding.conversions import Conversions
 from dmlc.binding.emission import emit_value
 from dmlc.binding.nodes import Form, Node, Nodes, Value, Weak, join_free
-from dmlc.binding.values import TO_WHOLE, OpenSize, describe, is_number, show, span_text, whole_number
+from dmlc.binding.values import (
+    TO_WHOLE,
+    OpenSize,
+    describe,
+    is_number,
+    show,
+    span_text,
+    whole_number,
+)
 from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import UNKNOWN, Interval, Ranges

@@ -94,9 +94,7 @@ def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
     return dataclasses.replace(positions, needed=frozenset(needed))
 
 
-def join_digits(
-    body: ir.Body, terms: Sequence[tuple[int, Measure]]
-) -> list[tuple[int, Measure]]:
+def join_digits(body: ir.Body, terms: Sequence[tuple[int, Measure]]) -> list[tuple[int, Measure]]:
     """Positions times steps, whose sum is an offset, with the digits of a number put together:
     `(v / 4) * 12 + (v % 4) * 3` is `v * 3`. Each term is the number of a value, and its step."""
     found = list(terms)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import numpy as np
+
+import dmlc
 from dmlc.binding import TensorDesc
 from dmlc.language.check import check_text
 from tests.binding.declare import X, Y, Z, declare, f32, refusal, refusals, says
@@ -171,6 +174,18 @@ def test_outputs_may_not_overlap() -> None:
         "each stride must pass over all that smaller strides reach",
         "declared here",
     )
+
+
+def test_constraints_and_formulas_may_depend_on_the_level() -> None:
+    constraints = 'require X.Sizes[0] > 1 || since(L_2_1), "one element came with L_2_1"'
+    op = declare("Y = since(L_3_0) ? X : 2 * X", X, Y, constraints=constraints)
+    x = np.ones(1, np.float32)
+    for level, expected in ((None, 1), ("L_2_1", 2), ("L_2_9", 2), ("L_3_0", 1), ("L_4_0", 1)):
+        function = op.bind({"X": f32(1)}, level=level)
+        assert dmlc.run(function, {"X": x}, device="reference")["Y"] == expected
+    found = refusal(op, {"X": f32(1)}, level="L_2_0")
+    assert found.message == "broken constraint: one element came with L_2_1"
+    assert op.bind({"X": f32(2)}, level="L_2_0")
 
 
 def test_feature_levels() -> None:

@@ -29,6 +29,37 @@ def test_even_reads_are_strides() -> None:
     assert not elements.has_positions
 
 
+DIGITS = """func @f(%X: f32[4, 50, 3]{strides}, %P: s32[7]) -> (%Y) {{
+  %Y: f32[i0 < 7] = {{
+    v0 = min(max(cast(%P[i0], index), 0), 599)
+    %X[{places}]
+  }}
+}}"""
+WHOLE = "div(v0, 150), mod(div(v0, 3), 50), mod(v0, 3)"
+
+
+@pytest.mark.parametrize(
+    ("strides", "places", "steps"),
+    [
+        ("", WHOLE, [1]),
+        ("{160, 3, 1}", WHOLE, [160, 3, 1]),
+        ("{300, 6, 2}", WHOLE, [2]),
+        ("{1, 4, 200}", WHOLE, [1, 4, 200]),
+        ("", "div(v0, 150), mod(div(v0, 3), 49), mod(v0, 3)", [150, 3, 1]),
+        ("", "div(v0, 200), mod(div(v0, 3), 50), mod(v0, 3)", [150, 3, 1]),
+        ("", "mod(v0, 4), mod(div(v0, 4), 50), mod(v0, 3)", [150, 3, 1]),
+    ],
+)
+def test_digits_of_a_number_are_put_together(strides: str, places: str, steps: list[int]) -> None:
+    """As far as the strides let them be one number times a step."""
+    function = ir.parse(DIGITS.format(strides=strides, places=places))
+    elements = collect_elements(function, ("Y",))
+    (value,) = (v for v in elements.values if isinstance(v, Gather) and v.view.tensor == "X")
+    assert [step for _, step in value.terms] == steps
+    divides = [v.operation.name for v in elements.values if isinstance(v, ir.Apply)]
+    assert ("div" in divides) == (len(steps) > 1)
+
+
 def test_other_reads_take_values() -> None:
     elements = collect_elements(positions.read("flip"), ("Output",))
     (value,) = (v for v in elements.values if isinstance(v, Gather))

@@ -136,7 +136,7 @@ def _transposed_convolution(node: Node, inputs: list[Any], device: str) -> list[
         lower = node.get("auto_pad") == "SAME_UPPER"
         start = total // 2 if lower else total - total // 2
         attributes["StartPadding"][k], attributes["EndPadding"][k] = start, total - start
-    # ONNX lengthens what is computed, and DirectML pads it: zeros at the end of the input make room.
+    # ONNX lengthens what is computed, and DirectML pads it: zeros behind the input make room.
     longer = [-(-m // s) for m, s in zip(more, attributes["Strides"], strict=True)]
     ends = zip(attributes["EndPadding"], longer, attributes["Strides"], more, strict=True)
     attributes["EndPadding"] = [end + n * stride - m for end, n, stride, m in ends]

@@ -143,7 +143,9 @@ def test_the_least_integers(name: str, device: str) -> None:
 def test_bits_are_shifted_by_5_bits_of_a_count(name: str, shift: Any, device: str) -> None:
     """By 6 of those of 64 bits. Types of 8 and 16 bits are shifted as 32."""
     for dtype in EVERY[:4]:
-        x, count = np.meshgrid([0, 1, 3, 129, 255], [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 255])
+        x, count = np.meshgrid(
+            [0, 1, 3, 129, 255], [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 255]
+        )
         x, count = x.astype(dtype), count.astype(dtype)
         found = run(f"directml.ELEMENT_WISE_BIT_SHIFT_{name}", {"ATensor": x, "BTensor": count},
                     device=device)["OutputTensor"]  # fmt: skip

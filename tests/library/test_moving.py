@@ -231,7 +231,10 @@ def test_padding_at_the_end_of_the_memory_is_0(size: int) -> None:
 
 
 def test_of_an_empty_tensor_indices_read_0() -> None:
-    given = {"InputTensor": np.zeros((0, 2), np.float32), "IndicesTensor": np.zeros((1, 3), np.int32)}
+    given = {
+        "InputTensor": np.zeros((0, 2), np.float32),
+        "IndicesTensor": np.zeros((1, 3), np.int32),
+    }
     found = run("directml.GATHER", given, {"Axis": 0, "IndexDimensions": 1})["OutputTensor"]
     np.testing.assert_array_equal(found, np.zeros((3, 2)))
 

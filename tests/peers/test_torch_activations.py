@@ -44,8 +44,8 @@ TABLE: dict[str, tuple[dict[str, float], Callable[[Tensor], Tensor]]] = {
 """The parameters of each activation, and what PyTorch calls it."""
 
 
-NAN_GIVES_0 = ("SHRINK", "THRESHOLDED_RELU")
-"""Those whose pages have 0 for all that is not beyond a threshold; PyTorch has NaN."""
+NAN_GIVES_0 = ("SHRINK",)
+"""Those that give 0 for all that is not beyond a threshold; PyTorch has NaN."""
 
 
 def rows(name: str) -> Array:

@@ -303,7 +303,7 @@ def test_convolution(case: Any, dtype: Any, device: str) -> None:
     spans = [(k - 1) * d + 1 for k, d in zip(filters[2:], dilations, strict=True)]
     missing = [n - ((r - 1) * s + span - 2 * p) for n, r, s, span, p in zip(
         sizes[2:], expected.shape[2:], strides, spans, padding, strict=True)]  # fmt: skip
-    # OutputPadding is zeros: what else a stride left out, a further zero of the input makes room for.
+    # OutputPadding is zeros: a further zero of the input makes room for what a stride left out.
     ends = [p + s - m for p, s, m in zip(padding, strides, missing, strict=True)]
     back = {**settings, "Direction": "BACKWARD", "EndPadding": ends}
     longer = np.pad(dy, [(0, 0), (0, 0), *[(0, 1)] * len(strides)])

@@ -292,3 +292,21 @@ def test_schedules_are_those_that_a_number_stands_for() -> None:
     for each in kernels:
         assert all(kernel.launch.group_size <= limits.group_size for kernel in each)
     assert dataclasses.replace(made[0]) == made[1]
+
+
+def test_results_that_depend_on_strides_are_not_held_to_other_memory() -> None:
+    """An index outside picks what lies in memory there: 4 of the packed rows, and else a gap."""
+    found = dmlc.operator("directml.GATHER")
+    tensors = {"InputTensor": dmlc.TensorDesc("INT32", (3, 2)),
+               "IndicesTensor": dmlc.TensorDesc("INT32", (1, 1)),
+               "OutputTensor": dmlc.TensorDesc("INT32", (3, 1))}  # fmt: skip
+    call = Call(found, tensors, {"Axis": 1, "IndexDimensions": 1})
+    inputs = {"InputTensor": np.arange(1, 7, dtype=np.int32).reshape(3, 2),
+              "IndicesTensor": np.full((1, 1), 3, np.int32)}  # fmt: skip
+    case = Case(call, inputs, "drawn")
+    results = run_case(case, "opencl")
+    assert results["OutputTensor"].tolist() == [[4], [6], [6]]
+    runs = {r.name: r for r in try_variants(case, "opencl", results, np.random.default_rng(0))}
+    assert all(run.holds for run in runs.values())
+    assert runs["transposed tensors"].reason == "its results depend on the strides of its tensors"
+    assert runs["sizes known when compiled"].verdicts
