@@ -50,7 +50,6 @@ def attention(
 PLAIN = {"QueryTensor": flat(Q), "KeyTensor": flat(K), "ValueTensor": flat(V)}
 GIVEN: dict[str, tuple[dict[str, Array], Array]] = {
     "each by itself": (PLAIN, attend(Q, K, V)),
-    "leading dimensions": ({n: x[None, None] for n, x in PLAIN.items()}, attend(Q, K, V)),
     "stacked query and key": (
         {"StackedQueryKeyTensor": stack(Q, K[:, :LENGTH]), "ValueTensor": flat(V[:, :LENGTH])},
         attend(Q, K[:, :LENGTH], V[:, :LENGTH]),
@@ -78,10 +77,15 @@ def test_the_newer_form_gives_the_same() -> None:
         check(attention(inputs, "MULTIHEAD_ATTENTION1")["OutputTensor"], expected)
 
 
-def test_the_result_may_have_leading_dimensions() -> None:
+def test_tensors_of_the_newer_form_may_have_leading_dimensions() -> None:
+    """As its page says; those of the older one, DirectML refuses."""
     sizes = (1, 1, BATCH, LENGTH, HEADS * VALUES)
-    found = attention(PLAIN, outputs={"OutputTensor": sizes})["OutputTensor"]
-    check(found, attend(Q, K, V).reshape(sizes))
+    for leading in (PLAIN, {n: x[None, None] for n, x in PLAIN.items()}):
+        outputs = {"OutputTensor": sizes}
+        found = attention(leading, "MULTIHEAD_ATTENTION1", outputs=outputs)["OutputTensor"]
+        check(found, attend(Q, K, V).reshape(sizes))
+        with pytest.raises(dmlc.DmlcError, match="takes 3 dimensions"):
+            attention(leading, outputs=outputs)
 
 
 def test_a_bias_for_each_of_the_three() -> None:
@@ -89,6 +93,18 @@ def test_a_bias_for_each_of_the_three() -> None:
     q, k, v = (x + p.reshape(HEADS, -1) for x, p in zip((Q, K, V), parts, strict=True))
     bias = np.concatenate(parts)[None]
     check(attention(PLAIN | {"BiasTensor": bias})["OutputTensor"], attend(q, k, v))
+
+
+@pytest.mark.parametrize("device", ["reference", "opencl", "vulkan"])
+def test_a_bias_of_halves(device: str) -> None:
+    """Beside FLOAT32; and a type of mask without a mask, which leaves nothing out."""
+    parts = [normal(HEADS * n, seed=4 + n, dtype=np.float16) for n in (SIZE, SIZE, VALUES)]
+    q, k, v = (
+        x + p.astype(np.float32).reshape(HEADS, -1) for x, p in zip((Q, K, V), parts, strict=True)
+    )
+    inputs = PLAIN | {"BiasTensor": np.concatenate(parts)}
+    found = attention(inputs, device=device, MaskType="BOOLEAN")["OutputTensor"]
+    check(found, attend(q, k, v))
 
 
 TIMES = np.arange(KEYS)
@@ -128,7 +144,7 @@ def test_past_and_present() -> None:
     keys, values = past()
     present = {"OutputPresentKeyTensor": (BATCH, HEADS, PAST + KEYS, SIZE),
                "OutputPresentValueTensor": (1, BATCH, HEADS, PAST + KEYS, VALUES)}  # fmt: skip
-    inputs = PLAIN | {"PastKeyTensor": keys, "PastValueTensor": values[None]}
+    inputs = PLAIN | {"PastKeyTensor": keys, "PastValueTensor": values}
     found = attention(inputs, outputs=present)
     k = np.concatenate([keys, K.transpose(0, 2, 1, 3)], 2)
     v = np.concatenate([values, V.transpose(0, 2, 1, 3)], 2)
@@ -167,8 +183,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
      "the tensors must have the heads that are counted"),
     ({"BiasTensor": (9,)}, {}, "BiasTensor must have an element for each"),
     ({"RelativePositionBiasTensor": (2, 2, 3, 9)}, {}, "as many keys as past and new ones"),
-    ({}, {"MaskType": "BOOLEAN"}, "MaskTensor is given with every MaskType but NONE"),
-    ({"MaskTensor": (1, 2)}, {}, "MaskTensor is given with every MaskType but NONE"),
+    ({"MaskTensor": (1, 2)}, {}, "MaskTensor is given with a MaskType"),
+    ({"MaskTensor": (2,)}, {"MaskType": "KEY_SEQUENCE_LENGTH"}, r"sizes \[1, BatchSize\]"),
     ({"MaskTensor": (2, 2)}, {"MaskType": "KEY_SEQUENCE_LENGTH"}, r"sizes \[1, BatchSize\]"),
     ({"MaskTensor": (2,)}, {"MaskType": "KEY_SEQUENCE_END_START"}, r"sizes \[2, BatchSize\]"),
     ({"MaskTensor": (2, 2, 3, 3)}, {"MaskType": "BOOLEAN"}, "HeadCount, SequenceLength, keys"),
