@@ -205,6 +205,48 @@ ATTENTION = Call(
 MASKED = ATTENTION.but({"MaskType": "KEY_SEQUENCE_LENGTH"}, MaskTensor="INT32 1 1")
 PAST = ATTENTION.but(PastKeyTensor="FLOAT32 1 1 1 2", PastValueTensor="FLOAT32 1 1 1 2")
 
+SCALED = [
+    Call(f"ELEMENT_WISE_{name}", describe(InputTensor="INT32 4", OutputTensor="INT32 4"), more)
+    for name, more in (
+        ("IDENTITY", {}), ("ABS", {}), ("CLIP", {"Min": -1.0, "Max": 1.0}),
+        ("CLIP1", {"Min": -1.0, "Max": 1.0}),
+    )
+]  # fmt: skip
+RAISED = Call(
+    "ELEMENT_WISE_POW",
+    describe(InputTensor="INT32 4", ExponentTensor="INT32 4", OutputTensor="INT32 4"),
+)
+REVERSED = Call(
+    "REVERSE_SUBSEQUENCES",
+    describe(InputTensor="INT64 2 3", SequenceLengthsTensor="UINT32 2 1", OutputTensor="INT64 2 3"),
+    {"Axis": 1},
+)
+DOUBLED = describe(InputTensor="INT8 1 1 2 2", OutputTensor="INT8 1 1 4 4")
+GRID: dict[str, object] = {"InterpolationMode": "LINEAR", "Scales": [1.0, 1.0, 2.0, 2.0]}
+OFFSETS: dict[str, object] = {
+    "InputPixelOffsets": [0.5] * 4, "OutputPixelOffsets": [-0.5] * 4,
+}  # fmt: skip
+RESAMPLED = [
+    Call("RESAMPLE", DOUBLED, GRID),
+    Call("RESAMPLE1", DOUBLED, {**GRID, **OFFSETS}),
+    Call("RESAMPLE2", DOUBLED, {**GRID, **OFFSETS, "RoundingDirection": "INCREASING"}),
+]
+ADAM = Call(
+    "ADAM_OPTIMIZER",
+    {
+        **{
+            name: TensorDesc("FLOAT32", (2, 3))
+            for name in (
+                "InputParametersTensor", "InputFirstMomentTensor", "InputSecondMomentTensor",
+                "GradientTensor", "OutputParametersTensor", "OutputFirstMomentTensor",
+                "OutputSecondMomentTensor",
+            )
+        },
+        **describe(TrainingStepTensor="UINT32 1 1"),
+    },
+    {"LearningRate": 0.1, "Beta1": 0.9, "Beta2": 0.9, "Epsilon": 1e-3},
+)  # fmt: skip
+
 
 def make_recurrent(operator: str, rows: int, *activations: str) -> Call:
     """A layer of one unit, without an output."""
@@ -247,6 +289,32 @@ TAKEN: list[Call] = [
     SLICE.but(InputGradientTensor="FLOAT32 3"),
     ATTENTION.but({"MaskType": "BOOLEAN"}),
     ATTENTION.but(BiasTensor="FLOAT16 6"),
+    *(call.but({"ScaleBias": [0.5, 0.0]}) for call in (*SCALED, RAISED)),
+    *(REVERSED.but(InputTensor=f"{dtype} 2 3", OutputTensor=f"{dtype} 2 3")
+      for dtype in ("INT64", "UINT64")),
+    REVERSED.but(SequenceLengthsTensor="UINT64 2 1"),
+    *(Call("ACTIVATION_RELU_GRAD",
+           describe(InputTensor=f"{dtype} 3", InputGradientTensor=f"{dtype} 3",
+                    OutputGradientTensor=f"{dtype} 3"))
+      for dtype in ("INT32", "INT16", "INT8")),
+    *RESAMPLED,
+    *(call.but({"InterpolationMode": "NEAREST_NEIGHBOR"}, InputTensor="UINT8 1 1 2 2",
+               OutputTensor="UINT8 1 1 4 4") for call in RESAMPLED),
+    *(Call(f"ELEMENT_WISE_BIT_{name}",
+           describe(ATensor=f"{dtype} 3", BTensor=f"{dtype} 3", OutputTensor=f"{dtype} 3"))
+      for name in ("AND", "OR", "XOR") for dtype in ("FLOAT32", "FLOAT16")),
+    *(Call("ELEMENT_WISE_BIT_NOT", describe(InputTensor=f"{dtype} 3", OutputTensor=f"{dtype} 3"))
+      for dtype in ("FLOAT32", "FLOAT16")),
+    *(Call("ELEMENT_WISE_BIT_COUNT", describe(InputTensor=f"{dtype} 3", OutputTensor="UINT32 3"))
+      for dtype in ("FLOAT32", "FLOAT16")),
+    ADAM,
+    ADAM.but({"Beta1": 1.0, "Beta2": -2.0}),
+    AVERAGE.but({"IncludePadding": 2}),
+    Call("ACTIVATION_CELU", describe(InputTensor="FLOAT32 3"), {"Alpha": 0.0}),
+    LP.but({"P": 0}),
+    LP_1.but({"P": 0}),
+    LSTM.but({"UseClipThreshold": True, "ClipThreshold": -1.0},
+             OutputSingleTensor="FLOAT32 1 1 2 1"),
 ]  # fmt: skip
 
 
@@ -285,7 +353,21 @@ GRADIENT = {
 DIMENSIONS = "must have the same DimensionCount"
 SIZES = "must have the same Sizes"
 ALONG = "along the second of"
+SOFT = Call("ACTIVATION_SOFTPLUS", describe(InputTensor="FLOAT32 3"), {"Steepness": 1.0})
+PADDED = describe(InputTensor="FLOAT32 1 3", OutputTensor="FLOAT32 1 5")
+ENDS: dict[str, object] = {
+    "PaddingMode": "REFLECTION", "StartPadding": [0, 1], "EndPadding": [0, 1],
+}  # fmt: skip
 REFUSED: list[Refused] = [
+    *(Refused(SOFT, SOFT.but({"Steepness": steepness}), "Steepness")
+      for steepness in (0.5, float("nan"))),
+    *(Refused(call, call.but({"ScaleBias": [2.0, 0.0]}), "ScaleBias")
+      for name in ("IDENTITY", "ABS") for dtype in ("INT64", "UINT64")
+      if (name, dtype) != ("ABS", "UINT64")
+      for call in [Call(f"ELEMENT_WISE_{name}", describe(InputTensor=f"{dtype} 3"))]),
+    *(Refused(call, call.but({"PaddingMode": "WRAP"}), "WRAP")
+      for call in (Call("PADDING", PADDED, ENDS),
+                   Call("PADDING1", PADDED, {**ENDS, "PaddingValueDataType": "FLOAT32"}))),
     *refuse_scales("ROI_ALIGN", POOLED, SAMPLED),
     *refuse_scales("ROI_ALIGN1", POOLED, MOVED),
     *refuse_scales("ROI_ALIGN_GRAD", GRADIENT,
