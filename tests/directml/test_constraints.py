@@ -300,13 +300,6 @@ TAKEN: list[Call] = [
     *RESAMPLED,
     *(call.but({"InterpolationMode": "NEAREST_NEIGHBOR"}, InputTensor="UINT8 1 1 2 2",
                OutputTensor="UINT8 1 1 4 4") for call in RESAMPLED),
-    *(Call(f"ELEMENT_WISE_BIT_{name}",
-           describe(ATensor=f"{dtype} 3", BTensor=f"{dtype} 3", OutputTensor=f"{dtype} 3"))
-      for name in ("AND", "OR", "XOR") for dtype in ("FLOAT32", "FLOAT16")),
-    *(Call("ELEMENT_WISE_BIT_NOT", describe(InputTensor=f"{dtype} 3", OutputTensor=f"{dtype} 3"))
-      for dtype in ("FLOAT32", "FLOAT16")),
-    *(Call("ELEMENT_WISE_BIT_COUNT", describe(InputTensor=f"{dtype} 3", OutputTensor="UINT32 3"))
-      for dtype in ("FLOAT32", "FLOAT16")),
     ADAM,
     ADAM.but({"Beta1": 1.0, "Beta2": -2.0}),
     AVERAGE.but({"IncludePadding": 2}),
@@ -449,6 +442,19 @@ KEPT: dict[str, list[Call]] = {
 }  # fmt: skip
 
 
+REFUSED: dict[str, list[Call]] = {
+    "Bits of floats": [
+        *(Call(f"ELEMENT_WISE_BIT_{name}",
+               describe(ATensor=f"{dtype} 3", BTensor=f"{dtype} 3", OutputTensor=f"{dtype} 3"))
+          for name in ("AND", "OR", "XOR") for dtype in ("FLOAT32", "FLOAT16")),
+        *(Call("ELEMENT_WISE_BIT_NOT", describe(InputTensor=f"{dtype} 3", OutputTensor=f"{dtype} 3"))
+          for dtype in ("FLOAT32", "FLOAT16")),
+        *(Call("ELEMENT_WISE_BIT_COUNT", describe(InputTensor=f"{dtype} 3", OutputTensor="UINT32 3"))
+          for dtype in ("FLOAT32", "FLOAT16")),
+    ],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("title", KEPT)
 def test_kept_on_purpose(title: str) -> None:
     """The page has a section with the reason, and what DirectML refuses is taken."""
@@ -457,7 +463,17 @@ def test_kept_on_purpose(title: str) -> None:
         call.resolve()
 
 
+@pytest.mark.parametrize("title", REFUSED)
+def test_refused_on_purpose(title: str) -> None:
+    """The page has a section with the reason, and what DirectML takes is refused."""
+    assert f"## {title}\n" in PAGE.read_text(encoding="utf-8")
+    for call in REFUSED[title]:
+        with pytest.raises(DmlcError, match="cannot be FLOAT"):
+            call.resolve()
+
+
 def test_every_section_is_kept() -> None:
     """No section of the page is of something that has changed."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    assert [line[3:] for line in lines if line.startswith("## ")] == list(KEPT)
+    titles = [line[3:] for line in lines if line.startswith("## ")]
+    assert titles == [*KEPT, *REFUSED]
