@@ -447,9 +447,11 @@ REFUSED: dict[str, list[Call]] = {
         *(Call(f"ELEMENT_WISE_BIT_{name}",
                describe(ATensor=f"{dtype} 3", BTensor=f"{dtype} 3", OutputTensor=f"{dtype} 3"))
           for name in ("AND", "OR", "XOR") for dtype in ("FLOAT32", "FLOAT16")),
-        *(Call("ELEMENT_WISE_BIT_NOT", describe(InputTensor=f"{dtype} 3", OutputTensor=f"{dtype} 3"))
+        *(Call("ELEMENT_WISE_BIT_NOT",
+               describe(InputTensor=f"{dtype} 3", OutputTensor=f"{dtype} 3"))
           for dtype in ("FLOAT32", "FLOAT16")),
-        *(Call("ELEMENT_WISE_BIT_COUNT", describe(InputTensor=f"{dtype} 3", OutputTensor="UINT32 3"))
+        *(Call("ELEMENT_WISE_BIT_COUNT",
+               describe(InputTensor=f"{dtype} 3", OutputTensor="UINT32 3"))
           for dtype in ("FLOAT32", "FLOAT16")),
     ],
 }  # fmt: skip
