@@ -290,7 +290,9 @@ class FormulaTrace(Lowering):
                 known[stage.name] = None
         results = [name for name in flags if name in known]
         stages = drop_unread(self.stages, results)
+        # An output that the formula reads is computed by a stage, and is no input.
         read = {load.tensor for stage in stages for load in stage.body.loads()}
+        read -= {stage.name for stage in stages}
         parameters = [
             ir.Parameter(ir_name(t.name), t.dtype, t.sizes)
             for t in self.binding.tensors.values()

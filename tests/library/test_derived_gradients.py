@@ -72,11 +72,17 @@ def list_cases(operator: Operator) -> Iterator[Case]:
         yield next(read_cases(operator, example))
 
 
+BEYOND = ("a gradient of more than the window holds",)
+"""Examples of gradients that the forward operator never gives: a derived one refuses them."""
+
+
 @pytest.mark.parametrize("name", PAIRED)
 def test_the_tables_of_gradients_are_matched_by_name(name: str) -> None:
     derived, cases = derive(name), list(list_cases(LIBRARY[name]))
     cases = [
-        case for case in cases if not case.call.binding.attributes.get("use_dst")
+        case
+        for case in cases
+        if not case.call.binding.attributes.get("use_dst") and case.title not in BEYOND
     ]  # Others are given what the derived one is not.
     assert cases
     for case in cases:
