@@ -29,7 +29,7 @@ def main(arguments):
     python = os.path.join(environment, folder, "python.exe" if os.name == "nt" else "python")
     ready = os.path.join(environment, "ready")
     if not os.path.exists(ready):
-        print("installing dmlc into " + environment)
+        print("installing dmlc into " + environment, flush=True)
         if subprocess.call([sys.executable, "-I", "-m", "venv", "--clear", environment]):
             print(
                 "error: Python cannot make an environment: is its module venv installed "

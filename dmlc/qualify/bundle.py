@@ -207,7 +207,7 @@ def _load(name: str) -> Any:
     except ImportError as error:
         raise UnavailableError(
             "what packages depend on is read by the package packaging, which is not installed",
-            notes=["pip install packaging"],
+            notes=["pip install 'dmlc[bundle]' installs it"],
         ) from error
 
 

@@ -69,7 +69,8 @@ def test_a_wrong_device() -> None:
     )  # fmt: skip
     text = read(write_page(record)).text
     for said in (
-        "Card is not qualified.", "Why it is not qualified:", "The device gets 1 known answer wrong",
+        "Card is not qualified.", "Why it is not qualified:",
+        "The device gets 1 known answer wrong",
         "a.MUL: a result is not near enough", "y: 1 of 2 elements differ", "a.DIV",
         "dmlc test --replay report/kept/a.MUL-1", "WGSL has no FLOAT64",
         "not timed: the device was lost",
