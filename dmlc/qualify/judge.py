@@ -51,8 +51,8 @@ def _list_remarks(
         yield f"The known answers could not be asked for: {answers.problem}."
     if tests.left:
         yield (
-            f"The time ended before {counted(len(tests.left), 'operator')} that were to be tested, "
-            f"such as {_name_some(tests.left)}."
+            f"The time ended before {counted(len(tests.left), 'operator')} could be tested: "
+            f"{_name_some(tests.left)}."
         )
     asked = len(tests.operators) + len(tests.left)
     if asked < tests.known:
@@ -61,9 +61,8 @@ def _list_remarks(
     if unsupported:
         most = max(tests.unsupported, key=lambda reason: reason.cases)
         yield (
-            f"{counted(unsupported, 'case')} cannot be run on the device, and "
-            f"{'this' if unsupported == 1 else 'these'} dmlc refuses in words; the reason of "
-            f"{most.cases:,} is: {most.text}."
+            f"{counted(unsupported, 'case')} cannot be run on the device. The most common reason: "
+            f"{most.text}."
         )
     for speed in speeds.kernels:
         if speed.unsupported:

@@ -62,7 +62,7 @@ class Machine:
 class Answers:
     """The known answers, all that `dmlc devices --check` asks for: `wrong` has a sentence for each
     that is wrong, `problem` says why they could not be asked for; empty where they were. `seconds`
-    are 0 where an earlier run has found out."""
+    are next to none where an earlier run has found out."""
 
     wrong: tuple[str, ...]
     problem: str
@@ -128,8 +128,9 @@ class Tests:
 class Speed:
     """How fast one kernel is: the median `seconds` of a run, and those of a copy of as many `bytes`
     as it reads and writes. `ratio` is the median of the one by the other in a round, `low` and
-    `high` are the quartiles. `problem` says why it was not timed, and all is 0 then; `unsupported`
-    whether the device, or this version of dmlc, says that it cannot."""
+    `high` are the quartiles. `problem` says why it was not timed, such as that its results are
+    wrong, and all is 0 then; `unsupported` whether the device, or this version of dmlc, says that
+    it cannot."""
 
     name: str
     sizes: str

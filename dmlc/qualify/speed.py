@@ -21,10 +21,13 @@ from dmlc.binding import TensorDesc
 from dmlc.catalog import operator
 from dmlc.devices import compile_for, load_on
 from dmlc.ir import Function
+from dmlc.oracle import find_work
 from dmlc.qualify.record import Speed, Speeds
+from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.scalars import Array
 from dmlc.source import DmlcError, UnsupportedError
+from dmlc.testing.verify import verify
 
 ROUNDS = 9
 SIDE = 1024
@@ -32,6 +35,8 @@ SIDE = 1024
 SAMPLE_SECONDS = 0.02
 """A sample repeats a kernel for about this long."""
 _MOST_TURNS = 200
+_MOST_WORK = 1 << 27
+"""Instructions of a function that the reference evaluates in a few seconds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,9 +140,9 @@ def _time(device: AnyDevice, subject: Subject, rounds: int, clocks: set[str]) ->
     kernel = _Timer(load_on(compile_for(function, device), device), inputs, outputs)
     copy = _make_copy(device, moved // 8)
     clocks |= {kernel.clock, copy.clock}
-    for name, array in kernel.run().items():
-        if not np.isfinite(array).all():
-            return _not_timed(subject, f"{name} has elements that are infinite or NaN")
+    problem = _find_fault(function, inputs, kernel.run(), device.floats)
+    if problem:
+        return _not_timed(subject, problem)
     runs = [(kernel.sample(), copy.sample()) for _ in range(rounds)]
     kernels, copies = zip(*runs, strict=True)
     seconds, copied = statistics.median(kernels), statistics.median(copies)
@@ -145,6 +150,24 @@ def _time(device: AnyDevice, subject: Subject, rounds: int, clocks: set[str]) ->
     low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
     ratio = statistics.median(ratios)
     return Speed(subject.name, subject.sizes, moved, seconds, copied, ratio, low, high, "", False)
+
+
+def _find_fault(
+    function: Function,
+    inputs: Mapping[str, Array],
+    results: Mapping[str, Array],
+    floats: FloatPromises,
+) -> str:
+    """What is wrong with results; empty for nothing that is seen. Tests are small, and these arrays
+    are not: the reference judges what it can evaluate in seconds."""
+    for name, array in results.items():
+        if not np.isfinite(array).all():
+            return f"{name} has elements that are infinite or NaN"
+    if find_work(function) > _MOST_WORK:
+        return ""
+    verdicts = verify(function, inputs, {}, results, floats=floats)
+    wrong = (f"{name}: {verdict}" for name, verdict in verdicts.items() if not verdict.holds)
+    return next(wrong, "")
 
 
 class _Timer:
