@@ -7,6 +7,7 @@ import datetime
 import enum
 import platform
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -127,7 +128,7 @@ def run_tests(
                 if outcome.status is Status.FAILED:
                     failed.append(outcome)
                 elif outcome.status is Status.UNSUPPORTED:
-                    text = outcome.message.partition("\n")[0].removeprefix("error: ")
+                    text = _find_reason(outcome.message)
                     reasons[text] = reasons.get(text, 0) + 1
             if allowed is not None and time.perf_counter() - start > allowed:
                 break
@@ -149,6 +150,16 @@ def run_tests(
         tuple(Reason(text, cases) for text, cases in reasons.items()),
         stopped,
     )
+
+
+_REASON = re.compile(r"(?:.*?:\d+:\d+: )?error: (.*?)(?: \[[EW]\d{4}\])?")
+
+
+def _find_reason(message: str) -> str:
+    """What an error says in its first line, without its place, which is another on each machine."""
+    line = message.partition("\n")[0]
+    found = _REASON.fullmatch(line)
+    return line if found is None else found[1]
 
 
 def _count(done: Done) -> Tested:

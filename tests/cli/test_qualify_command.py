@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dmlc.cli import qualify_command
+from dmlc.devices import find_device, selector_of
 from dmlc.qualify import gather
 from dmlc.qualify.record import read_record, write_record
 from tests.cli.conftest import Dmlc
@@ -33,7 +34,9 @@ def test_a_device_is_qualified(dmlc: Dmlc, device: str) -> None:
     done = dmlc("qualify", "onednn.ReLU", "--device", device, *QUICK, "--seconds", "60")
     assert done.status == 0
     first, *remarks = done.out.splitlines()[:-2]
-    assert first.startswith(f"{device}:0, ")
+    chosen = find_device(device)
+    assert chosen is not None
+    assert first.startswith(f"{selector_of(chosen)}, ")
     assert first.endswith(": qualified with remarks")
     assert all(line.startswith("  remark: ") for line in remarks)
     assert "Only 1 of the " in done.out
@@ -41,7 +44,7 @@ def test_a_device_is_qualified(dmlc: Dmlc, device: str) -> None:
     assert [page, record] == [Path("report", n) for n in (
         "qualification.html", "qualification.json")]  # fmt: skip
     found = read_record(record)
-    assert found.machine.selector == f"{device}:0"
+    assert found.machine.selector == selector_of(chosen)
     assert [tested.name for tested in found.tests.operators] == ["onednn.ReLU"]
     assert [each.problem for each in found.speeds.kernels] == ["", ""]
     assert found.machine.name in page.read_text("utf-8")

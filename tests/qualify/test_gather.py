@@ -14,13 +14,14 @@ from dmlc.devices import find_device
 from dmlc.program import VERSION
 from dmlc.qualify import gather
 from dmlc.qualify.gather import ask_answers, describe_device, make_record, run_tests
-from dmlc.qualify.record import Answers, Limit, parse_record, write_record
+from dmlc.qualify.record import Answers, Limit, Reason, parse_record, write_record
 from dmlc.runtime.d3d12.device import D3D12Device
 from dmlc.runtime.d3d12.device import DeviceType as D3D12Type
 from dmlc.runtime.wgpu.device import DeviceType, Limits, WgpuDevice
 from dmlc.source import UnavailableError
 from dmlc.testing.harness import Settings
 from dmlc.testing.jobs import Done, Target, run_targets
+from dmlc.testing.outcome import Status
 from tests.qualify.records import SPEEDS, TESTS
 
 WRONG = str(Path(__file__).resolve().parent.parent / "data" / "testing" / "wrong.dml")
@@ -75,6 +76,31 @@ def test_tests_are_counted_and_failures_described() -> None:
     assert tests.failures[0].cause == "the example, or the formula, is wrong"
     assert (tests.left, tests.stopped, tests.allowed) == ((), "", None)
     assert tests.known == len(operators()) + 1
+
+
+def test_what_cannot_be_run_is_counted_by_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = (
+        "/a/ReLU.dml:9:11: error: WGSL has no bfloat16 [E0901]\n    9 | src",
+        "/a/Abs.dml:7:1: error: WGSL has no bfloat16 [E0901]",
+        "error: it is too large",
+        "something else",
+    )
+
+    def run(targets: Sequence[Target], settings: Settings, jobs: int) -> Iterator[Done]:
+        for done in run_targets(targets, settings, 1):
+            changed = (
+                dataclasses.replace(outcome, status=Status.UNSUPPORTED, message=message)
+                for outcome, message in zip(done.outcomes, said, strict=False)
+            )
+            yield dataclasses.replace(done, outcomes=tuple(changed))
+
+    monkeypatch.setattr(gather, "run_targets", run)
+    tests = run_tests([Target("onednn.ReLU")], SETTINGS, 1, None)
+    assert tests.operators[0].unsupported == 4
+    assert tests.unsupported == (
+        Reason("WGSL has no bfloat16", 2), Reason("it is too large", 1),
+        Reason("something else", 1),
+    )  # fmt: skip
 
 
 @dataclasses.dataclass
