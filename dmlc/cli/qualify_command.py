@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from dmlc.cli.arguments import find_file, import_option
-from dmlc.cli.completion import complete_operator
+from dmlc.cli.completion import complete_file, complete_operator
 from dmlc.cli.device_names import complete_device
 from dmlc.cli.test_command import list_targets, show_progress
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES, find_device, selector_of
@@ -60,6 +60,7 @@ _STEP = 32
               help="Rows and columns of the matrices that are timed, a multiple of "
               f"{_STEP}: a large GPU takes 4096.")  # fmt: skip
 @click.option("--compare", "compared", nargs=2, metavar="A.json B.json",
+              shell_complete=complete_file,
               help="Only say what differs between two such files: of two devices, or of two "
               "versions.")  # fmt: skip
 @click.option("--bundle", metavar="DIR",
