@@ -38,7 +38,7 @@ from dmlc.picture.lettering import show_bytes
 from dmlc.picture.summary import describe_work, summarize_view
 from dmlc.pipeline import explain
 from dmlc.source import counted, join_words
-from docs.generated import describe_json, list_commands
+from docs.generated import describe_json, describe_qualification, list_commands
 from docs.listings import is_played, play
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,6 +83,7 @@ def build() -> dict[Path, str]:
     pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
     pages[ROOT / "docs/reference/commands.md"] = list_commands()
     pages[ROOT / "docs/reference/ir-json.md"] = describe_json()
+    pages[ROOT / "docs/reference/qualification.md"] = describe_qualification()
     pages |= _operator_pages() | _graph_pages() | _schemas() | _library_index()
     return pages | {ROOT / "grammar/dmlc.tmLanguage.json": write_textmate()}
 

@@ -1,4 +1,5 @@
-"""Reference pages that are written from the program: its commands, and the IR's JSON form."""
+"""Reference pages that are written from the program: its commands, the IR's JSON form, and that of
+what `dmlc qualify` finds."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import click
 
 from dmlc import cli, ir
+from dmlc.qualify.record import record_schema
 
 WIDTH = 100
 """Columns of the help texts, whatever the terminal."""
@@ -67,6 +69,21 @@ def describe_json() -> str:
         lines += [f"## {title}", "", says, "", *_describe(schema, anchors)]
         for name, below in new.items():
             lines += [f"### {title}: {name}", "", *_describe(below, anchors)]
+    return "\n".join(lines)
+
+
+def describe_qualification() -> str:
+    """The page of the JSON form of what `dmlc qualify` finds, from its schema."""
+    schema = record_schema()
+    anchors = {name: name.lower() for name in schema["$defs"]}
+    lines = ["# The JSON form of a qualification", "",
+             "[`dmlc qualify`](../how-to/qualify.md) writes what it finds of a device as "
+             "`qualification.json`. This page lists every object and every field. It is written "
+             "by `make docs`. The version grows by the rules of "
+             "[the IR's JSON form](ir.md#json-and-what-its-version-promises): a minor one adds "
+             "fields, which a reader may pass over.", "", *_describe(schema, anchors)]  # fmt: skip
+    for name, below in schema["$defs"].items():
+        lines += [f"## {name}", "", *_describe(below, anchors)]
     return "\n".join(lines)
 
 

@@ -22,8 +22,8 @@ ORDER = (
     "reference",
     "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
     "picture", "runtime",
-    "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "onnx",
-    "pages", "mlir", "torch", "editor", "cli", "__main__",
+    "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "qualify",
+    "onnx", "pages", "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
@@ -49,6 +49,7 @@ OWNERS = {
     "lsprotocol": ("dmlc.editor.server",),
     "ml_dtypes": ("dmlc.scalars",),
     "onnx": ("dmlc.onnx",),
+    "packaging": ("dmlc.qualify.bundle",),
     "pygls": ("dmlc.editor.server",),
     "pyopencl": (
         "dmlc.runtime.opencl.direct", "dmlc.runtime.opencl.driver",

@@ -38,6 +38,7 @@ COMMANDS = {
     "export": "Write an operator or a graph for other tools.",
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
+    "qualify": "Say whether a device may be shipped to, in a report.",
     "completion": "Print what makes a shell complete all this.",
 }
 """Every command, and its line in `dmlc --help`."""

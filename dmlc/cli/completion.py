@@ -16,7 +16,9 @@ from dmlc import summaries
 from dmlc.diagnostics import explain, list_codes
 
 Items = list[CompletionItem]
-OPERATOR_COMMANDS = ("compile", "export", "graph", "inspect", "ir", "run", "show", "test")
+OPERATOR_COMMANDS = (
+    "compile", "export", "graph", "inspect", "ir", "qualify", "run", "show", "test",
+)  # fmt: skip
 """The commands whose arguments are operators, or files that hold some."""
 
 

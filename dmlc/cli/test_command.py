@@ -109,7 +109,8 @@ def command(
     tools = {device: name_tool(device) for device in used if device != REFERENCE}
     settings = Settings(unique, seed, cases, kept, variants, check_memory, export)
     report = Report(settings.devices, seed)
-    for done in _show_progress(targets, settings, jobs or os.cpu_count() or 1):
+    running = run_targets(targets, settings, jobs or os.cpu_count() or 1)
+    for done in show_progress(running, len(targets)):
         report.add(done)
     if junit is not None:
         path = Path(junit)
@@ -169,14 +170,14 @@ def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target
     return list(found)
 
 
-def _show_progress(targets: Sequence[Target], settings: Settings, jobs: int) -> Iterator[Done]:
-    """Runs all: with a bar on a terminal, and elsewhere with a line for every tenth of many."""
-    done = run_targets(targets, settings, jobs)
+def show_progress(done: Iterator[Done], count: int) -> Iterator[Done]:
+    """Passes on what came of so many operators: with a bar on a terminal, and elsewhere with a line
+    for every tenth of many."""
     if not sys.stderr.isatty():
-        yield from _log_progress(done, len(targets))
+        yield from _log_progress(done, count)
         return
     with click.progressbar(
-        done, len(targets), "testing", item_show_func=_show_item, file=sys.stderr
+        done, count, "testing", item_show_func=_show_item, file=sys.stderr
     ) as bar:
         yield from bar
 

@@ -35,6 +35,26 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Form:
+    """What kind of documents some are."""
+
+    title: str
+    """What messages call it, with its article."""
+    version: tuple[int, int]
+    """Its version, major and minor."""
+    mark: str = ""
+    """What its documents say of themselves in `form`; empty where they say nothing."""
+
+    def head(self) -> dict[str, str]:
+        """The fields that a document begins with."""
+        mark = {"form": self.mark} if self.mark else {}
+        return {**mark, "version": show_version(self.version)}
+
+
+IR_FORM = Form("the IR's JSON form", VERSION)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Word:
     """A value that is written as a string: how it is spelled and found again, and what messages
     call it."""
@@ -114,7 +134,7 @@ _EXTENT = "an integer or the name of a run-time size"
 
 class Records:
     """The classes of one IR as JSON: its shapes and words. In messages, `nouns` says what values of
-    unions are called, and `tuples` what the items of a field are."""
+    unions are called, and `tuples` what the items of a field are. Documents are of a `form`."""
 
     def __init__(
         self,
@@ -122,15 +142,17 @@ class Records:
         words: Mapping[type, Word],
         nouns: Mapping[str, tuple[type, ...]],
         tuples: Mapping[str, str],
+        form: Form = IR_FORM,
     ) -> None:
         self._shapes = dict(shapes)
         self.words = {**_WORDS, **words}
         self.nouns = {kind: noun for noun, kinds in nouns.items() for kind in kinds}
         self.tuples = tuples
+        self.form = form
 
     def write(self, value: object) -> str:
         """JSON text, indented by two."""
-        content = {"version": show_version(VERSION), **self._spell(value)}
+        content = {**self.form.head(), **self._spell(value)}
         return json.dumps(content, indent=2, allow_nan=False)
 
     def read(self, text: str, kind: type[T]) -> T:
@@ -140,8 +162,12 @@ class Records:
             content = _expect_object(json.loads(text), where)
         except (ValueError, RecursionError) as error:
             raise DmlcError(f"the text is not JSON: {error}") from error
-        version = _read_version(_get(content, "version", where))
-        return cast(T, _Reading(self, version).make(kind, content, where, ("version",)))
+        mark = self.form.mark
+        if mark and content.get("form") != mark:
+            raise refuse(where, f"{mark!r} for 'form'", content.get("form"))
+        version = _read_version(_get(content, "version", where), self.form)
+        head = tuple(self.form.head())
+        return cast(T, _Reading(self, version).make(kind, content, where, head))
 
     def _spell(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
@@ -176,8 +202,8 @@ class _Reading:
 
     def __init__(self, records: Records, version: tuple[int, int]) -> None:
         self._records = records
-        self._is_newer = version > VERSION
-        self._is_former = version[0] < VERSION[0]
+        self._is_newer = version > records.form.version
+        self._is_former = version[0] < records.form.version[0]
 
     def _read(
         self, kind: Any, value: object, where: str, key: str, place: str | None = None
@@ -216,6 +242,8 @@ class _Reading:
         if word is None:
             if type(value) is kind:
                 return value
+            if kind is float and type(value) is int:
+                return read_number(DataType.FLOAT64, value, where, key)
         elif isinstance(value, str) and (found := word.find(value)) is not None:
             return found
         what = expected or (_PLAIN[kind] if word is None else word.expected)
@@ -290,20 +318,20 @@ def show_version(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def _read_version(given: object) -> tuple[int, int]:
+def _read_version(given: object, form: Form) -> tuple[int, int]:
     """The version of a document that can be read. The first was a plain 1."""
     if given == 1 and type(given) is int:
         return (1, 0)
     found = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", given) if isinstance(given, str) else None
     version = None if found is None else (int(found[1]), int(found[2]))
-    own = show_version(VERSION)
-    if version is None or version[0] < VERSION[0]:
+    own = show_version(form.version)
+    if version is None or version[0] < form.version[0]:
         shown = repr(given)[:40]
-        raise DmlcError(f"expected version '{own}' of the IR's JSON form, found {shown}")
-    if version[0] > VERSION[0]:
+        raise DmlcError(f"expected version '{own}' of {form.title}, found {shown}")
+    if version[0] > form.version[0]:
         raise DmlcError(
-            f"this is version {show_version(version)} of the IR's JSON form, in which the same may "
-            f"mean something else: this dmlc reads versions up to {VERSION[0]}",
+            f"this is version {show_version(version)} of {form.title}, in which the same may "
+            f"mean something else: this dmlc reads versions up to {form.version[0]}",
             notes=["a newer dmlc reads it"],
         )
     return version

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, cast
 
-from dmlc.ir.records import VERSION, Records, has_operation, name_class, show_version
+from dmlc.ir.records import Records, has_operation, name_class
 from dmlc.scalars import OPERATIONS
 
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -25,7 +25,8 @@ _NUMBER = {"anyOf": [{"type": ["boolean", "number"]}, {"enum": ["inf", "-inf", "
 def describe(records: Records, kind: type, title: str) -> dict[str, Any]:
     """The schema of the documents of one class."""
     schema = _Schema(records)
-    root = schema.describe_object(kind, {"version": {"const": show_version(VERSION)}})
+    head = {name: {"const": value} for name, value in records.form.head().items()}
+    root = schema.describe_object(kind, head)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,

@@ -10,7 +10,7 @@ import concurrent.futures
 import dataclasses
 import multiprocessing
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from dmlc.binding import Operator
 from dmlc.catalog import load, operator
@@ -43,7 +43,7 @@ class Done:
     summary: Summary
 
 
-def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Iterator[Done]:
+def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Generator[Done]:
     """What came of each operator's cases, in the order of the operators, whichever ends first."""
     if jobs == 1 or len(targets) == 1:
         for target in targets:

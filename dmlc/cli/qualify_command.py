@@ -1,0 +1,175 @@
+"""`dmlc qualify`: whether a device may be shipped to, as a page for people and as JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from dmlc.cli.arguments import find_file, import_option
+from dmlc.cli.completion import complete_file, complete_operator
+from dmlc.cli.device_names import complete_device
+from dmlc.cli.test_command import list_targets, show_progress
+from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES, find_device, selector_of
+from dmlc.files import write_files
+from dmlc.qualify.bundle import PLATFORMS, VERSIONS, write_bundle
+from dmlc.qualify.compare import compare_records
+from dmlc.qualify.gather import ask_answers, make_record, run_tests
+from dmlc.qualify.page import write_page
+from dmlc.qualify.record import Qualification, Status, read_record, show_plainly, write_record
+from dmlc.qualify.speed import ROUNDS, SIDE, list_subjects, time_subjects
+from dmlc.runtime.interface import AnyDevice
+from dmlc.source import DmlcError
+from dmlc.testing.harness import Settings
+
+CASES = 6
+REPORT = "report"
+PAGE, RECORD, KEPT = "qualification.html", "qualification.json", "kept"
+_STEP = 32
+"""What the sizes of the kernels that are timed are multiples of."""
+
+
+@click.command(
+    "qualify",
+    epilog="Example: dmlc qualify --device vulkan -o report, "
+    "dmlc qualify --compare old/qualification.json report/qualification.json, or "
+    "dmlc qualify --device d3d12 --bundle folder --platform windows",
+)
+@click.argument("subjects", nargs=-1, metavar="[OP|FILE]...", shell_complete=complete_operator)
+@click.option("--device", metavar="DEVICE", default=DEFAULT, show_default=True,
+              shell_complete=complete_device,
+              help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>.",
+              )  # fmt: skip
+@click.option("-o", "--output", "folder", metavar="DIR", default=REPORT, show_default=True,
+              help=f"Write {PAGE} and {RECORD} into DIR, and cases to run again into DIR/{KEPT}.",
+              )  # fmt: skip
+@click.option("--cases", type=click.IntRange(1), default=CASES, show_default=True,
+              help="Cases to make of each operator, besides its examples.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
+              help="What is drawn: the same seed draws the same cases.")  # fmt: skip
+@click.option("--seconds", type=click.IntRange(1), metavar="N",
+              help="Begin to test no operator after N seconds; which ones come first, the seed "
+              "decides.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1), metavar="N",
+              help="Processes to test in. [default: one for each core]")  # fmt: skip
+@click.option("--rounds", type=click.IntRange(0), default=ROUNDS, show_default=True,
+              help="Rounds to time kernels in; 0 times none.")  # fmt: skip
+@click.option("--size", type=click.IntRange(_STEP), default=SIDE, show_default=True,
+              help="Rows and columns of the matrices that are timed, a multiple of "
+              f"{_STEP}: a large GPU takes 4096.")  # fmt: skip
+@click.option("--compare", "compared", nargs=2, metavar="A.json B.json",
+              shell_complete=complete_file,
+              help="Only say what differs between two such files: of two devices, or of two "
+              "versions.")  # fmt: skip
+@click.option("--bundle", metavar="DIR",
+              help="Only write a folder that does all this on a machine without a network, with "
+              "wheels and scripts. This one needs a network for it.")  # fmt: skip
+@click.option("--platform", type=click.Choice([*PLATFORMS]),
+              help="The system of that machine, with an x86-64 processor. [default: this one's]",
+              )  # fmt: skip
+@click.option("--python", "version", type=click.Choice(VERSIONS),
+              help="The version of Python on that machine. [default: this one's]")  # fmt: skip
+@import_option
+def command(
+    subjects: tuple[str, ...],
+    device: str,
+    folder: str,
+    cases: int,
+    seed: int,
+    seconds: int | None,
+    jobs: int | None,
+    rounds: int,
+    size: int,
+    compared: tuple[str, str] | None,
+    bundle: str | None,
+    platform: str | None,
+    version: str | None,
+    folders: tuple[str, ...],
+) -> int:
+    """Find out whether a device may be shipped to, and write it down for people and as JSON.
+
+    What the device is and promises, whether it gives every known answer, what comes of the tests
+    of the library (or of each OP and FILE, as dmlc test takes them), and how fast ten kernels are
+    beside a copy. Exits with 1 where the device is not qualified; with --compare, where B has
+    failures or wrong answers that A does not have.
+    """
+    if size % _STEP:
+        raise click.BadParameter(f"{size} is no multiple of {_STEP}", param_hint="'--size'")
+    if compared and bundle is not None:
+        raise click.UsageError("--compare and --bundle do not go together")
+    if bundle is None and (platform or version):
+        raise click.UsageError("--platform and --python are those of a --bundle")
+    if compared:
+        first, second = map(read_record, compared)
+        differences = compare_records(first, second)
+        click.echo(differences.render())
+        return 1 if differences.worse else 0
+    targets = list_targets(subjects, folders)
+    if bundle is not None:
+        files = [text for text in subjects if find_file(text) != text or Path(text).is_file()]
+        if files or folders:
+            raise click.UsageError("a bundle has no files of yours: name operators of the library")
+        given = [*subjects, "--device", device, "--cases", cases, "--seed", seed,
+                 "--rounds", rounds, "--size", size]  # fmt: skip
+        given += [] if seconds is None else ["--seconds", seconds]
+        given += [] if jobs is None else ["--jobs", jobs]
+        return _write_bundle(Path(bundle), platform, version, [str(word) for word in given])
+    found = find_device(device)
+    if found is None:
+        raise click.BadParameter(
+            f"{REFERENCE} is no device: it is what devices are held to", param_hint="'--device'"
+        )
+    path = Path(folder)
+    _check_folder(path)
+    # By its number it is used even where it computes wrongly, which is to be said of it.
+    settings = Settings((selector_of(found),), seed, cases, path / KEPT)
+    click.echo(f"{selector_of(found)}, {found}: known answers", err=True)
+    answers = ask_answers(found)
+    tests = run_tests(targets, settings, jobs or os.cpu_count() or 1, seconds, show_progress)
+    speeds = time_subjects(found, list_subjects(size) if rounds else [], rounds, _tell)
+    record = make_record(found, answers, tests, speeds)
+    files = {PAGE: write_page(record).encode(), RECORD: write_record(record).encode()}
+    written = write_files(path, files)
+    _show(record, found)
+    for each in written:
+        click.echo(each)
+    return 1 if record.verdict.status is Status.FAILED else 0
+
+
+def _tell(name: str) -> None:
+    click.echo(f"timing: {name}", err=True)
+
+
+def _check_folder(path: Path) -> None:
+    """Refuses a folder that cannot be written to, before there is something to write."""
+    write_files(path, {})
+    if not os.access(path, os.W_OK):
+        raise DmlcError(
+            f"cannot write '{path}': permission denied",
+            notes=["give an output folder that you may write to"],
+            code="E0005",
+        )
+
+
+def _show(record: Qualification, device: AnyDevice) -> None:
+    click.echo(f"{selector_of(device)}, {show_plainly(str(device))}: {record.verdict.status}")
+    for kind, lines in (("", record.verdict.reasons), ("remark: ", record.verdict.remarks)):
+        for line in lines:
+            click.echo(f"  {kind}{show_plainly(line)}")
+
+
+def _write_bundle(
+    folder: Path, platform: str | None, version: str | None, arguments: list[str]
+) -> int:
+    platform = platform or ("windows" if sys.platform == "win32" else "linux")
+    version = version or "{}.{}".format(*sys.version_info[:2])
+    if version not in VERSIONS:
+        raise DmlcError(
+            f"bundles are made for Python {', '.join(VERSIONS)}, and this is {version}",
+            notes=["name one with --python"],
+        )
+    for path in write_bundle(folder, platform, version, arguments):
+        click.echo(path)
+    return 0

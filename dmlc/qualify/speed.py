@@ -1,0 +1,227 @@
+"""How fast ten kernels are on a device, each beside a copy of as many bytes on the same device.
+
+A kernel and its copy are timed in turns, in one process, and the ratio is the median of those of
+the turns: a machine that is slowed down for a while slows both. The device's own clock counts where
+its runtime reads it; elsewhere the host's does, and with it the time that arrays take to the device
+and back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.binding import TensorDesc
+from dmlc.catalog import operator
+from dmlc.devices import compile_for, load_on
+from dmlc.ir import Function
+from dmlc.oracle import find_work
+from dmlc.qualify.record import Speed, Speeds
+from dmlc.runtime.floats import FloatPromises
+from dmlc.runtime.interface import AnyDevice, AnyExecutable
+from dmlc.scalars import Array
+from dmlc.source import DmlcError, UnsupportedError
+from dmlc.testing.verify import verify
+
+ROUNDS = 9
+SIDE = 1024
+"""The rows and columns of the matrices: four MiB each."""
+SAMPLE_SECONDS = 0.02
+"""A sample repeats a kernel for about this long."""
+_MOST_TURNS = 200
+_MOST_WORK = 1 << 27
+"""Instructions of a function that the reference evaluates in a few seconds."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Subject:
+    """A kernel to time, or several that compute one function."""
+
+    name: str
+    sizes: str
+    make: Callable[[], Function]
+
+
+def list_subjects(side: int = SIDE) -> list[Subject]:
+    """The ten: elementwise, reducing, moving, and multiplying. `side` is a multiple of 32, and
+    decides all sizes."""
+    half, channels = side // 2, 32
+    image = (4, channels, side // 16, side // 16)
+    large = (4, channels, side // 8, side // 8)
+    ones = (1, channels, 1, 1)
+    square = (side, side)
+    rows = (1, 1, side, side)
+    pairs: dict[str, object] = {
+        name: [1, 1] for name in ("Strides", "Dilations", "StartPadding", "EndPadding")
+    }
+    scaled = {
+        "InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING",
+        "Scales": [1.0, 1.0, 2.0, 2.0], "InputPixelOffsets": [-0.5] * 4,
+        "OutputPixelOffsets": [0.5] * 4,
+    }  # fmt: skip
+
+    def subject(
+        name: str, called: str, attributes: Mapping[str, object], **sizes: tuple[int, ...]
+    ) -> Subject:
+        described = {
+            tensor: TensorDesc("INT32" if tensor == "IndicesTensor" else "FLOAT32", extents)
+            for tensor, extents in sizes.items()
+        }
+        shown = " x ".join(map(str, next(iter(sizes.values()))))
+        return Subject(name, shown, lambda: operator(called).bind(described, attributes=attributes))
+
+    return [
+        subject("ReLU gradient", "directml.ACTIVATION_RELU_GRAD", {},
+                InputTensor=square, InputGradientTensor=square),
+        subject("batch normalization, training gradient",
+                "directml.BATCH_NORMALIZATION_TRAINING_GRAD", {"Epsilon": 1e-5},
+                InputTensor=large, InputGradientTensor=large, MeanTensor=ones,
+                VarianceTensor=ones, ScaleTensor=ones),
+        subject("resampling gradient", "directml.RESAMPLE_GRAD1", scaled,
+                InputGradientTensor=large, OutputGradientTensor=image),
+        subject("sums of rows", "directml.REDUCE", {"Function": "SUM", "Axes": [3]},
+                InputTensor=rows),
+        subject("softmax", "onednn.SoftMax", {"axis": 1}, src=square),
+        subject("cumulative sums of rows", "directml.CUMULATIVE_SUMMATION",
+                {"Axis": 3, "AxisDirection": "INCREASING", "HasExclusiveSum": False},
+                InputTensor=rows),
+        subject("transpose", "onednn.StaticTranspose", {"order": [1, 0]}, src=square),
+        subject("gather of rows", "directml.GATHER", {"Axis": 2, "IndexDimensions": 1},
+                InputTensor=rows, IndicesTensor=(1, 1, 1, side)),
+        subject("matrix product", "directml.GEMM", {},
+                ATensor=(1, 1, half, half), BTensor=(1, 1, half, half)),
+        subject("convolution, 3 x 3", "directml.CONVOLUTION", pairs | {"OutputPadding": [0, 0]},
+                InputTensor=image, FilterTensor=(channels, channels, 3, 3)),
+    ]  # fmt: skip
+
+
+def time_subjects(
+    device: AnyDevice,
+    subjects: list[Subject],
+    rounds: int = ROUNDS,
+    watch: Callable[[str], object] = lambda _: None,
+) -> Speeds:
+    """The speeds of some kernels on a device; `watch` is told of each before it is timed. Whatever
+    goes wrong with one is said of it, and the others are timed."""
+    clocks: set[str] = set()
+    found: list[Speed] = []
+    for subject in subjects:
+        watch(subject.name)
+        try:
+            timed = _time(device, subject, rounds, clocks)
+        except UnsupportedError as error:
+            timed = _not_timed(subject, error.diagnostics[0].message, unsupported=True)
+        except DmlcError as error:
+            timed = _not_timed(subject, error.diagnostics[0].message)
+        except Exception as error:
+            # A driver's package raises what it likes, and each is an outcome of the kernel.
+            said = " ".join(str(error).split())[:200]
+            timed = _not_timed(subject, f"{type(error).__name__}: {said}")
+        found.append(timed)
+    return Speeds("host" if "host" in clocks else "device", rounds, tuple(found))
+
+
+def _not_timed(subject: Subject, problem: str, *, unsupported: bool = False) -> Speed:
+    return Speed(
+        subject.name, subject.sizes, 0, 0.0, 0.0, 0.0, 0.0, 0.0, problem or "?", unsupported
+    )
+
+
+def _time(device: AnyDevice, subject: Subject, rounds: int, clocks: set[str]) -> Speed:
+    function = subject.make()
+    inputs, outputs = _fill(function)
+    moved = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))
+    kernel = _Timer(load_on(compile_for(function, device), device), inputs, outputs)
+    copy = _make_copy(device, moved // 8)
+    clocks |= {kernel.clock, copy.clock}
+    problem = _find_fault(function, inputs, kernel.run(), device.floats)
+    if problem:
+        return _not_timed(subject, problem)
+    runs = [(kernel.sample(), copy.sample()) for _ in range(rounds)]
+    kernels, copies = zip(*runs, strict=True)
+    seconds, copied = statistics.median(kernels), statistics.median(copies)
+    ratios = sorted(one / max(other, 1e-12) for one, other in runs)
+    low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    ratio = statistics.median(ratios)
+    return Speed(subject.name, subject.sizes, moved, seconds, copied, ratio, low, high, "", False)
+
+
+def _find_fault(
+    function: Function,
+    inputs: Mapping[str, Array],
+    results: Mapping[str, Array],
+    floats: FloatPromises,
+) -> str:
+    """What is wrong with results; empty for nothing that is seen. Tests are small, and these arrays
+    are not: the reference judges what it can evaluate in seconds."""
+    for name, array in results.items():
+        if not np.isfinite(array).all():
+            return f"{name} has elements that are infinite or NaN"
+    if find_work(function) > _MOST_WORK:
+        return ""
+    verdicts = verify(function, inputs, {}, results, floats=floats)
+    wrong = (f"{name}: {verdict}" for name, verdict in verdicts.items() if not verdict.holds)
+    return next(wrong, "")
+
+
+class _Timer:
+    """A program with its arrays on a device."""
+
+    def __init__(
+        self, executable: AnyExecutable, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> None:
+        self.run: Callable[[], dict[str, Any]] = executable.bind(inputs, outputs)
+        self._time: Callable[[int], float] | None = getattr(self.run, "time_kernels", None)
+        self.clock = "host" if self._time is None else "device"
+        self._seconds(2)
+        once = max(self._seconds(2), 1e-7)
+        self._turns = max(1, min(_MOST_TURNS, round(SAMPLE_SECONDS / once)))
+
+    def sample(self) -> float:
+        """The seconds of a run, on average over as many as make a sample."""
+        return self._seconds(self._turns)
+
+    def _seconds(self, turns: int) -> float:
+        if self._time is not None:
+            return self._time(turns)
+        start = time.perf_counter()
+        for _ in range(turns):
+            self.run()
+        return (time.perf_counter() - start) / turns
+
+
+def _make_copy(device: AnyDevice, count: int) -> _Timer:
+    """A copy of so many elements of four bytes."""
+    function = ir.parse(
+        f"func @copy(%x: f32[{count}]) -> (%y) {{\n  %y: f32[i0 < {count}] = %x[i0]\n}}"
+    )
+    inputs, outputs = _fill(function)
+    return _Timer(load_on(compile_for(function, device), device), inputs, outputs)
+
+
+def _fill(function: Function) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Arrays for what a function is given, and for its results. Integers are positions of rows."""
+    random = np.random.default_rng(1)
+    return (
+        dict(_make_arrays(function, [p.name for p in function.parameters], random)),
+        dict(_make_arrays(function, [r.name for r in function.results], random)),
+    )
+
+
+def _make_arrays(
+    function: Function, names: list[str], random: np.random.Generator
+) -> Iterator[tuple[str, Array]]:
+    tensors = function.tensors()
+    for name in names:
+        dtype = tensors[name].dtype
+        sizes = [extent for extent in tensors[name].extents if isinstance(extent, int)]
+        if dtype.is_float:
+            yield name, random.uniform(0.5, 2, sizes).astype(dtype.dtype)
+        else:
+            yield name, random.integers(0, sizes[-1], sizes).astype(dtype.dtype)
