@@ -231,6 +231,8 @@ class KernelSource:
     float_controls: tuple[int, ...] = FLOAT_WIDTHS
     """HLSL: the widths of floats, in bits, of which its SPIR-V asks drivers to keep NaN, infinities
     and the signs of zeros."""
+    interpreted: object = dataclasses.field(default=None, compare=False, repr=False)
+    """The kernel that it was rendered from, where a simulated device is to interpret that."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ class CompileOptions(TypedDict, total=False):
 
     profile: str
     root_signature: bool
+    interpreted: bool
 
 
 class AnyDevice(Protocol):

@@ -1,0 +1,77 @@
+"""The simulated device: what it promises, and which one a selector means."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from dmlc.program import FLOAT_WIDTHS, VERSION
+from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
+from dmlc.runtime.interface import CompileOptions, part_of_selector
+from dmlc.runtime.strict.freedoms import Freedom
+from dmlc.source import DmlcError, UnknownNameError, join_words, unknown_name
+
+RUNTIME = "strict"
+_EXACT = Division(CORRECT, CORRECT)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StrictDevice:
+    """A simulated device that takes some freedoms, by a seed."""
+
+    runtime: ClassVar[str] = RUNTIME
+    name: ClassVar[str] = "simulated strict device"
+    driver: ClassVar[str] = VERSION
+    note: ClassVar[str] = ""
+
+    index: int = 0
+    """The seed."""
+    freedoms: frozenset[Freedom] = frozenset(Freedom)
+
+    def __str__(self) -> str:
+        return f"{self.name} (seed {self.index}, {self._say_freedoms()})"
+
+    def _say_freedoms(self) -> str:
+        if self.freedoms == frozenset(Freedom):
+            return "every freedom"
+        return f"free in {join_words(sorted(self.freedoms), 'and')}" if self.freedoms else "exact"
+
+    @property
+    def floats(self) -> FloatPromises:
+        """It lists the mode that keeps NaN, infinities and signs of zeros, for those who ask."""
+        division = LEAST.single if Freedom.DIVISION in self.freedoms else _EXACT
+        denormals = () if Freedom.DENORMALS in self.freedoms else FLOAT_WIDTHS
+        return FloatPromises(FLOAT_WIDTHS, denormals, division, division)
+
+    @property
+    def compile_options(self) -> CompileOptions:
+        return {"interpreted": True}
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What it is and can do, for people."""
+        return ("interprets kernels in NumPy", self._say_freedoms(), *self.floats.facts)
+
+
+def choose_device(selector: str | None) -> StrictDevice:
+    """The device that a selector means.
+
+    `selector` is `strict`, `strict:SEED` for another seed than 0, or `strict:SEED,FREEDOM,...` for
+    a device that takes these freedoms alone; `none` is the freedom to do nothing. DmlcError for a
+    seed that is no number, UnknownNameError for a freedom that is none.
+    """
+    text = part_of_selector(selector, RUNTIME)
+    if not text:
+        return StrictDevice()
+    seed, *names = (part.strip() for part in text.split(","))
+    if not (seed.isascii() and seed.isdigit()):
+        raise DmlcError(
+            f"the device '{selector}' has the seed '{seed}', which is no number",
+            notes=["write `strict`, `strict:SEED`, or `strict:SEED,FREEDOM`"],
+        )
+    known = {str(freedom): freedom for freedom in Freedom}
+    for name in names:
+        if name != "none" and name not in known:
+            raise UnknownNameError(unknown_name("freedom", name, (*known, "none")))
+    chosen = frozenset(known[name] for name in names if name in known)
+    return StrictDevice(int(seed), chosen if names else frozenset(Freedom))
