@@ -25,6 +25,7 @@ from dmlc.codegen.names import (
     make_identifier,
     wrap_comment,
 )
+from dmlc.codegen.simulate import Simulated
 from dmlc.codegen.spell import PREFIX, Speller
 from dmlc.kernel import nodes as k
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Profile
@@ -102,7 +103,7 @@ def render(
                 writers[buffer.name] = number
     if interpreted:
         sources = [
-            dataclasses.replace(source, interpreted=kernel)
+            dataclasses.replace(source, interpreted=Simulated(kernel, dialect))
             for source, kernel in zip(sources, kernels, strict=True)
         ]
     elementwise = is_elementwise(function)

@@ -267,10 +267,15 @@ class Speller(Expressions):
 
 
 @functools.cache
+def prepare_function(dialect: Dialect, definition: Definition) -> k.Kernel:
+    """The steps of a function as they are spelled."""
+    return clean_up(name_arithmetic(definition.function().as_kernel(), dialect.limits.precise))
+
+
+@functools.cache
 def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str]:
     """The text of a function after those of the helpers that it needs, by their names."""
-    function = definition.function()
-    kernel = clean_up(name_arithmetic(function.as_kernel(), dialect.limits.precise))
+    function, kernel = definition.function(), prepare_function(dialect, definition)
     mangler = Mangler(dialect.reserved)
     # A hidden zero is seen by kernels alone, and what is given is no argument of the kernel.
     plain = dataclasses.replace(dialect, zeros=MappingProxyType({}), scalar="{x}")

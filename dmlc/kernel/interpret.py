@@ -74,14 +74,20 @@ def run_kernel(
         (make or Launch)(kernel, memories, sizes or {}).run()
 
 
-def evaluate_function(
-    function: k.Function, given: Sequence[Array], make: MakeLaunch | None = None
+def evaluate_function(function: k.Function, given: Sequence[Array]) -> Array:
+    """What a function gives for each of the values of its parameters."""
+    return evaluate_kernel(function.as_kernel(), given)
+
+
+def evaluate_kernel(
+    kernel: k.Kernel, given: Sequence[Array], make: MakeLaunch | None = None
 ) -> Array:
-    """What a function gives for each of the values of its parameters; `make` as in `run_kernel`."""
+    """What the local that a kernel without buffers defines last holds, for each of the values of
+    its scalars; `make` as in `run_kernel`."""
     values = np.broadcast_arrays(*given)
     count = values[0].size
-    kernel = dataclasses.replace(function.as_kernel(), scalars=(), launch=k.Launch(count, 1, 1))
-    known = {p.name: v.ravel() for p, v in zip(function.parameters, values, strict=True)}
+    known = {s.name: v.ravel() for (s, _), v in zip(kernel.scalars, values, strict=True)}
+    kernel = dataclasses.replace(kernel, scalars=(), launch=k.Launch(count, 1, 1))
     with np.errstate(all="ignore"):
         made = (make or Launch)(kernel, {}, {}, known).run()
     return np.broadcast_to(made, count).reshape(values[0].shape)

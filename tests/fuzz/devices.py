@@ -1,15 +1,18 @@
 """Where functions run: OpenCL in both profiles, Vulkan in both shader models, WebGPU, the
-reference, ONNX models in ONNX's own evaluator, and the kernels of all targets in NumPy, where a
-read outside a tensor and a race are faults. What is computed of errors runs beside them.
+reference, ONNX models in ONNX's own evaluator, the simulated strict device, and the kernels of all
+targets in NumPy, where a read outside a tensor and a race are faults. What is computed of errors
+runs beside them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from dmlc.devices import compile_for, find_device, load_on
 from dmlc.ir import Function
 from dmlc.kernel.interpret import run_kernels
 from dmlc.onnx import export
@@ -17,7 +20,7 @@ from dmlc.pipeline import compile, make_kernels
 from dmlc.reference import evaluate
 from dmlc.runtime import opencl, vulkan, wgpu
 from dmlc.testing.bounds import bound_errors
-from tests.fuzz.possible import DEVICE, FLUSHING, REFERENCE, Array, Rules
+from tests.fuzz.possible import DEVICE, FLUSHING, REFERENCE, STRICT, Array, Rules
 from tests.onnx.corpus import run_model
 
 Run = Callable[[Function, Mapping[str, Array]], dict[str, Array]]
@@ -47,6 +50,12 @@ def _opencl(profile: str) -> Run:
 
 def _vulkan(model: str) -> Run:
     return lambda f, inputs: vulkan.load(compile(f, "hlsl", shader_model=model))(inputs)
+
+
+def _strict(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Every function has a seed of its own, the same each time."""
+    device = find_device(f"strict:{zlib.crc32(str(function).encode()) % 1000}")
+    return load_on(compile_for(function, device), device)(inputs)
 
 
 def _wgsl(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -88,6 +97,7 @@ BACKENDS = {
         Backend("kernels 6.2", _kernels("hlsl", model="6.2"), DEVICE),
         Backend("kernels 6.0", _kernels("hlsl", model="6.0"), DEVICE),
         Backend("kernels wgsl", _kernels("wgsl"), DEVICE),
+        Backend("strict", _strict, STRICT),
         Backend("onnx", _onnx, DEVICE),
         Backend("bounds", run_bounded, DEVICE),
         Backend("opencl cpu", _opencl("cpu"), DEVICE, device=True),

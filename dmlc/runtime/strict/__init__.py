@@ -4,9 +4,8 @@ It interprets the kernels that HLSL is made of, by the decisions that the HLSL i
 a language leaves a result open, it gives one that no compiler may count on. What is wrong on it and
 right on every driver at hand is wrong on some device.
 
-The parts: `freedoms` (what there is to take, and numbers drawn by a seed), `device` (what it
-promises, and the text that names it), `launch` (the kernels as it runs them), `executable` (a
-program on it).
+The parts: `device` (what it promises, and the text that names it), `executable` (a program on it).
+`dmlc.freedoms` has what there is to take, and `dmlc.codegen.simulate` the kernels as it runs them.
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ from dmlc.program import Program
 from dmlc.runtime.copied import Call
 from dmlc.runtime.strict.device import StrictDevice, choose_device
 from dmlc.runtime.strict.executable import Executable
-from dmlc.runtime.strict.freedoms import Freedom
 
 __all__ = [
     "CHOICE",
     "Call",
     "Executable",
-    "Freedom",
     "StrictDevice",
     "devices",
     "find_device",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
+from dmlc.freedoms import Freedom, Taken
 from dmlc.program import FLOAT_WIDTHS, VERSION
 from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
 from dmlc.runtime.interface import CompileOptions, part_of_selector
-from dmlc.runtime.strict.freedoms import Freedom
 from dmlc.source import DmlcError, UnknownNameError, join_words, unknown_name
 
 RUNTIME = "strict"
@@ -20,13 +20,23 @@ class StrictDevice:
     """A simulated device that takes some freedoms, by a seed."""
 
     runtime: ClassVar[str] = RUNTIME
-    name: ClassVar[str] = "simulated strict device"
-    driver: ClassVar[str] = VERSION
-    note: ClassVar[str] = ""
 
     index: int = 0
     """The seed."""
     freedoms: frozenset[Freedom] = frozenset(Freedom)
+
+    @property
+    def name(self) -> str:
+        return "simulated strict device"
+
+    @property
+    def driver(self) -> str:
+        """The version of the simulation."""
+        return VERSION
+
+    @property
+    def note(self) -> str:
+        return ""
 
     def __str__(self) -> str:
         return f"{self.name} (seed {self.index}, {self._say_freedoms()})"
@@ -46,6 +56,13 @@ class StrictDevice:
     @property
     def compile_options(self) -> CompileOptions:
         return {"interpreted": True}
+
+    def take(self, special: tuple[int, ...]) -> Taken:
+        """What it takes of a kernel that asks it to keep NaN, infinities and the signs of zeros of
+        floats of some widths."""
+        division = self.floats.single
+        quotient, root = int(division.quotient - CORRECT), int(division.root - CORRECT)
+        return Taken(self.index, self.freedoms, special, quotient, root)
 
     @property
     def facts(self) -> tuple[str, ...]:

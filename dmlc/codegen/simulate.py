@@ -1,28 +1,28 @@
-"""A kernel's launch on the simulated device: what HLSL leaves open comes out as the seed says.
+"""Runs a kernel on a simulated device: what its language leaves open comes out as a seed says.
 
-How an operation is written decides what is open. So this asks the dialect, as the text of a kernel
-is made, and reads the functions that HLSL lacks where these divide.
+The interpreter of kernels does the rest. How an operation is written decides what is open. So this
+asks the dialect, as the text of a kernel is made, and reads the functions that HLSL lacks where
+these divide.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
 from dmlc.codegen.dialect import Dialect, Spelling
 from dmlc.codegen.quotients import QUOTIENTS, UNSIGNED, Quotients
+from dmlc.codegen.spell import prepare_function
 from dmlc.codegen.trace import Definition
-from dmlc.kernel import nodes as k
-from dmlc.kernel.interpret import Launch, evaluate_function
-from dmlc.kernel.memory import Cells, Items, Mask, Memory, Who
-from dmlc.runtime.strict.device import StrictDevice
-from dmlc.runtime.strict.freedoms import (
+from dmlc.freedoms import (
     Freedom,
     Numbers,
+    Taken,
     draw_bits,
     draw_key,
     flush,
@@ -31,11 +31,15 @@ from dmlc.runtime.strict.freedoms import (
     step_away,
     width_of,
 )
+from dmlc.kernel import nodes as k
+from dmlc.kernel.interpret import Launch, evaluate_kernel, run_kernel
+from dmlc.kernel.memory import Cells, Items, Mask, Memory, Who
+from dmlc.kernel.precise import passes_on
+from dmlc.program import KernelSource
 from dmlc.scalars import Array, DataType, Kind, convert
 
 _BITWISE = ("isnan", "mod", "round_float16", "round_bfloat16")
 """What HLSL's own functions compute of the bits of a FLOAT32: nothing is left open."""
-_ORDERED = ("lt", "le", "gt", "ge", "eq", "ne")
 _CHOSEN = ("lt", "le", "gt", "ge")
 _EXTREMES = ("min", "max")
 _FLOATING = re.compile(r"\$([A-Z])\s+\w+\s*=[^;]*\s[/%]\s")
@@ -43,6 +47,36 @@ _FLOATING = re.compile(r"\$([A-Z])\s+\w+\s*=[^;]*\s[/%]\s")
 _BATCHES = 3
 _HUGE = 4096
 """What a launch has at most that runs in several batches of groups."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Simulated:
+    """A kernel beside the text of it in a dialect."""
+
+    kernel: k.Kernel
+    dialect: Dialect
+
+    def run(
+        self,
+        source: KernelSource,
+        memories: Sequence[Array],
+        sizes: Mapping[str, int],
+        taken: Taken,
+    ) -> None:
+        """One launch on the elements of each buffer, for which `sizes` has the symbols. Scalars and
+        groups are those of the `source`."""
+        kernel = self.kernel
+        values = (scalar.value for scalar in source.scalars)
+        scalars = tuple((s, value) for (s, _), value in zip(kernel.scalars, values, strict=True))
+        launch = dataclasses.replace(kernel.launch, count=source.dispatch.count)
+        made = dataclasses.replace(kernel, scalars=scalars, launch=launch)
+        named = {
+            buffer.name: Memory(values, filled=True)
+            for buffer, values in zip(kernel.buffers, memories, strict=True)
+        }
+        run_kernel(
+            made, named, sizes, functools.partial(StrictLaunch, taken=taken, dialect=self.dialect)
+        )
 
 
 class StrictCells(Cells):
@@ -95,25 +129,24 @@ class StrictLaunch(Launch):
         sizes: Mapping[str, int],
         known: Mapping[str, Array] = MappingProxyType({}),
         *,
-        device: StrictDevice,
+        taken: Taken,
         dialect: Dialect,
-        special: tuple[int, ...],
     ) -> None:
-        """`special` are the widths of floats whose NaN, infinities and signs of zeros are kept."""
-        self._device = device
+        self._taken = taken
         self._dialect = dialect
-        self._special = special
         self._quotients = Quotients(dialect, kernel)
         self._instructions = 0
+        self._keeps = False
+        """Whether what is at hand makes the value of a precise local as it is written."""
         super().__init__(kernel, memories, sizes, known)
 
     def _has(self, freedom: Freedom) -> bool:
-        return freedom in self._device.freedoms
+        return freedom in self._taken.freedoms
 
     def _take_key(self) -> int:
         """A number for the instruction at hand."""
         self._instructions += 1
-        return draw_key(self._device.index, self._kernel.name, self._instructions)
+        return draw_key(self._taken.seed, self._kernel.name, self._instructions)
 
     # Memory and order ---------------------------------------------------------------------
 
@@ -124,7 +157,7 @@ class StrictLaunch(Launch):
     def _make_array(self, array: k.Array) -> Cells:
         cells = super()._make_array(array)
         if self._has(Freedom.MEMORY):
-            key = draw_key(self._device.index, self._kernel.name, array.name)
+            key = draw_key(self._taken.seed, self._kernel.name, array.name)
             cells.fill(lambda count, dtype: draw_bits(count, dtype, key))
         return cells
 
@@ -135,7 +168,7 @@ class StrictLaunch(Launch):
         if not self._has(Freedom.ORDER) or not may_part:
             body(None)
             return
-        key = draw_key(self._device.index, self._kernel.name, "order")
+        key = draw_key(self._taken.seed, self._kernel.name, "order")
         batches = mix(np.arange(groups), key) % np.uint64(_BATCHES)
         for number in range(_BATCHES):
             chosen = (batches == number).repeat(size)
@@ -155,6 +188,43 @@ class StrictLaunch(Launch):
             reaches.note(statement.local)
         return made
 
+    # What is kept as it is written --------------------------------------------------------
+
+    def _make_as(self, value: k.Expression, type: k.Type) -> Callable[[Who], Array]:
+        # Every local of floats is `precise`.
+        self._keeps = type.dtype.is_float
+        made = super()._make_as(value, type)
+        self._keeps = False
+        return made
+
+    def _make(self, node: k.Expression) -> Callable[[Who], Array]:
+        keeps = self._keeps
+        self._keeps = keeps and passes_on(node, self._dialect.limits.precise or ())
+        made = super()._make(node)
+        self._keeps = keeps
+        return made
+
+    def _make_operation(self, node: k.Operate) -> Callable[[Who], Array]:
+        product = _find_product(node)
+        is_kept = self._keeps or not self._has(Freedom.CONTRACTION)
+        made = super()._make_operation(node)
+        if product is None or is_kept or not self._take_key() & 1:
+            return made
+        first, second = (self._make(operand) for operand in product.operands)
+        other = self._make(node.operands[1 if product is node.operands[0] else 0])
+        is_second = product is node.operands[1]
+        is_difference = node.operation.name == "sub"
+
+        def run(who: Who) -> Array:
+            # Twice the width holds the product as it is.
+            factors = (v(who).astype(np.float64) for v in (first, second))
+            whole, added = np.multiply(*factors), other(who)
+            if is_difference:
+                whole, added = (-whole, added) if is_second else (whole, -added)
+            return (whole + added).astype(np.float32)
+
+        return run
+
     # Operations ---------------------------------------------------------------------------
 
     def _find_evaluation(self, node: k.Operate) -> Callable[..., Array]:
@@ -162,14 +232,9 @@ class StrictLaunch(Launch):
         evaluate = super()._find_evaluation(node)
         defined = operation if isinstance(operation, Definition) else self._find_function(node)
         if defined is not None:
-            make = functools.partial(
-                StrictLaunch,
-                device=self._device,
-                dialect=self._dialect,
-                special=self._special,
-            )
-            function = defined.function()
-            return lambda *given: evaluate_function(function, given, make)
+            make = functools.partial(StrictLaunch, taken=self._taken, dialect=self._dialect)
+            kernel = prepare_function(self._dialect, defined)
+            return lambda *given: evaluate_kernel(kernel, given, make)
         if dtype.is_float:
             return self._free_float(node, evaluate)
         if operation.name in QUOTIENTS and self._has(Freedom.REMAINDERS):
@@ -193,7 +258,7 @@ class StrictLaunch(Launch):
         """A quotient or a remainder of integers, as HLSL divides."""
         counted, key = self._quotients.find_counted(node), self._take_key()
         if counted is not None:
-            return lambda a, b: _divide_counted(node.operation.name, counted, a, b)
+            return functools.partial(_divide_counted, node.operation.name, counted)
         entry, dtype = self._quotients.find_operation(node)
         if not isinstance(entry, Spelling) or not self._divides_as(entry, dtype):
             return evaluate
@@ -228,8 +293,8 @@ class StrictLaunch(Launch):
             return evaluate
         loses = self._has(Freedom.DENORMALS)
         flushes_in, flushes_out = loses and bool(key & 1), loses and bool(key & 2)
-        most = self._find_steps(name, dtype)
-        keeps = width_of(dtype) in self._special or not self._has(Freedom.SPECIAL)
+        most = self._find_steps(name)
+        keeps = width_of(dtype) in self._taken.special or not self._has(Freedom.SPECIAL)
         flushes_out = flushes_out and not node.operation.gives_bool
 
         def run(*given: Array) -> Array:
@@ -243,11 +308,11 @@ class StrictLaunch(Launch):
 
         return run
 
-    def _find_steps(self, name: str, dtype: DataType) -> int:
+    def _find_steps(self, name: str) -> int:
         """The whole units of the last place that a correctly rounded result may be moved by."""
-        if name not in ("div", "sqrt") or not self._has(Freedom.DIVISION):
+        if not self._has(Freedom.DIVISION):
             return 0
-        return int(self._device.floats.find_ulps(name, dtype) - 0.5)
+        return {"div": self._taken.quotient, "sqrt": self._taken.root}.get(name, 0)
 
     def _make_choice(self, node: k.Select) -> Callable[[Who], Array]:
         chosen = super()._make_choice(node)
@@ -255,7 +320,7 @@ class StrictLaunch(Launch):
         dtype, key = node.type.dtype, self._take_key()
         if not dtype.is_float or not self._has(Freedom.SPECIAL):
             return chosen
-        if width_of(dtype) in self._special or not isinstance(condition, k.Operate):
+        if width_of(dtype) in self._taken.special or not isinstance(condition, k.Operate):
             return chosen
         if condition.operation.name not in _CHOSEN or set(condition.operands) != set(sides):
             return chosen
@@ -286,6 +351,16 @@ class StrictLaunch(Launch):
         return run
 
 
+def _find_product(node: k.Operate) -> k.Operate | None:
+    """The product that may be added before it is rounded, by an instruction that does both."""
+    if node.operation.name not in ("add", "sub") or node.type.dtype is not DataType.FLOAT32:
+        return None
+    for operand in node.operands:
+        if isinstance(operand, k.Operate) and operand.operation.name == "mul":
+            return operand
+    return None
+
+
 def _divide_counted(name: str, counted: DataType, a: Array, b: Array) -> Array:
     """A quotient or a remainder of what is taken for unsigned."""
     number, divisor = a.astype(counted.dtype), b.astype(counted.dtype)
@@ -298,7 +373,7 @@ def _lose(name: str, found: Array, given: tuple[Array, ...], numbers: Numbers) -
     """What an operation gives where neither NaN nor the signs of zeros are kept."""
     one = (numbers & np.uint64(1)).astype(np.bool_)
     is_nan = functools.reduce(np.logical_or, map(np.isnan, given))
-    if name in _ORDERED or name == "isnan":
+    if found.dtype.kind == "b":
         return np.where(is_nan, one, found)
     if name in _EXTREMES:
         either = np.where(one, given[0], given[-1])

@@ -6,6 +6,7 @@ repeated. One instruction does the same to the same values always; two instructi
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import zlib
 
@@ -34,6 +35,9 @@ class Freedom(enum.StrEnum):
     """Each instruction takes denormals for zeros or does not, and gives zeros for them or not."""
     DIVISION = "division"
     """Quotients and square roots are as far off as the device promises at most."""
+    CONTRACTION = "contraction"
+    """A product that is added is rounded first or not, but for what makes the value of a `precise`
+    local."""
     CONVERSIONS = "conversions"
     """A float that is NaN or out of range becomes any integer."""
     MEMORY = "memory"
@@ -41,6 +45,20 @@ class Freedom(enum.StrEnum):
     what is stored there is dropped."""
     ORDER = "order"
     """Groups run in any order."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taken:
+    """What a simulated device takes in a launch."""
+
+    seed: int
+    freedoms: frozenset[Freedom]
+    special: tuple[int, ...]
+    """The widths of floats, in bits, whose NaN, infinities and signs of zeros a mode keeps."""
+    quotient: int
+    """The whole units of the last place that a rounded quotient may be moved by."""
+    root: int
+    """The same of a square root."""
 
 
 def draw_key(seed: int, *names: object) -> int:
