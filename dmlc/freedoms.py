@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import zlib
+import hashlib
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +63,8 @@ class Taken:
 
 def draw_key(seed: int, *names: object) -> int:
     """A number of 32 bits for what some names name."""
-    return zlib.crc32(" ".join(map(str, (seed, *names))).encode())
+    text = " ".join(map(str, (seed, *names)))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest())
 
 
 def mix(values: Array, key: int) -> Numbers:

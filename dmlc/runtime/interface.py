@@ -40,8 +40,8 @@ class AnyDevice(Protocol):
     """The runtime it belongs to."""
 
     @property
-    def index(self) -> int:
-        """Its number in `devices()`, and behind the colon of a selector."""
+    def index(self) -> int | str:
+        """What stands behind the colon of a selector: its number in `devices()`."""
         ...
 
     @property

@@ -21,9 +21,15 @@ class StrictDevice:
 
     runtime: ClassVar[str] = RUNTIME
 
-    index: int = 0
-    """The seed."""
+    seed: int = 0
     freedoms: frozenset[Freedom] = frozenset(Freedom)
+
+    @property
+    def index(self) -> int | str:
+        """The seed, and the freedoms that it takes where these are not all."""
+        if self.freedoms == frozenset(Freedom):
+            return self.seed
+        return ",".join((str(self.seed), *(sorted(self.freedoms) or ("none",))))
 
     @property
     def name(self) -> str:
@@ -39,7 +45,7 @@ class StrictDevice:
         return ""
 
     def __str__(self) -> str:
-        return f"{self.name} (seed {self.index}, {self._say_freedoms()})"
+        return f"{self.name} (seed {self.seed}, {self._say_freedoms()})"
 
     def _say_freedoms(self) -> str:
         if self.freedoms == frozenset(Freedom):
@@ -62,7 +68,7 @@ class StrictDevice:
         floats of some widths."""
         division = self.floats.single
         quotient, root = int(division.quotient - CORRECT), int(division.root - CORRECT)
-        return Taken(self.index, self.freedoms, special, quotient, root)
+        return Taken(self.seed, self.freedoms, special, quotient, root)
 
     @property
     def facts(self) -> tuple[str, ...]:

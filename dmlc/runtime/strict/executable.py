@@ -81,5 +81,5 @@ class _Frame:
             return values
         if Freedom.MEMORY not in self._device.freedoms:
             return np.zeros(count, dtype)
-        key = draw_key(self._device.index, tensor.name)
+        key = draw_key(self._device.seed, tensor.name)
         return draw_bits(count, dtype, key)
