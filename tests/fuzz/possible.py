@@ -40,7 +40,6 @@ class Rules:
 REFERENCE = Rules(rounds=False, quotient=0.0, function=16.0)
 DEVICE = Rules(rounds=True)
 FLUSHING = Rules(rounds=True, flushes=True)
-STRICT = Rules(rounds=True, flushes=True, quotient=5.0)
 PLACES = Rules(rounds=True, quotient=0.0, function=0.0)
 """What depends on positions alone: FLOAT32, operation by operation, on every device alike."""
 

@@ -148,9 +148,7 @@ NAN = np.array([np.nan, 1.0, np.nan, -2.0] * 8, np.float32)
 ALL = tuple(Freedom)
 
 
-@pytest.mark.parametrize(
-    "choice", ["select(le(a, 0.5), a, 0.5)", "min(a, 0.5)", "max(a, 0.5)"]
-)
+@pytest.mark.parametrize("choice", ["select(le(a, 0.5), a, 0.5)", "min(a, 0.5)", "max(a, 0.5)"])
 def test_nan_is_dropped_where_no_mode_keeps_it(choice: str) -> None:
     body = f"let a: f32 = x[i] let b: f32 = {choice} store y[i] = b"
     kept = launch(body, NAN, *ALL)
