@@ -122,12 +122,14 @@ def compile_by(
     profile: str | None = None,
     *,
     root_signature: bool = True,
+    interpreted: bool = False,
 ) -> Program:
-    """The program that some steps make of a function. Raises as `compile` does."""
+    """The program that some steps make of a function; with `interpreted`, one that keeps its
+    kernels for a simulated device. Raises as `compile` does."""
     dialect = find_dialect(target)
     shape = find_profile(profile or dialect.profiles[0])
     lowered = _lower(function, dialect, shape, steps)
-    return _render(function, lowered, dialect, shape, root_signature)
+    return _render(function, lowered, dialect, shape, root_signature, interpreted=interpreted)
 
 
 @throttle_garbage_collection()
@@ -282,6 +284,7 @@ def _render(
     shape: Profile,
     root_signature: bool = True,
     contract: bool = False,
+    interpreted: bool = False,
 ) -> Program:
     """The program of a function as it was bound, from the kernels of each part."""
     fused, kernels = join_parts(function, lowered)
@@ -308,6 +311,7 @@ def _render(
         unfused=count_unfused(function),
         contract=contract,
         repeats=repeats,
+        interpreted=interpreted,
     )
     return dataclasses.replace(program, warnings=(*function.warnings, *slow))
 

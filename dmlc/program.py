@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from dmlc import __version__
 from dmlc.files import write_files
@@ -211,6 +211,17 @@ class Unfused:
     """The bytes read and written in all, as those of an `Origin`."""
 
 
+class Interpreted(Protocol):
+    """What a kernel was rendered from, to be interpreted."""
+
+    def run(
+        self, source: KernelSource, memories: Sequence[Any], sizes: Mapping[str, int], taken: Any, /
+    ) -> None:
+        """One launch on flat arrays, one for each buffer in order; `sizes` has the symbols, and
+        `taken` the freedoms that the device takes."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class KernelSource:
     """One kernel: its source text (a whole file), entry point, arguments and launch."""
@@ -231,6 +242,8 @@ class KernelSource:
     float_controls: tuple[int, ...] = FLOAT_WIDTHS
     """HLSL: the widths of floats, in bits, of which its SPIR-V asks drivers to keep NaN, infinities
     and the signs of zeros."""
+    interpreted: Interpreted | None = dataclasses.field(default=None, compare=False, repr=False)
+    """What a simulated device runs in place of the source."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

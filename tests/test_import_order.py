@@ -18,7 +18,8 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "collection", "source", "diagnostics", "parameters", "resources", "files", "sizes", "scalars",
-    "language", "summaries", "library", "ir", "transform", "binding", "catalog", "building",
+    "freedoms", "language", "summaries", "library", "ir", "transform", "binding", "catalog",
+    "building",
     "reference",
     "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
     "picture", "runtime",
@@ -33,6 +34,7 @@ RUNTIME_MAY_IMPORT = (
     "files",
     "sizes",
     "scalars",
+    "freedoms",
     "shader_model",
     "program",
     "runtime",

@@ -31,7 +31,7 @@ def find(name: str) -> AnyDevice:
     return found
 
 
-@pytest.mark.parametrize("device", ["opencl", "vulkan", "wgpu"])
+@pytest.mark.parametrize("device", ["opencl", "vulkan", "wgpu", "strict:3"])
 def test_the_devices_here_are_right(device: str) -> None:
     found = find(device)
     questions = list(make_all_questions(found))

@@ -50,7 +50,8 @@ from dmlc.testing.verify import Verdict, verify
 @dimension_option
 @import_option
 @click.option("--device", default=DEFAULT, show_default=True, shell_complete=complete_device,
-              help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>; or "
+              help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>, a simulated "
+              "one with :<seed>; or "
               f"{REFERENCE}.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write each output to DIR/NAME.npy.")  # fmt: skip

@@ -42,8 +42,8 @@ _MANY = 20
                 shell_complete=complete_operator)  # fmt: skip
 @click.option("--device", "devices", multiple=True, metavar="DEVICE",
               shell_complete=complete_device,
-              help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>; or "
-              f"{REFERENCE}. May repeat. [default: {DEFAULT}]")  # fmt: skip
+              help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>, a simulated "
+              f"one with :<seed>; or {REFERENCE}. May repeat. [default: {DEFAULT}]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
               help="What is drawn: the same seed draws the same cases.")  # fmt: skip
 @click.option("--cases", type=click.IntRange(0), default=CASES, show_default=True,

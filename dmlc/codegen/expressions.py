@@ -13,26 +13,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dmlc.codegen.dialect import INFIX, Dialect, Entry, Spelling, Unsupported
+from dmlc.codegen.dialect import INFIX, Dialect, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
+from dmlc.codegen.quotients import SIGNED, UNSIGNED, Quotients
 from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.codegen.zeros import Zeros
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, find_repeated, operate
-from dmlc.kernel.reaches import Reaches
 from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
 
 _ARITHMETIC = ("add", "sub", "mul", "div")
-_QUOTIENTS = ("div", "mod")
 _SPLIT = "\0"
 """Stands where a long line may be broken."""
 _INFIX = re.compile(r"\{0\} (\S+) \{1\}")
-
-SIGNED = {1: DataType.INT8, 2: DataType.INT16, 4: DataType.INT32, 8: DataType.INT64}
-UNSIGNED = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32, 8: DataType.UINT64}
 
 
 class Expressions(abc.ABC):
@@ -61,11 +57,10 @@ class Expressions(abc.ABC):
         self._words: dict[str, k.Buffer] = {}
         """Locals that hold words of a buffer as they are."""
         self._stored = _find_stored(kernel.body) if dialect.pin else frozenset[str]()
-        self._reaches = Reaches(kernel)
+        self._quotients = Quotients(dialect, kernel)
         self._index = (kernel.index_bits, kernel.index_signed)
         self.index_type = dialect.index_types[self._index]
-        integers = SIGNED if kernel.index_signed else UNSIGNED
-        self._index_integer = integers[kernel.index_bits // 8]
+        self._index_integer = self._quotients.index_integer
         self.helpers: dict[str, str] = {}
         """The text of each helper, by its name."""
         self.dtypes: dict[DataType, None] = {}
@@ -287,35 +282,6 @@ class Expressions(abc.ABC):
         lane = operate("bit_and", rest, k.Literal(k.INDEX, packed - 1))
         return self._spell_place(operate("mul", lane, k.Literal(k.INDEX, bits)))
 
-    def _find_operation(self, expression: k.Operate) -> tuple[Entry, DataType]:
-        """How an operation is written, and on which type. Of positions, what their plain spelling
-        has not got, and quotients whose divisor may be 0 or which may be negative, are those of
-        integers as wide."""
-        name, dtype = expression.operation.name, expression.operands[0].type.dtype
-        entry = self._dialect.operations[name, dtype]
-        if dtype is not DataType.INDEX:
-            return entry, dtype
-        divides = name in _QUOTIENTS
-        safe = not self._kernel.index_signed and self._reaches.find(expression.operands[-1])[0] >= 1
-        if isinstance(entry, Unsupported) or (divides and not safe):
-            dtype = self._index_integer
-            entry = self._dialect.operations[name, dtype]
-        return entry, dtype
-
-    def _find_counted(self, expression: k.Expression) -> DataType | None:
-        """The unsigned type in which a quotient of signed positions, or what is over of one, is
-        computed; None where an operand may be negative, or the divisor 0: languages and devices
-        have remainders of numbers that are not negative alone. 32 bits are enough for most."""
-        if not isinstance(expression, k.Operate) or expression.type.dtype is not DataType.INDEX:
-            return None
-        if expression.operation.name not in _QUOTIENTS or not self._kernel.index_signed:
-            return None
-        number, divisor = (self._reaches.find(operand) for operand in expression.operands)
-        if number[0] < 0 or divisor[0] < 1:
-            return None
-        is_narrow = max(number[1], divisor[1]) <= np.iinfo(np.uint32).max
-        return DataType.UINT32 if is_narrow else UNSIGNED[self._index_integer.bytes]
-
     def _spell_counted(self, expression: k.Expression, counted: DataType) -> Text:
         """A position that is not negative, as an unsigned integer."""
         lanes = expression.type.lanes
@@ -324,7 +290,8 @@ class Expressions(abc.ABC):
             return self._repeat(k.Broadcast(expression.operand, k.Type(counted, lanes)), made)
         if isinstance(expression, k.Literal):
             return self.spell(k.Literal(k.Type(counted), expression.value))
-        if not isinstance(expression, k.Operate) or self._find_counted(expression) is not counted:
+        is_counted = self._quotients.find_counted(expression) is counted
+        if not isinstance(expression, k.Operate) or not is_counted:
             return self.spell(k.Convert(expression, k.Type(counted, lanes)))
         operator = INFIX[expression.operation.name].split()[1]
         sides = [self._spell_counted(operand, counted) for operand in expression.operands]
@@ -334,11 +301,11 @@ class Expressions(abc.ABC):
     def _spell_operation(self, expression: k.Operate) -> Text:
         operation, operands = expression.operation, expression.operands
         lanes = operands[0].type.lanes
-        counted = self._find_counted(expression)
+        counted = self._quotients.find_counted(expression)
         if counted is not None:
             made = self._spell_counted(expression, counted)
             return self._convert(made, counted, self._index_integer, lanes)
-        entry, dtype = self._find_operation(expression)
+        entry, dtype = self._quotients.find_operation(expression)
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {operation} reached the renderer")
         within = entry.within

@@ -25,6 +25,7 @@ from dmlc.codegen.names import (
     make_identifier,
     wrap_comment,
 )
+from dmlc.codegen.simulate import Simulated
 from dmlc.codegen.spell import PREFIX, Speller
 from dmlc.kernel import nodes as k
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Profile
@@ -57,12 +58,14 @@ def render(
     unfused: Unfused | None = None,
     contract: bool = False,
     repeats: Sequence[Repeat] = (),
+    interpreted: bool = False,
 ) -> Program:
     """The program of a function's kernels, in execution order; `origins` says of each what it was
     made of, and `unfused` what there was before.
 
     HLSL carries its root signature, unless a host that makes its own wants it left out. With
-    `contract`, products that are summed may be added before they are rounded.
+    `contract`, products that are summed may be added before they are rounded. With `interpreted`,
+    each kernel is kept beside its source, for a simulated device.
     """
     tensors = _list_tensors(function, kernels, dialect, repeats)
     sources: list[KernelSource] = []
@@ -98,6 +101,11 @@ def render(
         for buffer in kernel.buffers:
             if buffer.access is not k.Access.READ:
                 writers[buffer.name] = number
+    if interpreted:
+        sources = [
+            dataclasses.replace(source, interpreted=Simulated(kernel, dialect))
+            for source, kernel in zip(sources, kernels, strict=True)
+        ]
     elementwise = is_elementwise(function)
     return Program(
         function.name,

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.codegen.dialect import Dialect
-from dmlc.codegen.expressions import SIGNED, Expressions
+from dmlc.codegen.expressions import Expressions
 from dmlc.codegen.names import Mangler
+from dmlc.codegen.quotients import SIGNED
 from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
@@ -66,12 +67,12 @@ class Speller(Expressions):
             case k.Let(local=local, value=value):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=made.known)
-                self._reaches.note(local, value)
+                self._quotients.reaches.note(local, value)
                 return self._spell_let(local, made, indent, self._dialect.local)
             case k.Variable(local=local, value=value):
                 made = self._spell_value(local, value)
                 self._zeros.note(local, known=False)
-                self._reaches.note(local)
+                self._quotients.reaches.note(local)
                 return self._spell_let(local, made, indent, self._dialect.variable)
             case k.Assign():
                 return self._spell_assignment(statement, indent)
@@ -119,7 +120,7 @@ class Speller(Expressions):
         syntax, name = self._dialect.syntax, self._names.spell(loop.variable.name)
         begin, stop = self.spell(loop.start), self.spell(loop.stop)
         self._zeros.note(loop.variable, known=begin.known)
-        self._reaches.note_turns(loop)
+        self._quotients.reaches.note_turns(loop)
         if loop.backwards:
             condition = syntax.countdown.format(i=name, start=begin.beside(">", is_first=False))
             first = [syntax.countdown_body.format(i=name)] if syntax.countdown_body else []
@@ -266,10 +267,15 @@ class Speller(Expressions):
 
 
 @functools.cache
+def prepare_function(dialect: Dialect, definition: Definition) -> k.Kernel:
+    """The steps of a function as they are spelled."""
+    return clean_up(name_arithmetic(definition.function().as_kernel(), dialect.limits.precise))
+
+
+@functools.cache
 def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str]:
     """The text of a function after those of the helpers that it needs, by their names."""
-    function = definition.function()
-    kernel = clean_up(name_arithmetic(function.as_kernel(), dialect.limits.precise))
+    function, kernel = definition.function(), prepare_function(dialect, definition)
     mangler = Mangler(dialect.reserved)
     # A hidden zero is seen by kernels alone, and what is given is no argument of the kernel.
     plain = dataclasses.replace(dialect, zeros=MappingProxyType({}), scalar="{x}")

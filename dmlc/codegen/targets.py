@@ -10,7 +10,12 @@ from dmlc.codegen.wgsl import WGSL
 from dmlc.source import UnknownNameError, unknown_name
 
 TARGETS: tuple[Target, ...] = (
-    Target((HLSL_6_2, HLSL_6_0), runtimes=("vulkan", "d3d12"), compiler="hlsl", hosts=("cpp",)),
+    Target(
+        (HLSL_6_2, HLSL_6_0),
+        runtimes=("vulkan", "d3d12", "strict"),
+        compiler="hlsl",
+        hosts=("cpp",),
+    ),
     Target((OPENCL,), runtimes=("opencl",)),
     Target((WGSL,), runtimes=("wgpu",), is_general=False),
 )

@@ -18,7 +18,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
@@ -33,10 +33,23 @@ from dmlc.scalars import Array, DataType, convert
 from dmlc.sizes import Shapes, evaluate_size
 from dmlc.source import InternalError
 
-__all__ = ["KernelFault", "Memory", "run_kernel", "run_kernels"]
+__all__ = ["KernelFault", "Launch", "MakeLaunch", "Memory", "run_kernel", "run_kernels"]
 
 _Value: TypeAlias = Callable[[Who], Array]
 _Step: TypeAlias = Callable[[Who], None]
+
+
+class MakeLaunch(Protocol):
+    """Makes the launch of a kernel on memories, where sizes and some locals are known."""
+
+    def __call__(
+        self,
+        kernel: k.Kernel,
+        memories: Mapping[str, Memory],
+        sizes: Mapping[str, int],
+        known: Mapping[str, Array] = ...,
+        /,
+    ) -> Launch: ...
 
 
 class KernelFault(InternalError):
@@ -44,9 +57,13 @@ class KernelFault(InternalError):
 
 
 def run_kernel(
-    kernel: k.Kernel, memories: Mapping[str, Memory], sizes: Mapping[str, int] | None = None
+    kernel: k.Kernel,
+    memories: Mapping[str, Memory],
+    sizes: Mapping[str, int] | None = None,
+    make: MakeLaunch | None = None,
 ) -> None:
-    """Runs one launch of a kernel on its buffers' memory; `sizes` has the run-time sizes.
+    """Runs one launch of a kernel on its buffers' memory; `sizes` has the run-time sizes. `make`
+    gives the launch, where it is not to do what every device does.
 
     Raises `KernelFault` for what no device may do, naming kernel, statement and work item.
     """
@@ -54,22 +71,34 @@ def run_kernel(
         # Between two launches, every item sees what all have written.
         memory.users.forget()
     with np.errstate(all="ignore"):
-        _Launch(kernel, memories, sizes or {}).run()
+        (make or Launch)(kernel, memories, sizes or {}).run()
 
 
 def evaluate_function(function: k.Function, given: Sequence[Array]) -> Array:
     """What a function gives for each of the values of its parameters."""
+    return evaluate_kernel(function.as_kernel(), given)
+
+
+def evaluate_kernel(
+    kernel: k.Kernel, given: Sequence[Array], make: MakeLaunch | None = None
+) -> Array:
+    """What the local that a kernel without buffers defines last holds, for each of the values of
+    its scalars; `make` as in `run_kernel`."""
     values = np.broadcast_arrays(*given)
     count = values[0].size
-    kernel = dataclasses.replace(function.as_kernel(), scalars=(), launch=k.Launch(count, 1, 1))
-    known = {p.name: v.ravel() for p, v in zip(function.parameters, values, strict=True)}
+    known = {s.name: v.ravel() for (s, _), v in zip(kernel.scalars, values, strict=True)}
+    kernel = dataclasses.replace(kernel, scalars=(), launch=k.Launch(count, 1, 1))
     with np.errstate(all="ignore"):
-        made = _Launch(kernel, {}, {}, known).run()
+        made = (make or Launch)(kernel, {}, {}, known).run()
     return np.broadcast_to(made, count).reshape(values[0].shape)
 
 
-class _Launch:
-    """A kernel made into functions, and the locals and arrays of its work items."""
+class Launch:
+    """A kernel made into functions, and the locals and arrays of its work items.
+
+    What languages leave to devices, it does as the semantics say; a simulated device has a launch
+    of its own, which does otherwise.
+    """
 
     def __init__(
         self,
@@ -105,9 +134,13 @@ class _Launch:
         self._cells |= {a.name: self._make_array(a) for a in kernel.arrays}
         self._shared = [self._cells[a.name] for a in kernel.arrays if a.shared]
 
+    def _make_cells(self, name: str, memory: Memory) -> Cells:
+        """What reads and writes the elements of a buffer or an array."""
+        return Cells(name, memory, self._items, self._fail)
+
     def _make_buffer(self, buffer: k.Buffer) -> Cells:
         memory = self._memories[buffer.name]
-        cells = Cells(buffer.name, memory, self._items, self._fail)
+        cells = self._make_cells(buffer.name, memory)
         if buffer.dtype.compute is not buffer.dtype:
             cells.stored, cells.compute = buffer.dtype, buffer.dtype.compute
         cells.vector = buffer.lanes
@@ -121,7 +154,7 @@ class _Launch:
         rows = items.all // items.group_size if array.shared else items.all
         count = array.size * (items.groups if array.shared else items.all.size)
         values = np.zeros(count, self._dtype(k.Type(array.dtype)))
-        cells = Cells(array.name, Memory(values, filled=False), items, self._fail)
+        cells = self._make_cells(array.name, Memory(values, filled=False))
         cells.size, cells.rows = array.size, rows * array.size
         cells.vector = array.lanes
         cells.is_shared = array.shared and items.group_size > 1
@@ -134,8 +167,12 @@ class _Launch:
     def run(self) -> Array:
         """The value of the local that is defined last."""
         if self._items.all.size:
-            self._make_body(self._kernel.body)(None)
+            self._run_items(self._make_body(self._kernel.body))
         return self._frame[-1] if self._frame else np.zeros(0)
+
+    def _run_items(self, body: _Step) -> None:
+        """Runs the kernel's body by all work items."""
+        body(None)
 
     def _fail(self, what: str, bad: Array | None = None, who: Who = None) -> NoReturn:
         """Raises `KernelFault`; `bad` says which of some items are at fault, or which of their
@@ -409,7 +446,7 @@ class _Launch:
     def _make_operation(self, node: k.Operate) -> _Value:
         if any(operand.type != node.operands[0].type for operand in node.operands):
             self._fail(f"operands of several types in {print_expression(node)}")
-        evaluate, dtype = _find_evaluation(node, self._index), self._dtype(node.type)
+        evaluate, dtype = self._find_evaluation(node), self._dtype(node.type)
         operands = [self._make(operand) for operand in node.operands]
         name, is_exact = node.operation.name, isinstance(evaluate, np.ufunc)
         if name in ("and", "or") and node.type.lanes == 1:
@@ -428,6 +465,10 @@ class _Launch:
             left, right = operands
             return lambda who: evaluate(left(who), right(who))
         return lambda who: evaluate(*[o(who) for o in operands]).astype(dtype, copy=False)
+
+    def _find_evaluation(self, node: k.Operate) -> Callable[..., Array]:
+        """What computes an operation, of values of its operands."""
+        return _find_evaluation(node, self._index)
 
     def _make_choice(self, node: k.Select) -> _Value:
         condition, then = self._make(node.condition), self._make(node.then)
@@ -452,7 +493,12 @@ class _Launch:
         operand, target, dtype = self._make(node.operand), node.type.dtype, self._dtype(node.type)
         if target is DataType.INDEX:
             target = next(t for t in DataType if t.dtype == self._index and t.is_integer)
-        return lambda who: convert(operand(who), target).astype(dtype, copy=False)
+        make = self._find_conversion(node, target)
+        return lambda who: make(operand(who)).astype(dtype, copy=False)
+
+    def _find_conversion(self, node: k.Convert, target: DataType) -> Callable[[Array], Array]:
+        """What converts values to a type."""
+        return lambda values: convert(values, target)
 
 
 def _beside(first: Array, second: Array) -> Array:

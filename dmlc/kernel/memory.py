@@ -7,7 +7,7 @@ elements that are not there or that nobody has written, and races.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -186,6 +186,12 @@ class Cells:
                 self._fail(what, raced.reshape(-1, lanes), who)
         self._memory.values[places] = made if self.stored is None else convert(made, self.stored)
         self._memory.filled[places] = True
+
+    def fill(self, make: Callable[[int, np.dtype[Any]], Array]) -> None:
+        """All elements hold what is made for so many of their type."""
+        memory = self._memory
+        memory.values[...] = make(memory.values.size, memory.values.dtype)
+        memory.filled[...] = True
 
     def forget(self, groups: Mask | None = None) -> None:
         """Some groups are in step again; all, where none are given."""

@@ -21,6 +21,7 @@ from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.place_vectors import place_vectors
 from dmlc.kernel.precise import name_arithmetic
+from dmlc.kernel.quotients import multiply_exactly
 from dmlc.kernel.registers import name_registers
 from dmlc.kernel.rewrite import find_body, list_expressions, replace_body, walk
 from dmlc.kernel.schedule import Limits
@@ -39,6 +40,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("join_reads", lambda kernel, limits: join_reads(kernel, limits.vector_lanes)),
     Pass("join_words", join_words),
     Pass("name_registers", lambda kernel, _: name_registers(kernel)),
+    Pass("multiply_exactly", lambda kernel, _: multiply_exactly(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
     Pass("place_vectors", lambda kernel, limits: place_vectors(kernel, limits.vector_lanes)),

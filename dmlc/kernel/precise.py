@@ -33,6 +33,18 @@ def name_arithmetic(kernel: k.Kernel, precise: Collection[str] | None) -> k.Kern
     return dataclasses.replace(kernel, body=tuple(_Arithmetic(precise).write(kernel.body)))
 
 
+def passes_on(expression: k.Expression, precise: Collection[str]) -> bool:
+    """Whether the float operands of a float make its value as it makes a local's, where the
+    operations `precise` do."""
+    match expression:
+        case k.Operate(operation=operation):
+            return expression.type.dtype.is_float and operation.name in precise
+        case k.Select() | k.Convert():
+            return expression.type.dtype.is_float
+        case _:
+            return False
+
+
 class _Arithmetic:
     def __init__(self, precise: Collection[str]) -> None:
         self._precise = precise
@@ -74,14 +86,7 @@ class _Arithmetic:
         return local
 
     def _passes(self, expression: k.Expression) -> bool:
-        """Whether the float operands of a float make its value as it makes a local's."""
-        match expression:
-            case k.Operate(operation=operation):
-                return expression.type.dtype.is_float and operation.name in self._precise
-            case k.Select() | k.Convert():
-                return expression.type.dtype.is_float
-            case _:
-                return False
+        return passes_on(expression, self._precise)
 
     def _computes(self, expression: k.Expression) -> bool:
         """Whether a float is computed by arithmetic that may be simplified."""

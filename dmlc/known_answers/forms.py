@@ -290,7 +290,7 @@ def _make_question(
     kernel = parse_kernel(text, name)
     verify_kernel(kernel, name, {"A": COUNT, "B": COUNT, "R": size})
     function = _describe(name, dtype, size)
-    program = render(function, (kernel,), dialect, find_profile(profile))
+    program = render(function, (kernel,), dialect, find_profile(profile), interpreted=True)
     choices = (_FLOATS, _POWERS) if dtype.is_float else (_WHOLES, _OTHERS)
     inputs = {n: _fill(dtype, values) for n, values in zip("AB", choices, strict=True)}
     found = Memory(np.zeros(size, dtype.dtype), filled=False)

@@ -48,11 +48,15 @@ def compile_kernel(
     For a device, `floats` is what that can promise: its SPIR-V asks for nothing else. Without it,
     the SPIR-V asks for what the kernel itself says, for devices that are not known.
     """
-    special = kernel.float_controls
-    if floats is not None:
-        special = tuple(width for width in special if width in floats.special)
+    special = kernel.float_controls if floats is None else list_special(kernel, floats)
     denormals = () if floats is None else floats.denormals
     return _compile(kernel, library or load_library(), special, denormals)
+
+
+def list_special(kernel: KernelSource, floats: FloatPromises) -> tuple[int, ...]:
+    """The widths of floats, in bits, of which a kernel asks a device with these promises to keep
+    NaN, infinities and the signs of zeros."""
+    return tuple(width for width in kernel.float_controls if width in floats.special)
 
 
 def check_tools() -> None:

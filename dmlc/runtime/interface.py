@@ -30,6 +30,7 @@ class CompileOptions(TypedDict, total=False):
 
     profile: str
     root_signature: bool
+    interpreted: bool
 
 
 class AnyDevice(Protocol):
@@ -39,8 +40,8 @@ class AnyDevice(Protocol):
     """The runtime it belongs to."""
 
     @property
-    def index(self) -> int:
-        """Its number in `devices()`, and behind the colon of a selector."""
+    def index(self) -> int | str:
+        """What stands behind the colon of a selector: its number in `devices()`."""
         ...
 
     @property

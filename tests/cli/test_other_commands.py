@@ -402,7 +402,7 @@ def test_devices(dmlc: Dmlc) -> None:
     assert len(listed) == len(found.out.splitlines())
     assert listed[0]["selector"] == "opencl:0"
     assert any("compute units" in fact for fact in listed[0]["facts"])
-    assert [row["selector"] for row in listed[-2:]] == ["vulkan:0", "wgpu:0"]
+    assert [row["selector"] for row in listed[-3:]] == ["vulkan:0", "strict:0", "wgpu:0"]
 
 
 def test_devices_are_checked(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -466,13 +466,17 @@ def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -
         "opencl:0  GPU: Maker, OpenCL 3.0, gpu, 24 compute units, 8,192 MiB, largest buffer "
         "1,024 MiB, no float64, memory copied, NaN and signed zeros kept of 16 and 32 bits, "
         "denormals not promised, division within 2.5 ulp, square roots 3\n"
+        "strict:0  simulated strict device: interprets kernels in NumPy, every freedom, "
+        "NaN and signed zeros kept of 16, 32 and 64 bits, denormals not promised, division within "
+        "2.5 ulp, square roots 4.5\n"
     )
     monkeypatch.setattr(opencl, "devices", lambda: ())
     found = dmlc("devices")
-    assert (found.status, found.out) == (3, "")
+    assert found.status == 3
+    assert [line.split()[0] for line in found.out.splitlines()] == ["strict:0"]
     assert "apt-get install pocl-opencl-icd" in found.err
     assert "there is no Vulkan" in found.err
-    assert dmlc("devices", "--json").out == "[]\n"
+    assert [row["selector"] for row in json.loads(dmlc("devices", "--json").out)] == ["strict:0"]
 
 
 def test_compile_writes_host_code(dmlc: Dmlc) -> None:

@@ -24,7 +24,7 @@ def test_the_registry() -> None:
     assert [t.name for t in TARGETS] == ["hlsl", "opencl", "wgsl"]
     assert len({t.language.suffix for t in TARGETS}) == len(TARGETS)
     assert [t.name for t in TARGETS if t.is_general] == ["hlsl", "opencl"]
-    assert RUNTIMES == ("opencl", "vulkan", "d3d12", "wgpu")
+    assert RUNTIMES == ("opencl", "vulkan", "d3d12", "strict", "wgpu")
     assert RUNTIMES[0] == DEFAULT
 
 

@@ -1,15 +1,19 @@
 """Where functions run: OpenCL in both profiles, Vulkan in both shader models, WebGPU, the
-reference, ONNX models in ONNX's own evaluator, and the kernels of all targets in NumPy, where a
-read outside a tensor and a race are faults. What is computed of errors runs beside them.
+reference, ONNX models in ONNX's own evaluator, the simulated strict device, and the kernels of all
+targets in NumPy, where a read outside a tensor and a race are faults. What is computed of errors
+runs beside them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from dmlc.devices import compile_for, find_device, load_on
+from dmlc.freedoms import Freedom
 from dmlc.ir import Function
 from dmlc.kernel.interpret import run_kernels
 from dmlc.onnx import export
@@ -47,6 +51,17 @@ def _opencl(profile: str) -> Run:
 
 def _vulkan(model: str) -> Run:
     return lambda f, inputs: vulkan.load(compile(f, "hlsl", shader_model=model))(inputs)
+
+
+def _strict(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Every function has a seed of its own, the same each time. Quotients are not off: what depends
+    on positions alone is to be the same everywhere, and only those by powers of two are so where
+    a device may be off."""
+    seed = zlib.crc32(str(function).encode()) % 1000
+    taken = [freedom for freedom in Freedom if freedom is not Freedom.DIVISION]
+    device = find_device(",".join((f"strict:{seed}", *taken)))
+    assert device is not None
+    return load_on(compile_for(function, device), device)(inputs)
 
 
 def _wgsl(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -88,6 +103,7 @@ BACKENDS = {
         Backend("kernels 6.2", _kernels("hlsl", model="6.2"), DEVICE),
         Backend("kernels 6.0", _kernels("hlsl", model="6.0"), DEVICE),
         Backend("kernels wgsl", _kernels("wgsl"), DEVICE),
+        Backend("strict", _strict, FLUSHING),
         Backend("onnx", _onnx, DEVICE),
         Backend("bounds", run_bounded, DEVICE),
         Backend("opencl cpu", _opencl("cpu"), DEVICE, device=True),

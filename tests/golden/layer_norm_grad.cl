@@ -59,8 +59,8 @@ __kernel void layer_norm_grad_1(
         moment_total[0] = moment_total[0] + moment_total[1];
         const float sum_value_1 = sum_total[0];
         const float moment_value_1 = moment_total[0];
-        const float value = sum_value_1 / 256.0f;
-        const float value_1 = moment_value_1 / 256.0f;
+        const float value = sum_value_1 * 0.00390625f;
+        const float value_1 = moment_value_1 * 0.00390625f;
         for (uint i = 0; i < 256; i += 16) {
             const float16 dy_value = vload16(0, dy + row_start + i);
             const float16 scale_value = vload16(0, scale + i);

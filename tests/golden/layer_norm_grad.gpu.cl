@@ -96,8 +96,8 @@ __kernel void layer_norm_grad_1(
         sum_total += sum_lanes[column + part * 8];
         moment_total += moment_lanes[column + part * 8];
     }
-    const float value_2 = sum_total / 256.0f;
-    const float value_3 = moment_total / 256.0f;
+    const float value_2 = sum_total * 0.00390625f;
+    const float value_3 = moment_total * 0.00390625f;
     const float4 dx_value = dy_value * scale_value - (value_2 + x_value * value_3);
     dscale_part += dy_value * x_value;
     dbias_part += dy_value;

@@ -99,8 +99,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         sum_total += sum_lanes[column + part * 8];
         moment_total += moment_lanes[column + part * 8];
     }
-    precise const float value_2 = sum_total / 256.0f;
-    precise const float value_3 = moment_total / 256.0f;
+    precise const float value_2 = sum_total * 0.00390625f;
+    precise const float value_3 = moment_total * 0.00390625f;
     precise const float4 dx_value = dy_value * scale_value - (value_2 + x_value * value_3);
     dscale_part += dy_value * x_value;
     dbias_part += dy_value;

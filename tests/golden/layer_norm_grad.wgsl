@@ -120,8 +120,8 @@ fn main(
         sum_value += sum_lanes[column + part * 4];
         moment_value += moment_lanes[column + part * 4];
     }
-    let value_4: f32 = pin(sum_value / 256.0f);
-    let value_5: f32 = pin(moment_value / 256.0f);
+    let value_4: f32 = pin(sum_value * 0.00390625f);
+    let value_5: f32 = pin(moment_value * 0.00390625f);
     let dx_value: f32 = dy_value * scale_value - pin(value_4 + x_value * value_5);
     dscale_part += dy_value * x_value;
     dbias_part += dy_value;

@@ -47,7 +47,7 @@ __kernel void upsample_grad_of_mean(
                 const float8 elements = (float8)(vload_half4(0, dY + start),
                     vload_half4(0, dY + start));
                 const float8 d_y = shuffle_float8(elements, elements, 0, 0, 1, 1, 6, 6, 7, 7);
-                const float8 d_x = d_y / 4.0f;
+                const float8 d_x = d_y * 0.25f;
                 store_half_x8(d_x, dX + row_start_1 + i);
             }
         }

@@ -29,7 +29,7 @@ __kernel void upsample_grad_of_mean(
             const uint i1 = (i / 32) % 20;
             const uint i2 = i % 32;
             const float d_y = vload_half((i1 / 2) * 16 + i2 / 2 + i0 * 160, dY);
-            const float d_x = d_y / 4.0f;
+            const float d_x = d_y * 0.25f;
             vstore_half_rte(d_x, i, dX);
         }
     }

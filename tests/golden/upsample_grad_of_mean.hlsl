@@ -28,7 +28,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             const uint i1 = (i / 32) % 20;
             const uint i2 = i % 32;
             precise const float d_y = (float)dY[(i1 / 2) * 16 + i2 / 2 + i0 * 160];
-            precise const float d_x = d_y / 4.0f;
+            precise const float d_x = d_y * 0.25f;
             dX[i] = (float16_t)d_x;
         }
     }

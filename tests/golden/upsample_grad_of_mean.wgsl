@@ -52,7 +52,7 @@ fn main(
             let i1: u32 = (i / 32) % 20;
             let i2: u32 = i % 32;
             let d_y: f32 = f32(dY[(i1 / 2) * 16 + i2 / 2 + i0 * 160]);
-            let d_x: f32 = d_y / 4.0f;
+            let d_x: f32 = d_y * 0.25f;
             dX[i] = f16(round_f16(d_x));
         }
     }

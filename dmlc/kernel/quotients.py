@@ -1,0 +1,51 @@
+"""Makes products of quotients by powers of two.
+
+Devices may be off in a quotient, and never in a product: a position that is halved, or a weight
+that is taken of one, is then the same on all of them. Both round the same number, so that nothing
+else changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import find_repeated, operate
+from dmlc.kernel.rewrite import find_body, map_expressions, map_operands, replace_body
+from dmlc.scalars import DataType
+
+_MOST = {DataType.FLOAT32: 126, DataType.FLOAT64: 1022}
+"""The exponents, of either sign, of the powers whose reciprocals are no denormals."""
+
+
+def multiply_exactly(kernel: k.Kernel) -> k.Kernel:
+    """The same kernel, which multiplies by the reciprocals of powers of two."""
+    return dataclasses.replace(kernel, body=tuple(_write(kernel.body)))
+
+
+def _write(statements: Sequence[k.Statement]) -> list[k.Statement]:
+    made: list[k.Statement] = []
+    for statement in statements:
+        changed = map_expressions(statement, _change)
+        if find_body(changed):
+            changed = replace_body(changed, _write(find_body(changed)))
+        made.append(changed)
+    return made
+
+
+def _change(expression: k.Expression) -> k.Expression:
+    changed = map_operands(expression, _change)
+    if not isinstance(changed, k.Operate) or changed.operation.name != "div":
+        return changed
+    number, divisor = changed.operands
+    literal = find_repeated(divisor)
+    if not isinstance(literal, k.Literal) or literal.type.dtype not in _MOST:
+        return changed
+    digits, exponent = math.frexp(literal.value)
+    if abs(digits) != 0.5 or abs(exponent - 1) > _MOST[literal.type.dtype]:
+        return changed
+    inverse = k.Literal(literal.type, 1 / literal.value)
+    repeated = divisor is not literal
+    return operate("mul", number, k.Broadcast(inverse, divisor.type) if repeated else inverse)
