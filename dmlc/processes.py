@@ -1,4 +1,5 @@
-"""Python processes that dmlc starts: none of them imports what lies in the folder it starts in.
+"""Python processes that dmlc starts, none of which imports what lies in the folder that it starts
+in; and commands that it suggests, in which no name is more than a word.
 
 Python itself puts that folder first among those that `python -m` and `python -c` search, so that a
 `numpy.py` in it, which came with someone's files, would run.
@@ -8,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Generator, Mapping
+from pathlib import Path
 
 _SAFE = "PYTHONSAFEPATH"
 
@@ -40,3 +44,14 @@ def isolating_workers() -> Generator[None]:
             os.environ.pop(_SAFE, None)
         else:
             os.environ[_SAFE] = before
+
+
+def spell_command(*words: str | Path, platform: str = sys.platform) -> str:
+    """A command as a shell takes it, for people to copy: each word is quoted where it must be, and
+    no path is taken for an option."""
+    spelt = [
+        os.path.join(".", word) if isinstance(word, Path) and str(word).startswith("-") else word
+        for word in words
+    ]
+    texts = [str(word) for word in spelt]
+    return subprocess.list2cmdline(texts) if platform == "win32" else shlex.join(texts)

@@ -18,9 +18,11 @@ import numpy as np
 
 from dmlc import library
 from dmlc.binding.values import Constant, EnumValue
+from dmlc.codegen.names import make_comment
 from dmlc.interop.proof import Proof, buffer_bytes, count_elements, place, unwritten
 from dmlc.ir import Function, fixed_strides
 from dmlc.pipeline import compile
+from dmlc.processes import spell_command
 from dmlc.program import KernelSource, Program, Role, TensorSpec
 from dmlc.runtime.arrays import constant_array
 from dmlc.runtime.hlsl import compile_kernel
@@ -81,8 +83,12 @@ class DispatchModel:
 
     def list_commands(self) -> list[str]:
         """What to run in the model's folder, on the machine that it is meant for."""
-        compare = (f"dmlc compare {' '.join(c.arguments())}" for c in self.comparisons)
-        return [f"dxdispatch.exe {self.name}.json", *compare]
+        model = spell_command("dxdispatch.exe", f"{self.name}.json", platform="win32")
+        compare = (
+            spell_command("dmlc", "compare", *c.arguments(), platform="win32")
+            for c in self.comparisons
+        )
+        return [model, *compare]
 
     def all_files(self) -> dict[str, bytes]:
         """Every file to write: the model, what it names, and a README with the commands."""
@@ -194,7 +200,7 @@ def _list_left_out(proof: Proof) -> tuple[str, ...]:
     """By which section `differs`, and of how many elements."""
     return tuple(
         f"{name}: {int(elements.sum())} of {counted(elements.size, 'element')}: {title}"
-        for title, named in proof.concerned.items()
+        for title, named in ((make_comment(t), n) for t, n in proof.concerned.items())
         for name, elements in named.items()
     )
 

@@ -11,6 +11,7 @@ from dmlc.files import write_files
 from dmlc.interop.dxdispatch import make_model
 from dmlc.interop.offload import make_test
 from dmlc.interop.proof import Proof
+from dmlc.processes import spell_command
 from dmlc.source import UnknownNameError, unknown_name
 from dmlc.testing.case import Case
 
@@ -44,7 +45,7 @@ def _write_model(proof: Proof, shader_model: str | None, contract: bool) -> Expo
 def _write_test(proof: Proof, shader_model: str | None, contract: bool) -> Export:
     name = f"{proof.function.name}.test"
     text = make_test(proof, shader_model, contract)
-    return Export({name: text.encode()}, (f"llvm-lit {name}",))
+    return Export({name: text.encode()}, (spell_command("llvm-lit", name),))
 
 
 FORMATS: Mapping[str, ProofFormat] = MappingProxyType(

@@ -28,6 +28,7 @@ from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
 from dmlc.language.format import format_enum, format_operator, format_scalar_function
 from dmlc.parameters import expect_path
+from dmlc.processes import spell_command
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, lay_out, show_tensor
@@ -97,12 +98,17 @@ def write_failure(folder: Path, outcome: Outcome, device: str, seed: int) -> Pat
     files = {
         "case.json": (json.dumps(described, indent=2) + "\n").encode(),
         "case.npz": stored.getvalue(),
-        "command.txt": f"dmlc test --replay {path}\n".encode(),
+        "command.txt": f"{replay_command(path)}\n".encode(),
     }
     if not _is_built_in(call.operator):
         files["operator.dml"] = write_operator(definition).encode()
     write_files(path, files)
     return path
+
+
+def replay_command(folder: Path) -> str:
+    """What a shell is told to run a failure again."""
+    return spell_command("dmlc", "test", "--replay", folder)
 
 
 def read_failure(folder: str | Path, others: Sequence[Operator] | None = None) -> Replay:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,12 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     assert found.run().status is Status.PASSED
     # The same failure is kept in the same folder.
     assert keep(case, tmp_path) == folder
+
+
+def test_the_command_is_quoted_for_a_shell(tmp_path: Path) -> None:
+    folder = keep(make_case(), tmp_path / "a; touch b")
+    command = (folder / "command.txt").read_text()
+    assert shlex.split(command) == ["dmlc", "test", "--replay", str(folder)]
 
 
 def test_an_example_keeps_what_it_expects(tmp_path: Path) -> None:
