@@ -9,7 +9,7 @@ import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -53,12 +53,15 @@ def read_bounded(path: str | Path, most_bytes: int, span: Span | None = None) ->
 def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Path]:
     """Writes files into a folder, which is made if it is not there, and gives their paths.
 
-    Each is written under a temporary name first; they get their own names when all are there.
+    Each is written under a temporary name first; they get their own names when all are there. Where
+    several are to be replaced, all that were there are gone before the first new one has its name:
+    a process that is killed on the way leaves files missing, and never a new one beside an old one.
     A file that is replaced keeps its permissions. Raises `DmlcError` where the folder cannot be
     made or written to.
     """
     folder = Path(directory)
     pending: list[tuple[Path, Path]] = []
+    old: list[tuple[Path, Path]] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
@@ -74,18 +77,30 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
                 raise OSError(errno.EINVAL, "it is no regular file", str(path))
             if path.exists():
                 shutil.copymode(path, temporary)
-        for temporary, path in pending:
-            os.replace(temporary, path)
+        _replace(pending, old)
     except OSError as error:
+        for kept, path in old:
+            os.replace(kept, path)
         raise DmlcError(
             f"cannot write '{error.filename or folder}': {error.strerror or error}",
             notes=["give an output folder that you may write to"],
             code="E0005",
         ) from error
     finally:
-        for temporary, _ in pending:
+        for temporary, _ in (*pending, *old):
             temporary.unlink(missing_ok=True)
     return [path for _, path in pending]
+
+
+def _replace(pending: Sequence[tuple[Path, Path]], old: list[tuple[Path, Path]]) -> None:
+    """Gives files their names. `old` becomes where those are that had these names before."""
+    for temporary, path in pending if len(pending) > 1 else ():
+        if os.path.lexists(path):
+            kept = temporary.with_suffix(".old")
+            os.replace(path, kept)
+            old.append((kept, path))
+    for temporary, path in pending:
+        os.replace(temporary, path)
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:

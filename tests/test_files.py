@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,55 @@ def test_a_disk_that_fills_up_leaves_nothing(
     with pytest.raises(DmlcError, match="x': No space left on device"):
         write_files(tmp_path, {"x": b"1"})
     assert list(tmp_path.iterdir()) == []
+
+
+_KILLED = """
+import os, pathlib, sys
+from dmlc.files import write_files
+root, replace = pathlib.Path(sys.argv[1]), os.replace
+for number in range(12):
+    folder = root / str(number)
+    write_files(folder, {name: b"old" for name in "abc"})
+    if os.fork() == 0:
+        calls = []
+        def stop(*paths):
+            calls.append(paths)
+            if len(calls) > number:
+                os._exit(9)
+            replace(*paths)
+        os.replace = stop
+        write_files(folder, {name: b"new" for name in "abc"})
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_process_that_is_killed_leaves_no_new_file_beside_an_old_one(tmp_path: Path) -> None:
+    """A host would take an old manifest's sizes for a new kernel's."""
+    subprocess.run([sys.executable, "-c", _KILLED, tmp_path], check=True)
+    found: list[set[bytes]] = []
+    for number in range(12):
+        shown = [p for p in (tmp_path / str(number)).iterdir() if not p.name.startswith(".")]
+        found.append({path.read_bytes() for path in shown})
+    assert all(len(contents) <= 1 for contents in found)
+    assert found[0] == {b"old"}
+    assert found[-1] == {b"new"}
+
+
+def test_what_was_there_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the second of two files cannot get its name."""
+    write_files(tmp_path, {"x": b"old", "y": b"old"})
+    replace = os.replace
+
+    def fail(source: Path, target: Path) -> None:
+        if source.suffix == ".tmp" and target.name == "y":
+            raise OSError(5, "Input/output error", str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(DmlcError, match="y': Input/output error"):
+        write_files(tmp_path, {"x": b"new", "y": b"new"})
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"x": b"old", "y": b"old"}
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
