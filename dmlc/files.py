@@ -3,11 +3,14 @@ files are kept that can be made again."""
 
 from __future__ import annotations
 
+import atexit
 import errno
+import functools
 import os
 import shutil
 import stat
 import sys
+import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -103,12 +106,47 @@ def _replace(pending: Sequence[tuple[Path, Path]], old: list[tuple[Path, Path]])
         os.replace(temporary, path)
 
 
-def cache_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """The user's folder for what dmlc can find out again. It may not be there yet."""
+def cache_folder(
+    environment: Mapping[str, str] = os.environ, platform: str = sys.platform
+) -> Path | None:
+    """The user's folder for what dmlc can find out again; None where there is no home. It may not
+    be there yet."""
     if platform == "win32":
         base = environment.get("LOCALAPPDATA") or "~/AppData/Local"
     elif platform == "darwin":
         base = "~/Library/Caches"
     else:
         base = environment.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "dmlc"
+    found = expand_home(base)
+    return None if found is None else found / "dmlc"
+
+
+def expand_home(path: str) -> Path | None:
+    """A path that may begin with `~`; None where that is nowhere: a user of a container may have
+    no home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return None
+
+
+def can_keep_files(folder: Path) -> bool:
+    """Whether files can be kept in a folder, which is made if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+@functools.cache
+def private_folder() -> Path:
+    """A folder that this process alone has, for what it can find out again; it goes with it."""
+    folder, owner = tempfile.mkdtemp(prefix="dmlc-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return Path(folder)
