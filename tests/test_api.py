@@ -285,7 +285,7 @@ def test_plans_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> No
         subject, function, devices.load_function(function, devices.find_device("opencl")), function
     )
     size = plan.estimate_bytes()
-    assert size > 256 * len(plan.executable.program.kernels[0].source) // 2
+    assert size > 256 * len(executable.program.kernels[0].source) // 2
     monkeypatch.setattr(api, "_BYTES_KEPT", 3 * size)
     kept = api._Plans()
     for key in range(10):
