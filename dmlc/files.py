@@ -7,6 +7,7 @@ import atexit
 import errno
 import functools
 import os
+import re
 import shutil
 import stat
 import sys
@@ -104,6 +105,17 @@ def _replace(pending: Sequence[tuple[Path, Path]], old: list[tuple[Path, Path]])
             old.append((kept, path))
     for temporary, path in pending:
         os.replace(temporary, path)
+
+
+_DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(?=\.|$)", re.IGNORECASE)
+
+
+def name_file(name: str, suffix: str = "") -> str:
+    """The name of a file that is called after something, on any system: Windows keeps some for
+    devices, whatever comes behind a dot."""
+    return (
+        _DEVICES.sub(r"\1_", f"{name}{suffix}", count=1) if _DEVICES.match(name) else name + suffix
+    )
 
 
 def cache_folder(

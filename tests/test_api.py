@@ -281,9 +281,8 @@ def test_plans_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     """1,024 of them took half a gigabyte on Vulkan."""
     subject = dmlc.operator(NAME)
     function = subject.bind({})
-    plan = api._Plan(
-        subject, function, devices.load_function(function, devices.find_device("opencl")), function
-    )
+    executable = devices.load_function(function, devices.find_device("opencl"))
+    plan = api._Plan(subject, function, executable, function)
     size = plan.estimate_bytes()
     assert size > 256 * len(executable.program.kernels[0].source) // 2
     monkeypatch.setattr(api, "_BYTES_KEPT", 3 * size)

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dmlc.files import cache_folder, open_regular, read_bounded, write_files
+from dmlc import ir
+from dmlc.files import cache_folder, name_file, open_regular, read_bounded, write_files
+from dmlc.pipeline import compile
 from dmlc.source import DmlcError
 
 
@@ -145,3 +147,17 @@ def test_regular_files_are_read_as_far_as_they_may_be_long(tmp_path: Path) -> No
         open_regular(tmp_path)
     with pytest.raises(DmlcError, match="it is no regular file"):
         read_bounded("/dev/zero", 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("aux", "aux_.cl"), ("NUL", "NUL_.cl"), ("con.x", "con_.x.cl"), ("Lpt1", "Lpt1_.cl"),
+        ("auxiliary", "auxiliary.cl"), ("x.con", "x.con.cl"), ("com", "com.cl"),
+    ],
+)  # fmt: skip
+def test_no_file_is_named_as_a_device_of_windows(name: str, file: str) -> None:
+    assert name_file(name, ".cl") == file
+    function = ir.parse("func @aux(%a: f32[3]) -> (%y) { %y: f32[i0 < 3] = exp(%a[i0]) }")
+    program = compile(function, "opencl")
+    assert program.manifest()["kernels"][0]["file"] == "aux_.cl"

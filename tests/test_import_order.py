@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "collection", "source", "diagnostics", "parameters", "resources", "files", "sizes", "scalars",
-    "language", "summaries", "library", "ir", "transform", "binding", "catalog", "building",
+    "collection", "source", "diagnostics", "parameters", "resources", "files", "processes", "sizes",
+    "scalars", "npy", "language", "summaries", "library", "ir", "transform", "binding", "catalog",
+    "building",
     "reference",
     "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
     "picture", "runtime",
@@ -31,6 +32,7 @@ RUNTIME_MAY_IMPORT = (
     "source",
     "parameters",
     "files",
+    "processes",
     "sizes",
     "scalars",
     "shader_model",
@@ -68,8 +70,8 @@ FACES: dict[str, tuple[str, ...]] = {
 import them when they are first asked for; dmlc's own modules import them from their places."""
 
 WITHOUT_NUMPY = (
-    "source", "diagnostics", "parameters", "resources", "files", "sizes", "language", "summaries",
-    "library", "program",
+    "source", "diagnostics", "parameters", "resources", "files", "processes", "sizes", "language",
+    "summaries", "library", "program",
 )  # fmt: skip
 
 LATE_IMPORTS = {("dmlc.runtime.opencl.driver", "pyopencl")}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from dmlc.files import write_files
+from dmlc.files import name_file, write_files
 from dmlc.interop.dxdispatch import make_model
 from dmlc.interop.offload import make_test
 from dmlc.interop.proof import Proof
@@ -43,7 +43,7 @@ def _write_model(proof: Proof, shader_model: str | None, contract: bool) -> Expo
 
 
 def _write_test(proof: Proof, shader_model: str | None, contract: bool) -> Export:
-    name = f"{proof.function.name}.test"
+    name = name_file(proof.function.name, ".test")
     text = make_test(proof, shader_model, contract)
     return Export({name: text.encode()}, (spell_command("llvm-lit", name),))
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from dmlc.binding import Operator, TensorDesc
 from dmlc.catalog import load, operators
-from dmlc.files import read_bounded, write_files
+from dmlc.files import name_file, read_bounded, write_files
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
 from dmlc.language.format import format_enum, format_operator, format_scalar_function
@@ -167,7 +167,7 @@ def _is_built_in(operator: Operator) -> bool:
 
 def as_file_name(text: str) -> str:
     """A text as a part of a file's name on any system."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:80]
+    return name_file(re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:80])
 
 
 def _load(path: Path, name: str) -> Operator:

@@ -185,5 +185,5 @@ def test_what_is_no_name_is_refused(what: str, name: str) -> None:
         "sum", (3,), lambda at: at.read(x, at.indices[0]) + at.read(table, at.indices[0])
     )
     builder.result(names["result"], total)
-    with pytest.raises(DmlcError, match="(?s)breaks a rule of the IR at .*is no name"):
+    with pytest.raises(DmlcError, match=r"(?s)breaks a rule of the IR at .*is no name"):
         builder.build()
