@@ -57,6 +57,11 @@ Outputs: TypeAlias = Mapping[str, Any]
 """Arrays to write into, or sizes."""
 
 _PLANS_KEPT = 1024
+_BYTES_KEPT = 256 << 20
+"""What plans may take together, by `_Plan.estimate_bytes`."""
+_BYTES_A_CHARACTER = 256
+"""What a driver and the functions themselves take for each character of a kernel: half a megabyte
+for a short one on lavapipe, and a quarter of that on PoCL."""
 
 
 class Results(dict[str, Any]):
@@ -247,22 +252,39 @@ class _Plan:
     compiled: Function
     """What was compiled: the function, or what serves all sizes of it."""
 
+    def estimate_bytes(self) -> int:
+        """About how much memory it takes. Plans that share a kernel count it each."""
+        if self.executable is None:
+            return _BYTES_A_CHARACTER
+        program = self.executable.program
+        characters = sum(len(kernel.source) for kernel in program.kernels)
+        constants = sum(tensor.bytes or 0 for tensor in program.constants)
+        return _BYTES_A_CHARACTER * characters + 2 * constants
+
 
 class _Plans:
-    """Plans by signature; the oldest go first. Safe to use from several threads."""
+    """Plans by signature, of bounded memory; the oldest go first. Safe to use from several
+    threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._plans: dict[object, _Plan] = {}
+        self._bytes = 0
 
     def find(self, signature: object) -> _Plan | None:
         return self._plans.get(signature)
 
     def keep(self, signature: object, plan: _Plan) -> None:
         with self._lock:
-            while len(self._plans) >= _PLANS_KEPT:
-                del self._plans[next(iter(self._plans))]
+            self._drop(signature)
+            self._bytes += plan.estimate_bytes()
+            while self._plans and (len(self._plans) >= _PLANS_KEPT or self._bytes > _BYTES_KEPT):
+                self._drop(next(iter(self._plans)))
             self._plans[signature] = plan
+
+    def _drop(self, signature: object) -> None:
+        old = self._plans.pop(signature, None)
+        self._bytes -= 0 if old is None else old.estimate_bytes()
 
 
 _plans = _Plans()

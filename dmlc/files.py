@@ -3,13 +3,17 @@ files are kept that can be made again."""
 
 from __future__ import annotations
 
+import atexit
 import errno
+import functools
 import os
+import re
 import shutil
 import stat
 import sys
+import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -53,12 +57,15 @@ def read_bounded(path: str | Path, most_bytes: int, span: Span | None = None) ->
 def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Path]:
     """Writes files into a folder, which is made if it is not there, and gives their paths.
 
-    Each is written under a temporary name first; they get their own names when all are there.
+    Each is written under a temporary name first; they get their own names when all are there. Where
+    several are to be replaced, all that were there are gone before the first new one has its name:
+    a process that is killed on the way leaves files missing, and never a new one beside an old one.
     A file that is replaced keeps its permissions. Raises `DmlcError` where the folder cannot be
     made or written to.
     """
     folder = Path(directory)
     pending: list[tuple[Path, Path]] = []
+    old: list[tuple[Path, Path]] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
@@ -74,26 +81,84 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
                 raise OSError(errno.EINVAL, "it is no regular file", str(path))
             if path.exists():
                 shutil.copymode(path, temporary)
-        for temporary, path in pending:
-            os.replace(temporary, path)
+        _replace(pending, old)
     except OSError as error:
+        for kept, path in old:
+            os.replace(kept, path)
         raise DmlcError(
             f"cannot write '{error.filename or folder}': {error.strerror or error}",
             notes=["give an output folder that you may write to"],
             code="E0005",
         ) from error
     finally:
-        for temporary, _ in pending:
+        for temporary, _ in (*pending, *old):
             temporary.unlink(missing_ok=True)
     return [path for _, path in pending]
 
 
-def cache_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """The user's folder for what dmlc can find out again. It may not be there yet."""
+def _replace(pending: Sequence[tuple[Path, Path]], old: list[tuple[Path, Path]]) -> None:
+    """Gives files their names. `old` becomes where those are that had these names before."""
+    for temporary, path in pending if len(pending) > 1 else ():
+        if os.path.lexists(path):
+            kept = temporary.with_suffix(".old")
+            os.replace(path, kept)
+            old.append((kept, path))
+    for temporary, path in pending:
+        os.replace(temporary, path)
+
+
+_DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(?=\.|$)", re.IGNORECASE)
+
+
+def name_file(name: str, suffix: str = "") -> str:
+    """The name of a file that is called after something, on any system: Windows keeps some for
+    devices, whatever comes behind a dot."""
+    return (
+        _DEVICES.sub(r"\1_", f"{name}{suffix}", count=1) if _DEVICES.match(name) else name + suffix
+    )
+
+
+def cache_folder(
+    environment: Mapping[str, str] = os.environ, platform: str = sys.platform
+) -> Path | None:
+    """The user's folder for what dmlc can find out again; None where there is no home. It may not
+    be there yet."""
     if platform == "win32":
         base = environment.get("LOCALAPPDATA") or "~/AppData/Local"
     elif platform == "darwin":
         base = "~/Library/Caches"
     else:
         base = environment.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "dmlc"
+    found = expand_home(base)
+    return None if found is None else found / "dmlc"
+
+
+def expand_home(path: str) -> Path | None:
+    """A path that may begin with `~`; None where that is nowhere: a user of a container may have
+    no home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return None
+
+
+def can_keep_files(folder: Path) -> bool:
+    """Whether files can be kept in a folder, which is made if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+@functools.cache
+def private_folder() -> Path:
+    """A folder that this process alone has, for what it can find out again; it goes with it."""
+    folder, owner = tempfile.mkdtemp(prefix="dmlc-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return Path(folder)

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from dmlc import __version__
-from dmlc.files import write_files
+from dmlc.files import name_file, write_files
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
 from dmlc.sizes import evaluate_size, find_symbols, multiply
@@ -496,7 +496,7 @@ class Program:
     def file_name(self, kernel: KernelSource) -> str:
         """The name of the file that `write` puts a kernel's source in."""
         expect("kernel", kernel, KernelSource, "a kernel of the program")
-        return kernel.name + self.language.suffix
+        return name_file(kernel.name, self.language.suffix)
 
     def write(self, directory: str | Path) -> list[Path]:
         """Writes the kernels' sources and `manifest.json`, and gives their paths.

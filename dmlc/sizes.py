@@ -14,6 +14,7 @@ import functools
 import math
 import operator
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
@@ -27,6 +28,18 @@ LARGEST = 2**31 - 2**16
 """The most that a symbol, or the elements of a tensor that has one, may come to at run time: then
 positions have 32 bits, also those that windows reach beyond a tensor, and do not wrap while the
 last group is rounded up."""
+
+MOST_TERMS = 256
+"""The most products that a size is a sum of: a product of sums has as many as theirs multiplied."""
+MOST_FACTORS = 64
+"""The most symbols in one product."""
+LARGEST_NUMBER = 2**127
+"""No number in a size is as large."""
+_MOST_CHARACTERS = 1 << 16
+_DEEPEST = 64
+"""So many parentheses may stand in one another."""
+_MOST_PARTS = 1 << 14
+"""A bound of a size is looked for in no more parts than this."""
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|([-+*/()]))", re.ASCII)
 
@@ -61,7 +74,10 @@ class Size:
         return self * -1 + other
 
     def __mul__(self, other: Measure) -> Measure:
-        pairs = ((a, x, b, y) for a, x in self.terms for b, y in _terms(other))
+        factors = _terms(other)
+        if len(self.terms) * len(factors) > MOST_TERMS**2:
+            raise _too_large()
+        pairs = ((a, x, b, y) for a, x in self.terms for b, y in factors)
         return _collect((tuple(sorted((*a, *b))), x * y) for a, x, b, y in pairs)
 
     def __rmul__(self, other: int) -> Measure:
@@ -75,7 +91,7 @@ class Size:
 
     def bounds(self) -> tuple[float, float]:
         """The least and the most that it is known to be, without regard to `LARGEST`."""
-        return _least(self.terms), -_least([(symbols, -n) for symbols, n in self.terms])
+        return _least(self.terms), -_least(tuple((symbols, -n) for symbols, n in self.terms))
 
     def part_negative(self) -> tuple[Measure, Measure]:
         """What is taken from it, and what that is taken from: neither is negative."""
@@ -128,7 +144,19 @@ def _collect(terms: Iterable[tuple[tuple[str, ...], int]]) -> Measure:
     kept = [(symbols, number) for symbols, number in found.items() if number]
     if not any(symbols for symbols, _ in kept):
         return kept[0][1] if kept else 0
+    if len(kept) > MOST_TERMS or any(
+        len(symbols) > MOST_FACTORS or abs(number) >= LARGEST_NUMBER for symbols, number in kept
+    ):
+        raise _too_large()
     return Size(tuple(sorted(kept, key=lambda term: (-len(term[0]), term[0]))))
+
+
+def _too_large() -> DmlcError:
+    return DmlcError(
+        f"a size comes to more than {MOST_TERMS} products, or to one of more than {MOST_FACTORS} "
+        "symbols or of a number beyond 127 bits",
+        code="E0807",
+    )
 
 
 def measure(extent: int | str) -> Measure:
@@ -203,12 +231,13 @@ def has_quotients(size: Measure) -> bool:
     return any(symbol.startswith("(") for symbols, _ in _terms(size) for symbol in symbols)
 
 
-_Terms: TypeAlias = Iterable[tuple[tuple[str, ...], int | Fraction]]
+_Terms: TypeAlias = tuple[tuple[tuple[str, ...], int], ...]
 
 
-def _least(terms: _Terms) -> float:
-    """The least that a sum may be: by its quotients as they are, or by what they divide."""
-    given = list(terms)
+@functools.lru_cache(4096)
+def _least(given: _Terms) -> float:
+    """The least that a sum may be: by its quotients as they are, or by what they divide. It is
+    kept, for what quotients divide may have quotients in turn."""
     found = _least_of(given, exact=False)
     if any(symbol.startswith("(") for symbols, _ in given for symbol in symbols):
         return max(found, _least_of(given, exact=True))
@@ -218,10 +247,17 @@ def _least(terms: _Terms) -> float:
 def _least_of(terms: _Terms, *, exact: bool) -> float:
     """The same. A symbol is 1 and something that is 0 or more; where all parts of the sum are
     added, 1 alone is the least."""
+    if not exact and all(n >= 0 for symbols, n in terms if symbols):
+        # Each part is least where its symbols are.
+        return math.ceil(sum(n * math.prod(map(_least_symbol, symbols)) for symbols, n in terms))
     pending: list[tuple[tuple[str, ...], tuple[str, ...], Fraction]] = []
     pending += [(symbols, (), Fraction(n)) for symbols, n in terms]
     found: dict[tuple[str, ...], Fraction] = {}
+    parts = 0
     while pending:
+        parts += 1
+        if parts > _MOST_PARTS:
+            return -math.inf
         symbols, spread, n = pending.pop()
         if not symbols:
             key = tuple(sorted(spread))
@@ -230,7 +266,7 @@ def _least_of(terms: _Terms, *, exact: bool) -> float:
         symbol, rest = symbols[0], symbols[1:]
         quotient = part_quotient(symbol)
         if quotient is None or not exact:
-            low = 1 if quotient is None else _floor_least(*quotient)
+            low = _least_symbol(symbol)
             # What is above the least goes by the symbol's name.
             pending.append((rest, (*spread, symbol), n))
             pending += [(rest, spread, n * low)] if low else []
@@ -243,6 +279,12 @@ def _least_of(terms: _Terms, *, exact: bool) -> float:
         pending += [((*rest, *each), (), n * m / by) for each, m in _terms(moved)]
     constant = found.pop((), Fraction(0))
     return math.ceil(constant) if all(n >= 0 for n in found.values()) else -math.inf
+
+
+def _least_symbol(symbol: str) -> int:
+    """The least that a symbol is, or a quotient by what it divides."""
+    quotient = part_quotient(symbol)
+    return 1 if quotient is None else _floor_least(*quotient)
 
 
 def _floor_least(divided: Measure, by: int) -> int:
@@ -284,22 +326,29 @@ class _Typical(dict[str, int]):
 @functools.lru_cache(4096)
 def parse_size(text: str) -> Measure:
     """The size that a text spells, as `str` gives it. Raises `DmlcError`."""
+    if len(text) > _MOST_CHARACTERS:
+        raise DmlcError(f"a size of {len(text):,} characters is too long", code="E0807")
     reader = _Reader(text)
     found = reader.sum()
     if found is None or reader.tokens:
         raise DmlcError(
-            f"'{text}' is no size: expected sums, products and quotients by numbers, of numbers "
-            "and symbols, such as 'N + 2' or '(N + 1) / 2'",
+            f"'{_cut(text)}' is no size: expected sums, products and quotients by numbers, of "
+            "numbers and symbols, such as 'N + 2' or '(N + 1) / 2'",
             code="E0807",
         )
     return found
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 class _Reader:
     """Reads the text of a size, from its first token on; what is none gives None."""
 
     def __init__(self, text: str) -> None:
-        self.tokens: list[str] = []
+        self.tokens: deque[str] = deque()
+        self.depth = 0
         at, end = 0, len(text.rstrip())
         while at < end:
             match = _TOKEN.match(text, at)
@@ -307,7 +356,7 @@ class _Reader:
             at = end if match is None else match.end()
 
     def _accept(self, *tokens: str) -> str:
-        return self.tokens.pop(0) if self.tokens and self.tokens[0] in tokens else ""
+        return self.tokens.popleft() if self.tokens and self.tokens[0] in tokens else ""
 
     def sum(self) -> Measure | None:
         sign = self._accept("-", "+")
@@ -316,6 +365,7 @@ class _Reader:
         while total is not None and (sign := self._accept("-", "+")):
             term = self._product()
             total = None if term is None else total + term * (-1 if sign == "-" else 1)
+            _refuse_large(total)
         return total
 
     def _product(self) -> Measure | None:
@@ -328,16 +378,31 @@ class _Reader:
                 product = factor * product
             elif isinstance(factor, int):
                 product = divide_down(product, factor)
+            _refuse_large(product)
         return product
 
     def _factor(self) -> Measure | None:
-        token = self.tokens.pop(0) if self.tokens else ""
+        token = self.tokens.popleft() if self.tokens else ""
         if token == "(":
+            self.depth += 1
+            if self.depth > _DEEPEST:
+                raise DmlcError(
+                    f"more than {_DEEPEST} parentheses stand in one another in a size",
+                    code="E0807",
+                )
             found = self.sum()
+            self.depth -= 1
             return found if self._accept(")") else None
         if token.isdecimal():
+            if len(token) > 39:
+                raise _too_large()
             return int(token)
         return Size.of(token) if token[:1].isidentifier() else None
+
+
+def _refuse_large(size: Measure | None) -> None:
+    if isinstance(size, int) and abs(size) >= LARGEST_NUMBER:
+        raise _too_large()
 
 
 def evaluate_size(size: int | str, sizes: Mapping[str, int]) -> int:

@@ -10,6 +10,7 @@ import bisect
 import dataclasses
 import difflib
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import ClassVar
@@ -126,11 +127,22 @@ def _excerpt(span: Span) -> list[str]:
     text = span.source.line_text(line)
     first = max(0, column - 1 - _EXCERPT_WIDTH // 2) if len(text) > _EXCERPT_WIDTH else 0
     shown = text[first : first + _EXCERPT_WIDTH].expandtabs(1)
-    shown = "".join(c if c.isprintable() else "�" for c in shown)
+    shown = printable(shown)
     underline = max(1, min(span.end - span.start, len(shown) - (column - 1 - first)))
     gutter = f"{line:>5} | "
     caret = " " * (column - 1 - first) + "^" * underline
     return [f"{gutter}{shown}", f"{' ' * (len(gutter) - 2)}| {caret}"]
+
+
+def printable(text: str) -> str:
+    """Text as a terminal shows all of it and obeys none: only line breaks and tabs are left of what
+    cannot be printed, such as escapes and marks that turn the direction of writing."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs" else "\ufffd"
+        for c in text
+    )
 
 
 class DmlcError(Exception):

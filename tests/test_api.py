@@ -277,6 +277,26 @@ def test_the_oldest_plans_go(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept.find("c") is plan
 
 
+def test_plans_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,024 of them took half a gigabyte on Vulkan."""
+    subject = dmlc.operator(NAME)
+    function = subject.bind({})
+    executable = devices.load_function(function, devices.find_device("opencl"))
+    plan = api._Plan(subject, function, executable, function)
+    size = plan.estimate_bytes()
+    assert size > 256 * len(executable.program.kernels[0].source) // 2
+    monkeypatch.setattr(api, "_BYTES_KEPT", 3 * size)
+    kept = api._Plans()
+    for key in range(10):
+        kept.keep(key, plan)
+    kept.keep(9, plan)
+    assert [kept.find(key) is plan for key in range(10)] == [False] * 7 + [True] * 3
+    monkeypatch.setattr(api, "_BYTES_KEPT", size // 2)
+    kept.keep("one", plan)
+    assert kept.find(9) is None
+    assert kept.find("one") is plan
+
+
 def test_threads() -> None:
     wrong: list[int] = []
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from dmlc.files import cache_folder, open_regular, read_bounded, write_files
+from dmlc import ir
+from dmlc.files import cache_folder, name_file, open_regular, read_bounded, write_files
+from dmlc.pipeline import compile
 from dmlc.source import DmlcError
 
 
@@ -48,6 +52,55 @@ def test_a_disk_that_fills_up_leaves_nothing(
     with pytest.raises(DmlcError, match="x': No space left on device"):
         write_files(tmp_path, {"x": b"1"})
     assert list(tmp_path.iterdir()) == []
+
+
+_KILLED = """
+import os, pathlib, sys
+from dmlc.files import write_files
+root, replace = pathlib.Path(sys.argv[1]), os.replace
+for number in range(12):
+    folder = root / str(number)
+    write_files(folder, {name: b"old" for name in "abc"})
+    if os.fork() == 0:
+        calls = []
+        def stop(*paths):
+            calls.append(paths)
+            if len(calls) > number:
+                os._exit(9)
+            replace(*paths)
+        os.replace = stop
+        write_files(folder, {name: b"new" for name in "abc"})
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_process_that_is_killed_leaves_no_new_file_beside_an_old_one(tmp_path: Path) -> None:
+    """A host would take an old manifest's sizes for a new kernel's."""
+    subprocess.run([sys.executable, "-c", _KILLED, tmp_path], check=True)
+    found: list[set[bytes]] = []
+    for number in range(12):
+        shown = [p for p in (tmp_path / str(number)).iterdir() if not p.name.startswith(".")]
+        found.append({path.read_bytes() for path in shown})
+    assert all(len(contents) <= 1 for contents in found)
+    assert found[0] == {b"old"}
+    assert found[-1] == {b"new"}
+
+
+def test_what_was_there_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the second of two files cannot get its name."""
+    write_files(tmp_path, {"x": b"old", "y": b"old"})
+    replace = os.replace
+
+    def fail(source: Path, target: Path) -> None:
+        if source.suffix == ".tmp" and target.name == "y":
+            raise OSError(5, "Input/output error", str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(DmlcError, match="y': Input/output error"):
+        write_files(tmp_path, {"x": b"new", "y": b"new"})
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"x": b"old", "y": b"old"}
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -94,3 +147,17 @@ def test_regular_files_are_read_as_far_as_they_may_be_long(tmp_path: Path) -> No
         open_regular(tmp_path)
     with pytest.raises(DmlcError, match="it is no regular file"):
         read_bounded("/dev/zero", 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("aux", "aux_.cl"), ("NUL", "NUL_.cl"), ("con.x", "con_.x.cl"), ("Lpt1", "Lpt1_.cl"),
+        ("auxiliary", "auxiliary.cl"), ("x.con", "x.con.cl"), ("com", "com.cl"),
+    ],
+)  # fmt: skip
+def test_no_file_is_named_as_a_device_of_windows(name: str, file: str) -> None:
+    assert name_file(name, ".cl") == file
+    function = ir.parse("func @aux(%a: f32[3]) -> (%y) { %y: f32[i0 < 3] = exp(%a[i0]) }")
+    program = compile(function, "opencl")
+    assert program.manifest()["kernels"][0]["file"] == "aux_.cl"

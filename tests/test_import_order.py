@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "collection", "source", "diagnostics", "parameters", "resources", "files", "sizes", "scalars",
-    "freedoms", "language", "summaries", "library", "ir", "transform", "binding", "catalog",
+    "collection", "source", "diagnostics", "parameters", "resources", "files", "processes", "sizes",
+    "scalars", "npy", "freedoms", "language", "summaries", "library", "ir", "transform", "binding",
+    "catalog",
     "building",
     "reference",
     "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
@@ -32,6 +33,7 @@ RUNTIME_MAY_IMPORT = (
     "source",
     "parameters",
     "files",
+    "processes",
     "sizes",
     "scalars",
     "freedoms",
@@ -71,8 +73,8 @@ FACES: dict[str, tuple[str, ...]] = {
 import them when they are first asked for; dmlc's own modules import them from their places."""
 
 WITHOUT_NUMPY = (
-    "source", "diagnostics", "parameters", "resources", "files", "sizes", "language", "summaries",
-    "library", "program",
+    "source", "diagnostics", "parameters", "resources", "files", "processes", "sizes", "language",
+    "summaries", "library", "program",
 )  # fmt: skip
 
 LATE_IMPORTS = {("dmlc.runtime.opencl.driver", "pyopencl")}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dmlc
 from dmlc.ir.below import is_inside_open
 from dmlc.ir.parse import parse
 from dmlc.ir.ranges import Ranges
@@ -20,6 +23,7 @@ from dmlc.sizes import (
     divide_up,
     estimate,
     evaluate_size,
+    find_least,
     holds,
     known,
     list_symbols,
@@ -239,3 +243,62 @@ def test_guards_keep_reads_below_an_open_size(guard: str, inside: bool) -> None:
         return
     with pytest.raises(DmlcError, match="%X may be left: axis 0 has the run-time size 'N'"):
         parse(text)
+
+
+# From strangers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " * ".join(["(A + B + C + D + E + F + G + H)"] * 9),
+        "(" * 5000 + "N" + ")" * 5000,
+        "9" * 5000,
+        " + ".join(f"N{number}" for number in range(5000)),
+        " * ".join(["N"] * 5000),
+        "N + " * 30_000 + "1",
+        "9" * 30 + " * 9999999999" * 3000,
+    ],
+    ids=["sums", "parentheses", "digits", "symbols", "factors", "length", "number"],
+)
+def test_texts_that_multiply_out_are_refused_at_once(text: str) -> None:
+    begun = time.process_time()
+    with pytest.raises(DmlcError) as raised:
+        parse_size(text)
+    assert raised.value.diagnostics[0].code == "E0807"
+    assert len(str(raised.value)) < 400
+    assert time.process_time() - begun < 1
+
+
+def test_bounds_of_what_is_nested_or_long_are_found_in_time() -> None:
+    begun = time.process_time()
+    text = "N"
+    for number in range(31):
+        text = f"(({text}) + M{number}) / {number % 3 + 2}"
+    assert find_least(parse_size(text)) == 0
+    assert find_least(parse_size(" * ".join("ABCDEFGHIJKLMNOPQRSTUVWXYZ") + " - 1")) == 0
+    assert find_least(parse_size(" * ".join(["(A + B)"] * 64))) == 2**64
+    assert find_least(parse_size(" * ".join(["(N - 1)"] * 40))) <= 0
+    assert time.process_time() - begun < 2
+
+
+def test_the_limits_leave_room_for_tensors_of_eight_axes() -> None:
+    sums = parse_size(" * ".join(f"(N{axis} + 2)" for axis in range(8)))
+    assert isinstance(sums, Size)
+    assert len(sums.terms) == 256
+
+
+@pytest.mark.parametrize("target", ["opencl", "hlsl", "wgsl"])
+@pytest.mark.parametrize("read", ["%a[i0, 0]", "add(%a[i0, 0], %b[i0])"])
+def test_a_constant_position_along_an_open_axis(target: str, read: str) -> None:
+    """All that is walked has sizes that are numbers; how far apart it lies does not."""
+    function = parse(
+        f"func @f(%a: f32[40, N], %b: f32[40]) -> (%y) {{\n  %y: f32[i0 < 40] = {read}\n}}"
+    )
+    for profile in ("cpu", "gpu") if target == "opencl" else (None,):
+        program = dmlc.compile(function, target, **({"profile": profile} if profile else {}))
+        assert program.symbols == ("N",)
+    a, b = np.arange(120, dtype=np.float32).reshape(40, 3), np.ones(40, np.float32)
+    if target == "opencl":
+        wanted = a[:, 0] + (b if "%b" in read else 0)
+        np.testing.assert_array_equal(dmlc.run(function, [a, b])["y"], wanted)

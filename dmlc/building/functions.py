@@ -31,8 +31,8 @@ from dmlc.ir import (
     Stage,
     Symbol,
     Table,
+    accept,
     value_type,
-    verify,
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
@@ -420,8 +420,7 @@ class FunctionBuilder:
             ),
             checks=tuple(self._checks),
         )
-        verify(function, "build")
-        return function
+        return accept(function)
 
     def _append(
         self,

@@ -8,6 +8,7 @@ or tool is missing.
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 import warnings
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ import click
 
 from dmlc import __version__
 from dmlc.cli.messages import show
+from dmlc.cli.output import OutputError, forget_unwritten, guarding_output, occupy_closed
 from dmlc.collection import throttle_garbage_collection
 from dmlc.source import DmlcError, InternalError, UnavailableError
 
@@ -80,8 +82,10 @@ def group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point of the command; leaves with the exit status."""
+    occupy_closed()
     with throttle_garbage_collection():
         status = run(arguments)
+    forget_unwritten()
     sys.exit(status)
 
 
@@ -89,7 +93,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and gives its exit status."""
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
-        return _run(arguments)
+        try:
+            with guarding_output():
+                return _run(arguments)
+        except OutputError as error:
+            if not error.is_left:
+                show(f"error: {error}")
+            return 1
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
@@ -103,10 +113,12 @@ def _run(arguments: Sequence[str] | None) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        show(said.getvalue().rstrip("\n"))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped", err=True)
+        show("stopped")
         return 130
     except UnavailableError as error:
         show(error)
@@ -118,6 +130,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         show(f"error: there is not enough memory: {error}")
         return 1
     except InternalError as error:
-        click.echo(f"internal error: {error}\nThis is a bug in dmlc: please report it.", err=True)
+        show(f"internal error: {error}\nThis is a bug in dmlc: please report it.")
         return 1
     return status if isinstance(status, int) else 0

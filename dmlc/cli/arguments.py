@@ -97,9 +97,9 @@ def show_warnings(warnings: Iterable[Diagnostic]) -> None:
 
 def show_commands(where: str, commands: Iterable[str]) -> None:
     """What to run with files that were written, on the machine they are meant for."""
-    click.echo(f"{where}:", err=True)
+    show(f"{where}:")
     for line in commands:
-        click.echo(f"  {line}", err=True)
+        show(f"  {line}")
 
 
 _MOST_BYTES = 2**28

@@ -8,8 +8,6 @@ to be BFLOAT16; results in bfloat16 are written as plain bytes.
 from __future__ import annotations
 
 import io
-import tokenize
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,6 +16,7 @@ import dmlc
 from dmlc import ir
 from dmlc.binding import ir_name
 from dmlc.files import open_regular
+from dmlc.npy import read_npy
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.sizes import Shapes
 from dmlc.source import DmlcError
@@ -38,10 +37,6 @@ def read_arrays(
     return found
 
 
-_LONGEST_HEADER = 1 << 16
-"""The most bytes of a header that are read: from version 2 on a header may say 4 GiB."""
-
-
 def read_array(path: str, dtype: DataType | None = None) -> Array:
     """One `.npy` file of any version and order, in this machine's byte order.
 
@@ -49,22 +44,13 @@ def read_array(path: str, dtype: DataType | None = None) -> Array:
     regular one, cut short, no `.npy` file, or holds what no tensor can.
     """
     try:
-        with open_regular(path) as file, warnings.catch_warnings():
-            start = file.read(12)
-            if start[6:7] > b"\1" and int.from_bytes(start[8:], "little") > _LONGEST_HEADER:
-                raise ValueError("a header is far shorter")
-            file.seek(0)
-            # Such as a remark on files that Python 2 wrote: they are read all the same.
-            warnings.simplefilter("ignore")
-            array: Array = np.lib.format.read_array(file, allow_pickle=False)
+        with open_regular(path) as file:
+            array = read_npy(file)
     except OSError as error:
         raise DmlcError(f"cannot read '{path}': {error.strerror or error}") from error
-    except (
-        ValueError, EOFError, SyntaxError, TypeError, KeyError, MemoryError, OverflowError,
-        RecursionError, tokenize.TokenError,
-    ) as error:  # fmt: skip
+    except ValueError as error:
         raise DmlcError(
-            f"'{path}' is not a .npy file that can be read: {_reason(error)}",
+            f"'{path}' is not a .npy file that can be read: {error}",
             notes=["write one with numpy.save('x.npy', array)"],
         ) from error
     words = array.dtype.kind in "iu" and array.dtype.itemsize == 2
@@ -75,19 +61,6 @@ def read_array(path: str, dtype: DataType | None = None) -> Array:
     if found is None:
         raise DmlcError(f"'{path}' holds {array.dtype}, which no tensor can hold")
     return array if array.dtype.isnative else array.astype(found.dtype)
-
-
-def _reason(error: Exception) -> str:
-    text = str(error)
-    if "Object arrays" in text:
-        return "it holds Python objects"
-    if "EOF: reading" in text or "Failed to read all data" in text or "cannot reshape" in text:
-        return "it is cut short"
-    if "magic string" in text:
-        return "it does not begin as one"
-    if isinstance(error, MemoryError):
-        return "it says that it is larger than memory"
-    return "its header is damaged"
 
 
 def _check_described(name: str, path: str, array: Array, desc: dmlc.TensorDesc) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dmlc.cli.messages import show
 from dmlc.devices import list_devices, selector_of
 from dmlc.known_answers import find_all_wrong
 from dmlc.runtime.interface import AnyDevice
@@ -35,7 +36,7 @@ def command(as_json: bool, check: bool) -> int:
             for line in row["wrong"] or ["every known answer is right"]:
                 click.echo(f"    {line}")
     for error in missing:
-        click.echo(str(error), err=True)
+        show(error)
     if any(row.get("wrong") for row in rows):
         return 1
     # A simulated device is no reason to be content.

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dmlc.cli.completion import complete_file
+from dmlc.cli.messages import show
 from dmlc.files import write_files
 from dmlc.language.format import format_file
 from dmlc.language.parse import parse, read_source
@@ -32,7 +33,7 @@ def command(files: tuple[str, ...], check: bool) -> int:
                 target = path.resolve()
                 write_files(target.parent, {target.name: formatted.encode()})
         except DmlcError as error:
-            click.echo(str(error), err=True)
+            show(error)
             status = 1
             continue
         click.echo(f"{name}: {'would change' if check else 'formatted'}")

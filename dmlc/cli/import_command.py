@@ -8,7 +8,9 @@ import click
 
 from dmlc import pages
 from dmlc.cli.arguments import show_commands
+from dmlc.cli.messages import show
 from dmlc.files import write_files
+from dmlc.processes import spell_command
 from dmlc.source import DmlcError
 
 
@@ -42,17 +44,17 @@ def command(names: tuple[str, ...], directory: str | None) -> int:
                     notes=["import them into folders of their own"],
                 )
         except DmlcError as error:
-            click.echo(str(error), err=True)
+            show(error)
             status = 1
             continue
         contents[file], pages_of[file] = made.text.encode(), name
-        click.echo(str(made.figures), err=True)
+        show(str(made.figures))
         if directory is None:
             click.echo(made.text, nl=False)
     if directory is not None and contents:
         written = write_files(directory, contents)
         for path in written:
             click.echo(path)
-        files = " ".join(str(Path(directory) / file) for file in contents)
-        show_commands("to check what was written", [f"dmlc check {files}"])
+        files = (Path(directory) / file for file in contents)
+        show_commands("to check what was written", [spell_command("dmlc", "check", *files)])
     return status

@@ -12,6 +12,7 @@ from dmlc import onnx
 from dmlc.cli.arguments import read_pairs, read_tensors, show_commands, tensor_option
 from dmlc.cli.arrays import encode_array, read_arrays
 from dmlc.files import write_files
+from dmlc.processes import spell_command
 
 
 def _list_operators(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -70,6 +71,7 @@ def command(
     for path in write_files(directory, files):
         click.echo(path)
     folder = Path(directory)
-    given = [f"--input {own}={own}.npy" for own in found.inputs.values()]
-    given += [f"--input {own}={folder / own}.npy" for own in found.weights]
-    show_commands("to run it", [f"dmlc run {folder / name} {' '.join(given)}".rstrip()])
+    given = [f"{own}={own}.npy" for own in found.inputs.values()]
+    given += [f"{own}={folder / own}.npy" for own in found.weights]
+    words = [word for each in given for word in ("--input", each)]
+    show_commands("to run it", [spell_command("dmlc", "run", folder / name, *words)])

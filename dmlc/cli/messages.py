@@ -3,13 +3,14 @@ terminal and NO_COLOR is not set (https://no-color.org)."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
 
 import click
 
-from dmlc.source import Diagnostic, DmlcError
+from dmlc.source import Diagnostic, DmlcError, printable
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _SAID = re.compile(r"^((?:  )?(?:\S[^\n]*?:\d+:\d+: )?)(error|warning|note)(?=: )", re.MULTILINE)
@@ -25,9 +26,11 @@ def wants_colour() -> bool:
 
 def show(what: DmlcError | Diagnostic | str) -> None:
     """Writes what is wrong, or may be, to standard error."""
-    text = what.render() if isinstance(what, Diagnostic) else str(what)
+    text = printable(what.render() if isinstance(what, Diagnostic) else str(what))
     colour = wants_colour()
-    click.echo(paint(text) if colour else text, err=True, color=colour)
+    # Where nobody can be told, the exit status still says it.
+    with contextlib.suppress(OSError):
+        click.echo(paint(text) if colour else text, err=True, color=colour)
 
 
 def paint(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import dmlc
+from dmlc.cli.messages import show
 from dmlc.cli.patterns import matches_pattern
 from dmlc.summaries import Summary, list_files, read_index, summarize
 
@@ -40,7 +41,7 @@ def command(pattern: str | None, as_json: bool) -> int:
     elif rows:
         _print(rows)
     else:
-        click.echo(f"no operator matches '{pattern}'", err=True)
+        show(f"no operator matches '{pattern}'")
         return 1
     return 0
 

@@ -26,6 +26,7 @@ from dmlc.cli.arguments import (
 from dmlc.cli.arrays import bind_open, encode_array, make_outputs, read_arrays
 from dmlc.cli.completion import complete_input, complete_operator
 from dmlc.cli.device_names import complete_device
+from dmlc.cli.messages import show
 from dmlc.cli.values import describe_values
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES, find_promises
 from dmlc.files import write_files
@@ -129,12 +130,12 @@ def command(
         if checked:
             said = counted(len(problems), "problem") if problems else "nothing stray"
             click.echo("\n".join([f"memory, by {name_tool(device)}: {said}", *problems]))
-        click.echo(str(results.report), err=True)
+        show(str(results.report))
     if all(verdict.holds for verdict in verdicts.values()):
         return 1 if problems else 0
     said = explain_failure(device)
     if said:
-        click.echo(said, err=True)
+        show(said)
     return 1
 
 

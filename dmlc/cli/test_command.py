@@ -15,6 +15,7 @@ import dmlc
 from dmlc.cli.arguments import find_file, find_subject, import_option
 from dmlc.cli.completion import complete_operator
 from dmlc.cli.device_names import complete_device
+from dmlc.cli.messages import show
 from dmlc.cli.patterns import matches_pattern
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
@@ -143,7 +144,7 @@ def _show(report: Report, coverage: bool) -> None:
 def _explain(devices: Sequence[str]) -> None:
     """Says of devices that failed whether their drivers can be blamed."""
     for said in filter(None, map(explain_failure, devices)):
-        click.echo(said, err=True)
+        show(said)
 
 
 def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target]:
@@ -187,7 +188,7 @@ def _log_progress(done: Iterable[Done], count: int) -> Iterator[Done]:
     for number, item in enumerate(done, 1):
         failed += any(o.status is Status.FAILED for o in item.outcomes)
         if count >= _MANY and number * 10 // count > (number - 1) * 10 // count:
-            click.echo(f"tested {number} of {count} operators, {failed} failed", err=True)
+            show(f"tested {number} of {count} operators, {failed} failed")
         yield item
 
 

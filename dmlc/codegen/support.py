@@ -58,8 +58,16 @@ def _tensors(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
 
 
 def _stages(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
+    tables = {table.name for table in function.tables}
     for stage in function.stages:
         instructions = stage.body.instructions
+        entry = _find_type(dialect, stage.dtype)
+        if stage.reduction is not None and isinstance(entry, Unsupported):
+            # The positions that it finds are made its type, without an instruction for that.
+            yield Diagnostic(
+                f"target '{dialect.name}' cannot compute with {stage.dtype.name}: {entry.reason}",
+                stage.span,
+            )
         for instruction in instructions:
             dtype = ir.value_type(instruction)
             entry: object = None
@@ -79,12 +87,21 @@ def _stages(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
                         source = DataType.INT32  # whatever positions lack, integers have
                     if source is not dtype and dtype is not DataType.INDEX:
                         entry = dialect.conversions[source, dtype]
+                case ir.Load(tensor=name) if name in tables and dtype not in dialect.loads:
+                    what = f"hold the constant '{name}' of type {dtype.name}"
+                    entry = dialect.storage[dtype]
                 case ir.Constant() if dtype is not DataType.INDEX:
                     what = f"compute with {dtype.name}"
-                    entry = None if dtype.compute in dialect.types else dialect.storage[dtype]
+                    entry = _find_type(dialect, dtype)
                 case _:
                     pass
             if isinstance(entry, Unsupported):
                 yield Diagnostic(
                     f"target '{dialect.name}' cannot {what}: {entry.reason}", stage.span
                 )
+
+
+def _find_type(dialect: Dialect, dtype: DataType) -> object:
+    """What says why a dialect cannot compute with a type; None where it can."""
+    known = dtype is DataType.INDEX or dtype.compute in dialect.types
+    return None if known else dialect.storage[dtype]

@@ -230,7 +230,11 @@ def hover_kind(server: Server) -> types.MarkupKind:
 
 def name_of(uri: str) -> str:
     """What a text is called: the path of its file, or what the editor calls one that has none."""
-    path = uris.to_fs_path(uri) if urlsplit(uri).scheme == "file" else None
+    try:
+        path = uris.to_fs_path(uri) if urlsplit(uri).scheme == "file" else None
+    except ValueError:
+        # Such as brackets that hold no address: it is a name as any.
+        path = None
     return path or unquote(uri)
 
 

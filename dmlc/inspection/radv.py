@@ -12,7 +12,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 from dmlc.inspection.amd import read_listing
 from dmlc.inspection.machine import MachineKernel
+from dmlc.processes import python_command, python_environment
 from dmlc.program import KernelSource
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
 from dmlc.runtime.manifests import find_library, list_manifests
@@ -99,12 +99,11 @@ def _run(
         # A cache has machine code without its listing.
         "MESA_SHADER_CACHE_DISABLE": "true",
         "XDG_RUNTIME_DIR": environment.get("XDG_RUNTIME_DIR", tempfile.gettempdir()),
-        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
     }
     done = subprocess.run(
-        [sys.executable, "-m", statistics.__name__],
+        python_command(statistics.__name__),
         input=statistics.dump(modules), capture_output=True, text=True, check=False,
-        env=environment,
+        env=python_environment(environment),
     )  # fmt: skip
     if "Unknown family" in done.stderr:
         raise _unknown(family)

@@ -18,9 +18,12 @@ import numpy as np
 
 from dmlc import library
 from dmlc.binding.values import Constant, EnumValue
+from dmlc.codegen.names import make_comment
+from dmlc.files import name_file
 from dmlc.interop.proof import Proof, buffer_bytes, count_elements, place, unwritten
 from dmlc.ir import Function, fixed_strides
 from dmlc.pipeline import compile
+from dmlc.processes import spell_command
 from dmlc.program import KernelSource, Program, Role, TensorSpec
 from dmlc.runtime.arrays import constant_array
 from dmlc.runtime.hlsl import compile_kernel
@@ -81,8 +84,12 @@ class DispatchModel:
 
     def list_commands(self) -> list[str]:
         """What to run in the model's folder, on the machine that it is meant for."""
-        compare = (f"dmlc compare {' '.join(c.arguments())}" for c in self.comparisons)
-        return [f"dxdispatch.exe {self.name}.json", *compare]
+        model = spell_command("dxdispatch.exe", name_file(self.name, ".json"), platform="win32")
+        compare = (
+            spell_command("dmlc", "compare", *c.arguments(), platform="win32")
+            for c in self.comparisons
+        )
+        return [model, *compare]
 
     def all_files(self) -> dict[str, bytes]:
         """Every file to write: the model, what it names, and a README with the commands."""
@@ -100,7 +107,11 @@ class DispatchModel:
                 f"\nDirectML is known to give something else here, which is left out of the "
                 f"comparison with it:\n\n{lines}"
             )
-        return {f"{self.name}.json": text.encode(), "README.txt": readme.encode(), **self.files}
+        return {
+            name_file(self.name, ".json"): text.encode(),
+            "README.txt": readme.encode(),
+            **self.files,
+        }
 
 
 def make_model(
@@ -112,7 +123,7 @@ def make_model(
         function, "hlsl", root_signature=False, shader_model=shader_model, contract=contract
     )
     program.refuse_repeats("a model dispatches each kernel once")
-    files = {f"{p.name}.hlsl": p.source.encode() for p in program.kernels}
+    files = {name_file(p.name, ".hlsl"): p.source.encode() for p in program.kernels}
     files |= {
         f"{name}.npy": _encode(place(program.tensor(name), array, np.zeros(1, array.dtype)))
         for name, array in proof.inputs.items()
@@ -194,7 +205,7 @@ def _list_left_out(proof: Proof) -> tuple[str, ...]:
     """By which section `differs`, and of how many elements."""
     return tuple(
         f"{name}: {int(elements.sum())} of {counted(elements.size, 'element')}: {title}"
-        for title, named in proof.concerned.items()
+        for title, named in ((make_comment(t), n) for t, n in proof.concerned.items())
         for name, elements in named.items()
     )
 
@@ -278,7 +289,7 @@ def _constants(kernel: KernelSource) -> dict[str, Any]:
 def _shader(kernel: KernelSource) -> dict[str, Any]:
     return {
         "type": "hlsl",
-        "sourcePath": f"{kernel.name}.hlsl",
+        "sourcePath": name_file(kernel.name, ".hlsl"),
         "compiler": "dxc",
         "compilerArgs": dxil_arguments(kernel.source, kernel.entry_point, kernel.shader_model),
     }

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from dmlc.files import write_files
+from dmlc.files import name_file, write_files
 from dmlc.interop.dxdispatch import make_model
 from dmlc.interop.offload import make_test
 from dmlc.interop.proof import Proof
+from dmlc.processes import spell_command
 from dmlc.source import UnknownNameError, unknown_name
 from dmlc.testing.case import Case
 
@@ -42,9 +43,9 @@ def _write_model(proof: Proof, shader_model: str | None, contract: bool) -> Expo
 
 
 def _write_test(proof: Proof, shader_model: str | None, contract: bool) -> Export:
-    name = f"{proof.function.name}.test"
+    name = name_file(proof.function.name, ".test")
     text = make_test(proof, shader_model, contract)
-    return Export({name: text.encode()}, (f"llvm-lit {name}",))
+    return Export({name: text.encode()}, (spell_command("llvm-lit", name),))
 
 
 FORMATS: Mapping[str, ProofFormat] = MappingProxyType(

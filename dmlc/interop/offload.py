@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from dmlc.codegen.names import make_comment
 from dmlc.interop.proof import WORD_BYTES, Proof, buffer_bytes, count_elements, place, unwritten
 from dmlc.interop.rules import Rule, make_rules, refuse_results
 from dmlc.ir import Result
@@ -53,6 +54,11 @@ _FORMATS = {
 }
 _FEATURES = {"64-bit integers": "Int64", "FLOAT64": "Double"}
 """What `lit` calls the abilities of devices."""
+_WORD_OF_LIT = re.compile(
+    r"((?:RUN|XFAIL|REQUIRES|UNSUPPORTED|ALLOW_RETRIES|DEFINE)(?=:)|END(?=\.))"
+)
+"""What `lit` obeys anywhere in a file, also behind text of an operator's: a space behind the word
+keeps it from that, and means nothing to HLSL."""
 _CONSTANT_BUFFER = "Arguments"
 _WIDTH = 96
 
@@ -68,6 +74,7 @@ def make_test(proof: Proof, shader_model: str | None = None, contract: bool = Fa
     parts: list[tuple[KernelSource, str, str]] = []
     for kernel in program.kernels:
         stem = "pipeline" if len(program.kernels) == 1 else kernel.name
+        stem += "_" if _WORD_OF_LIT.search(f"{stem}.") else ""
         parts.append((kernel, stem, "source" if stem == "pipeline" else stem))
     lines: list[str] = []
     for kernel, stem, source in parts:
@@ -75,6 +82,7 @@ def make_test(proof: Proof, shader_model: str | None = None, contract: bool = Fa
         lines += [f"#--- {source}.hlsl", *_bind_vulkan(kernel, shifts).splitlines()]
         lines += [f"#--- {stem}.yaml", *_write_pipeline(kernel, program, values, shifts)]
     lines += ["#--- end", "", *_describe(proof, program, values), ""]
+    lines = [_WORD_OF_LIT.sub(r"\1 ", line) for line in lines]
     needs = [need for kernel in program.kernels for need in _list_features(kernel)]
     if needs:
         lines.append(f"# REQUIRES: {', '.join(dict.fromkeys(needs))}")
@@ -321,7 +329,8 @@ def _wrap(head: str, items: Sequence[str]) -> list[str]:
 
 
 def _describe(proof: Proof, program: Program, values: Mapping[str, _Values]) -> Iterable[str]:
-    yield f"# {program.name}: {proof.title}. Made by dmlc from the operator's reference."
+    title = make_comment(proof.title)
+    yield f"# {program.name}: {title}. Made by dmlc from the operator's reference."
     yield "# With the offload-test-suite built, and this file among its tests: llvm-lit FILE"
     if any(np.any(values[t.name].allowed > 0) for t in program.outputs):
         yield "# Each element may be off by a bound of its own. A rule has one tolerance for all"

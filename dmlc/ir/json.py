@@ -29,10 +29,9 @@ from dmlc.ir.nodes import (
 )
 from dmlc.ir.records import Records, Shape, find_fields, read_number, refuse
 from dmlc.ir.schema import describe
-from dmlc.ir.verify import find_fault
+from dmlc.ir.verify import accept
 from dmlc.parameters import expect, expect_text
 from dmlc.scalars import COMBINERS, DataType
-from dmlc.source import DmlcError
 
 
 def to_json(function: Function) -> str:
@@ -43,11 +42,7 @@ def to_json(function: Function) -> str:
 def from_json(text: str) -> Function:
     """The function that `to_json` wrote. Raises `DmlcError` on anything that is no well-formed
     function."""
-    function = _RECORDS.read(expect_text("text", text), Function)
-    fault = find_fault(function)
-    if fault is not None:
-        raise DmlcError(f"this breaks a rule of the IR at {fault.node}: {fault.why}")
-    return function
+    return accept(_RECORDS.read(expect_text("text", text), Function))
 
 
 def function_schema() -> dict[str, Any]:

@@ -32,7 +32,7 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.ir.scan import LITERALS, Open, Scanner, Token
-from dmlc.ir.verify import find_fault
+from dmlc.ir.verify import accept
 from dmlc.parameters import expect_text
 from dmlc.scalars import COMBINERS, OPERATIONS, DataType
 from dmlc.source import DmlcError, Source, unknown_name
@@ -43,11 +43,7 @@ _AXIS = re.compile(r"([ir])(\d{1,4})")
 def parse(text: str, filename: str = "<ir>") -> Function:
     """The well-formed function that a text form spells. Raises `DmlcError`."""
     source = Source(expect_text("filename", filename), expect_text("text", text))
-    function = _Parser(source).function()
-    fault = find_fault(function)
-    if fault is not None:
-        raise DmlcError(f"this breaks a rule of the IR at {fault.node}: {fault.why}", fault.span)
-    return function
+    return accept(_Parser(source).function())
 
 
 class _Parser(Scanner[int]):

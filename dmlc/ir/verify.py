@@ -88,6 +88,15 @@ def verify(function: Function, pass_name: str = "", verified: Function | None = 
     raise InternalError(f"broken IR{after}: @{function.name}, {fault.node}: {fault.why}{place}")
 
 
+def accept(function: Function) -> Function:
+    """A function that someone has written, where it is well formed. Raises `DmlcError`."""
+    fault = find_fault(function)
+    if fault is not None:
+        raise DmlcError(f"this breaks a rule of the IR at {fault.node}: {fault.why}", fault.span)
+    function.marks.add(_VERIFIED)
+    return function
+
+
 def find_fault(function: Function, verified: Function | None = None) -> Fault | None:
     """The first rule of the IR that the function breaks, or None if it is well formed; what it
     has in common with a `verified` one is."""

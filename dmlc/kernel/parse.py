@@ -330,7 +330,12 @@ class _Parser(Scanner[k.Expression]):
     def close(self, opened: Open[k.Expression]) -> k.Expression:
         token, given = opened.token, opened.given
         if opened.closing == "]":
-            return self._read(token.text, *given)
+            if len(given) != 1:
+                raise DmlcError(
+                    f"'{token.text}' is read at one position, and {len(given)} are given",
+                    self.span(token),
+                )
+            return self._read(token.text, given[0])
         operation = OPERATIONS.get(token.text)
         if operation is None and token.text not in _CALLS:
             known = [*OPERATIONS, *_CALLS]

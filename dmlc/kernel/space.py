@@ -69,8 +69,10 @@ class Space:
 
     @property
     def is_open(self) -> bool:
-        """Whether a dimension's size is known at run time only."""
-        return len(self.sizes) != len(self.extents)
+        """Whether a dimension's size, or how far apart its elements lie in a tensor, is known at
+        run time only."""
+        steps = (step for strides in self.strides.values() for step in strides)
+        return not all(isinstance(each, int) for each in (*self.extents, *steps))
 
     @property
     def count(self) -> Measure:

@@ -73,6 +73,11 @@ class Vectorization:
     """For each piece of work."""
 
 
+_MOST_PLACES = 1 << 24
+"""The most places along an axis that are looked at one by one: they take time and memory. A longer
+axis goes in vectors where its places repeat."""
+
+
 def vectorize_reads(
     function: ir.Function, work: Sequence[tuple[Phase, int]], *, aligned: bool = False
 ) -> Vectorization | None:
@@ -119,8 +124,10 @@ class _Cut:
 
     def list_places(self, size: int, more: int = 0) -> Array:
         """The places looked at, with so `more` of those that are not."""
-        every = np.arange(size, dtype=np.int64)
-        return np.delete(every, slice(self.start + more, self.start + self.length))
+        first = min(self.start + more, size)
+        last = max(self.start + self.length, first)
+        before, behind = np.arange(first), np.arange(last, size)
+        return np.concatenate([before, behind]).astype(np.int64, copy=False)
 
     def find_place(self, number: int) -> int:
         """Which of all places one of those that are looked at is."""
@@ -243,12 +250,14 @@ class _Finder:
         over = self._facts.dependencies[self._numbers[number]]
         return all(isinstance(self._space.extents[index.axis], int) for index in over)
 
-    def _look(self, cut: _Cut) -> None:
-        """Evaluates what is known wherever it may differ."""
+    def _look(self, cut: _Cut) -> bool:
+        """Evaluates what is known wherever it may differ; gives whether these are few enough."""
         self._cut, self._places = cut, dict[ir.Index, Array]()
         for axis, size in enumerate(self._stage.extents):
             if isinstance(size, int):
                 own = cut if axis == self.axis else _find_cut([self.list_repeats(axis)], size)
+                if size - own.length > _MOST_PLACES:
+                    return False
                 more = LANES - 1 if axis == self.axis and cut.length else 0
                 self._places[ir.Index(axis)] = own.list_places(size, more)
         self._good = np.ones(_size(self._space, self.axis) - cut.length - LANES + 1, np.bool_)
@@ -272,6 +281,7 @@ class _Finder:
         it does not depend on that one."""
         for number, values in zip(wanted, found, strict=True):
             self._known[number] = values
+        return True
 
     def _find_fixed(self) -> frozenset[int]:
         """What positions are made of that is none, and changes along the axis."""
@@ -293,7 +303,8 @@ class _Finder:
 
     def find(self, cut: _Cut) -> bool:
         """Looks at it, but for what is cut out; gives whether any outputs may be vectorized."""
-        self._look(cut)
+        if not self._look(cut):
+            return False
         elements, axis = self._elements, self.axis
         if any(f.dtype is DataType.BOOL for f in elements.reductions):
             return False

@@ -141,7 +141,8 @@ _SHEETS = (
 )  # fmt: skip
 
 _REVISION = hashlib.sha256(repr(_SHEETS).encode()).hexdigest()[:16]
-_verdicts = Verdicts(cache_folder() / "devices")
+_folder = cache_folder()
+_verdicts = Verdicts(None if _folder is None else _folder / "devices")
 _settled: dict[int, AnyDevice] = {}
 """The devices of this process that need no further thought, by identity: hashing a device would
 take longer than the rest of a look-up."""

@@ -8,6 +8,7 @@ that everything began with, and below folders that the caller allows, wherever s
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -61,11 +62,20 @@ def _load(source: Source, folders: Sequence[Path]) -> Loaded:
     return loaded
 
 
+@functools.lru_cache(256)
+def _parse(source: Source) -> syntax.File:
+    """A file that is imported. Many may import it: an editor has all of them open, and analyses
+    each of them when it changes."""
+    return parse(source)
+
+
 class _Loader:
     def __init__(self, folders: Sequence[Path], read: Reader) -> None:
         self.folders = [resolve(folder) for folder in folders]
         self.read = read
         self.files: dict[Path, syntax.File] = {}
+        self.targets: dict[Path, Path] = {}
+        """Where paths lead."""
         self.diagnostics: list[Diagnostic] = []
 
     def load_imports(
@@ -86,7 +96,11 @@ class _Loader:
         span = declaration.span
         if not declaration.path:
             raise DmlcError("expected the name of a file to import", span, code="E0004")
-        target = resolve(path, span)
+        target = self.targets.get(path)
+        if target is None:
+            target = self.targets[path] = resolve(path, span)
+        if target in self.files:
+            return
         self.check_allowed(declaration, path, target)
         reached = [k for k, _ in chain]
         if target in reached:
@@ -97,11 +111,9 @@ class _Loader:
                     f"this import closes a cycle: {shown}", span, _import_notes(chain), code="E0004"
                 )
             )
-        if target in self.files:
-            return
         if len(chain) > _DEEPEST:
             raise DmlcError(f"imports are nested deeper than {_DEEPEST} files", span, code="E0004")
-        file = parse(self.read(path, span))
+        file = _parse(self.read(path, span))
         self.load_imports(file, path, [*chain, (target, span)])
         self.files[target] = file
 

@@ -34,7 +34,7 @@ _SPAN = re.compile(r"</?span(?:\s[^<>\n]*)?>")
 _ANCHOR = re.compile(r'<a name="([^"<>]*)"></a>')
 _FRONT = re.compile(r"([\w.\-]+):[ \t]*(.*)")
 _FENCE = re.compile(r"\s{0,3}(```|~~~)")
-_FORMULA = re.compile(r"\\f\[(.{0,4000}?)\\f\]|(?<!\\)\$\$(.{1,4000}?)\$\$", re.DOTALL)
+_FORMULA = re.compile(r"\\f\[((?:(?!\\f\[).){0,4000}?)\\f\]|(?<!\\)\$\$(.{1,4000}?)\$\$", re.DOTALL)
 _PLACE = re.compile("\ue000(\\d+)\ue001")
 _INSIDE = "\ue002"
 """What stands for a further line of a formula."""
@@ -42,7 +42,8 @@ _INSIDE = "\ue002"
 
 def read_markdown(name: str, text: str) -> Page:
     """The blocks of a page."""
-    lines = text.replace("\r\n", "\n").replace("\ue000", "").replace("\ue002", "").split("\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.replace("\ue000", "").replace("\ue002", "").split("\n")
     end = _find_front(lines)
     front = dict(_read_front(lines[:end]))
     body = "\n".join(
@@ -54,7 +55,9 @@ def read_markdown(name: str, text: str) -> Page:
     )
     shown, formulas = _take_formulas(_keep_source(body))
     reader = _Reader(shown.split("\n"), formulas)
-    tokens = MarkdownIt("commonmark").enable("table").parse(shown)
+    # What stands within a line is read here: as Markdown it takes time with the square of the
+    # brackets in it.
+    tokens = MarkdownIt("commonmark").enable("table").disable("inline").parse(shown)
     blocks = tuple(reader.read(tokens))
     furniture = reader.furniture | set(range(1, end + 1))
     return Page(name, tuple(lines), front, blocks, frozenset(furniture))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+from dmlc.files import name_file
 from dmlc.program import BufferBinding, KernelSource, Program
 from dmlc.runtime.dxc import (
     Reflection,
@@ -73,8 +74,8 @@ def compile_files(program: Program) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for kernel in program.kernels:
         compiled = compile_kernel(kernel, library)
-        files[f"{kernel.name}.dxil"] = compiled.dxil
-        files[f"{kernel.name}.spv"] = compiled.spirv
+        files[name_file(kernel.name, ".dxil")] = compiled.dxil
+        files[name_file(kernel.name, ".spv")] = compiled.spirv
     return files
 
 

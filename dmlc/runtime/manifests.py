@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from dmlc.files import expand_home
+
 _CONFIGURATION = ("XDG_CONFIG_HOME", "~/.config", "XDG_CONFIG_DIRS", "/etc/xdg:/etc")
 _DATA = ("XDG_DATA_HOME", "~/.local/share", "XDG_DATA_DIRS", "/usr/local/share:/usr/share")
 
@@ -33,7 +35,9 @@ def list_manifests(environment: Mapping[str, str]) -> Iterator[Path]:
 
 def _list_folders(environment: Mapping[str, str]) -> Iterator[Path]:
     for own, own_default, shared, shared_default in (_CONFIGURATION, _DATA):
-        yield Path(environment.get(own) or own_default).expanduser()
+        home = expand_home(environment.get(own) or own_default)
+        if home is not None:
+            yield home
         yield from _split(environment.get(shared) or shared_default)
         if shared == "XDG_CONFIG_DIRS" and environment.get(shared):
             yield Path("/etc")

@@ -14,6 +14,7 @@ from collections.abc import Generator, Sequence
 
 from dmlc.binding import Operator
 from dmlc.catalog import load, operator
+from dmlc.processes import isolating_workers
 from dmlc.testing.harness import OperatorTest, Settings, Summary
 from dmlc.testing.outcome import Outcome
 
@@ -51,9 +52,12 @@ def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Gen
         return
     # A forked process would share the drivers that this one has begun to use.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(
-        min(jobs, len(targets)), context, _ignore_warnings
-    ) as pool:
+    with (
+        isolating_workers(),
+        concurrent.futures.ProcessPoolExecutor(
+            min(jobs, len(targets)), context, _ignore_warnings
+        ) as pool,
+    ):
         running = [pool.submit(_run, target, settings) for target in targets]
         try:
             for future in running:

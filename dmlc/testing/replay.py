@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import lzma
 import math
 import re
 import zipfile
@@ -23,11 +24,13 @@ import numpy as np
 
 from dmlc.binding import Operator, TensorDesc
 from dmlc.catalog import load, operators
-from dmlc.files import read_bounded, write_files
+from dmlc.files import name_file, read_bounded, write_files
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
 from dmlc.language.format import format_enum, format_operator, format_scalar_function
+from dmlc.npy import read_npy
 from dmlc.parameters import expect_path
+from dmlc.processes import spell_command
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case, lay_out, show_tensor
@@ -35,7 +38,10 @@ from dmlc.testing.outcome import CHECKS, Kind, Outcome
 from dmlc.testing.power import Weakness, find_loose, find_weakness
 
 _MOST_BYTES = 64 << 20
-"""No file of a failure that is larger is read."""
+"""No file of a failure that is larger is read, and no arrays that are larger together."""
+_MOST_MEMORY = 1 << 30
+"""The most bytes that a tensor of a failure may reach over."""
+_MOST_ARRAYS = 4096
 _VERSION = 1
 _WEAKNESSES: Mapping[Kind, Callable[[Case], Weakness | None]] = {
     Kind.EXAMPLE: find_loose,
@@ -97,12 +103,17 @@ def write_failure(folder: Path, outcome: Outcome, device: str, seed: int) -> Pat
     files = {
         "case.json": (json.dumps(described, indent=2) + "\n").encode(),
         "case.npz": stored.getvalue(),
-        "command.txt": f"dmlc test --replay {path}\n".encode(),
+        "command.txt": f"{replay_command(path)}\n".encode(),
     }
     if not _is_built_in(call.operator):
         files["operator.dml"] = write_operator(definition).encode()
     write_files(path, files)
     return path
+
+
+def replay_command(folder: Path) -> str:
+    """What a shell is told to run a failure again."""
+    return spell_command("dmlc", "test", "--replay", folder)
 
 
 def read_failure(folder: str | Path, others: Sequence[Operator] | None = None) -> Replay:
@@ -119,12 +130,11 @@ def read_failure(folder: str | Path, others: Sequence[Operator] | None = None) -
         operator = named[0]
     else:
         operator = operators()[name] if found.get("library") is True else _load(path, name)
-    descriptions = _texts(found, "tensors", path)
-    tensors = {n: _read_tensor(text, path) for n, text in descriptions.items()}
+    tensors = _read_tensors(_texts(found, "tensors", path), operator, path)
     attributes = found.get("attributes")
     if not isinstance(attributes, dict):
         raise _damaged(path, "it says no attributes")
-    values = {n: _decode(v) for n, v in cast("dict[str, object]", attributes).items()}
+    values = {n: _decode(v, path) for n, v in cast("dict[str, object]", attributes).items()}
     call = Call(operator, tensors, values)
     arrays = _read_arrays(path / "case.npz")
     inputs: dict[str, Array] = {}
@@ -133,11 +143,8 @@ def read_failure(folder: str | Path, others: Sequence[Operator] | None = None) -
         if stored is None:
             continue
         inputs[tensor] = lay_out(_from_bytes(stored, desc, path), desc)
-    expected, instead = (
-        {n.removeprefix(kind): array for n, array in arrays.items() if n.startswith(kind)}
-        for kind in ("expected.", "instead.")
-    )
-    within = {n: float(v) for n, v in cast("dict[str, float]", found.get("within", {})).items()}
+    expected, instead = (_choose(arrays, kind, call, path) for kind in ("expected.", "instead."))
+    within = _read_within(found, path)
     kinds = [kind for kind in CHECKS if kind.value == found.get("kind")]
     if not kinds:
         raise _damaged(path, f"it is of no kind that is known: {found.get('kind')}")
@@ -160,7 +167,7 @@ def _is_built_in(operator: Operator) -> bool:
 
 def as_file_name(text: str) -> str:
     """A text as a part of a file's name on any system."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:80]
+    return name_file(re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:80])
 
 
 def _load(path: Path, name: str) -> Operator:
@@ -217,12 +224,49 @@ def _encode(value: object) -> object:
     return value
 
 
-def _decode(value: object) -> object:
-    if isinstance(value, dict):
-        return float(str(cast("dict[str, object]", value).get("float")))
+def _decode(value: object, path: Path) -> object:
+    """What `_encode` has written: one value, or a list of such."""
     if isinstance(value, list):
-        return [_decode(item) for item in cast("list[object]", value)]
+        return [_decode_one(item, path) for item in cast("list[object]", value)]
+    return _decode_one(value, path)
+
+
+def _decode_one(value: object, path: Path) -> object:
+    if isinstance(value, dict):
+        return _read_float(cast("dict[str, object]", value).get("float"), path)
+    if isinstance(value, list):
+        raise _damaged(path, "an attribute is a list of lists")
     return value
+
+
+def _read_float(value: object, path: Path) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        raise _damaged(path, f"'{str(value)[:40]}' is no number") from None
+
+
+def _read_within(found: Mapping[str, object], path: Path) -> dict[str, float]:
+    """What outputs may differ by. A number may have been written in words."""
+    within = found.get("within", {})
+    if not isinstance(within, dict):
+        raise _damaged(path, "it does not say what outputs may differ by")
+    given = cast("dict[str, object]", within)
+    return {name: _read_float(value, path) for name, value in given.items()}
+
+
+def _choose(arrays: Mapping[str, Array], kind: str, call: Call, path: Path) -> dict[str, Array]:
+    """The arrays of a kind, by the outputs that they are for."""
+    found = {n.removeprefix(kind): array for n, array in arrays.items() if n.startswith(kind)}
+    outputs = call.outputs
+    for name, array in found.items():
+        if (
+            name not in outputs
+            or outputs[name].sizes != array.shape
+            or array.dtype.kind not in "biuf"
+        ):
+            raise _damaged(path, f"an array in case.npz is not one of an output '{name}'")
+    return found
 
 
 def _as_bytes(array: Array) -> Array:
@@ -238,19 +282,33 @@ def _from_bytes(stored: Array, desc: TensorDesc, path: Path) -> Array:
     return np.frombuffer(stored.tobytes(), dtype).reshape(sizes)
 
 
-_TENSOR = re.compile(r"(\w+)\[([0-9,]*)\](?:\{([0-9,]*)\})?", re.ASCII)
+_NUMBERS = "((?:[0-9]{1,19}(?:,[0-9]{1,19})*)?)"
+_TENSOR = re.compile(rf"(\w+)\[{_NUMBERS}\](?:\{{{_NUMBERS}\}})?", re.ASCII)
+
+
+def _read_tensors(
+    descriptions: Mapping[str, str], operator: Operator, path: Path
+) -> dict[str, TensorDesc]:
+    known = {tensor.name for tensor in operator.definition.newest.tensors}
+    unknown = [name for name in descriptions if name.partition("[")[0] not in known]
+    if unknown:
+        raise _damaged(path, f"its operator has no tensor '{unknown[0]}'")
+    return {name: _read_tensor(text, path) for name, text in descriptions.items()}
 
 
 def _read_tensor(text: str, path: Path) -> TensorDesc:
     """A description as `show_tensor` writes it."""
     match = _TENSOR.fullmatch(text)
     if match is None:
-        raise _damaged(path, f"'{text}' describes no tensor")
+        raise _damaged(path, f"'{text[:80]}' describes no tensor")
     sizes, strides = (
         None if part is None else tuple(int(n) for n in part.split(",") if n)
         for part in match.group(2, 3)
     )
-    return TensorDesc(match[1], sizes, strides)
+    desc = TensorDesc(match[1], sizes, strides)
+    if desc.total_bytes > _MOST_MEMORY:
+        raise _damaged(path, f"'{text}' reaches over more than {_MOST_MEMORY >> 30} GiB")
+    return desc
 
 
 def _damaged(path: Path, why: str) -> DmlcError:
@@ -284,7 +342,16 @@ def _texts(found: Mapping[str, object], key: str, path: Path) -> dict[str, str]:
 def _read_arrays(path: Path) -> dict[str, Array]:
     content = io.BytesIO(read_bounded(path, _MOST_BYTES))
     try:
-        with np.load(content, allow_pickle=False) as stored:
-            return {str(name): cast(Array, stored[name]) for name in stored}
-    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile, zlib.error):
+        with zipfile.ZipFile(content) as stored:
+            members = stored.infolist()
+            if len(members) > _MOST_ARRAYS or sum(m.file_size for m in members) > _MOST_BYTES:
+                raise _damaged(path.parent, f"its case.npz holds more than {_MOST_BYTES >> 20} MiB")
+            return {
+                member.filename.removesuffix(".npy"): read_npy(io.BytesIO(stored.read(member)))
+                for member in members
+            }
+    except (
+        ValueError, EOFError, OSError, KeyError, NotImplementedError, RuntimeError,
+        zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+    ):  # fmt: skip
         raise _damaged(path.parent, "its case.npz is damaged") from None

@@ -15,6 +15,7 @@ from dmlc.testing.harness import Summary
 from dmlc.testing.jobs import Done
 from dmlc.testing.loose import Looseness
 from dmlc.testing.outcome import Cause, Kind, Outcome, Status
+from dmlc.testing.replay import replay_command
 
 _COLUMNS = (
     "operator", "cases", "passed", "failed", "unsupported", "weak", "loose", "told apart",
@@ -200,7 +201,7 @@ def render_failure(outcome: Outcome) -> str:
         lines += [f"    {line}" for line in outcome.data.splitlines()]
     lines += [f"  {line}" for line in outcome.message.splitlines()]
     if outcome.folder is not None:
-        lines.append(f"  again: dmlc test --replay {outcome.folder}")
+        lines.append(f"  again: {replay_command(outcome.folder)}")
     return "\n".join(lines)
 
 
@@ -209,7 +210,7 @@ def _render_weak(weakest: Outcome, count: int) -> str:
     lines.append(f"    {weakest.kind}, {weakest.title}, with {_cut(weakest.call)}")
     lines += [f"      {line}" for line in weakest.data.splitlines()]
     if weakest.folder is not None:
-        lines.append(f"    again: dmlc test --replay {weakest.folder}")
+        lines.append(f"    again: {replay_command(weakest.folder)}")
     return "\n".join(lines)
 
 

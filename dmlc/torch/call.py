@@ -16,7 +16,6 @@ import torch
 
 from dmlc.ir import Function
 from dmlc.known_answers import find_trusted
-from dmlc.pipeline import compile
 from dmlc.program import TensorSpec
 from dmlc.runtime import opencl
 from dmlc.runtime.arrays import element_strides, packed
@@ -45,7 +44,7 @@ def find_device() -> Device:
 def load(function: Function) -> Executable:
     """A function compiled and built for `find_device`; the latest are kept."""
     device = find_device()
-    return opencl.load_on(compile(function, "opencl", **device.compile_options), device)
+    return opencl.load_on(compile_for(function, device), device)
 
 
 class Call:

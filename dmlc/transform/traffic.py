@@ -24,6 +24,8 @@ from dmlc.scalars import Array
 
 _MOST_PARTS = 32
 """The most parts whose union is counted: of many more there may be very many combinations."""
+_MOST_PLACES = 1 << 26
+"""The longest axis whose places are looked at one by one: they take memory."""
 
 _Part: TypeAlias = tuple[Array, ...]
 """For each axis, which of its places are reached; together, every combination of those."""
@@ -144,7 +146,7 @@ def _find_part(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> _Part | N
     """What a load reaches of a tensor of these sizes; None where that cannot be said axis by
     axis."""
     used = [i for value in load.indices for i in facts.dependencies[value]]
-    if len(set(used)) != len(used):
+    if len(set(used)) != len(used) or max(sizes, default=0) > _MOST_PLACES:
         return None
     part: list[Array] = []
     for value, size in zip(load.indices, sizes, strict=True):

@@ -172,3 +172,18 @@ def test_mistakes_are_refused(
     x = builder.parameter("x", "FLOAT32", (3,))
     with pytest.raises(DmlcError, match=message):
         make(builder, x)
+
+
+@pytest.mark.parametrize("name", ['a"b', "a'b", "", "9", "a b", "a\nb"])
+@pytest.mark.parametrize("what", ["function", "parameter", "result", "table"])
+def test_what_is_no_name_is_refused(what: str, name: str) -> None:
+    names = {"function": "f", "parameter": "x", "result": "y", "table": "t", what: name}
+    builder = FunctionBuilder(names["function"])
+    x = builder.parameter(names["parameter"], "FLOAT32", (3,))
+    table = builder.table(names["table"], np.ones(3, np.float32))
+    total = builder.compute(
+        "sum", (3,), lambda at: at.read(x, at.indices[0]) + at.read(table, at.indices[0])
+    )
+    builder.result(names["result"], total)
+    with pytest.raises(DmlcError, match=r"(?s)breaks a rule of the IR at .*is no name"):
+        builder.build()

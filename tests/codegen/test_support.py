@@ -89,3 +89,27 @@ def test_number_of_elements() -> None:
     assert f"allows {largest:,} (structured buffers are indexed by 32 bits)" in str(error)
     strided = "func @f(%x: f32[2]{5000000000}) -> (%y) { %y: f32[i0 < 2] = %x[i0] }"
     assert "reaches element 5,000,000,001" in str(refuse(strided))
+
+
+def test_positions_that_are_found_have_a_type() -> None:
+    """ONNX's Hardmax: no instruction makes a position INT64, which a reduction finds."""
+    function = ir.parse(
+        "func @f(%x: f32[3, 7]) -> (%y) {\n"
+        "  %first: s64[i0 < 3] = argmax[r0 < 7] %x[i0, r0]\n"
+        "  %y: f32[i0 < 3, i1 < 7] = cast(eq(cast(%first[i0], index), i1), f32)\n}"
+    )
+    compile(function, "hlsl")
+    with pytest.raises(UnsupportedError, match="cannot compute with INT64: WGSL has no 64-bit"):
+        compile(function, "wgsl")
+
+
+def test_constants_have_a_type() -> None:
+    """ONNX's ScatterND with indices in the model."""
+    function = ir.parse(
+        "func @f(%x: f32[4, 3]) -> (%y) {\n"
+        "  table %t: s64[4] = {3, 0, 0, 1}\n"
+        "  %y: f32[i0 < 4, i1 < 3] = %x[cast(%t[i0], index), i1]\n}"
+    )
+    compile(function, "hlsl")
+    with pytest.raises(UnsupportedError, match="cannot hold the constant 't' of type INT64"):
+        compile(function, "wgsl")

@@ -10,9 +10,11 @@ from dmlc import summaries
 from dmlc.editor.documents import Session
 from dmlc.editor.positions import Position, Range
 from dmlc.editor.problems import list_problems
+from dmlc.language import imports, syntax
 from dmlc.language.check import check_text
+from dmlc.language.parse import parse
 from dmlc.library import BUILT_IN
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, Source
 
 USER = 'import "modes.dml"\nfunction f(x) = x\n'
 MODES = "enum MODE { A = 0 }\n"
@@ -105,3 +107,27 @@ def test_a_place_without_width_is_seen() -> None:
     document = Session().open("text.dml", "enum E { A = 0")
     (problem,) = list_problems(document)
     assert problem.range == Range(Position(0, 13), Position(0, 14))
+
+
+def test_a_file_that_many_import_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of n open files that each import all before, one edit read n^2 / 2."""
+    read: list[str] = []
+
+    def count(source: Source) -> syntax.File:
+        read.append(source.name)
+        return parse(source)
+
+    monkeypatch.setattr(imports, "parse", count)
+    session = Session()
+    names = [str(tmp_path / f"f{number}.dml") for number in range(8)]
+    for number, name in enumerate(names):
+        text = "".join(f'import "f{before}.dml"\n' for before in range(number))
+        session.open(name, f"{text}function g{number}(v) = v\n")
+    assert not any(document.analysis.diagnostics for document in session.documents.values())
+    assert len(read) == len(names) - 1
+    read.clear()
+    session.edit(names[0], None, "function g0(v) = v + 1\n")
+    assert not any(document.analysis.diagnostics for document in session.documents.values())
+    assert read == names[:1]

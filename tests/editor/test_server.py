@@ -17,7 +17,7 @@ from lsprotocol import types
 from dmlc import cli
 from dmlc.editor.documents import Session
 from dmlc.editor.problems import list_problems
-from dmlc.editor.server import as_diagnostic, uri_of
+from dmlc.editor.server import as_diagnostic, name_of, uri_of
 from tests.editor.client import Editor, part, whole
 from tests.editor.texts import OPERATOR
 
@@ -322,3 +322,8 @@ def test_the_settings_in_the_documentation_start_the_server() -> None:
     assert [server["command"], *server["args"]] == ["dmlc", "lsp"]
     assert 'command: "dmlc", args: ["lsp"]' in found["extension.js"]
     assert 'cmd = { "dmlc", "lsp" }' in found["init.lua"]
+
+
+@pytest.mark.parametrize("uri", ["file://[x/y.dml", "file://[", "untitled:a b", "%"])
+def test_a_uri_that_names_no_file(uri: str) -> None:
+    assert name_of(uri)

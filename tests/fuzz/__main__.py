@@ -16,6 +16,7 @@ import time
 from collections import Counter
 
 from tests.fuzz.devices import BACKENDS
+from tests.fuzz.hostile import READERS
 from tests.fuzz.run import KINDS, run
 from tests.quick_builds import building_quickly
 
@@ -27,7 +28,7 @@ HANGS = 900.0
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     add = parser.add_argument
-    add("--kind", action="append", choices=list(KINDS), help="all, if not given")
+    add("--kind", action="append", choices=[*KINDS, *READERS], help="all, if not given")
     add("--seed", type=int, default=0, help="of the first process; the next follow")
     add("--batches", type=int, help="of cases, of each kind; 100 where no time is given")
     add("--minutes", type=float, help="to go on for")
@@ -113,7 +114,7 @@ def main() -> int:
     if options.worker:
         work(options)
         return 0
-    kinds = options.kind or list(KINDS)
+    kinds = options.kind or [*KINDS, *READERS]
     end = time.monotonic() + 60 * options.minutes if options.minutes else None
     most = options.batches if options.batches or end else 100
     counter = itertools.count(options.seed)

@@ -14,6 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from tests.fuzz.check import Checker, Finding
 from tests.fuzz.formulas import formulas
 from tests.fuzz.functions import functions
+from tests.fuzz.hostile import READERS, read_mutants
 from tests.fuzz.indexed import indexed
 
 KINDS: dict[str, Callable[[], SearchStrategy]] = {
@@ -45,6 +46,15 @@ def run(
 ) -> Tally:
     """Checks so many batches. Failures that match a pattern of `known` are counted only."""
     tally = Tally()
+    if kind in READERS:
+        tally.batches = batches
+        for finding in read_mutants(kind, seed, batches, tally.ran):
+            pattern = next((k for k in known if re.search(k, str(finding))), None)
+            if pattern is None:
+                tally.findings.append(finding)
+            else:
+                tally.known[pattern] += 1
+        return tally
     seen: set[str] = set()
 
     @hypothesis.seed(seed)

@@ -3,6 +3,7 @@ pass what is right, by the suite's own rules, and fail what is ten bounds off.""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -380,6 +381,22 @@ def test_a_case_is_exported_as_one_file(tmp_path: Path) -> None:
     (path,) = export_case(case, tmp_path, OFFLOAD)
     assert path.name == "ACTIVATION_RELU.test"
     check(path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["x\n# RUN: touch x", "RUN: touch x", "x\r# XFAIL: *", "the END.", "REDEFINE: %t = x\u2028y"],
+)
+def test_a_title_says_nothing_to_lit(title: str) -> None:
+    """It obeys its words wherever in a line they are."""
+    given = {n: describe(3) for n in ("InputTensor", "OutputTensor")}
+    proof = prove(dmlc.operator("directml.ACTIVATION_RELU"), given, {}, seed=3)
+    words = r"(?:RUN|XFAIL|REQUIRES|UNSUPPORTED|ALLOW_RETRIES|DEFINE|REDEFINE):|END\."
+    usual = re.findall(rf"^.*(?:{words}).*$", make_test(proof), re.MULTILINE)
+    text = make_test(dataclasses.replace(proof, title=title))
+    assert re.findall(rf"^.*(?:{words}).*$", text, re.MULTILINE) == usual
+    assert len(text.splitlines()) == len(make_test(proof).splitlines())
+    check(text)
 
 
 # Rules ----------------------------------------------------------------------------------------

@@ -154,6 +154,8 @@ HEAD = "kernel f {\n  launch ceil(8 / 8) groups of 8, index u32\n  buffer x: f32
     [
         ("let a: f32 = x[i]", "unknown local 'i'"),
         ("let a: f32 = y[0]", "unknown buffer or array 'y'"),
+        ("let a: f32 = x[]", "'x' is read at one position, and 0 are given"),
+        ("let a: f32 = x[0, 1]", "'x' is read at one position, and 2 are given"),
         ("let a: f31 = 0.0", "unknown data type 'f31'"),
         ("let a: f32 = ad(1.0, 2.0)", "unknown operation 'ad'"),
         ("let a: f32 = add(1.0)", "'add' takes 2 operands, found 1"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ import pytest
 
 import dmlc
 from dmlc import TensorDesc
-from dmlc.scalars import DataType
+from dmlc.scalars import Array, DataType
 from dmlc.testing.case import Call, Case, lay_out
 from dmlc.testing.outcome import Cause, Kind, Outcome, Status, check_case
 from dmlc.testing.replay import read_failure, write_failure, write_operator
@@ -106,6 +109,12 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     assert keep(case, tmp_path) == folder
 
 
+def test_the_command_is_quoted_for_a_shell(tmp_path: Path) -> None:
+    folder = keep(make_case(), tmp_path / "a; touch b")
+    command = (folder / "command.txt").read_text()
+    assert shlex.split(command) == ["dmlc", "test", "--replay", str(folder)]
+
+
 def test_an_example_keeps_what_it_expects(tmp_path: Path) -> None:
     x = TensorDesc("FLOAT32", (2,))
     call = Call(OPERATORS["own.LINE"], {"x": x, "y": x}, {"Limit": 8})
@@ -163,7 +172,15 @@ def spoil(folder: Path, key: str, value: object) -> None:
         ("tensors", [1], "says no tensors"),
         ("tensors", {"x": "FLOAT32"}, "'FLOAT32' describes no tensor"),
         ("tensors", {"x": "BFLOAT16[2,30]{80,2}", "y": "BFLOAT16[2,30]"}, "not of the size"),
+        ("tensors", {"x": "BFLOAT16[2,3]", "z": "BFLOAT16[2,3]"}, "has no tensor 'z'"),
+        ("tensors", {"x": f"BFLOAT16[{'9' * 5000}]"}, "describes no tensor"),
+        ("tensors", {"x": "BFLOAT16[2]{1000000000}"}, "more than 1 GiB"),
         ("attributes", 1, "says no attributes"),
+        ("attributes", {"Limit": {"float": "much"}}, "'much' is no number"),
+        ("attributes", {"Steps": [[1]]}, "a list of lists"),
+        ("within", [1], "what outputs may differ by"),
+        ("within", {"y": "little"}, "'little' is no number"),
+        ("library", True, "unknown operator 'own.LINE'"),
         ("kind", "joke", "of no kind"),
         ("title", None, "says no title"),
         ("device", 1, "says no device"),
@@ -185,6 +202,29 @@ def test_damaged_files_are_refused(name: str, content: bytes | None, tmp_path: P
     else:
         (folder / name).write_bytes(content)
     with pytest.raises(dmlc.DmlcError):
+        read_failure(folder)
+
+
+def test_little_that_unpacks_to_much_is_refused(tmp_path: Path) -> None:
+    folder = keep(make_case(), tmp_path)
+    with zipfile.ZipFile(folder / "case.npz", "w", zipfile.ZIP_DEFLATED) as stored:
+        stored.writestr("input.x.npy", bytes(100 << 20))
+    tracemalloc.start()
+    with pytest.raises(dmlc.DmlcError, match="more than 64 MiB"):
+        read_failure(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 70 << 20
+
+
+@pytest.mark.parametrize(
+    "array", [np.ones(7), np.array(["x"]), np.ones((2, 3), np.complex64)], ids=str
+)
+@pytest.mark.parametrize("name", ["expected.y", "instead.z"])
+def test_arrays_that_no_output_has(name: str, array: Array, tmp_path: Path) -> None:
+    folder = keep(make_case(), tmp_path)
+    np.savez(folder / "case.npz", **{name: array})
+    with pytest.raises(dmlc.DmlcError, match="is not one of an output"):
         read_failure(folder)
 
 

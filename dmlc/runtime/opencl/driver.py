@@ -15,8 +15,10 @@ drivers that do not do so themselves; PYOPENCL_NO_CACHE turns that off.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
+import sys
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from types import MappingProxyType
@@ -26,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlc.program import STEP, KernelSource, Program, ScalarBinding
-from dmlc.runtime.environment import setting
+from dmlc.runtime.environment import keeping_caches, setting
 from dmlc.runtime.floats import CORRECT, Division, FloatPromises
 from dmlc.runtime.instructions import POCL, Choice, Facts, choose, read_flags, started_note
 from dmlc.runtime.opencl.device import INSTALL_NOTE, Device, DeviceKind, Memory
@@ -57,6 +59,11 @@ _LARGE_NAME = "pthread-"
 def _pyopencl():
     try:
         import pyopencl
+
+        if "pyopencl.invoker" not in sys.modules:
+            # It looks for a place of its caches as it is imported: at a first kernel, if not here.
+            with keeping_caches():
+                importlib.import_module("pyopencl.invoker")
     except ImportError as problem:
         raise UnavailableError(
             f"OpenCL cannot be used: {problem}",
@@ -126,7 +133,11 @@ def _list_devices() -> list[Device]:
         units = _pocl_units(platform)
         choice = _choose_instructions(platform)
         try:
-            with setting("POCL_DEVICES", units), setting(choice.variable, choice.value):
+            with (
+                setting("POCL_DEVICES", units),
+                setting(choice.variable, choice.value),
+                keeping_caches(),
+            ):
                 handles = platform.get_devices()
         except cl.Error:
             # A platform without a device of its own: a GPU driver on a machine without its GPU.

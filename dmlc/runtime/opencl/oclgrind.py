@@ -17,13 +17,13 @@ import re
 import select
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from dmlc.processes import python_command, python_environment
 from dmlc.program import KernelSource, Program
 from dmlc.runtime.arrays import Array, Shape
 from dmlc.source import DmlcError, UnavailableError
@@ -134,10 +134,10 @@ class _Simulator:
         self._folder = tempfile.TemporaryDirectory(prefix="dmlc-oclgrind-")
         log = str(Path(self._folder.name) / "log")
         self._process = subprocess.Popen(
-            [command, "--data-races", "--log", log, sys.executable, "-m", _PROGRAM, log],
+            [command, "--data-races", "--log", log, *python_command(_PROGRAM, log)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=python_environment(),
         )
         return self._process
 

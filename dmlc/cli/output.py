@@ -1,0 +1,95 @@
+"""Standard output, which may be a terminal that obeys what it is sent, full, or closed.
+
+Names and titles come from files of others. A terminal gets them without what it would obey; files
+and pipes get them as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Generator
+from typing import Any, TextIO, cast
+
+from dmlc.source import printable
+
+
+class OutputError(Exception):
+    """Standard output cannot be written."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"cannot write to standard output: {(error.strerror or 'closed').lower()}")
+        self.is_left = error.errno == errno.EPIPE
+        """Whether its reader has left, as `head` does when it has enough: no mistake of anyone."""
+
+
+class _Output:
+    """A stream of text, or of bytes, that raises `OutputError`; all else is the stream's own. None
+    stands for one that was closed before the process began."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str | bytes) -> int:
+        try:
+            return self._write(text)
+        except OSError as error:
+            raise OutputError(error) from None
+
+    def _write(self, text: str | bytes) -> int:
+        if self._stream is None:
+            raise OSError(errno.EBADF, "it is closed")
+        if isinstance(text, bytes):
+            return self._stream.write(text)
+        text = printable(text) if self._stream.isatty() else text
+        try:
+            return self._stream.write(text)
+        except UnicodeEncodeError as error:
+            plain = text.encode(error.encoding, "backslashreplace").decode(error.encoding)
+            return self._stream.write(plain)
+
+    def flush(self) -> None:
+        try:
+            if self._stream is not None:
+                self._stream.flush()
+        except OSError as error:
+            raise OutputError(error) from None
+
+    @property
+    def buffer(self) -> _Output:
+        return _Output(self._stream.buffer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def guarding_output() -> Generator[None]:
+    """Has standard output guarded meanwhile, and flushed in the end. Raises `OutputError`."""
+    output = _Output(sys.stdout)
+    with contextlib.redirect_stdout(cast("Any", output)):
+        yield
+    output.flush()
+
+
+def occupy_closed() -> None:
+    """Opens the standard streams that are closed, as nothing: the next file that is opened would
+    be taken for one of them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def forget_unwritten() -> None:
+    """Throws away what is still to be written where it cannot be: Python tries at its end again,
+    and would say so."""
+    stream = cast("TextIO | None", sys.stdout)
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,57 @@
+"""Python processes that dmlc starts, none of which imports what lies in the folder that it starts
+in; and commands that it suggests, in which no name is more than a word.
+
+Python itself puts that folder first among those that `python -m` and `python -c` search, so that a
+`numpy.py` in it, which came with someone's files, would run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+_SAFE = "PYTHONSAFEPATH"
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of dmlc's in a process of its own, which is to have
+    `python_environment`."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def python_environment(given: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of such a process: it finds modules where this one does. The empty entry of
+    `sys.path`, which is whatever folder a process is in, is left out."""
+    folders = dict.fromkeys(os.path.abspath(path) for path in sys.path if path)
+    return {**given, "PYTHONPATH": os.pathsep.join(folders), _SAFE: "1"}
+
+
+@contextlib.contextmanager
+def isolating_workers() -> Generator[None]:
+    """Has the processes that `multiprocessing` starts meanwhile not search the folder they start
+    in. Their command is its own, so the environment tells them."""
+    before = os.environ.get(_SAFE)
+    os.environ[_SAFE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_SAFE, None)
+        else:
+            os.environ[_SAFE] = before
+
+
+def spell_command(*words: str | Path, platform: str = sys.platform) -> str:
+    """A command as a shell takes it, for people to copy: each word is quoted where it must be, and
+    no path is taken for an option."""
+    spelt = [
+        os.path.join(".", word) if isinstance(word, Path) and str(word).startswith("-") else word
+        for word in words
+    ]
+    texts = [str(word) for word in spelt]
+    return subprocess.list2cmdline(texts) if platform == "win32" else shlex.join(texts)

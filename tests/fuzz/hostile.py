@@ -1,0 +1,230 @@
+"""Texts and files from strangers: mutants of good ones, which are taken or refused in words.
+
+A reader that raises anything but `DmlcError`, takes more than `SECONDS`, or has the process grow
+beyond `MEMORY`, is a finding. What a mutant means, nobody knows: results are not looked at.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import re
+import resource
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import dmlc
+from dmlc import ir, pages
+from dmlc.interop.proof import find_function
+from dmlc.kernel.json import kernel_from_json, kernel_to_json
+from dmlc.kernel.parse import parse_kernel
+from dmlc.kernel.print import print_kernel
+from dmlc.pipeline import compile, make_kernels
+from dmlc.sizes import Size, find_least, parse_size
+from dmlc.source import DmlcError
+from dmlc.testing.replay import read_failure
+from tests.fuzz.check import Finding
+
+SECONDS = 10.0
+MEMORY = 2 << 30
+MUTANTS = 25
+"""To a batch."""
+ROOT = Path(__file__).parents[2]
+
+_PIECE = re.compile(rb"\w+|\s+|.", re.DOTALL)
+_WORDS = (
+    b"", b"(", b")", b"[", b"]", b"{", b"}", b'"', b"'", b"`", b"\\", b"%", b"@", b"|", b",", b"-",
+    b"\0", b"\r", b"\n", b"\x1b[2J", b"\xff\xfe", "\u202e".encode(), "\u2028".encode(), b"0",
+    b"-1", b"1e400", b"nan", b"null", b"true", b"9" * 5000, b"9223372036854775808", b"N", b"N * N",
+    b"(" * 300, b"[" * 3000, b"(A + B) * " * 12 + b"2", b"1000000000000",
+)  # fmt: skip
+"""What parsers stumble over."""
+
+
+def mutate(content: bytes, others: Sequence[bytes], source: random.Random) -> bytes:
+    """A content with a few pieces left out, repeated, exchanged with those of others, or put in;
+    or with a few bits changed."""
+    if source.random() < 0.2:
+        changed = bytearray(content)
+        for _ in range(source.choice([1, 1, 3, 20])):
+            if changed:
+                changed[source.randrange(len(changed))] ^= 1 << source.randrange(8)
+        return bytes(changed[: source.randrange(len(changed) + 1)] if source.random() < 0.1
+                     else changed)  # fmt: skip
+    pieces = _PIECE.findall(content)
+    other = _PIECE.findall(source.choice(others))
+    for _ in range(source.choice([1, 1, 2, 5])):
+        place = source.randrange(len(pieces) + 1)
+        length = source.choice([0, 1, 1, 3, 20])
+        start = source.randrange(len(other) or 1)
+        new = source.choice([
+            [], [source.choice(_WORDS)], [source.choice(other or [b""])],
+            other[start : start + source.choice([1, 5, 40])], pieces[place : place + length] * 2,
+        ])  # fmt: skip
+        pieces[place : place + length] = new
+    return b"".join(pieces)
+
+
+# What reads it ---------------------------------------------------------------------------------
+
+
+@functools.cache
+def _functions() -> tuple[ir.Function, ...]:
+    found = [
+        ir.parse(text)
+        for text in (
+            "func @f(%a: f32[N, 8], %b: f32[(N + 1) / 2]) -> (%y) {\n"
+            "  %y: f32[i0 < N] = sum[r0 < 8] mul(%a[i0, r0], 2.0)\n}",
+            "func @g(%a: s32[40]) -> (%y, %z) {\n  table %t: f32[3] = {1.0, -0.5, 2.0}\n"
+            "  %y: f32[i0 < 40] = add(cast(%a[i0], f32), %t[mod(i0, 3)])\n"
+            "  %z: boolean[i0 < 40] = gt(%y[i0], 0.0)\n}",
+        )
+    ]
+    names = ("directml.GEMM", "directml.AVERAGE_POOLING", "onednn.SoftMax")
+    return (*found, *(find_function(dmlc.operator(name)) for name in names))
+
+
+def _texts(suffix: str, folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(folder.rglob(f"*{suffix}"))]
+
+
+def _decode(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _read_dml(content: bytes) -> None:
+    parsed = dmlc.parse(_decode(content), filename="a.dml")
+    for operator in parsed.operators.values():
+        str(operator)
+
+
+def _read_ir(content: bytes) -> None:
+    function = ir.parse(_decode(content))
+    str(function)
+    if all(isinstance(e, str) or e < 1 << 16 for s in function.stages for e in s.extents):
+        compile(function, "opencl")
+
+
+def _read_kernel(content: bytes) -> None:
+    print_kernel(parse_kernel(_decode(content)))
+
+
+def _read_json(content: bytes) -> None:
+    text = _decode(content)
+    (kernel_from_json if '"launch"' in text else ir.from_json)(text)
+
+
+def _read_page(content: bytes) -> None:
+    made = pages.import_text(_decode(content), "page.rst" if b"::\n" in content else "page.md")
+    dmlc.parse(made.text, filename="page.dml")
+
+
+def _read_size(content: bytes) -> None:
+    size = parse_size(_decode(content))
+    find_least(size)
+    if isinstance(size, Size):
+        assert parse_size(str(size)) == size
+
+
+def _make_kernels() -> list[bytes]:
+    return [
+        print_kernel(kernel).encode()
+        for function in _functions()[:2]
+        for target in ("opencl", "hlsl")
+        for kernel in make_kernels(function, target)[1]
+    ]
+
+
+def _make_json() -> list[bytes]:
+    texts = [ir.to_json(function) for function in _functions()]
+    texts += [kernel_to_json(k) for k in make_kernels(_functions()[0], "opencl")[1]]
+    return [text.encode() for text in texts]
+
+
+_SIZES = (
+    "N", "64 * N + 1", "3 * ((N + 63) / 64)", "(C * N + 63) / 64 * H", "((N + M) / 2 + 1) / 3 - N",
+    "(A + B) * (A - B)", "2 * N * N - N",
+)  # fmt: skip
+
+
+def _read_replay(content: bytes) -> None:
+    """The files of a folder, one after the other."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        parts = content.split(_BETWEEN)
+        for file, part in zip(_FILES, parts, strict=False):
+            (folder / file).write_bytes(part)
+        read_failure(folder).run("reference")
+
+
+_FILES = ("case.json", "operator.dml", "case.npz")
+_BETWEEN = b"\n#### next file ####\n"
+
+
+def _make_replays() -> list[bytes]:
+    from tests.testing.test_replay import keep, make_case
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = keep(make_case(), Path(name))
+        whole = _BETWEEN.join((folder / file).read_bytes() for file in _FILES)
+        described = json.loads((folder / "case.json").read_text())
+        described |= {"tensors": {}, "within": {"y": 0.5}}
+        spoilt = [json.dumps(described).encode(), *whole.split(_BETWEEN)[1:]]
+        return [whole, _BETWEEN.join(spoilt)]
+
+
+READERS: Mapping[str, tuple[Callable[[], list[bytes]], Callable[[bytes], object]]] = {
+    "hostile dml": (lambda: _texts(".dml", ROOT / "examples"), _read_dml),
+    "hostile ir": (lambda: [str(f).encode() for f in _functions()], _read_ir),
+    "hostile kernels": (_make_kernels, _read_kernel),
+    "hostile json": (_make_json, _read_json),
+    "hostile pages": (lambda: _texts(".md", ROOT / "tests" / "data" / "pages")
+                      + _texts(".rst", ROOT / "tests" / "data" / "pages"), _read_page),
+    "hostile sizes": (lambda: [text.encode() for text in _SIZES], _read_size),
+    "hostile replays": (_make_replays, _read_replay),
+}  # fmt: skip
+"""By kind: good contents, and what reads them."""
+
+
+def look(kind: str, content: bytes, ran: Counter[str]) -> None:
+    """Has a content read. Raises `Finding`."""
+    _, read = READERS[kind]
+    begun = time.monotonic()
+    try:
+        read(content)
+        ran["taken"] += 1
+    except DmlcError:
+        ran["refused"] += 1
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__} in {Path(place.filename).name} {place.name}"
+        raise Finding(f"{kind}: {what}", f"{what}: {error}\n{content[:3000]!r}") from error
+    seconds = time.monotonic() - begun
+    if seconds > SECONDS:
+        raise Finding(f"{kind}: slow", f"{seconds:.1f} s for {content[:3000]!r}")
+    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > MEMORY:
+        raise Finding(f"{kind}: memory", f"more than {MEMORY >> 30} GiB for {content[:3000]!r}")
+
+
+def read_mutants(
+    kind: str, seed: int, batches: int, ran: Counter[str], seconds: float = 1e9
+) -> list[Finding]:
+    """Has so many batches of mutants read, or as many as there is time for, and gives the first
+    finding of each kind. The same seed makes the same."""
+    source = random.Random(f"{kind} {seed}")
+    good = READERS[kind][0]()
+    found: dict[str, Finding] = {}
+    end = time.monotonic() + seconds
+    for _ in range(batches * MUTANTS):
+        if time.monotonic() > end:
+            break
+        try:
+            look(kind, mutate(source.choice(good), good, source), ran)
+        except Finding as finding:
+            found.setdefault(finding.kind, finding)
+    return list(found.values())
