@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import torch
 
+from dmlc.devices import compile_for
 from dmlc.ir import Function
 from dmlc.known_answers import find_trusted
 from dmlc.program import TensorSpec
