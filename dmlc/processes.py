@@ -19,7 +19,7 @@ _SAFE = "PYTHONSAFEPATH"
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of dmlc's in a process of its own, which is to have
+    """The command that runs a module in a process of its own. One that imports dmlc is to have
     `python_environment`."""
     return [sys.executable, "-P", "-m", module, *arguments]
 

@@ -31,11 +31,11 @@ from dmlc.ir import (
     Stage,
     Symbol,
     Table,
-    accept,
     value_type,
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
+from dmlc.ir.verify import accept
 from dmlc.scalars import (
     COMBINERS,
     LARGEST_INDEX,

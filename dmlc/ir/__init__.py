@@ -50,7 +50,7 @@ from dmlc.ir.parse import parse
 from dmlc.ir.ranges import Interval, Ranges
 from dmlc.ir.semantics import CONVERSIONS, SEMANTICS, Semantics
 from dmlc.ir.specialize import specialize
-from dmlc.ir.verify import Fault, accept, check_in_place, find_fault, reads_own_place, verify
+from dmlc.ir.verify import Fault, check_in_place, find_fault, reads_own_place, verify
 from dmlc.scalars import (
     COMBINERS,
     OPERATIONS,
@@ -120,7 +120,6 @@ __all__ = [
     "Symbol",
     "Table",
     "Tensor",
-    "accept",
     "apply_rules",
     "check_in_place",
     "combiner_identity",

@@ -15,7 +15,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlc.files import write_files
+from dmlc.processes import python_command
 from dmlc.resources import read_resource, resource_path
 from dmlc.source import DmlcError, UnavailableError
 
@@ -72,7 +72,7 @@ Run = Callable[[Sequence[str]], None]
 def run_pip(arguments: Sequence[str]) -> None:
     """Runs this Python's pip, which finds nothing of the working directory. Raises
     `UnavailableError` with its last words where it fails."""
-    command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *arguments]
+    command = python_command("pip", "--disable-pip-version-check", *arguments)
     done = subprocess.run(
         command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
         check=False,
@@ -136,7 +136,8 @@ def write_bundle(
         folder,
         {
             "settings.json": (json.dumps(settings, indent=2) + "\n").encode(),
-            "qualify.py": read_resource("templates/bundle.py").encode(),
+            # No name of a module: pytest rewrites the modules that it finds installed.
+            "qualify.py": read_resource("templates/bundle.py.in").encode(),
             "qualify.sh": _read_script("sh", version).encode(),
             # Windows finds labels and lines of such a script by these line ends.
             "qualify.cmd": _read_script("cmd", version).replace("\n", "\r\n").encode(),

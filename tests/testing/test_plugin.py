@@ -233,3 +233,9 @@ def test_the_data_of_these_tests_are_not_collected(project: Project) -> None:
     status, said = project.run("-q", "--collect-only", *where, str(relu))
     assert status == 0, said
     assert "ReLU.dml::ReLU::generated[opencl]" in said
+
+
+def test_no_template_looks_like_a_module() -> None:
+    """In an editable installation pytest takes the Python files that are installed for what it is
+    to rewrite, and these would be all."""
+    assert not list((ROOT / "templates").glob("*.py"))
