@@ -222,7 +222,10 @@ def list_normalizations() -> list[Case]:
             directml(
                 "LP_NORMALIZATION",
                 IMAGE,
-                lambda x, p=p: functional.normalize(x, p, 1, EPSILON),
+                # DirectML adds Epsilon to the square; PyTorch's own is a least norm.
+                lambda x, p=p: (
+                    x / (torch.linalg.vector_norm(x, p, 1, keepdim=True) ** 2 + EPSILON).sqrt()
+                ),
                 Axis=1, P=p, Epsilon=EPSILON,
             )
             for p in (1, 2)
