@@ -3,8 +3,8 @@
 HLSL's own `exp`, `log`, `sin` ... differ from device to device by thousands of units in the last
 place, and go wrong at special values. The functions here use only operations that IEEE 754 rounds
 exactly (`+ - * /`, square root, rounding to an integer) and integer operations, so that every
-device that keeps to the standard gives the same bits, and so does NumPy. OpenCL takes those that
-its drivers' own are no faster than.
+device that keeps to the standard gives the same bits, and so does NumPy. OpenCL C has functions of
+its own.
 
 `trace` makes kernel IR of them: NumPy evaluates it, and tests sweep it against float64 (all are
 within 2 units in the last place, `pow` within 4); dialects print it like any kernel.

@@ -7,7 +7,7 @@ import pytest
 
 import dmlc
 from dmlc.scalars import Array
-from dmlc.testing.case import run_case
+from dmlc.testing.case import Case, run_case
 from dmlc.testing.differences import find_all_concerned
 from tests.directml.__main__ import main
 from tests.directml.answers import Answer, explain, judge, list_names, read_answers, tally
@@ -91,8 +91,8 @@ def test_a_wrong_result_is_said_and_counted(
         in shown
     )
 
-    def run_wrongly(*given: object) -> dict[str, Array]:
-        results = run_case(*given)  # pyright: ignore
+    def run_wrongly(case: Case, device: str) -> dict[str, Array]:
+        results = run_case(case, device)
         return {n: spoil(array, 0.0) for n, array in results.items()}
 
     monkeypatch.setattr("tests.directml.answers.run_case", run_wrongly)
