@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -35,16 +37,21 @@ def _raise(content: bytes) -> None:
     raise (DmlcError("no") if content == b"good" else KeyError("x"))
 
 
+def _grow(step: int) -> Iterator[int]:
+    """The peaks of a process that grows."""
+    return itertools.count(hostile.find_peak(), step)
+
+
 @pytest.mark.parametrize(
     ("read", "limits", "kind"),
     [
         (_raise, {}, "KeyError in test_hostile.py _raise"),
         (lambda content: time.sleep(0.02), {"SECONDS": 0.01}, "slow"),
-        (lambda content: None, {"MEMORY": 1}, "memory"),
+        (lambda content: None, {"find_peak": _grow(1 << 40).__next__}, "memory"),
     ],
 )
 def test_what_is_found(
-    read: object, limits: dict[str, float], kind: str, monkeypatch: pytest.MonkeyPatch
+    read: object, limits: dict[str, object], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in limits.items():
         monkeypatch.setattr(hostile, name, value)
@@ -54,3 +61,10 @@ def test_what_is_found(
     assert raised.value.kind == f"own: {kind}"
     (found, *_) = hostile.read_mutants("own", 1, 1, Counter())
     assert found.kind == f"own: {kind}"
+
+
+def test_a_process_that_was_large_before_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a whole suite, whose peak is above what a reader may take."""
+    monkeypatch.setattr(hostile, "find_peak", lambda: hostile.MEMORY + (1 << 30))
+    monkeypatch.setattr(hostile, "READERS", {"own": (lambda: [b"good"], lambda content: None)})
+    assert not hostile.read_mutants("own", 1, 1, Counter())
