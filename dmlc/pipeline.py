@@ -19,14 +19,14 @@ from dmlc.codegen.targets import find_dialect
 from dmlc.collection import throttle_garbage_collection
 from dmlc.ir import Function
 from dmlc.ir.verify import verify
-from dmlc.kernel.group import lower_group
 from dmlc.kernel.json import kernel_to_json
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.parts import Lowered, join_parts
 from dmlc.kernel.print import print_kernel
-from dmlc.kernel.schedule import Limits, Profile, find_profile
 from dmlc.kernel.slow import find_slow
 from dmlc.kernel.steps import count_steps
+from dmlc.kernel.target import Limits, Profile, find_profile
+from dmlc.lowering.group import lower_group
 from dmlc.parameters import (
     expect,
     expect_flag,

@@ -10,8 +10,8 @@ from dmlc.buffer_plan import ALIGNMENT, Need, Occupants, plan_buffers
 from dmlc.codegen.hlsl import HLSL_6_2
 from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.render import render
-from dmlc.kernel.group import lower_group
-from dmlc.kernel.schedule import CPU, GPU
+from dmlc.kernel.target import CPU, GPU
+from dmlc.lowering.group import lower_group
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import fuse
 

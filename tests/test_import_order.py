@@ -22,8 +22,8 @@ ORDER = (
     "catalog",
     "building",
     "reference",
-    "oracle", "kernel", "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline",
-    "picture", "runtime",
+    "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
+    "report", "codegen", "pipeline", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "qualify",
     "onnx", "pages", "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip

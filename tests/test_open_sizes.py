@@ -15,7 +15,7 @@ import pytest
 import dmlc
 from dmlc import ir
 from dmlc.kernel.interpret import run_kernels
-from dmlc.kernel.schedule import GPU
+from dmlc.kernel.target import GPU
 from dmlc.pipeline import compile, make_kernels
 from dmlc.program import Program
 from dmlc.reference import evaluate

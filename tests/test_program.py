@@ -15,8 +15,8 @@ from dmlc import ir
 from dmlc.codegen.hlsl_host import HLSL
 from dmlc.codegen.render import render
 from dmlc.codegen.targets import find_dialect
-from dmlc.kernel.group import lower_stages as lower
-from dmlc.kernel.schedule import CPU, GPU
+from dmlc.kernel.target import CPU, GPU
+from dmlc.lowering.group import lower_stages as lower
 from dmlc.pipeline import compile
 from dmlc.program import (
     VERSION,

@@ -16,7 +16,7 @@ from dmlc.cli.completion import complete_attribute, complete_tensor
 from dmlc.cli.messages import show
 from dmlc.codegen.targets import TARGETS
 from dmlc.files import read_bounded
-from dmlc.kernel.schedule import PROFILES
+from dmlc.kernel.target import PROFILES
 from dmlc.program import FLOAT_WIDTHS
 from dmlc.source import Diagnostic, DmlcError, UnknownNameError, unknown_name
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from dmlc.codegen.functions import Helper
 from dmlc.codegen.trace import Definition
-from dmlc.kernel.schedule import Limits
+from dmlc.kernel.target import Limits
 from dmlc.program import Language
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 

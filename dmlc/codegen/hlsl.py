@@ -43,7 +43,7 @@ from dmlc.codegen.hlsl_words import (
     make_stores,
     spell_held,
 )
-from dmlc.kernel.schedule import Limits
+from dmlc.kernel.target import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
 
 T = DataType

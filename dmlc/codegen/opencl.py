@@ -30,7 +30,7 @@ from dmlc.codegen.dialect import (
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.opencl_host import OPENCL_C, list_details
 from dmlc.codegen.opencl_names import BUILTINS, PREFIXES
-from dmlc.kernel.schedule import Limits
+from dmlc.kernel.target import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
 
 T = DataType

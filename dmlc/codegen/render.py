@@ -28,7 +28,7 @@ from dmlc.codegen.names import (
 from dmlc.codegen.simulate import Simulated
 from dmlc.codegen.spell import PREFIX, Speller
 from dmlc.kernel import nodes as k
-from dmlc.kernel.schedule import RUN_TIME_COUNT, Profile
+from dmlc.kernel.target import RUN_TIME_COUNT, Profile
 from dmlc.program import (
     VERSION,
     BufferBinding,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dmlc import ir
 from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.targets import TARGETS, find_target
-from dmlc.kernel.schedule import Profile
+from dmlc.kernel.target import Profile
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, Note, UnsupportedError
 

@@ -29,7 +29,7 @@ from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.wgsl_host import WGSL_LANGUAGE, list_details
 from dmlc.codegen.wgsl_names import WORDS
-from dmlc.kernel.schedule import Limits
+from dmlc.kernel.target import Limits
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType, Kind
 
 T = DataType

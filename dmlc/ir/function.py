@@ -152,6 +152,17 @@ class Function:
             return layout.strides
         return tuple(as_extent(step) for step in pack_strides(tensor.extents))
 
+    def find_end(self, name: str) -> int | None:
+        """The elements of a tensor's memory, up to its last one; None where a size is known at run
+        time only."""
+        extents = self.tensors()[name].extents
+        sizes = [e for e in extents if isinstance(e, int)]
+        if len(sizes) < len(extents):
+            return None
+        steps = [step for step in self.strides(name) if isinstance(step, int)]
+        ends = zip(sizes, steps, strict=True)
+        return 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in ends)
+
     def sort_tensors(self, names: Iterable[str]) -> list[str]:
         """Tensors of the function, in its order."""
         if not self._order:

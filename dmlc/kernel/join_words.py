@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, replace_body, walk
-from dmlc.kernel.schedule import Limits
 from dmlc.kernel.sums import Sum, add_up
+from dmlc.kernel.target import Limits
 
 _LANES = 4
 """Elements of a vector, as schedules make them."""

@@ -6,8 +6,10 @@ import functools
 import re
 from collections.abc import Iterable
 
-from dmlc.kernel.permute import PERMUTED
 from dmlc.kernel.rewrite import NUMBER
+
+PERMUTED = "@"
+"""Stands between a tensor's name and a number, where vectors are made of its elements."""
 
 
 class Names:

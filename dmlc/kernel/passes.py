@@ -13,7 +13,6 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index
 from dmlc.kernel.cleanup import clean_up
-from dmlc.kernel.element import tensor_end
 from dmlc.kernel.expand import expand_loops
 from dmlc.kernel.join_reads import join_reads
 from dmlc.kernel.join_words import join_words
@@ -24,7 +23,7 @@ from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.quotients import multiply_exactly
 from dmlc.kernel.registers import name_registers
 from dmlc.kernel.rewrite import find_body, list_expressions, replace_body, walk
-from dmlc.kernel.schedule import Limits
+from dmlc.kernel.target import Limits
 from dmlc.kernel.verify import verify_kernel
 
 
@@ -138,7 +137,7 @@ def find_sizes(function: ir.Function, kernel: k.Kernel) -> dict[str, int]:
     tensors = function.tensors()
     found: dict[str, int] = {}
     for buffer in kernel.buffers:
-        end = tensor_end(function, buffer.name) if buffer.name in tensors else buffer.count
+        end = function.find_end(buffer.name) if buffer.name in tensors else buffer.count
         if end is not None:
             found[buffer.name] = end
     return found

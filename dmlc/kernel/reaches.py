@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlc.ir.ranges import UNKNOWN, Interval, combine_whole, size_range
 from dmlc.kernel import nodes as k
-from dmlc.kernel.schedule import RUN_TIME_COUNT
+from dmlc.kernel.target import RUN_TIME_COUNT
 from dmlc.scalars import DataType
 
 

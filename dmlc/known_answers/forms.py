@@ -18,9 +18,9 @@ from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import render
 from dmlc.kernel.interpret import Memory, run_kernel
 from dmlc.kernel.parse import parse_kernel
-from dmlc.kernel.schedule import CPU, find_profile
-from dmlc.kernel.schedule.nest import SHORT_VECTOR
+from dmlc.kernel.target import CPU, find_profile
 from dmlc.kernel.verify import verify_kernel
+from dmlc.loops.nodes import SHORT_VECTOR
 from dmlc.runtime.answers import Answer, Question
 from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
 from dmlc.scalars import COMBINERS, OPERATIONS, TENSOR_TYPES, Array, DataType

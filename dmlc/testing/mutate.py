@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.group import lower_group
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.rewrite import (
     find_body,
@@ -23,7 +22,8 @@ from dmlc.kernel.rewrite import (
     replace_body,
     walk,
 )
-from dmlc.kernel.schedule import Limits, Profile
+from dmlc.kernel.target import Limits, Profile
+from dmlc.lowering.group import lower_group
 from dmlc.pipeline import Steps
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.transform.fuse import Group

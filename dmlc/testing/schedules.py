@@ -10,11 +10,9 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.assemble import make_kernel
-from dmlc.kernel.group import collect_group
-from dmlc.kernel.schedule import CPU, Limits, Profile
-from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
-from dmlc.kernel.schedule.verbs import (
+from dmlc.kernel.target import CPU, Limits, Profile
+from dmlc.loops.nodes import Kind, Loop, Nest, walk
+from dmlc.loops.primitives import (
     ScheduleError,
     bind,
     deal,
@@ -26,6 +24,8 @@ from dmlc.kernel.schedule.verbs import (
     unroll,
     vectorize,
 )
+from dmlc.lowering.assemble import make_kernel
+from dmlc.lowering.group import collect_group
 from dmlc.source import UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse

@@ -24,8 +24,8 @@ from dmlc.devices import (
 )
 from dmlc.ir import Apply, Function, fixed_strides, packed_strides, value_type
 from dmlc.kernel import nodes as k
-from dmlc.kernel.group import lower_group
-from dmlc.kernel.schedule import Limits, Profile
+from dmlc.kernel.target import Limits, Profile
+from dmlc.lowering.group import lower_group
 from dmlc.pipeline import USUAL, Steps
 from dmlc.runtime.floats import LEAST, FloatPromises
 from dmlc.runtime.interface import AnyDevice

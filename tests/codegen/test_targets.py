@@ -11,7 +11,7 @@ import pytest
 from dmlc.codegen.target import Target
 from dmlc.codegen.targets import TARGETS, find_dialect, find_target
 from dmlc.devices import DEFAULT, RUNTIMES
-from dmlc.kernel.schedule import PROFILES
+from dmlc.kernel.target import PROFILES
 from dmlc.resources import resource_path
 from dmlc.runtime.interface import find_compiler, find_runtime
 from dmlc.source import UnknownNameError, UnsupportedError

@@ -11,10 +11,10 @@ import numpy as np
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.group import lower_group, lower_stages
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.passes import find_sizes
-from dmlc.kernel.schedule import Profile
+from dmlc.kernel.target import Profile
+from dmlc.lowering.group import lower_group, lower_stages
 from dmlc.pipeline import make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array

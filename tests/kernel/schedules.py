@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.assemble import make_kernel
-from dmlc.kernel.group import collect_group
-from dmlc.kernel.phases import Phase
-from dmlc.kernel.schedule import CPU
-from dmlc.kernel.schedule.nest import Nest
-from dmlc.kernel.schedule.verbs import naive
+from dmlc.kernel.target import CPU
+from dmlc.loops.nodes import Nest
+from dmlc.loops.phases import Phase
+from dmlc.loops.primitives import naive
+from dmlc.lowering.assemble import make_kernel
+from dmlc.lowering.group import collect_group
 from dmlc.pipeline import find_fusion
 from dmlc.scalars import Array
 from dmlc.testing.schedules import draw_steps

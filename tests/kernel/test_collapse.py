@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dmlc import ir
-from dmlc.kernel.element import collect_elements
-from dmlc.kernel.space import Space, collapse
+from dmlc.loops.element import collect_elements
+from dmlc.loops.space import Space, collapse
 from dmlc.sizes import Measure, Size
 
 

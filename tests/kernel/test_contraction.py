@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
-from dmlc.kernel import schedule
-from dmlc.kernel.contraction import Contraction, find_contraction, part_axes
+from dmlc.kernel import target as schedule
 from dmlc.kernel.interpret import KernelFault, run_kernels
 from dmlc.kernel.nodes import Kernel
-from dmlc.kernel.phases import collect_phases
+from dmlc.loops.contraction import Contraction, find_contraction, part_axes
+from dmlc.loops.phases import collect_phases
 from dmlc.pipeline import find_fusion, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array

@@ -6,7 +6,7 @@ import pytest
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.schedule import CPU
+from dmlc.kernel.target import CPU
 from dmlc.pipeline import make_kernels
 from tests.kernel.test_lower import find_stores, make
 

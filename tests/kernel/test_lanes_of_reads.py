@@ -7,7 +7,7 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.schedule import CPU, GPU, Profile
+from dmlc.kernel.target import CPU, GPU, Profile
 from tests.kernel.lowering import lower_elements
 from tests.kernel.statements import list_parts, list_shuffles, walk
 

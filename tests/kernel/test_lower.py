@@ -6,12 +6,12 @@ import pytest
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import collect_elements
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.names import Names, local_name
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.rewrite import walk as walk_expression
-from dmlc.kernel.schedule import CPU, GPU, RUN_TIME_COUNT, Profile, find_profile
+from dmlc.kernel.target import CPU, GPU, RUN_TIME_COUNT, Profile, find_profile
+from dmlc.loops.element import collect_elements
 from dmlc.source import InternalError, UnknownNameError
 from tests.kernel.lowering import lower_elements
 from tests.kernel.statements import list_parts, walk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import index, operate
-from dmlc.kernel.loop_fusion import fuse_loops
+from dmlc.lowering.loop_fusion import fuse_loops
 from dmlc.scalars import DataType
 
 VALUE = k.Type(DataType.FLOAT32)

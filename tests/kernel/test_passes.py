@@ -11,7 +11,7 @@ from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.parse import parse_kernel
 from dmlc.kernel.passes import PASSES, Pass, find_sizes, run_passes, set_verify_each
-from dmlc.kernel.schedule import Limits
+from dmlc.kernel.target import Limits
 from dmlc.source import InternalError
 from tests.goldens import read_case
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.ir.verify import verify
-from dmlc.kernel.permute import HALF, LANES, Permutation, find_permutation
+from dmlc.loops.permute import HALF, LANES, Permutation, find_permutation
 from dmlc.reference import evaluate
 from dmlc.transform.factor import factor_separable
 from dmlc.transform.simplify import simplify

@@ -7,10 +7,10 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.opencl import OPENCL
 from dmlc.ir.index import Affine, find_affine
-from dmlc.kernel.access import read_positions
-from dmlc.kernel.assemble import IndexType, find_index
-from dmlc.kernel.element import Gather, Read, collect_elements
-from dmlc.kernel.schedule import RUN_TIME_COUNT
+from dmlc.kernel.target import RUN_TIME_COUNT
+from dmlc.loops.access import read_positions
+from dmlc.loops.element import Gather, Read, collect_elements
+from dmlc.lowering.assemble import IndexType, find_index
 from dmlc.pipeline import compile
 from tests import positions
 from tests.goldens import read_case

@@ -11,7 +11,7 @@ import pytest
 import dmlc
 from dmlc import TensorDesc, ir
 from dmlc.api import load_program
-from dmlc.kernel import radix
+from dmlc.lowering import radix
 from dmlc.pipeline import compile, describe_schedules
 from dmlc.scalars import Array, DataType
 from dmlc.transform.simplify import simplify

@@ -12,9 +12,9 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.group import lower_group
 from dmlc.kernel.print import print_kernel
-from dmlc.kernel.schedule import CPU, GPU, Profile
+from dmlc.kernel.target import CPU, GPU, Profile
+from dmlc.lowering.group import lower_group
 from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import fuse

@@ -11,7 +11,7 @@ import dmlc
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.print import print_expression
-from dmlc.kernel.schedule import CPU, GPU, Profile
+from dmlc.kernel.target import CPU, GPU, Profile
 from dmlc.pipeline import find_fusion
 from dmlc.reference import evaluate
 from tests import positions

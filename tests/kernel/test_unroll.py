@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.ir.verify import verify
-from dmlc.kernel.unroll import unroll
+from dmlc.loops.unroll import unroll
 from dmlc.reference import evaluate
 from dmlc.transform.factor import factor_separable
 from dmlc.transform.simplify import simplify

@@ -11,8 +11,8 @@ from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.ir.repeat import Repeat
 from dmlc.kernel import nodes as k
-from dmlc.kernel import vectorize
-from dmlc.kernel.schedule import CPU
+from dmlc.kernel.target import CPU
+from dmlc.loops import vectorize
 from dmlc.pipeline import make_kernels, rewrite
 from dmlc.transform.fuse import fuse
 from tests.kernel.lowering import lower_fusion, run

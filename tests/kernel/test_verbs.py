@@ -15,9 +15,9 @@ from dmlc.codegen.render import render
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.print import print_kernel
-from dmlc.kernel.schedule import GPU
-from dmlc.kernel.schedule.nest import Kind, Loop, Nest, Reduce, walk
-from dmlc.kernel.schedule.verbs import (
+from dmlc.kernel.target import GPU
+from dmlc.loops.nodes import Kind, Loop, Nest, Reduce, walk
+from dmlc.loops.primitives import (
     ScheduleError,
     bind,
     deal,

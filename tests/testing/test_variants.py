@@ -12,9 +12,9 @@ import dmlc
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.group import lower_group
 from dmlc.kernel.interpret import run_kernels
-from dmlc.kernel.schedule import Limits, Profile
+from dmlc.kernel.target import Limits, Profile
+from dmlc.lowering.group import lower_group
 from dmlc.pipeline import Steps, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array

@@ -9,7 +9,7 @@ import pytest
 
 import dmlc
 from dmlc import DataType, TensorDesc, ir
-from dmlc.kernel.schedule import CPU
+from dmlc.kernel.target import CPU
 from dmlc.pipeline import compile, rewrite
 from dmlc.program import Role
 from dmlc.reference import evaluate

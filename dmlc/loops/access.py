@@ -1,0 +1,182 @@
+"""How a stage's body uses positions: which reads move evenly, and how far positions go.
+
+A position is *even* along the indices it depends on where it is a sum of them, each times a
+constant that is not negative, and a constant: then strides and an offset say it all. Every other
+position is a value that a kernel computes. What a kernel makes of either is not decided here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlc import ir
+from dmlc.ir.below import Proof
+from dmlc.ir.index import Affine, IndexFacts, find_affine
+from dmlc.ir.inside import is_inside_along
+from dmlc.ir.ranges import Interval, Ranges, number_ranges, table_ranges
+from dmlc.kernel.target import RUN_TIME_COUNT
+from dmlc.scalars import DataType
+from dmlc.sizes import Measure
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Positions:
+    """What is known of the positions in one body."""
+
+    ranges: tuple[Interval, ...]
+    """Of each value that is an INDEX, wherever the guard holds or not."""
+    needed: frozenset[int]
+    """The values that must be computed: all but those that only serve to read evenly."""
+    sizes: Mapping[str, tuple[ir.Extent, ...]]
+    """Of the tensors read."""
+    forms: tuple[Affine | None, ...]
+    along: Mapping[tuple[int, str], bool]
+    """Whether a position lies inside an axis of open size, with no help from the guard."""
+
+    def is_inside(self, load: ir.Load, position: int) -> bool:
+        """Whether a position of a load is inside the tensor, with no help from the guard."""
+        return all(
+            self.is_within(number, size)
+            for number, size in zip(load.indices, self.sizes[load.tensor], strict=True)
+            if number == position
+        )
+
+    def is_within(self, number: int, size: ir.Extent) -> bool:
+        """Whether a value is a position inside an axis of that size, guarded or not."""
+        if isinstance(size, str):
+            return self.along[number, size]
+        low, high = self.ranges[number]
+        return low >= 0 and high < max(size, 1)
+
+    def list_forms(self, load: ir.Load) -> tuple[Affine | None, ...]:
+        """For each axis of a load the position as a sum, where it moves evenly and is inside. Along
+        an axis whose stride is known at run time only it begins at 0, for offsets are numbers."""
+        found: list[Affine | None] = []
+        extents = self.sizes[load.tensor]
+        for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
+            form = self._choose_form(number, extent)
+            is_open = any(isinstance(e, str) for e in extents[axis + 1 :])
+            found.append(None if form is not None and form.constant and is_open else form)
+        return tuple(found)
+
+    def _choose_form(self, number: int, size: ir.Extent) -> Affine | None:
+        form = self.forms[number]
+        if form is None or any(factor < 0 for _, factor in form.factors):
+            return None
+        return form if self.is_within(number, size) else None
+
+
+def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
+    """The positions of a stage's body."""
+    body, tensors = stage.body, function.tensors()
+    read = (tensors[load.tensor] for load in body.loads())
+    numbers = number_ranges(each for each in read if isinstance(each, ir.Stage))
+    ranges = find_ranges(stage, table_ranges(function.tables) | numbers)
+    sizes = {load.tensor: tensors[load.tensor].extents for load in body.loads()}
+    along = _find_along(stage, sizes)
+    positions = Positions(ranges, frozenset(), sizes, find_affine(body), along)
+    needed: set[int] = {body.result} if body.guard is None else {body.result, body.guard}
+    for number in range(len(body.instructions) - 1, -1, -1):
+        if number not in needed:
+            continue
+        instruction = body.instructions[number]
+        if isinstance(instruction, ir.Load):
+            chosen = positions.list_forms(instruction)
+            needed.update(
+                position
+                for position, form in zip(instruction.indices, chosen, strict=True)
+                if form is None
+            )
+        else:
+            needed.update(ir.operands(instruction))
+    return dataclasses.replace(positions, needed=frozenset(needed))
+
+
+def join_digits(body: ir.Body, terms: Sequence[tuple[int, Measure]]) -> list[tuple[int, Measure]]:
+    """Positions times steps, whose sum is an offset, with the digits of a number put together:
+    `(v / 4) * 12 + (v % 4) * 3` is `v * 3`. Each term is the number of a value, and its step."""
+    found = list(terms)
+    while (pair := _find_digits(body, found)) is not None:
+        high, low, whole = pair
+        found[low] = (whole, found[low][1])
+        del found[high]
+    return found
+
+
+def _find_digits(
+    body: ir.Body, terms: Sequence[tuple[int, Measure]]
+) -> tuple[int, int, int] | None:
+    """Two terms, of a quotient and of what is over of it, and the number that is divided."""
+    for low, (over, step) in enumerate(terms):
+        split = _part_division(body, over, "mod")
+        if split is None:
+            continue
+        whole, base = split
+        inner = _part_division(body, whole, "div")
+        for high, (quotient, other) in enumerate(terms):
+            taken = _part_division(body, quotient, "div")
+            further = inner is not None and taken == (inner[0], inner[1] * base)
+            if other == step * base and (taken == split or further):
+                return high, low, whole
+    return None
+
+
+def _part_division(body: ir.Body, number: int, name: str) -> tuple[int, int] | None:
+    """What a quotient, or what is over of one, divides, and the known size that it divides by."""
+    instruction = body.instructions[number]
+    if not isinstance(instruction, ir.Apply) or instruction.operation.name != name:
+        return None
+    divided, divisor = instruction.operands
+    size = body.instructions[divisor]
+    return (divided, int(size.value)) if isinstance(size, ir.Constant) else None
+
+
+def _find_along(
+    stage: ir.Stage, sizes: Mapping[str, tuple[ir.Extent, ...]]
+) -> dict[tuple[int, str], bool]:
+    """Which positions lie inside axes of open sizes at every point, guarded or not."""
+    asked = {
+        (number, size): None
+        for load in stage.body.loads()
+        for number, size in zip(load.indices, sizes[load.tensor], strict=True)
+        if isinstance(size, str)
+    }
+    if not asked:
+        return {}
+    free = dataclasses.replace(stage, body=dataclasses.replace(stage.body, guard=None))
+    ranges = Ranges(free)
+    for instruction in free.body.instructions:
+        ranges.add(instruction)
+    return {key: is_inside_along(free, key[0], key[1], ranges) for key in asked}
+
+
+def _divides_by_size(body: ir.Body, instruction: ir.Instruction) -> bool:
+    """Whether a value is a quotient, or what is over of one, by a size that is known at run time
+    only."""
+    if not isinstance(instruction, ir.Apply) or instruction.operation.name not in ("div", "mod"):
+        return False
+    return isinstance(body.instructions[instruction.operands[1]], ir.Symbol)
+
+
+def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interval, ...]:
+    """The interval of each INDEX value, over all points. What intervals cannot tell is
+    evaluated, if it can be."""
+    facts = IndexFacts(stage)
+    ranges, found = Ranges(stage, tables), list[Interval]()
+    for number, instruction in enumerate(stage.body.instructions):
+        reach = ranges.add(instruction)
+        if ir.value_type(instruction) is DataType.INDEX and math.inf in (-reach[0], reach[1]):
+            values = facts.evaluate([number])
+            if values is not None:
+                reach = (int(values[0].min()), int(values[0].max())) if values[0].size else (0, 0)
+            elif isinstance(instruction, ir.Index):
+                reach = (0, RUN_TIME_COUNT - 1)
+            ranges.settle(number, reach)
+        elif _divides_by_size(stage.body, instruction):
+            low, high = Proof(stage, ranges).interval(number)
+            reach = max(low, reach[0]), min(high, reach[1])
+            ranges.settle(number, reach)
+        found.append(reach)
+    return tuple(found)

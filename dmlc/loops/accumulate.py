@@ -1,0 +1,158 @@
+"""The state of a reduction: what it holds, how a point enters it, and how two become one.
+
+A state is one value; where the combiner gives a position, the most extreme value so far and the
+number of its point. BOOL is gathered as INT32, 0 and 1, which every language has vectors and
+arrays of. States merge in any order, but floating-point sums round by it: the schedules fix it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dmlc.ir import POSITIONAL_COMBINERS
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import operate, widen
+from dmlc.loops.element import Reduction
+from dmlc.scalars import COMBINERS, DataType, combiner_identity
+
+_BOOLEAN = {"any": "max", "all": "min"}
+"""The operation on 0 and 1 that is a combiner of BOOL."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """One part of a state, and what it is before any point."""
+
+    dtype: DataType
+    first: bool | int | float
+    suffix: str
+    """Of its name."""
+
+
+def is_positional(reduction: Reduction) -> bool:
+    return reduction.combiner in POSITIONAL_COMBINERS
+
+
+def list_slots(reduction: Reduction, place: DataType | None = None) -> tuple[Slot, ...]:
+    """The parts of a state. `place` is the type of the points' numbers, where it has any."""
+    if place is not None:
+        extreme = combiner_identity(reduction.combiner.removeprefix("arg"), reduction.dtype)
+        none = int(np.iinfo(place.dtype).max)
+        return Slot(reduction.dtype, extreme, ""), Slot(place, none, "_place")
+    if reduction.combiner in _BOOLEAN:
+        return (
+            Slot(DataType.INT32, int(combiner_identity(reduction.combiner, reduction.dtype)), ""),
+        )
+    return (Slot(reduction.dtype, combiner_identity(reduction.combiner, reduction.dtype), ""),)
+
+
+def start(slot: Slot, lanes: int = 1) -> k.Expression:
+    """The state before any point."""
+    return widen(k.Literal(k.Type(slot.dtype), slot.first), lanes)
+
+
+def contribute(
+    slots: Sequence[Slot],
+    value: k.Expression,
+    guard: k.Expression | None,
+    place: k.Expression | None,
+) -> tuple[k.Expression, ...]:
+    """The state of one point, or of as many as `value` has lanes."""
+    lanes = value.type.lanes
+    if value.type.dtype is DataType.BOOL:
+        value = k.Convert(value, k.Type(DataType.INT32, lanes))
+    parts = (value,) if place is None else (value, place)
+    if guard is None:
+        return parts
+    return tuple(
+        k.Select(guard, part, start(slot, lanes), part.type)
+        for part, slot in zip(parts, slots, strict=True)
+    )
+
+
+def merge(
+    reduction: Reduction,
+    mine: Sequence[k.Expression],
+    other: Sequence[k.Expression],
+    name: Callable[[str], str],
+    *,
+    in_order: bool = False,
+) -> tuple[list[k.Statement], tuple[k.Expression, ...]]:
+    """Two states as one, with the statements it takes first. Of equal extremes the one with the
+    lower number stays, and a NaN is more extreme than any number. What comes `in_order` has the
+    higher number."""
+    if not is_positional(reduction):
+        combiner = _BOOLEAN.get(reduction.combiner) or COMBINERS[reduction.combiner].name
+        return [], (operate(combiner, mine[0], other[0]),)
+    statements: list[k.Statement] = []
+    value = other[0]
+    if not isinstance(value, k.Local):
+        local = k.Local(name("candidate"), value.type)
+        statements.append(k.Let(local, value))
+        value = local
+    if in_order:
+        # A NaN compares with nothing: what comes stays out only where it is compared and beaten, or
+        # a NaN is there.
+        stays = operate("le" if reduction.combiner == "argmin" else "ge", mine[0], value)
+        if reduction.dtype.is_float:
+            stays = operate("or", stays, operate("isnan", mine[0]))
+        if reduction.guard is not None:
+            stays = operate("and", stays, operate("ne", mine[1], _none(mine[1])))
+        same = k.Local(name("stays"), stays.type)
+        statements.append(k.Let(same, stays))
+        return statements, _choose(same, mine, (value, other[1]))
+    beats = operate("lt" if reduction.combiner == "argmin" else "gt", value, mine[0])
+    ties = operate("eq", value, mine[0])
+    if reduction.dtype.is_float:
+        new, old = operate("isnan", value), operate("isnan", mine[0])
+        beats = operate("or", beats, operate("and", new, operate("not", old)))
+        ties = operate("or", ties, operate("and", new, old))
+    better = operate("or", beats, operate("and", ties, operate("lt", other[1], mine[1])))
+    chosen = k.Local(name("better"), better.type)
+    statements.append(k.Let(chosen, better))
+    return statements, _choose(chosen, (value, other[1]), mine)
+
+
+def _choose(
+    condition: k.Expression, then: Sequence[k.Expression], otherwise: Sequence[k.Expression]
+) -> tuple[k.Expression, ...]:
+    """One of two states."""
+    pairs = zip(then, otherwise, strict=True)
+    return tuple(k.Select(condition, one, other, one.type) for one, other in pairs)
+
+
+def _none(place: k.Expression) -> k.Expression:
+    """The number that stands for no point."""
+    dtype = place.type.dtype
+    last = int(np.iinfo(dtype.dtype).max)
+    return widen(k.Literal(k.Type(dtype), last), place.type.lanes)
+
+
+def begin(reduction: Reduction, slots: Sequence[Slot], lanes: int) -> list[k.Expression]:
+    """The state before any point, where all points come one after the other. Where none is left
+    out the first one is the place, unless another beats what is there before any."""
+    made = [start(slot, lanes) for slot in slots]
+    if is_positional(reduction) and reduction.guard is None:
+        made[1] = start(dataclasses.replace(slots[1], first=0), lanes)
+    return made
+
+
+def finish(
+    reduction: Reduction, state: Sequence[k.Expression], dtype: DataType, *, in_order: bool = False
+) -> k.Expression:
+    """The value that a state stands for, in the compute type `dtype`. `in_order` says that it began
+    as `begin` has it."""
+    lanes = state[0].type.lanes
+    if is_positional(reduction):
+        found = place = state[1]
+        if not in_order or reduction.guard is not None:
+            zero = widen(k.Literal(k.Type(place.type.dtype), 0), lanes)
+            found = k.Select(operate("eq", place, _none(place)), zero, place, place.type)
+        return found if dtype is place.type.dtype else k.Convert(found, k.Type(dtype, lanes))
+    if reduction.combiner in _BOOLEAN:
+        zero = widen(k.Literal(k.Type(DataType.INT32), 0), lanes)
+        return operate("ne", state[0], zero)
+    return state[0]

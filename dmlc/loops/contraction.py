@@ -1,0 +1,371 @@
+"""Recognizes contractions in index notation: a sum of products of two factors, such as a matrix
+product or a convolution with its gradients, whatever operator wrote it.
+
+Each dimension of the outputs moves one of the factors, which makes them rows and columns, or both,
+which makes a batch; the points that are summed may move both. A factor is any scalar work, so that
+what comes before a product is computed where an operand is read. The conditions of a guard are
+those of the factor whose points they leave out: it is 0 there, and adds nothing. How a contraction
+is cut into tiles, `schedule` says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dmlc import ir
+from dmlc.loops.element import (
+    Elements,
+    Gather,
+    Place,
+    Read,
+    Value,
+    View,
+    list_conditions,
+    list_needed,
+    operands,
+    prune,
+)
+from dmlc.loops.phases import Phase, with_elements
+from dmlc.loops.space import Space
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import estimate, multiply
+from dmlc.source import InternalError
+
+_NUMBERS = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
+"""The types of sums: those that tiles of shared memory hold as they are."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Factor:
+    """One of the two values whose products are summed."""
+
+    value: int
+    conditions: tuple[int, ...]
+    """Those of the guard that leave points of it out."""
+    axes: tuple[int, ...]
+    """The parallel axes that move it alone, outermost first."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contraction:
+    """A sum of products of two factors."""
+
+    phase: Phase
+    left: Factor
+    """Its axes are the rows."""
+    right: Factor
+    """Its axes are the columns, along which outputs lie side by side, if along any."""
+    batch: tuple[int, ...]
+    """The parallel axes that move both or none."""
+
+    @property
+    def dtype(self) -> DataType:
+        """The type of the factors, and of the sum."""
+        return self.phase.elements.reductions[0].dtype
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """The axes of the points that are summed."""
+        return self.phase.space.inner
+
+    @property
+    def rows(self) -> int:
+        return self._count(self.left.axes)
+
+    @property
+    def columns(self) -> int:
+        return self._count(self.right.axes)
+
+    @property
+    def batches(self) -> int:
+        return self._count(self.batch)
+
+    @property
+    def depth(self) -> int:
+        """The products in each sum."""
+        return self._count(self.inner)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a size is known at run time only: then the numbers above are estimates."""
+        return self.phase.space.is_open
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether one factor is 0 where the other is not: a product of 0 and an infinity, or of 0
+        and no number, is no number, though the point takes no part."""
+        is_apart = set(self.left.conditions) != set(self.right.conditions)
+        return self.dtype.is_float and is_apart
+
+    def _count(self, axes: Sequence[int]) -> int:
+        return estimate(multiply(self.phase.space.extents[axis] for axis in axes))
+
+
+def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
+    """The contraction that some phases begin with, whose outputs the other one derives from, point
+    by point; None where they do something else."""
+    if len(phases) != 2 or not phases[1].is_parallel or phases[1].accumulators:
+        return None
+    phase, after = phases
+    elements, space = phase.elements, phase.space
+    if len(phase.accumulators) != 1 or elements.results or not space.inner:
+        return None
+    (reduction,) = elements.reductions
+    if reduction.combiner != "sum" or reduction.dtype not in _NUMBERS:
+        return None
+    if 0 in space.extents:
+        return None
+    product = elements.values[reduction.value]
+    if not isinstance(product, ir.Apply) or product.operation.name != "mul":
+        return None
+    values = product.operands
+    if not all(_is_plain(elements, value, reduction.dtype) for value in values):
+        return None
+    moves = {axis: phase.find_moving(axis) for axis in space.parallel}
+    own = [
+        tuple(a for a in space.parallel if moves[a][one] and not moves[a][other])
+        for one, other in (values, values[::-1])
+    ]
+    if not all(own):
+        return None
+    conditions: list[list[int]] = [[], []]
+    for condition in list_conditions(elements) if reduction.guard is not None else ():
+        sides = [any(moves[a][condition] for a in axes) for axes in own]
+        if all(sides):
+            return None
+        for side in (0, 1):
+            # What is the same for all rows and columns leaves points of both out.
+            if sides[side] or not any(sides):
+                conditions[side].append(condition)
+    factors = [Factor(*each) for each in zip(values, map(tuple, conditions), own, strict=True)]
+    if _find_beside(after, space) in own[0]:
+        factors.reverse()
+    left, right = factors
+    batch = tuple(a for a in space.parallel if a not in (*left.axes, *right.axes))
+    return Contraction(phase, left, right, batch)
+
+
+def _is_plain(elements: Elements, root: int, dtype: DataType) -> bool:
+    """Whether a value is of a type and can be computed anywhere: out of memory, numbers and
+    positions, by operations that no operand stops. Where a tile goes beyond the end of a factor,
+    others stand in for its points."""
+    if elements.values[root].dtype is not dtype:
+        return False
+    for number in list_needed(elements, root):
+        value = elements.values[number]
+        if isinstance(value, Read | Gather) and value.view.local:
+            return False
+        is_integer = value.dtype.is_integer and value.dtype is not DataType.INDEX
+        if isinstance(value, ir.Apply) and is_integer and value.operation.name in ("div", "mod"):
+            return False
+    return True
+
+
+def _find_beside(after: Phase, space: Space) -> int | None:
+    """The parallel axis along which results lie side by side."""
+    for view, _ in after.elements.results:
+        for axis, own in zip(space.parallel, after.space.parallel, strict=True):
+            if after.space.strides[view][own] == 1 and after.space.extents[own] != 1:
+                return axis
+    return None
+
+
+# Axes of groups ------------------------------------------------------------------------------
+
+
+def part_axes(phases: Sequence[Phase]) -> tuple[Phase, ...]:
+    """The phases with parallel axes in two where positions along them are divided: the groups of a
+    convolution, for one, which are a batch. As they are, where nothing is divided so."""
+    first = phases[0]
+    if not first.accumulators or len(first.space.sizes) < len(first.space.extents):
+        return tuple(phases)
+    for axis in first.space.parallel:
+        length = _find_divisor(first, axis)
+        if length is None:
+            continue
+        if length >= first.space.sizes[axis]:
+            phases = (_settle_quotients(first, axis, length), *phases[1:])
+        else:
+            place = first.space.parallel.index(axis)
+            phases = tuple(_part(phase, place, length) for phase in phases)
+        return part_axes(phases)
+    return tuple(phases)
+
+
+def _find_divisor(phase: Phase, axis: int) -> int | None:
+    """What the position along an axis is divided by, where that takes the axis apart evenly."""
+    size = phase.space.sizes[axis]
+    for value in phase.elements.values:
+        number = _read_divisor(phase, value, axis)
+        if number is not None and (number >= size or size % number == 0):
+            return number
+    return None
+
+
+def _read_divisor(phase: Phase, value: Value, axis: int) -> int | None:
+    """The number that a value divides the position along an axis by, if that is what it is."""
+    if not isinstance(value, ir.Apply) or value.operation.name not in ("div", "mod"):
+        return None
+    place, number = (phase.elements.values[o] for o in value.operands)
+    if not isinstance(place, Place) or place.dtype is not DataType.INDEX:
+        return None
+    steps = phase.space.strides[place.view]
+    alone = all(step == int(a == axis) for a, step in enumerate(steps))
+    return int(number.value) if isinstance(number, ir.Constant) and alone else None
+
+
+def _settle_quotients(phase: Phase, axis: int, length: int) -> Phase:
+    """The phase where positions along an axis are divided by no less than its length."""
+
+    def change(value: Value) -> Value:
+        if _read_divisor(phase, value, axis) != length or not isinstance(value, ir.Apply):
+            return value
+        if value.operation.name == "div":
+            return ir.Constant(DataType.INDEX, 0)
+        return phase.elements.values[value.operands[0]]
+
+    return _replace_values(phase, [change(value) for value in phase.elements.values], {})
+
+
+def _part(phase: Phase, place: int, length: int) -> Phase:
+    """The phase with the parallel axis that stands at a place in two, the inner one of which has
+    so many points."""
+    space = phase.space
+    axis = space.parallel[place]
+    sizes = list(space.sizes)
+    sizes[axis : axis + 1] = [sizes[axis] // length, length]
+    strides = {
+        view: (*s[:axis], s[axis] * length, s[axis], *s[axis + 1 :])
+        for view, s in space.strides.items()
+    }
+    moved = [a + (a > axis) for a in space.parallel]
+    parallel = (*moved[:place], axis, axis + 1, *moved[place + 1 :])
+    pieces = {
+        a + (a > axis): dataclasses.replace(p, number=p.number + (p.number > place))
+        for a, p in space.pieces.items()
+    }
+    parted = dataclasses.replace(phase, space=Space(tuple(sizes), strides, tuple(parallel), pieces))
+
+    def stand(own: int) -> Place:
+        steps = tuple(int(a == own) for a in range(len(sizes)))
+        view = View(f"axis#{own}", DataType.INDEX, steps)
+        parted_strides[view] = steps
+        return Place(view, DataType.INDEX)
+
+    parted_strides: dict[View, tuple[int, ...]] = {}
+
+    def change(value: Value) -> Value:
+        if _read_divisor(phase, value, axis) != length or not isinstance(value, ir.Apply):
+            return value
+        return stand(axis + (value.operation.name == "mod"))
+
+    values = [change(value) for value in phase.elements.values]
+    return _replace_values(parted, values, parted_strides)
+
+
+def _replace_values(
+    phase: Phase, values: Sequence[Value], strides: Mapping[View, tuple[int, ...]]
+) -> Phase:
+    """The phase with other values, and without those that nothing needs any more."""
+    elements = prune(dataclasses.replace(phase.elements, values=tuple(values)))
+    known = {**phase.space.strides, **strides}
+    space = dataclasses.replace(phase.space, strides={v: known[v] for v in elements.views()})
+    accumulators = tuple(
+        dataclasses.replace(each, reduction=reduction)
+        for each, reduction in zip(phase.accumulators, elements.reductions, strict=True)
+    )
+    return dataclasses.replace(phase, elements=elements, space=space, accumulators=accumulators)
+
+
+# The phases of tiles -------------------------------------------------------------------------
+
+
+def guard_factor(found: Contraction, factor: Factor, name: str) -> tuple[Phase, tuple[int, ...]]:
+    """The phase that makes a factor, over all axes, for a buffer of that name, and the conditions
+    under which it may be computed."""
+    phase = found.phase
+    view = View(name, found.dtype, (0,) * len(phase.space.extents), local=True)
+    roots = (*factor.conditions, factor.value)
+    whole = dataclasses.replace(
+        phase.elements, results=tuple((view, root) for root in roots), reductions=()
+    )
+    pruned = prune(whole)
+    *conditions, root = (number for _, number in pruned.results)
+    made = dataclasses.replace(pruned, results=((view, root),))
+    return with_elements(phase, made), tuple(conditions)
+
+
+def stage_factor(found: Contraction, factor: Factor, name: str) -> Phase:
+    """The phase that makes a factor, over all axes, for a buffer of that name: 0 where a condition
+    does not hold."""
+    phase = found.phase
+    elements = phase.elements
+    values: list[Value] = []
+    numbers: dict[int, int] = {}
+    holds: int | None = None
+    bounded: dict[int, int] = {}
+
+    def add(value: Value) -> int:
+        values.append(value)
+        return len(values) - 1
+
+    def copy(root: int) -> int:
+        for number in sorted(list_needed(elements, root)):
+            if number in numbers:
+                continue
+            value = elements.values[number]
+            if isinstance(value, Gather):
+                terms = tuple((protect(n, value.guarded), step) for n, step in value.terms)
+                value = dataclasses.replace(value, terms=terms)
+            elif not isinstance(value, Read | Place):
+                made = ir.with_operands(value, tuple(numbers[o] for o in operands(value)))
+                if isinstance(made, ir.Index | ir.Load):
+                    raise InternalError(f"not a scalar operation: {made}")
+                value = made
+            numbers[number] = add(value)
+        return numbers[root]
+
+    def protect(number: int, guarded: bool) -> int:
+        """A position, which is 0 where it may be outside."""
+        own = numbers[number]
+        if not guarded or holds is None:
+            return own
+        if own not in bounded:
+            zero = add(ir.Constant(DataType.INDEX, 0))
+            bounded[own] = add(ir.Select(holds, own, zero, DataType.INDEX))
+        return bounded[own]
+
+    for condition in factor.conditions:
+        own = copy(condition)
+        joined = None if holds is None else (holds, own)
+        holds = own if joined is None else add(ir.Apply(OPERATIONS["and"], joined, DataType.BOOL))
+    root = copy(factor.value)
+    if holds is not None:
+        zero = add(ir.Constant(found.dtype, 0.0 if found.dtype.is_float else 0))
+        root = add(ir.Select(holds, root, zero, found.dtype))
+    view = View(name, found.dtype, (0,) * len(phase.space.extents), local=True)
+    made = Elements(elements.domain, tuple(values), ((view, root),), (), elements.reach)
+    return with_elements(phase, made)
+
+
+def multiply_tiles(
+    found: Contraction,
+    sizes: tuple[int, int, int],
+    left: tuple[str, int, int],
+    right: tuple[str, int, int],
+) -> Phase:
+    """The phase that sums the products of two tiles, over so many rows, columns and points. Each
+    tile has a buffer of that name, in which rows or columns, and points, lie so far apart."""
+    name, row, point = left
+    first = View(name, found.dtype, (row, 0, point), local=True)
+    name, column, point = right
+    second = View(name, found.dtype, (0, column, point), local=True)
+    product = ir.Apply(OPERATIONS["mul"], (0, 1), found.dtype)
+    reads = tuple(Read(view, found.dtype) for view in (first, second))
+    (accumulator,) = found.phase.accumulators
+    reduction = dataclasses.replace(accumulator.reduction, value=2, guard=None)
+    elements = Elements(sizes, (*reads, product), (), (reduction,))
+    strides = {view: view.strides for view in (first, second)}
+    space = Space(sizes, strides, (0, 1))
+    return Phase(elements, space, (dataclasses.replace(accumulator, reduction=reduction),))

@@ -1,0 +1,82 @@
+"""Takes out of a pass what changes from output to output only.
+
+Where vectors run across outputs, such values would be computed anew for every row of points: the
+square root in a normalization, for one. They go into a phase of their own, which leaves them in
+arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.loops.element import Elements, Gather, Place, Read, View, operands, prune
+from dmlc.loops.phases import Phase
+from dmlc.loops.space import Space
+from dmlc.scalars import DataType
+
+
+def hoist(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]:
+    """The phase to run before, over parallel dimensions alone, and the phase without its work.
+
+    `axis` is the one that outputs of a block lie along. The first is None where there is nothing
+    worth it: a plain read is no work. What is taken out is numbered from `first` on.
+    """
+    elements, strides = phase.elements, phase.space.strides
+    inner = phase.space.inner
+    moves = phase.find_moving(axis)
+    varies: list[bool] = []
+    for value in elements.values:
+        own = any(varies[operand] for operand in operands(value))
+        if isinstance(value, Read | Place | Gather):
+            own |= any(strides[value.view][a] for a in inner)
+        if isinstance(value, Gather):
+            own |= value.guarded
+        # The number of a point is of the points, even where there is one alone.
+        varies.append(own or (isinstance(value, Place) and value.dtype is not DataType.INDEX))
+    taken = _choose(elements, varies, moves)
+    if not taken:
+        return None, phase
+    local = tuple(int(a in phase.space.parallel) for a in range(len(phase.space.sizes)))
+    views = {
+        number: View(f"factor#{count}", elements.values[number].dtype, local, local=True)
+        for count, number in enumerate(taken, first)
+    }
+    values = list(elements.values)
+    for number, view in views.items():
+        values[number] = Read(view, view.dtype)
+    rest = prune(dataclasses.replace(elements, values=tuple(values)))
+    work = prune(
+        Elements(elements.domain, elements.values, tuple((v, n) for n, v in views.items()))
+    )
+    accumulators = tuple(
+        dataclasses.replace(g, reduction=reduction)
+        for g, reduction in zip(phase.accumulators, rest.reductions, strict=True)
+    )
+    before = Phase(work, _over(phase.space, work), is_hoisted=True)
+    return before, Phase(rest, _over(phase.space, rest), accumulators)
+
+
+def _choose(elements: Elements, varies: Sequence[bool], moves: Sequence[bool]) -> list[int]:
+    """The outermost values that are the same for all points of an output, and cost something.
+    Positions, and what is true of them, take less to compute than to keep."""
+    needed = set(elements.roots())
+    taken: list[int] = []
+    for number in range(len(elements.values) - 1, -1, -1):
+        value = elements.values[number]
+        if number not in needed:
+            continue
+        fixed = not varies[number] and moves[number]
+        plain = isinstance(value, Read | Place | ir.Constant)
+        if fixed and not plain and value.dtype not in (DataType.BOOL, DataType.INDEX):
+            taken.append(number)
+        else:
+            needed.update(operands(value))
+    return taken[::-1]
+
+
+def _over(space: Space, elements: Elements) -> Space:
+    """The same points, for other work."""
+    strides = {v: space.strides.get(v, v.strides) for v in elements.views()}
+    return dataclasses.replace(space, strides=strides)

@@ -1,0 +1,315 @@
+"""Writes what each of the neighbours in a block of outputs computes, at its own places.
+
+Along an axis of the block one work item takes every so many outputs; what positions and tables are
+there is known at compile time. A position goes up by equal steps from turn to turn, and a point
+that takes part in some turns alone is chosen by a condition, and read where it does in others.
+
+Of sums, columns come first: weights of the column alone multiply what is added up in it. Windows
+side by side have columns in common, and then the same values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.index import IndexFacts
+from dmlc.loops.terms import MOST_TERMS, Line, Terms, find_nothing, list_terms, write_values
+from dmlc.scalars import COMBINERS, Array, combiner_identity
+from dmlc.transform.factor import list_factors
+
+_MOST_TERMS = 256
+"""Points of all outputs of a work item that are written out, at most, where all of them are."""
+_MOST_PLACES = 128
+"""The same of extremes whose places are looked for: each point takes a condition and a value."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """The neighbours of a work item: so many along some axes of a domain, all of which they fill
+    evenly."""
+
+    domain: tuple[ir.Extent, ...]
+    counts: Mapping[int, int]
+
+    @property
+    def turns(self) -> tuple[ir.Extent, ...]:
+        """The domain of the work items."""
+        return tuple(
+            size // self.counts[axis] if isinstance(size, int) and axis in self.counts else size
+            for axis, size in enumerate(self.domain)
+        )
+
+    def list_places(self) -> Iterator[dict[int, range]]:
+        """For each of the neighbours, where it is along each axis, turn by turn."""
+        sizes = {axis: self.domain[axis] for axis in self.counts}
+        for corner in itertools.product(*(range(count) for count in self.counts.values())):
+            yield {
+                axis: range(first, size, self.counts[axis])
+                for first, (axis, size) in zip(corner, sizes.items(), strict=True)
+                if isinstance(size, int)
+            }
+
+
+def name_neighbour(stage: str, number: int) -> str:
+    """What a stage is called where it computes one of the neighbours."""
+    return f"{stage}#{number}"
+
+
+def is_positional(stage: ir.Stage) -> bool:
+    return stage.reduction is not None and stage.reduction.combiner in ir.POSITIONAL_COMBINERS
+
+
+def write_at(
+    stage: ir.Stage,
+    tables: Mapping[str, Array],
+    builder: BodyBuilder,
+    places: Mapping[int, range],
+    known: Mapping[int, int],
+) -> int:
+    """What a stage comes to at the places of one of the neighbours, turn by turn."""
+    facts, lines = IndexFacts(stage, tables), dict[int, tuple[Line | None, int]]()
+    for axis, own in places.items():
+        turn, rows = builder.add(ir.Index(axis)), np.asarray(own)
+        terms = list_terms(facts, (ir.Index(axis),), ())
+        if terms is not None:
+            found = terms.fit(rows, (), np.ones(len(rows), np.bool_))
+            lines.update({number: (line, turn) for number, line in found.items()})
+    return write_values(builder, stage.body, lines, known=known)[stage.body.result]
+
+
+def write_reductions(
+    stage: ir.Stage, tables: Mapping[str, Array], block: Block, *, whole: bool
+) -> tuple[ir.Stage, ...] | None:
+    """A reduction for each of the neighbours, over the windows' other axes alone; with `whole`,
+    all of their points are written out. None where they do not slide, where they are too many,
+    where which they are depends on more than the places along one axis, or where positions go up by
+    unequal steps."""
+    facts = IndexFacts(stage, tables)
+    reduction = stage.reduction
+    if reduction is None or (is_positional(stage) and facts.conditions):
+        return None
+    axes = {ir.Index(label, reduced=True): extent for label, extent in reduction.axes}
+    positions = {i for load in stage.body.loads() for i in load.indices}
+    together = [set(facts.dependencies[number]) for number in (*facts.conditions, *positions)]
+    along = [ir.Index(axis) for axis in block.counts]
+    if not any({along[-1], i} <= {*facts.dependencies[p]} for p in positions for i in axes):
+        # Nothing slides: conditions alone tell the outputs apart, which all read the same.
+        return None
+    windows = [[i for i in axes if any({axis, i} <= own for own in together)] for axis in along]
+    inner = tuple(axes) if whole else tuple(windows[-1])
+    extents = [axes[index] for index in inner]
+    points = math.prod(e for e in extents if isinstance(e, int))
+    most = MOST_TERMS
+    if len(along) > 1:
+        every = _MOST_PLACES if is_positional(stage) else _MOST_TERMS
+        most = every // math.prod(block.counts.values())
+    if not all(windows) or any(not isinstance(e, int) for e in extents) or points > most:
+        return None
+    terms: dict[int, Terms] = {}
+    conditions = [c for c in facts.conditions if {*along, *inner} & {*facts.dependencies[c]}]
+    for axis in along:
+        over = (axis, *inner)
+        own = [c for c in conditions if facts.is_over(c, over)]
+        conditions = [c for c in conditions if c not in own]
+        found = list_terms(facts, over, own)
+        if found is None:
+            return None
+        terms[axis.axis] = found
+    moving = {p for p in positions if set(along) & set(facts.dependencies[p])}
+    if conditions or not moving <= {n for each in terms.values() for n in each.steady}:
+        return None
+    rest = tuple((label, extent) for label, extent in reduction.axes
+                 if ir.Index(label, reduced=True) not in inner)  # fmt: skip
+    made: list[ir.Stage] = []
+    for number, places in enumerate(block.list_places()):
+        writer = _Writer(terms, places)
+        if is_positional(stage):
+            body = writer.write_place()
+        else:
+            body = writer.write(windows[-1], is_whole=not rest)
+        if body is None:
+            return None
+        changed = dataclasses.replace(
+            stage,
+            name=name_neighbour(stage.name, number),
+            extents=block.turns,
+            body=body,
+            reduction=ir.Reduction(reduction.combiner, rest) if rest else None,
+        )
+        made.append(changed)
+    return tuple(made)
+
+
+class _Writer:
+    """Writes what one of the neighbours reduces, whose `places` are known along some axes: `terms`
+    has the points along each."""
+
+    def __init__(self, terms: Mapping[int, Terms], places: Mapping[int, range]) -> None:
+        *_, last = terms.values()
+        self._facts = last.facts
+        self._inner = last.over[1:]
+        self._sizes = last.holds.shape[1:]
+        self._terms = terms
+        self._places = {axis: np.asarray(own) for axis, own in places.items()}
+        self._builder = BodyBuilder()
+        self._turns = {axis: self._builder.add(ir.Index(axis)) for axis in terms}
+
+    def write(self, columns: Sequence[ir.Index], *, is_whole: bool) -> ir.Body | None:
+        """The body: points as terms, those that lie in one of the `columns` first. Where nothing is
+        left to reduce (`is_whole`), sums begin as reductions do."""
+        stage, builder = self._facts.stage, self._builder
+        body, reduction = stage.body, stage.reduction
+        if reduction is None:
+            return None
+        combiner, dtype = reduction.combiner, body.dtype
+        (*_, last), nothing = self._terms, find_nothing(combiner, dtype)
+        factors, weights = self._part_factors(columns)
+        identity = builder.add(ir.Constant(dtype, combiner_identity(combiner, dtype)))
+        total = identity if is_whole else None
+        for column in self._list_points(columns):
+            inside: int | None = None
+            values: list[int] = []
+            conditions: dict[int, int | None] = {}
+            for point in self._list_points(self._inner, column):
+                if not self._takes_part(point):
+                    continue
+                found = self._write_point(point)
+                if found is None:
+                    return None
+                values, conditions = found
+                term = self._multiply(values[f] for f in factors)
+                for axis, condition in conditions.items():
+                    if axis != last:
+                        term = self._choose(condition, term, nothing)
+                inside = self._combine(inside, term)
+            if inside is not None:
+                term = self._multiply((inside, *(values[w] for w in weights)))
+                total = self._combine(total, self._choose(conditions[last], term, nothing))
+        total = builder.add(ir.Constant(dtype, nothing)) if total is None else total
+        moving = {ir.Index(axis) for axis in self._terms} | {*self._inner}
+        own = [c for c in self._facts.conditions if not moving & {*self._facts.dependencies[c]}]
+        copied = builder.copy(body) if own else []
+        guard = builder.join(copied[c] for c in own)
+        if is_whole and guard is not None:
+            return builder.make(builder.add(ir.Select(guard, total, identity, dtype)))
+        return builder.make(total, guard)
+
+    def write_place(self) -> ir.Body | None:
+        """The body where the first of the smallest or largest points is looked for: a NaN is more
+        extreme than any number. From the last point back, one is better that is no worse, or is a
+        NaN: no one needs to know of the best whether that is."""
+        stage, builder = self._facts.stage, self._builder
+        reduction, body, dtype = stage.reduction, stage.body, stage.dtype.compute
+        if reduction is None:
+            return None
+        is_no_worse = "le" if reduction.combiner == "argmin" else "ge"
+        best: int | None = None
+        place = builder.constant(0, dtype)
+        for number, point in reversed(list(enumerate(self._list_points(self._inner)))):
+            found = self._write_point(point)
+            if found is None:
+                return None
+            (values, _), own = found, builder.constant(number, dtype)
+            term = values[body.result]
+            if best is None:
+                best, place = term, own
+                continue
+            better = builder.apply(is_no_worse, term, best)
+            if body.dtype.is_float:
+                better = builder.apply("or", better, builder.apply("isnan", term))
+            place = builder.add(ir.Select(better, own, place, dtype))
+            best = builder.add(ir.Select(better, term, best, body.dtype))
+        return builder.make(place)
+
+    def _list_points(
+        self, indices: Sequence[ir.Index], fixed: Mapping[ir.Index, int] = MappingProxyType({})
+    ) -> Iterator[dict[ir.Index, int]]:
+        """The points along some indices, in order; some of them are `fixed`."""
+        sizes = dict(zip(self._inner, self._sizes, strict=True))
+        every = ((fixed[i],) if i in fixed else range(sizes[i]) for i in indices)
+        for point in itertools.product(*every):
+            yield dict(zip(indices, point, strict=True))
+
+    def _passes(self, axis: int, point: Mapping[ir.Index, int]) -> Array:
+        """In which turns a point takes part, as far as the place along an axis says."""
+        return self._terms[axis].holds[(self._places[axis], *point.values())]
+
+    def _takes_part(self, point: Mapping[ir.Index, int]) -> bool:
+        return all(self._passes(axis, point).any() for axis in self._terms)
+
+    def _part_factors(self, columns: Sequence[ir.Index]) -> tuple[list[int], list[int]]:
+        """The factors of what is added up: those that differ in a column, and those that do not.
+        Other than of sums, or where columns have one point each, all are taken for the former."""
+        facts = self._facts
+        reduction, body = facts.stage.reduction, facts.stage.body
+        if reduction is None or reduction.combiner != "sum" or len(columns) == len(self._inner):
+            return [body.result], []
+        over = {ir.Index(list(self._terms)[-1]), *columns}
+        factors = list_factors(body)
+        weights = [f for f in factors if facts.dependencies[f] and facts.is_over(f, over)]
+        inner = [f for f in factors if f not in weights]
+        return (inner, weights) if inner else ([body.result], [])
+
+    def _multiply(self, factors: Iterable[int]) -> int:
+        return functools.reduce(lambda one, other: self._builder.apply("mul", one, other), factors)
+
+    def _combine(self, one: int | None, other: int) -> int:
+        reduction, dtype = self._facts.stage.reduction, self._facts.stage.body.dtype
+        if one is None or reduction is None:
+            return other
+        return self._builder.add(ir.Apply(COMBINERS[reduction.combiner], (one, other), dtype))
+
+    def _choose(self, condition: int | None, term: int, nothing: float) -> int:
+        """A term where a condition holds; elsewhere what changes nothing."""
+        if condition is None:
+            return term
+        dtype = self._facts.stage.body.dtype
+        none = self._builder.add(ir.Constant(dtype, nothing))
+        return self._builder.add(ir.Select(condition, term, none, dtype))
+
+    def _write_point(
+        self, point: Mapping[ir.Index, int]
+    ) -> tuple[list[int], dict[int, int | None]] | None:
+        """The values of the body at a point; and for each axis the condition that it takes part, if
+        it does not always. None where a position goes up by unequal steps."""
+        body, lines = self._facts.stage.body, dict[int, tuple[Line | None, int]]()
+        positions = {i for load in body.loads() for i in load.indices}
+        conditions: dict[int, int | None] = {}
+        for axis, terms in self._terms.items():
+            passes = self._passes(axis, point)
+            turn, conditions[axis] = self._limit(axis, passes)
+            if turn is None:
+                return None
+            found = terms.fit(self._places[axis], tuple(point.values()), passes)
+            if any(line is None and number in positions for number, line in found.items()):
+                return None
+            lines.update({number: (line, turn) for number, line in found.items()})
+        return write_values(self._builder, body, lines, point), conditions
+
+    def _limit(self, axis: int, passes: Array) -> tuple[int | None, int | None]:
+        """The number of the turn, held where a point takes part, and whether it does: None where
+        it always does. No number where that is no single run of turns."""
+        builder, own = self._builder, self._turns[axis]
+        (taken,) = np.nonzero(passes)
+        first, last = int(taken[0]), int(taken[-1])
+        if taken.size != last - first + 1:
+            return None, None
+        turn, conditions = own, list[int]()
+        if first > 0:
+            bound = builder.constant(first)
+            conditions.append(builder.apply("ge", own, bound))
+            turn = builder.apply("max", turn, bound)
+        if last < passes.size - 1:
+            bound = builder.constant(last)
+            conditions.append(builder.apply("le", own, bound))
+            turn = builder.apply("min", turn, bound)
+        return turn, builder.join(conditions)

@@ -1,0 +1,571 @@
+"""A schedule as a value: the loops of one kernel, as a tree over the phases that it computes.
+
+The algorithm is what `phases` holds: at each point of a domain some scalar work, whose values are
+stored or reduced. A `Nest` says in which order the points are computed, and by whom. `verbs` makes
+one nest of another, `schedule` chooses, and `lower` writes the statements. A nest prints, one line
+per loop.
+
+A dimension is walked by one or more loops, the coarser ones in larger steps: each narrows the range
+that those of smaller steps walk. Dimensions may be merged into one, which is walked in their place;
+its number is taken apart where it is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import OPEN, make_size, measure
+from dmlc.loops.permute import Patterns
+from dmlc.loops.phases import Phase
+from dmlc.loops.vectorize import Vectorization
+from dmlc.scalars import DataType
+from dmlc.sizes import multiply
+
+SHORT_VECTOR = 4
+"""The lanes of vectors that take what longer ones leave over."""
+
+
+class Kind(enum.Enum):
+    """Who walks the steps of a loop."""
+
+    GROUP = "group"
+    """Work groups, one each."""
+    LANE = "lane"
+    """The work items of a group, one each."""
+    LOOP = "loop"
+    """One work item, one after the other."""
+    UNROLL = "unroll"
+    """The same, written out."""
+    VECTOR = "vector"
+    """One work item, as many at once as the step has elements, and what is left over in shorter
+    vectors and then one by one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Dim:
+    """A dimension of the points of one or several phases."""
+
+    name: str
+    size: int | k.Scalar
+    """Its extent: a number, or an argument of the kernel."""
+    parts: tuple[tuple[Dim, int], ...] = ()
+    """Of merged dimensions: each with the step that its digit of the number counts in, outermost
+    first."""
+    piece: tuple[Dim, int | k.Scalar] | None = None
+    """Of a piece of a longer dimension: which dimension numbers the pieces, and the extent of the
+    longer one."""
+    within: Dim | None = None
+    """Of a tile: the dimension that its points are of, from where the loops around start."""
+
+    @property
+    def count(self) -> k.Expression:
+        """The extent as an expression."""
+        return self.size if isinstance(self.size, k.Scalar) else k.Literal(k.INDEX, self.size)
+
+    def count_steps(self, step: int) -> int:
+        """The steps of a loop over it; none where its extent is an argument."""
+        return -(-self.size // step) if isinstance(self.size, int) else 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """An array of what a phase makes for others, an element for each point along a dimension; or of
+    a tile, which the work items of a group may share."""
+
+    name: str
+    """What it is called where it is read."""
+    dtype: DataType
+    size: int
+    dim: Dim
+    wanted: str
+    """What it is called after."""
+    linear: bool = False
+    """Whether it is read wherever strides say, and not at the point that a loop is at."""
+    rows: Dim | None = None
+    """The dimension of which the steps in the loop around it each have a row of their own."""
+    pitch: int = 0
+    """Elements from one row to the next."""
+    front: int = 0
+    """Elements before the first of a row."""
+    shared: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Into:
+    """Where in a buffer a value is put: element `step` times the point along a dimension, and
+    `offset`."""
+
+    buffer: Buffer
+    dim: Dim
+    step: int = 1
+    offset: int = 0
+    tile: tuple[tuple[Dim, int], ...] = ()
+    """In place of them: the dimensions of a tile, each with how far apart neighbours along it lie.
+    Points count from where the loops around the tile start."""
+    is_padded: bool = True
+    """Of a tile: whether 0 is put beyond the end, where sums go; else anything may lie there."""
+    lane: int = 1
+    """How far apart the lanes of a vector lie."""
+    in_vectors: bool = False
+    """Whether vectors are put as they are, where their lanes lie side by side."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop over a dimension, or the part of it that the loops around leave, in steps."""
+
+    dim: Dim
+    kind: Kind
+    step: int
+    body: tuple[Node, ...]
+    name: str = ""
+    """What its variable is called after; of LANE, the axis of the work items."""
+    extent: int = 0
+    """The steps of LANE and UNROLL, and of a LOOP where it has so many, wherever it starts; 1 of a
+    VECTOR that is whole wherever its work group is: where that is not, its points go one by one."""
+    part: tuple[int, int] | None = None
+    """The part of the dimension that is walked, where that is not all."""
+    backwards: bool = False
+    rest: tuple[int, ...] = ()
+    """The shorter steps that take what whole ones leave over, before it goes one by one."""
+    vectorization: Vectorization | None = None
+    """Of VECTOR: which points are vectorized though their reads are not contiguous. Others are
+    scalar."""
+    ahead: Dim | None = None
+    """The loop around whose next step's reads are fetched meanwhile."""
+    interleaved: bool = False
+    """Whether each step makes the reduction that stands first in the loop, beside what the step
+    before does with its own."""
+    output: int = 0
+    """How far apart the outputs of neighbouring points lie among the accumulators of a tile; of
+    LANE, UNROLL and counted loops, those of neighbouring steps."""
+    clamps: bool = False
+    """Whether points beyond the end are read as the last one, and count for nothing; else nothing
+    is done there."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tile:
+    """The accumulators of a tile of outputs."""
+
+    rows: int
+    columns: int
+    pitch: int
+    """From one row to the next."""
+    lanes: int
+    """Of the vectors in a row."""
+    registers: bool
+    """Whether each is a local of its own, once the loops are written out that go over them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reduce:
+    """What the points inside add up to. One in another of the same phase makes a part of it."""
+
+    phase: int
+    body: tuple[Node, ...]
+    array: bool = False
+    """Whether its accumulators lie in private arrays: one for each point that parallel loops inside
+    walk, and for each lane of a vector along reduced points."""
+    resumes: bool = False
+    """Whether it goes on from what the one around it has, instead of making a part of its own."""
+    serial: bool = False
+    """Whether points come in the order of the axes, each after the one before it."""
+    into: Into | None = None
+    """Where the outcome is put, if not in a local."""
+    ends: bool = True
+    """Whether the outcome is known after it; else a second node, with nothing inside, ends it."""
+    tile: Tile | None = None
+    """The accumulators that lie in arrays, where loops have an `output`."""
+    joins: str = ""
+    """Of a tile: the axis of the work items whose tiles become one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """The scalar work of a phase at one point: what it stores is stored, and what it reduces added.
+    What it makes for others is put into a buffer, or is a local value from there on, by a name."""
+
+    phase: int
+    into: tuple[Into, ...] = ()
+    """For each result of the phase."""
+    name: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pack:
+    """What several points store is put together first, and stored as one: as a vector, or as a word
+    of 32 bits."""
+
+    dim: Dim
+    """The points; or the words, which are a dimension of their own."""
+    buffers: tuple[str, ...]
+    lanes: int
+    body: tuple[Node, ...]
+
+    @property
+    def in_words(self) -> bool:
+        """Whether it makes words."""
+        return bool(self.dim.parts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fill:
+    """Zeros in a part of a buffer."""
+
+    buffer: Buffer
+    first: int
+    last: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stage:
+    """Tiles that are put into buffers, before others read them. What lies in a buffer and not in
+    its tile is 0. Work items that share them wait for each other."""
+
+    buffers: tuple[Buffer, ...]
+    body: tuple[Node, ...]
+    steps: tuple[tuple[Dim, int], ...] = ()
+    """The dimensions that loops around take so many steps of, where some of these may not be
+    there."""
+    is_whole: bool = True
+    """Whether tiles take all of their buffers."""
+    conditions: tuple[int, ...] = ()
+    """The values without which a point is not there: of the one phase inside."""
+    repeats: bool = True
+    """Whether it comes again, when some may still read what it has put there before."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Numbers:
+    """What is done where all outcomes of a reduction are numbers, and what where one is none."""
+
+    phase: int
+    body: tuple[Node, ...]
+    others: tuple[Node, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Permute:
+    """Vectors permuted out of a line buffer, for a vector of points, are local values inside."""
+
+    patterns: Patterns
+    row: Buffer
+    dim: Dim
+    body: tuple[Node, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Turns:
+    """A stretch of points that are alike every so many: those that come first in each turn have the
+    first of the cases, and so on, which are of the number of the turn. Others are left."""
+
+    dim: Dim
+    first: int
+    last: int
+    turn: Dim
+    cases: tuple[tuple[Node, ...], ...]
+    others: tuple[Node, ...]
+
+    @property
+    def body(self) -> tuple[Node, ...]:
+        """All nodes inside."""
+        return (*(node for case in self.cases for node in case), *self.others)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Once:
+    """What is done at the first point of a dimension alone: elsewhere it would be the same."""
+
+    dim: Dim
+    body: tuple[Node, ...]
+
+
+Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns | Once
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nest:
+    """The phases of one kernel and the order in which their points are computed."""
+
+    phases: tuple[Phase, ...]
+    dims: tuple[tuple[Dim, ...], ...]
+    """For each phase the dimension of each axis of its points."""
+    body: tuple[Node, ...]
+    lanes: tuple[tuple[str, int], ...] = ()
+    """The axes along which the work items of a group stand, each with its extent, the last of which
+    has neighbours side by side. None: groups of one work item."""
+    buffers: tuple[Buffer, ...] = ()
+    """The private arrays of what phases make for others."""
+    block: Dim | None = None
+    """The dimension along which each work item has a block of outputs, kept in arrays."""
+    streams: frozenset[int] = frozenset()
+    """The phases whose stores of whole vectors may pass the caches by."""
+    words: str = ""
+    """For a person: what each work item does."""
+    staging: tuple[tuple[tuple[str, int], ...], ...] = ()
+    """Other axes along which the same work items stand where they fill buffers."""
+    holds: bool = False
+    """Whether work items hold what one phase reads until the others have read it, too."""
+
+    def __str__(self) -> str:
+        return "\n".join(_describe(self.body, self, 0))
+
+
+def inside(node: Node) -> tuple[Node, ...]:
+    """The nodes right inside one."""
+    match node:
+        case Point() | Fill():
+            return ()
+        case Numbers():
+            return (*node.body, *node.others)
+        case _:
+            return node.body
+
+
+def walk(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Nodes and all that is inside them, outermost first."""
+    pending = list(reversed(nodes))
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += reversed(inside(node))
+
+
+def list_phases(node: Node) -> tuple[int, ...]:
+    """The phases whose points are inside, or end there, in order."""
+    return tuple(dict.fromkeys(n.phase for n in walk((node,)) if isinstance(n, Point | Reduce)))
+
+
+def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
+    """The loops over a dimension, or a tile of it, in some nodes, outermost first."""
+    return [n for n in walk(nodes) if isinstance(n, Loop) and dim in (n.dim, n.dim.within)]
+
+
+def find_shared(node: Reduce) -> list[str]:
+    """The axes along which work items share what they reduce."""
+    if node.tile is not None:
+        return [node.joins] if node.joins else []
+    loops = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
+    return [loop.name for loop in loops if loop.extent > 1]
+
+
+def comes_out_even(dim: Dim, step: int) -> bool:
+    """Whether a dimension is a whole number of steps, wherever it is a piece of a longer one."""
+    whole = dim.size if dim.piece is None else dim.piece[1]
+    sizes = (whole, dim.size) if isinstance(dim.size, int) else ()
+    return bool(sizes) and not any(isinstance(n, int) and n % step for n in sizes)
+
+
+def roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
+    """The same with one step of the written out loops over a dimension, of those whose steps are
+    so long at least."""
+    made: list[Node] = []
+    for node in nodes:
+        if not isinstance(node, Loop | Reduce | Pack):
+            made.append(node)
+            continue
+        node = dataclasses.replace(node, body=roll(node.body, dim, least))
+        if isinstance(node, Pack) and node.dim is dim:
+            made += node.body
+            continue
+        if (
+            isinstance(node, Loop)
+            and node.dim is dim
+            and node.extent
+            and node.kind is not Kind.LANE
+            and node.step >= least
+        ):
+            node = dataclasses.replace(node, extent=1)
+        made.append(node)
+    return tuple(made)
+
+
+def scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
+    """The same point by point, where work items go in whole vectors along a dimension: neighbours
+    take neighbouring points, each of them as many as before."""
+
+    lanes, *inner = list_loops(nodes, dim)
+    points = math.prod(n.step if n.kind is Kind.VECTOR else n.extent for n in inner)
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Loop) and node.dim is dim:
+            made = Loop(dim, node.kind, 1, tuple(map(change, node.body)), node.name, 1)
+            if node is lanes:
+                return dataclasses.replace(made, extent=node.extent)
+            if node is inner[0]:
+                # As many loops as before, of which one has all the steps.
+                return dataclasses.replace(made, kind=Kind.LOOP, step=lanes.extent, extent=points)
+            return made
+        if isinstance(node, Loop | Reduce | Pack):
+            return dataclasses.replace(node, body=tuple(map(change, node.body)))
+        return node
+
+    return tuple(map(change, nodes))
+
+
+def in_vectors(
+    dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i", ahead: Dim | None = None
+) -> Loop:
+    """A loop in vectors, what is left over in shorter ones, and then one by one."""
+    rest = (SHORT_VECTOR,) if lanes > SHORT_VECTOR else ()
+    return Loop(dim, Kind.VECTOR, lanes, body, name, rest=rest, ahead=ahead)
+
+
+def name_parallel(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
+    """The dimensions that all phases share, by these numbers or their own."""
+    space = phase.space
+    sizes, dims = [space.extents[axis] for axis in space.parallel], list[Dim]()
+    named = range(len(sizes)) if numbers is None else numbers
+    for axis, number, size in zip(space.parallel, named, sizes, strict=True):
+        found = space.pieces.get(axis)
+        # Which piece it is, a dimension before it says.
+        piece = None
+        if found is not None:
+            piece = (dims[space.parallel.index(found.number)], make_size(found.size))
+        dims.append(Dim(f"i{number}", make_size(size), piece=piece))
+    return tuple(dims)
+
+
+def name_inner(phase: Phase, parallel: Sequence[Dim], name: str) -> tuple[Dim, ...]:
+    """The dimensions of a phase that shares the parallel ones with others."""
+    space = phase.space
+    dims: list[Dim] = []
+    for axis in range(len(space.extents)):
+        if axis in space.parallel:
+            dims.append(parallel[space.parallel.index(axis)])
+            continue
+        piece = space.pieces.get(axis)
+        place = space.inner.index(axis)
+        own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
+        numbered = None
+        if piece is not None:
+            whole = make_size(piece.size)
+            numbered = (parallel[space.parallel.index(piece.number)], whole)
+        dims.append(Dim(own, make_size(space.extents[axis]), piece=numbered))
+    return tuple(dims)
+
+
+def nest_serial(
+    phases: Sequence[Phase], parallel: Sequence[Dim]
+) -> tuple[tuple[tuple[Dim, ...], ...], tuple[Node, ...]]:
+    """The dimensions of phases that share the parallel ones, and their loops over the points of one
+    output, in the order of the axes: what is reduced is reduced one after the other."""
+    dims: list[tuple[Dim, ...]] = []
+    nodes: list[Node] = []
+    for number, phase in enumerate(phases):
+        own = name_inner(phase, parallel, "k" if phase.accumulators else "i")
+        node: Node = Point(number)
+        for axis in reversed(phase.space.inner):
+            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+        dims.append(own)
+        nodes.append(Reduce(number, (node,), serial=True) if phase.accumulators else node)
+    return tuple(dims), tuple(nodes)
+
+
+def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
+    """Dimensions as one, the last of which runs fastest."""
+    size = make_size(multiply(measure(dim.size) for dim in dims))
+    return Dim(name, size, tuple((dim, 1) for dim in dims))
+
+
+def share_blocks(
+    parts: Sequence[tuple[Dim, int]],
+    most: int,
+    body: tuple[Node, ...],
+) -> tuple[tuple[Node, ...], int]:
+    """Loops over the steps of some dimensions, of which work groups take so many each at most; and
+    how many they take."""
+    blocks = math.prod(dim.count_steps(step) for dim, step in parts)
+    block, run = Dim("block", blocks, tuple(parts)), min(max(1, most), blocks)
+    name = "block"
+    if 1 < run < blocks:
+        body, name = (Loop(block, Kind.LOOP, 1, body, name),), "begin"
+    elif run == blocks > 1:
+        body = (Loop(block, Kind.LOOP, 1, body, name),)
+    return (Loop(block, Kind.GROUP, max(run, 1), body, name),), run
+
+
+def _describe(
+    nodes: Sequence[Node], nest: Nest, depth: int, around: Sequence[Loop] = ()
+) -> Iterator[str]:
+    for node in nodes:
+        within = around
+        match node:
+            case Loop(extent=1) if node.kind is not Kind.VECTOR:
+                yield from _describe(node.body, nest, depth, (*around, node))
+                continue
+            case Loop():
+                text = f"{node.kind.value} {_describe_range(node, around)}"
+                within = (*around, node)
+            case Reduce():
+                reduced = _list_names(g.name for g in nest.phases[node.phase].accumulators)
+                text = f"reduce {reduced}"
+            case Pack():
+                text = f"pack {', '.join(node.buffers)}"
+            case Stage():
+                sizes = (f"{buffer.wanted} ({buffer.size:,})" for buffer in node.buffers)
+                shared = "shared " if any(buffer.shared for buffer in node.buffers) else ""
+                text = f"put into {shared}{', '.join(sizes)}"
+            case Numbers():
+                names = (g.name for g in nest.phases[node.phase].accumulators)
+                yield "  " * depth + f"if all of {', '.join(names)} are numbers"
+                yield from _describe(node.body, nest, depth + 1, within)
+                yield "  " * depth + "else"
+                yield from _describe(node.others, nest, depth + 1, within)
+                continue
+            case Fill():
+                text = f"zero {node.buffer.wanted}: {node.first:,}..{node.last:,}"
+            case Permute():
+                text = f"permute {node.row.wanted}"
+            case Turns():
+                many = f" by {len(node.cases)}" if len(node.cases) > 1 else ""
+                text = f"{node.dim.name}: {node.first:,}..{node.last:,}{many}, else the rest"
+            case Once():
+                text = f"{node.dim.name}: 0"
+            case Point():
+                text = _describe_point(node, nest.phases[node.phase])
+        yield "  " * depth + text
+        yield from _describe(inside(node), nest, depth + 1, within)
+
+
+def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
+    """What a loop walks: `i (i0, i1): 0..4,096 by 16`, or so many steps of a loop around it."""
+    dim = loop.dim
+    outer = [each.step for each in around if each.dim is dim]
+    parts = [part.name for part, _ in dim.parts]
+    made_of = f" ({', '.join(parts)})" if parts and not outer else ""
+    if loop.kind is Kind.VECTOR and loop.extent:
+        return f"{dim.name}{made_of}: {loop.step}"
+    if loop.extent:
+        extent = f"{loop.extent:,}"
+    elif loop.part is not None:
+        extent = f"{loop.part[0]:,}..{loop.part[1]:,}"
+    elif outer and outer[-1] > loop.step:
+        extent = f"{outer[-1]:,}"
+    else:
+        size = dim.size
+        shown = size.name.removeprefix(OPEN) if isinstance(size, k.Scalar) else f"{size:,}"
+        extent = f"0..{shown}"
+    by = f" by {loop.step:,}" if loop.step != 1 else ""
+    beside = ", interleaved" if loop.interleaved else ""
+    return f"{dim.name}{made_of}: {extent}{by}{', backwards' if loop.backwards else ''}{beside}"
+
+
+def _describe_point(node: Point, phase: Phase) -> str:
+    stored = [view.tensor for view, _ in phase.elements.results if not view.local]
+    kept = [into.buffer.wanted for into in node.into] or [node.name] * bool(node.name)
+    added = [each.name for each in phase.accumulators]
+    added += [] if phase.scatter is None else [f"an element of {phase.scatter.view.tensor}"]
+    parts = [("add to", added), ("store", stored), ("keep", kept)]
+    return "; ".join(f"{what} {_list_names(names)}" for what, names in parts if names)
+
+
+def _list_names(names: Iterable[str]) -> str:
+    """Each once: what is written for several neighbours has one name."""
+    return ", ".join(dict.fromkeys(name.partition("#")[0] for name in names))

@@ -1,0 +1,342 @@
+"""The phases of a kernel with reductions: what each reduces, stores and keeps in registers.
+
+A phase is a pass of the group as scalar work (`Elements`) over a `Space`. One that reduces may
+store as well, each of its points once. Right after a reducing pass comes a phase over the parallel
+points alone, which stores the reductions that need memory and whatever else derives from them point
+by point.
+
+What a pass reduces over the parallel dimensions is the state of a phase of its own, too, which
+applies the others' reductions; what that has come to is stored by a last phase."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Container, Sequence
+
+from dmlc import ir
+from dmlc.loops.accumulate import Slot, is_positional, list_slots
+from dmlc.loops.element import (
+    Collector,
+    Elements,
+    Gather,
+    Place,
+    Read,
+    Reduction,
+    View,
+    find_moving,
+    list_conditions,
+    reads_elements,
+)
+from dmlc.loops.space import Space, arrange, keep_all, permute
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import known, measure
+from dmlc.transform.passes import Member, Pass
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accumulator:
+    """A reduction of a phase, and the reductions it is the value of: each with its type."""
+
+    reduction: Reduction
+    slots: tuple[Slot, ...]
+    stages: tuple[tuple[str, DataType], ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called after."""
+        return self.stages[0][0]
+
+    def slot_name(self, number: int) -> str:
+        """What a part of its state is called as a local value: no tensor has such a name."""
+        return f"{self.name}{self.slots[number].suffix}#state"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scatter:
+    """Where a phase puts its points: each is combined with the element that a value says, from
+    where `view` is. Of its results, which are local, the first says it, and is less than 0 where
+    the point belongs to none; the second is what the point has."""
+
+    view: View
+    combiner: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Phase:
+    elements: Elements
+    space: Space
+    accumulators: tuple[Accumulator, ...] = ()
+    is_hoisted: bool = False
+    """Whether its values are those of another phase that stand still along inner axes."""
+    is_across: bool = False
+    """Whether it reduces over parallel dimensions, and keeps the inner ones."""
+    scatter: Scatter | None = None
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether its values depend on where a point is."""
+        return self.elements.has_positions
+
+    @property
+    def has_computed_reads(self) -> bool:
+        """Whether some reads go where values say, not evenly from point to point."""
+        return any(isinstance(value, Gather) for value in self.elements.values)
+
+    @property
+    def tests_guard(self) -> bool:
+        """Whether the guard of its reductions is tested before the values of a point are computed,
+        which may be reads that it protects. Other guards choose what a point adds."""
+        guarded = any(f.guard is not None for f in self.elements.reductions)
+        return self.has_positions and guarded and not self.has_several_guards
+
+    @property
+    def has_several_guards(self) -> bool:
+        """Whether its reductions leave out different points, and so go through all of them."""
+        several = len({f.guard for f in self.elements.reductions}) > 1
+        return several and not self.elements.has_guarded_reads
+
+    @property
+    def points(self) -> int:
+        """The points that an output reduces, on average. Where elements of tensors say along an
+        axis where they begin and end, those of different outputs are taken to be others."""
+        count = self.space.inner_count
+        for axis, ends in find_segments(self).items():
+            moving = (self.find_moving(each) for each in self.space.parallel)
+            sizes = zip(self.space.parallel_sizes, moving, strict=True)
+            segments = math.prod(n for n, moves in sizes if any(moves[end] for end in ends))
+            size = self.space.sizes[axis]
+            count = count // max(1, size) * -(-size // max(1, segments))
+        return count
+
+    def find_moving(self, axis: int) -> tuple[bool, ...]:
+        """For each value whether it changes along an axis."""
+        return find_moving(self.elements, self.space.strides, axis)
+
+    def lies_together(self, axis: int) -> bool:
+        """Whether what is read and stored for neighbours along an axis lies side by side, or is the
+        same, wherever they are: then they can be computed in vectors."""
+        elements, strides = self.elements, self.space.strides
+        if elements.has_guarded_reads:
+            return False
+        if any(strides[view][axis] not in (0, 1) for view in elements.views() if not view.local):
+            return False
+        if not self.has_computed_reads:
+            return True
+        moving = self.find_moving(axis)
+        gathers = (value for value in elements.values if isinstance(value, Gather))
+        return not any(moving[number] for gather in gathers for number, _ in gather.terms)
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether it runs over the parallel points alone."""
+        return not self.space.inner
+
+
+def with_elements(phase: Phase, elements: Elements) -> Phase:
+    """The same points, for other work."""
+    strides = {v: phase.space.strides.get(v, v.strides) for v in elements.views()}
+    return Phase(elements, dataclasses.replace(phase.space, strides=strides))
+
+
+_RISING, _FALLING = ("ge", "gt"), ("le", "lt")
+
+
+def find_segments(phase: Phase) -> dict[int, list[int]]:
+    """The inner axes along which an output reduces a stretch whose first and last point are read
+    from tensors; for each, the values that say so."""
+    elements, space = phase.elements, phase.space
+    guards = {reduction.guard for reduction in elements.reductions}
+    if len(guards) != 1 or None in guards:
+        return {}
+    moving = {axis: phase.find_moving(axis) for axis in space.inner}
+    starts: dict[int, list[int]] = {}
+    stops: dict[int, list[int]] = {}
+    for condition in list_conditions(elements):
+        match elements.values[condition]:
+            case ir.Apply(operation=operation, operands=(left, right)):
+                pass
+            case _:
+                continue
+        for place, end, first in ((left, right, _RISING), (right, left, _FALLING)):
+            axes = [axis for axis in space.inner if moving[axis][place]]
+            stays = not any(moving[axis][end] for axis in space.inner)
+            is_place = isinstance(elements.values[place], Place) and len(axes) == 1
+            is_read = stays and reads_elements(elements, end)
+            if is_place and is_read and operation.name in (*_RISING, *_FALLING):
+                ends = starts if operation.name in first else stops
+                ends.setdefault(axes[0], []).append(end)
+    return {axis: [*starts[axis], *stops[axis]] for axis in starts if axis in stops}
+
+
+def collect_phases(
+    function: ir.Function,
+    parallel: tuple[ir.Extent, ...],
+    passes: Sequence[Pass],
+    stored: Container[str],
+    as_written: bool = False,
+) -> tuple[Phase, ...]:
+    """The phases of some passes. Of what these reduce, and compute beside it, that in `stored` has
+    memory. Their points lie in memory's order, or `as_written`."""
+    tensors = function.tensors()
+    local: dict[str, DataType] = {}
+    made: list[tuple[Elements, tuple[Accumulator, ...]]] = []
+    pending: Collector | None = None
+    parts: Elements | None = None
+
+    def reduce(collector: Collector, members: Sequence[Member]) -> None:
+        numbers = [collector.add_reduction(m.stage, dict(m.axes)) for m in members]
+        elements = collector.elements()
+        reductions = [
+            (m.stage, tensors[m.stage].dtype, number)
+            for m, number in zip(members, numbers, strict=True)
+        ]
+        made.append((elements, make_accumulators(elements, reductions)))
+
+    for each in passes:
+        if each.inner == () and not each.reduces:
+            pending = pending or Collector(function, parallel, local, len(parallel))
+            for member in each.members:
+                pending.add_stage(member.stage, dict(member.axes))
+            continue
+        if pending is not None:
+            made.append((pending.elements(), ()))
+            pending = None
+        collector = Collector(function, (*parallel, *each.inner), local, len(parallel))
+        if not each.reduces:
+            for member in each.members:
+                leaves = not each.across or member.stage in stored
+                collector.add_stage(member.stage, dict(member.axes), leaves=leaves)
+            reduce(collector, each.across)
+            parts = parts or _store_across(*made[-1], each.across)
+            continue
+        elementwise, members = part_members(function, each)
+        for member in elementwise:
+            axes = dict(member.axes)
+            collector.add_stage(member.stage, axes, leaves=member.stage in stored)
+        reduce(collector, members)
+        local = local | {m.stage: tensors[m.stage].dtype for m in members}
+        stores = [m for m in members if m.stage in stored]
+        if stores:
+            pending = Collector(function, parallel, local, len(parallel))
+            for member in stores:
+                axes = {i: d for i, d in member.axes if d < len(parallel) and not i.reduced}
+                pending.add_copy(member.stage, axes)
+    if pending is not None:
+        made.append((pending.elements(), ()))
+    if parts is not None:
+        made.append((parts, ()))
+    spaces = list(arrange([elements for elements, _ in made], len(parallel), as_written))
+    if parts is not None:
+        # Along what was reduced it stands still, which has it come last.
+        spaces[-1] = permute(spaces[-1], (*spaces[-1].parallel, *spaces[-1].inner))
+    across = {m.stage for each in passes for m in each.across}
+    return tuple(
+        Phase(elements, space, states, is_across=any(each.name in across for each in states))
+        for (elements, states), space in zip(made, spaces, strict=True)
+    )
+
+
+def _store_across(
+    elements: Elements, accumulators: Sequence[Accumulator], members: Sequence[Member]
+) -> Elements | None:
+    """What stores the state of reductions over parallel dimensions, packed over those that they
+    keep; nothing where there are none."""
+    if not accumulators:
+        return None
+    kept = [dimension for index, dimension in members[0].axes if not index.reduced]
+    sizes = known(measure(elements.domain[dimension]) for dimension in kept)
+    steps = dict(zip(kept, ir.packed_strides(sizes), strict=True))
+    strides = tuple(steps.get(axis, 0) for axis in range(len(elements.domain)))
+    local = tuple(int(step > 0) for step in strides)
+    values, results = _store_states(accumulators, strides, local)
+    return Elements(elements.domain, values, results)
+
+
+def part_members(function: ir.Function, reducing: Pass) -> tuple[list[Member], list[Member]]:
+    """The element-wise stages of a reducing pass, and its reductions."""
+    stages = {m: function.stage(m.stage) for m in reducing.members}
+    reductions = [m for m, s in stages.items() if s is not None and s.reduction is not None]
+    return [m for m in reducing.members if m not in reductions], reductions
+
+
+def make_accumulators(
+    elements: Elements, stages: Sequence[tuple[str, DataType, int]]
+) -> tuple[Accumulator, ...]:
+    """The reductions of some scalar work; `stages` are reductions, each with its type and the
+    number of its reduction."""
+    return tuple(
+        Accumulator(
+            reduction,
+            list_slots(reduction, _place_type(elements, reduction)),
+            tuple((name, dtype) for name, dtype, found in stages if found == number),
+        )
+        for number, reduction in enumerate(elements.reductions)
+    )
+
+
+def _place_type(elements: Elements, reduction: Reduction) -> DataType | None:
+    if reduction.place is None:
+        return None
+    place = elements.values[reduction.place]
+    if isinstance(place, Place | Read):
+        return place.dtype
+    return None
+
+
+def store_partials(phase: Phase, divided: Space) -> tuple[Phase, ...]:
+    """The phases of a first kernel, which stores a partial result for each piece of the points:
+    `divided` is the phase's space with an inner axis cut into pieces."""
+    sizes = divided.parallel_sizes
+    values, results = _store_states(phase.accumulators, ir.packed_strides(sizes), (1,) * len(sizes))
+    store = Elements(sizes, values, results)
+    return Phase(phase.elements, divided, phase.accumulators), Phase(store, keep_all(store))
+
+
+def _store_states(
+    accumulators: Sequence[Accumulator], strides: tuple[int, ...], local: tuple[int, ...]
+) -> tuple[tuple[Read, ...], tuple[tuple[View, int], ...]]:
+    """The values that are the parts of some states, and where they are stored; `local` says along
+    which dimensions they change."""
+    values: list[Read] = []
+    results: list[tuple[View, int]] = []
+    for accumulator, views in zip(accumulators, _list_parts(accumulators, strides), strict=True):
+        for number, (slot, view) in enumerate(zip(accumulator.slots, views, strict=True)):
+            results.append((view, len(values)))
+            at_hand = View(accumulator.slot_name(number), slot.dtype, local, local=True)
+            values.append(Read(at_hand, slot.dtype))
+    return tuple(values), tuple(results)
+
+
+def combine_partials(phase: Phase, sizes: tuple[int, ...]) -> Phase:
+    """The phase of a second kernel, which combines the partial results that the first has
+    stored: packed over their number and the dimensions that are kept, which have these sizes."""
+    values: list[ir.Constant | Read | ir.Apply] = []
+    accumulators: list[Accumulator] = []
+    parts = _list_parts(phase.accumulators, ir.packed_strides(sizes))
+    for each, views in zip(phase.accumulators, parts, strict=True):
+        numbers: list[int] = []
+        for view in views:
+            numbers.append(len(values))
+            values.append(Read(view, view.dtype))
+        if each.reduction.dtype is DataType.BOOL:
+            values.append(ir.Constant(DataType.INT32, 0))
+            compared = (numbers[0], len(values) - 1)
+            numbers[0] = len(values)
+            values.append(ir.Apply(OPERATIONS["ne"], compared, DataType.BOOL))
+        place = numbers[1] if is_positional(each.reduction) else None
+        reduction = dataclasses.replace(each.reduction, value=numbers[0], guard=None, place=place)
+        accumulators.append(Accumulator(reduction, each.slots, each.stages))
+    elements = Elements(sizes, tuple(values), (), tuple(g.reduction for g in accumulators))
+    space = dataclasses.replace(keep_all(elements), parallel=tuple(range(1, len(sizes))))
+    return Phase(elements, space, tuple(accumulators))
+
+
+def _list_parts(
+    accumulators: Sequence[Accumulator], strides: tuple[int, ...]
+) -> list[tuple[View, ...]]:
+    """The buffers between two kernels: for each reduction, those of its state's parts."""
+    return [
+        tuple(View(f"{g.name}_parts{s.suffix}", s.dtype, strides) for s in g.slots)
+        for g in accumulators
+    ]

@@ -1,0 +1,277 @@
+"""Small windows of neighbouring outputs, side by side: what they read together is read once.
+
+Where outputs reduce windows that slide along the last axis, or the last two, one work item takes a
+block of neighbours. Which points of a window take part is known at compile time at every place
+along such an axis, so that the points along it are written out, as terms of sums; positions go up
+by equal steps from one work item to the next. Points that take part in most windows alone, such as
+those at an edge, are chosen by a condition, and read where others are that take part. What the
+windows reduce along other axes stays a reduction.
+
+Where all is written out, what lies in one column is combined first, and weights that depend on the
+column alone multiply that: columns are what windows side by side have in common.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+from dmlc import ir
+from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.index import list_arrays
+from dmlc.loops.access import read_positions
+from dmlc.loops.element import Collector, Elements, View, prune, tensor_strides
+from dmlc.loops.neighbours import (
+    Block,
+    is_positional,
+    name_neighbour,
+    write_at,
+    write_reductions,
+)
+from dmlc.loops.phases import Phase, make_accumulators
+from dmlc.loops.space import arrange
+from dmlc.scalars import Array, DataType
+from dmlc.sizes import known
+from dmlc.transform.fuse import Group
+
+_COLUMNS = 4
+"""Neighbours of a work item along the last axis: a vector, where they are stored."""
+_ROWS = 2
+"""Neighbours along the axis before it, where windows go along it as well, and that is not too much
+to be written out."""
+
+
+def write_windows(
+    function: ir.Function, group: Group, stored: Container[str]
+) -> tuple[Phase, ...] | None:
+    """The phases of a group that reduces small windows, each work item on neighbouring outputs;
+    None where its reductions are no such windows, or positions go up by unequal steps. Of the
+    stages those `stored` have memory."""
+    windows = _Windows.find(function, group)
+    if windows is None:
+        return None
+    for block in windows.list_blocks():
+        phases = windows.write(block, stored)
+        if phases is not None:
+            return phases
+    return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Windows:
+    """The stages of a group over one domain: reductions, and what derives from them."""
+
+    function: ir.Function
+    reductions: tuple[ir.Stage, ...]
+    derived: tuple[ir.Stage, ...]
+
+    @property
+    def _tables(self) -> dict[str, Array]:
+        return list_arrays(self.function.tables)
+
+    @classmethod
+    def find(cls, function: ir.Function, group: Group) -> _Windows | None:
+        if not group.passes or any(each.reduces or each.inner for each in group.passes[1:]):
+            return None
+        stages = [
+            [s for m in each.members if (s := function.stage(m.stage)) is not None]
+            for each in group.passes
+        ]
+        reductions, derived = stages[0], [s for own in stages[1:] for s in own]
+        extents = reductions[0].extents
+        if any(s.extents != extents for s in (*reductions, *derived)):
+            return None
+        if any(not _is_plain(s) for s in reductions):
+            return None
+        return cls(function, tuple(reductions), tuple(derived))
+
+    def list_blocks(self) -> Iterator[Block]:
+        """The blocks that work items may take, the largest first."""
+        extents = self.reductions[0].extents
+        last = len(extents) - 1
+        for counts in (
+            {last - 1: _ROWS, last: _COLUMNS},
+            {last - 1: 1, last: _COLUMNS},
+            {last: _COLUMNS},
+        ):
+            if min(counts) >= 0 and all(
+                isinstance(size := extents[axis], int) and not size % count
+                for axis, count in counts.items()
+            ):
+                yield Block(extents, counts)
+
+    def write(self, block: Block, stored: Container[str]) -> tuple[Phase, ...] | None:
+        """The phases."""
+        # The first of equal extremes is the one whose number is lowest among all points.
+        whole = len(block.counts) > 1 or any(is_positional(stage) for stage in self.reductions)
+        made: list[tuple[ir.Stage, ...]] = []
+        for stage in self.reductions:
+            each = write_reductions(stage, self._tables, block, whole=whole)
+            if each is None:
+                return None
+            made.append(each)
+        if len({first.reduction and first.reduction.axes for first, *_ in made}) > 1:
+            return None
+        written = {each.name: each for each in itertools.chain(*made)}
+        made += [self._copy(stage, block, written) for stage in self.derived]
+        reductions, derived = made[: len(self.reductions)], made[len(self.reductions) :]
+        function = self.function.with_stages((*self.function.stages, *itertools.chain(*made)))
+        if not all(_reads_inside(stage, function) for stage in itertools.chain(*reductions)):
+            return None
+        return self._collect(function, block, reductions, derived, stored)
+
+    def _copy(
+        self, stage: ir.Stage, block: Block, written: Mapping[str, ir.Stage]
+    ) -> tuple[ir.Stage, ...]:
+        """What derives from the reductions that are `written`, for each of the neighbours."""
+        own = {s.name for s in (*self.reductions, *self.derived)}
+        made: list[ir.Stage] = []
+        for number, places in enumerate(block.list_places()):
+            builder = BodyBuilder()
+            near: dict[int, int] = {}
+            chosen: dict[int, int] = {}
+            for n, value in enumerate(stage.body.instructions):
+                if not isinstance(value, ir.Load) or value.tensor not in own:
+                    continue
+                source = written.get(name_neighbour(value.tensor, number))
+                if source is not None and source.reduction is None and _is_place(source.dtype):
+                    # A place is computed in it once more: how far it goes is known then.
+                    chosen[n] = near[n] = builder.copy(source.body)[source.body.result]
+                    continue
+                here = tuple(builder.add(ir.Index(axis)) for axis in range(len(block.domain)))
+                name = name_neighbour(value.tensor, number)
+                near[n] = builder.add(ir.Load(name, here, value.dtype))
+            for load, place in chosen.items():
+                for n in _list_following(stage.body, load):
+                    found = self._choose(stage, n, load, builder, place, places)
+                    if found is not None:
+                        near[n] = found
+            result = write_at(stage, self._tables, builder, places, near)
+            name, body = name_neighbour(stage.name, number), builder.make(result)
+            made.append(dataclasses.replace(stage, name=name, extents=block.turns, body=body))
+        return tuple(made)
+
+    def _choose(
+        self,
+        stage: ir.Stage,
+        number: int,
+        load: int,
+        builder: BodyBuilder,
+        place: int,
+        places: Mapping[int, range],
+    ) -> int | None:
+        """A value of a stage that follows from a place chosen among several, which it loads: chosen
+        itself among what it is for each of these. None where the place is chosen otherwise."""
+        instruction = builder.instructions[place]
+        if isinstance(instruction, ir.Select):
+            found = [
+                self._choose(stage, number, load, builder, o, places)
+                for o in (instruction.then, instruction.otherwise)
+            ]
+            if found[0] is None or found[1] is None:
+                return None
+            dtype = ir.value_type(stage.body.instructions[number])
+            return builder.add(ir.Select(instruction.condition, found[0], found[1], dtype))
+        if not isinstance(instruction, ir.Constant):
+            return None
+        known = BodyBuilder()
+        value = known.copy(stage.body, {load: known.add(instruction)})[number]
+        one = dataclasses.replace(stage, body=known.make(value))
+        return write_at(one, self._tables, builder, places, {})
+
+    def _collect(
+        self,
+        function: ir.Function,
+        block: Block,
+        reductions: Sequence[Sequence[ir.Stage]],
+        derived: Sequence[Sequence[ir.Stage]],
+        stored: Container[str],
+    ) -> tuple[Phase, ...]:
+        """The stages as phases."""
+        domain = block.turns
+        kept = {ir.Index(axis): axis for axis in range(len(domain))}
+        placed = {
+            name_neighbour(stage.name, number): self._place(stage, places)
+            for stage in (*self.reductions, *self.derived)
+            for number, places in enumerate(block.list_places())
+        }
+        first = reductions[0][0].reduction
+        inner = () if first is None else tuple(extent for _, extent in first.axes)
+        work: list[Elements] = []
+        numbers: list[tuple[str, DataType, int]] = []
+        near: dict[str, DataType] = {}
+        if inner:
+            collector = Collector(function, (*domain, *inner), {}, len(domain), placed=placed)
+            for stage in itertools.chain(*reductions):
+                axes = dict(kept)
+                for place, (label, _) in enumerate(stage.reduction.axes if stage.reduction else ()):
+                    axes[ir.Index(label, reduced=True)] = len(domain) + place
+                numbers.append((stage.name, stage.dtype, collector.add_reduction(stage.name, axes)))
+            work.append(collector.elements())
+            near = {name: dtype for name, dtype, _ in numbers}
+        collector = Collector(function, domain, near, len(domain), placed=placed)
+        # One neighbour after the other, so that little is held at a time.
+        alone = (*derived,) if inner else (*reductions, *derived)
+        for stage in itertools.chain(*zip(*alone, strict=True)):
+            collector.add_stage(stage.name, kept, leaves=False)
+        for before, stages in zip(self.reductions, reductions, strict=True):
+            for stage in stages:
+                if before.name not in stored:
+                    continue
+                if inner:
+                    collector.add_copy(stage.name, kept)
+                else:
+                    collector.add_stage(stage.name, kept)
+        for before, stages in zip(self.derived, derived, strict=True):
+            for stage in stages:
+                if before.name in stored:
+                    collector.add_stage(stage.name, kept)
+        work.append(prune(collector.elements()))
+        spaces = arrange(work, len(domain), as_written=True)
+        if not inner:
+            return (Phase(work[0], spaces[0]),)
+        accumulators = make_accumulators(work[0], numbers)
+        return Phase(work[0], spaces[0], accumulators), Phase(work[1], spaces[1])
+
+    def _place(self, stage: ir.Stage, places: Mapping[int, range]) -> View:
+        """Where the outputs at some places are stored."""
+        strides = list(known(tensor_strides(self.function, stage.name)))
+        offset = sum(strides[axis] * own.start for axis, own in places.items())
+        for axis, own in places.items():
+            strides[axis] *= own.step
+        return View(stage.name, stage.dtype, tuple(strides), offset)
+
+
+def _reads_inside(stage: ir.Stage, function: ir.Function) -> bool:
+    """Whether a reduction that is written out reads inside its tensors: it has no guard any more,
+    which may have kept a position along an axis that no window slides along."""
+    if stage.reduction is not None:
+        return True
+    positions = read_positions(stage, function)
+    return all(positions.is_inside(e, i) for e in stage.body.loads() for i in e.indices)
+
+
+def _is_place(dtype: DataType) -> bool:
+    return dtype.is_integer and not dtype.is_storage_only
+
+
+def _is_plain(stage: ir.Stage) -> bool:
+    """Whether a stage reduces values that terms can be written of."""
+    return stage.reduction is not None and stage.body.dtype is not DataType.BOOL
+
+
+def _list_following(body: ir.Body, load: int) -> list[int]:
+    """The values that follow from what is loaded, and from where the point is, alone: those that
+    others do not follow from in turn."""
+    follows: dict[int, bool] = {}
+    for number, value in enumerate(body.instructions):
+        given = [follows.get(o) for o in ir.operands(value)]
+        if number == load:
+            follows[number] = True
+        elif isinstance(value, ir.Index | ir.Constant):
+            follows[number] = False
+        elif not isinstance(value, ir.Load | ir.Symbol) and None not in given:
+            follows[number] = any(given)
+    passed = {o for n in follows for o in ir.operands(body.instructions[n]) if n != load}
+    return [n for n, is_one in follows.items() if is_one and n not in passed]

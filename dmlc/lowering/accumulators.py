@@ -1,0 +1,377 @@
+"""The accumulators of a phase's reductions: in registers, or in private arrays.
+
+What enters them, and how two become one, `accumulate` says; which ones a kernel has, the nest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, index, multiply
+from dmlc.kernel.frame import Frame, Near
+from dmlc.kernel.names import local_name, split_words
+from dmlc.loops.accumulate import Slot, begin, finish, merge, start
+from dmlc.loops.nodes import Tile
+from dmlc.loops.phases import Accumulator
+from dmlc.scalars import DataType
+from dmlc.source import InternalError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arrays:
+    """The parts of a state in arrays, at several places."""
+
+    slots: tuple[Slot, ...]
+    names: tuple[str, ...]
+
+    def read(self, place: k.Expression, lanes: int = 1) -> list[k.Expression]:
+        return [
+            k.LoadLocal(name, place, k.Type(slot.dtype, lanes))
+            for name, slot in zip(self.names, self.slots, strict=True)
+        ]
+
+    def write(self, place: k.Expression, values: Sequence[k.Expression]) -> list[k.Statement]:
+        return [k.StoreLocal(name, place, v) for name, v in zip(self.names, values, strict=True)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accumulators:
+    """What a phase's reductions have come to so far."""
+
+    accumulators: Sequence[Accumulator]
+    registers: dict[int, list[tuple[k.Local, ...]]]
+    """By the number of lanes of what is added, as it turns up."""
+    arrays: Sequence[Arrays] = ()
+    """In place of them: each with `lanes` elements for each output of a block."""
+    lanes: int = 1
+    serial: bool = False
+    suffix: str = ""
+    """Of the registers' names."""
+    tile: Tile | None = None
+    """Of the outputs that the arrays hold."""
+
+    def pair(self) -> list[tuple[Accumulator, Arrays]]:
+        return list(zip(self.accumulators, self.arrays, strict=True))
+
+    def take(self, frame: Frame, width: int) -> list[tuple[k.Local, ...]]:
+        """The registers for so many lanes."""
+        if width not in self.registers:
+            ending = "_rest" if self.registers else self.suffix
+            self.registers[width] = [
+                _name(frame, each, width, ending) for each in self.accumulators
+            ]
+        return self.registers[width]
+
+    def declare(self) -> list[k.Statement]:
+        """The registers that were taken, at what they are before any point."""
+        made: list[k.Statement] = []
+        for width, states in self.registers.items():
+            for each, own in zip(self.accumulators, states, strict=True):
+                first = [start(slot, width) for slot in each.slots]
+                if self.serial:
+                    first = begin(each.reduction, each.slots, width)
+                made += [k.Variable(local, value) for local, value in zip(own, first, strict=True)]
+        return made
+
+
+def _name(frame: Frame, each: Accumulator, lanes: int, ending: str = "") -> tuple[k.Local, ...]:
+    """Registers for a state."""
+    words = split_words(each.name) if ending else local_name(each.name)
+    return tuple(
+        k.Local(frame.names.take(f"{words}{s.suffix}{ending}"), k.Type(s.dtype, lanes))
+        for s in each.slots
+    )
+
+
+def name_arrays(
+    frame: Frame,
+    accumulators: Sequence[Accumulator],
+    ending: str,
+    size: int,
+    *,
+    shared: bool = False,
+) -> list[Arrays]:
+    """Arrays for the states of some reductions."""
+    made: list[Arrays] = []
+    for each in accumulators:
+        words = split_words(each.name)
+        names = (
+            frame.array(f"{words}{s.suffix}{ending}", s.dtype, size, shared=shared)
+            for s in each.slots
+        )
+        made.append(Arrays(each.slots, tuple(names)))
+    return made
+
+
+def make_arrays(
+    frame: Frame, accumulators: Sequence[Accumulator], suffix: str, size: int, lanes: int
+) -> Accumulators:
+    """Accumulators for so many outputs, each of so many lanes."""
+    return Accumulators(
+        accumulators, {}, name_arrays(frame, accumulators, suffix, size * lanes), lanes
+    )
+
+
+def make_tile(frame: Frame, accumulators: Sequence[Accumulator], tile: Tile) -> Accumulators:
+    """Accumulators for a tile of outputs."""
+    suffix = "_part" if tile.registers else "_tile"
+    arrays: list[Arrays] = []
+    for each in accumulators:
+        words = split_words(each.name)
+        names = (
+            frame.array(
+                f"{words}{s.suffix}{suffix}",
+                s.dtype,
+                tile.rows * tile.pitch,
+                registers=tile.registers,
+            )
+            for s in each.slots
+        )
+        arrays.append(Arrays(each.slots, tuple(names)))
+    return Accumulators(accumulators, {}, arrays, tile=tile)
+
+
+def fill_tile(frame: Frame, state: Accumulators) -> list[k.Statement]:
+    """Sets a tile to what it is before any point."""
+    tile, place = find_tile(state), frame.variable("j")
+    body = [
+        put
+        for each, own in state.pair()
+        for put in own.write(place, [start(slot, tile.lanes) for slot in each.slots])
+    ]
+    last = index(tile.rows * tile.pitch)
+    return [k.For(place, index(0), last, tile.lanes, tuple(body), unroll=tile.registers)]
+
+
+def find_tile(state: Accumulators) -> Tile:
+    if state.tile is None:
+        raise InternalError("accumulators are taken for a tile that are none")
+    return state.tile
+
+
+def resume_tile(
+    state: Accumulators, whole: Accumulators, output: k.Expression
+) -> list[k.Statement]:
+    """Has a tile go on from what a larger one has, from an output on."""
+    return _copy_tile(find_tile(state), whole, output, state.arrays, whole.arrays, back=False)
+
+
+def keep_tile(state: Accumulators, whole: Accumulators, output: k.Expression) -> list[k.Statement]:
+    """Puts back what a tile has come to that goes on from a larger one."""
+    return _copy_tile(find_tile(state), whole, output, state.arrays, whole.arrays, back=True)
+
+
+def _copy_tile(
+    tile: Tile,
+    whole: Accumulators,
+    output: k.Expression,
+    own: Sequence[Arrays],
+    others: Sequence[Arrays],
+    *,
+    back: bool,
+) -> list[k.Statement]:
+    made: list[k.Statement] = []
+    pitch = find_tile(whole).pitch
+    for mine, other in zip(own, others, strict=True):
+        for row in range(tile.rows):
+            for column in range(0, tile.columns, tile.lanes):
+                near = index(row * tile.pitch + column)
+                far = add(output, index(row * pitch + column))
+                if back:
+                    made += other.write(far, mine.read(near, tile.lanes))
+                else:
+                    made += mine.write(near, other.read(far, tile.lanes))
+    return made
+
+
+def enter_tile(
+    frame: Frame,
+    state: Accumulators,
+    output: k.Expression,
+    points: Sequence[Sequence[k.Expression]],
+) -> list[k.Statement]:
+    """Points enter a tile at an output."""
+    return [
+        made
+        for (each, own), other in zip(state.pair(), points, strict=True)
+        for made in enter_arrays(frame, each, own, output, other)
+    ]
+
+
+def _walk_arrays(
+    frame: Frame,
+    state: Accumulators,
+    write: Callable[[int, Accumulator, Arrays, k.Expression, int], list[k.Statement]],
+) -> list[k.Statement]:
+    """What is done for all elements of arrays: with so many lanes, from a place on."""
+    size = frame.size(state.arrays[0].names[0])
+    lanes = frame.lanes if size > 1 else 1
+    place = frame.variable("j")
+    at = index(0) if size == lanes else place
+    pairs = enumerate(state.pair())
+    body = [made for n, (each, own) in pairs for made in write(n, each, own, at, lanes)]
+    return body if size == lanes else [k.For(place, index(0), index(size), lanes, tuple(body))]
+
+
+def fill(frame: Frame, state: Accumulators) -> list[k.Statement]:
+    """Sets arrays to what they are before any point."""
+    return _walk_arrays(
+        frame,
+        state,
+        lambda _, each, own, at, lanes: own.write(at, [start(s, lanes) for s in each.slots]),
+    )
+
+
+def load(
+    frame: Frame, state: Accumulators, output: k.Expression, lanes: int
+) -> tuple[Accumulators, list[k.Statement]]:
+    """Registers that hold the accumulators of some outputs for a while."""
+    body: list[k.Statement] = []
+    made: list[tuple[k.Local, ...]] = []
+    for each, arrays in state.pair():
+        made.append(_name(frame, each, lanes))
+        body += map(k.Variable, made[-1], arrays.read(output, lanes))
+    return Accumulators(state.accumulators, {lanes: made}), body
+
+
+def keep(state: Accumulators, held: Accumulators, output: k.Expression) -> list[k.Statement]:
+    """Puts back what `load` gave."""
+    (registers,) = held.registers.values()
+    pairs = zip(state.arrays, registers, strict=True)
+    return [put for arrays, own in pairs for put in arrays.write(output, own)]
+
+
+def enter(
+    frame: Frame, state: Accumulators, lanes: int, points: Sequence[Sequence[k.Expression]]
+) -> list[k.Statement]:
+    """Points enter registers: for each reduction the parts of what it adds."""
+    made: list[k.Statement] = []
+    for each, own, other in zip(state.accumulators, state.take(frame, lanes), points, strict=True):
+        before, merged = merge(each.reduction, own, other, frame.names.take, in_order=state.serial)
+        made += [*before, *map(k.Assign, own, merged)]
+    return made
+
+
+def enter_arrays(
+    frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: Sequence[k.Expression]
+) -> list[k.Statement]:
+    """A state enters arrays at a place."""
+    mine = own.read(place, other[0].type.lanes)
+    made, merged = merge(each.reduction, mine, other, frame.names.take)
+    return [*made, *own.write(place, merged)]
+
+
+def flush(
+    frame: Frame, part: Accumulators, whole: Accumulators, output: k.Expression
+) -> list[k.Statement]:
+    """What a part has come to enters the whole that it is a part of."""
+    if part.arrays:
+        return _walk_arrays(
+            frame,
+            whole,
+            lambda number, each, own, at, lanes: enter_arrays(
+                frame, each, own, at, part.arrays[number].read(at, lanes)
+            ),
+        )
+    made: list[k.Statement] = []
+    for states in part.registers.values():
+        if not whole.arrays:
+            made += enter(frame, whole, 1, states)
+            continue
+        at = multiply(output, whole.lanes)
+        for (each, own), state in zip(whole.pair(), states, strict=True):
+            made += enter_arrays(frame, each, own, at, state)
+    return made
+
+
+def join_lanes(
+    frame: Frame,
+    state: Accumulators,
+    count: k.Expression | None,
+    width: int,
+    *,
+    changes: bool,
+) -> tuple[Accumulators, list[k.Statement]]:
+    """The lanes of each output become one, in a tree. `count` outputs of a block of so many end in
+    arrays, and a single one, where that is None, in registers, which may change after that."""
+    number = index(0) if count is None else frame.variable("j")
+    first = multiply(number, state.lanes)
+    body: list[k.Statement] = []
+    half = state.lanes // 2
+    while half:
+        for each, own in state.pair():
+            other = own.read(add(first, index(half)), half)
+            body += enter_arrays(frame, each, own, first, other)
+        half //= 2
+    if count is None:
+        made: list[tuple[k.Local, ...]] = []
+        for each, own in state.pair():
+            made.append(_name(frame, each, 1))
+            body += map(k.Variable if changes else k.Let, made[-1], own.read(index(0)))
+        return Accumulators(state.accumulators, {1: made}), body
+    packed = state
+    if state.lanes > 1:
+        packed = make_arrays(frame, state.accumulators, "_block", width, 1)
+        for own, to in zip(state.arrays, packed.arrays, strict=True):
+            body += to.write(number, own.read(first))
+    if body and isinstance(number, k.Local):
+        body = [k.For(number, index(0), count, 1, tuple(body))]
+    return packed, body
+
+
+def join_vectors(frame: Frame, state: Accumulators) -> tuple[Accumulators, list[k.Statement]]:
+    """The lanes of accumulators that are vectors become one, half of them with the other half."""
+    ((width, states),) = state.registers.items()
+    made: list[tuple[k.Local, ...]] = []
+    body: list[k.Statement] = []
+    for each, own in zip(state.accumulators, states, strict=True):
+        taken, half = own, width // 2
+        while half:
+            sides = (tuple(range(half)), tuple(range(half, 2 * half)))
+            low, high = (
+                [k.Extract(each, lanes, k.Type(each.type.dtype, half)) for each in taken]
+                for lanes in sides
+            )
+            before, merged = merge(each.reduction, low, high, frame.names.take)
+            taken = _name(frame, each, half, "_total" if half == 1 else "_half")
+            body += [*before, *map(k.Let if half > 1 else k.Variable, taken, merged)]
+            half //= 2
+        made.append(taken)
+    return dataclasses.replace(state, registers={1: made}), body
+
+
+def have_at_hand(frame: Frame, state: Accumulators, body: list[k.Statement]) -> None:
+    """Makes the outcome known from here on: the accumulators, and the reductions they are."""
+    if state.arrays:
+        for each, arrays in state.pair():
+            _have_arrays(frame, each, arrays)
+        return
+    (states,) = state.registers.values()
+    for each, own in zip(state.accumulators, states, strict=True):
+        for number, local in enumerate(own):
+            frame.local[each.slot_name(number)] = always(local)
+        for stage, dtype in each.stages:
+            value = finish(each.reduction, own, dtype.compute, in_order=state.serial)
+            if not isinstance(value, k.Local):
+                value = frame.name(body, local_name(stage), value)
+            frame.local[stage] = always(value)
+
+
+def _have_arrays(frame: Frame, each: Accumulator, arrays: Arrays) -> None:
+    def part(number: int) -> Near:
+        return lambda place, lanes: arrays.read(place, lanes)[number]
+
+    def find(dtype: DataType) -> Near:
+        return lambda place, lanes: finish(each.reduction, arrays.read(place, lanes), dtype.compute)
+
+    for number in range(len(each.slots)):
+        frame.local[each.slot_name(number)] = part(number)
+    for stage, dtype in each.stages:
+        frame.local[stage] = find(dtype)
+
+
+def always(value: k.Expression) -> Near:
+    """One value, wherever it is read."""
+    return lambda place, lanes: value

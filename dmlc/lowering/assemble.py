@@ -1,0 +1,245 @@
+"""Puts a kernel together: its buffers, its schedule, its statements, and how it is launched.
+
+What a kernel computes is its phases' to say, in which order `schedule`'s, and the statements of
+that `lower` writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.ir.ranges import Interval
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import OPEN, name_sizes
+from dmlc.kernel.formula import describe_stage
+from dmlc.kernel.names import Names
+from dmlc.kernel.passes import run_passes
+from dmlc.kernel.rows import place_rows
+from dmlc.kernel.target import RUN_TIME_COUNT, Limits, Profile
+from dmlc.loops.element import Gather, Read, View
+from dmlc.loops.nodes import Kind, Loop, Nest, walk
+from dmlc.loops.phases import Phase
+from dmlc.lowering.lower import lower_nest
+from dmlc.schedules.choose import choose
+from dmlc.schedules.streaming import Streaming, measure_footprint
+from dmlc.sizes import estimate
+from dmlc.source import UnsupportedError
+
+
+def make_kernel(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    stages: tuple[str, ...],
+    passes: tuple[tuple[str, ...], ...],
+    profile: Profile,
+    limits: Limits,
+    *,
+    serial: bool = False,
+    pieces: int | None = None,
+    nest: Nest | None = None,
+    effort: float | None = None,
+) -> k.Kernel:
+    """One kernel of some phases, which read what the stages in `passes` do. Work items reduce
+    outputs of their own, one after the other (`serial`), or share them. With `pieces`, it reduces
+    these, and another the rest. Its schedule is `nest`, or what suits the profile; its effort is
+    measured where it is not given.
+
+    Raises `UnsupportedError` where a limit of the target is passed.
+    """
+    buffers = _list_buffers(function, phases)
+    count = max(_count_points(phase) for phase in phases)
+    reached = max(_reach(function, phase) for phase in phases)
+    check_limits(function, max(count, reached), len(buffers), limits)
+    names = Names(b.name for b in buffers)
+    first = phases[0].space
+    scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
+    if first.packed and nest is None:
+        count_of = first.count
+        value = count_of if isinstance(count_of, int) else str(count_of)
+        scalars = ((k.Scalar(names.take("n")), value),)
+    given = scalars[0][0] if scalars else None
+    # Where rows lie along a loop, their vectors may not be aligned; and they are read again soon.
+    threshold = profile.streaming_bytes if function.one_step is None else None
+    streaming = Streaming(buffers, threshold)
+    if nest is None:
+        nest = choose(function, phases, profile, limits, streaming, serial=serial, count=given)
+    if nest.holds:
+        passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
+    launch = _find_launch(nest, limits)
+    if scalars:
+        launch = dataclasses.replace(launch, count=scalars[0][1])
+    statements, arrays = lower_nest(nest, names, profile.lanes, streaming, launch.row)
+    if function.one_step is not None:
+        statements = place_rows(statements, function.one_step, names)
+    body, sizes = name_sizes(statements, names)
+    scalars += sizes
+    low = min(phase.elements.reach[0] for phase in phases)
+    high = max(phase.elements.reach[1] for phase in phases)
+    index = find_index(max(count, reached - 1), (low, high), limits)
+    summary = [describe_stage(function, name) for name in stages]
+    if pieces is not None:
+        summary = [f"{line}, in {pieces:,} pieces" for line in summary]
+    made = k.Kernel(
+        function.name,
+        buffers,
+        scalars,
+        launch,
+        tuple(body),
+        index.bits,
+        tuple(summary),
+        nest.words,
+        arrays,
+        _measure_effort(phases) if effort is None else effort,
+        index.signed,
+        stages,
+        passes,
+        schedule=tuple(str(nest).splitlines()),
+    )
+    return run_passes(made, function, limits)
+
+
+def _find_launch(nest: Nest, limits: Limits) -> k.Launch:
+    """How a nest is launched. Work groups are counted in what their loop walks; where that is made
+    of one dimension alone, in its elements."""
+    loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
+    items = math.prod(extent for _, extent in nest.lanes)
+    if not loops:
+        return k.Launch(1, 1, items)
+    (groups,) = loops
+    dim, step = groups.dim, groups.step
+    if len(dim.parts) == 1 and nest.lanes:
+        dim, each = dim.parts[0]
+        step *= each
+    row = limits.row if nest.lanes else None
+    if isinstance(dim.size, int) and row is not None:
+        rows = -(-dim.size // (step * row))
+        # Rows of about equal length: few groups at the end of the last one have nothing to do.
+        row = -(-dim.size // (step * rows)) if rows > 1 else None
+    if isinstance(dim.size, k.Scalar):
+        return k.Launch(dim.size.name.removeprefix(OPEN), step, items, row)
+    return k.Launch(dim.size, step, items, row)
+
+
+ACCESS = {
+    (True, False): k.Access.READ,
+    (False, True): k.Access.WRITE,
+    (True, True): k.Access.READ_WRITE,
+}
+"""By whether a buffer is read and whether it is written."""
+
+
+def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buffer, ...]:
+    """The memory a kernel touches: tensors in the function's order, then what lies between two
+    kernels."""
+    read: dict[str, View] = {}
+    written: dict[str, View] = {}
+    sizes: dict[str, int] = {}
+    for phase in phases:
+        for value in phase.elements.values:
+            if isinstance(value, Read | Gather) and not value.view.local:
+                read[value.view.tensor] = value.view
+        written.update({v.tensor: v for v, _ in phase.elements.results if not v.local})
+        if phase.scatter is not None:
+            read[phase.scatter.view.tensor] = written[phase.scatter.view.tensor]
+        for view in phase.elements.buffers():
+            sizes[view.tensor] = max(sizes.get(view.tensor, 0), _measure_view(phase, view))
+    touched = measure_footprint(function, phases)
+    tensors = function.tensors()
+    made = [
+        k.Buffer(
+            name, tensors[name].dtype, ACCESS[name in read, name in written], None, touched[name]
+        )
+        for name in function.sort_tensors(n for n in read | written if n in tensors)
+    ]
+    for name, view in (read | written).items():
+        if name not in tensors:
+            access = ACCESS[name in read, name in written]
+            made.append(k.Buffer(name, view.dtype, access, sizes[name], touched[name]))
+    return tuple(made)
+
+
+def count_buffers(phases: Sequence[Phase]) -> int:
+    """How many buffers some phases have in memory."""
+    return len({view.tensor for phase in phases for view in phase.elements.buffers()})
+
+
+def _measure_view(phase: Phase, view: View) -> int:
+    """The elements up to the last one a view touches."""
+    if phase.space.is_open:
+        return 1
+    steps = zip(phase.space.sizes, phase.space.strides[view], strict=True)
+    return estimate(1 + view.offset + sum((size - 1) * step for size, step in steps))
+
+
+def _reach(function: ir.Function, phase: Phase) -> int:
+    """The elements up to the last one that a phase touches."""
+    views = [_measure_view(phase, view) for view in phase.elements.views()]
+    gathers = [v.view.tensor for v in phase.elements.values if isinstance(v, Gather)]
+    return max([0, *views, *(function.find_end(name) or 0 for name in gathers)])
+
+
+def _count_points(phase: Phase) -> int:
+    """The largest number that points are counted by, outputs or what each reduces."""
+    if phase.space.is_open:
+        return 0
+    return max(phase.space.inner_count, math.prod(phase.space.parallel_sizes))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IndexType:
+    """The integers that positions are computed in."""
+
+    bits: int
+    signed: bool
+
+
+def find_index(largest: int, reach: Interval, limits: Limits) -> IndexType:
+    """The narrowest type for index arithmetic that comes to `largest`, and for positions in it
+    that go as far as `reach`."""
+    low, high = reach
+    if low >= -RUN_TIME_COUNT - 1 and max(high, largest) <= RUN_TIME_COUNT:
+        return IndexType(32, low < 0)
+    if low >= 0 and high <= RUN_TIME_COUNT:
+        return IndexType(limits.index_bits, signed=False)
+    if not limits.has_wide_positions:
+        raise UnsupportedError(
+            f"positions go beyond 32 bits, and target '{limits.target}' has no wider integers",
+            notes=["clamp them, or compare them with the sizes of what is read"],
+        )
+    return IndexType(64, signed=True)
+
+
+def check_limits(function: ir.Function, reached: int, buffers: int, limits: Limits) -> None:
+    """Raises `UnsupportedError` where a kernel has more buffers than the target allows, or reaches
+    further into one: `reached` elements."""
+    if buffers > limits.buffers:
+        raise UnsupportedError(
+            f"'{function.name}' needs {buffers} buffers in one kernel, and target "
+            f"'{limits.target}' allows {limits.buffers} ({limits.buffers_reason}); "
+            "compute it in several operators",
+            function.span,
+        )
+    if reached > limits.elements:
+        raise UnsupportedError(
+            f"'{function.name}' reaches element {reached:,} of a tensor, and target "
+            f"'{limits.target}' allows {limits.elements:,} ({limits.elements_reason}); "
+            "split the tensors",
+            function.span,
+        )
+
+
+def _measure_effort(phases: Sequence[Phase]) -> float:
+    """The bytes that all phases compute with, by those of the buffers."""
+    if not any(phase.accumulators for phase in phases):
+        return 1.0
+    computed = 0
+    stored: dict[str, int] = {}
+    for phase in phases:
+        for view in phase.elements.buffers():
+            count = phase.space.count_steps(view) or 0
+            computed += count * view.dtype.compute.bytes
+            stored[view.tensor] = max(stored.get(view.tensor, 0), count * view.dtype.bytes)
+    return max(1.0, computed / max(1, sum(stored.values())))

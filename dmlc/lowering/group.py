@@ -1,0 +1,399 @@
+"""Lowers a group of stages to kernels: one where that keeps the device busy, else one per step.
+
+A group without reductions is `lower`'s. One with reductions is a single kernel, which applies what
+it has reduced at once, wherever there are enough outputs to share out. Where there are few and the
+tensors are large, every pass has kernels of its own: a reduction has two, the first of which
+reduces pieces of a long dimension, and the second the states of these. How the points are cut up
+depends on sizes and profile alone, so that results have the same bits whatever runs in parallel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.target import Limits, Profile
+from dmlc.loops.element import collect_elements
+from dmlc.loops.phases import Phase, collect_phases, combine_partials, part_members, store_partials
+from dmlc.loops.space import collapse
+from dmlc.loops.windows import write_windows
+from dmlc.lowering.assemble import count_buffers, make_kernel
+from dmlc.lowering.radix import lower_rows
+from dmlc.lowering.scatter import lower_walk
+from dmlc.schedules.choose import (
+    arrange,
+    combines_again,
+    cut_up,
+    keeps_busy,
+    suits_serial,
+    takes_neighbours,
+)
+from dmlc.schedules.crossing import choose_crossing, cut_rows
+from dmlc.schedules.gpu import choose_combining
+from dmlc.schedules.line_buffer import choose_line_buffer
+from dmlc.source import UnsupportedError
+from dmlc.transform.fuse import Group
+from dmlc.transform.passes import Crossed, Pass
+from dmlc.transform.scatter import Walk, find_walk
+
+
+def lower_group(
+    function: ir.Function, group: Group, profile: Profile, limits: Limits
+) -> tuple[k.Kernel, ...]:
+    """The kernels of a group, in execution order.
+
+    Raises `UnsupportedError` where a limit of the target is passed.
+    """
+    if not group.passes:
+        return (lower_stages(function, group.stages, profile, limits, group.local),)
+    if group.ranks is not None:
+        return lower_rows(function, group.ranks, profile, limits)
+    _check_words(function, group, limits)
+    if group.row is not None:
+        nest, effort = choose_line_buffer(function, group, profile)
+        names = _name_members(group.passes)
+        return (
+            make_kernel(
+                function, nest.phases, group.stages, names, profile, limits,
+                nest=nest, effort=effort,
+            ),
+        )  # fmt: skip
+    if group.crossed is not None:
+        return _lower_crossed(function, group, group.crossed, profile, limits)
+    phases, alone = _arrange(function, group.parallel, group.passes, group.stages, profile)
+    passes: Sequence[Pass] = group.passes
+    if any(p.tests_guard for p in phases):
+        passes = _part_guards(function, passes)
+    parts = _split(passes)
+    walks = any(_find_walk(function, steps, profile) is not None for steps in parts)
+    apart = _WALKED if walks else _find_obstacle(function, phases, len(parts), profile, limits)
+    if not apart:
+        names = _name_members(passes)
+        if takes_neighbours(phases, profile, alone=alone):
+            windows = write_windows(function, group, _list_stored(function, group.stages))
+            phases, alone = windows or phases, alone or windows is not None
+        return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
+    again = combines_again(phases, profile) and not alone and not walks
+    kernels = _lower_again(function, phases, parts, profile, limits) if again else []
+    if not kernels:
+        for steps in parts:
+            kernels += _lower_step(function, group.parallel, steps, profile, limits)
+    if len(kernels) == 1:
+        return tuple(kernels)
+    return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
+
+
+def lower_stages(
+    function: ir.Function,
+    stages: tuple[str, ...],
+    profile: Profile,
+    limits: Limits,
+    local: tuple[str, ...] = (),
+) -> k.Kernel:
+    """The kernel that computes element-wise stages over one domain; those `local` are for the
+    others alone, and have no memory.
+
+    Packed tensors of any shape share one kernel, which is told their element count when it runs;
+    where operands are strided or broadcast, their sizes are constants in the kernel. Raises
+    `UnsupportedError` where the stages are reductions or pass a limit of the target.
+    """
+    elements = collect_elements(function, stages, local)
+    phase = Phase(elements, collapse(elements))
+    return make_kernel(function, (phase,), stages, (stages,), profile, limits)
+
+
+def collect_group(
+    function: ir.Function, group: Group
+) -> tuple[tuple[Phase, ...], tuple[tuple[str, ...], ...]]:
+    """The phases of a group as one kernel has them, whatever its schedule is, and the stages of
+    each pass. Raises `UnsupportedError` where it takes several kernels, or a schedule of its
+    own."""
+    if not group.passes:
+        elements = collect_elements(function, group.stages, group.local)
+        return (Phase(elements, collapse(elements)),), (group.stages,)
+    if group.ranks is not None:
+        raise UnsupportedError(f"rows are put in order by '{group.ranks}' in kernels of their own")
+    if group.row is not None or group.crossed is not None:
+        raise UnsupportedError(
+            f"the kernel of '{group.stages[0]}' holds rows, which takes a schedule of its own"
+        )
+    stored = _list_stored(function, group.stages)
+    phases = collect_phases(function, group.parallel, group.passes, stored)
+    passes: Sequence[Pass] = group.passes
+    if any(p.tests_guard for p in phases):
+        passes = _part_guards(function, passes)
+        phases = collect_phases(function, group.parallel, passes, stored)
+    if len(_split(passes)) > 1 and _is_parted(phases):
+        raise UnsupportedError(_PARTED)
+    return phases, _name_members(passes)
+
+
+def _is_parted(phases: Sequence[Phase]) -> bool:
+    """Whether each reduction among some phases has a kernel of its own, however few points."""
+    return any(p.has_computed_reads or p.tests_guard for p in phases)
+
+
+_WALKED = "a work item has no element before it has gone through all points"
+_PARTED = "it takes several kernels, for values depend on the positions of points"
+
+
+def _find_obstacle(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    parts: int,
+    profile: Profile,
+    limits: Limits,
+) -> str:
+    """Why one kernel cannot have all phases, which are so many reductions with what derives from
+    each, in words; nothing where it can."""
+    if parts > 1 and _is_parted(phases):
+        return _PARTED
+    if not keeps_busy(phases, profile, limits):
+        return "it takes several kernels, for there are too few outputs to share out"
+    if count_buffers(phases) > limits.buffers:
+        return f"it takes several kernels, for one may have no more than {limits.buffers} buffers"
+    return ""
+
+
+def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
+    """The stages of each pass."""
+    return tuple(tuple(m.stage for m in (*each.members, *each.across)) for each in passes)
+
+
+def _arrange(
+    function: ir.Function,
+    parallel: tuple[ir.Extent, ...],
+    steps: Sequence[Pass],
+    stages: Sequence[str],
+    profile: Profile,
+) -> tuple[tuple[Phase, ...], bool]:
+    """The phases of some passes, their points in the order that suits them, and whether work items
+    reduce outputs of their own, one after the other."""
+    stored = _list_stored(function, stages)
+
+    def collect(as_written: bool) -> tuple[Phase, ...]:
+        return collect_phases(function, parallel, steps, stored, as_written)
+
+    return arrange(function, collect, profile)
+
+
+def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
+    """The passes, but reductions of which one has a guard apart: loops test one guard."""
+    parted: list[Pass] = []
+    for each in passes:
+        _, reductions = part_members(function, each)
+        stages = [function.stage(m.stage) for m in reductions]
+        guarded = any(s is not None and s.body.guard is not None for s in stages)
+        if len(reductions) > 1 and guarded:
+            parted += [dataclasses.replace(each, members=(m,)) for m in each.members]
+        else:
+            parted.append(each)
+    return parted
+
+
+def _check_words(function: ir.Function, group: Group, limits: Limits) -> None:
+    """Raises `UnsupportedError` for what would be stored half a word at a time."""
+    stored = _list_stored(function, group.stages) if limits.word_types else set[str]()
+    for name in function.sort_tensors(stored):
+        stage = function.stage(name)
+        if stage is not None and stage.dtype in limits.word_types:
+            raise UnsupportedError(
+                f"'{stage.name}' is {stage.dtype.name} and computed from a reduction, and without "
+                "16-bit types kernels store two elements at a time",
+                stage.span,
+                notes=["compile for shader model 6.2, or store it as FLOAT32"],
+            )
+
+
+def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
+    """The passes that share kernels once a group is taken apart: a reduction, and what derives from
+    it point by point."""
+    steps: list[list[Pass]] = []
+    for each in passes:
+        derived = not each.reduces and not each.inner
+        if derived and steps and steps[-1][0].reduces and len(steps[-1]) == 1:
+            steps[-1].append(each)
+        else:
+            steps.append([each])
+    return steps
+
+
+def _lower_step(
+    function: ir.Function,
+    parallel: tuple[ir.Extent, ...],
+    steps: Sequence[Pass],
+    profile: Profile,
+    limits: Limits,
+) -> list[k.Kernel]:
+    """The kernels of a reduction with what derives from it, or of a pass that applies reductions.
+    Where one would have more buffers than the target allows, its stages are shared out."""
+    stages = tuple(member.stage for each in steps for member in each.members)
+    if not steps[0].reduces:
+        domains: dict[object, list[str]] = {}
+        for name in stages:
+            stage = function.stage(name)
+            domains.setdefault(stage and stage.extents, []).append(name)
+        return [
+            lower_stages(function, tuple(part), profile, limits)
+            for names in domains.values()
+            for part in _share_out(function, names, limits)
+        ]
+    walk = _find_walk(function, steps, profile)
+    if walk is not None:
+        rest = [kernel for each in steps[1:]
+                for kernel in _lower_step(function, parallel, [each], profile, limits)]  # fmt: skip
+        return [lower_walk(function, walk, profile, limits), *rest]
+    phases, alone = _arrange(function, parallel, steps, stages, profile)
+    divided = None if alone else cut_up(phases, profile, limits)
+    made = [phases]
+    if divided is not None:
+        second = (combine_partials(phases[0], divided.parallel_sizes), *phases[1:])
+        made = [store_partials(phases[0], divided), second]
+    if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
+        halves = _halve(function, steps)
+        return [
+            m for half in halves for m in _lower_step(function, parallel, half, profile, limits)
+        ]
+    if divided is None:
+        names = _name_members(steps)
+        return [make_kernel(function, phases, stages, names, profile, limits, serial=alone)]
+    first, second = made
+    elementwise, reductions = part_members(function, steps[0])
+    names = tuple(member.stage for member in (*elementwise, *reductions))
+    rest = tuple(name for name in stages if name not in names[: len(elementwise)])
+    pieces, after = divided.parallel_sizes[0], _name_members(steps[1:])
+    alone = suits_serial(function, second, profile)
+    return [
+        make_kernel(function, first, names, (names,), profile, limits, pieces=pieces),
+        make_kernel(function, second, rest, after, profile, limits, serial=alone),
+    ]
+
+
+def _find_walk(function: ir.Function, steps: Sequence[Pass], profile: Profile) -> Walk | None:
+    """How a work item walks the points of a reduction that some passes begin with, where it may."""
+    if not profile.walks or not steps[0].reduces or len(steps[0].members) > 1:
+        return None
+    stage = function.stage(steps[0].members[0].stage) if steps[0].members else None
+    return None if stage is None else find_walk(function, stage)
+
+
+def _lower_crossed(
+    function: ir.Function, group: Group, crossed: Crossed, profile: Profile, limits: Limits
+) -> tuple[k.Kernel, ...]:
+    """The kernels of a group that reduces over its rows, too: one that goes through all of them and
+    stores what each piece of them comes to, and one that combines the pieces."""
+    stored = _list_stored(function, group.stages)
+    phases = cut_rows(
+        collect_phases(function, group.parallel, group.passes, stored), profile, limits
+    )
+    (across,) = (phase for phase in phases if phase.is_across)
+    pieces = phases[-1].space.sizes[0]
+    first, *derived = collect_phases(function, crossed.parallel, crossed.passes, stored)
+    second = (combine_partials(across, (pieces, *first.space.parallel_sizes)), *derived)
+    names = _name_members(group.passes)
+    own = tuple(dict.fromkeys(name for each in names for name in each))
+    added = [m.stage for each in group.passes for m in each.across]
+    after = _name_members(crossed.passes[1:])
+    rest = (*added, *(name for each in after for name in each))
+    nests = choose_crossing(phases, profile, limits), choose_combining(second, profile, limits)
+    return (
+        make_kernel(function, phases, own, names, profile, limits, nest=nests[0]),
+        make_kernel(function, second, rest, after, profile, limits, nest=nests[1]),
+    )
+
+
+def _lower_again(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    parts: Sequence[Sequence[Pass]],
+    profile: Profile,
+    limits: Limits,
+) -> list[k.Kernel]:
+    """The kernels of reductions in pieces, each of which combines again the partial results that
+    those before it have stored and it needs, and then goes on: nothing, where that does not suit.
+    `parts` are the passes that share kernels once the group is taken apart."""
+    tails: list[list[Phase]] = []
+    for phase in phases:
+        if not phase.is_parallel:
+            tails.append([phase])
+        elif tails:
+            tails[-1].append(phase)
+    unlike = len(tails) != len(parts) or len(phases) != sum(map(len, tails))
+    if unlike or any(p.has_computed_reads or p.tests_guard for p in phases):
+        return []
+    combined: dict[str, Phase] = {}
+    derived: list[Phase] = []
+    kernels: list[k.Kernel] = []
+    combining: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+    def make(main: Sequence[Phase], own: tuple[str, ...], pieces: int | None) -> bool:
+        needed = {v.tensor for p in (*derived, *main) for v in p.elements.views() if v.local}
+        again = {id(phase): phase for name, phase in combined.items() if name in needed}
+        made = [*again.values(), *derived, *main]
+        stored = {view.tensor for p in derived for view, _ in p.elements.results}
+        read = {view.tensor for p in main for view in p.elements.buffers()}
+        if count_buffers(made) > limits.buffers or stored & read:
+            return False
+        passes = tuple(names for names in (after, own) if names)
+        stages = tuple(dict.fromkeys((*combining, *after, *own)))
+        kernels.append(make_kernel(function, made, stages, passes, profile, limits, pieces=pieces))
+        return True
+
+    for (main, *rest), steps in zip(tails, parts, strict=True):
+        divided = cut_up((main,), profile, limits)
+        own, names = (
+            tuple(m.stage for each in some for m in each.members) for some in (steps[:1], steps[1:])
+        )
+        cut_main = main if divided is None else dataclasses.replace(main, space=divided)
+        if not main.accumulators:
+            if not make((cut_main,), own, None):
+                return []
+            derived, combining, after = rest, (), names
+            continue
+        if divided is None or not make(store_partials(main, divided), own, divided.sizes[0]):
+            return []
+        partial = combine_partials(main, divided.parallel_sizes)
+        combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
+        _, reductions = part_members(function, steps[0])
+        derived, combining, after = rest, tuple(m.stage for m in reductions), names
+    if derived and not make((), (), None):
+        return []
+    return kernels
+
+
+def _share_out(function: ir.Function, names: Sequence[str], limits: Limits) -> list[list[str]]:
+    """Element-wise stages, in as many kernels as it takes to have buffers enough."""
+    parts: list[list[str]] = []
+    tensors: set[str] = set()
+    for name in names:
+        stage = function.stage(name)
+        own = {name} if stage is None else {name, *(load.tensor for load in stage.body.loads())}
+        if not parts or len(tensors | own) > limits.buffers:
+            parts.append([])
+            tensors = set()
+        parts[-1].append(name)
+        tensors |= own
+    return parts
+
+
+def _halve(function: ir.Function, steps: Sequence[Pass]) -> list[list[Pass]]:
+    """A reduction and what derives from it, each by itself; or a reduction alone in two, with half
+    of the reductions each, or with the element-wise results it stores apart from the one."""
+    reduction, *derived = steps
+    if derived:
+        return [[reduction], *([each] for each in derived)]
+    elementwise, reductions = part_members(function, reduction)
+    half = len(reductions) // 2
+    first = dataclasses.replace(
+        reduction, members=(*elementwise, *reductions[:half]), reduces=half > 0
+    )
+    return [[first], [dataclasses.replace(reduction, members=tuple(reductions[half:]))]]
+
+
+def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
+    """The stages among some that need memory: they leave, or others read them."""
+    own, readers = set(stages), function.readers()
+    return {n for n in own if function.result(n) or not own.issuperset(readers.get(n, ()))}

@@ -1,0 +1,123 @@
+"""What work items of a group have reduced, put together in the memory that they share.
+
+Which of them it is that stand along an axis, and in which order theirs is added, depends on their
+number alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, index, multiply, operate
+from dmlc.kernel.frame import Frame
+from dmlc.loops.accumulate import merge
+from dmlc.lowering.accumulators import (
+    Accumulators,
+    Arrays,
+    enter_arrays,
+    find_tile,
+    name_arrays,
+)
+from dmlc.scalars import DataType
+from dmlc.source import InternalError
+
+_JOINED = 16
+"""Work items whose accumulators one of them combines, at most, in groups of the usual size."""
+_LARGE = 512
+"""Work items from which on that is twice as many."""
+_TILES_BYTES = 1 << 13
+"""Shared memory for vectors of tiles, at most, where it holds one of each work item."""
+
+
+def join_items(
+    frame: Frame,
+    state: Accumulators,
+    lanes: Sequence[tuple[str, int]],
+    numbers: Mapping[str, k.Expression],
+    axis: str,
+) -> list[k.Statement]:
+    """The accumulators of the work items of a group that stand along an axis become one in shared
+    memory; each gets it. Where they are many, a few combine the others first, an equal number
+    each: that takes two barriers. `lanes` are all axes with their extents, and `numbers` says where
+    along each this work item is."""
+    if not state.accumulators:
+        return []
+    steps = _find_steps(lanes)
+    step, extent = steps[axis], dict(lanes)[axis]
+    lane = k.Position(k.Geometry.LANE)
+    (states,) = state.registers.values()
+    size = math.prod(side for _, side in lanes)
+    taken = name_arrays(frame, state.accumulators, "_lanes", size, shared=True)
+    shared = list(zip(state.accumulators, states, taken, strict=True))
+    write = [put for _, own, to in shared for put in to.write(lane, own)]
+
+    def combine(first: k.Expression, step: int, count: int) -> k.For:
+        number = frame.variable("part")
+        body: list[k.Statement] = []
+        for each, own, arrays in shared:
+            other = arrays.read(add(first, multiply(number, step)))
+            before, merged = merge(each.reduction, own, other, frame.names.take)
+            body += [*before, *map(k.Assign, own, merged)]
+        return k.For(number, index(1), index(count), 1, tuple(body))
+
+    body = [*write, k.Barrier()]
+    left = min(extent, _JOINED if extent < _LARGE else 2 * _JOINED)
+    if left < extent:
+        some = (combine(lane, left * step, extent // left), *write)
+        body += [k.If(operate("lt", numbers[axis], index(left)), some), k.Barrier()]
+    first = add(*[multiply(numbers[name], step) for name, step in steps.items() if name != axis])
+    for _, own, arrays in shared:
+        body += map(k.Assign, own, arrays.read(first))
+    return [*body, combine(first, step, left)]
+
+
+def join_tiles(
+    frame: Frame,
+    state: Accumulators,
+    lanes: Sequence[tuple[str, int]],
+    numbers: Mapping[str, k.Expression],
+    axis: str,
+) -> list[k.Statement]:
+    """The tiles of the work items of a group that stand along an axis become one in shared memory,
+    a few vectors at a time, so that it takes little memory; each gets it."""
+    tile, steps = find_tile(state), _find_steps(lanes)
+    side, width = dict(lanes)[axis], tile.lanes
+    lane = multiply(k.Position(k.Geometry.LANE), width)
+    first = add(*[multiply(numbers[n], step * width) for n, step in steps.items() if n != axis])
+    size = math.prod(extent for _, extent in lanes) * width
+    widest = max(slot.dtype.bytes for each in state.accumulators for slot in each.slots)
+    places = range(0, tile.rows * tile.pitch, width)
+    many = min(len(places), max(1, _TILES_BYTES // (size * widest)))
+    taken: dict[DataType, str] = {}
+    for each in state.accumulators:
+        for slot in each.slots:
+            if slot.dtype not in taken:
+                taken[slot.dtype] = frame.array("tiles", slot.dtype, many * size, shared=True)
+    made: list[k.Statement] = []
+    for each, own in state.pair():
+        shared = Arrays(each.slots, tuple(taken[slot.dtype] for slot in each.slots))
+        if len(set(shared.names)) < len(shared.names):
+            raise InternalError(f"the parts of {each.name} share an array")
+        for start in range(0, len(places), many):
+            some = [(n * size, index(p)) for n, p in enumerate(places[start : start + many])]
+            made.append(k.Barrier())
+            for offset, place in some:
+                made += shared.write(add(lane, index(offset)), own.read(place, width))
+            made.append(k.Barrier())
+            for offset, place in some:
+                begin = add(first, index(offset))
+                made += own.write(place, shared.read(begin, width))
+                for part in range(1, side):
+                    other = shared.read(add(begin, index(part * steps[axis] * width)), width)
+                    made += enter_arrays(frame, each, own, place, other)
+    return made
+
+
+def _find_steps(lanes: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """How far apart the work items of a group are that are neighbours along each axis."""
+    return {
+        name: math.prod(side for _, side in lanes[number + 1 :])
+        for number, (name, _) in enumerate(lanes)
+    }

@@ -1,0 +1,696 @@
+"""The loops of a nest.
+
+Each narrows the range of its dimension or settles a point of it. Where a dimension is no whole
+number of steps, serial loops and vectors leave a remainder to loops of shorter steps, and what is
+written out or shared by work items is guarded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import (
+    ZERO,
+    add,
+    both,
+    guard,
+    index,
+    measure,
+    multiply,
+    operate,
+    size,
+    split_number,
+    subtract_known,
+)
+from dmlc.kernel.frame import Frame
+from dmlc.loops.element import View
+from dmlc.loops.nodes import (
+    Dim,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Once,
+    Pack,
+    Point,
+    Reduce,
+    Turns,
+    find_shared,
+    list_loops,
+    list_phases,
+    roll,
+    scalarize,
+    walk,
+)
+from dmlc.lowering.loop_fusion import fuse_loops
+from dmlc.lowering.scope import Scope
+from dmlc.lowering.values import Values
+from dmlc.scalars import OPERATIONS
+from dmlc.sizes import Measure, divide_up
+from dmlc.sizes import multiply as multiply_sizes
+from dmlc.source import InternalError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Share:
+    """A part of a loop's range, in steps of its own width."""
+
+    width: int
+    first: k.Expression
+    last: k.Expression
+
+
+class Loops:
+    """Writes the loops of one nest, and has `write` write what is inside them."""
+
+    def __init__(
+        self,
+        nest: Nest,
+        frame: Frame,
+        values: Values,
+        items: Mapping[str, k.Expression],
+        limit: int | None,
+        write: Callable[[Sequence[Node], Scope], list[k.Statement]],
+    ) -> None:
+        self._nest = nest
+        self._frame = frame
+        self._values = values
+        self._items = items
+        """The number of this work item along each axis of its group."""
+        self._limit = limit
+        self._write = write
+
+    def write(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        """A loop and all that is inside: nothing, where its dimension has no points."""
+        if node.dim.size == 0:
+            return []
+        match node.kind:
+            case Kind.GROUP:
+                return self._write_group(node, scope)
+            case Kind.LANE:
+                return self._write_lane(node, scope)
+            case Kind.UNROLL | Kind.LOOP if node.extent:
+                return self._write_counted(node, scope)
+            case Kind.VECTOR if node.extent:
+                wide = dataclasses.replace(scope, lanes=node.step)
+                return self._settle(node, wide, scope.start(node.dim), [])
+            case _ if node.vectorization is not None:
+                return self._write_vectorized(node, scope)
+            case _:
+                return self._write_range(node, scope)
+
+    # Loops that others run -------------------------------------------------------------------
+
+    def _write_group(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        dim, step, body = node.dim, node.step, list[k.Statement]()
+        if any(n.kind is Kind.VECTOR and n.extent for n in list_loops(node.body, dim)):
+            return self._write_partition(node, scope)
+        exact = dim.size % step == 0 if isinstance(dim.size, int) else step == 1
+        is_loose = self._limit is not None or not exact
+        scope = scope.narrow(dim, is_loose=is_loose)
+        if isinstance(dim.size, int) and dim.size <= step:
+            return self._settle(node, scope, index(0), body)
+        number: k.Expression = k.Position(k.Geometry.GROUP)
+        loops = list_loops(node.body, dim)
+        if not loops or loops[0].extent:
+            if node.name and loops:
+                number = self._frame.name(body, node.name, number)
+            return self._settle(node, scope, multiply(number, step), body)
+        start = self._frame.name(body, node.name, multiply(number, step))
+        end: k.Expression = add(start, index(step))
+        if is_loose:
+            end = operate("min", end, dim.count)
+        stop = self._frame.name(body, "end", end)
+        return self._settle(node, scope.narrow(dim, stop=stop, is_loose=False), start, body)
+
+    def _write_partition(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        """A loop of work groups that go in vectors where all of their points are inside; the last
+        one goes point by point, its work items on neighbouring points."""
+        dim, step, body = node.dim, node.step, list[k.Statement]()
+        within, beyond = scope.narrow(dim, is_loose=False), scope.narrow(dim, is_loose=True)
+        scalar = dataclasses.replace(node, body=scalarize(node.body, dim))
+        size = dim.size if isinstance(dim.size, int) else None
+        if size is not None and size < step:
+            return self._settle(scalar, beyond, index(0), body)
+        if size == step:
+            return self._settle(node, within, index(0), body)
+        start = self._frame.name(body, "begin", multiply(k.Position(k.Geometry.GROUP), step))
+        if size is not None and size % step == 0 and self._limit is None:
+            return self._settle(node, within, start, body)
+        inside = operate("le", add(start, index(step)), dim.count)
+        flag = self._frame.name(body, "whole", inside)
+        outside = k.Operate(OPERATIONS["not"], (flag,), k.BOOL)
+        whole = self._settle(node, within, start, [])
+        rest = self._settle(scalar, beyond, start, [])
+        return [*body, k.If(flag, tuple(whole)), k.If(outside, tuple(rest))]
+
+    def _write_lane(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        dim, body = node.dim, list[k.Statement]()
+        scope = dataclasses.replace(scope, used=scope.used | {node.name})
+        if node.extent == 1:
+            return self._settle(node, scope, scope.start(dim), body)
+        scope = self._note_end(node, scope, body)
+        start = add(scope.start(dim), multiply(self._items[node.name], node.step))
+        inner = list_loops(node.body, dim)
+        if any(n.step <= node.step or n.kind is Kind.VECTOR for n in inner if not n.extent):
+            start = self._frame.name(body, f"first_{dim.name}", start)
+            stop = scope.span(dim).stop or self._find_end(dim, scope, body)
+            # One that starts beyond the end has nothing to do.
+            end = operate("max", start, operate("min", add(start, index(node.step)), stop))
+            scope = scope.narrow(dim, stop=self._frame.name(body, f"end_{dim.name}", end))
+        return self._settle(node, scope, start, body)
+
+    def _note_end(self, node: Loop, scope: Scope, body: list[k.Statement]) -> Scope:
+        """Notes where so many steps from its start may take a loop beyond its dimension, or a piece
+        of one that ends sooner than others."""
+        dim = node.dim
+        if scope.span(dim).start is not None:
+            return scope
+        first = dim.parts[0][0] if dim.parts else dim
+        if self._find_rest(first, scope) is not None:
+            return scope.narrow(dim, stop=self._find_end(dim, scope, body), is_loose=True)
+        if dim.size == node.extent * node.step:
+            return scope
+        return scope.narrow(dim, is_loose=True)
+
+    # Loops of one work item ------------------------------------------------------------------
+
+    def _write_counted(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        """A loop over so many steps, all of which there are."""
+        dim, unroll, body = node.dim, node.kind is Kind.UNROLL, list[k.Statement]()
+        scope = self._note_end(node, scope, body)
+        start = scope.start(dim)
+        if node.extent == 1:
+            return self._settle(node, scope, start, body)
+        number = self._frame.variable(node.name)
+        counted = any(buffer.rows is node.dim for buffer in self._nest.buffers)
+        if counted:
+            self._values.counts[node.dim] = number
+        if node.output:
+            counted, further = True, multiply(number, node.output)
+            scope = dataclasses.replace(scope, output=add(scope.output, further))
+        if node.step == 1 and not scope.packs and not counted:
+            made = self._settle(node, scope, number, [])
+            last = add(start, index(node.extent))
+            each = k.For(number, start, last, 1, tuple(made), unroll=unroll, rolled=not unroll)
+            return [*body, each]
+        packs = {buffer: (into, number) for buffer, (into, _) in scope.packs.items()}
+        scope = dataclasses.replace(scope, packs=packs)
+        made = self._settle(node, scope, add(start, multiply(number, node.step)), [])
+        last = index(node.extent)
+        each = k.For(number, index(0), last, 1, tuple(made), unroll=unroll, rolled=not unroll)
+        return [*body, each]
+
+    def _write_range(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        """A loop over what is left of a dimension; what its steps do not come out even with, in
+        shorter ones."""
+        dim, body = node.dim, list[k.Statement]()
+        start, stop = self._find_range(node, scope, body)
+        finer = list_loops(node.body, dim)
+        is_wide = node.kind is Kind.VECTOR
+        # Tiles go beyond the end of a dimension.
+        written_out = bool(finer and finer[0].extent and finer[0].dim is dim)
+        parted = is_wide or (node.step > 1 and written_out)
+        length = subtract_known(stop, start)
+        if not parted and length is not None and length <= node.step:
+            return self._settle(node, scope, start, body)
+        if node.interleaved:
+            return body + self._write_interleaved(node, scope, start, stop)
+        if any(n.kind is Kind.LANE and n.dim is dim for n in finer):
+            return body + self._write_rounds(node, scope, start, stop)
+        scope = scope.narrow(dim, is_loose=False)
+        if self._is_row(node) or (is_wide and dim is self._nest.block):
+            scope = self._name_bases(node, scope, body)
+        if not parted:
+            share = _Share(node.step, start, stop)
+            return [*body, self._write_share(node, scope, share, backwards=node.backwards)]
+        ahead = self._fetch_ahead(node, scope, body)
+        shares = self._share_out(node, scope, start, stop, body)
+        return body + [self._write_share(node, scope, share, ahead) for share in shares]
+
+    def _write_rounds(
+        self, node: Loop, scope: Scope, start: k.Expression, stop: k.Expression
+    ) -> list[k.Statement]:
+        """A loop over what the work items of a group share. In whole steps all of them have
+        something to do; what these leave over goes in rounds, and the last one is guarded."""
+        dim, body = node.dim, list[k.Statement]()
+        loops = list_loops(node.body, dim)
+        (width,) = {n.step * n.extent for n in loops if n.kind is Kind.LANE}
+        node = dataclasses.replace(node, name=node.name or "strip")
+        once = dataclasses.replace(node, step=width, body=roll(node.body, dim, width))
+        scope = scope.narrow(dim, stop=stop)
+        length = subtract_known(stop, start)
+        if length is None:
+            gone = stop if start == index(0) else operate("sub", stop, start)
+            rest = operate("mod", gone, index(node.step))
+            middle = self._frame.name(body, f"{node.name}s_end", operate("sub", stop, rest))
+            body += self._write_round(node, scope.narrow(dim, is_loose=False), start, middle)
+            return body + self._write_round(once, scope.narrow(dim, is_loose=True), middle, stop)
+        first = int(start.value) if isinstance(start, k.Literal) else 0
+        last = first + length
+        for each in (node, once):
+            end = first + (last - first) // each.step * each.step
+            inside = scope.narrow(dim, is_loose=False)
+            body += self._write_round(each, inside, index(first), index(end))
+            first = end
+        loose = scope.narrow(dim, is_loose=True)
+        return body + self._write_round(once, loose, index(first), index(last))
+
+    def _write_round(
+        self, node: Loop, scope: Scope, first: k.Expression, last: k.Expression
+    ) -> list[k.Statement]:
+        """A part of such a loop."""
+        length, body = subtract_known(last, first), list[k.Statement]()
+        if length == 0:
+            return body
+        if self._is_row(node):
+            scope = self._name_bases(node, scope, body)
+        if length is not None and length <= node.step:
+            return body + self._settle(node, scope, first, [])
+        variable = self._frame.variable(node.name)
+        made = self._settle(node, scope, variable, [])
+        return [*body, k.For(variable, first, last, node.step, tuple(made))]
+
+    def _write_share(
+        self,
+        node: Loop,
+        scope: Scope,
+        share: _Share,
+        ahead: Mapping[str, k.Expression] = MappingProxyType({}),
+        *,
+        backwards: bool = False,
+    ) -> k.For:
+        """A part of a loop in steps of one width. By ones there are no vectors, and nothing is
+        written out inside."""
+        dim, width, last = node.dim, share.width, share.last
+        within, whole = list[k.Statement](), width == node.step
+        is_wide, is_block = node.kind is Kind.VECTOR, dim is self._nest.block
+        variable = self._frame.variable(node.name if whole or is_wide else dim.name)
+        place: k.Expression = variable
+        if is_block:
+            scope = dataclasses.replace(scope, output=variable)
+            if not is_wide and not self._is_row(node):
+                place = add(scope.start(dim), variable)
+        if node.output:
+            gone = variable if share.first == ZERO else operate("sub", variable, scope.start(dim))
+            further = add(scope.output, multiply(gone, node.output))
+            scope = dataclasses.replace(scope, output=further)
+        if is_wide:
+            within += [k.Prefetch(b, add(at, variable)) for b, at in ahead.items() if whole]
+            scope = dataclasses.replace(scope, lanes=width)
+        elif not whole:
+            node = dataclasses.replace(node, body=roll(node.body, dim))
+        finer = list_loops(node.body, dim)
+        if finer and not finer[0].extent and finer[0].dim is dim:
+            end: k.Expression = add(variable, index(width))
+            if not isinstance(last, k.Literal) or int(last.value) % width:
+                end = operate("min", end, last)
+            scope = scope.narrow(dim, stop=self._frame.name(within, f"{node.name}_end", end))
+        elif node.backwards and not backwards and whole and isinstance(last, k.Literal):
+            from_end = operate("sub", index(int(last.value) - width), variable)
+            place = self._frame.name(within, dim.name, from_end)
+        length = subtract_known(last, share.first)
+        counter = variable
+        if is_wide and length is not None and length % width:
+            # The last vector takes some points of the one before once more.
+            counter = self._frame.variable("x")
+            again = operate("min", counter, add(last, index(-width)))
+            within.append(k.Let(variable, again))
+        made = self._settle(node, scope, place, within)
+        return k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
+
+    def _share_out(
+        self,
+        node: Loop,
+        scope: Scope,
+        start: k.Expression,
+        stop: k.Expression,
+        body: list[k.Statement],
+    ) -> list[_Share]:
+        """The parts of a loop's range. What whole steps leave over is taken in shorter ones, where
+        its length is known, and then one by one. Where stores stream, what lies before the first
+        aligned vector comes first, one by one too."""
+        shares: list[_Share] = []
+        if isinstance(start, k.Literal) and isinstance(stop, k.Literal):
+            first = int(start.value)
+            for width in (node.step, *node.rest, 1):
+                last = first + (int(stop.value) - first) // width * width
+                if last > first:
+                    shares.append(_Share(width, index(first), index(last)))
+                    first = last
+            return shares
+        streams = [p.streams for p in scope.work.values() if p.streams is not None]
+        lead = next((s.lead for s in streams if s.lead is not None), None)
+        if lead is not None:
+            # Every run starts a whole number of cache lines into the memory, so that the first
+            # aligned vector is as far into each.
+            aligned = operate("min", add(start, lead), stop)
+            begin, start = start, self._frame.name(body, "vector_begin", aligned)
+            shares.append(_Share(1, begin, start))
+        length = stop if start == index(0) else operate("sub", stop, start)
+        rest = operate("mod", length, index(node.step))
+        name = "vector_end" if node.kind is Kind.VECTOR else f"{node.name}s_end"
+        middle = self._frame.name(body, name, operate("sub", stop, rest))
+        return [*shares, _Share(node.step, start, middle), _Share(1, middle, stop)]
+
+    def _find_range(
+        self, node: Loop, scope: Scope, body: list[k.Statement]
+    ) -> tuple[k.Expression, k.Expression]:
+        """Where a loop starts and stops. Along a block it counts its outputs."""
+        dim = node.dim
+        if node.part is not None:
+            return index(node.part[0]), index(node.part[1])
+        stop = scope.span(dim).stop
+        if dim is self._nest.block:
+            return index(0), stop or dim.count
+        return scope.start(dim), stop or self._find_end(dim, scope, body)
+
+    def _write_interleaved(
+        self, node: Loop, scope: Scope, start: k.Expression, stop: k.Expression
+    ) -> list[k.Statement]:
+        """A loop that reduces each step's points beside what it does with those of the one before.
+        The first is reduced, and the last done with, by itself."""
+        first, *others = node.body
+        if not isinstance(first, Reduce):
+            raise InternalError("an interleaved loop begins with no reduction")
+        makes = dataclasses.replace(node, body=(dataclasses.replace(first, ends=False),))
+        rest = dataclasses.replace(node, body=(dataclasses.replace(first, body=()), *others))
+        block = self._frame.variable(node.name)
+        body = self._settle(makes, scope, start, [])
+        turn: list[k.Statement] = []
+        before = self._frame.name(turn, "before", operate("sub", block, index(1)))
+        done = self._settle(rest, scope, before, [])
+        pair = fuse_loops(done, self._settle(makes, scope, block, []))
+        if pair is None:
+            raise InternalError("a reduction and what applies it have different loops")
+        body.append(k.For(block, add(start, index(1)), stop, 1, (*turn, *pair)))
+        last = self._frame.name(body, "last", operate("sub", stop, index(1)))
+        return body + self._settle(rest, scope, last, [])
+
+    # Vectors whose reads lie apart -----------------------------------------------------------
+
+    def _write_vectorized(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        """A stretch whose middle goes in vectors though reads lie apart, and its ends one by
+        one."""
+        vectorization, body = node.vectorization, list[k.Statement]()
+        if vectorization is None:
+            return body
+        start, stop = self._find_range(node, scope, body)
+        first: k.Expression = index(vectorization.first)
+        last: k.Expression = index(vectorization.last)
+        if not isinstance(stop, k.Literal):
+            # A piece of a longer row has vectors only where the row does.
+            whole = isinstance(node.dim.size, int) and vectorization.last < node.dim.size
+            first, last = start, stop
+            if whole:
+                end = operate("min", stop, index(vectorization.last))
+                last = self._frame.name(body, "vector_end", operate("max", start, end))
+        phases = list_phases(node)
+        middle = _Share(node.step, first, last)
+        for share in (_Share(1, start, first), middle, _Share(1, last, stop)):
+            if share.first == share.last:
+                continue
+            if share is not middle:
+                body += self._write_stretch(node, scope, share)
+                continue
+            wide = scope
+            for number in phases:
+                emitter = self._values.make_emitter(number, vectorization.joints[number])
+                wide = wide.note(number, emitter=emitter, opened=-1)
+            body += self._values.open(
+                phases[0], wide, lambda wide: self._write_stretch(node, wide, middle)
+            )
+        return body
+
+    def _write_stretch(self, node: Loop, scope: Scope, share: _Share) -> list[k.Statement]:
+        """A loop over a part of a row."""
+        body: list[k.Statement] = []
+        if self._is_row(node):
+            scope = self._name_bases(node, scope, body)
+        if subtract_known(share.last, share.first) == 1:
+            return body + self._settle(node, scope, share.first, [])
+        return [*body, self._write_share(node, scope, share)]
+
+    # Points ----------------------------------------------------------------------------------
+
+    def _settle(
+        self, node: Loop, scope: Scope, place: k.Expression, body: list[k.Statement]
+    ) -> list[k.Statement]:
+        """What is inside a step of a loop that starts at a place: a range for the loops inside, or
+        a point. `body` has the statements before it."""
+        dim = node.dim
+        scope = dataclasses.replace(scope, depth=scope.depth + 1)
+        further = list_loops(node.body, dim)
+        if further:
+            named = node.kind is Kind.LANE and isinstance(place, k.Operate | k.Position)
+            if named and any(loop.kind is Kind.UNROLL for loop in further):
+                place = self._frame.name(body, "first", place)
+            return body + self._write(node.body, scope.narrow(dim, start=place))
+        if isinstance(place, k.Operate | k.Position):
+            place = self._frame.name(body, dim.name, place)
+        if dim.within is not None:
+            return body + self._settle_tile(node, scope, dim.within, place)
+        if not scope.span(dim).is_loose:
+            return body + self._settle_parts(node, scope, dim, place)
+        is_inside = operate("lt", place, scope.span(dim).stop or dim.count)
+        scope = scope.narrow(dim, is_loose=False)
+        if len(dim.parts) == 1:
+            part, step = dim.parts[0]
+            is_inside = operate("lt", multiply(place, step), part.count)
+        meets = any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body))
+        if not meets and not node.clamps:
+            return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, dim, place)))]
+        # All work items meet the barriers inside: those beyond the end repeat the last point.
+        stop = scope.span(dim).stop or dim.count
+        last = operate("sub", stop, index(scope.lanes))
+        last = index(int(stop.value) - scope.lanes) if isinstance(stop, k.Literal) else last
+        place = self._frame.name(body, "at", operate("min", place, last))
+        if not meets:
+            is_inside = self._frame.name(body, "inside", is_inside)
+        is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
+        there = scope.is_there if meets else is_inside
+        scope = dataclasses.replace(scope, is_own=is_own, is_there=there)
+        return body + self._settle_parts(node, scope, dim, place)
+
+    def _settle_tile(
+        self, node: Loop, scope: Scope, whole: Dim, place: k.Expression
+    ) -> list[k.Statement]:
+        """What is inside where a point of a tile is settled, and so is that of the dimension it is
+        of. Where the tile goes beyond the end, nothing is, unless it is put into a buffer: then
+        others stand in for the points."""
+        body, size = list[k.Statement](), node.dim.size
+        scope = scope.settle({node.dim: place})
+        parts = {whole, *(part for part, _ in whole.parts)}
+        if not any(parts & set(self._nest.dims[number]) for number in list_phases(node)):
+            return self._write(node.body, scope)
+        at = add(scope.start(whole), place)
+        if isinstance(at, k.Operate):
+            at = self._frame.name(body, whole.name, at)
+        stop = self._find_end(whole, scope, body)
+        known = int(stop.value) if isinstance(stop, k.Literal) else 0
+        if known and isinstance(size, int) and known % size == 0:
+            return body + self._settle_parts(node, scope, whole, at)
+        is_inside = operate("lt", at, stop)
+        if scope.origins is None:
+            return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, whole, at)))]
+        last = index(known - scope.lanes) if known else operate("sub", stop, index(scope.lanes))
+        at = self._frame.name(body, "at", operate("min", at, last))
+        is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
+        scope = dataclasses.replace(scope, is_own=is_own)
+        return body + self._settle_parts(node, scope, whole, at)
+
+    def _settle_parts(
+        self, node: Loop, scope: Scope, dim: Dim, place: k.Expression
+    ) -> list[k.Statement]:
+        """What is inside where a point of a dimension is settled, and so are the dimensions that it
+        was made of."""
+        scope = scope.settle({dim: place})
+        if not dim.parts:
+            return self._write(node.body, scope)
+        body: list[k.Statement] = []
+        needed = {
+            part
+            for number in list_phases(node)
+            for terms in self._values.terms[number].values()
+            for part, _ in terms
+        }
+        needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns | Once))
+        counts = [
+            part.count_steps(step)
+            if isinstance(part.size, int)
+            else divide_up(measure(part.size), step)
+            for part, step in dim.parts
+        ]
+        if len(counts) == 1:
+            digits = [place]
+        elif all(isinstance(count, int) for count in counts):
+            digits = split_number(place, counts)
+        else:
+            digits = self._split_open(place, counts, body)
+        settled: dict[Dim, k.Expression] = {}
+        checks: list[k.Expression] = []
+        inside = scope
+        for number, (part, step) in enumerate(dim.parts):
+            digit = digits[number]
+            loops = list_loops(node.body, part)
+            if part not in needed and not loops and part.piece is None:
+                continue
+            if isinstance(digit, k.Operate):
+                digit = self._frame.name(body, part.name, digit)
+            if loops:
+                inside = self._narrow(part, step, digit, inside, body, loops[0])
+                continue
+            settled[part] = digit
+            rest = self._find_rest(part, scope) if number else None
+            checks += [] if rest is None else [operate("lt", digit, rest)]
+        return body + guard(checks, self._write(node.body, inside.settle(settled)))
+
+    def _split_open(
+        self, place: k.Expression, counts: Sequence[Measure], body: list[k.Statement]
+    ) -> list[k.Expression]:
+        """The digits of a number, some of whose sizes are known at run time only: one division for
+        each but the first, for machines take long over one."""
+        outermost = next((n for n, count in enumerate(counts) if count != 1), 0)
+        digits: list[k.Expression] = [ZERO] * len(counts)
+        for number in range(len(counts) - 1, outermost, -1):
+            if counts[number] == 1:
+                continue
+            above = self._frame.name(body, "above", operate("div", place, size(counts[number])))
+            digits[number] = operate("sub", place, multiply(above, counts[number]))
+            place = above
+        digits[outermost] = place
+        return digits
+
+    def _narrow(
+        self,
+        dim: Dim,
+        step: int,
+        digit: k.Expression,
+        scope: Scope,
+        body: list[k.Statement],
+        first: Loop,
+    ) -> Scope:
+        """What is known where the loops inside, of which one is the first, have one of so many
+        steps of a dimension."""
+        start = multiply(digit, step)
+        if not isinstance(dim.size, int) and not first.extent:
+            start = self._frame.name(body, f"first_{dim.name}", start)
+            end = operate("min", add(start, index(step)), dim.count)
+            stop = self._frame.name(body, f"end_{dim.name}", end)
+            return scope.narrow(dim, start=start, stop=stop)
+        single = dim.count_steps(step) <= 1
+        if single or not isinstance(dim.size, int) or isinstance(start, k.Literal):
+            return scope.narrow(dim, start=start)
+        is_block, is_whole = dim is self._nest.block, dim.size % step == 0
+        start = self._frame.name(body, "first" if is_block else f"first_{dim.name}", start)
+        if first.dim.within is dim:
+            # Tiles look for the end of the whole dimension.
+            return scope.narrow(dim, start=start)
+        if is_block:
+            stop: k.Expression = index(step)
+            if not is_whole:
+                rest = operate("sub", index(dim.size), start)
+                stop = self._frame.name(body, "count", operate("min", stop, rest))
+            return scope.narrow(dim, start=start, stop=stop)
+        end: k.Expression = add(start, index(step))
+        end = end if is_whole else operate("min", end, index(dim.size))
+        return scope.narrow(dim, start=start, stop=self._frame.name(body, f"end_{dim.name}", end))
+
+    # Pieces of longer dimensions ---------------------------------------------------------------
+
+    def _find_rest(self, dim: Dim, scope: Scope) -> k.Expression | None:
+        """How much of a longer dimension is left where a piece of it starts; None where all pieces
+        are whole."""
+        if dim.piece is None:
+            return None
+        number, whole = dim.piece
+        length, total = measure(dim.size), measure(whole)
+        if isinstance(length, int) and isinstance(total, int):
+            if not total % length:
+                # Where positions are not counted from it, the number may not be known.
+                return None
+            return operate("sub", index(total), multiply(scope.known[number], length))
+        before = multiply(scope.known[number], length)
+        # There may be pieces beyond the end.
+        return operate("sub", size(total), operate("min", before, size(total)))
+
+    def _find_end(self, dim: Dim, scope: Scope, body: list[k.Statement]) -> k.Expression:
+        """The end of a dimension: that of the last piece of a longer one may come sooner."""
+        first = dim.parts[0][0] if dim.parts else dim
+        rest = self._find_rest(first, scope)
+        if rest is None:
+            return dim.count
+        length = operate("min", first.count, rest)
+        if first is dim:
+            return self._frame.name(body, "end", length)
+        inner = multiply_sizes(measure(part.size) for part, _ in dim.parts[1:])
+        return self._frame.name(body, "points", multiply(length, inner))
+
+    # Rows --------------------------------------------------------------------------------------
+
+    def _is_row(self, node: Loop) -> bool:
+        """Whether positions go on evenly from where a loop starts: then that gets a name."""
+        within: Sequence[Node] = node.body
+        while len(within) == 1:
+            one = next(iter(within))
+            match one:
+                case Point():
+                    return not node.dim.parts
+                case Loop() if one.dim is not node.dim or not one.extent:
+                    return False
+                case Loop() | Reduce(serial=False) | Pack():
+                    within = one.body
+                case _:
+                    return False
+        return False
+
+    def _name_bases(self, node: Loop, scope: Scope, body: list[k.Statement]) -> Scope:
+        """What each view's position in a row starts from, named where it takes arithmetic. Reads at
+        computed positions that have been made by then need none."""
+        dim = node.dim
+        number, *more = list_phases(node)
+        if more or number in self._values.serial:
+            return scope
+        around = scope.settle({dim: scope.start(dim)}) if dim is self._nest.block else scope
+        at = self._values.position(number, around, partly=True)
+        emitter, elements = self._values.emitter(number, scope), self._nest.phases[number].elements
+        names: dict[k.Expression, k.Local] = {}
+        bases: dict[View, k.Expression] = {}
+        unneeded = emitter.list_settled(scope.depth)
+        for view in elements.views():
+            if view.local or view in unneeded:
+                continue
+            base = at(view)
+            if isinstance(base, k.Operate):
+                if base not in names:
+                    names[base] = self._frame.name(body, "row_start", base)
+                base = names[base]
+            bases[view] = base
+        based = frozenset(d for d in scope.known if d is not dim)
+        return scope.note(number, based=based, bases=bases)
+
+    def _fetch_ahead(
+        self, node: Loop, scope: Scope, body: list[k.Statement]
+    ) -> dict[str, k.Expression]:
+        """Where the next row along a loop around starts, for each tensor that is fetched."""
+        dim = node.ahead
+        if dim is None or dim not in scope.known or not isinstance(dim.size, int):
+            return {}
+        (number,) = list_phases(node)
+        following = operate("min", add(scope.known[dim], index(1)), index(dim.size - 1))
+        next_row = scope.settle({dim: self._frame.name(body, f"next_{dim.name}", following)})
+        at = self._values.position(number, next_row.note(number, bases={}), partly=True)
+        rows: dict[k.Expression, k.Local] = {}
+        found: dict[str, k.Expression] = {}
+        for view in self._nest.phases[number].elements.buffers():
+            steps = dict(self._values.terms[number][view])
+            if view.dtype.bytes != 2 or steps.get(node.dim) != 1 or not steps.get(dim):
+                continue
+            start = at(view)
+            if start not in rows:
+                rows[start] = self._frame.name(body, "next_row", start)
+            found[view.tensor] = rows[start]
+        return found

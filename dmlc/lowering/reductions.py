@@ -1,0 +1,213 @@
+"""The reductions of a nest, and the points that enter them.
+
+A reduction brings accumulators: in registers, or in arrays of an element for each output of a block
+and each lane of a vector. A part of one has accumulators of its own, which enter those of the
+whole. What work items share becomes one in shared memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import ZERO, both
+from dmlc.kernel.frame import Frame
+from dmlc.loops.accumulate import contribute, finish
+from dmlc.loops.element import list_conditions
+from dmlc.loops.nodes import Kind, Loop, Nest, Node, Reduce, find_shared, walk
+from dmlc.lowering.accumulators import (
+    Accumulators,
+    enter,
+    enter_tile,
+    fill,
+    fill_tile,
+    flush,
+    have_at_hand,
+    join_lanes,
+    join_vectors,
+    keep,
+    keep_tile,
+    load,
+    make_arrays,
+    make_tile,
+    resume_tile,
+)
+from dmlc.lowering.joins import join_items, join_tiles
+from dmlc.lowering.scope import Scope
+from dmlc.lowering.values import Values
+
+
+class Reductions:
+    """Writes the reductions of one nest, and has `write` write what is inside them."""
+
+    def __init__(
+        self,
+        nest: Nest,
+        frame: Frame,
+        values: Values,
+        items: Mapping[str, k.Expression],
+        write: Callable[[Sequence[Node], Scope], list[k.Statement]],
+    ) -> None:
+        self._nest = nest
+        self._frame = frame
+        self._values = values
+        self._items = items
+        self._write = write
+        self._begun: dict[int, Accumulators] = {}
+        """The accumulators of reductions that one node begins and another ends."""
+        self._repeated = _find_repeated(nest.body)
+
+    def write(self, node: Reduce, scope: Scope) -> list[k.Statement]:
+        """A reduction and all that is inside."""
+        number, frame = node.phase, self._frame
+        if not node.body:
+            return self._finish(node, self._begun[number], scope, is_blocked=False)
+        accumulators = self._nest.phases[number].accumulators
+        outer = scope.progress(number).state
+        loops = [n for n in walk(node.body) if isinstance(n, Loop)]
+        is_blocked = any(n.dim is self._nest.block for n in loops)
+        body: list[k.Statement] = []
+        if node.tile is not None:
+            state = make_tile(frame, accumulators, node.tile)
+            body = resume_tile(state, outer, scope.output) if outer else fill_tile(frame, state)
+        elif node.resumes and outer is not None:
+            state, body = load(frame, outer, scope.output, scope.lanes)
+        elif outer is None and number in self._begun:
+            state = self._begun[number]
+            body = fill(frame, state)
+        elif node.array:
+            across = any(n.kind is Kind.VECTOR and n.dim is self._nest.block for n in loops)
+            wide = next((n.step for n in loops if n.kind is Kind.VECTOR), 1)
+            lanes = 1 if across else wide
+            parted = any(isinstance(n, Reduce) and n.array for n in walk(node.body))
+            suffix = "_total" if lanes > 1 or parted else "_block"
+            state = make_arrays(
+                frame, accumulators, suffix, self._width() if is_blocked else 1, lanes
+            )
+            body = fill(frame, state)
+        else:
+            nested = any(isinstance(n, Reduce) for n in walk(node.body))
+            state = Accumulators(
+                accumulators, {}, serial=node.serial, suffix="_total" if nested else ""
+            )
+        inside = scope.note(number, state=state)
+        if node.tile is not None and outer is not None:
+            inside = dataclasses.replace(inside, output=ZERO)
+        inner = self._write_inside(node, inside, is_first=outer is None)
+        if not state.arrays and not node.resumes:
+            if not state.registers:
+                state.take(frame, scope.lanes)
+            body = state.declare()
+        body += inner
+        if node.tile is not None and outer is not None:
+            return body + keep_tile(state, outer, scope.output)
+        if not node.ends:
+            self._begun[number] = state
+            return body
+        if node.resumes and outer is not None:
+            return body + keep(outer, state, scope.output)
+        if outer is not None:
+            return body + flush(frame, state, outer, scope.output)
+        return body + self._finish(node, state, scope, is_blocked=is_blocked)
+
+    def _finish(
+        self, node: Reduce, state: Accumulators, scope: Scope, *, is_blocked: bool
+    ) -> list[k.Statement]:
+        """What makes accumulators the outcome of their reductions."""
+        shared, body, frame, block = find_shared(node), list[k.Statement](), self._frame, None
+        if is_blocked:
+            block = self._nest.block
+        if state.arrays and state.tile is None and (state.lanes > 1 or block is None):
+            count = None if block is None else scope.span(block).stop or block.count
+            state, body = join_lanes(frame, state, count, self._width(), changes=bool(shared))
+        wide = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+        if wide and not state.arrays:
+            state, joined = join_vectors(frame, state)
+            body += joined
+        for axis in shared:
+            if state.tile is not None:
+                body += join_tiles(frame, state, self._nest.lanes, self._items, axis)
+                continue
+            if node.phase in self._repeated:
+                # Others may still read what this one has shared before.
+                body.append(k.Barrier())
+            body += join_items(frame, state, self._nest.lanes, self._items, axis)
+        if node.into is not None:
+            ((each, own),) = zip(
+                state.accumulators, next(iter(state.registers.values())), strict=True
+            )
+            value = finish(each.reduction, own, each.reduction.dtype, in_order=state.serial)
+            return [*body, self._values.put(node.into, value, scope)]
+        have_at_hand(frame, state, body)
+        return body
+
+    def _write_inside(self, node: Reduce, scope: Scope, *, is_first: bool) -> list[k.Statement]:
+        """What is inside a reduction, under the conditions that are known by then."""
+        number, elements = node.phase, self._nest.phases[node.phase].elements
+        if not is_first or not self._values.tests(number):
+            return self._write(node.body, scope)
+        emitter = self._values.emitter(number, scope)
+        left = frozenset[int]()
+        if emitter.joint is not None:
+            left = emitter.joint.certain | emitter.joint.masks
+        conditions = [c for c in list_conditions(elements) if c not in left]
+        above = [c for c in conditions if emitter.level(c) <= scope.depth]
+        if elements.results:
+            above = []
+        within = scope.note(number, conditions=tuple(c for c in conditions if c not in above))
+        return self._values.enter(
+            number, scope.depth, scope, above, lambda: self._write(node.body, within)
+        )
+
+    def _width(self) -> int:
+        """The outputs of a block."""
+        block = self._nest.block
+        if block is None:
+            return 1
+        steps = [
+            step
+            for n in walk(self._nest.body)
+            if isinstance(n, Loop)
+            for part, step in n.dim.parts
+            if part is block
+        ]
+        size = block.size if isinstance(block.size, int) else 1
+        return min([*steps, size])
+
+    def accumulate(self, number: int, scope: Scope) -> list[k.Statement]:
+        """A point, or as many as there are lanes, enters the accumulators."""
+        emitter, lanes = self._values.emitter(number, scope), scope.lanes
+        state, masks = scope.progress(number).state, list[int]()
+        if state is None:
+            return []
+        if emitter.joint is not None:
+            masks = sorted(emitter.joint.masks - emitter.joint.certain)
+        points: list[tuple[k.Expression, ...]] = []
+        for accumulator in state.accumulators:
+            reduction = accumulator.reduction
+            guard: k.Expression | None = None
+            if reduction.guard is not None and not self._values.tests(number):
+                guard = emitter.value(reduction.guard, lanes)
+            # Rows beyond the end come to nothing that is stored, but in the columns.
+            beyond = scope.is_own if self._nest.phases[number].is_across else scope.is_there
+            if beyond is not None:
+                guard = beyond if guard is None else both(guard, beyond)
+            for mask in masks:
+                holds = emitter.value(mask, lanes)
+                if guard is not None:
+                    holds = both(guard, holds)
+                guard = holds
+            place = None if reduction.place is None else emitter.value(reduction.place, lanes)
+            points.append(
+                contribute(accumulator.slots, emitter.value(reduction.value, lanes), guard, place)
+            )
+        if state.tile is not None:
+            return enter_tile(self._frame, state, scope.output, points)
+        return enter(self._frame, state, lanes, points)
+
+
+def _find_repeated(nodes: Sequence[Node]) -> set[int]:
+    """The phases that work items reduce again and again, in a loop around."""
+    loops = [n for n in walk(nodes) if isinstance(n, Loop) and n.kind is Kind.LOOP]
+    return {n.phase for loop in loops for n in walk(loop.body) if isinstance(n, Reduce)}

@@ -1,0 +1,304 @@
+"""The values of a nest's phases, each written in the outermost loop in which all it depends on is
+known.
+
+The loops are `loops`' business; what is asked here is where a view is, which values a scope is
+the first to know, under which conditions, and where what phases keep for others lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import ZERO, add, both, index, multiply, operate
+from dmlc.kernel.frame import Frame
+from dmlc.loops.element import View, list_joins, list_needed
+from dmlc.loops.nodes import (
+    Buffer,
+    Dim,
+    Into,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Point,
+    Reduce,
+    Stage,
+    Turns,
+    inside,
+    list_loops,
+    list_phases,
+    walk,
+)
+from dmlc.loops.vectorize import Joint
+from dmlc.lowering.emit import Emitter, Position, find_levels
+from dmlc.lowering.scope import Inside, Scope
+from dmlc.schedules.streaming import Streaming
+from dmlc.sizes import Measure
+from dmlc.source import InternalError
+
+
+class Values:
+    """The values of the phases of one nest."""
+
+    def __init__(self, nest: Nest, frame: Frame, streaming: Streaming) -> None:
+        self._nest = nest
+        self._frame = frame
+        self._streaming = streaming
+        self._named = {buffer.name: buffer for buffer in nest.buffers}
+        self.arrays: dict[Buffer, str] = {}
+        """The name of each buffer's array."""
+        self.counts: dict[Dim, k.Expression] = {}
+        """The step that a loop around is at, of those whose steps have rows in buffers."""
+        numbers = range(len(nest.phases))
+        self.terms = [_find_terms(nest, number) for number in numbers]
+        """For each phase and view the dimensions it moves along, each with its stride."""
+        self._paths = [_find_path(nest.body, number) for number in numbers]
+        self._levels = [_find_levels(nest.dims[n], self._paths[n]) for n in numbers]
+        self.serial = {n.phase for n in walk(nest.body) if isinstance(n, Reduce) and n.serial}
+        """The phases that reduce their points in order."""
+        self._emitters = [self.make_emitter(number, None) for number in numbers]
+
+    def make_buffers(self) -> None:
+        """Makes the arrays of what phases keep for others."""
+        for buffer in self._nest.buffers:
+            self._make_buffer(buffer)
+
+    def make_emitter(self, number: int, joint: Joint | None) -> Emitter:
+        phase, path = self._nest.phases[number], self._paths[number]
+        elements, levels, terms = phase.elements, self._levels[number], self.terms[number]
+
+        def depth(view: View) -> int:
+            return max((levels[dim] for dim, _ in terms[view]), default=0)
+
+        vectors = [n.dim for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+        vectors += [dim.within for dim in vectors if dim.within is not None]
+        vectors += [part for dim in vectors for part, _ in dim.parts[-1:]]
+        tests, values = self.tests(number), find_levels(elements, depth)
+        if tests:
+            # Reads that a guard protects come after all of its conditions.
+            innermost = sum(isinstance(n, Loop) for n in path)
+            outside = next(i for i, n in enumerate(path) if isinstance(n, Reduce))
+            around = sum(isinstance(n, Loop) for n in path[:outside])
+            least = innermost if elements.results else around + 1
+            guards = (values[f.guard] for f in elements.reductions if f.guard is not None)
+            values = find_levels(elements, depth, max([least, *guards]))
+        stages = [n for n in path if isinstance(n, Stage) and n.conditions]
+        for stage in stages:
+            values = find_levels(elements, depth, max(values[c] for c in stage.conditions))
+        return Emitter(
+            elements,
+            self._frame.names,
+            values,
+            self._frame.local,
+            lambda view: any(dim in vectors for dim, _ in terms[view]),
+            list_joins(elements) if tests else (),
+            joint,
+        )
+
+    def tests(self, number: int) -> bool:
+        """Whether the guard of a phase's reductions is tested before what it protects is read;
+        otherwise it chooses what a point adds, as in vectors along the points."""
+        phase = self._nest.phases[number]
+        if phase.has_several_guards:
+            return False
+        if not phase.accumulators or number in self.serial:
+            return bool(phase.accumulators)
+        vectors = [n for n in self._paths[number] if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+        return phase.tests_guard and not vectors
+
+    def position(self, number: int, scope: Scope, *, partly: bool = False) -> Position:
+        """Where views of a phase are; `partly` where not all dimensions are settled yet that they
+        move along."""
+        terms, progress = self.terms[number], scope.progress(number)
+
+        def position(view: View) -> k.Expression:
+            if view.local and not self._is_linear(view.tensor):
+                buffer = self._named.get(view.tensor)
+                own = buffer is None or buffer.dim is self._nest.block
+                return scope.output if own or buffer is None else scope.known[buffer.dim]
+            if not partly and not all(dim in scope.known for dim, _ in terms[view]):
+                raise InternalError(f"'{view.tensor}' is looked for where no point is settled")
+            base = progress.bases.get(view)
+            known = scope.known if base is None else scope.known.keys() - progress.based
+            steps = [multiply(scope.known[d], s) for d, s in terms[view] if d in known]
+            return add(*steps, index(view.offset)) if base is None else add(base, *steps)
+
+        return position
+
+    def _is_linear(self, name: str) -> bool:
+        """Whether a buffer is read wherever strides say."""
+        return name in self._named and self._named[name].linear
+
+    def emitter(self, number: int, scope: Scope) -> Emitter:
+        return scope.progress(number).emitter or self._emitters[number]
+
+    def open(self, number: int, scope: Scope, within: Inside) -> list[k.Statement]:
+        """The values of a phase that are known by now and not written yet, and what is inside:
+        under the conditions that are known by now, too."""
+        progress = scope.progress(number)
+        level = progress.opened + 1
+        if level > scope.depth:
+            return self._open_streams(number, scope, within)
+        emitter = self.emitter(number, scope)
+        here = [c for c in progress.conditions if emitter.level(c) == level]
+        left = tuple(c for c in progress.conditions if c not in here)
+        further = scope.note(number, opened=level, conditions=left)
+        emitter.forget(level)
+        return self.enter(number, level, scope, here, lambda: self.open(number, further, within))
+
+    def _open_streams(self, number: int, scope: Scope, within: Inside) -> list[k.Statement]:
+        """Settles which results pass the caches by, once."""
+        if number not in self._nest.streams or scope.progress(number).streams is not None:
+            return within(scope)
+        body: list[k.Statement] = []
+        sizes = [dim.size for dim in self._nest.dims[number] if isinstance(dim.size, k.Scalar)]
+        count = sizes[0] if sizes else None
+        phase = self._nest.phases[number]
+        streams = self._streaming.open(phase, count, self._frame, body)
+        return body + within(scope.note(number, streams=streams))
+
+    def enter(
+        self,
+        number: int,
+        level: int,
+        scope: Scope,
+        conditions: Sequence[int],
+        within: Callable[[], list[k.Statement]],
+    ) -> list[k.Statement]:
+        """The values of a scope and what is inside, where some conditions hold. Each comes right
+        after the values it needs, and before all others; it is the same in all lanes."""
+        emitter, position = self.emitter(number, scope), self.position(number, scope)
+        lanes = scope.lanes if level >= self._vector_level(number) else 1
+        if not conditions:
+            made = emitter.lets(level, position, lanes, around=True, rest=True)
+            return made + within()
+        first, *others = conditions
+        needed = list_needed(self._nest.phases[number].elements, first)
+        before = emitter.lets(level, position, only=needed)
+        condition = emitter.value(first)
+        then = self.enter(number, level, scope, others, within)
+        match then:
+            case [k.If(condition=second, then=innermost)] if others:
+                return [*before, k.If(both(condition, second), innermost)]
+            case _:
+                return [*before, k.If(condition, tuple(then))]
+
+    def _vector_level(self, number: int) -> int:
+        """The scope of a phase's loop in vectors."""
+        loops = [n for n in self._paths[number] if isinstance(n, Loop)]
+        return next((i + 1 for i, n in enumerate(loops) if n.kind is Kind.VECTOR), len(loops) + 1)
+
+    def _make_buffer(self, buffer: Buffer) -> None:
+        """The array of what phases make for others."""
+        taken = self._frame.names.take(buffer.wanted)
+        array = k.Array(taken, buffer.dtype, buffer.size, buffer.shared)
+        self._frame.arrays.append(array)
+        self.arrays[buffer] = array.name
+
+        def read(place: k.Expression, lanes: int) -> k.Expression:
+            kind = k.Type(buffer.dtype, lanes)
+            return k.LoadLocal(array.name, self._place(buffer, place), kind)
+
+        self._frame.local[buffer.name] = read
+
+    def _place(self, buffer: Buffer, place: k.Expression) -> k.Expression:
+        """Where in its array an element of a buffer's row is."""
+        return add(self.offset(buffer), place, index(buffer.front))
+
+    def offset(self, buffer: Buffer) -> k.Expression:
+        row = index(0) if buffer.rows is None else self.counts.get(buffer.rows, index(0))
+        return multiply(row, buffer.pitch)
+
+    def put(self, into: Into, value: k.Expression, scope: Scope) -> k.Statement:
+        """Puts a value into a buffer."""
+        point = scope.output if into.dim is self._nest.block else scope.known[into.dim]
+        place = add(multiply(point, into.step), index(into.offset))
+        return k.StoreLocal(self.arrays[into.buffer], self._place(into.buffer, place), value)
+
+    def put_tile(self, into: Into, value: k.Expression, scope: Scope) -> list[k.Statement]:
+        """Puts a point of a tile, or as many as there are lanes, into a buffer."""
+        origins, places, body = scope.origins or {}, list[k.Expression](), list[k.Statement]()
+        for dim, step in into.tile:
+            start, point = origins[dim], scope.known[dim]
+            places.append(multiply(point if start == ZERO else operate("sub", point, start), step))
+        array, lanes = self.arrays[into.buffer], value.type.lanes
+        is_beside = into.lane == 1
+        if lanes == 1 or (is_beside and self._frame.lanes > 1):
+            return [k.StoreLocal(array, add(*places), value)]
+        vector = value if isinstance(value, k.Local) else self._frame.name(body, "part", value)
+        if is_beside and into.in_vectors:
+            return [*body, k.StoreLocal(array, add(*places), vector)]
+        place = add(*places)
+        if isinstance(place, k.Operate):
+            place = self._frame.name(body, "place", place)
+        for lane in range(lanes):
+            part = k.Extract(vector, (lane,), k.Type(vector.type.dtype))
+            body.append(k.StoreLocal(array, add(place, index(lane * into.lane)), part))
+        return body
+
+
+def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
+    """The nodes around a phase's point, outermost first."""
+    for node in nodes:
+        if isinstance(node, Point):
+            if node.phase == number:
+                return (node,)
+            continue
+        found = _find_path(inside(node), number)
+        if found:
+            return (node, *found)
+    return ()
+
+
+def _find_levels(dims: Sequence[Dim], path: Sequence[Node]) -> dict[Dim, int]:
+    """How many loops are around where a point of each dimension is settled."""
+    levels = dict.fromkeys(dims, 0)
+
+    def settle(dim: Dim, level: int) -> None:
+        levels[dim] = max(level, levels.get(dim, 0))
+        for part, _ in dim.parts:
+            settle(part, level)
+        if dim.within is not None:
+            settle(dim.within, level)
+
+    around = 0
+    for node in path:
+        if isinstance(node, Loop):
+            around += 1
+            settle(node.dim, around)
+        elif isinstance(node, Turns):
+            settle(node.turn, around)
+    return levels
+
+
+def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, Measure], ...]]:
+    """For each view of a phase the dimensions it moves along, each with its stride. Along merged
+    dimensions that it walks as one it moves along these, and in a shared tile along those of the
+    tile."""
+    phase, dims = nest.phases[number], nest.dims[number]
+    loops = [n for n in walk(nest.body) if isinstance(n, Loop) and number in list_phases(n)]
+    walked = dict.fromkeys(dim for n in loops for dim in (n.dim, n.dim.within) if dim is not None)
+    merged = [dim for dim in walked if len(dim.parts) > 1]
+    tiles = {dim.within: dim for dim in walked if dim.within is not None}
+    shared = {buffer.name for buffer in nest.buffers if buffer.shared}
+    terms: dict[View, tuple[tuple[Dim, Measure], ...]] = {}
+    for view, strides in phase.space.strides.items():
+        steps = {dim: step for dim, step in zip(dims, strides, strict=True) if step}
+        if view.local and view.tensor in shared:
+            steps = {tiles.get(dim, dim): step for dim, step in steps.items()}
+        for whole in merged:
+            parts = [part for part, _ in whole.parts]
+            if any(step != 1 for _, step in whole.parts) or not set(parts) <= set(dims):
+                continue
+            if any(list_loops(nest.body, part) for part in parts):
+                continue
+            sizes = tuple(p.size for p in parts if isinstance(p.size, int))
+            if len(sizes) < len(parts):
+                continue
+            own = tuple(steps.get(part, 0) for part in parts)
+            if own == ir.packed_strides(sizes) and not view.local:
+                steps = {d: s for d, s in steps.items() if d not in parts} | {whole: 1}
+        terms[view] = tuple(steps.items())
+    return terms

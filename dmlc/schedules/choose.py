@@ -1,0 +1,166 @@
+"""Chooses the nest of a kernel, and how a group's points are shared out among work items and
+kernels: by sizes and a profile alone, so that results have the same bits whatever runs in parallel.
+
+What suits each kind of device, `cpu` and `gpu` say. Nothing else asks which one it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.target import Limits, Profile
+from dmlc.loops.contraction import Contraction, find_contraction, part_axes
+from dmlc.loops.nodes import Nest
+from dmlc.loops.phases import Phase
+from dmlc.loops.space import Space, cut, find_length
+from dmlc.schedules import cpu, gpu, open_sizes
+from dmlc.schedules.panels import choose_panels, count_panels
+from dmlc.schedules.streaming import CACHE_LINE, Streaming
+from dmlc.schedules.tiles import choose_tiles, count_tiles
+
+_PIECES = {True: 8, False: 4}
+"""Groups of a reduction in pieces, by those that keep a device busy: a GPU, or a CPU."""
+
+_LEAST_ROWS = {False: 6, True: 16}
+"""Rows of a contraction that is cut into tiles, at least, by whether it is for a GPU."""
+_LEAST_COLUMNS = 16
+_FILL = 4
+"""Tiles of a contraction in pieces, by those that keep a device busy."""
+_LEAST_DEPTH = 256
+"""Points of a piece of a contraction, at least."""
+
+
+def _is_gpu(p: Profile) -> bool:
+    return p.lanes == 1
+
+
+def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
+    """The contraction that some phases are, where it is worth tiles."""
+    found = find_contraction(part_axes(phases))
+    least = _LEAST_ROWS[_is_gpu(p)]
+    if found is None or found.rows < least or found.columns < _LEAST_COLUMNS:
+        return None
+    return found
+
+
+def choose(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    p: Profile,
+    limits: Limits,
+    streaming: Streaming,
+    *,
+    serial: bool,
+    count: k.Scalar | None,
+) -> Nest:
+    """The nest of some phases: element-wise work, whose number of elements is an argument where
+    `count` stands for it, or reductions, which work items make by themselves (`serial`) or
+    together."""
+    is_open = count is None and any(phase.space.is_open for phase in phases)
+    product = None if is_open and not _is_gpu(p) else find_product(phases, p)
+    if is_open and product is None:
+        return open_sizes.choose(phases, p, limits)
+    if product is not None:
+        (_, after) = part_axes(phases)
+        if _is_gpu(p):
+            return choose_tiles(product, after, p, limits)
+        return choose_panels(product, after, p)
+    if _is_gpu(p):
+        return gpu.choose(phases, p, limits, serial=serial, count=count)
+    return cpu.choose(function, phases, p, streaming, serial=serial, count=count)
+
+
+def arrange(
+    function: ir.Function, collect: Callable[[bool], tuple[Phase, ...]], p: Profile
+) -> tuple[tuple[Phase, ...], bool]:
+    """The phases that are collected in the order of memory, or as they are written where that is
+    asked for; and whether work items reduce outputs of their own, one after the other. That suits a
+    reduction, and what derives from it output by output, that depend on positions, as long as there
+    are outputs enough to share out; elsewhere work items share what they reduce."""
+    phases = collect(False)
+    if any(phase.space.is_open for phase in phases) or find_product(phases, p) is not None:
+        return phases, False
+    first, *derived = phases
+    is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
+    if is_plain or not all(phase.is_parallel for phase in derived):
+        return phases, suits_serial(function, phases, p)
+    if _is_gpu(p):
+        return (collect(True), True) if gpu.suits_serial(first, p) else (phases, False)
+    return cpu.arrange(function, phases, collect(True), p)
+
+
+def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether work items reduce outputs of their own though nothing depends on positions."""
+    return not _is_gpu(p) and cpu.reduces_small_windows(function, phases, p)
+
+
+def _count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
+    return gpu.count_groups(phases, p, limits) if _is_gpu(p) else cpu.count_items(phases, p)
+
+
+def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
+    """Whether one kernel has enough groups to share out, or so little work for each that more
+    would not pay."""
+    if any(phase.space.is_open for phase in phases):
+        return not open_sizes.count_pieces(phases, p)
+    product = find_product(phases, p)
+    if product is not None:
+        return _count_pieces(product, p) < 2
+    outputs = math.prod(phases[0].space.parallel_sizes)
+    most = max(p.space.inner_count for p in phases)
+    groups = _count_groups(phases, p, limits)
+    # What a reduction stores as well takes its time, wherever it is stored.
+    little = p.piece if phases[0].elements.results else 2 * p.piece
+    return groups >= p.groups or outputs * most <= little * groups
+
+
+def _count_pieces(product: Contraction, p: Profile) -> int:
+    """The pieces that the points of a contraction are cut into, where it has too few tiles."""
+    groups = (count_tiles if _is_gpu(p) else count_panels)(product, p)
+    if groups >= p.groups:
+        return 1
+    return min(-(-_FILL * p.groups // groups), product.depth // _LEAST_DEPTH)
+
+
+def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
+    """The space of the first phase with an inner axis cut into pieces, the outermost one that is
+    long enough; None where one kernel does."""
+    space = phases[0].space
+    if space.is_open:
+        return open_sizes.cut_up(phases, p)
+    product = find_product(phases, p)
+    groups = max(1, _count_groups(phases, p, limits))
+    work = math.prod(space.parallel_sizes) * space.inner_count // groups
+    wanted = min(work // p.piece, -(-_PIECES[_is_gpu(p)] * p.groups // groups))
+    if product is not None:
+        wanted = _count_pieces(product, p)
+    long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
+    axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
+    size = space.sizes[axis]
+    pieces = min(wanted, size)
+    if (product is None and groups >= p.groups) or pieces < 2:
+        return None
+    # Pieces of what lies side by side start on cache lines.
+    line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
+    if _is_gpu(p):
+        return cut(space, axis, find_length(size, pieces, line))
+    length = -(-size // pieces)
+    if phases[0].elements.results:
+        length = -(-length // line) * line
+    return cut(space, axis, length)
+
+
+def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> bool:
+    """Whether one work item reduces windows of neighbouring outputs, which read much in common:
+    where work items reduce outputs of their own anyway (`alone`), or there are few points."""
+    few = not any(phase.space.is_open for phase in phases) and gpu.reduces_few(phases[0])
+    return _is_gpu(p) and (alone or few)
+
+
+def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether each work group combines the partial results of a reduction again that it applies: a
+    few reads more, and a launch less. What applies it is cut up alike, which takes known sizes."""
+    return _is_gpu(p) and not any(phase.space.is_open for phase in phases)

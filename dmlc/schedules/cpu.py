@@ -1,0 +1,583 @@
+"""Schedules for CPUs: long runs of elements in vectors, one run per work item.
+
+Folded points that lie side by side in memory are added up in vectors; where outputs do, vectors
+run across a block of outputs, whose accumulators are arrays. Short rows of many outputs are taken
+in blocks too, so that a work item reads on in memory. Floating-point accumulators are flushed into
+totals every few thousand points, for precision's sake. A pass that applies what was reduced runs
+over the outermost dimension backwards: what was read last is still in the caches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.target import Profile
+from dmlc.loops.element import Gather, list_conditions
+from dmlc.loops.hoist import hoist
+from dmlc.loops.nodes import (
+    SHORT_VECTOR,
+    Buffer,
+    Dim,
+    Into,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Pack,
+    Point,
+    Reduce,
+    in_vectors,
+    name_inner,
+    name_parallel,
+    nest_serial,
+    share_blocks,
+)
+from dmlc.loops.permute import LANES
+from dmlc.loops.phases import Phase, find_segments
+from dmlc.loops.primitives import ScheduleError, chain, interleave
+from dmlc.loops.vectorize import Vectorization, vectorize_reads
+from dmlc.schedules.streaming import CACHE_LINE, Streaming
+
+_MANY_READS = 12
+"""Reads at computed places of one element, from which on work items have fewer elements."""
+
+_TILE = 256, 8
+"""The rows and columns of a tile. Tall, since each column of it lies on pages of its own, and
+opening one costs more than reading on; narrow enough for its lines to stay near. Of 16 shapes tried
+on matrices of 3072 by 4000 and 4096 by 4096, 1.4 to 3 times as quick as 64 by 16 or 16 by 16."""
+
+_COLUMNS = 256
+"""Neighbouring outputs in a block, at most, where vectors run across them."""
+_WIDE_COLUMNS = 4096
+"""The same, where the reduction stores as well: whole rows then stream, two in half the time
+that blocks of 256 take, and the states still fit the first cache."""
+_COLUMN_STEP = 64
+"""Blocks of columns hold a multiple of these: whole cache lines, whatever the type."""
+_SHORT_ROW = 200
+"""A row of no more points than this is read together with its neighbours' rows."""
+_ROWS = 16
+"""Neighbouring outputs in a block of short rows."""
+
+_SHORTEST_ROW = 4
+"""Elements of a row that a vector across rows reduces sooner than one along it, at most."""
+_SMALL_WINDOW = 64
+"""Points of so few rows, at most."""
+
+_BAND = 4
+"""Rows walked side by side, where vectors run across outputs: rows lie far apart in memory, and
+reads of several are under way at once."""
+_STREAMING_BAND = 2
+"""The same, where points are reduced and stored at once: of more streams, memory keeps up with
+fewer. Measured: bands of four take 2.5 times as long, single rows 1.2 times."""
+
+_FLUSH_ROW, _FLUSH_COLUMN = 4096, 1024
+"""Points after which accumulators are flushed: of a vector of lanes, and of one lane."""
+
+_LEAST_ROW, _LARGEST_ROW = 2048, 65536
+"""Bytes of a row that is prefetched: no longer than stays cached until it is read. Measured: a
+reduction of rows of 16-bit elements takes a quarter less time for it where caches hold the tensors;
+one of 32-bit elements waits for memory with it and without, and a pass that stores finds what it
+reads where the reduction before left it."""
+
+_MOST_INTERLEAVED = 8
+"""Outputs that a work item takes in turn, at most, reducing each beside what it does with the one
+before. The first is reduced, and the last done with, by itself."""
+
+
+def choose(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    p: Profile,
+    streaming: Streaming,
+    *,
+    serial: bool,
+    count: k.Scalar | None,
+) -> Nest:
+    """The nest of some phases: element-wise work, whose number of elements is an argument where
+    `count` stands for it, or reductions, which work items make output by output (`serial`) or in
+    vectors."""
+    if count is not None:
+        return _choose_run(phases[0], count, _share_reads(phases[0], p))
+    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
+        shared = _share_reads(phases[0], p)
+        return _choose_rows(function, phases[0], shared, large=streaming.is_large())
+    if serial:
+        return _choose_serial(function, phases, p)
+    return _choose_shared(phases, p, large=streaming.is_large(3))
+
+
+# Element-wise work ---------------------------------------------------------------------------
+
+
+def _share_reads(phase: Phase, p: Profile) -> Profile:
+    """The profile with fewer elements for a work item, where each takes many reads at computed
+    places: such as bisect wait for one another."""
+    reads = sum(isinstance(value, Gather) for value in phase.elements.values)
+    if reads < _MANY_READS:
+        return p
+    share = max(p.lanes, p.per_item // reads)
+    return dataclasses.replace(p, per_item=1 << share.bit_length() - 1)
+
+
+def _choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
+    """A work item computes `per_item` adjacent elements of packed tensors."""
+    dim = Dim("i", count)
+    inner = Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
+    if phase.lies_together(0):
+        inner = in_vectors(dim, p.lanes, (Point(0),))
+    groups = Loop(dim, Kind.GROUP, p.per_item, (inner,), "begin")
+    words = f"each computes {p.per_item:,} adjacent elements"
+    streams = frozenset({0} if inner.step > 1 else ())
+    return Nest((phase,), ((dim,),), (groups,), streams=streams, words=words)
+
+
+def _choose_rows(function: ir.Function, phase: Phase, p: Profile, *, large: bool) -> Nest:
+    """Constant loops over the inner dimensions; the outer ones are shared out, and so are rows
+    longer than a work item's share. Stores may pass the caches by where the tensors are `large`."""
+    crossing = _find_crossing_axis(phase)
+    if crossing is not None:
+        return _choose_tiles(phase, crossing, p)
+    sizes = phase.space.sizes
+    last, is_long = len(sizes) - 1, sizes[-1] > p.per_item
+    names = {} if is_long else {last: "i"}
+    dims = tuple(Dim(names.get(axis, f"i{axis}"), size) for axis, size in enumerate(sizes))
+    aligned = is_long or (large and _streams(phase))
+    row = _walk_row(function, phase, dims[last], p, aligned=aligned, in_pieces=is_long)
+    streams = frozenset({0} if row.step > 1 else ())
+    if is_long:
+        parts = [*((dim, 1) for dim in dims[:last]), (dims[last], p.per_item)]
+        body, _ = share_blocks(parts, 1, (row,))
+        words = f"each computes {p.per_item:,} elements of a row"
+        return Nest((phase,), (dims,), body, streams=streams, words=words)
+    split = _part(sizes, p.per_item, last)
+    for dim in reversed(dims[split:last]):
+        row = Loop(dim, Kind.LOOP, 1, (row,), dim.name)
+    each = math.prod(sizes[split:])
+    body, run = share_blocks([(dim, 1) for dim in dims[:split]], p.per_item // each, (row,))
+    words = f"each computes {run * each:,} elements"
+    return Nest((phase,), (dims,), body, streams=streams, words=words)
+
+
+def _walk_row(
+    function: ir.Function,
+    phase: Phase,
+    dim: Dim,
+    p: Profile,
+    *,
+    aligned: bool,
+    in_pieces: bool,
+) -> Loop:
+    """The innermost loop: in vectors whose reads lie apart, in vectors, one by one but stored in
+    vectors, or one by one."""
+    last = len(phase.space.sizes) - 1
+    lanes = _find_lanes(function, phase, last, aligned=aligned)
+    if lanes is not None and not (in_pieces and lanes.first):
+        return Loop(dim, Kind.VECTOR, LANES, (Point(0),), "i", vectorization=lanes)
+    if phase.lies_together(last):
+        return in_vectors(dim, p.lanes, (Point(0),))
+    if in_pieces or not _narrows(phase, last):
+        return Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
+    buffers = tuple(view.tensor for view, _ in phase.elements.results)
+    each = Loop(dim, Kind.LOOP, 1, (Point(0),), "j", p.lanes)
+    return Loop(dim, Kind.LOOP, p.lanes, (Pack(dim, buffers, p.lanes, (each,)),), "block")
+
+
+def _choose_tiles(phase: Phase, rows: int, p: Profile) -> Nest:
+    """Operands that lie across the others in memory take a new cache line for every element of a
+    row. The lines of a tile's first row hold the elements of the rows below it: walking a tile to
+    its end before the next uses each line up while it is near. A work item takes strips of rows."""
+    sizes, (height, columns) = phase.space.sizes, _TILE
+    last, width = len(sizes) - 1, p.per_item // height
+    names = {rows: "row", last: "column"}
+    dims = tuple(Dim(names.get(axis, f"i{axis}"), size) for axis, size in enumerate(sizes))
+    elements = Loop(dims[last], Kind.LOOP, 1, (Point(0),), "i")
+    row = Loop(dims[rows], Kind.LOOP, 1, (elements,), f"i{rows}")
+    tiles = Loop(dims[last], Kind.LOOP, columns, (row,), "tile")
+    parts = [(dims[axis], 1) for axis in range(last) if axis != rows]
+    parts += [(dims[rows], height), (dims[last], width)]
+    each = min(height, sizes[rows]) * min(width, sizes[last])
+    body, run = share_blocks(parts, p.per_item // each, (tiles,))
+    words = f"each computes {run * each:,} elements in tiles of {height} by {columns}"
+    return Nest((phase,), (dims,), body, words=words)
+
+
+def _find_crossing_axis(phase: Phase) -> int | None:
+    """The dimension along which some operand is dense that takes a new line for each element of
+    the innermost one; None where there is no such operand."""
+    last = len(phase.space.sizes) - 1
+    best: tuple[int, int] | None = None
+    for view, strides in phase.space.known_strides.items():
+        if not view.tensor or strides[last] * view.dtype.bytes < CACHE_LINE:
+            continue
+        for axis, step in enumerate(strides[:last]):
+            if 0 < step * view.dtype.bytes < CACHE_LINE:
+                best = min(best or (step, axis), (step, axis))
+    return None if best is None else best[1]
+
+
+def _streams(phase: Phase) -> bool:
+    """Whether some results start whole cache lines apart in rows."""
+    views = (v for v, _ in phase.elements.results)
+    strides = phase.space.known_strides
+    rows = ((v, strides[v]) for v in views)
+    return any(
+        s[-1] == 1 and not any(step * v.dtype.bytes % CACHE_LINE for step in s[:-1])
+        for v, s in rows
+    )
+
+
+def _find_lanes(
+    function: ir.Function, phase: Phase, axis: int, *, aligned: bool
+) -> Vectorization | None:
+    """How places along the innermost axis are vectorized, where not all is contiguous, or
+    depends on where it is. Of floats that are read at even steps, compilers make vectors as
+    good."""
+    small = any(view.dtype.bytes < 4 for view in phase.elements.buffers())
+    if not phase.has_positions and (not small or phase.lies_together(axis)):
+        return None
+    return vectorize_reads(function, [(phase, axis)], aligned=aligned)
+
+
+def _narrows(phase: Phase, axis: int) -> bool:
+    """Whether results that lie side by side along an axis are stored in 16 bits: converting them
+    one by one takes longer than most of what they are computed from."""
+    results = [view for view, _ in phase.elements.results]
+    beside = all(phase.space.strides[view][axis] == 1 for view in results)
+    return beside and any(view.dtype.is_storage_only for view in results)
+
+
+# Reductions point by point -------------------------------------------------------------------
+
+
+def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Nest:
+    """A work item has a run of outputs, each of which it reduces by itself; neighbouring ones go
+    together where they can."""
+    parallel = phases[0].space.parallel_sizes
+    outputs = name_parallel(phases[0])
+    dims, nodes = nest_serial(phases, outputs)
+    share = _share_outputs(phases, p)
+    if _lies_across(phases, p):
+        # Work items take a stretch of the innermost axis at least, however long an output takes.
+        width = min(parallel[-1], max(share // p.lanes, 1) * p.lanes)
+        parts = [*((dim, 1) for dim in outputs[:-1]), (outputs[-1], width)]
+        row = in_vectors(outputs[-1], p.lanes, nodes)
+        body, run = share_blocks(parts, share // width, (row,))
+        words = f"each computes {run * width:,} outputs"
+        return Nest(tuple(phases), dims, body, words=words)
+    split = _part(parallel, share, len(parallel))
+    vectorization = _find_together(function, phases, p)
+    for axis in reversed(range(split, len(parallel))):
+        if vectorization is not None and axis == len(parallel) - 1:
+            nodes = (
+                Loop(outputs[axis], Kind.VECTOR, LANES, nodes, "i", vectorization=vectorization),
+            )
+        else:
+            nodes = (Loop(outputs[axis], Kind.LOOP, 1, nodes, f"i{axis}"),)
+    each = math.prod(parallel[split:])
+    body, run = share_blocks([(dim, 1) for dim in outputs[:split]], share // each, nodes)
+    count = run * each
+    words = f"each computes {count:,} output{'' if count == 1 else 's'}"
+    return Nest(tuple(phases), dims, body, words=words)
+
+
+# What suits work items that reduce outputs of their own ---------------------------------------
+
+
+def arrange(
+    function: ir.Function, phases: tuple[Phase, ...], written: tuple[Phase, ...], p: Profile
+) -> tuple[tuple[Phase, ...], bool]:
+    """Of phases that depend on positions those in the order of memory or those as they are
+    `written`, and whether work items reduce outputs of their own."""
+    first = phases[0]
+    has_few = _has_few_outputs(first, p)
+    if first.space.inner_count <= _SMALL_WINDOW and not has_few:
+        return written, True
+    in_vectors = _goes_in_vectors(phases, p)
+    if has_few:
+        return phases if in_vectors else written, False
+    # What a guard leaves out may be most of the points: loops of an output's own skip it.
+    alone = not in_vectors or first.tests_guard
+    if alone or _find_together(function, written, p) is not None:
+        return written, True
+    return phases, False
+
+
+def _has_few_outputs(first: Phase, p: Profile) -> bool:
+    """Whether it has more points than one group is worth, and too few outputs to share out."""
+    outputs = math.prod(first.space.parallel_sizes)
+    return outputs < p.groups and outputs * first.points > p.piece
+
+
+def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether each output reduces a few short rows, shorter than a vector, and neighbours go
+    together: vectors along the rows would stay all but empty."""
+    first, space = phases[0], phases[0].space
+    if first.elements.results or not space.parallel or not space.inner:
+        return False
+    innermost = len(space.sizes) - 1
+    short = innermost in space.inner and space.sizes[innermost] <= _SHORTEST_ROW
+    if not short or space.inner_count > _SMALL_WINDOW:
+        return False
+    return _find_together(function, phases, p) is not None
+
+
+def _find_together(
+    function: ir.Function, phases: Sequence[Phase], p: Profile
+) -> Vectorization | None:
+    """How outputs of a work item are vectorized along the innermost of their axes; None where few
+    are, or where work items have no more than a part of the axis."""
+    parallel = phases[0].space.parallel_sizes
+    if not parallel or parallel[-1] > _share_outputs(phases, p):
+        return None
+    return vectorize_reads(function, [(phase, phase.space.parallel[-1]) for phase in phases])
+
+
+def _lies_across(phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether vectors run across outputs of which each reduces a stretch of points that elements
+    choose, the same for all of a vector."""
+    axes = {phase.space.parallel[-1] for phase in phases if phase.space.parallel}
+    if not axes or not find_segments(phases[0]) or phases[0].space.parallel_sizes[-1] < p.lanes:
+        return False
+    for phase in phases:
+        axis = phase.space.parallel[-1]
+        moving = phase.find_moving(axis)
+        if not phase.lies_together(axis) or any(moving[c] for c in list_conditions(phase.elements)):
+            return False
+    return True
+
+
+def _share_outputs(phases: Sequence[Phase], p: Profile) -> int:
+    """The outputs that a work item computes: enough to be worth it, few enough that all work
+    items have some."""
+    work = max(1, *(phase.points for phase in phases))
+    outputs = math.prod(phases[0].space.parallel_sizes)
+    return max(1, min(p.per_item // work, -(-outputs // p.groups)))
+
+
+# Reductions in vectors -----------------------------------------------------------------------
+
+
+def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
+    """A work item reduces one output, or a block of neighbouring ones. Where the tensors are
+    `large`, it takes several outputs, and reduces each beside what it does with the one before:
+    reading and writing at once, memory moves more than in turns."""
+    width, parallel = _choose_width(phases, p), name_parallel(phases[0], phases[0].space.parallel)
+    block = parallel[-1] if width > 1 else None
+    work = max(1, *(phase.space.inner_count for phase in phases)) * width
+    made: list[Phase] = []
+    dims: list[tuple[Dim, ...]] = []
+    body: list[Node] = []
+    buffers: list[Buffer] = []
+
+    def add(
+        phase: Phase, own: tuple[Dim, ...], *, backwards: bool, into: tuple[Into, ...] = ()
+    ) -> None:
+        made.append(phase)
+        dims.append(own)
+        items = _Items(phase, Point(len(made) - 1, into), own, block, width, p)
+        body.append(items.choose(backwards=backwards))
+
+    for number, phase in enumerate(phases):
+        own = name_inner(phase, parallel, "i")
+        if block is not None and not phase.is_parallel:
+            before, phase = hoist(phase, phase.space.parallel[-1], len(buffers))
+            if before is not None:
+                whole = -(-width // p.lanes) * p.lanes
+                views = [view for view, _ in before.elements.results]
+                kept_in = [Buffer(v.tensor, v.dtype, whole, block, "factors") for v in views]
+                into = tuple(Into(buffer, block) for buffer in kept_in)
+                add(before, own, backwards=False, into=into)
+                buffers += kept_in
+        add(phase, own, backwards=number > 0 and not phase.is_parallel)
+    parts = [(dim, 1) for dim in parallel[: len(parallel) - (block is not None)]]
+    if block is not None:
+        parts.append((block, width))
+    streams = frozenset(
+        n for n, phase in enumerate(made) if phase.space.inner and phase.elements.results
+    )
+
+    def share(most: int) -> Nest:
+        nodes, run = share_blocks(parts, most, tuple(body))
+        outputs = max(run, 1) * width
+        words = f"each computes {outputs:,} output{'s' if outputs > 1 else ''}"
+        work = (tuple(made), tuple(dims), nodes)
+        return Nest(*work, buffers=tuple(buffers), block=block, streams=streams, words=words)
+
+    turns = min(count_items(phases, p) // p.groups, _MOST_INTERLEAVED)
+    if large and turns > 1 and block is None:
+        nest = share(turns)
+        _, outputs, *_ = chain(nest.body)
+        with contextlib.suppress(ScheduleError):
+            return interleave(nest, outputs)
+    return share(p.per_item // work)
+
+
+class _Items:
+    """The loops of one phase over what work items have."""
+
+    def __init__(
+        self,
+        phase: Phase,
+        point: Point,
+        dims: tuple[Dim, ...],
+        block: Dim | None,
+        width: int,
+        p: Profile,
+    ) -> None:
+        self._phase = phase
+        self._number = point.phase
+        self._point = point
+        self._p = p
+        self._block = block
+        self._width = width
+        space = phase.space
+        axes = space.parallel if phase.is_hoisted else tuple(range(len(space.sizes)))
+        walked = [a for a in axes if a not in space.parallel or dims[a] is block]
+        self._lanes = {dims[a]: self._choose_lanes(a, dims[a]) for a in walked}
+        self._axes = [dims[a] for a in walked]
+        """The dimensions to loop over, outermost first."""
+        self._across = len(self._axes) > 1 and self._axes[-1] is block
+        """Whether vectors run across outputs, inside loops over points."""
+
+    def _choose_lanes(self, axis: int, dim: Dim) -> int:
+        long = self._width if dim is self._block else self._phase.space.sizes[axis]
+        return choose_lanes(self._phase, axis, long, self._p)
+
+    def choose(self, *, backwards: bool) -> Node:
+        """The loops of the phase, which it may walk backwards."""
+        if self._phase.accumulators:
+            return self._reduce()
+        axes, point = self._axes, (self._point,)
+        if not axes:
+            return point[0]
+        if not self._across:
+            return self._loops(axes[:-1], (self._innermost(axes[-1], point),), backwards)
+        band = self._band(axes[-2], point, backwards and len(axes) == 2)
+        return self._loops(axes[:-2], (band,), backwards)
+
+    def _loops(self, axes: Sequence[Dim], body: tuple[Node, ...], backwards: bool = False) -> Node:
+        for place, dim in reversed(list(enumerate(axes))):
+            name = "j" if dim is self._block else dim.name
+            back = backwards and place == 0 and dim is self._axes[0]
+            body = (Loop(dim, Kind.LOOP, 1, body, name, backwards=back),)
+        (node,) = body
+        return node
+
+    def _innermost(self, dim: Dim, body: tuple[Node, ...], ahead: Dim | None = None) -> Node:
+        lanes = self._lanes[dim]
+        name = "j" if dim is self._block else "i"
+        if lanes == 1:
+            return Loop(dim, Kind.LOOP, 1, body, name)
+        return in_vectors(dim, lanes, body, name, ahead)
+
+    def _band(self, rows: Dim, body: tuple[Node, ...], backwards: bool) -> Node:
+        """Loops over rows, a few at a time, and over the outputs of the block, in vectors."""
+        stores = self._phase.accumulators and self._phase.elements.results
+        height = _STREAMING_BAND if stores else _BAND
+        block = self._axes[-1]
+        inner: tuple[Node, ...] = (Loop(rows, Kind.UNROLL, 1, body, rows.name, height),)
+        if self._phase.accumulators:
+            inner = (Reduce(self._number, inner, resumes=True),)
+        across = self._innermost(block, inner)
+        return Loop(rows, Kind.LOOP, height, (across,), "band", backwards=backwards)
+
+    def _reduce(self) -> Node:
+        """Points that lie side by side, in vectors, each output with a total of its own; or a block
+        of outputs that do, across which vectors run. So many points make a part each."""
+        axes, across, number = self._axes, self._across, self._number
+        first = axes.index(self._block) + 1 if self._block in axes and not across else 0
+        reduced = axes[first:-1] if across else axes[first:]
+        row, most = reduced[-1], _FLUSH_COLUMN if across else _FLUSH_ROW
+        split, strips = _split(reduced, most)
+        if across:
+            node = self._band(row, (self._point,), backwards=False)
+        else:
+            ahead = self._fetch_ahead(row) if not strips else None
+            node = self._innermost(row, (self._point,), ahead)
+        node = self._loops(reduced[split:-1], (node,))
+        in_arrays = self._block is not None or self._lanes[row] > 1
+        if strips or split or (not across and (first or in_arrays)):
+            node = Reduce(number, (node,), array=across)
+            if strips:
+                node = Loop(row, Kind.LOOP, most, (node,), "strip")
+            node = self._loops(axes[: first + split], (node,))
+        return Reduce(number, (node,), array=in_arrays)
+
+    def _fetch_ahead(self, row: Dim) -> Dim | None:
+        """The loop around whose next row is fetched meanwhile."""
+        axes = self._axes
+        place = axes.index(row)
+        outer = axes[place - 1] if place else None
+        if outer is None or outer is self._block or outer.piece is not None:
+            return None
+        size = row.size if isinstance(row.size, int) else 0
+        if not _LEAST_ROW <= 2 * size <= _LARGEST_ROW or self._lanes[row] == 1:
+            return None
+        return outer
+
+
+def _split(axes: Sequence[Dim], most: int) -> tuple[int, bool]:
+    """From which of `axes` on there are at most so many points; and whether the innermost alone has
+    more, and is walked in strips."""
+    sizes = [dim.size if isinstance(dim.size, int) else 0 for dim in axes]
+    split = len(axes) - 1
+    if split < 0 or sizes[split] > most:
+        return max(split, 0), split >= 0
+    return _part(sizes, most, split), False
+
+
+def _part(sizes: Sequence[int], most: int, start: int) -> int:
+    """From which axis on there are at most so many points, but not after `start`."""
+    while start > 0 and math.prod(sizes[start - 1 :]) <= most:
+        start -= 1
+    return start
+
+
+def _choose_width(phases: Sequence[Phase], p: Profile) -> int:
+    """The number of neighbouring outputs a work item reduces at once."""
+    space = phases[0].space
+    if not space.parallel:
+        return 1
+    last, neighbours = space.parallel[-1], space.parallel_sizes[-1]
+    if last == len(space.sizes) - 1:
+        columns = _WIDE_COLUMNS if phases[0].elements.results else _COLUMNS
+        blocks = -(-neighbours // columns)
+        each = -(-neighbours // blocks)
+        return neighbours if blocks == 1 else -(-each // _COLUMN_STEP) * _COLUMN_STEP
+    outside = any(axis < last for axis in space.inner)
+    row = math.prod(space.sizes[axis] for axis in space.inner if axis > last)
+    if not outside or row > _SHORT_ROW:
+        return 1
+    width = min(_ROWS, neighbours)
+    while width > 1 and _count_blocks(space.parallel_sizes, width) < p.groups:
+        width //= 2
+    return width
+
+
+def count_items(phases: Sequence[Phase], p: Profile) -> int:
+    """The number of blocks of outputs, each of which one work item has to itself."""
+    return _count_blocks(phases[0].space.parallel_sizes, _choose_width(phases, p))
+
+
+def _count_blocks(parallel: tuple[int, ...], width: int) -> int:
+    return math.prod(parallel[:-1]) * -(-parallel[-1] // width) if parallel else 1
+
+
+def _goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether whole vectors reduce, along the innermost axis."""
+    space = phases[0].space
+    axis = len(space.sizes) - 1
+    long = _choose_width(phases, p) if axis in space.parallel else space.sizes[axis]
+    return choose_lanes(phases[0], axis, long, p) == p.lanes
+
+
+def choose_lanes(phase: Phase, axis: int, long: int, p: Profile) -> int:
+    """How many of so many points along an axis make one vector."""
+    if not phase.lies_together(axis):
+        return 1
+    return next((width for width in (p.lanes, SHORT_VECTOR) if width <= long), 1)

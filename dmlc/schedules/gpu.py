@@ -1,0 +1,364 @@
+"""Schedules for GPUs: neighbouring work items on neighbouring elements.
+
+A group of element-wise work takes a stretch of elements, of which each work item has a few, a
+group's width apart. Of reductions the work items of a group stand in rows of columns: a column is
+one output, and its rows share the points reduced into it. Where outputs lie side by side in memory,
+neighbours read side by side across the columns; where the points do, across the rows. Points are
+dealt out by sizes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import make_size, round_up
+from dmlc.kernel.target import Limits, Profile
+from dmlc.loops.element import Gather, View
+from dmlc.loops.nodes import (
+    Dim,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Once,
+    Pack,
+    Point,
+    Reduce,
+    merge_dims,
+    name_inner,
+    name_parallel,
+    nest_serial,
+)
+from dmlc.loops.phases import Phase
+from dmlc.schedules.transposed import choose_transposed, lies_both_ways
+from dmlc.sizes import Measure, is_multiple, multiply
+from dmlc.source import UnsupportedError
+
+VECTOR = 4
+"""Elements of a vector, which is what languages have."""
+_BYTES = 16
+"""What a work item loads at once: a vector of floats, or two of halves, side by side."""
+_MOST_VECTORS = 4
+"""Vectors of a work item, at most: what it has loaded before it computes is what memory is asked
+for at a time."""
+_MOST_WRITTEN = 64
+"""Operations on vectors that are written out, at most: where there are more, computing takes longer
+than memory, whatever the loads, and compilers take long, too."""
+_FUNCTION = 16
+"""Operations that a logarithm or a remainder comes to, about."""
+_COLUMNS = 32
+"""Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
+two."""
+_FEW_COLUMNS = 8
+"""The same where there are few outputs, or some of what is read lies along the points of each: what
+memory moves at once, which is less than a line."""
+_POINTS = 4
+"""Points, or vectors of them, that a work item reduces at least before more of them share an
+output; and those it reads before it adds the first."""
+_SERIAL_GROUPS = 64
+"""Groups that are enough where each work item reduces outputs of its own."""
+_SERIAL_POINTS = 32
+"""Points of an output that no work items share, whatever else."""
+_PARTS = 8
+"""Partial results that a work item reads before it adds the first."""
+_FEW_PARTS = 64
+"""Partial results of an output that each work item combines by itself, at most."""
+_GROUPS = 1024
+"""Groups that fill a large GPU: while there are fewer, more work items share an output."""
+
+
+def choose(
+    phases: Sequence[Phase],
+    p: Profile,
+    limits: Limits,
+    *,
+    serial: bool,
+    count: k.Scalar | None,
+) -> Nest:
+    """The nest of some phases: element-wise work, whose number of elements is an argument where
+    `count` stands for it, or reductions, which work items make by themselves (`serial`) or
+    together."""
+    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators and not serial:
+        paired = _list_paired(phases[0], limits)
+        turned = None if paired else choose_transposed(phases[0], p, limits)
+        if turned is not None:
+            return turned
+        if not paired and takes_vectors(phases[0], limits):
+            return choose_vectors(phases[0], count, p)
+        return _choose_flat(phases[0], count, paired, p)
+    return _choose_serial(phases, p) if serial else _choose_shared(phases, p, limits)
+
+
+def _list_paired(phase: Phase, limits: Limits) -> list[str]:
+    """The results that are stored two to a word. Raises `UnsupportedError` where one has gaps
+    between its elements: half a word cannot be stored."""
+    paired = [view for view, _ in phase.elements.results if view.dtype in limits.word_types]
+    space = phase.space
+    for view in paired:
+        if not space.packed and space.strides[view] != ir.packed_strides(space.sizes):
+            raise UnsupportedError(
+                f"'{view.tensor}' is {view.dtype.name} with strides, and without 16-bit types "
+                "kernels store two elements at a time",
+                notes=["store it packed, or compile for shader model 6.2"],
+            )
+    return [view.tensor for view in paired]
+
+
+def suits_serial(first: Phase, p: Profile) -> bool:
+    """Whether nothing is won where work items share the points of an output: there are outputs
+    enough, or no more points than these."""
+    outputs, points = math.prod(first.space.parallel_sizes), first.points
+    return outputs >= _SERIAL_GROUPS * p.group_size or points <= max(outputs, _SERIAL_POINTS)
+
+
+def reduces_few(phase: Phase) -> bool:
+    """Whether an output has no more points than a work item may reduce by itself."""
+    return 1 < phase.space.inner_count <= _SERIAL_POINTS
+
+
+def takes_vectors(phase: Phase, limits: Limits) -> bool:
+    """Whether four neighbouring elements are read and stored at once: they lie side by side, or are
+    one, in all operands, and begin where a vector of memory does."""
+    sizes, strides = phase.space.extents, phase.space.strides
+    axis, inner = max(0, len(sizes) - 1), phase.space.inner
+    if limits.vector_lanes == 1 or _weigh(phase) > _MOST_WRITTEN:
+        return False
+    if (inner and inner[-1] != axis) or not phase.lies_together(axis):
+        return False
+    # What is left over goes element by element where a group has one run of elements.
+    piece = phase.space.pieces.get(axis)
+    lengths = sizes[-1:] if piece is None else (piece.length, piece.size)
+    if (inner or len(sizes) > 1) and not all(is_multiple(each, VECTOR) for each in lengths):
+        return False
+    steps: dict[View, list[Measure]] = {
+        view: [view.offset, *strides[view][:-1]] for view in phase.elements.buffers()
+    }
+    for value in phase.elements.values:
+        if isinstance(value, Gather):
+            steps[value.view] += [step for _, step in value.terms]
+    for view, own in steps.items():
+        if view.dtype.bytes > 4 or view.dtype in limits.word_types:
+            return False
+        if strides[view][axis] and not all(is_multiple(step, VECTOR) for step in own):
+            return False
+    return any(strides[view][axis] for view in steps)
+
+
+def _weigh(phase: Phase) -> int:
+    """About how many operations a point takes, without what is the same for all points of an
+    output."""
+    axes = phase.space.inner or range(len(phase.space.extents))
+    moving = [any(each) for each in zip(*map(phase.find_moving, axes), strict=True)]
+    values = zip(phase.elements.values, moving, strict=True)
+    operations = [v.operation for v, moves in values if moves and isinstance(v, ir.Apply)]
+    return sum(_FUNCTION if each.transcendental or each.name == "mod" else 1 for each in operations)
+
+
+def choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
+    """Each work item takes a few vectors of elements, a group's width of vectors apart: all are
+    read before the first is stored. `count` stands for the number of elements where it is an
+    argument."""
+    dims = _name_axes(phase)
+    whole = Dim("i", count if count is not None else dims[0].size)
+    if len(dims) > 1:
+        whole = merge_dims("i", dims)
+    else:
+        dims = (whole,)
+    unit = _measure_unit((phase,))
+    once = p.group_size * unit
+    many = _count_written(phase, _MOST_VECTORS, unit)
+    while many > 1 and isinstance(whole.size, int) and whole.size < many * once * p.groups:
+        many //= 2
+    each = Loop(whole, Kind.UNROLL, once, take_unit(whole, unit, Point(0)), "k", many)
+    lanes = Loop(whole, Kind.LANE, unit, (each,), "lane", p.group_size)
+    groups = Loop(whole, Kind.GROUP, once * many, (lanes,), "group")
+    several = f"{many} times {unit} neighbouring elements"
+    words = f"each computes {several if many > 1 else f'{unit} neighbouring elements'}"
+    return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
+
+
+def _measure_unit(phases: Sequence[Phase]) -> int:
+    """The neighbouring elements that a work item takes: 16 bytes of what is stored in fewest."""
+    sizes = [
+        view.dtype.bytes
+        for phase in phases
+        for view in phase.elements.buffers()
+        if phase.space.strides[view][-1]
+    ]
+    return max(VECTOR, _BYTES // max(sizes, default=4))
+
+
+def take_unit(dim: Dim, unit: int, point: Point, *, in_tile: bool = False) -> tuple[Node, ...]:
+    """A work item's neighbouring elements: a vector or two, whose sums may lie in a tile; what is
+    beyond the end is read there too."""
+    vector = Loop(dim, Kind.VECTOR, VECTOR, (point,), "i", 1, clamps=in_tile)
+    if unit == VECTOR:
+        return (vector,)
+    output = VECTOR if in_tile else 0
+    return (Loop(dim, Kind.UNROLL, VECTOR, (vector,), "part", unit // VECTOR, output=output),)
+
+
+def _count_written(phase: Phase, most: int, unit: int) -> int:
+    """The steps that are written out, at most: fewer where much is computed in each."""
+    weight = max(1, unit // VECTOR) * _weigh(phase)
+    while most > 1 and most * weight > _MOST_WRITTEN:
+        most //= 2
+    return most
+
+
+def _choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p: Profile) -> Nest:
+    """Each work item takes elements a group's width apart, or pairs of them where results are
+    stored two to a word. `count` stands for the number of elements where it is an argument."""
+    dims = _name_axes(phase)
+    whole = dims[0] if len(dims) == 1 else merge_dims("i", dims)
+    if count is not None:
+        whole = Dim("i", count)
+        dims = (whole,)
+    elif len(dims) == 1:
+        whole = Dim("i", dims[0].size)
+        dims = (whole,)
+    body: tuple[Node, ...] = (Point(0),)
+    walked, width = whole, 1
+    if paired:
+        width = 2
+        size = -(-whole.size // 2) if isinstance(whole.size, int) else whole.size
+        walked = Dim("pair", size, ((whole, 2),))
+        side = Loop(whole, Kind.UNROLL, 1, body, "side", 2)
+        body = (Pack(walked, tuple(paired), 2, (side,)),)
+    each = Loop(walked, Kind.UNROLL, p.group_size, body, "k", p.per_item // width)
+    lanes = Loop(walked, Kind.LANE, 1, (each,), "lane", p.group_size)
+    what = f"{p.per_item // 2} pairs of" if paired else f"{p.per_item}"
+    words = f"each computes {what} elements, {p.group_size} apart"
+    groups = Loop(walked, Kind.GROUP, p.per_group // width, (lanes,), "group")
+    return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
+
+
+def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
+    """Each work item has an output, whose points it reduces one after the other."""
+    parallel = name_parallel(phases[0])
+    output = merge_dims("output", parallel)
+    dims, body = nest_serial(phases, parallel)
+    lanes = Loop(output, Kind.LANE, 1, body, "lane", p.group_size)
+    groups = Loop(output, Kind.GROUP, p.group_size, (lanes,), "group")
+    stored = [view.tensor for phase in phases for view, _ in phase.elements.results]
+    many = max(stored.count(name) for name in stored)
+    words = "each computes 1 output" if many == 1 else f"each computes {many} neighbouring outputs"
+    return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),), words=words)
+
+
+def choose_combining(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+    """The nest of phases the first of which combines many parts of a few outputs."""
+    return _choose_shared(phases, p, limits, is_narrow=True)
+
+
+def _choose_shared(
+    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False
+) -> Nest:
+    """The work items of a group share the points of a few neighbouring outputs. Each takes several
+    of them, or of vectors, a row of work items apart, and has read them all before it adds the
+    first. Where outputs are cut into pieces, what reduces partial results is done for each piece
+    again, and what derives from them is stored once."""
+    rows, columns = choose_tile(phases, p, limits, is_narrow=is_narrow)
+    unit = find_unit(phases, limits)
+    parallel = name_parallel(_find_widest(phases))
+    output = merge_dims("output", parallel)
+    dims: list[tuple[Dim, ...]] = []
+    body: list[Node] = []
+    for number, phase in enumerate(phases):
+        shared = parallel[len(parallel) - len(phase.space.parallel) :]
+        own = name_inner(phase, shared, "i")
+        dims.append(own)
+        again = len(shared) < len(parallel)
+        if phase.is_parallel:
+            body.append(Once(parallel[0], (Point(number),)) if again else Point(number))
+            continue
+        inner = tuple(own[axis] for axis in phase.space.inner)
+        (element,) = inner if len(inner) == 1 else (merge_dims("element", inner),)
+        made: Node = share_points(phase, number, element, rows, unit)
+        if again and phase.space.inner_count <= _FEW_PARTS:
+            each = Loop(element, Kind.UNROLL, 1, (Point(number),), "part", _PARTS)
+            made = Loop(element, Kind.LOOP, _PARTS, (each,), "part")
+        body.append(Reduce(number, (made,)) if phase.accumulators else made)
+    outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
+    groups = Loop(output, Kind.GROUP, columns, (outputs,))
+    several = f"{columns} outputs" if columns > 1 else "1 output"
+    words = f"a group computes {several}, with {rows} {'lane' if rows == 1 else 'lanes'} on each"
+    sides = (("row", rows), ("column", columns))
+    return Nest(tuple(phases), tuple(dims), (groups,), sides, words=words)
+
+
+def _find_widest(phases: Sequence[Phase]) -> Phase:
+    """The phase with the most parallel dimensions: others may lack the number of a piece."""
+    return max(phases, key=lambda phase: len(phase.space.parallel))
+
+
+def share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int) -> Loop:
+    """The loop over the points of an output, which so many work items share."""
+    point = Point(number)
+    body = take_unit(element, unit, point) if unit > 1 else (point,)
+    width = rows * unit
+    many = 1
+    if not phase.tests_guard:
+        many = _count_written(phase, _POINTS, unit)
+        points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
+        many = max(1, min(many, points // width)) if isinstance(points, int) else many
+    if many > 1:
+        body = (Loop(element, Kind.UNROLL, width, body, "k", many),)
+    lanes = Loop(element, Kind.LANE, unit, body, "row", rows)
+    return Loop(element, Kind.LOOP, width * many, (lanes,), "strip")
+
+
+def find_unit(phases: Sequence[Phase], limits: Limits) -> int:
+    """The points that a work item takes at once."""
+    widest = len(_find_widest(phases).space.parallel)
+    shared = [p for p in phases if not p.is_parallel and len(p.space.parallel) == widest]
+    if not all(takes_vectors(phase, limits) for phase in shared):
+        return 1
+    unit = _measure_unit(shared)
+    whole = all(is_multiple(phase.space.extents[-1], unit) for phase in shared)
+    return unit if whole else VECTOR
+
+
+def choose_tile(
+    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False
+) -> tuple[int, int]:
+    """The rows and columns of a group: powers of two. Few outputs of many points each are worth
+    groups so `is_narrow` that neighbours fill no cache line."""
+    first = _find_widest(phases).space
+    wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
+    most = max(space.inner_count for space in wide) // find_unit(phases, limits)
+    rows = round_up(most) // _POINTS
+    last = len(first.extents) - 1
+    outputs = math.prod(first.parallel_sizes)
+    if any(map(lies_both_ways, phases)):
+        rows = min(p.group_size // _FEW_COLUMNS, round_up(most))
+    elif first.parallel and last == first.parallel[-1]:
+        widest = min(_COLUMNS, round_up(outputs))
+        while is_narrow and widest > _FEW_COLUMNS and outputs < p.groups * widest:
+            widest //= 2
+        rows = min(rows, p.group_size // widest)
+    else:
+        while rows < most and outputs * rows < _GROUPS * p.group_size:
+            rows = max(1, 2 * rows)
+    rows = max(rows, p.group_size // round_up(outputs), 1)
+    rows = min(rows, p.group_size)
+    if outputs == 1 and max(space.inner_count for space in wide) > _SERIAL_POINTS:
+        # There is one group: it may be as large as any whose sums fit into shared memory.
+        slots = [slot for phase in phases for each in phase.accumulators for slot in each.slots]
+        most = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
+        rows = max(rows, min(limits.group_size, round_up(most + 1) // 2))
+    return rows, max(1, p.group_size // rows)
+
+
+def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
+    """The groups that share out the outputs."""
+    _, columns = choose_tile(phases, p, limits)
+    return -(-math.prod(_find_widest(phases).space.parallel_sizes) // columns)
+
+
+def _name_axes(phase: Phase) -> tuple[Dim, ...]:
+    extents = phase.space.extents
+    return tuple(Dim(f"i{axis}", make_size(size)) for axis, size in enumerate(extents))

@@ -1,0 +1,420 @@
+"""Line buffers: schedules that keep a row of one reduction, which another reduces along.
+
+The reader of a reduction may walk along its last axis alone, as a resampling does that takes
+columns first and rows next. Then no more than one row of it is wanted at a time. A work item
+makes that row in an array of its own, in vectors where memory lies so; reduces along it output by
+output; and stores the outputs, with what derives from them point by point, in vectors again.
+Where either reduction takes the same few points of most outputs, these are written out (`unroll`),
+or the outputs are computed in vectors permuted out of the line buffer (`permute`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dmlc import ir
+from dmlc.kernel.names import local_name, split_words
+from dmlc.kernel.target import Profile
+from dmlc.loops.element import (
+    Collector,
+    Elements,
+    Gather,
+    Place,
+    Read,
+    Value,
+    View,
+    find_moving,
+    list_conditions,
+)
+from dmlc.loops.nodes import (
+    Buffer,
+    Dim,
+    Fill,
+    Into,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Permute,
+    Point,
+    Reduce,
+    Turns,
+    in_vectors,
+    name_parallel,
+    share_blocks,
+)
+from dmlc.loops.permute import LANES, find_permutation
+from dmlc.loops.phases import Accumulator, Phase, make_accumulators
+from dmlc.loops.space import Space, arrange_rows
+from dmlc.loops.unroll import Stretch, unroll
+from dmlc.scalars import DataType
+from dmlc.sizes import known
+from dmlc.source import InternalError
+from dmlc.transform.fuse import Group
+
+_ROWS_AT_ONCE = 4
+"""Rows that are made before they are reduced along, at most. Loads of what was only just stored
+have to wait, unless each has one store's elements."""
+
+_MOST_AT_ONCE = 4096
+"""Elements of the line buffers, at most, where there are several."""
+
+_VECTOR_GAIN = 4
+"""How many times quicker a term is that is computed in vectors, about."""
+
+_NOWHERE = Stretch(0, 0, ())
+
+
+def choose_line_buffer(function: ir.Function, group: Group, p: Profile) -> tuple[Nest, float]:
+    """The nest of a group that keeps a row of a reduction in a line buffer, and the bytes that its
+    terms come to, by those of the outputs."""
+    made = _RowNest(function, group, p)
+    return made.choose(), made.measure_effort()
+
+
+class _RowNest:
+    """`row` is what reduces to a row, `total` reduces along it, and `stored` has what leaves. Each
+    runs over the outer axes and then, first of its inner ones, along a row."""
+
+    def __init__(self, function: ir.Function, group: Group, p: Profile) -> None:
+        row, total = (function.stage(name) for name in group.stages[:2])
+        if row is None or total is None or row.name != group.row or row.reduction is None:
+            raise InternalError(f"no group that keeps a row: {', '.join(group.stages)}")
+        self._function = function
+        self._p = p
+        self._lead = tuple(a for a in range(len(row.extents) - 1) if row.extents[a] != 1)
+        """The outer axes, of a stage's."""
+        self._copies: dict[View, Phase] = {}
+        """What copies parts of tables, by what is read of these."""
+        self._find_written(row, total)
+        plain = [self._collect_fold(row, None), self._collect_fold(total, row.name)]
+        plain.append((self._collect_stored(group.stages[1:]), ()))
+        work = [*plain, *((e, ()) for e in (*self._along, *self._over))]
+        first = self._over_stretch
+        self._is_uniform = len(first.stages) == 1 and (
+            (first.first, first.last) == (0, row.extents[self._lead[-1]])
+        )
+        """Whether every row reduces the same points."""
+        apart = bool(first.stages) and not self._is_uniform
+        spaces = arrange_rows([elements for elements, _ in work], len(self._lead), apart)
+        phases = [Phase(e, space, g) for (e, g), space in zip(work, spaces, strict=True)]
+        self._row, self._total, self._stored, *written = phases
+        self._parts = phases
+        self._written = written[: len(self._along)]
+        self._written_rows = written[len(self._along) :]
+        self._kept = name_parallel(self._row)
+        self._phases: list[Phase] = []
+        self._dims: list[tuple[Dim, ...]] = []
+        self._buffers: list[Buffer] = []
+
+    # What is computed ------------------------------------------------------------------------
+
+    def _find_written(self, row: ir.Stage, total: ir.Stage) -> None:
+        """Finds the outputs of a row, and the rows, whose reductions are written out."""
+        self._picks = find_permutation(self._function, total, row.name)
+        self._stretch, self._along = _NOWHERE, list[Elements]()
+        """Outputs of a row, along which those of `total` stand in place of it, in turn; where they
+        are picked of the row, the position along it is the output, and elsewhere the turn."""
+        if self._picks is not None:
+            permutation, ragged = self._picks, self._picks.last % LANES != 0
+            named = permutation.patterns.named
+            loads = permutation.stage.body.loads()
+            local = {load.tensor: load.dtype for load in loads if load.tensor in named}
+            elements = self._copy_tables(
+                self._collect_written(permutation.stage, local), every=ragged
+            )
+            strides = {view: known(view.strides) for view in elements.views()}
+            if _goes_in_vectors(elements, strides, len(elements.domain) - 1, ragged=ragged):
+                self._stretch = Stretch(permutation.first, permutation.last, (permutation.stage,))
+                self._along = [elements]
+            else:
+                self._picks, self._copies = None, {}
+        if self._picks is None:
+            last = len(row.extents) - 1
+            self._stretch = unroll(self._function, total, last) or _NOWHERE
+            along = [self._collect_written(s, row=row.name) for s in self._stretch.stages]
+            self._along = [self._copy_tables(elements) for elements in along]
+        over: Stretch | None = None
+        if self._lead and self._lead[-1] == len(row.extents) - 2:
+            signed = not _hides_zeros(total, row.name)
+            over = unroll(self._function, row, self._lead[-1], signed_zeros=signed)
+        self._over_stretch = over or _NOWHERE
+        """The same of rows along the innermost of the outer axes."""
+        self._over = [self._collect_written(stage) for stage in self._over_stretch.stages]
+
+    def _name_axes(self, stage: ir.Stage) -> tuple[list[ir.Extent], dict[ir.Index, int]]:
+        """The outer axes of a stage and its last one."""
+        own = (*self._lead, len(stage.extents) - 1)
+        return [stage.extents[a] for a in own], {ir.Index(a): n for n, a in enumerate(own)}
+
+    def _collect_fold(
+        self, stage: ir.Stage, row: str | None
+    ) -> tuple[Elements, tuple[Accumulator, ...]]:
+        """A reduction as scalar work over the outer axes, the last one and what it reduces."""
+        domain, axes = self._name_axes(stage)
+        for label, extent in stage.reduction.axes if stage.reduction is not None else ():
+            if extent != 1:
+                axes[ir.Index(label, reduced=True)] = len(domain)
+                domain.append(extent)
+        collector = Collector(self._function, tuple(domain), row=row)
+        collector.add_reduction(stage.name, axes)
+        elements = collector.elements()
+        return elements, make_accumulators(elements, [(stage.name, stage.dtype, 0)])
+
+    def _collect_stored(self, stages: Sequence[str]) -> Elements:
+        """The second reduction as it leaves, where it does, and what derives from it."""
+        function, total = self._function, self._function.stage(stages[0])
+        if total is None:
+            raise InternalError(f"a kernel names a stage that is not there: {stages[0]}")
+        domain, axes = self._name_axes(total)
+        collector = Collector(function, tuple(domain), {total.name: total.dtype}, len(domain))
+        others = [s for s in function.stages if s.name not in stages]
+        read = {load.tensor for s in others for load in s.body.loads()}
+        if total.name in read or any(r.name == total.name for r in function.results):
+            collector.add_copy(total.name, axes)
+        for name in stages[1:]:
+            collector.add_stage(name, axes)
+        return collector.elements()
+
+    def _collect_written(
+        self,
+        stage: ir.Stage,
+        local: Mapping[str, DataType] | None = None,
+        row: str | None = None,
+    ) -> Elements:
+        """A reduction that is written out, as scalar work over the outer axes and the last one. Of
+        what is `local`, each output has an element in the line. Its result is in a register,
+        too."""
+        function, local = self._function, local or {}
+        stages = tuple(stage if s.name == stage.name else s for s in function.stages)
+        added = (ir.Parameter(name, dtype, stage.extents[-1:]) for name, dtype in local.items())
+        parameters = (*function.parameters, *added)
+        changed = dataclasses.replace(function, stages=stages, parameters=parameters)
+        domain, axes = self._name_axes(stage)
+        collector = Collector(changed, tuple(domain), local, len(domain), row)
+        collector.add_stage(stage.name, axes)
+        made = collector.elements()
+        results = tuple((dataclasses.replace(v, local=True), n) for v, n in made.results)
+        return dataclasses.replace(made, results=results)
+
+    def _copy_tables(self, elements: Elements, *, every: bool = False) -> Elements:
+        """The same scalar work with tables read from copies, where it takes one element for each
+        place along the last dimension, and these do not lie side by side; or with `every` such
+        table. Compilers make vectors of what reads them."""
+        tables = {table.name for table in self._function.tables}
+        count, least = elements.domain[-1], 1 if every else 2
+        values: list[Value] = []
+        for value in elements.values:
+            if isinstance(value, Read) and value.view.tensor in tables and isinstance(count, int):
+                view, dtype = value.view, value.dtype
+                *outer, along = known(view.strides)
+                if along >= least and not any(outer):
+                    # No tensor has such a name.
+                    name = f"{view.tensor}#{view.offset}+{along}"
+                    copied = View(name, view.dtype, (*outer, 1), local=True)
+                    self._copies.setdefault(view, _copy(copied, view, dtype, count))
+                    value = Read(copied, dtype)
+            values.append(value)
+        return dataclasses.replace(elements, values=tuple(values))
+
+    def measure_effort(self) -> float:
+        """The bytes that terms come to, by those of the outputs; what is computed in vectors
+        counts for less."""
+        row, total, stored = self._row.space, self._total.space, self._stored.space
+        along = total.inner_count / (1 if self._picks is None else _VECTOR_GAIN)
+        terms = row.inner_count / _VECTOR_GAIN + along
+        read = row.inner_count + stored.inner_count
+        return max(1.0, (terms + stored.inner_count) * _VECTOR_GAIN / max(1, read))
+
+    # The nest --------------------------------------------------------------------------------
+
+    def choose(self) -> Nest:
+        """The nest."""
+        row, permutation, parallel = self._row, self._picks, self._kept
+        size = self._stored.space.sizes[-1]
+        blocks = math.prod(row.space.parallel_sizes)
+        work = sum(phase.space.inner_count for phase in self._parts)
+        run = max(1, min(self._p.per_item // max(1, work), -(-blocks // self._p.groups)))
+        long, at_once = row.space.sizes[len(parallel)], 1
+        front, pitch = 0, long
+        if permutation is not None:
+            front = _round_up(max(0, -permutation.reach[0]))
+            pitch = _round_up(front + max(permutation.reach[1], long))
+            most = min(run, _ROWS_AT_ONCE, max(1, _MOST_AT_ONCE // pitch))
+            at_once = max(n for n in range(1, most + 1) if blocks % n == 0)
+        run = run // at_once * at_once
+        lead = Dim("block", blocks, tuple((dim, 1) for dim in parallel))
+        row_x, x = Dim("x", long), Dim("x", size)
+        at_hand = self._keep(
+            row, row_x, pitch * at_once, linear=True, rows=lead, pitch=pitch, front=front
+        )
+        make, reduce = self._make_row(at_hand), self._reduce_row(at_hand, x)
+        before = [node for copied in self._copies.values() for node in self._fill(copied)]
+        if permutation is not None:
+            fills = (Fill(at_hand, 0, front), Fill(at_hand, front + long, pitch))
+            before = [*(f for f in fills if f.first < f.last), *before]
+        if at_once == 1:
+            parts, body = [(dim, 1) for dim in parallel], (*make, *reduce)
+        else:
+            parts = [(lead, at_once)]
+            loops = (Loop(lead, Kind.LOOP, 1, each, "row", at_once) for each in (make, reduce))
+            body = tuple(loops)
+        shared, _ = share_blocks(parts, run // at_once, body)
+        outputs = f"{size:,} output{'' if size == 1 else 's'}"
+        words = (
+            f"each computes {f'a row of {outputs}' if run == 1 else f'{run:,} rows of {outputs}'}"
+        )
+        return Nest(
+            tuple(self._phases),
+            tuple(self._dims),
+            (*before, *shared),
+            buffers=tuple(self._buffers),
+            words=words,
+        )
+
+    def _keep(self, phase: Phase, dim: Dim, size: int, **how: Any) -> Buffer:
+        """The buffer of a reduction, an element for each place along a row."""
+        stage, dtype = phase.accumulators[0].stages[0]
+        made = Buffer(stage, dtype.compute, size, dim, f"{split_words(stage)}_row", **how)
+        self._buffers.append(made)
+        return made
+
+    def _add(self, phase: Phase, *dims: Dim) -> int:
+        self._phases.append(phase)
+        self._dims.append(dims)
+        return len(self._phases) - 1
+
+    def _loop(self, phase: Phase, dim: Dim, body: tuple[Node, ...]) -> Node:
+        """A loop along a row, in vectors where they can be."""
+        elements, space = phase.elements, phase.space
+        if _goes_in_vectors(elements, space.known_strides, len(space.parallel)):
+            return in_vectors(dim, self._p.lanes, body)
+        return Loop(dim, Kind.LOOP, 1, body, "x")
+
+    def _reduce(self, phase: Phase, x: Dim, buffer: Buffer) -> tuple[Node, ...]:
+        """What one place of a row reduces."""
+        inner = [Dim("k", size) for size in phase.space.sizes[len(self._kept) + 1 :]]
+        number = self._add(phase, *self._kept, x, *inner)
+        node: Node = Point(number)
+        # Reads that a guard protects have a loop of their own, if need be one of a single point.
+        for dim in reversed(inner or [Dim("k", 1)]):
+            node = Loop(dim, Kind.LOOP, 1, (node,), "k")
+        return (Reduce(number, (node,), serial=True, into=Into(buffer, x)),)
+
+    def _make_row(self, at_hand: Buffer) -> tuple[Node, ...]:
+        """The row that is reduced along."""
+        begin, end, x = self._over_stretch.first, self._over_stretch.last, at_hand.dim
+        turn = Dim("turn", max(1, end - begin))
+        lead = self._kept if self._is_uniform else (*self._kept[:-1], turn)
+        cases: list[tuple[Node, ...]] = []
+        for phase in self._written_rows:
+            point = Point(self._add(phase, *lead, x), (Into(at_hand, x),))
+            cases.append((self._loop(phase, x, (point,)),))
+        if self._is_uniform:
+            return cases[0]
+        others: tuple[Node, ...] = ()
+        if not cases or end - begin < self._row.space.sizes[len(self._kept) - 1]:
+            others = (self._loop(self._row, x, self._reduce(self._row, x, at_hand)),)
+        return (Turns(self._kept[-1], begin, end, turn, tuple(cases), others),) if cases else others
+
+    def _reduce_row(self, at_hand: Buffer, x: Dim) -> tuple[Node, ...]:
+        """What is reduced along a line buffer, and stored."""
+        begin, end, permutation = self._stretch.first, self._stretch.last, self._picks
+        size, parallel, stored = self._stored.space.sizes[-1], self._kept, self._stored
+        whole = permutation is not None and size % LANES == 0 and end - begin == size
+        is_stored = whole and _goes_in_vectors(
+            stored.elements, stored.space.known_strides, len(stored.space.parallel)
+        )
+        into = at_hand
+        if not is_stored:
+            into = self._keep(self._total, x, size if permutation is None else _round_up(size))
+        made: list[Node] = []
+        if permutation is not None:
+            # Outputs leave as vectors, as soon as they are made of the row, where all are.
+            number = self._add(self._written[0], *parallel, x)
+            inner: tuple[Node, ...] = (Point(number, (Into(into, x),)),)
+            if is_stored:
+                made_of = Point(number, name=self._total.accumulators[0].name)
+                inner = (made_of, Point(self._add(stored, *parallel, x)))
+            permuted = (Permute(permutation.patterns, at_hand, x, inner),)
+            part = (begin, begin + _round_up(end - begin))
+            made.append(Loop(x, Kind.VECTOR, LANES, permuted, "i", part=part))
+        elif begin < end:
+            period = len(self._written)
+            turn = Dim("turn", (end - begin) // period)
+            points = tuple(
+                Point(self._add(phase, *parallel, turn), (Into(into, turn, period, begin + place),))
+                for place, phase in enumerate(self._written)
+            )
+            made.append(Loop(turn, Kind.LOOP, 1, points, "turn"))
+        rest = [part for part in ((0, begin), (end, size)) if part[0] < part[1]]
+        if rest:
+            body = self._reduce(self._total, x, into)
+            loops = [Loop(x, Kind.LOOP, 1, body, "x", part=part) for part in rest]
+            made = [*loops[:1], *made, *loops[1:]] if begin else [*made, *loops]
+        if not is_stored:
+            made.append(self._loop(stored, x, (Point(self._add(stored, *parallel, x)),)))
+        return tuple(made)
+
+    def _fill(self, copied: Phase) -> list[Node]:
+        """Fills a buffer with a part of a table."""
+        ((view, _),), (count,) = copied.elements.results, copied.space.sizes
+        (read,) = copied.elements.buffers()
+        dim, size = Dim("turn", count), count if self._picks is None else _round_up(count)
+        buffer = Buffer(view.tensor, view.dtype, size, dim, local_name(read.tensor), linear=True)
+        self._buffers.append(buffer)
+        point = Point(self._add(copied, dim), (Into(buffer, dim),))
+        nodes: list[Node] = [Loop(dim, Kind.LOOP, 1, (point,), "turn")]
+        return nodes if size == count else [*nodes, Fill(buffer, count, size)]
+
+
+def _copy(view: View, read: View, dtype: DataType, count: int) -> Phase:
+    """What copies every so many elements of a table to where they lie side by side."""
+    local = View(view.tensor, dtype, (1,), local=True)
+    elements = Elements((count,), (Read(read, dtype),), ((local, 0),))
+    strides = {read: read.strides[-1:], local: (1,)}
+    return Phase(elements, Space((count,), strides, ()))
+
+
+def _hides_zeros(total: ir.Stage, row: str) -> bool:
+    """Whether it does not show if an element of the row is a positive or a negative zero: a sum
+    starts from a positive one, and stays so whichever is added, times a factor or not."""
+    body, reduction = total.body, total.reduction
+    if reduction is None or reduction.combiner != "sum" or not total.body.dtype.is_float:
+        return False
+    pending, found = [body.result], 0
+    while pending:
+        value = body.instructions[pending.pop()]
+        if isinstance(value, ir.Apply) and value.operation.name == "mul":
+            pending += value.operands
+        elif isinstance(value, ir.Load) and value.tensor == row:
+            found += 1
+    return found == sum(load.tensor == row for load in body.loads()) == 1
+
+
+def _round_up(count: int) -> int:
+    """To a whole number of vectors."""
+    return -(-count // LANES) * LANES
+
+
+def _goes_in_vectors(
+    elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int, *, ragged: bool = False
+) -> bool:
+    """Whether places side by side along an axis can be computed at once; where they are `ragged`,
+    some are beyond its end, and no buffer is read there."""
+    moving = find_moving(elements, strides, axis)
+    for value in elements.values:
+        if not isinstance(value, Read | Place | Gather):
+            continue
+        step = strides[value.view][axis]
+        terms = value.terms if isinstance(value, Gather) else ()
+        if step not in (0, 1) or any(moving[term] for term, _ in terms):
+            return False
+        if step and (isinstance(value, Place) or (ragged and not value.view.local)):
+            return False
+    if any(moving[condition] for condition in list_conditions(elements)):
+        return False
+    return all(strides[view][axis] == 1 for view, _ in elements.results)

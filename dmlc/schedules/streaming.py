@@ -1,0 +1,129 @@
+"""How much memory a kernel touches, and when its stores pass the caches by: where that is more than
+caches keep."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import both, index, operate
+from dmlc.kernel.frame import Frame
+from dmlc.loops.element import Gather, View
+from dmlc.loops.phases import Phase
+from dmlc.scalars import DataType
+from dmlc.sizes import known
+from dmlc.transform.traffic import count_bytes
+
+CACHE_LINE = 64
+"""Bytes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Streams:
+    """The stores that pass the caches by: of which buffers, and when."""
+
+    flags: dict[str, k.Expression]
+    lead: k.Expression | None = None
+    """How many elements of a run stand before the first aligned vector."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Streaming:
+    """What one kernel touches, and from how many bytes on stores pass the caches by; None: never.
+
+    A streaming store needs an aligned vector.
+    """
+
+    buffers: tuple[k.Buffer, ...]
+    threshold: int | None
+
+    def is_large(self, times: int = 1) -> bool:
+        """Whether so many times the memory that the kernel touches is more than caches keep."""
+        touched = sum(b.bytes or 0 for b in self.buffers)
+        return self.threshold is not None and times * touched >= self.threshold
+
+    def open(
+        self, phase: Phase, count: k.Scalar | None, frame: Frame, body: list[k.Statement]
+    ) -> Streams:
+        """When the results of a phase may pass the caches by. `count` is that of a packed run, of
+        which the size is known at run time."""
+        if count is not None:
+            return self._open_run(phase, count, frame, body)
+        return self._open_rows(phase, frame, body)
+
+    def _open_rows(self, phase: Phase, frame: Frame, body: list[k.Statement]) -> Streams:
+        """The kernel's own steps keep vectors aligned where rows start on cache lines; whether the
+        buffer does is seen at run time."""
+        if not self.is_large():
+            return Streams({})
+        flags: dict[str, k.Expression] = {}
+        for view in _list_streamed(phase):
+            strides = known(phase.space.strides[view])
+            if strides[-1] != 1 or any(s * view.dtype.bytes % CACHE_LINE for s in strides[:-1]):
+                continue
+            aligned = operate("eq", k.Lead(view.tensor, CACHE_LINE), index(0))
+            flags[view.tensor] = frame.name(body, "streaming", aligned)
+        return Streams(flags)
+
+    def _open_run(
+        self, phase: Phase, count: k.Scalar, frame: Frame, body: list[k.Statement]
+    ) -> Streams:
+        """Stores are aligned where vectors start at the first aligned element. The first result
+        decides where that is; the others stream where they agree."""
+        views = _list_streamed(phase)
+        if self.threshold is None or not views:
+            return Streams({})
+        least = index(self._least_count(phase, self.threshold))
+        large = frame.name(body, "streaming", operate("ge", count, least))
+        first = k.Select(large, k.Lead(views[0].tensor, CACHE_LINE), index(0), k.INDEX)
+        lead = frame.name(body, "lead", first)
+        flags: dict[str, k.Expression] = {views[0].tensor: large}
+        for view in views[1:]:
+            same = operate("eq", k.Lead(view.tensor, CACHE_LINE), lead)
+            flags[view.tensor] = frame.name(body, "streaming", both(large, same))
+        return Streams(flags, lead)
+
+    def _least_count(self, phase: Phase, threshold: int) -> int:
+        """The number of elements of a packed run from which on stores may pass the caches by."""
+        walked = {view.tensor for view, steps in phase.space.strides.items() if any(steps)}
+        fixed = sum(b.bytes or 0 for b in self.buffers if b.name not in walked)
+        each = sum(b.dtype.bytes for b in self.buffers if b.name in walked)
+        return max(0, -(-(threshold - fixed) // each))
+
+
+def _list_streamed(phase: Phase) -> Sequence[View]:
+    """The results in memory that may be streamed: a mask is a vector only once it is narrowed to
+    bytes."""
+    results = [v for v, _ in phase.elements.results if not v.local]
+    return [v for v in results if v.dtype is not DataType.BOOL]
+
+
+def measure_footprint(function: ir.Function, passes: Iterable[Phase]) -> dict[str, int | None]:
+    """The bytes that passes touch of each tensor, by its name; None where a size is known at run
+    time only.
+
+    Each element of a view counts once. Several views of a tensor in one pass add up, to no more
+    than the tensor; the next pass is taken to come by the same elements, if it does not come by
+    more. What is read at computed positions may be all of a tensor.
+    """
+    tensors = function.tensors()
+    touched: dict[str, int | None] = {}
+    for phase in passes:
+        anywhere = {v.view for v in phase.elements.values if isinstance(v, Gather)}
+        own: dict[str, int | None] = {}
+        for view in phase.elements.buffers():
+            tensor = tensors.get(view.tensor)
+            whole = None if tensor is None else count_bytes(tensor)
+            count = phase.space.count_steps(view)
+            size = None if count is None else count * view.dtype.bytes
+            if view in anywhere and whole is not None:
+                size = whole
+            before = own.get(view.tensor, 0)
+            both = None if size is None or before is None else size + before
+            own[view.tensor] = both if both is None or whole is None else min(both, whole)
+        for name, size in own.items():
+            before = touched.get(name, 0)
+            touched[name] = None if size is None or before is None else max(size, before)
+    return touched
