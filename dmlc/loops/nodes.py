@@ -46,11 +46,13 @@ class Kind(enum.Enum):
     vectors and then one by one."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Dim:
     """A dimension of the points of one or several phases."""
 
     name: str
+    """No other of the nest has it: what follows a dot tells dimensions apart that are called
+    alike."""
     size: int | k.Scalar
     """Its extent: a number, or an argument of the kernel."""
     parts: tuple[tuple[Dim, int], ...] = ()
@@ -62,6 +64,14 @@ class Dim:
     within: Dim | None = None
     """Of a tile: the dimension that its points are of, from where the loops around start."""
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def wanted(self) -> str:
+        """What places along it are called after."""
+        return self.name.partition(".")[0]
+
     @property
     def count(self) -> k.Expression:
         """The extent as an expression."""
@@ -72,7 +82,7 @@ class Dim:
         return -(-self.size // step) if isinstance(self.size, int) else 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Buffer:
     """An array of what a phase makes for others, an element for each point along a dimension; or of
     a tile, which the work items of a group may share."""
@@ -93,6 +103,9 @@ class Buffer:
     front: int = 0
     """Elements before the first of a row."""
     shared: bool = False
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -432,8 +445,15 @@ def name_parallel(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[D
     return tuple(dims)
 
 
-def name_inner(phase: Phase, parallel: Sequence[Dim], name: str) -> tuple[Dim, ...]:
-    """The dimensions of a phase that shares the parallel ones with others."""
+def tell_apart(name: str, number: int) -> str:
+    """A name of which each phase, by its number, has one."""
+    return f"{name}.{number}" if number else name
+
+
+def name_inner(
+    phase: Phase, parallel: Sequence[Dim], name: str, number: int
+) -> tuple[Dim, ...]:
+    """The dimensions of a phase, by its number, that shares the parallel ones with others."""
     space = phase.space
     dims: list[Dim] = []
     for axis in range(len(space.extents)):
@@ -442,7 +462,8 @@ def name_inner(phase: Phase, parallel: Sequence[Dim], name: str) -> tuple[Dim, .
             continue
         piece = space.pieces.get(axis)
         place = space.inner.index(axis)
-        own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
+        # Parallel dimensions have numbers of their own.
+        own = f"i{axis}.{number}" if name == "i" else tell_apart(name + str(place or ""), number)
         numbered = None
         if piece is not None:
             whole = make_size(piece.size)
@@ -459,10 +480,10 @@ def nest_serial(
     dims: list[tuple[Dim, ...]] = []
     nodes: list[Node] = []
     for number, phase in enumerate(phases):
-        own = name_inner(phase, parallel, "k" if phase.accumulators else "i")
+        own = name_inner(phase, parallel, "k" if phase.accumulators else "i", number)
         node: Node = Point(number)
         for axis in reversed(phase.space.inner):
-            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].wanted)
         dims.append(own)
         nodes.append(Reduce(number, (node,), serial=True) if phase.accumulators else node)
     return tuple(dims), tuple(nodes)
@@ -525,9 +546,9 @@ def _describe(
                 text = f"permute {node.row.wanted}"
             case Turns():
                 many = f" by {len(node.cases)}" if len(node.cases) > 1 else ""
-                text = f"{node.dim.name}: {node.first:,}..{node.last:,}{many}, else the rest"
+                text = f"{node.dim.wanted}: {node.first:,}..{node.last:,}{many}, else the rest"
             case Once():
-                text = f"{node.dim.name}: 0"
+                text = f"{node.dim.wanted}: 0"
             case Point():
                 text = _describe_point(node, nest.phases[node.phase])
         yield "  " * depth + text
@@ -538,10 +559,10 @@ def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
     """What a loop walks: `i (i0, i1): 0..4,096 by 16`, or so many steps of a loop around it."""
     dim = loop.dim
     outer = [each.step for each in around if each.dim is dim]
-    parts = [part.name for part, _ in dim.parts]
+    parts = [part.wanted for part, _ in dim.parts]
     made_of = f" ({', '.join(parts)})" if parts and not outer else ""
     if loop.kind is Kind.VECTOR and loop.extent:
-        return f"{dim.name}{made_of}: {loop.step}"
+        return f"{dim.wanted}{made_of}: {loop.step}"
     if loop.extent:
         extent = f"{loop.extent:,}"
     elif loop.part is not None:
@@ -554,7 +575,7 @@ def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
         extent = f"0..{shown}"
     by = f" by {loop.step:,}" if loop.step != 1 else ""
     beside = ", interleaved" if loop.interleaved else ""
-    return f"{dim.name}{made_of}: {extent}{by}{', backwards' if loop.backwards else ''}{beside}"
+    return f"{dim.wanted}{made_of}: {extent}{by}{', backwards' if loop.backwards else ''}{beside}"
 
 
 def _describe_point(node: Point, phase: Phase) -> str:

@@ -42,7 +42,7 @@ def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
     parallel = (Dim("i", count),) if count is not None else name_parallel(phases[0])
     dims, nodes = nest_serial(phases, parallel)
     for dim in reversed(parallel):
-        nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.name),)
+        nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.wanted),)
     return Nest(tuple(phases), dims, nodes)
 
 

@@ -156,11 +156,11 @@ class Loops:
         start = add(scope.start(dim), multiply(self._items[node.name], node.step))
         inner = list_loops(node.body, dim)
         if any(n.step <= node.step or n.kind is Kind.VECTOR for n in inner if not n.extent):
-            start = self._frame.name(body, f"first_{dim.name}", start)
+            start = self._frame.name(body, f"first_{dim.wanted}", start)
             stop = scope.span(dim).stop or self._find_end(dim, scope, body)
             # One that starts beyond the end has nothing to do.
             end = operate("max", start, operate("min", add(start, index(node.step)), stop))
-            scope = scope.narrow(dim, stop=self._frame.name(body, f"end_{dim.name}", end))
+            scope = scope.narrow(dim, stop=self._frame.name(body, f"end_{dim.wanted}", end))
         return self._settle(node, scope, start, body)
 
     def _note_end(self, node: Loop, scope: Scope, body: list[k.Statement]) -> Scope:
@@ -288,7 +288,7 @@ class Loops:
         dim, width, last = node.dim, share.width, share.last
         within, whole = list[k.Statement](), width == node.step
         is_wide, is_block = node.kind is Kind.VECTOR, dim is self._nest.block
-        variable = self._frame.variable(node.name if whole or is_wide else dim.name)
+        variable = self._frame.variable(node.name if whole or is_wide else dim.wanted)
         place: k.Expression = variable
         if is_block:
             scope = dataclasses.replace(scope, output=variable)
@@ -311,7 +311,7 @@ class Loops:
             scope = scope.narrow(dim, stop=self._frame.name(within, f"{node.name}_end", end))
         elif node.backwards and not backwards and whole and isinstance(last, k.Literal):
             from_end = operate("sub", index(int(last.value) - width), variable)
-            place = self._frame.name(within, dim.name, from_end)
+            place = self._frame.name(within, dim.wanted, from_end)
         length = subtract_known(last, share.first)
         counter = variable
         if is_wide and length is not None and length % width:
@@ -450,7 +450,7 @@ class Loops:
                 place = self._frame.name(body, "first", place)
             return body + self._write(node.body, scope.narrow(dim, start=place))
         if isinstance(place, k.Operate | k.Position):
-            place = self._frame.name(body, dim.name, place)
+            place = self._frame.name(body, dim.wanted, place)
         if dim.within is not None:
             return body + self._settle_tile(node, scope, dim.within, place)
         if not scope.span(dim).is_loose:
@@ -488,7 +488,7 @@ class Loops:
             return self._write(node.body, scope)
         at = add(scope.start(whole), place)
         if isinstance(at, k.Operate):
-            at = self._frame.name(body, whole.name, at)
+            at = self._frame.name(body, whole.wanted, at)
         stop = self._find_end(whole, scope, body)
         known = int(stop.value) if isinstance(stop, k.Literal) else 0
         if known and isinstance(size, int) and known % size == 0:
@@ -539,7 +539,7 @@ class Loops:
             if part not in needed and not loops and part.piece is None:
                 continue
             if isinstance(digit, k.Operate):
-                digit = self._frame.name(body, part.name, digit)
+                digit = self._frame.name(body, part.wanted, digit)
             if loops:
                 inside = self._narrow(part, step, digit, inside, body, loops[0])
                 continue
@@ -577,15 +577,15 @@ class Loops:
         steps of a dimension."""
         start = multiply(digit, step)
         if not isinstance(dim.size, int) and not first.extent:
-            start = self._frame.name(body, f"first_{dim.name}", start)
+            start = self._frame.name(body, f"first_{dim.wanted}", start)
             end = operate("min", add(start, index(step)), dim.count)
-            stop = self._frame.name(body, f"end_{dim.name}", end)
+            stop = self._frame.name(body, f"end_{dim.wanted}", end)
             return scope.narrow(dim, start=start, stop=stop)
         single = dim.count_steps(step) <= 1
         if single or not isinstance(dim.size, int) or isinstance(start, k.Literal):
             return scope.narrow(dim, start=start)
         is_block, is_whole = dim is self._nest.block, dim.size % step == 0
-        start = self._frame.name(body, "first" if is_block else f"first_{dim.name}", start)
+        start = self._frame.name(body, "first" if is_block else f"first_{dim.wanted}", start)
         if first.dim.within is dim:
             # Tiles look for the end of the whole dimension.
             return scope.narrow(dim, start=start)
@@ -597,7 +597,7 @@ class Loops:
             return scope.narrow(dim, start=start, stop=stop)
         end: k.Expression = add(start, index(step))
         end = end if is_whole else operate("min", end, index(dim.size))
-        return scope.narrow(dim, start=start, stop=self._frame.name(body, f"end_{dim.name}", end))
+        return scope.narrow(dim, start=start, stop=self._frame.name(body, f"end_{dim.wanted}", end))
 
     # Pieces of longer dimensions ---------------------------------------------------------------
 
@@ -681,7 +681,7 @@ class Loops:
             return {}
         (number,) = list_phases(node)
         following = operate("min", add(scope.known[dim], index(1)), index(dim.size - 1))
-        next_row = scope.settle({dim: self._frame.name(body, f"next_{dim.name}", following)})
+        next_row = scope.settle({dim: self._frame.name(body, f"next_{dim.wanted}", following)})
         at = self._values.position(number, next_row.note(number, bases={}), partly=True)
         rows: dict[k.Expression, k.Local] = {}
         found: dict[str, k.Expression] = {}

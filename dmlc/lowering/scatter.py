@@ -81,7 +81,7 @@ def _loop(dims: list[Dim], point: Point, profile: Profile | None, last: Dim) -> 
     node: Node = point
     for dim in reversed(dims):
         if dim is last and profile is not None:
-            node = in_vectors(dim, profile.lanes, (node,), dim.name)
+            node = in_vectors(dim, profile.lanes, (node,), dim.wanted)
         else:
-            node = Loop(dim, Kind.LOOP, 1, (node,), dim.name)
+            node = Loop(dim, Kind.LOOP, 1, (node,), dim.wanted)
     return (node,)

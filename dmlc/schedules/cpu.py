@@ -156,7 +156,7 @@ def _choose_rows(function: ir.Function, phase: Phase, p: Profile, *, large: bool
         return Nest((phase,), (dims,), body, streams=streams, words=words)
     split = _part(sizes, p.per_item, last)
     for dim in reversed(dims[split:last]):
-        row = Loop(dim, Kind.LOOP, 1, (row,), dim.name)
+        row = Loop(dim, Kind.LOOP, 1, (row,), dim.wanted)
     each = math.prod(sizes[split:])
     body, run = share_blocks([(dim, 1) for dim in dims[:split]], p.per_item // each, (row,))
     words = f"each computes {run * each:,} elements"
@@ -383,7 +383,7 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
         body.append(items.choose(backwards=backwards))
 
     for number, phase in enumerate(phases):
-        own = name_inner(phase, parallel, "i")
+        own = name_inner(phase, parallel, "i", number)
         if block is not None and not phase.is_parallel:
             before, phase = hoist(phase, phase.space.parallel[-1], len(buffers))
             if before is not None:
@@ -462,7 +462,7 @@ class _Items:
 
     def _loops(self, axes: Sequence[Dim], body: tuple[Node, ...], backwards: bool = False) -> Node:
         for place, dim in reversed(list(enumerate(axes))):
-            name = "j" if dim is self._block else dim.name
+            name = "j" if dim is self._block else dim.wanted
             back = backwards and place == 0 and dim is self._axes[0]
             body = (Loop(dim, Kind.LOOP, 1, body, name, backwards=back),)
         (node,) = body
@@ -480,7 +480,7 @@ class _Items:
         stores = self._phase.accumulators and self._phase.elements.results
         height = _STREAMING_BAND if stores else _BAND
         block = self._axes[-1]
-        inner: tuple[Node, ...] = (Loop(rows, Kind.UNROLL, 1, body, rows.name, height),)
+        inner: tuple[Node, ...] = (Loop(rows, Kind.UNROLL, 1, body, rows.wanted, height),)
         if self._phase.accumulators:
             inner = (Reduce(self._number, inner, resumes=True),)
         across = self._innermost(block, inner)

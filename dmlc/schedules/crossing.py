@@ -27,6 +27,7 @@ from dmlc.loops.nodes import (
     merge_dims,
     name_inner,
     name_parallel,
+    tell_apart,
 )
 from dmlc.loops.phases import Phase
 from dmlc.loops.space import cut, find_length
@@ -117,12 +118,12 @@ def choose_crossing(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest
     nodes: list[Node] = []
     count = 0
     for number, phase in enumerate(phases):
-        own = name_inner(phase, parallel, "i")
+        own = name_inner(phase, parallel, "i", number)
         dims.append(own)
         if phase.is_parallel:
             nodes.append(Point(number))
             continue
-        element = _merge("element", [own[axis] for axis in phase.space.inner])
+        element = _merge(tell_apart("element", number), [own[axis] for axis in phase.space.inner])
         count = -(-phase.space.inner_count // (lanes * unit))
         point: tuple[Node, ...] = (Point(number),)
         if unit > 1:

@@ -31,6 +31,7 @@ from dmlc.loops.nodes import (
     name_inner,
     name_parallel,
     nest_serial,
+    tell_apart,
 )
 from dmlc.loops.phases import Phase
 from dmlc.schedules.transposed import choose_transposed, lies_both_ways
@@ -269,14 +270,16 @@ def _choose_shared(
     body: list[Node] = []
     for number, phase in enumerate(phases):
         shared = parallel[len(parallel) - len(phase.space.parallel) :]
-        own = name_inner(phase, shared, "i")
+        own = name_inner(phase, shared, "i", number)
         dims.append(own)
         again = len(shared) < len(parallel)
         if phase.is_parallel:
             body.append(Once(parallel[0], (Point(number),)) if again else Point(number))
             continue
         inner = tuple(own[axis] for axis in phase.space.inner)
-        (element,) = inner if len(inner) == 1 else (merge_dims("element", inner),)
+        (element,) = inner if len(inner) == 1 else (
+            merge_dims(tell_apart("element", number), inner),
+        )
         made: Node = share_points(phase, number, element, rows, unit)
         if again and phase.space.inner_count <= _FEW_PARTS:
             each = Loop(element, Kind.UNROLL, 1, (Point(number),), "part", _PARTS)

@@ -246,8 +246,8 @@ class _RowNest:
             most = min(run, _ROWS_AT_ONCE, max(1, _MOST_AT_ONCE // pitch))
             at_once = max(n for n in range(1, most + 1) if blocks % n == 0)
         run = run // at_once * at_once
-        lead = Dim("block", blocks, tuple((dim, 1) for dim in parallel))
-        row_x, x = Dim("x", long), Dim("x", size)
+        lead = Dim("block.1", blocks, tuple((dim, 1) for dim in parallel))
+        row_x, x = Dim("x", long), Dim("x.1", size)
         at_hand = self._keep(
             row, row_x, pitch * at_once, linear=True, rows=lead, pitch=pitch, front=front
         )
@@ -287,6 +287,10 @@ class _RowNest:
         self._dims.append(dims)
         return len(self._phases) - 1
 
+    def _name(self, name: str, size: int, place: int = 0) -> Dim:
+        """A dimension of the next phase alone."""
+        return Dim(f"{name}.{len(self._phases)}.{place}", size)
+
     def _loop(self, phase: Phase, dim: Dim, body: tuple[Node, ...]) -> Node:
         """A loop along a row, in vectors where they can be."""
         elements, space = phase.elements, phase.space
@@ -296,18 +300,20 @@ class _RowNest:
 
     def _reduce(self, phase: Phase, x: Dim, buffer: Buffer) -> tuple[Node, ...]:
         """What one place of a row reduces."""
-        inner = [Dim("k", size) for size in phase.space.sizes[len(self._kept) + 1 :]]
-        number = self._add(phase, *self._kept, x, *inner)
+        sizes = phase.space.sizes[len(self._kept) + 1 :] or (1,)
+        inner = [self._name("k", size, place) for place, size in enumerate(sizes)]
+        axes = len(phase.space.sizes) - len(self._kept) - 1
+        number = self._add(phase, *self._kept, x, *inner[:axes])
         node: Node = Point(number)
         # Reads that a guard protects have a loop of their own, if need be one of a single point.
-        for dim in reversed(inner or [Dim("k", 1)]):
+        for dim in reversed(inner):
             node = Loop(dim, Kind.LOOP, 1, (node,), "k")
         return (Reduce(number, (node,), serial=True, into=Into(buffer, x)),)
 
     def _make_row(self, at_hand: Buffer) -> tuple[Node, ...]:
         """The row that is reduced along."""
         begin, end, x = self._over_stretch.first, self._over_stretch.last, at_hand.dim
-        turn = Dim("turn", max(1, end - begin))
+        turn = self._name("turn", max(1, end - begin))
         lead = self._kept if self._is_uniform else (*self._kept[:-1], turn)
         cases: list[tuple[Node, ...]] = []
         for phase in self._written_rows:
@@ -344,7 +350,7 @@ class _RowNest:
             made.append(Loop(x, Kind.VECTOR, LANES, permuted, "i", part=part))
         elif begin < end:
             period = len(self._written)
-            turn = Dim("turn", (end - begin) // period)
+            turn = self._name("turn", (end - begin) // period)
             points = tuple(
                 Point(self._add(phase, *parallel, turn), (Into(into, turn, period, begin + place),))
                 for place, phase in enumerate(self._written)
@@ -363,7 +369,7 @@ class _RowNest:
         """Fills a buffer with a part of a table."""
         ((view, _),), (count,) = copied.elements.results, copied.space.sizes
         (read,) = copied.elements.buffers()
-        dim, size = Dim("turn", count), count if self._picks is None else _round_up(count)
+        dim, size = self._name("turn", count), count if self._picks is None else _round_up(count)
         buffer = Buffer(view.tensor, view.dtype, size, dim, local_name(read.tensor), linear=True)
         self._buffers.append(buffer)
         point = Point(self._add(copied, dim), (Into(buffer, dim),))

@@ -24,6 +24,7 @@ from dmlc.loops.nodes import (
     in_vectors,
     merge_dims,
     name_inner,
+    tell_apart,
 )
 from dmlc.loops.phases import Phase
 from dmlc.loops.space import Space, cut
@@ -104,7 +105,10 @@ def _name_all(phases: Sequence[Phase]) -> tuple[list[Dim], list[tuple[Dim, ...]]
     first = phases[0].space
     parallel = list(_name_axes(first, "i", first.parallel).values())
     names = ("k" if phase.accumulators else "i" for phase in phases)
-    return parallel, [name_inner(p, parallel, n) for p, n in zip(phases, names, strict=True)]
+    return parallel, [
+        name_inner(p, parallel, name, number)
+        for number, (p, name) in enumerate(zip(phases, names, strict=True))
+    ]
 
 
 # Element-wise work -------------------------------------------------------------------------
@@ -134,8 +138,8 @@ def _choose_rows(phase: Phase, p: Profile) -> Nest:
 def _walk(phase: Phase, axis: int, dim: Dim, body: tuple[Node, ...], p: Profile) -> Loop:
     """A loop along an axis, in vectors where neighbours lie side by side."""
     if phase.lies_together(axis):
-        return in_vectors(dim, p.lanes, body, dim.name)
-    return Loop(dim, Kind.LOOP, 1, body, dim.name)
+        return in_vectors(dim, p.lanes, body, dim.wanted)
+    return Loop(dim, Kind.LOOP, 1, body, dim.wanted)
 
 
 # Reductions --------------------------------------------------------------------------------
@@ -148,7 +152,7 @@ def _nest_points(phases: Sequence[Phase], dims: Sequence[tuple[Dim, ...]]) -> tu
     for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
         node: Node = Point(number)
         for axis in reversed(phase.space.inner):
-            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].wanted)
         nodes.append(Reduce(number, (node,), serial=True) if phase.accumulators else node)
     return tuple(nodes)
 
@@ -179,7 +183,7 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
             body.append(Point(number))
             continue
         inner = [own[axis] for axis in phase.space.inner]
-        element = inner[0] if len(inner) == 1 else merge_dims("element", inner)
+        element = inner[0] if len(inner) == 1 else merge_dims(tell_apart("element", number), inner)
         node: Node = gpu.share_points(phase, number, element, rows, unit)
         body.append(Reduce(number, (node,)) if phase.accumulators else node)
     outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
@@ -206,7 +210,7 @@ def _choose_columns(phases: Sequence[Phase], p: Profile) -> Nest:
     an output of its own, one after the other."""
     parallel, dims = _name_all(phases)
     *rows, column = parallel
-    outputs = in_vectors(column, p.lanes, _nest_points(phases, dims), column.name)
+    outputs = in_vectors(column, p.lanes, _nest_points(phases, dims), column.wanted)
     runs = divide_up(measure(column.size), _RUN)
     count = multiply((*(measure(row.size) for row in rows), runs))
     parts = (*((row, 1) for row in rows), (column, _RUN))
@@ -229,8 +233,8 @@ def _choose_runs(phases: Sequence[Phase], p: Profile) -> Nest:
         for axis in reversed(axes):
             vector = wide and axis == axes[-1]
             dim = own[axis]
-            node = in_vectors(dim, p.lanes, (node,), dim.name) if vector else Loop(
-                dim, Kind.LOOP, 1, (node,), dim.name
+            node = in_vectors(dim, p.lanes, (node,), dim.wanted) if vector else Loop(
+                dim, Kind.LOOP, 1, (node,), dim.wanted
             )  # fmt: skip
         if phase.accumulators:
             node = Reduce(number, (node,), serial=not wide)

@@ -115,7 +115,7 @@ class _Packed:
         self._found = found
         self._p = p
         self._parallel = name_parallel(found.phase)
-        self._own = own = name_inner(found.phase, self._parallel, "k")
+        self._own = own = name_inner(found.phase, self._parallel, "k", 0)
         self._columns = _cut([own[axis] for axis in found.right.axes], _COLUMNS)
         self._points = _cut([own[axis] for axis in found.inner], _DEPTH)
         most, rows = _ROWS, [own[axis] for axis in found.left.axes]
@@ -136,7 +136,7 @@ class _Packed:
         right = self._pack(1, found.right, self._columns, columns, "right")
         row, column, point = Dim("row", rows), Dim("column", columns), Dim("point", depth)
         product = multiply_tiles(found, (rows, columns, depth), left.place, right.place)
-        own = name_inner(after, self._parallel, "i")
+        own = name_inner(after, self._parallel, "i", 3)
         phases = (left.phase, right.phase, product, after)
         dims = (self._own, self._own, (row, column, point), own)
         block: Node = Loop(column, Kind.VECTOR, lanes, (Point(2),), "across", 1)
@@ -154,19 +154,19 @@ class _Packed:
             "strip",
         )
         for dim in reversed(self._points.outer):
-            strip = Loop(dim, Kind.LOOP, 1, (strip,), dim.name)
+            strip = Loop(dim, Kind.LOOP, 1, (strip,), dim.wanted)
         sums = Tile(rows, columns, columns, lanes, registers=False)
         body: tuple[Node, ...] = (self._go_over(after, Point(3), columns),)
         if found.has_holes:
             phases += (found.phase, after)
-            again = name_inner(found.phase, self._parallel, "k")
+            again = name_inner(found.phase, self._parallel, "k", 4)
             dims += (again, own)
             node: Node = Point(4)
             for axis in reversed(found.inner):
-                node = Loop(again[axis], Kind.LOOP, 1, (node,), again[axis].name)
+                node = Loop(again[axis], Kind.LOOP, 1, (node,), again[axis].wanted)
             others: tuple[Node, ...] = (Reduce(4, (node,), serial=True), Point(5))
             for dim in reversed((*self._rows.dims, *self._columns.dims)):
-                others = (Loop(dim, Kind.LOOP, 1, others, dim.name),)
+                others = (Loop(dim, Kind.LOOP, 1, others, dim.wanted),)
             body = (Numbers(2, body, others),)
         body = (Reduce(2, (strip,), array=True, tile=sums), *body)
         parts = [(self._own[axis], 1) for axis in found.batch]
@@ -186,9 +186,9 @@ class _Packed:
         steps = [*self._rows.list_steps(pitch), *self._columns.list_steps(1)]
         node = point
         for dim, step in reversed(steps):
-            loop = Loop(dim, Kind.LOOP, 1, (node,), dim.name)
+            loop = Loop(dim, Kind.LOOP, 1, (node,), dim.wanted)
             if dim is last and lanes > 1:
-                loop = in_vectors(dim, lanes, (node,), dim.name)
+                loop = in_vectors(dim, lanes, (node,), dim.wanted)
             node = dataclasses.replace(loop, output=step)
         return node
 
@@ -227,9 +227,9 @@ class _Packed:
         node: Node = Point(number, (into,))
         for dim in reversed(order):
             if dim is last and lanes > 1:
-                node = in_vectors(dim, lanes, (node,), dim.name)
+                node = in_vectors(dim, lanes, (node,), dim.wanted)
             else:
-                node = Loop(dim, Kind.LOOP, 1, (node,), dim.name)
+                node = Loop(dim, Kind.LOOP, 1, (node,), dim.wanted)
         steps = ((own.cut, own.step), (points.cut, points.step))
         is_whole = own.count == count
         stage = Stage((buffer,), (node,), steps, is_whole, conditions)

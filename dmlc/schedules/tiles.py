@@ -36,6 +36,7 @@ from dmlc.loops.nodes import (
     merge_dims,
     name_inner,
     name_parallel,
+    tell_apart,
 )
 from dmlc.loops.phases import Phase
 from dmlc.sizes import divide_up, known
@@ -106,13 +107,13 @@ class _Shared:
         self._across = self._side // self._each
         """Work items along the rows, and along the columns, of a tile."""
         self._parallel = name_parallel(found.phase)
-        self._own = name_inner(found.phase, self._parallel, "k")
+        self._own = name_inner(found.phase, self._parallel, "k", 0)
         self._rows = self._merge("m", found.left.axes)
         self._columns = self._merge("n", found.right.axes)
         pieces = found.phase.space.pieces
         self._order = sorted(found.inner, key=lambda axis: axis not in pieces)
         """The axes of the points, a piece of a longer one first."""
-        self._points = self._merge("k", self._order)
+        self._points = self._merge("k.0", self._order)
 
     def _merge(self, name: str, axes: Sequence[int]) -> Dim:
         dims = [self._own[axis] for axis in axes]
@@ -134,7 +135,7 @@ class _Shared:
             multiply_tiles(found, (side, side, _DEPTH), left.place, right.place),
             self._after,
         )
-        after = name_inner(self._after, self._parallel, "i")
+        after = name_inner(self._after, self._parallel, "i", 3)
         dims = (self._own, self._own, (row, column, point), after)
         add = self._go_over(row, column, Kind.UNROLL, Point(2))
         some: Node = Loop(point, Kind.UNROLL, 1, (add,), "point", _AT_ONCE)
@@ -152,17 +153,17 @@ class _Shared:
         body: tuple[Node, ...] = (self._part(column, every, Kind.UNROLL, 1),)
         if found.has_holes:
             phases += (found.phase, self._after)
-            own = name_inner(found.phase, self._parallel, "k")
+            own = name_inner(found.phase, self._parallel, "k", 4)
             dims += (own, after)
             node: Node = Point(4)
             for axis in reversed(found.inner):
-                node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+                node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].wanted)
             again = Reduce(4, (node,), serial=True)
             others = self._go_over(row, column, Kind.LOOP, again, Point(5))
             body = (Numbers(2, body, (self._part(column, others, Kind.LOOP, 1),)),)
         body = (Reduce(2, (strips,), array=True, tile=tile), *body)
         for dim in (column, row):
-            body = (Loop(dim, Kind.LANE, _VECTOR, body, dim.name, self._across),)
+            body = (Loop(dim, Kind.LANE, _VECTOR, body, dim.wanted, self._across),)
         parts = [(self._own[axis], 1) for axis in found.batch]
         parts += [(self._rows, side), (self._columns, side)]
         tiles = multiply_sizes(divide_up(measure(dim.size), step) for dim, step in parts)
@@ -197,8 +198,8 @@ class _Shared:
         """How the work items fill the tile of a factor: neighbours read side by side, four elements
         each where that can be, and these lie side by side in the tile too."""
         phase = stage_factor(self._found, factor, f"{name}#tile")
-        own = Dim("own", self._side, within=whole)
-        point = Dim("point", _DEPTH, within=self._points)
+        own = Dim(tell_apart("own", number), self._side, within=whole)
+        point = Dim(tell_apart("point", 1 + number), _DEPTH, within=self._points)
         is_along = lies_along(phase, self._order[-1], factor.axes[-1])
         along, other = (point, own) if is_along else (own, point)
         wide = self._takes_vectors(phase, self._order if is_along else factor.axes)

@@ -28,7 +28,7 @@ from dmlc.loops.element import (
     prune,
     reads_elements,
 )
-from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Nest, Node, Point, Stage
+from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Nest, Node, Point, Stage, tell_apart
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.scalars import DataType
 from dmlc.schedules.tiles import begins_evenly
@@ -328,8 +328,14 @@ class _Tiles:
         too."""
         found = self._found
         tile = {
-            found.row: Dim("row", self._sides[found.row], within=self._dims[found.row]),
-            found.column: Dim("column", self._sides[found.column], within=self._dims[found.column]),
+            found.row: Dim(
+                tell_apart("row", number), self._sides[found.row], within=self._dims[found.row]
+            ),
+            found.column: Dim(
+                tell_apart("column", number),
+                self._sides[found.column],
+                within=self._dims[found.column],
+            ),
         }
         beyond = found.column if axis == found.row else found.row
         along, other = tile[axis], tile[beyond]
