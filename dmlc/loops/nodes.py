@@ -24,7 +24,7 @@ from dmlc.loops.permute import Patterns
 from dmlc.loops.phases import Phase
 from dmlc.loops.vectorize import Vectorization
 from dmlc.scalars import DataType
-from dmlc.sizes import multiply
+from dmlc.sizes import divide_up, multiply
 
 SHORT_VECTOR = 4
 """The lanes of vectors that take what longer ones leave over."""
@@ -137,7 +137,8 @@ class Loop:
     step: int
     body: tuple[Node, ...]
     name: str = ""
-    """What its variable is called after; of LANE, the axis of the work items."""
+    """What its variable is called after; of LANE, the axis of the work items. What follows a dot
+    tells loops apart that are called alike."""
     extent: int = 0
     """The steps of LANE and UNROLL, and of a LOOP where it has so many, wherever it starts; 1 of a
     VECTOR that is whole wherever its work group is: where that is not, its points go one by one."""
@@ -160,6 +161,11 @@ class Loop:
     clamps: bool = False
     """Whether points beyond the end are read as the last one, and count for nothing; else nothing
     is done there."""
+
+    @property
+    def wanted(self) -> str:
+        """What its variable is called after, or the axis of the work items."""
+        return self.name.partition(".")[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -303,6 +309,21 @@ Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permut
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """A step of a script: a primitive, and what it is applied to. Prints as `split i0 64 as b`."""
+
+    verb: str
+    arguments: tuple[str | int, ...]
+    """The name of a loop, and what the primitive takes besides."""
+    name: str = ""
+    """What it makes is called so; else a name is made up."""
+
+    def __str__(self) -> str:
+        words = (self.verb, *map(str, self.arguments), *(("as", self.name) if self.name else ()))
+        return " ".join(words)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Nest:
     """The phases of one kernel and the order in which their points are computed."""
 
@@ -319,12 +340,14 @@ class Nest:
     """The dimension along which each work item has a block of outputs, kept in arrays."""
     streams: frozenset[int] = frozenset()
     """The phases whose stores of whole vectors may pass the caches by."""
-    words: str = ""
+    words: str = dataclasses.field(default="", compare=False)
     """For a person: what each work item does."""
     staging: tuple[tuple[tuple[str, int], ...], ...] = ()
     """Other axes along which the same work items stand where they fill buffers."""
     holds: bool = False
     """Whether work items hold what one phase reads until the others have read it, too."""
+    script: tuple[Call, ...] = ()
+    """What has made it of the naive nest; empty where it was made otherwise."""
 
     def __str__(self) -> str:
         return "\n".join(_describe(self.body, self, 0))
@@ -365,7 +388,7 @@ def find_shared(node: Reduce) -> list[str]:
     if node.tile is not None:
         return [node.joins] if node.joins else []
     loops = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
-    return [loop.name for loop in loops if loop.extent > 1]
+    return [loop.wanted for loop in loops if loop.extent > 1]
 
 
 def comes_out_even(dim: Dim, step: int) -> bool:
@@ -450,9 +473,7 @@ def tell_apart(name: str, number: int) -> str:
     return f"{name}.{number}" if number else name
 
 
-def name_inner(
-    phase: Phase, parallel: Sequence[Dim], name: str, number: int
-) -> tuple[Dim, ...]:
+def name_inner(phase: Phase, parallel: Sequence[Dim], name: str, number: int) -> tuple[Dim, ...]:
     """The dimensions of a phase, by its number, that shares the parallel ones with others."""
     space = phase.space
     dims: list[Dim] = []
@@ -491,8 +512,16 @@ def nest_serial(
 
 def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
     """Dimensions as one, the last of which runs fastest."""
-    size = make_size(multiply(measure(dim.size) for dim in dims))
-    return Dim(name, size, tuple((dim, 1) for dim in dims))
+    return number_steps(name, [(dim, 1) for dim in dims])
+
+
+def number_steps(name: str, parts: Sequence[tuple[Dim, int]]) -> Dim:
+    """The numbers of steps of some dimensions, the last of which runs fastest."""
+    counts = [
+        dim.count_steps(step) if isinstance(dim.size, int) else divide_up(measure(dim.size), step)
+        for dim, step in parts
+    ]
+    return Dim(name, make_size(multiply(counts)), tuple(parts))
 
 
 def share_blocks(

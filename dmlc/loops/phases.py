@@ -15,6 +15,7 @@ import math
 from collections.abc import Container, Sequence
 
 from dmlc import ir
+from dmlc.kernel.target import Limits
 from dmlc.loops.accumulate import Slot, is_positional, list_slots
 from dmlc.loops.element import (
     Collector,
@@ -30,8 +31,11 @@ from dmlc.loops.element import (
 )
 from dmlc.loops.space import Space, arrange, keep_all, permute
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import known, measure
+from dmlc.sizes import Measure, is_multiple, known, measure
 from dmlc.transform.passes import Member, Pass
+
+VECTOR = 4
+"""Elements of a vector, which is what languages have whose vectors have a fixed number."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,6 +130,34 @@ class Phase:
         moving = self.find_moving(axis)
         gathers = (value for value in elements.values if isinstance(value, Gather))
         return not any(moving[number] for gather in gathers for number, _ in gather.terms)
+
+    def begins_evenly(self, limits: Limits) -> bool:
+        """Whether vectors of `VECTOR` neighbours along the last axis can be read and stored as one:
+        they lie side by side, or are one, in all operands, and begin where a vector of memory
+        does."""
+        sizes, strides = self.space.extents, self.space.strides
+        axis, inner = max(0, len(sizes) - 1), self.space.inner
+        if limits.vector_lanes == 1 or (inner and inner[-1] != axis):
+            return False
+        if not self.lies_together(axis):
+            return False
+        # What is left over goes element by element where a group has one run of elements.
+        piece = self.space.pieces.get(axis)
+        lengths = sizes[-1:] if piece is None else (piece.length, piece.size)
+        if (inner or len(sizes) > 1) and not all(is_multiple(each, VECTOR) for each in lengths):
+            return False
+        steps: dict[View, list[Measure]] = {
+            view: [view.offset, *strides[view][:-1]] for view in self.elements.buffers()
+        }
+        for value in self.elements.values:
+            if isinstance(value, Gather):
+                steps[value.view] += [step for _, step in value.terms]
+        for view, own in steps.items():
+            if view.dtype.bytes > 4 or view.dtype in limits.word_types:
+                return False
+            if strides[view][axis] and not all(is_multiple(step, VECTOR) for step in own):
+                return False
+        return any(strides[view][axis] for view in steps)
 
     @property
     def is_parallel(self) -> bool:

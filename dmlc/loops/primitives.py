@@ -1,48 +1,65 @@
-"""The verbs that make one nest of another. Each refuses what would change a result.
+"""The primitives that make one nest of another, and the one door that all of them go through.
 
-`naive` walks the points of each phase in the order of its axes, one after the other; everything
-else is made of that. The sum of floats depends on the order of its terms: verbs that change this
-say so, and those of integers, extremes and their places stay the same.
+`naive` walks the points of each phase in the order of its axes, one after the other; `apply` makes
+everything else of that, one `Call` at a time, and the calls are the nest's script. Rules that
+choose, tests that draw, and people who write a schedule of their own use the same door. Each
+primitive refuses what would change a result. The sum of floats depends on the order of its terms:
+primitives that change this say so, and those of integers, extremes and their places stay the same.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
+import re
 from collections.abc import Callable, Sequence
 
+from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.target import Limits
 from dmlc.loops.nodes import (
+    Call,
     Dim,
     Kind,
     Loop,
     Nest,
     Node,
+    Pack,
     Point,
     Reduce,
     in_vectors,
     inside,
     list_loops,
     list_phases,
-    merge_dims,
     name_parallel,
     nest_serial,
+    number_steps,
     walk,
 )
-from dmlc.loops.phases import Phase
+from dmlc.loops.permute import LANES
+from dmlc.loops.phases import VECTOR, Phase
+from dmlc.loops.vectorize import vectorize_reads
+from dmlc.source import DmlcError
 
 
-class ScheduleError(ValueError):
-    """A verb would change what a nest computes, or has nothing to work on."""
+class ScheduleError(DmlcError):
+    """A primitive would change what a nest computes, or has nothing to work on."""
 
 
 def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
     """Loops over the dimensions that all phases share, and in them the loops of each phase. `count`
     stands for the number of elements where that is an argument."""
-    parallel = (Dim("i", count),) if count is not None else name_parallel(phases[0])
+    first = phases[0]
+    flat = len(phases) == len(first.space.extents) == 1 and not first.accumulators
+    if count is not None or flat:
+        size = count if count is not None else name_parallel(first)[0].size
+        parallel = (Dim("i", size),)
+    else:
+        parallel = name_parallel(first)
     dims, nodes = nest_serial(phases, parallel)
     for dim in reversed(parallel):
-        nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.wanted),)
+        nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.name),)
     return Nest(tuple(phases), dims, nodes)
 
 
@@ -55,41 +72,223 @@ def chain(nodes: Sequence[Node]) -> list[Loop]:
     return found
 
 
-def split(nest: Nest, loop: Loop, by: int) -> Nest:
-    """A loop as two: one by `by` of its steps, and in it one over these."""
-    _demand(loop.kind is Kind.LOOP and not loop.extent, "only serial loops are split")
-    _demand(by > 1, "a loop is split by two steps at least")
-    loops = list_loops(nest.body, loop.dim)
+# The door --------------------------------------------------------------------------------------
+
+
+class Argument(enum.Enum):
+    """What a primitive takes beside a loop."""
+
+    NUMBER = "a number"
+    WORD = "a word"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Primitive:
+    """A way to make one nest of another."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    optional: int
+    """How many of the last arguments may be left out."""
+    takes_loop: bool
+    """Whether the name of a loop comes first."""
+    run: Callable[..., Nest]
+    """Takes the nest, its function, the limits of the target, the loop, the arguments, and a name
+    for what it makes."""
+
+    @property
+    def words(self) -> str:
+        """What it does, for a person."""
+        return str(self.run.__doc__).strip()
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _On:
+    """What a primitive works on."""
+
+    nest: Nest
+    function: ir.Function
+    limits: Limits
+    loop: Loop
+    name: str
+    """That the caller wants for what is made; empty: one is made up."""
+
+    def replace(self, new: Node) -> Nest:
+        return _replace(self.nest, self.loop, new)
+
+    def take(self, wanted: str, *, beside: bool = False) -> str:
+        """The caller's name for what is made, or else one that no loop has: but the loop that it
+        stands for, or that is kept `beside` it."""
+        taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
+        taken -= set() if beside else {self.loop.name}
+        if self.name:
+            _demand(self.name not in taken, f"there is a loop '{self.name}'")
+            return self.name
+        if wanted not in taken:
+            return wanted
+        stem = wanted.partition(".")[0]
+        return next(n for i in range(2, len(taken) + 3) if (n := f"{stem}.{i}") not in taken)
+
+
+def _primitive(
+    *arguments: Argument, optional: int = 0, takes_loop: bool = True
+) -> Callable[[Callable[..., Nest]], Callable[..., Nest]]:
+    def register(run: Callable[..., Nest]) -> Callable[..., Nest]:
+        name = run.__name__.strip("_")
+        PRIMITIVES[name] = Primitive(name, arguments, optional, takes_loop, run)
+        return run
+
+    return register
+
+
+def apply(nest: Nest, function: ir.Function, limits: Limits, *calls: Call) -> Nest:
+    """A nest after some calls. Raises `ScheduleError`, which names the call, where one is not
+    legal."""
+    for call in calls:
+        try:
+            nest = _apply(nest, function, limits, call)
+        except ScheduleError as error:
+            raise ScheduleError(f"{call}: {error.diagnostics[0].message}") from None
+    return nest
+
+
+def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nest:
+    primitive = PRIMITIVES.get(call.verb)
+    if primitive is None:
+        raise ScheduleError(f"no primitive is called so: {', '.join(PRIMITIVES)} are")
+    loops = {n.name: n for n in walk(nest.body) if isinstance(n, Loop)}
+    given, loop = list(call.arguments), next(iter(loops.values()), None)
+    if primitive.takes_loop:
+        _demand(bool(given), "it names no loop")
+        name = str(given.pop(0))
+        _demand(name in loops, f"no loop is called '{name}': {', '.join(loops)} are")
+        loop = loops[name]
+    if loop is None:
+        raise ScheduleError("there are no loops")
+    takes = len(primitive.arguments)
+    if not takes - primitive.optional <= len(given) <= takes:
+        wanted = " and ".join(a.value for a in primitive.arguments) or "nothing"
+        raise ScheduleError(f"it takes {'a loop and ' * primitive.takes_loop}{wanted}")
+    for argument, value in zip(primitive.arguments, given, strict=False):
+        fits = isinstance(value, int) is (argument is Argument.NUMBER)
+        _demand(fits, f"'{value}' is not {argument.value}")
+    made = primitive.run(_On(nest, function, limits, loop, call.name), *given)
+    return dataclasses.replace(made, script=(*nest.script, call))
+
+
+_LINE = re.compile(r"(?P<verb>\w+)(?P<arguments>( [^\s]+)*?)( as (?P<name>[^\s]+))?")
+
+
+def parse_script(text: str) -> tuple[Call, ...]:
+    """The calls of a script, one to a line; what follows `//` is left out. Raises `ScheduleError`,
+    with the number of the line, where one is no call."""
+    calls: list[Call] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = " ".join(line.partition("//")[0].split())
+        if not words:
+            continue
+        match = _LINE.fullmatch(words)
+        if match is None:
+            raise ScheduleError(f"line {number}: '{words}' is no call of a primitive")
+        given = match["arguments"].split()
+        numbers = (int(word) if word.isdecimal() else word for word in given)
+        calls.append(Call(match["verb"], tuple(numbers), match["name"] or ""))
+    return tuple(calls)
+
+
+def print_script(script: Sequence[Call]) -> str:
+    """A script as `parse_script` reads it."""
+    return "\n".join(map(str, script))
+
+
+# The primitives --------------------------------------------------------------------------------
+
+
+@_primitive(Argument.NUMBER)
+def split(on: _On, factor: int) -> Nest:
+    """A loop as two: one by so many of its steps, and in it one over these.
+
+    `for i in 0..n -> for i_block in 0..n by factor: for i in i_block..i_block + factor`
+    """
+    loop = _demand_serial(on.loop, "split")
+    _demand(factor > 1, "a loop is split by two steps at least")
+    loops = list_loops(on.nest.body, loop.dim)
     around = loops[: next(i for i, each in enumerate(loops) if each is loop)]
     # Steps of loops are counted by the loop around, whatever that is bound to later on.
-    fits = all(each.step >= loop.step * by for each in around)
+    fits = all(each.step >= loop.step * factor for each in around)
     _demand(fits, "the part of a step is split into shorter ones")
-    name = f"{loop.name}_block"
-    outer = dataclasses.replace(loop, step=loop.step * by, body=(loop,), name=name)
-    return _replace(nest, loop, outer)
+    name = on.take(f"{loop.name}_block", beside=True)
+    return on.replace(dataclasses.replace(loop, step=loop.step * factor, body=(loop,), name=name))
 
 
-def merge(nest: Nest, outer: Loop, name: str) -> Nest:
-    """Two loops, the second of which is all that the first has, as one over the points of both."""
-    inner = _only_loop(outer)
+@_primitive()
+def fuse(on: _On) -> Nest:
+    """A loop, and the one that is all it has, as one over the points of both.
+
+    `for i in 0..m: for j in 0..n -> for i_j in 0..m * n: i, j = i_j / n, i_j % n`
+    """
+    outer, inner = on.loop, _only_loop(on.loop)
+    parts: list[tuple[Dim, int]] = []
     for loop in (outer, inner):
-        _demand(loop.kind is Kind.LOOP and loop.step == 1, "only serial loops by ones are merged")
-        _demand(len(list_loops(nest.body, loop.dim)) == 1, "a dimension in steps is not merged")
-        _demand(isinstance(loop.dim.size, int), "a dimension of unknown extent is not merged")
+        _demand_serial(loop, "fused")
+        first = list_loops(on.nest.body, loop.dim)[0]
+        _demand(first is loop, "of the loops over a dimension, the outermost is fused")
+        _demand(loop.step == 1 or not loop.dim.parts, "fused loops are fused again by ones")
+        parts += loop.dim.parts or [(loop.dim, loop.step)]
     _demand(inner.dim.piece is None, "a piece of a longer dimension goes outermost")
-    parts = [
-        part
-        for loop in (outer, inner)
-        for part in ([p for p, _ in loop.dim.parts] if loop.dim.parts else [loop.dim])
-    ]
-    made = Loop(merge_dims(name, parts), Kind.LOOP, 1, inner.body, name)
-    return _replace(nest, outer, made)
+    name = on.take(f"{outer.name}_{inner.name}")
+    return on.replace(Loop(number_steps(name, parts), Kind.LOOP, 1, inner.body, name))
 
 
-def reorder(nest: Nest, outer: Loop) -> Nest:
+@_primitive()
+def normalize(on: _On) -> Nest:
+    """A loop over the numbers of the steps of one.
+
+    `for i in 0..n by 4 -> for block in 0..n / 4: i = 4 * block`
+    """
+    loop = _demand_serial(on.loop, "normalized")
+    is_first = list_loops(on.nest.body, loop.dim)[0] is loop
+    _demand(is_first, "of the loops over a dimension, the outermost is normalized")
+    _demand(not loop.dim.parts and loop.dim.piece is None, "what is made of others stays so")
+    name = on.take(f"{loop.name}_number")
+    dim = number_steps(name, [(loop.dim, loop.step)])
+    return on.replace(Loop(dim, Kind.LOOP, 1, loop.body, name))
+
+
+@_primitive(takes_loop=False)
+def once(on: _On) -> Nest:
+    """A loop of one step around all there is.
+
+    `for i in 0..n -> for block in 0..1: for i in 0..n`
+    """
+    name = on.take("once")
+    around = Loop(Dim(name, 1), Kind.LOOP, 1, on.nest.body, name)
+    return dataclasses.replace(on.nest, body=(around,))
+
+
+@_primitive()
+def rename(on: _On) -> Nest:
+    """A loop, and the dimension that it alone walks, by another name."""
+    loop, old = on.loop, on.loop.dim
+    _demand(len(list_loops(on.nest.body, old)) == 1, "a dimension of several loops keeps its name")
+    _demand(not old.parts and old.piece is None, "a dimension of parts keeps its name")
+    new = dataclasses.replace(old, name=on.take(loop.name))
+    dims = tuple(tuple(new if d is old else d for d in own) for own in on.nest.dims)
+    nest = on.replace(dataclasses.replace(loop, dim=new, name=new.name))
+    return dataclasses.replace(nest, dims=dims)
+
+
+@_primitive()
+def reorder(on: _On) -> Nest:
     """A loop and the one that is all it has, the other way round. Changes the order of sums where
-    both walk reduced points."""
-    inner = _only_loop(outer)
+    both walk reduced points.
+
+    `for i: for j -> for j: for i`
+    """
+    outer, inner = on.loop, _only_loop(on.loop)
     _demand(outer.kind is not Kind.GROUP, "work groups take the outermost loop")
     if outer.dim is inner.dim:
         counted = bool(outer.extent and inner.extent)
@@ -98,89 +297,116 @@ def reorder(nest: Nest, outer: Loop) -> Nest:
     made = dataclasses.replace(
         inner, body=(dataclasses.replace(outer, body=inner.body, backwards=False),)
     )
-    return _forget_order(_replace(nest, outer, made), made)
+    return _forget_order(on.replace(made), made)
 
 
-def bind(nest: Nest, loop: Loop, kind: Kind, name: str = "lane") -> Nest:
-    """A loop whose steps work groups, or the work items of a group, take one each. Changes the
-    order of sums where it walks reduced points."""
-    _demand(loop.kind is Kind.LOOP and not loop.extent, "only serial loops are bound")
-    if kind is Kind.GROUP:
+@_primitive(Argument.WORD)
+def bind(on: _On, axis: str) -> Nest:
+    """A loop whose steps work groups take, one each (`group`); or the work items of a group, which
+    stand along an axis of that name. Changes the order of sums where it walks reduced points.
+
+    `for i in 0..n -> i = group` or `-> i = the work item's number along the axis`
+    """
+    loop, nest = _demand_serial(on.loop, "bound"), on.nest
+    if axis == "group":
         bound = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
         _demand(not bound, "there are work groups already")
-        _demand(len(nest.body) == 1 and nest.body[0] is loop, "work groups take the outermost loop")
+        is_outermost = len(nest.body) == 1 and nest.body[0] is loop
+        _demand(is_outermost, "work groups take the outermost loop")
         _demand(not _reduces(nest, loop), "work groups share no reduction")
-        return _replace(nest, loop, dataclasses.replace(loop, kind=kind))
-    _demand(kind is Kind.LANE, "loops are bound to work groups or work items")
+        return on.replace(dataclasses.replace(loop, kind=Kind.GROUP))
     extent = _count(nest, loop)
-    nest = _take_lanes(nest, loop, name, extent or 0)
-    made = dataclasses.replace(loop, kind=kind, extent=extent or 1, name=name)
+    name = on.take(axis)
+    nest = _take_lanes(nest, loop, axis, extent or 0)
+    made = dataclasses.replace(loop, kind=Kind.LANE, extent=extent or 1, name=name)
     return _forget_order(_replace(nest, loop, made), made)
 
 
-def deal(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
-    """A loop whose points are dealt to so many work items, neighbours to neighbours, each of which
-    has a serial loop over its own. Changes the order of sums where it walks reduced points."""
-    _demand(loop.kind is Kind.LOOP and loop.step == 1 and not loop.extent,
-            "only serial loops by ones are dealt")  # fmt: skip
-    _demand(len(list_loops(nest.body, loop.dim)) == 1, "a dimension in steps is not dealt")
-    nest = _take_lanes(nest, loop, name, extent)
-    inner = dataclasses.replace(loop, step=extent)
-    made = Loop(loop.dim, Kind.LANE, 1, (inner,), name, extent)
+@_primitive(Argument.WORD, Argument.NUMBER)
+def deal(on: _On, axis: str, extent: int) -> Nest:
+    """A loop whose steps are dealt to so many work items, neighbours to neighbours, each of which
+    has a serial loop over its own. Changes the order of sums where it walks reduced points.
+
+    `for i in 0..n -> lane = the work item's number: for i in lane..n by extent`
+    """
+    loop, nest = _demand_serial(on.loop, "dealt"), on.nest
+    loops = list_loops(nest.body, loop.dim)
+    place = next(i for i, each in enumerate(loops) if each is loop)
+    around, finer = loops[:place], loops[place + 1 :]
+    _demand(all(n.kind is Kind.GROUP for n in around), "a part of a step is not dealt")
+    _demand(all(n.extent for n in finer), "what is in a step that is dealt is written out")
+    _demand(not around or around[-1].step % (loop.step * extent) == 0,
+            "work groups deal out whole rounds")  # fmt: skip
+    name = on.take(axis)
+    _demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
+    nest = _take_lanes(nest, loop, axis, extent)
+    inner = dataclasses.replace(loop, step=loop.step * extent)
+    made = Loop(loop.dim, Kind.LANE, loop.step, (inner,), name, extent)
     return _forget_order(_replace(nest, loop, made), inner)
 
 
-def _take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
-    """The nest with an axis of work items that a loop may take."""
-    loops = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n is not loop]
-    _demand(all(n.kind in (Kind.GROUP, Kind.LANE) for n in loops),
-            "work items take the outermost loops of a group")  # fmt: skip
-    _demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
-    lanes = dict(nest.lanes)
-    _demand(lanes.setdefault(name, extent) == extent, "an axis of work items has one extent")
-    loops += [n for n in walk(loop.body) if isinstance(n, Loop)]
-    taken = {n.name for n in loops if n.kind is Kind.LANE}
-    _demand(name not in taken, "an axis of work items has one loop")
-    _demand(math.prod(lanes.values()) <= _MOST_ITEMS, "a group has so many work items at most")
-    return dataclasses.replace(nest, lanes=tuple(lanes.items()))
+@_primitive()
+def unroll(on: _On) -> Nest:
+    """A loop that is written out. What its steps do not come out even with goes one by one, or is
+    tested for where work groups share the dimension.
 
-
-_MOST_ITEMS = 1024
-
-
-def unroll(nest: Nest, loop: Loop) -> Nest:
-    """A loop that is written out. What its steps do not come out even with goes one by one."""
-    _demand(loop.kind is Kind.LOOP and not loop.extent, "only serial loops are written out")
+    `for i in 0..4: f(i) -> f(0); f(1); f(2); f(3)`
+    """
+    loop, nest = _demand_serial(on.loop, "written out"), on.nest
     extent = _count(nest, loop)
     _demand(extent is not None and extent <= _MOST_UNROLLED, "too many steps to write out")
-    around = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim]
+    around = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim][:-1]
     whole = isinstance(loop.dim.size, int) and extent == -(-loop.dim.size // loop.step)
-    serial = len(around) > 1 and around[-2].kind is Kind.LOOP
-    _demand(whole or serial, "the steps are counted by the serial loop around")
-    _demand(loop.step == 1, "steps of several elements are not written out")
-    made = dataclasses.replace(loop, kind=Kind.UNROLL, extent=extent or 1)
-    return _replace(nest, loop, made)
+    shared = bool(around) and all(n.kind is Kind.GROUP or n.extent for n in around)
+    if loop.step == 1 and not shared:
+        serial = bool(around) and around[-1].kind is Kind.LOOP
+        _demand(whole or serial, "the steps are counted by the serial loop around")
+    else:
+        _demand(shared and around[0].kind is Kind.GROUP,
+                "steps of several elements are written out in work groups alone")  # fmt: skip
+    name = on.take(loop.name)
+    return on.replace(dataclasses.replace(loop, kind=Kind.UNROLL, extent=extent or 1, name=name))
 
 
 _MOST_UNROLLED = 16
 
 
-def vectorize(nest: Nest, loop: Loop, lanes: int) -> Nest:
+@_primitive(Argument.NUMBER, Argument.WORD, optional=1)
+def vectorize(on: _On, lanes: int, how: str = "") -> Nest:
     """A loop in vectors, along which all that is read and stored lies side by side, or is the same.
-    Along reduced points each lane makes a part of the sum, which become one at the end."""
-    _demand(loop.kind is Kind.LOOP and loop.step == 1 and not loop.extent,
-            "only serial loops by ones go in vectors")  # fmt: skip
-    _demand(not loop.dim.parts, "vectors run along one dimension")
+    Along reduced points each lane makes a part of the sum, which become one at the end. `whole`
+    makes one vector of the step of a work group's loop, whose elements begin where vectors of
+    memory do; `gather` takes reads that lie apart as well, at places that are alike every few
+    vectors, and `aligned` too, from where whole vectors start.
+
+    `for i in 0..n -> for i in 0..n by lanes: i .. i + lanes at once`
+    """
+    loop = on.loop
+    _demand_serial(loop, "put in vectors")
+    _demand(loop.step == 1, "only serial loops by ones go in vectors")
     (number, *more) = list_phases(loop)
     _demand(not more, "a loop of several phases does not go in vectors")
     _demand(loop.body == (Point(number),), "vectors run along the innermost loop")
+    match how:
+        case "":
+            return _put_side_by_side(on, number, lanes)
+        case "whole":
+            return _put_whole(on, number, lanes)
+        case "gather" | "aligned":
+            return _put_apart(on, number, lanes, aligned=how == "aligned")
+        case _:
+            raise ScheduleError("vectors are whole, gather or aligned, if that is said")
+
+
+def _put_side_by_side(on: _On, number: int, lanes: int) -> Nest:
+    nest, loop = on.nest, on.loop
+    _demand(not loop.dim.parts, "vectors run along one dimension")
     phase, dims = nest.phases[number], nest.dims[number]
     axis = dims.index(loop.dim)
-    vectorization = phase.lies_together(axis)
-    _demand(vectorization, "what is read and stored does not lie side by side")
-    made = in_vectors(loop.dim, lanes, loop.body, loop.name)
+    _demand(phase.lies_together(axis), "what is read and stored does not lie side by side")
+    made = in_vectors(loop.dim, lanes, loop.body, on.take(loop.name))
     if not phase.accumulators:
-        return _replace(nest, loop, made)
+        return on.replace(made)
     _demand(_reduces(nest, loop), "vectors across outputs need accumulators in arrays")
     moving = phase.find_moving(axis)
     guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
@@ -188,16 +414,157 @@ def vectorize(nest: Nest, loop: Loop, lanes: int) -> Nest:
             "a guard that protects reads is the same in all lanes")  # fmt: skip
     (around,) = [n for n in _path(nest.body, loop) if isinstance(n, Reduce)][-1:]
     _demand(not around.array and around.into is None, "lanes have accumulators already")
-    nest = _replace(nest, loop, made)
-    (whole,) = [n for n in _path(nest.body, made) if isinstance(n, Reduce)][-1:]
-    part = dataclasses.replace(whole, serial=False)
-    return _replace(nest, whole, Reduce(number, (part,), array=True))
+    nest = on.replace(made)
+    (part_of,) = [n for n in _path(nest.body, made) if isinstance(n, Reduce)][-1:]
+    part = dataclasses.replace(part_of, serial=False)
+    return _replace(nest, part_of, Reduce(number, (part,), array=True))
 
 
-def interleave(nest: Nest, loop: Loop) -> Nest:
+def _put_whole(on: _On, number: int, lanes: int) -> Nest:
+    nest, loop, phase = on.nest, on.loop, on.nest.phases[number]
+    _demand(lanes == VECTOR and phase.begins_evenly(on.limits),
+            f"elements do not begin where vectors of {VECTOR} do")  # fmt: skip
+    _demand(not phase.accumulators, "vectors across outputs need accumulators in arrays")
+    last = loop.dim.parts[-1][0] if loop.dim.parts else loop.dim
+    _demand(last is nest.dims[number][-1], "vectors run along the last dimension")
+    _, *around = reversed([n for n in _path(nest.body, loop)
+                           if isinstance(n, Loop) and n.dim is loop.dim])  # fmt: skip
+    grouped = bool(around) and around[-1].kind is Kind.GROUP
+    _demand(grouped, "where vectors are whole, work groups decide")
+    _demand(around[0].step == lanes, "a vector is the step of the loop around")
+    made = Loop(loop.dim, Kind.VECTOR, lanes, loop.body, on.take(loop.name), 1)
+    return on.replace(made)
+
+
+def _put_apart(on: _On, number: int, lanes: int, *, aligned: bool) -> Nest:
+    nest, loop, phase = on.nest, on.loop, on.nest.phases[number]
+    _demand(lanes == LANES, f"vectors of reads that lie apart have {LANES} lanes")
+    _demand(not loop.dim.parts, "vectors run along one dimension")
+    _demand(not phase.accumulators, "vectors across outputs need accumulators in arrays")
+    _demand(on.limits.vector_lanes == 0, "the target has no such vectors")
+    axis = nest.dims[number].index(loop.dim)
+    found = vectorize_reads(on.function, [(phase, axis)], aligned=aligned)
+    if found is None:
+        raise ScheduleError("reads lie at places that are not alike")
+    alone = len(list_loops(nest.body, loop.dim)) == 1
+    _demand(alone or found.first == 0, "a part of the dimension starts where no vector does")
+    made = Loop(loop.dim, Kind.VECTOR, lanes, loop.body, on.take(loop.name), vectorization=found)
+    return on.replace(made)
+
+
+@_primitive()
+def interleave(on: _On) -> Nest:
     """A loop whose first reduction is made for the next step beside what is done with that of the
     present one."""
+    return interleave_loop(on.nest, on.loop)
+
+
+@_primitive(Argument.NUMBER)
+def pack(on: _On, lanes: int) -> Nest:
+    """A loop by so many points, which are computed one by one and stored as a vector.
+
+    `for i in 0..n: y[i] = f(i) -> for i_block in 0..n by lanes: y[i_block .. ] = f(i_block), ...`
+    """
+    loop, nest = _demand_serial(on.loop, "packed"), on.nest
+    number = _find_point(loop, "packed")
+    phase = nest.phases[number]
+    _demand(not loop.dim.parts and loop.step == 1, "points of one dimension are packed, by ones")
+    _demand(len(list_loops(nest.body, loop.dim)) == 1, "a dimension in steps is not packed")
+    axis = nest.dims[number].index(loop.dim)
+    results = [view for view, _ in phase.elements.results]
+    beside = all(phase.space.strides[view][axis] == 1 for view in results)
+    _demand(beside and lanes > 1, "what is stored does not lie side by side")
+    names = tuple(view.tensor for view in results)
+    each = dataclasses.replace(loop, extent=lanes, name="j")
+    packed = Pack(loop.dim, names, lanes, (each,))
+    name = on.take(f"{loop.name}_block")
+    return on.replace(Loop(loop.dim, Kind.LOOP, lanes, (packed,), name))
+
+
+@_primitive()
+def pair(on: _On) -> Nest:
+    """A loop over pairs of points, whose results of 16 bits are stored two to a word.
+
+    `for i in 0..n: y[i] = f(i) -> for pair in 0..n / 2: words(y)[pair] = f(2 * pair), ...`
+    """
+    loop, nest = _demand_serial(on.loop, "paired"), on.nest
+    number = _find_point(loop, "paired")
+    phase, dim = nest.phases[number], loop.dim
+    stored = [v for v, _ in phase.elements.results if v.dtype in on.limits.word_types]
+    _demand(bool(stored), "nothing is stored in 16 bits")
+    space = phase.space
+    whole = len(list_loops(nest.body, dim)) == 1 and nest.body == (loop,) and loop.step == 1
+    _demand(whole, "pairs are made of all points of a kernel")
+    packed = all(space.packed or space.strides[v] == ir.packed_strides(space.sizes) for v in stored)
+    _demand(packed, "what is stored has gaps between its elements")
+    size = -(-dim.size // 2) if isinstance(dim.size, int) else dim.size
+    name = on.take("pair")
+    walked = Dim(name, size, ((dim, 2),))
+    side = Loop(dim, Kind.UNROLL, 1, loop.body, "side", 2)
+    names = tuple(view.tensor for view in stored)
+    return on.replace(Loop(walked, Kind.LOOP, 1, (Pack(walked, names, 2, (side,)),), name))
+
+
+@_primitive()
+def stream(on: _On) -> Nest:
+    """Vectors that a loop stores pass the caches by, where the kernel touches more memory than
+    these keep."""
+    loop = on.loop
+    _demand(loop.kind is Kind.VECTOR and not loop.extent, "loops in vectors stream")
+    return dataclasses.replace(on.nest, streams=on.nest.streams | set(list_phases(loop)))
+
+
+def interleave_loop(nest: Nest, loop: Loop) -> Nest:
+    """The nest with a loop interleaved. Raises `ScheduleError` where that cannot be."""
     return _replace(nest, loop, dataclasses.replace(loop, interleaved=True))
+
+
+# What the primitives ask -----------------------------------------------------------------------
+
+
+def _demand(holds: bool, message: str) -> None:
+    if not holds:
+        raise ScheduleError(message)
+
+
+def _demand_serial(loop: Loop, what: str) -> Loop:
+    _demand(loop.kind is Kind.LOOP and not loop.extent, f"only serial loops are {what}")
+    return loop
+
+
+def _find_point(loop: Loop, what: str) -> int:
+    """The phase of element-wise work that is all a loop has."""
+    match loop.body:
+        case (Point(phase=number, into=(), name=""),):
+            return number
+        case _:
+            raise ScheduleError(f"single points are {what}")
+
+
+def _only_loop(outer: Loop) -> Loop:
+    """The loop that is all another has."""
+    if len(outer.body) == 1 and isinstance(outer.body[0], Loop):
+        return outer.body[0]
+    raise ScheduleError("there is not one loop in the other, and nothing beside it")
+
+
+_MOST_ITEMS = 1024
+
+
+def _take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
+    """The nest with an axis of work items that a loop may take."""
+    loops = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n is not loop]
+    fits = all(n.kind in (Kind.GROUP, Kind.LANE) or (n.kind is Kind.UNROLL and n.dim is loop.dim)
+               for n in loops)  # fmt: skip
+    _demand(fits, "work items take the outermost loops of a group")
+    _demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
+    lanes = dict(nest.lanes)
+    _demand(lanes.setdefault(name, extent) == extent, "an axis of work items has one extent")
+    loops += [n for n in walk(loop.body) if isinstance(n, Loop)]
+    taken = {n.wanted for n in loops if n.kind is Kind.LANE}
+    _demand(name not in taken, "an axis of work items has one loop")
+    _demand(math.prod(lanes.values()) <= _MOST_ITEMS, "a group has so many work items at most")
+    return dataclasses.replace(nest, lanes=tuple(lanes.items()))
 
 
 def _check_interleaved(nest: Nest, loop: Loop) -> None:
@@ -225,21 +592,6 @@ def list_steps(node: Node) -> list[tuple[Kind, int, int | k.Scalar]]:
     return [(n.kind, n.step, n.dim.size) for n in loops]
 
 
-# What the verbs ask --------------------------------------------------------------------------
-
-
-def _demand(holds: bool, message: str) -> None:
-    if not holds:
-        raise ScheduleError(message)
-
-
-def _only_loop(outer: Loop) -> Loop:
-    """The loop that is all another has."""
-    if len(outer.body) == 1 and isinstance(outer.body[0], Loop):
-        return outer.body[0]
-    raise ScheduleError("there is not one loop in the other, and nothing beside it")
-
-
 def _path(nodes: Sequence[Node], wanted: Node) -> list[Node]:
     """A node and those around it, outermost first."""
     for node in nodes:
@@ -258,9 +610,12 @@ def _reduces(nest: Nest, loop: Loop) -> bool:
 
 def _count(nest: Nest, loop: Loop) -> int | None:
     """The steps of a loop; None where they are not one number."""
-    path = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim]
-    if len(path) > 1:
-        whole, rest = divmod(path[-2].step, loop.step)
+    around = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim][:-1]
+    if around and around[-1].kind is Kind.LANE and loop.step > around[-1].step:
+        # What is dealt out goes on through all that the work items share.
+        around = around[:-1]
+    if around:
+        whole, rest = divmod(around[-1].step, loop.step)
         return whole if rest == 0 else None
     if not isinstance(loop.dim.size, int) or loop.dim.piece is not None:
         return None
@@ -289,7 +644,7 @@ def _map(nodes: Sequence[Node], change: Callable[[Node], Node | None]) -> tuple[
     made: list[Node] = []
     for node in nodes:
         changed = change(node)
-        if changed is None and isinstance(node, Loop | Reduce):
+        if changed is None and isinstance(node, Loop | Reduce | Pack):
             body = _map(node.body, change)
             same = all(a is b for a, b in zip(body, node.body, strict=True))
             changed = node if same else dataclasses.replace(node, body=body)

@@ -116,10 +116,10 @@ class Loops:
         number: k.Expression = k.Position(k.Geometry.GROUP)
         loops = list_loops(node.body, dim)
         if not loops or loops[0].extent:
-            if node.name and loops:
-                number = self._frame.name(body, node.name, number)
+            if node.wanted and loops:
+                number = self._frame.name(body, node.wanted, number)
             return self._settle(node, scope, multiply(number, step), body)
-        start = self._frame.name(body, node.name, multiply(number, step))
+        start = self._frame.name(body, node.wanted, multiply(number, step))
         end: k.Expression = add(start, index(step))
         if is_loose:
             end = operate("min", end, dim.count)
@@ -149,11 +149,11 @@ class Loops:
 
     def _write_lane(self, node: Loop, scope: Scope) -> list[k.Statement]:
         dim, body = node.dim, list[k.Statement]()
-        scope = dataclasses.replace(scope, used=scope.used | {node.name})
+        scope = dataclasses.replace(scope, used=scope.used | {node.wanted})
         if node.extent == 1:
             return self._settle(node, scope, scope.start(dim), body)
         scope = self._note_end(node, scope, body)
-        start = add(scope.start(dim), multiply(self._items[node.name], node.step))
+        start = add(scope.start(dim), multiply(self._items[node.wanted], node.step))
         inner = list_loops(node.body, dim)
         if any(n.step <= node.step or n.kind is Kind.VECTOR for n in inner if not n.extent):
             start = self._frame.name(body, f"first_{dim.wanted}", start)
@@ -185,7 +185,7 @@ class Loops:
         start = scope.start(dim)
         if node.extent == 1:
             return self._settle(node, scope, start, body)
-        number = self._frame.variable(node.name)
+        number = self._frame.variable(node.wanted)
         counted = any(buffer.rows is node.dim for buffer in self._nest.buffers)
         if counted:
             self._values.counts[node.dim] = number
@@ -246,7 +246,7 @@ class Loops:
         if length is None:
             gone = stop if start == index(0) else operate("sub", stop, start)
             rest = operate("mod", gone, index(node.step))
-            middle = self._frame.name(body, f"{node.name}s_end", operate("sub", stop, rest))
+            middle = self._frame.name(body, f"{node.wanted}s_end", operate("sub", stop, rest))
             body += self._write_round(node, scope.narrow(dim, is_loose=False), start, middle)
             return body + self._write_round(once, scope.narrow(dim, is_loose=True), middle, stop)
         first = int(start.value) if isinstance(start, k.Literal) else 0
@@ -270,7 +270,7 @@ class Loops:
             scope = self._name_bases(node, scope, body)
         if length is not None and length <= node.step:
             return body + self._settle(node, scope, first, [])
-        variable = self._frame.variable(node.name)
+        variable = self._frame.variable(node.wanted)
         made = self._settle(node, scope, variable, [])
         return [*body, k.For(variable, first, last, node.step, tuple(made))]
 
@@ -288,7 +288,7 @@ class Loops:
         dim, width, last = node.dim, share.width, share.last
         within, whole = list[k.Statement](), width == node.step
         is_wide, is_block = node.kind is Kind.VECTOR, dim is self._nest.block
-        variable = self._frame.variable(node.name if whole or is_wide else dim.wanted)
+        variable = self._frame.variable(node.wanted if whole or is_wide else dim.wanted)
         place: k.Expression = variable
         if is_block:
             scope = dataclasses.replace(scope, output=variable)
@@ -308,7 +308,7 @@ class Loops:
             end: k.Expression = add(variable, index(width))
             if not isinstance(last, k.Literal) or int(last.value) % width:
                 end = operate("min", end, last)
-            scope = scope.narrow(dim, stop=self._frame.name(within, f"{node.name}_end", end))
+            scope = scope.narrow(dim, stop=self._frame.name(within, f"{node.wanted}_end", end))
         elif node.backwards and not backwards and whole and isinstance(last, k.Literal):
             from_end = operate("sub", index(int(last.value) - width), variable)
             place = self._frame.name(within, dim.wanted, from_end)
@@ -352,7 +352,7 @@ class Loops:
             shares.append(_Share(1, begin, start))
         length = stop if start == index(0) else operate("sub", stop, start)
         rest = operate("mod", length, index(node.step))
-        name = "vector_end" if node.kind is Kind.VECTOR else f"{node.name}s_end"
+        name = "vector_end" if node.kind is Kind.VECTOR else f"{node.wanted}s_end"
         middle = self._frame.name(body, name, operate("sub", stop, rest))
         return [*shares, _Share(node.step, start, middle), _Share(1, middle, stop)]
 
@@ -378,7 +378,7 @@ class Loops:
             raise InternalError("an interleaved loop begins with no reduction")
         makes = dataclasses.replace(node, body=(dataclasses.replace(first, ends=False),))
         rest = dataclasses.replace(node, body=(dataclasses.replace(first, body=()), *others))
-        block = self._frame.variable(node.name)
+        block = self._frame.variable(node.wanted)
         body = self._settle(makes, scope, start, [])
         turn: list[k.Statement] = []
         before = self._frame.name(turn, "before", operate("sub", block, index(1)))

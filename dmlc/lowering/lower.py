@@ -147,7 +147,7 @@ class _Writer:
         lanes = self._nest.lanes
         idle = [name for name, side in lanes if side > 1 and name not in scope.used]
         loops = [n for n in walk((node,) if idle else ()) if isinstance(n, Loop)]
-        taken = {loop.name for loop in loops if loop.kind is Kind.LANE}
+        taken = {loop.wanted for loop in loops if loop.kind is Kind.LANE}
         others = {name for axes in self._nest.staging for name, _ in axes}
         stands_elsewhere = not others.isdisjoint(taken | scope.used)
         return [] if stands_elsewhere else [name for name in idle if name not in taken]

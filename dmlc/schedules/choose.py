@@ -62,15 +62,15 @@ def choose(
     is_open = count is None and any(phase.space.is_open for phase in phases)
     product = None if is_open and not _is_gpu(p) else find_product(phases, p)
     if is_open and product is None:
-        return open_sizes.choose(phases, p, limits)
+        return open_sizes.choose(function, phases, p, limits)
     if product is not None:
         (_, after) = part_axes(phases)
         if _is_gpu(p):
             return choose_tiles(product, after, p, limits)
         return choose_panels(product, after, p)
     if _is_gpu(p):
-        return gpu.choose(phases, p, limits, serial=serial, count=count)
-    return cpu.choose(function, phases, p, streaming, serial=serial, count=count)
+        return gpu.choose(function, phases, p, limits, serial=serial, count=count)
+    return cpu.choose(function, phases, p, limits, streaming, serial=serial, count=count)
 
 
 def arrange(

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.target import Profile
+from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import Gather, list_conditions
 from dmlc.loops.hoist import hoist
 from dmlc.loops.nodes import (
@@ -28,7 +28,6 @@ from dmlc.loops.nodes import (
     Loop,
     Nest,
     Node,
-    Pack,
     Point,
     Reduce,
     in_vectors,
@@ -39,8 +38,9 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import Phase, find_segments
-from dmlc.loops.primitives import ScheduleError, chain, interleave
+from dmlc.loops.primitives import ScheduleError, chain, interleave_loop
 from dmlc.loops.vectorize import Vectorization, vectorize_reads
+from dmlc.schedules.rule import Rule
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
 
 _MANY_READS = 12
@@ -93,6 +93,7 @@ def choose(
     function: ir.Function,
     phases: Sequence[Phase],
     p: Profile,
+    limits: Limits,
     streaming: Streaming,
     *,
     serial: bool,
@@ -102,10 +103,10 @@ def choose(
     `count` stands for it, or reductions, which work items make output by output (`serial`) or in
     vectors."""
     if count is not None:
-        return _choose_run(phases[0], count, _share_reads(phases[0], p))
+        return _choose_run(function, phases[0], count, _share_reads(phases[0], p), limits)
     if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
         shared = _share_reads(phases[0], p)
-        return _choose_rows(function, phases[0], shared, large=streaming.is_large())
+        return _choose_rows(function, phases[0], shared, limits, large=streaming.is_large())
     if serial:
         return _choose_serial(function, phases, p)
     return _choose_shared(phases, p, large=streaming.is_large(3))
@@ -124,86 +125,92 @@ def _share_reads(phase: Phase, p: Profile) -> Profile:
     return dataclasses.replace(p, per_item=1 << share.bit_length() - 1)
 
 
-def _choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
+def _choose_run(
+    function: ir.Function, phase: Phase, count: k.Scalar, p: Profile, limits: Limits
+) -> Nest:
     """A work item computes `per_item` adjacent elements of packed tensors."""
-    dim = Dim("i", count)
-    inner = Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
+    rule = Rule(function, limits, (phase,), count)
+    (element,) = rule.outer
+    rule.do("bind", rule.do("split", element, p.per_item, name="begin"), "group")
     if phase.lies_together(0):
-        inner = in_vectors(dim, p.lanes, (Point(0),))
-    groups = Loop(dim, Kind.GROUP, p.per_item, (inner,), "begin")
-    words = f"each computes {p.per_item:,} adjacent elements"
-    streams = frozenset({0} if inner.step > 1 else ())
-    return Nest((phase,), ((dim,),), (groups,), streams=streams, words=words)
+        rule.do("stream", rule.do("vectorize", element, p.lanes))
+    return rule.finish(f"each computes {p.per_item:,} adjacent elements")
 
 
-def _choose_rows(function: ir.Function, phase: Phase, p: Profile, *, large: bool) -> Nest:
+def _choose_rows(
+    function: ir.Function, phase: Phase, p: Profile, limits: Limits, *, large: bool
+) -> Nest:
     """Constant loops over the inner dimensions; the outer ones are shared out, and so are rows
     longer than a work item's share. Stores may pass the caches by where the tensors are `large`."""
-    crossing = _find_crossing_axis(phase)
+    crossing, sizes = _find_crossing_axis(phase), phase.space.sizes
+    rule = Rule(function, limits, (phase,))
     if crossing is not None:
-        return _choose_tiles(phase, crossing, p)
-    sizes = phase.space.sizes
+        return _choose_tiles(rule, sizes, crossing, p)
+    *outer, row = rule.outer
     last, is_long = len(sizes) - 1, sizes[-1] > p.per_item
-    names = {} if is_long else {last: "i"}
-    dims = tuple(Dim(names.get(axis, f"i{axis}"), size) for axis, size in enumerate(sizes))
     aligned = is_long or (large and _streams(phase))
-    row = _walk_row(function, phase, dims[last], p, aligned=aligned, in_pieces=is_long)
-    streams = frozenset({0} if row.step > 1 else ())
     if is_long:
-        parts = [*((dim, 1) for dim in dims[:last]), (dims[last], p.per_item)]
-        body, _ = share_blocks(parts, 1, (row,))
-        words = f"each computes {p.per_item:,} elements of a row"
-        return Nest((phase,), (dims,), body, streams=streams, words=words)
+        row = rule.do("rename", row, name=f"i{last}")
+        rule.do("split", row, p.per_item, name="piece")
+        _walk_row(rule, phase, row, p, aligned=aligned, in_pieces=True)
+        _share_blocks(rule, [*outer, "piece"], 1)
+        return rule.finish(f"each computes {p.per_item:,} elements of a row")
+    row = rule.do("rename", row, name="i")
+    _walk_row(rule, phase, row, p, aligned=aligned, in_pieces=False)
     split = _part(sizes, p.per_item, last)
-    for dim in reversed(dims[split:last]):
-        row = Loop(dim, Kind.LOOP, 1, (row,), dim.wanted)
     each = math.prod(sizes[split:])
-    body, run = share_blocks([(dim, 1) for dim in dims[:split]], p.per_item // each, (row,))
-    words = f"each computes {run * each:,} elements"
-    return Nest((phase,), (dims,), body, streams=streams, words=words)
+    run = _share_blocks(rule, outer[:split], p.per_item // each)
+    return rule.finish(f"each computes {run * each:,} elements")
+
+
+def _share_blocks(rule: Rule, loops: Sequence[str], most: int) -> int:
+    """Work groups take the steps of some loops, so many each at most. Gives how many they take."""
+    block = rule.fuse(loops, "block")
+    (blocks,) = (loop.dim.size for loop in chain(rule.nest.body)[:1])
+    count = blocks if isinstance(blocks, int) else 0
+    run = max(1, min(most, count))
+    if run > 1:
+        block = rule.do("split", block, run, name="begin" if run < count else "block")
+    rule.do("bind", block, "group")
+    return run
 
 
 def _walk_row(
-    function: ir.Function,
-    phase: Phase,
-    dim: Dim,
-    p: Profile,
-    *,
-    aligned: bool,
-    in_pieces: bool,
-) -> Loop:
+    rule: Rule, phase: Phase, row: str, p: Profile, *, aligned: bool, in_pieces: bool
+) -> None:
     """The innermost loop: in vectors whose reads lie apart, in vectors, one by one but stored in
     vectors, or one by one."""
     last = len(phase.space.sizes) - 1
-    lanes = _find_lanes(function, phase, last, aligned=aligned)
+    lanes = _find_lanes(rule.function, phase, last, aligned=aligned)
     if lanes is not None and not (in_pieces and lanes.first):
-        return Loop(dim, Kind.VECTOR, LANES, (Point(0),), "i", vectorization=lanes)
-    if phase.lies_together(last):
-        return in_vectors(dim, p.lanes, (Point(0),))
-    if in_pieces or not _narrows(phase, last):
-        return Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
-    buffers = tuple(view.tensor for view, _ in phase.elements.results)
-    each = Loop(dim, Kind.LOOP, 1, (Point(0),), "j", p.lanes)
-    return Loop(dim, Kind.LOOP, p.lanes, (Pack(dim, buffers, p.lanes, (each,)),), "block")
+        rule.do(
+            "stream", rule.do("vectorize", row, LANES, "aligned" if aligned else "gather", name="i")
+        )
+    elif phase.lies_together(last):
+        rule.do("stream", rule.do("vectorize", row, p.lanes, name="i"))
+    elif not in_pieces and _narrows(phase, last):
+        rule.do("pack", row, p.lanes, name="block")
 
 
-def _choose_tiles(phase: Phase, rows: int, p: Profile) -> Nest:
+def _choose_tiles(rule: Rule, sizes: Sequence[int], rows: int, p: Profile) -> Nest:
     """Operands that lie across the others in memory take a new cache line for every element of a
     row. The lines of a tile's first row hold the elements of the rows below it: walking a tile to
     its end before the next uses each line up while it is near. A work item takes strips of rows."""
-    sizes, (height, columns) = phase.space.sizes, _TILE
-    last, width = len(sizes) - 1, p.per_item // height
-    names = {rows: "row", last: "column"}
-    dims = tuple(Dim(names.get(axis, f"i{axis}"), size) for axis, size in enumerate(sizes))
-    elements = Loop(dims[last], Kind.LOOP, 1, (Point(0),), "i")
-    row = Loop(dims[rows], Kind.LOOP, 1, (elements,), f"i{rows}")
-    tiles = Loop(dims[last], Kind.LOOP, columns, (row,), "tile")
-    parts = [(dims[axis], 1) for axis in range(last) if axis != rows]
-    parts += [(dims[rows], height), (dims[last], width)]
+    height, columns = _TILE
+    last, width = len(sizes) - 1, max(columns, p.per_item // height)
+    outer = [name for axis, name in enumerate(rule.outer) if axis not in (rows, last)]
+    row = rule.do("rename", rule.outer[rows], name="row")
+    column = rule.do("rename", rule.outer[last], name="column")
+    for _ in range(last - 1 - rows):
+        rule.do("reorder", row)
+    strip = rule.do("split", row, height, name="rows")
+    part = rule.do("split", column, width, name="columns")
+    rule.do("reorder", row)
+    rule.do("split", column, columns, name="tile")
+    rule.do("reorder", row)
     each = min(height, sizes[rows]) * min(width, sizes[last])
-    body, run = share_blocks(parts, p.per_item // each, (tiles,))
-    words = f"each computes {run * each:,} elements in tiles of {height} by {columns}"
-    return Nest((phase,), (dims,), body, words=words)
+    run = _share_blocks(rule, [*outer, strip, part], p.per_item // each)
+    return rule.finish(f"each computes {run * each:,} elements in tiles of {height} by {columns}")
 
 
 def _find_crossing_axis(phase: Phase) -> int | None:
@@ -413,7 +420,7 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
         nest = share(turns)
         _, outputs, *_ = chain(nest.body)
         with contextlib.suppress(ScheduleError):
-            return interleave(nest, outputs)
+            return interleave_loop(nest, outputs)
     return share(p.per_item // work)
 
 

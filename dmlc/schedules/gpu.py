@@ -14,9 +14,8 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import make_size, round_up
+from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.element import Gather, View
 from dmlc.loops.nodes import (
     Dim,
     Kind,
@@ -24,7 +23,6 @@ from dmlc.loops.nodes import (
     Nest,
     Node,
     Once,
-    Pack,
     Point,
     Reduce,
     merge_dims,
@@ -33,13 +31,13 @@ from dmlc.loops.nodes import (
     nest_serial,
     tell_apart,
 )
-from dmlc.loops.phases import Phase
+from dmlc.loops.phases import VECTOR, Phase
+from dmlc.loops.primitives import chain
+from dmlc.schedules.rule import Rule
 from dmlc.schedules.transposed import choose_transposed, lies_both_ways
-from dmlc.sizes import Measure, is_multiple, multiply
+from dmlc.sizes import is_multiple, multiply
 from dmlc.source import UnsupportedError
 
-VECTOR = 4
-"""Elements of a vector, which is what languages have."""
 _BYTES = 16
 """What a work item loads at once: a vector of floats, or two of halves, side by side."""
 _MOST_VECTORS = 4
@@ -72,6 +70,7 @@ _GROUPS = 1024
 
 
 def choose(
+    function: ir.Function,
     phases: Sequence[Phase],
     p: Profile,
     limits: Limits,
@@ -88,8 +87,8 @@ def choose(
         if turned is not None:
             return turned
         if not paired and takes_vectors(phases[0], limits):
-            return choose_vectors(phases[0], count, p)
-        return _choose_flat(phases[0], count, paired, p)
+            return choose_vectors(function, phases[0], count, p, limits)
+        return choose_flat(function, phases[0], count, p, limits, paired=bool(paired))
     return _choose_serial(phases, p) if serial else _choose_shared(phases, p, limits)
 
 
@@ -121,31 +120,8 @@ def reduces_few(phase: Phase) -> bool:
 
 
 def takes_vectors(phase: Phase, limits: Limits) -> bool:
-    """Whether four neighbouring elements are read and stored at once: they lie side by side, or are
-    one, in all operands, and begin where a vector of memory does."""
-    sizes, strides = phase.space.extents, phase.space.strides
-    axis, inner = max(0, len(sizes) - 1), phase.space.inner
-    if limits.vector_lanes == 1 or _weigh(phase) > _MOST_WRITTEN:
-        return False
-    if (inner and inner[-1] != axis) or not phase.lies_together(axis):
-        return False
-    # What is left over goes element by element where a group has one run of elements.
-    piece = phase.space.pieces.get(axis)
-    lengths = sizes[-1:] if piece is None else (piece.length, piece.size)
-    if (inner or len(sizes) > 1) and not all(is_multiple(each, VECTOR) for each in lengths):
-        return False
-    steps: dict[View, list[Measure]] = {
-        view: [view.offset, *strides[view][:-1]] for view in phase.elements.buffers()
-    }
-    for value in phase.elements.values:
-        if isinstance(value, Gather):
-            steps[value.view] += [step for _, step in value.terms]
-    for view, own in steps.items():
-        if view.dtype.bytes > 4 or view.dtype in limits.word_types:
-            return False
-        if strides[view][axis] and not all(is_multiple(step, VECTOR) for step in own):
-            return False
-    return any(strides[view][axis] for view in steps)
+    """Whether four neighbouring elements are read and stored at once."""
+    return _weigh(phase) <= _MOST_WRITTEN and phase.begins_evenly(limits)
 
 
 def _weigh(phase: Phase) -> int:
@@ -158,27 +134,33 @@ def _weigh(phase: Phase) -> int:
     return sum(_FUNCTION if each.transcendental or each.name == "mod" else 1 for each in operations)
 
 
-def choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
+def choose_vectors(
+    function: ir.Function, phase: Phase, count: k.Scalar | None, p: Profile, limits: Limits
+) -> Nest:
     """Each work item takes a few vectors of elements, a group's width of vectors apart: all are
     read before the first is stored. `count` stands for the number of elements where it is an
     argument."""
-    dims = _name_axes(phase)
-    whole = Dim("i", count if count is not None else dims[0].size)
-    if len(dims) > 1:
-        whole = merge_dims("i", dims)
-    else:
-        dims = (whole,)
-    unit = _measure_unit((phase,))
+    rule = Rule(function, limits, (phase,), count)
+    element, unit = _flatten(rule), _measure_unit((phase,))
+    (whole,) = (loop.dim for loop in chain(rule.nest.body))
     once = p.group_size * unit
     many = _count_written(phase, _MOST_VECTORS, unit)
     while many > 1 and isinstance(whole.size, int) and whole.size < many * once * p.groups:
         many //= 2
-    each = Loop(whole, Kind.UNROLL, once, take_unit(whole, unit, Point(0)), "k", many)
-    lanes = Loop(whole, Kind.LANE, unit, (each,), "lane", p.group_size)
-    groups = Loop(whole, Kind.GROUP, once * many, (lanes,), "group")
+    rule.do("bind", rule.do("split", element, once * many, name="group"), "group")
+    each = rule.do("unroll", rule.do("split", element, once, name="k"))
+    rule.do("bind", rule.do("split", element, unit, name="lane"), "lane")
+    if unit > VECTOR:
+        rule.do("unroll", rule.do("split", element, VECTOR, name="part"))
+    rule.do("vectorize", element, VECTOR, "whole")
+    rule.do("reorder", each)
     several = f"{many} times {unit} neighbouring elements"
-    words = f"each computes {several if many > 1 else f'{unit} neighbouring elements'}"
-    return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
+    return rule.finish(f"each computes {several if many > 1 else f'{unit} neighbouring elements'}")
+
+
+def _flatten(rule: Rule) -> str:
+    """All points as one loop."""
+    return rule.fuse(rule.outer, "i") if len(rule.outer) > 1 else rule.outer[0]
 
 
 def _measure_unit(phases: Sequence[Phase]) -> int:
@@ -210,31 +192,27 @@ def _count_written(phase: Phase, most: int, unit: int) -> int:
     return most
 
 
-def _choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p: Profile) -> Nest:
+def choose_flat(
+    function: ir.Function,
+    phase: Phase,
+    count: k.Scalar | None,
+    p: Profile,
+    limits: Limits,
+    *,
+    paired: bool = False,
+) -> Nest:
     """Each work item takes elements a group's width apart, or pairs of them where results are
     stored two to a word. `count` stands for the number of elements where it is an argument."""
-    dims = _name_axes(phase)
-    whole = dims[0] if len(dims) == 1 else merge_dims("i", dims)
-    if count is not None:
-        whole = Dim("i", count)
-        dims = (whole,)
-    elif len(dims) == 1:
-        whole = Dim("i", dims[0].size)
-        dims = (whole,)
-    body: tuple[Node, ...] = (Point(0),)
-    walked, width = whole, 1
+    rule = Rule(function, limits, (phase,), count)
+    element, width = _flatten(rule), 1
     if paired:
-        width = 2
-        size = -(-whole.size // 2) if isinstance(whole.size, int) else whole.size
-        walked = Dim("pair", size, ((whole, 2),))
-        side = Loop(whole, Kind.UNROLL, 1, body, "side", 2)
-        body = (Pack(walked, tuple(paired), 2, (side,)),)
-    each = Loop(walked, Kind.UNROLL, p.group_size, body, "k", p.per_item // width)
-    lanes = Loop(walked, Kind.LANE, 1, (each,), "lane", p.group_size)
+        element, width = rule.do("pair", element, name="pair"), 2
+    rule.do("bind", rule.do("split", element, p.per_group // width, name="group"), "group")
+    each = rule.do("unroll", rule.do("split", element, p.group_size, name="k"))
+    rule.do("bind", element, "lane")
+    rule.do("reorder", each)
     what = f"{p.per_item // 2} pairs of" if paired else f"{p.per_item}"
-    words = f"each computes {what} elements, {p.group_size} apart"
-    groups = Loop(walked, Kind.GROUP, p.per_group // width, (lanes,), "group")
-    return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
+    return rule.finish(f"each computes {what} elements, {p.group_size} apart")
 
 
 def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
@@ -277,8 +255,8 @@ def _choose_shared(
             body.append(Once(parallel[0], (Point(number),)) if again else Point(number))
             continue
         inner = tuple(own[axis] for axis in phase.space.inner)
-        (element,) = inner if len(inner) == 1 else (
-            merge_dims(tell_apart("element", number), inner),
+        (element,) = (
+            inner if len(inner) == 1 else (merge_dims(tell_apart("element", number), inner),)
         )
         made: Node = share_points(phase, number, element, rows, unit)
         if again and phase.space.inner_count <= _FEW_PARTS:
@@ -360,8 +338,3 @@ def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
     """The groups that share out the outputs."""
     _, columns = choose_tile(phases, p, limits)
     return -(-math.prod(_find_widest(phases).space.parallel_sizes) // columns)
-
-
-def _name_axes(phase: Phase) -> tuple[Dim, ...]:
-    extents = phase.space.extents
-    return tuple(Dim(f"i{axis}", make_size(size)) for axis, size in enumerate(extents))

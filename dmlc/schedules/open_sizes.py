@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dmlc import ir
 from dmlc.kernel.arithmetic import make_size, measure
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.nodes import (
@@ -29,6 +30,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.phases import Phase
 from dmlc.loops.space import Space, cut
 from dmlc.schedules import gpu
+from dmlc.schedules.rule import Rule
 from dmlc.sizes import divide_up, multiply
 from dmlc.source import UnsupportedError
 
@@ -42,7 +44,7 @@ _ROWS = 16
 """Rows of elements of a work item of a CPU."""
 
 
-def choose(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+def choose(function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
     """The nest of some phases of open sizes. Raises `UnsupportedError` for results that are stored
     two to a word."""
     for view in (view for phase in phases for view, _ in phase.elements.results):
@@ -55,11 +57,12 @@ def choose(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
     alone = len(phases) == 1 and not phases[0].accumulators
     if p.lanes > 1:
         if alone:
-            return _choose_rows(phases[0], p)
+            return _choose_rows(function, phases[0], p, limits)
         return _choose_columns(phases, p) if _lies_across(phases) else _choose_runs(phases, p)
     if alone:
         vectors = gpu.takes_vectors(phases[0], limits)
-        return gpu.choose_vectors(phases[0], None, p) if vectors else _choose_flat(phases[0], p)
+        choose_one = gpu.choose_vectors if vectors else gpu.choose_flat
+        return choose_one(function, phases[0], None, p, limits)
     serial = _shares_reads(phases[0])
     return _choose_serial(phases, p) if serial else _choose_shared(phases, p, limits)
 
@@ -114,32 +117,14 @@ def _name_all(phases: Sequence[Phase]) -> tuple[list[Dim], list[tuple[Dim, ...]]
 # Element-wise work -------------------------------------------------------------------------
 
 
-def _choose_flat(phase: Phase, p: Profile) -> Nest:
-    """Each work item takes elements a group's width apart."""
-    dims = tuple(_name_axes(phase.space, "i", range(len(phase.space.extents))).values())
-    whole = merge_dims("i", dims)
-    each = Loop(whole, Kind.UNROLL, p.group_size, (Point(0),), "k", p.per_item)
-    lanes = Loop(whole, Kind.LANE, 1, (each,), "lane", p.group_size)
-    groups = Loop(whole, Kind.GROUP, p.per_group, (lanes,), "group")
-    words = f"each computes {p.per_item} elements, {p.group_size} apart"
-    return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
-
-
-def _choose_rows(phase: Phase, p: Profile) -> Nest:
+def _choose_rows(function: ir.Function, phase: Phase, p: Profile, limits: Limits) -> Nest:
     """Each work item takes some rows, in vectors where neighbours lie side by side."""
-    dims = tuple(_name_axes(phase.space, "i", range(len(phase.space.extents))).values())
-    row = merge_dims("row", dims[:-1])
-    along = _walk(phase, len(dims) - 1, dims[-1], (Point(0),), p)
-    rows = Loop(row, Kind.LOOP, 1, (along,), "row")
-    groups = Loop(row, Kind.GROUP, _ROWS, (rows,), "first")
-    return Nest((phase,), (dims,), (groups,), words=f"each computes {_ROWS} rows")
-
-
-def _walk(phase: Phase, axis: int, dim: Dim, body: tuple[Node, ...], p: Profile) -> Loop:
-    """A loop along an axis, in vectors where neighbours lie side by side."""
-    if phase.lies_together(axis):
-        return in_vectors(dim, p.lanes, body, dim.wanted)
-    return Loop(dim, Kind.LOOP, 1, body, dim.wanted)
+    rule = Rule(function, limits, (phase,))
+    *rows, along = rule.outer
+    if phase.lies_together(len(phase.space.extents) - 1):
+        rule.do("vectorize", along, p.lanes)
+    rule.do("bind", rule.do("split", rule.fuse(rows, "row"), _ROWS, name="first"), "group")
+    return rule.finish(f"each computes {_ROWS} rows")
 
 
 # Reductions --------------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""What rules write their scripts with: each step goes through the door, as anybody's does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.target import Limits
+from dmlc.loops.nodes import Call, Loop, Nest, walk
+from dmlc.loops.phases import Phase
+from dmlc.loops.primitives import apply, chain, naive
+
+
+class Rule:
+    """A nest in the making."""
+
+    def __init__(
+        self,
+        function: ir.Function,
+        limits: Limits,
+        phases: Sequence[Phase],
+        count: k.Scalar | None = None,
+    ) -> None:
+        self.function, self._limits = function, limits
+        self.nest = naive(phases, count)
+
+    @property
+    def outer(self) -> list[str]:
+        """The loops that stand one in the other and have nothing beside them, outermost first."""
+        return [loop.name for loop in chain(self.nest.body)]
+
+    def do(self, verb: str, *arguments: str | int, name: str = "") -> str:
+        """A step of the script. Gives the name of the loop that it makes, or else of the one that
+        it is applied to: what is wanted, or that and a number, which tells it from another loop."""
+        loop = str(arguments[0]) if arguments else ""
+        if name not in ("", loop):
+            taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
+            numbers = (f"{name}.{number}" for number in range(2, len(taken) + 3))
+            name = next(each for each in (name, *numbers) if each not in taken)
+        call = Call(verb, arguments, name)
+        self.nest = apply(self.nest, self.function, self._limits, call)
+        return name or loop
+
+    def fuse(self, loops: Sequence[str], name: str) -> str:
+        """Loops that stand one in the other as one, whose steps are counted; or a loop of one step,
+        where there are none."""
+        if not loops:
+            return self.do("once", name=name)
+        first, *others = loops
+        if not others:
+            return self.do("normalize", first, name=name)
+        for _ in others:
+            first = self.do("fuse", first, name=name)
+        return first
+
+    def finish(self, words: str) -> Nest:
+        """The nest; `words` say for a person what a work item does."""
+        return dataclasses.replace(self.nest, words=words)
