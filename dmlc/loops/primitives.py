@@ -264,7 +264,7 @@ def once(on: _On) -> Nest:
 
     `for i in 0..n -> for block in 0..1: for i in 0..n`
     """
-    name = on.take("once")
+    name = on.take("once", beside=True)
     around = Loop(Dim(name, 1), Kind.LOOP, 1, on.nest.body, name)
     return dataclasses.replace(on.nest, body=(around,))
 
@@ -337,7 +337,7 @@ def deal(on: _On, axis: str, extent: int) -> Nest:
     _demand(all(n.extent for n in finer), "what is in a step that is dealt is written out")
     _demand(not around or around[-1].step % (loop.step * extent) == 0,
             "work groups deal out whole rounds")  # fmt: skip
-    name = on.take(axis)
+    name = on.take(axis, beside=True)
     _demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
     nest = _take_lanes(nest, loop, axis, extent)
     inner = dataclasses.replace(loop, step=loop.step * extent)
@@ -374,50 +374,56 @@ _MOST_UNROLLED = 16
 @_primitive(Argument.NUMBER, Argument.WORD, optional=1)
 def vectorize(on: _On, lanes: int, how: str = "") -> Nest:
     """A loop in vectors, along which all that is read and stored lies side by side, or is the same.
-    Along reduced points each lane makes a part of the sum, which become one at the end. `whole`
-    makes one vector of the step of a work group's loop, whose elements begin where vectors of
-    memory do; `gather` takes reads that lie apart as well, at places that are alike every few
-    vectors, and `aligned` too, from where whole vectors start.
+    Along reduced points each lane makes a part of the sum, which become one at the end; along
+    outputs that are reduced one after the other, each lane has an output of its own. `whole` makes
+    one vector of the step of a work group's loop, whose elements begin where vectors of memory do;
+    `gather` takes reads that lie apart as well, at places that are alike every few vectors, and
+    `aligned` too, from where whole vectors start.
 
     `for i in 0..n -> for i in 0..n by lanes: i .. i + lanes at once`
     """
-    loop = on.loop
-    _demand_serial(loop, "put in vectors")
+    loop = _demand_serial(on.loop, "put in vectors")
     _demand(loop.step == 1, "only serial loops by ones go in vectors")
-    (number, *more) = list_phases(loop)
-    _demand(not more, "a loop of several phases does not go in vectors")
-    _demand(loop.body == (Point(number),), "vectors run along the innermost loop")
+    _demand(how == "whole" or not loop.dim.parts, "vectors run along one dimension")
+    if how == "whole":
+        return _put_whole(on, _find_point(loop, "put in vectors"), lanes)
+    if loop.body != (Point(list_phases(loop)[0]),):
+        inner = [n for n in walk(loop.body) if isinstance(n, Loop | Reduce)]
+        plain = all(n.serial if isinstance(n, Reduce) else n.kind is Kind.LOOP and not n.extent
+                    for n in inner)  # fmt: skip
+        outputs = plain and any(isinstance(n, Reduce) for n in inner)
+        _demand(outputs and not _reduces(on.nest, loop), "vectors run along the innermost loop")
     match how:
         case "":
-            return _put_side_by_side(on, number, lanes)
-        case "whole":
-            return _put_whole(on, number, lanes)
+            return _put_side_by_side(on, lanes)
         case "gather" | "aligned":
-            return _put_apart(on, number, lanes, aligned=how == "aligned")
+            return _put_apart(on, lanes, aligned=how == "aligned")
         case _:
             raise ScheduleError("vectors are whole, gather or aligned, if that is said")
 
 
-def _put_side_by_side(on: _On, number: int, lanes: int) -> Nest:
+def _put_side_by_side(on: _On, lanes: int) -> Nest:
     nest, loop = on.nest, on.loop
-    _demand(not loop.dim.parts, "vectors run along one dimension")
-    phase, dims = nest.phases[number], nest.dims[number]
-    axis = dims.index(loop.dim)
-    _demand(phase.lies_together(axis), "what is read and stored does not lie side by side")
     made = in_vectors(loop.dim, lanes, loop.body, on.take(loop.name))
-    if not phase.accumulators:
+    for number in list_phases(loop):
+        phase = nest.phases[number]
+        axis = nest.dims[number].index(loop.dim)
+        _demand(phase.lies_together(axis), "what is read and stored does not lie side by side")
+        moving = phase.find_moving(axis)
+        guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
+        _demand(not any(moving[g] for g in guards) or not phase.tests_guard,
+                "a guard that protects reads is the same in all lanes")  # fmt: skip
+    if not _reduces(nest, loop):
+        single = loop.body == (Point(list_phases(loop)[0]),)
+        adds = single and any(nest.phases[n].accumulators for n in list_phases(loop))
+        _demand(not adds, "vectors across outputs need accumulators in arrays")
         return on.replace(made)
-    _demand(_reduces(nest, loop), "vectors across outputs need accumulators in arrays")
-    moving = phase.find_moving(axis)
-    guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
-    _demand(not any(moving[g] for g in guards) or not phase.tests_guard,
-            "a guard that protects reads is the same in all lanes")  # fmt: skip
     (around,) = [n for n in _path(nest.body, loop) if isinstance(n, Reduce)][-1:]
     _demand(not around.array and around.into is None, "lanes have accumulators already")
     nest = on.replace(made)
     (part_of,) = [n for n in _path(nest.body, made) if isinstance(n, Reduce)][-1:]
     part = dataclasses.replace(part_of, serial=False)
-    return _replace(nest, part_of, Reduce(number, (part,), array=True))
+    return _replace(nest, part_of, Reduce(part.phase, (part,), array=True))
 
 
 def _put_whole(on: _On, number: int, lanes: int) -> Nest:
@@ -427,23 +433,25 @@ def _put_whole(on: _On, number: int, lanes: int) -> Nest:
     _demand(not phase.accumulators, "vectors across outputs need accumulators in arrays")
     last = loop.dim.parts[-1][0] if loop.dim.parts else loop.dim
     _demand(last is nest.dims[number][-1], "vectors run along the last dimension")
-    _, *around = reversed([n for n in _path(nest.body, loop)
-                           if isinstance(n, Loop) and n.dim is loop.dim])  # fmt: skip
-    grouped = bool(around) and around[-1].kind is Kind.GROUP
+    path = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim]
+    *around, _ = path
+    grouped = bool(around) and around[0].kind is Kind.GROUP
     _demand(grouped, "where vectors are whole, work groups decide")
-    _demand(around[0].step == lanes, "a vector is the step of the loop around")
+    _demand(around[-1].step == lanes, "a vector is the step of the loop around")
     made = Loop(loop.dim, Kind.VECTOR, lanes, loop.body, on.take(loop.name), 1)
     return on.replace(made)
 
 
-def _put_apart(on: _On, number: int, lanes: int, *, aligned: bool) -> Nest:
-    nest, loop, phase = on.nest, on.loop, on.nest.phases[number]
+def _put_apart(on: _On, lanes: int, *, aligned: bool) -> Nest:
+    nest, loop = on.nest, on.loop
     _demand(lanes == LANES, f"vectors of reads that lie apart have {LANES} lanes")
-    _demand(not loop.dim.parts, "vectors run along one dimension")
-    _demand(not phase.accumulators, "vectors across outputs need accumulators in arrays")
     _demand(on.limits.vector_lanes == 0, "the target has no such vectors")
-    axis = nest.dims[number].index(loop.dim)
-    found = vectorize_reads(on.function, [(phase, axis)], aligned=aligned)
+    _demand(not _reduces(nest, loop), "vectors across outputs need accumulators in arrays")
+    work = [(nest.phases[n], nest.dims[n].index(loop.dim)) for n in list_phases(loop)]
+    single = loop.body == (Point(list_phases(loop)[0]),)
+    _demand(not single or not work[0][0].accumulators,
+            "vectors across outputs need accumulators in arrays")  # fmt: skip
+    found = vectorize_reads(on.function, work, aligned=aligned)
     if found is None:
         raise ScheduleError("reads lie at places that are not alike")
     alone = len(list_loops(nest.body, loop.dim)) == 1

@@ -33,7 +33,6 @@ from dmlc.loops.nodes import (
     in_vectors,
     name_inner,
     name_parallel,
-    nest_serial,
     share_blocks,
 )
 from dmlc.loops.permute import LANES
@@ -108,7 +107,7 @@ def choose(
         shared = _share_reads(phases[0], p)
         return _choose_rows(function, phases[0], shared, limits, large=streaming.is_large())
     if serial:
-        return _choose_serial(function, phases, p)
+        return _choose_serial(function, phases, p, limits)
     return _choose_shared(phases, p, large=streaming.is_large(3))
 
 
@@ -261,35 +260,29 @@ def _narrows(phase: Phase, axis: int) -> bool:
 # Reductions point by point -------------------------------------------------------------------
 
 
-def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Nest:
+def _choose_serial(
+    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
+) -> Nest:
     """A work item has a run of outputs, each of which it reduces by itself; neighbouring ones go
     together where they can."""
     parallel = phases[0].space.parallel_sizes
-    outputs = name_parallel(phases[0])
-    dims, nodes = nest_serial(phases, outputs)
-    share = _share_outputs(phases, p)
+    rule = Rule(function, limits, phases)
+    outputs, share = rule.outer[: len(parallel)], _share_outputs(phases, p)
     if _lies_across(phases, p):
         # Work items take a stretch of the innermost axis at least, however long an output takes.
         width = min(parallel[-1], max(share // p.lanes, 1) * p.lanes)
-        parts = [*((dim, 1) for dim in outputs[:-1]), (outputs[-1], width)]
-        row = in_vectors(outputs[-1], p.lanes, nodes)
-        body, run = share_blocks(parts, share // width, (row,))
-        words = f"each computes {run * width:,} outputs"
-        return Nest(tuple(phases), dims, body, words=words)
+        *outer, last = outputs
+        part = rule.do("split", last, width, name="part")
+        rule.do("vectorize", last, p.lanes, name="i")
+        run = _share_blocks(rule, [*outer, part], share // width)
+        return rule.finish(f"each computes {run * width:,} outputs")
     split = _part(parallel, share, len(parallel))
-    vectorization = _find_together(function, phases, p)
-    for axis in reversed(range(split, len(parallel))):
-        if vectorization is not None and axis == len(parallel) - 1:
-            nodes = (
-                Loop(outputs[axis], Kind.VECTOR, LANES, nodes, "i", vectorization=vectorization),
-            )
-        else:
-            nodes = (Loop(outputs[axis], Kind.LOOP, 1, nodes, f"i{axis}"),)
+    if split < len(parallel) and _find_together(function, phases, p) is not None:
+        rule.do("vectorize", outputs[-1], LANES, "gather", name="i")
     each = math.prod(parallel[split:])
-    body, run = share_blocks([(dim, 1) for dim in outputs[:split]], share // each, nodes)
+    run = _share_blocks(rule, outputs[:split], share // each)
     count = run * each
-    words = f"each computes {count:,} output{'' if count == 1 else 's'}"
-    return Nest(tuple(phases), dims, body, words=words)
+    return rule.finish(f"each computes {count:,} output{'' if count == 1 else 's'}")
 
 
 # What suits work items that reduce outputs of their own ---------------------------------------

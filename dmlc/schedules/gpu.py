@@ -28,7 +28,6 @@ from dmlc.loops.nodes import (
     merge_dims,
     name_inner,
     name_parallel,
-    nest_serial,
     tell_apart,
 )
 from dmlc.loops.phases import VECTOR, Phase
@@ -89,7 +88,9 @@ def choose(
         if not paired and takes_vectors(phases[0], limits):
             return choose_vectors(function, phases[0], count, p, limits)
         return choose_flat(function, phases[0], count, p, limits, paired=bool(paired))
-    return _choose_serial(phases, p) if serial else _choose_shared(phases, p, limits)
+    return (
+        choose_serial(function, phases, p, limits) if serial else _choose_shared(phases, p, limits)
+    )
 
 
 def _list_paired(phase: Phase, limits: Limits) -> list[str]:
@@ -215,17 +216,18 @@ def choose_flat(
     return rule.finish(f"each computes {what} elements, {p.group_size} apart")
 
 
-def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
+def choose_serial(
+    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
+) -> Nest:
     """Each work item has an output, whose points it reduces one after the other."""
-    parallel = name_parallel(phases[0])
-    output = merge_dims("output", parallel)
-    dims, body = nest_serial(phases, parallel)
-    lanes = Loop(output, Kind.LANE, 1, body, "lane", p.group_size)
-    groups = Loop(output, Kind.GROUP, p.group_size, (lanes,), "group")
+    rule = Rule(function, limits, phases)
+    output = rule.fuse(rule.outer, "output")
+    rule.do("bind", rule.do("split", output, p.group_size, name="group"), "group")
+    rule.do("bind", output, "lane")
     stored = [view.tensor for phase in phases for view, _ in phase.elements.results]
     many = max(stored.count(name) for name in stored)
-    words = "each computes 1 output" if many == 1 else f"each computes {many} neighbouring outputs"
-    return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),), words=words)
+    several = "1 output" if many == 1 else f"{many} neighbouring outputs"
+    return rule.finish(f"each computes {several}")
 
 
 def choose_combining(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:

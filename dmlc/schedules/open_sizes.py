@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmlc import ir
-from dmlc.kernel.arithmetic import make_size, measure
+from dmlc.kernel.arithmetic import make_size
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.nodes import (
     Dim,
@@ -22,7 +22,6 @@ from dmlc.loops.nodes import (
     Node,
     Point,
     Reduce,
-    in_vectors,
     merge_dims,
     name_inner,
     tell_apart,
@@ -58,13 +57,15 @@ def choose(function: ir.Function, phases: Sequence[Phase], p: Profile, limits: L
     if p.lanes > 1:
         if alone:
             return _choose_rows(function, phases[0], p, limits)
-        return _choose_columns(phases, p) if _lies_across(phases) else _choose_runs(phases, p)
+        choose_one = _choose_columns if _lies_across(phases) else _choose_runs
+        return choose_one(function, phases, p, limits)
     if alone:
         vectors = gpu.takes_vectors(phases[0], limits)
         choose_one = gpu.choose_vectors if vectors else gpu.choose_flat
         return choose_one(function, phases[0], None, p, limits)
-    serial = _shares_reads(phases[0])
-    return _choose_serial(phases, p) if serial else _choose_shared(phases, p, limits)
+    if _shares_reads(phases[0]):
+        return gpu.choose_serial(function, phases, p, limits)
+    return _choose_shared(phases, p, limits)
 
 
 def count_pieces(phases: Sequence[Phase], p: Profile) -> int:
@@ -130,28 +131,6 @@ def _choose_rows(function: ir.Function, phase: Phase, p: Profile, limits: Limits
 # Reductions --------------------------------------------------------------------------------
 
 
-def _nest_points(phases: Sequence[Phase], dims: Sequence[tuple[Dim, ...]]) -> tuple[Node, ...]:
-    """The loops over the points of one output, in order: what is reduced is reduced one after the
-    other."""
-    nodes: list[Node] = []
-    for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
-        node: Node = Point(number)
-        for axis in reversed(phase.space.inner):
-            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].wanted)
-        nodes.append(Reduce(number, (node,), serial=True) if phase.accumulators else node)
-    return tuple(nodes)
-
-
-def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
-    """Each work item has an output, whose points it reduces one after the other."""
-    parallel, dims = _name_all(phases)
-    output = merge_dims("output", parallel)
-    lanes = Loop(output, Kind.LANE, 1, _nest_points(phases, dims), "lane", p.group_size)
-    groups = Loop(output, Kind.GROUP, p.group_size, (lanes,), "group")
-    sides = (("lane", p.group_size),)
-    return Nest(tuple(phases), tuple(dims), (groups,), sides, words="each computes 1 output")
-
-
 def _choose_shared(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
     """The work items of a group share the points of an output, or of a few neighbouring ones: in
     vectors where they begin where those of memory do whatever the sizes are."""
@@ -190,44 +169,32 @@ def _lies_across(phases: Sequence[Phase]) -> bool:
     return space.parallel[-1] == len(space.extents) - 1
 
 
-def _choose_columns(phases: Sequence[Phase], p: Profile) -> Nest:
+def _choose_columns(
+    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
+) -> Nest:
     """Each work item has a run of neighbouring outputs, in vectors: each lane reduces the points of
     an output of its own, one after the other."""
-    parallel, dims = _name_all(phases)
-    *rows, column = parallel
-    outputs = in_vectors(column, p.lanes, _nest_points(phases, dims), column.wanted)
-    runs = divide_up(measure(column.size), _RUN)
-    count = multiply((*(measure(row.size) for row in rows), runs))
-    parts = (*((row, 1) for row in rows), (column, _RUN))
-    block = Dim("block", make_size(count), parts)
-    groups = Loop(block, Kind.GROUP, 1, (outputs,), "block")
-    words = f"each computes {_RUN} neighbouring outputs"
-    return Nest(tuple(phases), tuple(dims), (groups,), words=words)
+    rule = Rule(function, limits, phases)
+    *rows, column = rule.outer
+    run = rule.do("split", column, _RUN, name="run")
+    rule.do("vectorize", column, p.lanes)
+    rule.do("bind", rule.fuse([*rows, run], "block"), "group")
+    return rule.finish(f"each computes {_RUN} neighbouring outputs")
 
 
-def _choose_runs(phases: Sequence[Phase], p: Profile) -> Nest:
+def _choose_runs(
+    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
+) -> Nest:
     """Each work item has a run of outputs. It goes through the points of each in vectors where they
     lie side by side."""
-    parallel, dims = _name_all(phases)
-    output = merge_dims("output", parallel)
-    nodes: list[Node] = []
-    for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
-        node: Node = Point(number)
+    rule = Rule(function, limits, phases)
+    output = rule.fuse(rule.outer, "output")
+    for phase, dims in zip(phases, rule.nest.dims, strict=True):
         axes = phase.space.inner
-        wide = bool(axes) and phase.lies_together(axes[-1]) and not phase.tests_guard
-        for axis in reversed(axes):
-            vector = wide and axis == axes[-1]
-            dim = own[axis]
-            node = in_vectors(dim, p.lanes, (node,), dim.wanted) if vector else Loop(
-                dim, Kind.LOOP, 1, (node,), dim.wanted
-            )  # fmt: skip
-        if phase.accumulators:
-            node = Reduce(number, (node,), serial=not wide)
-            # The lanes of a vector have sums of their own, which become one at the end.
-            node = Reduce(number, (node,), array=True) if wide else node
-        nodes.append(node)
-    each = Loop(output, Kind.LOOP, 1, tuple(nodes), "output")
+        if axes and phase.lies_together(axes[-1]) and not phase.tests_guard:
+            rule.do("vectorize", dims[axes[-1]].name, p.lanes)
     run = _RUN if _shares_reads(phases[0]) else 1
-    groups = Loop(output, Kind.GROUP, run, (each,), "first")
-    words = f"each computes {run} output{'s' * (run > 1)}"
-    return Nest(tuple(phases), tuple(dims), (groups,), words=words)
+    if run > 1:
+        output = rule.do("split", output, run, name="first")
+    rule.do("bind", output, "group")
+    return rule.finish(f"each computes {run} output{'s' * (run > 1)}")
