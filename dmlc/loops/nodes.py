@@ -504,7 +504,7 @@ def nest_serial(
         own = name_inner(phase, parallel, "k" if phase.accumulators else "i", number)
         node: Node = Point(number)
         for axis in reversed(phase.space.inner):
-            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].wanted)
+            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
         dims.append(own)
         nodes.append(Reduce(number, (node,), serial=True) if phase.accumulators else node)
     return tuple(dims), tuple(nodes)

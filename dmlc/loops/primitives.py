@@ -13,7 +13,7 @@ import dataclasses
 import enum
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
@@ -28,6 +28,7 @@ from dmlc.loops.nodes import (
     Pack,
     Point,
     Reduce,
+    find_shared,
     in_vectors,
     inside,
     list_loops,
@@ -40,7 +41,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.vectorize import vectorize_reads
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, InternalError
 
 
 class ScheduleError(DmlcError):
@@ -127,6 +128,11 @@ class _On:
         if self.name:
             _demand(self.name not in taken, f"there is a loop '{self.name}'")
             return self.name
+        return self.find_name(wanted, taken)
+
+    def find_name(self, wanted: str, taken: Collection[str] = ()) -> str:
+        """A name that no loop has."""
+        taken = taken or {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
         if wanted not in taken:
             return wanted
         stem = wanted.partition(".")[0]
@@ -168,6 +174,8 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         loop = loops[name]
     if loop is None:
         raise ScheduleError("there are no loops")
+    if len(loops) < sum(isinstance(n, Loop) for n in walk(nest.body)):
+        raise InternalError(f"two loops have one name:\n{nest}")
     takes = len(primitive.arguments)
     if not takes - primitive.optional <= len(given) <= takes:
         wanted = " and ".join(a.value for a in primitive.arguments) or "nothing"
@@ -235,8 +243,10 @@ def fuse(on: _On) -> Nest:
     for loop in (outer, inner):
         _demand_serial(loop, "fused")
         first = list_loops(on.nest.body, loop.dim)[0]
-        _demand(first is loop, "of the loops over a dimension, the outermost is fused")
+        is_first = first is loop and not _list_cuts(on.nest, loop.dim)
+        _demand(is_first, "of the loops over a dimension, the outermost is fused")
         _demand(loop.step == 1 or not loop.dim.parts, "fused loops are fused again by ones")
+        _demand_ranges(loop)
         parts += loop.dim.parts or [(loop.dim, loop.step)]
     _demand(inner.dim.piece is None, "a piece of a longer dimension goes outermost")
     name = on.take(f"{outer.name}_{inner.name}")
@@ -251,8 +261,10 @@ def normalize(on: _On) -> Nest:
     """
     loop = _demand_serial(on.loop, "normalized")
     is_first = list_loops(on.nest.body, loop.dim)[0] is loop
+    is_first = is_first and not _list_cuts(on.nest, loop.dim)
     _demand(is_first, "of the loops over a dimension, the outermost is normalized")
     _demand(not loop.dim.parts and loop.dim.piece is None, "what is made of others stays so")
+    _demand_ranges(loop)
     name = on.take(f"{loop.name}_number")
     dim = number_steps(name, [(loop.dim, loop.step)])
     return on.replace(Loop(dim, Kind.LOOP, 1, loop.body, name))
@@ -264,6 +276,8 @@ def once(on: _On) -> Nest:
 
     `for i in 0..n -> for block in 0..1: for i in 0..n`
     """
+    grouped = any(isinstance(n, Loop) and n.kind is Kind.GROUP for n in on.nest.body)
+    _demand(not grouped, "work groups take the outermost loop")
     name = on.take("once", beside=True)
     around = Loop(Dim(name, 1), Kind.LOOP, 1, on.nest.body, name)
     return dataclasses.replace(on.nest, body=(around,))
@@ -293,6 +307,8 @@ def reorder(on: _On) -> Nest:
     if outer.dim is inner.dim:
         counted = bool(outer.extent and inner.extent)
         _demand(counted, "the steps of a loop go by its range, which is settled outside")
+    settles = any(inner.dim is part for part, _ in outer.dim.parts)
+    _demand(not settles, "the steps of a loop go by its range, which is settled outside")
     _demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
     made = dataclasses.replace(
         inner, body=(dataclasses.replace(outer, body=inner.body, backwards=False),)
@@ -307,7 +323,7 @@ def bind(on: _On, axis: str) -> Nest:
 
     `for i in 0..n -> i = group` or `-> i = the work item's number along the axis`
     """
-    loop, nest = _demand_serial(on.loop, "bound"), on.nest
+    loop, nest = _demand_unpacked(on.loop, "bound"), on.nest
     if axis == "group":
         bound = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
         _demand(not bound, "there are work groups already")
@@ -329,18 +345,23 @@ def deal(on: _On, axis: str, extent: int) -> Nest:
 
     `for i in 0..n -> lane = the work item's number: for i in lane..n by extent`
     """
-    loop, nest = _demand_serial(on.loop, "dealt"), on.nest
+    loop, nest = _demand_unpacked(on.loop, "dealt"), on.nest
     loops = list_loops(nest.body, loop.dim)
     place = next(i for i, each in enumerate(loops) if each is loop)
     around, finer = loops[:place], loops[place + 1 :]
     _demand(all(n.kind is Kind.GROUP for n in around), "a part of a step is not dealt")
-    _demand(all(n.extent for n in finer), "what is in a step that is dealt is written out")
+    fits = all(n.extent for n in finer) and (bool(around) or loop.step == 1)
+    _demand(fits, "what is in a step that is dealt is written out, in work groups")
     _demand(not around or around[-1].step % (loop.step * extent) == 0,
             "work groups deal out whole rounds")  # fmt: skip
+    shared = any(isinstance(n, Reduce) and find_shared(n) for n in walk(loop.body))
+    _demand(not shared, "work items that reduce together have as many steps each")
     name = on.take(axis, beside=True)
     _demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
     nest = _take_lanes(nest, loop, axis, extent)
-    inner = dataclasses.replace(loop, step=loop.step * extent)
+    # A group's range is settled by who walks it: each work item has so many steps.
+    rounds = around[-1].step // (loop.step * extent) if around else 0
+    inner = dataclasses.replace(loop, step=loop.step * extent, extent=rounds)
     made = Loop(loop.dim, Kind.LANE, loop.step, (inner,), name, extent)
     return _forget_order(_replace(nest, loop, made), inner)
 
@@ -352,7 +373,7 @@ def unroll(on: _On) -> Nest:
 
     `for i in 0..4: f(i) -> f(0); f(1); f(2); f(3)`
     """
-    loop, nest = _demand_serial(on.loop, "written out"), on.nest
+    loop, nest = _demand_unpacked(on.loop, "written out"), on.nest
     extent = _count(nest, loop)
     _demand(extent is not None and extent <= _MOST_UNROLLED, "too many steps to write out")
     around = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim][:-1]
@@ -387,6 +408,8 @@ def vectorize(on: _On, lanes: int, how: str = "") -> Nest:
     _demand(how == "whole" or not loop.dim.parts, "vectors run along one dimension")
     if how == "whole":
         return _put_whole(on, _find_point(loop, "put in vectors"), lanes)
+    nested = [n for n in (*_path(on.nest.body, loop), *walk(loop.body)) if isinstance(n, Loop)]
+    _demand(all(n.kind is not Kind.VECTOR for n in nested), "there are no vectors of vectors")
     if loop.body != (Point(list_phases(loop)[0]),):
         inner = [n for n in walk(loop.body) if isinstance(n, Loop | Reduce)]
         plain = all(n.serial if isinstance(n, Reduce) else n.kind is Kind.LOOP and not n.extent
@@ -407,7 +430,7 @@ def _put_side_by_side(on: _On, lanes: int) -> Nest:
     made = in_vectors(loop.dim, lanes, loop.body, on.take(loop.name))
     for number in list_phases(loop):
         phase = nest.phases[number]
-        axis = nest.dims[number].index(loop.dim)
+        axis = _find_axis(nest, number, loop)
         _demand(phase.lies_together(axis), "what is read and stored does not lie side by side")
         moving = phase.find_moving(axis)
         guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
@@ -447,15 +470,19 @@ def _put_apart(on: _On, lanes: int, *, aligned: bool) -> Nest:
     _demand(lanes == LANES, f"vectors of reads that lie apart have {LANES} lanes")
     _demand(on.limits.vector_lanes == 0, "the target has no such vectors")
     _demand(not _reduces(nest, loop), "vectors across outputs need accumulators in arrays")
-    work = [(nest.phases[n], nest.dims[n].index(loop.dim)) for n in list_phases(loop)]
+    numbers = list_phases(loop)
+    _demand(numbers == tuple(range(len(nest.phases))), "all that is computed goes in such vectors")
+    work = [(nest.phases[n], _find_axis(nest, n, loop)) for n in numbers]
     single = loop.body == (Point(list_phases(loop)[0]),)
     _demand(not single or not work[0][0].accumulators,
             "vectors across outputs need accumulators in arrays")  # fmt: skip
     found = vectorize_reads(on.function, work, aligned=aligned)
     if found is None:
         raise ScheduleError("reads lie at places that are not alike")
-    alone = len(list_loops(nest.body, loop.dim)) == 1
-    _demand(alone or found.first == 0, "a part of the dimension starts where no vector does")
+    steps = [n.step for n in list_loops(nest.body, loop.dim) if n is not loop]
+    steps += _list_cuts(nest, loop.dim)
+    _demand(not steps or found.first == 0, "a part of the dimension starts where no vector does")
+    _demand(not any(step % LANES for step in steps), "a part of the dimension has half a vector")
     made = Loop(loop.dim, Kind.VECTOR, lanes, loop.body, on.take(loop.name), vectorization=found)
     return on.replace(made)
 
@@ -478,12 +505,13 @@ def pack(on: _On, lanes: int) -> Nest:
     phase = nest.phases[number]
     _demand(not loop.dim.parts and loop.step == 1, "points of one dimension are packed, by ones")
     _demand(len(list_loops(nest.body, loop.dim)) == 1, "a dimension in steps is not packed")
-    axis = nest.dims[number].index(loop.dim)
+    axis = _find_axis(nest, number, loop)
     results = [view for view, _ in phase.elements.results]
     beside = all(phase.space.strides[view][axis] == 1 for view in results)
+    beside = beside and bool(results) and not phase.accumulators
     _demand(beside and lanes > 1, "what is stored does not lie side by side")
     names = tuple(view.tensor for view in results)
-    each = dataclasses.replace(loop, extent=lanes, name="j")
+    each = dataclasses.replace(loop, extent=lanes, name=on.find_name("j"))
     packed = Pack(loop.dim, names, lanes, (each,))
     name = on.take(f"{loop.name}_block")
     return on.replace(Loop(loop.dim, Kind.LOOP, lanes, (packed,), name))
@@ -508,7 +536,7 @@ def pair(on: _On) -> Nest:
     size = -(-dim.size // 2) if isinstance(dim.size, int) else dim.size
     name = on.take("pair")
     walked = Dim(name, size, ((dim, 2),))
-    side = Loop(dim, Kind.UNROLL, 1, loop.body, "side", 2)
+    side = Loop(dim, Kind.UNROLL, 1, loop.body, on.find_name("side"), 2)
     names = tuple(view.tensor for view in stored)
     return on.replace(Loop(walked, Kind.LOOP, 1, (Pack(walked, names, 2, (side,)),), name))
 
@@ -540,6 +568,21 @@ def _demand_serial(loop: Loop, what: str) -> Loop:
     return loop
 
 
+def _demand_unpacked(loop: Loop, what: str) -> Loop:
+    """A serial loop, whose last step may be a short one."""
+    packs = [n for n in walk(loop.body) if isinstance(n, Pack) and not n.in_words]
+    packed = any(n.dim is loop.dim for n in packs)
+    _demand(not packed, f"a loop that stores vectors of packed points is not {what}")
+    return _demand_serial(loop, what)
+
+
+def _demand_ranges(loop: Loop) -> None:
+    """Steps that are numbered have loops inside that go by the range of one."""
+    finer = list_loops(loop.body, loop.dim)
+    _demand(loop.step == 1 or (bool(finer) and not finer[0].extent),
+            "what is in a step that is numbered goes by its range")  # fmt: skip
+
+
 def _find_point(loop: Loop, what: str) -> int:
     """The phase of element-wise work that is all a loop has."""
     match loop.body:
@@ -547,6 +590,13 @@ def _find_point(loop: Loop, what: str) -> int:
             return number
         case _:
             raise ScheduleError(f"single points are {what}")
+
+
+def _find_axis(nest: Nest, number: int, loop: Loop) -> int:
+    """The axis of a phase that a loop walks."""
+    if loop.dim not in nest.dims[number]:
+        raise ScheduleError("the loop walks no dimension of what is computed")
+    return nest.dims[number].index(loop.dim)
 
 
 def _only_loop(outer: Loop) -> Loop:
@@ -565,6 +615,9 @@ def _take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
     fits = all(n.kind in (Kind.GROUP, Kind.LANE) or (n.kind is Kind.UNROLL and n.dim is loop.dim)
                for n in loops)  # fmt: skip
     _demand(fits, "work items take the outermost loops of a group")
+    written = any(n.kind is Kind.UNROLL for n in loops)
+    meets = _reduces(nest, loop) or any(isinstance(n, Reduce) for n in walk(loop.body))
+    _demand(not written or not meets, "in what is written out, work items reduce nothing")
     _demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
     lanes = dict(nest.lanes)
     _demand(lanes.setdefault(name, extent) == extent, "an axis of work items has one extent")
@@ -625,9 +678,16 @@ def _count(nest: Nest, loop: Loop) -> int | None:
     if around:
         whole, rest = divmod(around[-1].step, loop.step)
         return whole if rest == 0 else None
-    if not isinstance(loop.dim.size, int) or loop.dim.piece is not None:
+    size = loop.dim.size
+    if not isinstance(size, int) or loop.dim.piece is not None or _list_cuts(nest, loop.dim):
         return None
-    return -(-loop.dim.size // loop.step)
+    return -(-size // loop.step)
+
+
+def _list_cuts(nest: Nest, dim: Dim) -> list[int]:
+    """The steps that are numbered of a dimension: the loops over it have a part."""
+    loops = [n for n in walk(nest.body) if isinstance(n, Loop)]
+    return [step for n in loops for part, step in n.dim.parts if part is dim and step > 1]
 
 
 def _forget_order(nest: Nest, loop: Loop) -> Nest:

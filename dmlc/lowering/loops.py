@@ -448,6 +448,11 @@ class Loops:
             named = node.kind is Kind.LANE and isinstance(place, k.Operate | k.Position)
             if named and any(loop.kind is Kind.UNROLL for loop in further):
                 place = self._frame.name(body, "first", place)
+            if node.kind is Kind.UNROLL and not further[0].extent:
+                place = self._frame.name(body, f"first_{dim.wanted}", place)
+                end = scope.span(dim).stop or self._find_end(dim, scope, body)
+                last = operate("max", place, operate("min", add(place, index(node.step)), end))
+                scope = scope.narrow(dim, stop=self._frame.name(body, f"end_{dim.wanted}", last))
             return body + self._write(node.body, scope.narrow(dim, start=place))
         if isinstance(place, k.Operate | k.Position):
             place = self._frame.name(body, dim.wanted, place)

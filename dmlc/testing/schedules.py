@@ -1,4 +1,4 @@
-"""Random legal schedules: verbs that are drawn, and tried on the plainest nest that there is."""
+"""Random legal schedules: calls that are drawn, and tried on the plainest nest that there is."""
 
 from __future__ import annotations
 
@@ -11,19 +11,8 @@ from typing import TypeAlias
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import CPU, Limits, Profile
-from dmlc.loops.nodes import Kind, Loop, Nest, walk
-from dmlc.loops.primitives import (
-    ScheduleError,
-    bind,
-    deal,
-    interleave,
-    merge,
-    naive,
-    reorder,
-    split,
-    unroll,
-    vectorize,
-)
+from dmlc.loops.nodes import Call, Kind, Loop, Nest, walk
+from dmlc.loops.primitives import PRIMITIVES, ScheduleError, apply, naive
 from dmlc.lowering.assemble import make_kernel
 from dmlc.lowering.group import collect_group
 from dmlc.source import UnsupportedError
@@ -31,77 +20,81 @@ from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 
 Step: TypeAlias = tuple[str, int, int]
-"""A verb, the loop from which on one is looked for that it suits, and its number."""
+"""A way to draw a call, the loop from which on one is looked for that it suits, and its number."""
 
+AXES = "row", "column"
 
-def _vectorize_all(nest: Nest, loop: Loop, number: int) -> Nest:
-    """Every loop that can go in vectors: only such are interleaved."""
-    done = 0
-    for each in range(len(_list_loops(nest))):
-        try:
-            nest = vectorize(nest, _list_loops(nest)[each], (4, 16)[number % 2])
-            done += 1
-        except ScheduleError:
-            continue
-    if not done:
-        raise ScheduleError("no loop goes in vectors")
-    return nest
-
-
-VERBS: Mapping[str, Callable[[Nest, Loop, int], Nest]] = {
-    "split": lambda nest, loop, number: split(nest, loop, (2, 3, 4, 8)[number]),
-    "merge": lambda nest, loop, number: merge(nest, loop, f"m{loop.name}"),
-    "reorder": lambda nest, loop, number: reorder(nest, loop),
-    "groups": lambda nest, loop, number: bind(nest, loop, Kind.GROUP),
-    "items": lambda nest, loop, number: bind(nest, loop, Kind.LANE, ("row", "column")[number % 2]),
-    "deal": lambda nest, loop, number: deal(
-        nest, loop, ("row", "column")[number % 2], (2, 4)[number // 2]
-    ),
-    "unroll": lambda nest, loop, number: unroll(nest, loop),
-    "vectorize": lambda nest, loop, number: vectorize(nest, loop, (4, 16)[number % 2]),
-    "vectorize all": _vectorize_all,
-    "interleave": lambda nest, loop, number: interleave(nest, loop),
+DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
+    "split": lambda number: ("split", (2, 3, 4, 8)[number]),
+    "fuse": lambda number: ("fuse",),
+    "normalize": lambda number: ("normalize",),
+    "once": lambda number: ("once",),
+    "rename": lambda number: ("rename",),
+    "reorder": lambda number: ("reorder",),
+    "groups": lambda number: ("bind", "group"),
+    "items": lambda number: ("bind", AXES[number % 2]),
+    "deal": lambda number: ("deal", AXES[number % 2], (2, 4)[number // 2]),
+    "unroll": lambda number: ("unroll",),
+    "pack": lambda number: ("pack", (2, 4)[number % 2]),
+    "vectorize": lambda number: ("vectorize", (4, 16)[number % 2]),
+    "vectorize whole": lambda number: ("vectorize", 4, "whole"),
+    "vectorize gather": lambda number: ("vectorize", 8, ("gather", "aligned")[number % 2]),
+    "vectorize all": lambda number: ("vectorize", (4, 16)[number % 2]),
+    "stream": lambda number: ("stream",),
+    "interleave": lambda number: ("interleave",),
 }
-SCALAR_VERBS: tuple[str, ...] = tuple(verb for verb in VERBS if not verb.startswith("vectorize"))
-"""What languages without vectors of sixteen have."""
+"""By a name the primitive and what it takes beside a loop, of one of four numbers. All of them go
+through the door, as rules do."""
+SCALAR: tuple[str, ...] = tuple(
+    name for name in DRAWN if name == "vectorize whole" or not name.startswith(("vec", "pack"))
+)
+"""What languages have whose vectors are no longer than four."""
 
 
-def draw_steps(random: Random, verbs: Sequence[str] = tuple(VERBS)) -> list[Step]:
+def draw_steps(random: Random, names: Sequence[str] = tuple(DRAWN)) -> list[Step]:
     """Some steps; half of them have what it takes to interleave loops, where there are vectors."""
 
     def some(most: int) -> list[Step]:
-        return [(random.choice(verbs), random.randrange(8), random.randrange(4))
+        return [(random.choice(names), random.randrange(8), random.randrange(4))
                 for _ in range(random.randint(0, most))]  # fmt: skip
 
-    if random.randrange(2) or "vectorize all" not in verbs:
+    if random.randrange(2) or "vectorize all" not in names:
         return some(8)
     ahead = [("vectorize all", 0, random.randrange(2)), ("interleave", 0, 0)]
     return [*some(2), *ahead, *some(4)]
 
 
-def _list_loops(nest: Nest) -> list[Loop]:
-    return [n for n in walk(nest.body) if isinstance(n, Loop)]
+def _list_loops(nest: Nest) -> list[str]:
+    return [n.name for n in walk(nest.body) if isinstance(n, Loop)]
 
 
 def follow(
-    nest: Nest, steps: Sequence[Step], most_items: int | None = None
+    nest: Nest,
+    function: ir.Function,
+    limits: Limits,
+    steps: Sequence[Step],
+    most_items: int | None = None,
 ) -> tuple[Nest, list[str]]:
     """A nest after those of some steps that are legal for a loop of it and give no group more work
-    items than that, and their verbs."""
+    items than that, and the names of these steps."""
     done: list[str] = []
-    for verb, which, number in steps:
+    for name, which, number in steps:
+        verb, *arguments = DRAWN[name](number)
         loops = _list_loops(nest)
         first = which % max(1, len(loops))
         for loop in (*loops[first:], *loops[:first]):
+            given = (loop, *arguments) if PRIMITIVES[str(verb)].takes_loop else tuple(arguments)
+            call = Call(str(verb), given, f"m{loop}" if name == "fuse" else "")
             try:
-                made = VERBS[verb](nest, loop, number)
+                made = apply(nest, function, limits, call)
             except ScheduleError:
                 continue
             items = math.prod(extent for _, extent in made.lanes)
             if most_items is None or items <= most_items:
                 nest = made
-                done.append(verb)
-                break
+                done.append(name)
+                if name != "vectorize all":
+                    break
     return nest, done
 
 
@@ -112,7 +105,7 @@ def fuse_plainly(function: ir.Function, longest_row: int, budget: Budget) -> Fus
 
 _MOST_STEPS = 1 << 14
 """Of one work item: lavapipe ends loops, wherever they are, after 65,535 steps of a kernel."""
-_SHARED_OUT: tuple[Step, ...] = (*[("merge", 0, 0)] * 3, ("groups", 0, 0))
+_SHARED_OUT: tuple[Step, ...] = (*[("fuse", 0, 0)] * 3, ("groups", 0, 0))
 """What gives work groups as many points as there are."""
 
 
@@ -136,15 +129,16 @@ class DrawnSchedule:
     ) -> tuple[k.Kernel, ...]:
         phases, passes = collect_group(function, group)
         random = Random(f"{self.seed} {' '.join(group.stages)}")
-        steps = draw_steps(random, tuple(VERBS) if limits.vector_lanes == 0 else SCALAR_VERBS)
-        nest, _ = follow(naive(phases), steps, limits.group_size)
+        steps = draw_steps(random, tuple(DRAWN) if limits.vector_lanes == 0 else SCALAR)
+        start, most = naive(phases), limits.group_size
+        nest, _ = follow(start, function, limits, steps, most)
         if _count_steps(nest) > _MOST_STEPS:
-            nest, _ = follow(naive(phases), [*_SHARED_OUT, *steps], limits.group_size)
+            nest, _ = follow(start, function, limits, [*_SHARED_OUT, *steps], most)
         count = _count_steps(nest)
         if count > _MOST_STEPS:
             raise UnsupportedError(
                 f"one work item would take {count:,} steps, and drivers end loops after some 65,000"
             )
         self.done.append(str(nest))
-        # Verbs settle what a profile would: the lanes of its vectors alone are taken from here.
+        # A script settles what a profile would: the lanes of its vectors alone are taken from here.
         return (make_kernel(function, phases, group.stages, passes, CPU, limits, nest=nest),)
