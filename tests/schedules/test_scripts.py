@@ -1,0 +1,87 @@
+"""Scripts of rules: what a kernel's nest was made by makes it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dmlc import library
+from dmlc.binding import Operator
+from dmlc.kernel import nodes as k
+from dmlc.loops.nodes import Nest
+from dmlc.loops.primitives import apply, naive, parse_script, print_script
+from dmlc.lowering import assemble
+from dmlc.pipeline import make_kernels
+from dmlc.source import UnsupportedError
+from dmlc.testing.examples import read_cases
+
+TARGETS = (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", None), ("wgsl", None))
+
+
+def make_nests(
+    name: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Nest, Nest]]:
+    """The nests that rules choose for the first example of an operator, and what their scripts make
+    of the naive ones, as text that is read again."""
+    chosen: list[tuple[Nest, Nest]] = []
+    choose = assemble.choose
+
+    def watch(function: Any, phases: Any, p: Any, limits: Any, *rest: Any, **options: Any) -> Nest:
+        nest = choose(function, phases, p, limits, *rest, **options)
+        if nest.script:
+            count: k.Scalar | None = options["count"]
+            script = parse_script(print_script(nest.script))
+            chosen.append((nest, apply(naive(phases, count), function, limits, *script)))
+        return nest
+
+    monkeypatch.setattr(assemble, "choose", watch)
+    operator = Operator(library.find(name).operators[name])
+    function = next(read_cases(operator, operator.definition.examples[0])).call.function
+    try:
+        make_kernels(function, target, profile)
+    except UnsupportedError:
+        pass  # HLSL has few operations of FLOAT64, and WGSL few types.
+    yield from chosen
+
+
+@pytest.mark.grid(16)
+@pytest.mark.parametrize(("target", "profile"), TARGETS)
+@pytest.mark.parametrize("name", library.names())
+def test_a_script_makes_its_nest_again(
+    name: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for nest, again in make_nests(name, target, profile, monkeypatch):
+        assert again == nest, print_script(nest.script)
+
+
+@pytest.mark.parametrize(("target", "profile"), TARGETS)
+@pytest.mark.parametrize(
+    "name", ["directml.ACTIVATION_RELU_GRAD", "directml.RESAMPLE_GRAD1", "onednn.StaticTranspose"]
+)
+def test_the_seed_operators_have_scripts(
+    name: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list(make_nests(name, target, profile, monkeypatch))
+
+
+def test_a_script_is_as_the_rule_of_a_gpu_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ((nest, _),) = make_nests("directml.ACTIVATION_RELU_GRAD", "hlsl", None, monkeypatch)
+    assert print_script(nest.script).splitlines() == [
+        "split i 4096 as group",
+        "bind group group",
+        "split i 1024 as k",
+        "unroll k",
+        "split i 4 as lane",
+        "bind lane lane",
+        "vectorize i 4 whole",
+        "reorder k",
+    ]
+    assert str(nest).splitlines() == [
+        "group i: 0..n by 4,096",
+        "  lane i: 256 by 4",
+        "    unroll i: 4 by 1,024",
+        "      vector i: 4",
+        "        store OutputGradientTensor",
+    ]
