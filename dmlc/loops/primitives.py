@@ -10,10 +10,8 @@ primitives that change this say so, and those of integers, extremes and their pl
 from __future__ import annotations
 
 import dataclasses
-import enum
 import math
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
@@ -40,12 +38,17 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import VECTOR, Phase
+from dmlc.loops.script import (
+    PRIMITIVES,
+    Argument,
+    On,
+    ScheduleError,
+    demand,
+    primitive,
+    replace_node,
+)
 from dmlc.loops.vectorize import vectorize_reads
-from dmlc.source import DmlcError, InternalError
-
-
-class ScheduleError(DmlcError):
-    """A primitive would change what a nest computes, or has nothing to work on."""
+from dmlc.source import InternalError
 
 
 def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
@@ -76,80 +79,6 @@ def chain(nodes: Sequence[Node]) -> list[Loop]:
 # The door --------------------------------------------------------------------------------------
 
 
-class Argument(enum.Enum):
-    """What a primitive takes beside a loop."""
-
-    NUMBER = "a number"
-    WORD = "a word"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Primitive:
-    """A way to make one nest of another."""
-
-    name: str
-    arguments: tuple[Argument, ...]
-    optional: int
-    """How many of the last arguments may be left out."""
-    takes_loop: bool
-    """Whether the name of a loop comes first."""
-    run: Callable[..., Nest]
-    """Takes the nest, its function, the limits of the target, the loop, the arguments, and a name
-    for what it makes."""
-
-    @property
-    def words(self) -> str:
-        """What it does, for a person."""
-        return str(self.run.__doc__).strip()
-
-
-PRIMITIVES: dict[str, Primitive] = {}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _On:
-    """What a primitive works on."""
-
-    nest: Nest
-    function: ir.Function
-    limits: Limits
-    loop: Loop
-    name: str
-    """That the caller wants for what is made; empty: one is made up."""
-
-    def replace(self, new: Node) -> Nest:
-        return _replace(self.nest, self.loop, new)
-
-    def take(self, wanted: str, *, beside: bool = False) -> str:
-        """The caller's name for what is made, or else one that no loop has: but the loop that it
-        stands for, or that is kept `beside` it."""
-        taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
-        taken -= set() if beside else {self.loop.name}
-        if self.name:
-            _demand(self.name not in taken, f"there is a loop '{self.name}'")
-            return self.name
-        return self.find_name(wanted, taken)
-
-    def find_name(self, wanted: str, taken: Collection[str] = ()) -> str:
-        """A name that no loop has."""
-        taken = taken or {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
-        if wanted not in taken:
-            return wanted
-        stem = wanted.partition(".")[0]
-        return next(n for i in range(2, len(taken) + 3) if (n := f"{stem}.{i}") not in taken)
-
-
-def _primitive(
-    *arguments: Argument, optional: int = 0, takes_loop: bool = True
-) -> Callable[[Callable[..., Nest]], Callable[..., Nest]]:
-    def register(run: Callable[..., Nest]) -> Callable[..., Nest]:
-        name = run.__name__.strip("_")
-        PRIMITIVES[name] = Primitive(name, arguments, optional, takes_loop, run)
-        return run
-
-    return register
-
-
 def apply(nest: Nest, function: ir.Function, limits: Limits, *calls: Call) -> Nest:
     """A nest after some calls. Raises `ScheduleError`, which names the call, where one is not
     legal."""
@@ -162,78 +91,53 @@ def apply(nest: Nest, function: ir.Function, limits: Limits, *calls: Call) -> Ne
 
 
 def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nest:
-    primitive = PRIMITIVES.get(call.verb)
-    if primitive is None:
+    found = PRIMITIVES.get(call.verb)
+    if found is None:
         raise ScheduleError(f"no primitive is called so: {', '.join(PRIMITIVES)} are")
     loops = {n.name: n for n in walk(nest.body) if isinstance(n, Loop)}
     given, loop = list(call.arguments), next(iter(loops.values()), None)
-    if primitive.takes_loop:
-        _demand(bool(given), "it names no loop")
+    if found.takes_loop:
+        demand(bool(given), "it names no loop")
         name = str(given.pop(0))
-        _demand(name in loops, f"no loop is called '{name}': {', '.join(loops)} are")
+        demand(name in loops, f"no loop is called '{name}': {', '.join(loops)} are")
         loop = loops[name]
     if loop is None:
         raise ScheduleError("there are no loops")
     if len(loops) < sum(isinstance(n, Loop) for n in walk(nest.body)):
         raise InternalError(f"two loops have one name:\n{nest}")
-    takes = len(primitive.arguments)
-    if not takes - primitive.optional <= len(given) <= takes:
-        wanted = " and ".join(a.value for a in primitive.arguments) or "nothing"
-        raise ScheduleError(f"it takes {'a loop and ' * primitive.takes_loop}{wanted}")
-    for argument, value in zip(primitive.arguments, given, strict=False):
+    takes = len(found.arguments)
+    if not takes - found.optional <= len(given) <= takes:
+        wanted = " and ".join(a.value for a in found.arguments) or "nothing"
+        raise ScheduleError(f"it takes {'a loop and ' * found.takes_loop}{wanted}")
+    for argument, value in zip(found.arguments, given, strict=False):
         fits = isinstance(value, int) is (argument is Argument.NUMBER)
-        _demand(fits, f"'{value}' is not {argument.value}")
-    made = primitive.run(_On(nest, function, limits, loop, call.name), *given)
+        demand(fits, f"'{value}' is not {argument.value}")
+    made = found.run(On(nest, function, limits, loop, call.name), *given)
     return dataclasses.replace(made, script=(*nest.script, call))
-
-
-_LINE = re.compile(r"(?P<verb>\w+)(?P<arguments>( [^\s]+)*?)( as (?P<name>[^\s]+))?")
-
-
-def parse_script(text: str) -> tuple[Call, ...]:
-    """The calls of a script, one to a line; what follows `//` is left out. Raises `ScheduleError`,
-    with the number of the line, where one is no call."""
-    calls: list[Call] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = " ".join(line.partition("//")[0].split())
-        if not words:
-            continue
-        match = _LINE.fullmatch(words)
-        if match is None:
-            raise ScheduleError(f"line {number}: '{words}' is no call of a primitive")
-        given = match["arguments"].split()
-        numbers = (int(word) if word.isdecimal() else word for word in given)
-        calls.append(Call(match["verb"], tuple(numbers), match["name"] or ""))
-    return tuple(calls)
-
-
-def print_script(script: Sequence[Call]) -> str:
-    """A script as `parse_script` reads it."""
-    return "\n".join(map(str, script))
 
 
 # The primitives --------------------------------------------------------------------------------
 
 
-@_primitive(Argument.NUMBER)
-def split(on: _On, factor: int) -> Nest:
+@primitive(Argument.NUMBER)
+def split(on: On, factor: int) -> Nest:
     """A loop as two: one by so many of its steps, and in it one over these.
 
     `for i in 0..n -> for i_block in 0..n by factor: for i in i_block..i_block + factor`
     """
     loop = _demand_serial(on.loop, "split")
-    _demand(factor > 1, "a loop is split by two steps at least")
+    demand(factor > 1, "a loop is split by two steps at least")
     loops = list_loops(on.nest.body, loop.dim)
     around = loops[: next(i for i, each in enumerate(loops) if each is loop)]
     # Steps of loops are counted by the loop around, whatever that is bound to later on.
     fits = all(each.step >= loop.step * factor for each in around)
-    _demand(fits, "the part of a step is split into shorter ones")
+    demand(fits, "the part of a step is split into shorter ones")
     name = on.take(f"{loop.name}_block", beside=True)
     return on.replace(dataclasses.replace(loop, step=loop.step * factor, body=(loop,), name=name))
 
 
-@_primitive()
-def fuse(on: _On) -> Nest:
+@primitive()
+def fuse(on: On) -> Nest:
     """A loop, and the one that is all it has, as one over the points of both.
 
     `for i in 0..m: for j in 0..n -> for i_j in 0..m * n: i, j = i_j / n, i_j % n`
@@ -244,17 +148,17 @@ def fuse(on: _On) -> Nest:
         _demand_serial(loop, "fused")
         first = list_loops(on.nest.body, loop.dim)[0]
         is_first = first is loop and not _list_cuts(on.nest, loop.dim)
-        _demand(is_first, "of the loops over a dimension, the outermost is fused")
-        _demand(loop.step == 1 or not loop.dim.parts, "fused loops are fused again by ones")
+        demand(is_first, "of the loops over a dimension, the outermost is fused")
+        demand(loop.step == 1 or not loop.dim.parts, "fused loops are fused again by ones")
         _demand_ranges(loop)
         parts += loop.dim.parts or [(loop.dim, loop.step)]
-    _demand(inner.dim.piece is None, "a piece of a longer dimension goes outermost")
+    demand(inner.dim.piece is None, "a piece of a longer dimension goes outermost")
     name = on.take(f"{outer.name}_{inner.name}")
     return on.replace(Loop(number_steps(name, parts), Kind.LOOP, 1, inner.body, name))
 
 
-@_primitive()
-def normalize(on: _On) -> Nest:
+@primitive()
+def normalize(on: On) -> Nest:
     """A loop over the numbers of the steps of one.
 
     `for i in 0..n by 4 -> for block in 0..n / 4: i = 4 * block`
@@ -262,62 +166,62 @@ def normalize(on: _On) -> Nest:
     loop = _demand_serial(on.loop, "normalized")
     is_first = list_loops(on.nest.body, loop.dim)[0] is loop
     is_first = is_first and not _list_cuts(on.nest, loop.dim)
-    _demand(is_first, "of the loops over a dimension, the outermost is normalized")
-    _demand(not loop.dim.parts and loop.dim.piece is None, "what is made of others stays so")
+    demand(is_first, "of the loops over a dimension, the outermost is normalized")
+    demand(not loop.dim.parts and loop.dim.piece is None, "what is made of others stays so")
     _demand_ranges(loop)
     name = on.take(f"{loop.name}_number")
     dim = number_steps(name, [(loop.dim, loop.step)])
     return on.replace(Loop(dim, Kind.LOOP, 1, loop.body, name))
 
 
-@_primitive(takes_loop=False)
-def once(on: _On) -> Nest:
+@primitive(takes_loop=False)
+def once(on: On) -> Nest:
     """A loop of one step around all there is.
 
     `for i in 0..n -> for block in 0..1: for i in 0..n`
     """
     grouped = any(isinstance(n, Loop) and n.kind is Kind.GROUP for n in on.nest.body)
-    _demand(not grouped, "work groups take the outermost loop")
+    demand(not grouped, "work groups take the outermost loop")
     name = on.take("once", beside=True)
     around = Loop(Dim(name, 1), Kind.LOOP, 1, on.nest.body, name)
     return dataclasses.replace(on.nest, body=(around,))
 
 
-@_primitive()
-def rename(on: _On) -> Nest:
+@primitive()
+def rename(on: On) -> Nest:
     """A loop, and the dimension that it alone walks, by another name."""
     loop, old = on.loop, on.loop.dim
-    _demand(len(list_loops(on.nest.body, old)) == 1, "a dimension of several loops keeps its name")
-    _demand(not old.parts and old.piece is None, "a dimension of parts keeps its name")
+    demand(len(list_loops(on.nest.body, old)) == 1, "a dimension of several loops keeps its name")
+    demand(not old.parts and old.piece is None, "a dimension of parts keeps its name")
     new = dataclasses.replace(old, name=on.take(loop.name))
     dims = tuple(tuple(new if d is old else d for d in own) for own in on.nest.dims)
     nest = on.replace(dataclasses.replace(loop, dim=new, name=new.name))
     return dataclasses.replace(nest, dims=dims)
 
 
-@_primitive()
-def reorder(on: _On) -> Nest:
+@primitive()
+def reorder(on: On) -> Nest:
     """A loop and the one that is all it has, the other way round. Changes the order of sums where
     both walk reduced points.
 
     `for i: for j -> for j: for i`
     """
     outer, inner = on.loop, _only_loop(on.loop)
-    _demand(outer.kind is not Kind.GROUP, "work groups take the outermost loop")
+    demand(outer.kind is not Kind.GROUP, "work groups take the outermost loop")
     if outer.dim is inner.dim:
         counted = bool(outer.extent and inner.extent)
-        _demand(counted, "the steps of a loop go by its range, which is settled outside")
+        demand(counted, "the steps of a loop go by its range, which is settled outside")
     settles = any(inner.dim is part for part, _ in outer.dim.parts)
-    _demand(not settles, "the steps of a loop go by its range, which is settled outside")
-    _demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
+    demand(not settles, "the steps of a loop go by its range, which is settled outside")
+    demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
     made = dataclasses.replace(
         inner, body=(dataclasses.replace(outer, body=inner.body, backwards=False),)
     )
     return _forget_order(on.replace(made), made)
 
 
-@_primitive(Argument.WORD)
-def bind(on: _On, axis: str) -> Nest:
+@primitive(Argument.WORD)
+def bind(on: On, axis: str) -> Nest:
     """A loop whose steps work groups take, one each (`group`); or the work items of a group, which
     stand along an axis of that name. Changes the order of sums where it walks reduced points.
 
@@ -326,20 +230,20 @@ def bind(on: _On, axis: str) -> Nest:
     loop, nest = _demand_unpacked(on.loop, "bound"), on.nest
     if axis == "group":
         bound = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
-        _demand(not bound, "there are work groups already")
+        demand(not bound, "there are work groups already")
         is_outermost = len(nest.body) == 1 and nest.body[0] is loop
-        _demand(is_outermost, "work groups take the outermost loop")
-        _demand(not _reduces(nest, loop), "work groups share no reduction")
+        demand(is_outermost, "work groups take the outermost loop")
+        demand(not _reduces(nest, loop), "work groups share no reduction")
         return on.replace(dataclasses.replace(loop, kind=Kind.GROUP))
     extent = _count(nest, loop)
     name = on.take(axis)
     nest = _take_lanes(nest, loop, axis, extent or 0)
     made = dataclasses.replace(loop, kind=Kind.LANE, extent=extent or 1, name=name)
-    return _forget_order(_replace(nest, loop, made), made)
+    return _forget_order(replace_node(nest, loop, made), made)
 
 
-@_primitive(Argument.WORD, Argument.NUMBER)
-def deal(on: _On, axis: str, extent: int) -> Nest:
+@primitive(Argument.WORD, Argument.NUMBER)
+def deal(on: On, axis: str, extent: int) -> Nest:
     """A loop whose steps are dealt to so many work items, neighbours to neighbours, each of which
     has a serial loop over its own. Changes the order of sums where it walks reduced points.
 
@@ -349,25 +253,25 @@ def deal(on: _On, axis: str, extent: int) -> Nest:
     loops = list_loops(nest.body, loop.dim)
     place = next(i for i, each in enumerate(loops) if each is loop)
     around, finer = loops[:place], loops[place + 1 :]
-    _demand(all(n.kind is Kind.GROUP for n in around), "a part of a step is not dealt")
+    demand(all(n.kind is Kind.GROUP for n in around), "a part of a step is not dealt")
     fits = all(n.extent for n in finer) and (bool(around) or loop.step == 1)
-    _demand(fits, "what is in a step that is dealt is written out, in work groups")
-    _demand(not around or around[-1].step % (loop.step * extent) == 0,
+    demand(fits, "what is in a step that is dealt is written out, in work groups")
+    demand(not around or around[-1].step % (loop.step * extent) == 0,
             "work groups deal out whole rounds")  # fmt: skip
     shared = any(isinstance(n, Reduce) and find_shared(n) for n in walk(loop.body))
-    _demand(not shared, "work items that reduce together have as many steps each")
+    demand(not shared, "work items that reduce together have as many steps each")
     name = on.take(axis, beside=True)
-    _demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
+    demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
     nest = _take_lanes(nest, loop, axis, extent)
     # A group's range is settled by who walks it: each work item has so many steps.
     rounds = around[-1].step // (loop.step * extent) if around else 0
     inner = dataclasses.replace(loop, step=loop.step * extent, extent=rounds)
     made = Loop(loop.dim, Kind.LANE, loop.step, (inner,), name, extent)
-    return _forget_order(_replace(nest, loop, made), inner)
+    return _forget_order(replace_node(nest, loop, made), inner)
 
 
-@_primitive()
-def unroll(on: _On) -> Nest:
+@primitive()
+def unroll(on: On) -> Nest:
     """A loop that is written out. What its steps do not come out even with goes one by one, or is
     tested for where work groups share the dimension.
 
@@ -375,15 +279,15 @@ def unroll(on: _On) -> Nest:
     """
     loop, nest = _demand_unpacked(on.loop, "written out"), on.nest
     extent = _count(nest, loop)
-    _demand(extent is not None and extent <= _MOST_UNROLLED, "too many steps to write out")
+    demand(extent is not None and extent <= _MOST_UNROLLED, "too many steps to write out")
     around = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim][:-1]
     whole = isinstance(loop.dim.size, int) and extent == -(-loop.dim.size // loop.step)
     shared = bool(around) and all(n.kind is Kind.GROUP or n.extent for n in around)
     if loop.step == 1 and not shared:
         serial = bool(around) and around[-1].kind is Kind.LOOP
-        _demand(whole or serial, "the steps are counted by the serial loop around")
+        demand(whole or serial, "the steps are counted by the serial loop around")
     else:
-        _demand(shared and around[0].kind is Kind.GROUP,
+        demand(shared and around[0].kind is Kind.GROUP,
                 "steps of several elements are written out in work groups alone")  # fmt: skip
     name = on.take(loop.name)
     return on.replace(dataclasses.replace(loop, kind=Kind.UNROLL, extent=extent or 1, name=name))
@@ -392,8 +296,8 @@ def unroll(on: _On) -> Nest:
 _MOST_UNROLLED = 16
 
 
-@_primitive(Argument.NUMBER, Argument.WORD, optional=1)
-def vectorize(on: _On, lanes: int, how: str = "") -> Nest:
+@primitive(Argument.NUMBER, Argument.WORD, optional=1)
+def vectorize(on: On, lanes: int, how: str = "") -> Nest:
     """A loop in vectors, along which all that is read and stored lies side by side, or is the same.
     Along reduced points each lane makes a part of the sum, which become one at the end; along
     outputs that are reduced one after the other, each lane has an output of its own. `whole` makes
@@ -404,18 +308,18 @@ def vectorize(on: _On, lanes: int, how: str = "") -> Nest:
     `for i in 0..n -> for i in 0..n by lanes: i .. i + lanes at once`
     """
     loop = _demand_serial(on.loop, "put in vectors")
-    _demand(loop.step == 1, "only serial loops by ones go in vectors")
-    _demand(how == "whole" or not loop.dim.parts, "vectors run along one dimension")
+    demand(loop.step == 1, "only serial loops by ones go in vectors")
+    demand(how == "whole" or not loop.dim.parts, "vectors run along one dimension")
     if how == "whole":
         return _put_whole(on, _find_point(loop, "put in vectors"), lanes)
     nested = [n for n in (*_path(on.nest.body, loop), *walk(loop.body)) if isinstance(n, Loop)]
-    _demand(all(n.kind is not Kind.VECTOR for n in nested), "there are no vectors of vectors")
+    demand(all(n.kind is not Kind.VECTOR for n in nested), "there are no vectors of vectors")
     if loop.body != (Point(list_phases(loop)[0]),):
         inner = [n for n in walk(loop.body) if isinstance(n, Loop | Reduce)]
         plain = all(n.serial if isinstance(n, Reduce) else n.kind is Kind.LOOP and not n.extent
                     for n in inner)  # fmt: skip
         outputs = plain and any(isinstance(n, Reduce) for n in inner)
-        _demand(outputs and not _reduces(on.nest, loop), "vectors run along the innermost loop")
+        demand(outputs and not _reduces(on.nest, loop), "vectors run along the innermost loop")
     match how:
         case "":
             return _put_side_by_side(on, lanes)
@@ -425,77 +329,77 @@ def vectorize(on: _On, lanes: int, how: str = "") -> Nest:
             raise ScheduleError("vectors are whole, gather or aligned, if that is said")
 
 
-def _put_side_by_side(on: _On, lanes: int) -> Nest:
+def _put_side_by_side(on: On, lanes: int) -> Nest:
     nest, loop = on.nest, on.loop
     made = in_vectors(loop.dim, lanes, loop.body, on.take(loop.name))
     for number in list_phases(loop):
         phase = nest.phases[number]
         axis = _find_axis(nest, number, loop)
-        _demand(phase.lies_together(axis), "what is read and stored does not lie side by side")
+        demand(phase.lies_together(axis), "what is read and stored does not lie side by side")
         moving = phase.find_moving(axis)
         guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
-        _demand(not any(moving[g] for g in guards) or not phase.tests_guard,
+        demand(not any(moving[g] for g in guards) or not phase.tests_guard,
                 "a guard that protects reads is the same in all lanes")  # fmt: skip
     if not _reduces(nest, loop):
         single = loop.body == (Point(list_phases(loop)[0]),)
         adds = single and any(nest.phases[n].accumulators for n in list_phases(loop))
-        _demand(not adds, "vectors across outputs need accumulators in arrays")
+        demand(not adds, "vectors across outputs need accumulators in arrays")
         return on.replace(made)
     (around,) = [n for n in _path(nest.body, loop) if isinstance(n, Reduce)][-1:]
-    _demand(not around.array and around.into is None, "lanes have accumulators already")
+    demand(not around.array and around.into is None, "lanes have accumulators already")
     nest = on.replace(made)
     (part_of,) = [n for n in _path(nest.body, made) if isinstance(n, Reduce)][-1:]
     part = dataclasses.replace(part_of, serial=False)
-    return _replace(nest, part_of, Reduce(part.phase, (part,), array=True))
+    return replace_node(nest, part_of, Reduce(part.phase, (part,), array=True))
 
 
-def _put_whole(on: _On, number: int, lanes: int) -> Nest:
+def _put_whole(on: On, number: int, lanes: int) -> Nest:
     nest, loop, phase = on.nest, on.loop, on.nest.phases[number]
-    _demand(lanes == VECTOR and phase.begins_evenly(on.limits),
+    demand(lanes == VECTOR and phase.begins_evenly(on.limits),
             f"elements do not begin where vectors of {VECTOR} do")  # fmt: skip
-    _demand(not phase.accumulators, "vectors across outputs need accumulators in arrays")
+    demand(not phase.accumulators, "vectors across outputs need accumulators in arrays")
     last = loop.dim.parts[-1][0] if loop.dim.parts else loop.dim
-    _demand(last is nest.dims[number][-1], "vectors run along the last dimension")
+    demand(last is nest.dims[number][-1], "vectors run along the last dimension")
     path = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim]
     *around, _ = path
     grouped = bool(around) and around[0].kind is Kind.GROUP
-    _demand(grouped, "where vectors are whole, work groups decide")
-    _demand(around[-1].step == lanes, "a vector is the step of the loop around")
+    demand(grouped, "where vectors are whole, work groups decide")
+    demand(around[-1].step == lanes, "a vector is the step of the loop around")
     made = Loop(loop.dim, Kind.VECTOR, lanes, loop.body, on.take(loop.name), 1)
     return on.replace(made)
 
 
-def _put_apart(on: _On, lanes: int, *, aligned: bool) -> Nest:
+def _put_apart(on: On, lanes: int, *, aligned: bool) -> Nest:
     nest, loop = on.nest, on.loop
-    _demand(lanes == LANES, f"vectors of reads that lie apart have {LANES} lanes")
-    _demand(on.limits.vector_lanes == 0, "the target has no such vectors")
-    _demand(not _reduces(nest, loop), "vectors across outputs need accumulators in arrays")
+    demand(lanes == LANES, f"vectors of reads that lie apart have {LANES} lanes")
+    demand(on.limits.vector_lanes == 0, "the target has no such vectors")
+    demand(not _reduces(nest, loop), "vectors across outputs need accumulators in arrays")
     numbers = list_phases(loop)
-    _demand(numbers == tuple(range(len(nest.phases))), "all that is computed goes in such vectors")
+    demand(numbers == tuple(range(len(nest.phases))), "all that is computed goes in such vectors")
     work = [(nest.phases[n], _find_axis(nest, n, loop)) for n in numbers]
     single = loop.body == (Point(list_phases(loop)[0]),)
-    _demand(not single or not work[0][0].accumulators,
+    demand(not single or not work[0][0].accumulators,
             "vectors across outputs need accumulators in arrays")  # fmt: skip
     found = vectorize_reads(on.function, work, aligned=aligned)
     if found is None:
         raise ScheduleError("reads lie at places that are not alike")
     steps = [n.step for n in list_loops(nest.body, loop.dim) if n is not loop]
     steps += _list_cuts(nest, loop.dim)
-    _demand(not steps or found.first == 0, "a part of the dimension starts where no vector does")
-    _demand(not any(step % LANES for step in steps), "a part of the dimension has half a vector")
+    demand(not steps or found.first == 0, "a part of the dimension starts where no vector does")
+    demand(not any(step % LANES for step in steps), "a part of the dimension has half a vector")
     made = Loop(loop.dim, Kind.VECTOR, lanes, loop.body, on.take(loop.name), vectorization=found)
     return on.replace(made)
 
 
-@_primitive()
-def interleave(on: _On) -> Nest:
+@primitive()
+def interleave(on: On) -> Nest:
     """A loop whose first reduction is made for the next step beside what is done with that of the
     present one."""
     return interleave_loop(on.nest, on.loop)
 
 
-@_primitive(Argument.NUMBER)
-def pack(on: _On, lanes: int) -> Nest:
+@primitive(Argument.NUMBER)
+def pack(on: On, lanes: int) -> Nest:
     """A loop by so many points, which are computed one by one and stored as a vector.
 
     `for i in 0..n: y[i] = f(i) -> for i_block in 0..n by lanes: y[i_block .. ] = f(i_block), ...`
@@ -503,13 +407,13 @@ def pack(on: _On, lanes: int) -> Nest:
     loop, nest = _demand_serial(on.loop, "packed"), on.nest
     number = _find_point(loop, "packed")
     phase = nest.phases[number]
-    _demand(not loop.dim.parts and loop.step == 1, "points of one dimension are packed, by ones")
-    _demand(len(list_loops(nest.body, loop.dim)) == 1, "a dimension in steps is not packed")
+    demand(not loop.dim.parts and loop.step == 1, "points of one dimension are packed, by ones")
+    demand(len(list_loops(nest.body, loop.dim)) == 1, "a dimension in steps is not packed")
     axis = _find_axis(nest, number, loop)
     results = [view for view, _ in phase.elements.results]
     beside = all(phase.space.strides[view][axis] == 1 for view in results)
     beside = beside and bool(results) and not phase.accumulators
-    _demand(beside and lanes > 1, "what is stored does not lie side by side")
+    demand(beside and lanes > 1, "what is stored does not lie side by side")
     names = tuple(view.tensor for view in results)
     each = dataclasses.replace(loop, extent=lanes, name=on.find_name("j"))
     packed = Pack(loop.dim, names, lanes, (each,))
@@ -517,8 +421,8 @@ def pack(on: _On, lanes: int) -> Nest:
     return on.replace(Loop(loop.dim, Kind.LOOP, lanes, (packed,), name))
 
 
-@_primitive()
-def pair(on: _On) -> Nest:
+@primitive()
+def pair(on: On) -> Nest:
     """A loop over pairs of points, whose results of 16 bits are stored two to a word.
 
     `for i in 0..n: y[i] = f(i) -> for pair in 0..n / 2: words(y)[pair] = f(2 * pair), ...`
@@ -527,12 +431,12 @@ def pair(on: _On) -> Nest:
     number = _find_point(loop, "paired")
     phase, dim = nest.phases[number], loop.dim
     stored = [v for v, _ in phase.elements.results if v.dtype in on.limits.word_types]
-    _demand(bool(stored), "nothing is stored in 16 bits")
+    demand(bool(stored), "nothing is stored in 16 bits")
     space = phase.space
     whole = len(list_loops(nest.body, dim)) == 1 and nest.body == (loop,) and loop.step == 1
-    _demand(whole, "pairs are made of all points of a kernel")
+    demand(whole, "pairs are made of all points of a kernel")
     packed = all(space.packed or space.strides[v] == ir.packed_strides(space.sizes) for v in stored)
-    _demand(packed, "what is stored has gaps between its elements")
+    demand(packed, "what is stored has gaps between its elements")
     size = -(-dim.size // 2) if isinstance(dim.size, int) else dim.size
     name = on.take("pair")
     walked = Dim(name, size, ((dim, 2),))
@@ -541,30 +445,25 @@ def pair(on: _On) -> Nest:
     return on.replace(Loop(walked, Kind.LOOP, 1, (Pack(walked, names, 2, (side,)),), name))
 
 
-@_primitive()
-def stream(on: _On) -> Nest:
+@primitive()
+def stream(on: On) -> Nest:
     """Vectors that a loop stores pass the caches by, where the kernel touches more memory than
     these keep."""
     loop = on.loop
-    _demand(loop.kind is Kind.VECTOR and not loop.extent, "loops in vectors stream")
+    demand(loop.kind is Kind.VECTOR and not loop.extent, "loops in vectors stream")
     return dataclasses.replace(on.nest, streams=on.nest.streams | set(list_phases(loop)))
 
 
 def interleave_loop(nest: Nest, loop: Loop) -> Nest:
     """The nest with a loop interleaved. Raises `ScheduleError` where that cannot be."""
-    return _replace(nest, loop, dataclasses.replace(loop, interleaved=True))
+    return replace_node(nest, loop, dataclasses.replace(loop, interleaved=True))
 
 
 # What the primitives ask -----------------------------------------------------------------------
 
 
-def _demand(holds: bool, message: str) -> None:
-    if not holds:
-        raise ScheduleError(message)
-
-
 def _demand_serial(loop: Loop, what: str) -> Loop:
-    _demand(loop.kind is Kind.LOOP and not loop.extent, f"only serial loops are {what}")
+    demand(loop.kind is Kind.LOOP and not loop.extent, f"only serial loops are {what}")
     return loop
 
 
@@ -572,14 +471,14 @@ def _demand_unpacked(loop: Loop, what: str) -> Loop:
     """A serial loop, whose last step may be a short one."""
     packs = [n for n in walk(loop.body) if isinstance(n, Pack) and not n.in_words]
     packed = any(n.dim is loop.dim for n in packs)
-    _demand(not packed, f"a loop that stores vectors of packed points is not {what}")
+    demand(not packed, f"a loop that stores vectors of packed points is not {what}")
     return _demand_serial(loop, what)
 
 
 def _demand_ranges(loop: Loop) -> None:
     """Steps that are numbered have loops inside that go by the range of one."""
     finer = list_loops(loop.body, loop.dim)
-    _demand(loop.step == 1 or (bool(finer) and not finer[0].extent),
+    demand(loop.step == 1 or (bool(finer) and not finer[0].extent),
             "what is in a step that is numbered goes by its range")  # fmt: skip
 
 
@@ -614,43 +513,18 @@ def _take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
     loops = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n is not loop]
     fits = all(n.kind in (Kind.GROUP, Kind.LANE) or (n.kind is Kind.UNROLL and n.dim is loop.dim)
                for n in loops)  # fmt: skip
-    _demand(fits, "work items take the outermost loops of a group")
+    demand(fits, "work items take the outermost loops of a group")
     written = any(n.kind is Kind.UNROLL for n in loops)
     meets = _reduces(nest, loop) or any(isinstance(n, Reduce) for n in walk(loop.body))
-    _demand(not written or not meets, "in what is written out, work items reduce nothing")
-    _demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
+    demand(not written or not meets, "in what is written out, work items reduce nothing")
+    demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
     lanes = dict(nest.lanes)
-    _demand(lanes.setdefault(name, extent) == extent, "an axis of work items has one extent")
+    demand(lanes.setdefault(name, extent) == extent, "an axis of work items has one extent")
     loops += [n for n in walk(loop.body) if isinstance(n, Loop)]
     taken = {n.wanted for n in loops if n.kind is Kind.LANE}
-    _demand(name not in taken, "an axis of work items has one loop")
-    _demand(math.prod(lanes.values()) <= _MOST_ITEMS, "a group has so many work items at most")
+    demand(name not in taken, "an axis of work items has one loop")
+    demand(math.prod(lanes.values()) <= _MOST_ITEMS, "a group has so many work items at most")
     return dataclasses.replace(nest, lanes=tuple(lanes.items()))
-
-
-def _check_interleaved(nest: Nest, loop: Loop) -> None:
-    """Refuses an interleaved loop that each step of would not find the next one's points in."""
-    serial = loop.kind is Kind.LOOP and not loop.extent and loop.step == 1
-    _demand(serial and not list_loops(loop.body, loop.dim),
-            "only serial loops by ones are interleaved")  # fmt: skip
-    _demand(loop.dim is not nest.block, "blocks of outputs are not interleaved")
-    first, *between = loop.body
-    last = between.pop() if between else None
-    _demand(isinstance(first, Reduce) and first.array, "what is made ahead is kept in arrays")
-    loops = [n for n in walk(loop.body) if isinstance(n, Loop)]
-    parted = [(n.dim.size, n.step) for n in loops if list_loops(n.body, n.dim)]
-    even = all(isinstance(size, int) and size % step == 0 for size, step in parted)
-    _demand(even and all(n.dim.piece is None for n in loops),
-            "pieces may end at different places")  # fmt: skip
-    fits = last is not None and all(isinstance(n, Point) for n in between)
-    _demand(fits and last is not None and list_steps(first) == list_steps(last),
-            "a reduction and what is done beside it have different loops")  # fmt: skip
-
-
-def list_steps(node: Node) -> list[tuple[Kind, int, int | k.Scalar]]:
-    """The loops in a node, outermost first: their kinds, steps and extents."""
-    loops = [n for n in walk((node,)) if isinstance(n, Loop)]
-    return [(n.kind, n.step, n.dim.size) for n in loops]
 
 
 def _path(nodes: Sequence[Node], wanted: Node) -> list[Node]:
@@ -694,27 +568,5 @@ def _forget_order(nest: Nest, loop: Loop) -> Nest:
     """Has reductions no longer rely on the order of their points, where a loop walks these."""
     for node in _path(nest.body, loop):
         if isinstance(node, Reduce) and node.serial:
-            nest = _replace(nest, node, dataclasses.replace(node, serial=False))
+            nest = replace_node(nest, node, dataclasses.replace(node, serial=False))
     return nest
-
-
-def _replace(nest: Nest, old: Node, new: Node) -> Nest:
-    """The nest with one node for another. Loops that are interleaved still can be."""
-    made = dataclasses.replace(nest, body=_map(nest.body, lambda n: new if n is old else None))
-    for node in walk(made.body):
-        if isinstance(node, Loop) and node.interleaved:
-            _check_interleaved(made, node)
-    return made
-
-
-def _map(nodes: Sequence[Node], change: Callable[[Node], Node | None]) -> tuple[Node, ...]:
-    """The nodes, some of them changed; those that nothing changes in stay themselves."""
-    made: list[Node] = []
-    for node in nodes:
-        changed = change(node)
-        if changed is None and isinstance(node, Loop | Reduce | Pack):
-            body = _map(node.body, change)
-            same = all(a is b for a, b in zip(body, node.body, strict=True))
-            changed = node if same else dataclasses.replace(node, body=body)
-        made.append(node if changed is None else changed)
-    return tuple(made)

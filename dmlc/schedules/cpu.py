@@ -37,7 +37,8 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import Phase, find_segments
-from dmlc.loops.primitives import ScheduleError, chain, interleave_loop
+from dmlc.loops.primitives import chain, interleave_loop
+from dmlc.loops.script import ScheduleError
 from dmlc.loops.vectorize import Vectorization, vectorize_reads
 from dmlc.schedules.rule import Rule
 from dmlc.schedules.streaming import CACHE_LINE, Streaming

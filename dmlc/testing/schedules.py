@@ -12,7 +12,8 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import CPU, Limits, Profile
 from dmlc.loops.nodes import Call, Kind, Loop, Nest, walk
-from dmlc.loops.primitives import PRIMITIVES, ScheduleError, apply, naive
+from dmlc.loops.primitives import apply, naive
+from dmlc.loops.script import PRIMITIVES, ScheduleError
 from dmlc.lowering.assemble import make_kernel
 from dmlc.lowering.group import collect_group
 from dmlc.source import UnsupportedError

@@ -17,14 +17,8 @@ from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.target import GPU, Limits
 from dmlc.loops.nodes import Call, Loop, Nest, Reduce, walk
-from dmlc.loops.primitives import (
-    PRIMITIVES,
-    ScheduleError,
-    apply,
-    naive,
-    parse_script,
-    print_script,
-)
+from dmlc.loops.primitives import apply, naive
+from dmlc.loops.script import PRIMITIVES, ScheduleError, parse_script, print_script
 from dmlc.program import Program
 from dmlc.reference import evaluate
 from dmlc.runtime import vulkan
