@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import dmlc
-from benchmarks import batch_norm, contenders, gpu, measure
+from benchmarks import batch_norm, contenders, gpu, gpu_kernels, gpu_scan, measure
 from benchmarks.__main__ import check
-from benchmarks.gpu_kernels import ROWS
 from benchmarks.table import LIMIT, show_cell, show_rows, show_table, show_time
 from benchmarks.task import Array, Task
 
@@ -153,13 +152,14 @@ def test_everyone_who_is_right_is_timed() -> None:
 
 
 def test_every_benchmark_is_asked_for_once() -> None:
-    operators = ["ReLU grad", "Graph", gpu.KERNELS]
+    operators = ["ReLU grad", "Graph", *gpu.TITLES]
     cases = gpu.list_cases(operators, ["f32", "f16"], ["1K"])
     titles = dict.fromkeys(case.title for case in cases)
     assert list(titles) == [
-        "ReLU grad f32", "ReLU grad f16", "Graph f32", "Graph f16", gpu.KERNELS
+        "ReLU grad f32", "ReLU grad f16", "Graph f32", "Graph f16", gpu.KERNELS, gpu.SCAN
     ]  # fmt: skip
-    assert [case.name for case in cases if case.title == gpu.KERNELS] == list(ROWS)
+    for title, rows in zip(gpu.TITLES, (gpu_kernels.ROWS, gpu_scan.ROWS), strict=True):
+        assert [case.name for case in cases if case.title == title] == list(rows)
     task = next(case for case in cases if case.title == "ReLU grad f16").make()
     assert task.moved == 3 * 2 * 1024
     task = next(case for case in cases if case.name == "BN training gradient (128, 1024)").make()
