@@ -102,13 +102,13 @@ def list_cases(
         found += [Case(KERNELS, n, lambda make=make: _fill(make())) for n, make in kernels]
     if SCAN in operators:
         scan = gpu_scan.ROWS.items()
-        found += [Case(SCAN, n, lambda row=row: _fill(row.bind(), row)) for n, row in scan]
+        found += [Case(SCAN, n, lambda row=row: make_row_task(row)) for n, row in scan]
     return found
 
 
-def _fill(function: dmlc.ir.Function, row: gpu_scan.Row | None = None) -> Task:
-    """A function on arrays of its own; what it gives is compared with nothing. The row that it is
-    of says what PyTorch does of it, and how large whole numbers are."""
+def _fill(function: dmlc.ir.Function, limits: Mapping[str, int] | None = None) -> Task:
+    """A function on arrays of its own; what it gives is compared with nothing. By their names,
+    `limits` says what the whole numbers of tensors are below, where that is not 9."""
     random = np.random.default_rng(1)
     tensors = function.tensors()
     arrays: dict[str, Array] = {}
@@ -118,31 +118,30 @@ def _fill(function: dmlc.ir.Function, row: gpu_scan.Row | None = None) -> Task:
         if dtype.is_float:
             arrays[name] = random.uniform(0.5, 2, sizes).astype(dtype.dtype)
         else:
-            most = 9 if row is None else row.limits.get(name, 9)
+            most = 9 if limits is None else limits.get(name, 9)
             arrays[name] = random.integers(0, most, sizes).astype(dtype.dtype)
-    inputs = {p.name: arrays[p.name] for p in function.parameters}
     results = [result.name for result in function.results]
     return Task(
         function,
-        inputs,
+        {p.name: arrays[p.name] for p in function.parameters},
         {name: arrays[name] for name in results},
         max(results, key=lambda name: arrays[name].size),
         lambda found: bool(np.isfinite(found.astype(np.float64)).all()),
         sum(array.nbytes for array in arrays.values()),
-        None if row is None or row.peer is None else _ask(row.peer, inputs),
     )
 
 
-def _ask(
-    run: Callable[[Any, Mapping[str, Any]], Any], inputs: Mapping[str, Array]
-) -> Callable[[Any, Callable[[Array], Any]], Peer]:
-    """A function of PyTorch on its tensors, which are made of the inputs once."""
+def make_row_task(row: gpu_scan.Row) -> Task:
+    """A row of the scan on arrays of its own, and PyTorch on the same."""
+    task, run = _fill(row.bind(), row.limits), row.peer
+    if run is None:
+        return task
 
     def make(torch: Any, put: Callable[[Array], Any]) -> Peer:
-        given = {name: put(array) for name, array in inputs.items()}
+        given = {name: put(array) for name, array in task.inputs.items()}
         return Peer(lambda: run(torch, given))
 
-    return make
+    return dataclasses.replace(task, torch=make)
 
 
 def _make_relu(length: int) -> Make:

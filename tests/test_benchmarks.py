@@ -167,6 +167,28 @@ def test_every_benchmark_is_asked_for_once() -> None:
     assert task.torch is None
 
 
+def test_a_row_of_the_scan_has_its_own_numbers_and_its_peer() -> None:
+    asked: list[object] = []
+    row = gpu_scan.Row(
+        "training.EMBEDDING_GRAD",
+        {
+            "IndexTensor": dmlc.TensorDesc("INT32", (4096,)),
+            "InputGradientTensor": dmlc.TensorDesc("FLOAT32", (4096, 3)),
+            "OutputGradientTensor": dmlc.TensorDesc("FLOAT32", (700, 3)),
+        },
+        peer=lambda torch, tensors: asked.append((torch, tensors)) or 7,
+        limits={"IndexTensor": 700},
+    )
+    task = gpu.make_row_task(row)
+    assert 600 < task.inputs["IndexTensor"].max() < 700
+    put: list[Array] = []
+    assert task.torch is not None
+    peer = task.torch("torch", lambda array: put.append(array) or len(put))
+    assert [peer.eager(), peer.eager()] == [7, 7]
+    assert asked == [("torch", {"IndexTensor": 1, "InputGradientTensor": 2})] * 2
+    assert all(array is task.inputs[name] for array, name in zip(put, task.inputs, strict=True))
+
+
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has OpenCL without a device, no Vulkan and no PyTorch."""

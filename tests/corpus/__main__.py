@@ -25,6 +25,7 @@ from dmlc.processes import isolating_workers
 from tests.corpus.state import (
     FAILED,
     KINDS,
+    RECORDED,
     Compiled,
     Difference,
     compile_subject,
@@ -120,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     differing = broken = 0
     for kind, compiled in found.items():
         state = {each.name: each.entry for each in compiled}
-        recorded = read_state(kind)
+        recorded = read_state(kind, RECORDED)
         before = recorded
         if given.parts:
             before = {name: entry for name, entry in recorded.items() if name in state}
@@ -133,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         broken += len(failed)
         if given.update:
             kept = {n: e for n, e in recorded.items() if given.parts or n in failed}
-            write_state(kind, kept | {n: e for n, e in state.items() if n not in failed})
+            write_state(kind, kept | {n: e for n, e in state.items() if n not in failed}, RECORDED)
             keep_sources(kind, (each for each in compiled if each.name not in failed), ())
     return 1 if broken or (differing and not given.update) else 0
 

@@ -216,7 +216,7 @@ class Difference:
             case _, None:
                 return "gone"
             case Entry(refusal=""), Entry(refusal=why) if why:
-                return f"refused: {why}"
+                return why if why.startswith(FAILED) else f"refused: {why}"
             case Entry(refusal=why), Entry(refusal=""):
                 return "compiled" if why else self._compare(self.before, self.after)
             case _:
