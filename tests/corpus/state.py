@@ -29,12 +29,15 @@ from dmlc.transform.loops import part_loops
 from tests.corpus.subjects import SUBJECTS
 
 RECORDED = Path(__file__).with_name("recorded")
-KINDS: Mapping[str, tuple[str, str]] = {
-    f"{target.name}-{profile}": (target.name, profile)
+KINDS: Mapping[str, tuple[str, str, str | None]] = {
+    "-".join(filter(None, (target.name, model if number else None, profile))): (
+        target.name, profile, model
+    )
     for target in TARGETS
+    for number, model in enumerate(target.shader_models or (None,))
     for profile in target.profiles
-}
-"""The kinds of devices that programs are compiled for: a target and a profile."""
+}  # fmt: skip
+"""The kinds of devices that programs are compiled for: a target, a profile, and a shader model."""
 _ELEMENTS = 20
 """Programs for sizes that are not known are modelled where their symbols' product is 2 to this."""
 FAILED = "failed: "
@@ -111,9 +114,9 @@ def compile_subject(subject: str, kinds: Iterable[str] = tuple(KINDS)) -> list[C
 
 
 def _compile(name: str, kind: str, function: Function) -> Compiled:
-    target, profile = KINDS[kind]
+    target, profile, model = KINDS[kind]
     try:
-        program, lowered, kernels = compile_kernels(function, target, profile)
+        program, lowered, kernels = compile_kernels(function, target, profile, shader_model=model)
     except UnsupportedError as error:
         return Compiled(name, kind, Entry(refusal=error.diagnostics[0].message), "")
     except Exception as error:
@@ -124,7 +127,7 @@ def _compile(name: str, kind: str, function: Function) -> Compiled:
     made = [(lowered, kernels)]
     if len(parts) > 1 or program.repeats:
         # Of a loop, one step is a function of its own.
-        made = [make_kernels(part.function, target, profile) for part in parts]
+        made = [make_kernels(p.function, target, profile, shader_model=model) for p in parts]
     each = [find_figures(*part, profile) for part in made]
     figures = tuple(
         sum(part.steps * figure for part, figure in zip(parts, of_parts, strict=True))

@@ -71,8 +71,8 @@ def change_sources(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]
     """Has the compiler write other sources."""
     compile_kernels = state.compile_kernels
 
-    def compile_changed(*given: Any) -> Any:
-        program, function, kernels = compile_kernels(*given)
+    def compile_changed(*given: Any, **named: Any) -> Any:
+        program, function, kernels = compile_kernels(*given, **named)
         sources = [dataclasses.replace(k, source=change(k.source)) for k in program.kernels]
         return dataclasses.replace(program, kernels=tuple(sources)), function, kernels
 
@@ -136,7 +136,7 @@ def test_what_fails_is_named_and_not_recorded(
     path = tmp_path / "recorded" / f"{GPU}.tsv"
     before = path.read_text("utf-8")
 
-    def fail(*given: Any) -> Any:
+    def fail(*given: Any, **named: Any) -> Any:
         raise InternalError("two axes\nof one name")
 
     monkeypatch.setattr(state, "compile_kernels", fail)
