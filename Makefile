@@ -17,7 +17,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all roots coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden bench docs site clean
+.PHONY: help setup demo test test-all roots coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden corpus bench docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ types: $(STAMPS)/dev $(STAMPS)/peers ## check types, strictly
 golden: $(STAMPS)/test ## write golden files and the parser's tables anew; review the difference
 	$(BIN)/python -m pytest tests/codegen tests/mlir tests/test_mistakes.py \
 		tests/language/test_grammar_tables.py --update-golden
+
+corpus: $(STAMPS)/test ## name the programs that are not as recorded, or of PARTS alone; UPDATE=1 records them
+	$(BIN)/python -m tests.corpus $(PARTS) $(if $(UPDATE),--update)
 
 bench: $(STAMPS)/bench ## measure speed against the machine's own limit
 	$(BIN)/python -m benchmarks

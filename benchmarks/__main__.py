@@ -222,7 +222,7 @@ def main() -> int:
         description="Times gradients in dmlc beside NumPy, PyTorch and others (where they are "
         "installed) and a C program that only moves the bytes.",
     )
-    parser.add_argument("--operator", nargs="+", choices=[*OPERATORS, CALLS, gpu.KERNELS])
+    parser.add_argument("--operator", nargs="+", choices=[*OPERATORS, CALLS, *gpu.TITLES])
     parser.add_argument("--type", nargs="+", choices=TYPES, default=list(TYPES))
     parser.add_argument("--size", nargs="+", choices=SIZES, default=list(SIZES),
                         help="elements of ReLU gradient")  # fmt: skip
@@ -243,10 +243,11 @@ def main() -> int:
     options = parser.parse_args()
     if options.rounds < 1 or options.threads < 1:
         parser.error("--rounds and --threads take a number of 1 or more")
-    everything = [*OPERATORS, gpu.KERNELS] if options.gpu else [*OPERATORS, CALLS]
+    everything = [*OPERATORS, *gpu.TITLES] if options.gpu else [*OPERATORS, CALLS]
     wanted = options.operator or everything
-    if gpu.KERNELS in wanted and not options.gpu:
-        parser.error(f"'{gpu.KERNELS}' are timed with --gpu")
+    for title in gpu.TITLES:
+        if title in wanted and not options.gpu:
+            parser.error(f"'{title}' is timed with --gpu")
     if CALLS in wanted and options.gpu:
         parser.error(f"'{CALLS}' are timed on a CPU")
     if options.check and options.gpu:

@@ -15,18 +15,17 @@ import json
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 import dmlc
-from benchmarks import batch_norm, contenders, graphs, resample
-from benchmarks.gpu_kernels import ROWS
+from benchmarks import batch_norm, contenders, gpu_kernels, gpu_scan, graphs, resample
 from benchmarks.measure import measure
 from benchmarks.table import show_rows
-from benchmarks.task import Array, Task, take_first
+from benchmarks.task import Array, Peer, Task, take_first
 from dmlc.runtime import opencl, vulkan
 from dmlc.runtime.opencl.device import Device, DeviceKind
 from dmlc.runtime.vulkan import VulkanDevice
@@ -35,6 +34,10 @@ from dmlc.runtime.vulkan.device import DeviceType
 COPY = "device copy"
 KERNELS = "GPU kernels"
 """Those that `gpu_kernels` models."""
+SCAN = "GPU scan"
+"""Those of `gpu_scan`."""
+TITLES = (KERNELS, SCAN)
+"""The benchmarks that are timed on a GPU alone, each function once, in the types that it has."""
 SAMPLE_SECONDS = 0.02
 """A sample repeats a contender for about this long."""
 _MOST_TURNS = 200
@@ -82,7 +85,7 @@ class Case:
 def list_cases(
     operators: Iterable[str], types: Iterable[str], lengths: Sequence[str]
 ) -> list[Case]:
-    """The benchmarks asked for, table by table, and those of `gpu_kernels` once."""
+    """The benchmarks asked for, table by table, and those of `TITLES` once."""
     makers: dict[str, dict[str, Make]] = {
         "ReLU grad": {name: _make_relu(_LENGTHS[name]) for name in lengths},
         "BN training grad": {n: _make_batch_norm(s) for n, s in batch_norm.SHAPES.items()},
@@ -95,12 +98,17 @@ def list_cases(
         for name, make in makers.get(operator, {}).items()
     ]
     if KERNELS in operators:
-        found += [Case(KERNELS, n, lambda make=make: _fill(make())) for n, make in ROWS.items()]
+        kernels = gpu_kernels.ROWS.items()
+        found += [Case(KERNELS, n, lambda make=make: _fill(make())) for n, make in kernels]
+    if SCAN in operators:
+        scan = gpu_scan.ROWS.items()
+        found += [Case(SCAN, n, lambda row=row: make_row_task(row)) for n, row in scan]
     return found
 
 
-def _fill(function: dmlc.ir.Function) -> Task:
-    """A function on arrays of its own; what it gives is compared with nothing."""
+def _fill(function: dmlc.ir.Function, limits: Mapping[str, int] | None = None) -> Task:
+    """A function on arrays of its own; what it gives is compared with nothing. By their names,
+    `limits` says what the whole numbers of tensors are below, where that is not 9."""
     random = np.random.default_rng(1)
     tensors = function.tensors()
     arrays: dict[str, Array] = {}
@@ -110,7 +118,8 @@ def _fill(function: dmlc.ir.Function) -> Task:
         if dtype.is_float:
             arrays[name] = random.uniform(0.5, 2, sizes).astype(dtype.dtype)
         else:
-            arrays[name] = random.integers(0, 9, sizes).astype(dtype.dtype)
+            most = 9 if limits is None else limits.get(name, 9)
+            arrays[name] = random.integers(0, most, sizes).astype(dtype.dtype)
     results = [result.name for result in function.results]
     return Task(
         function,
@@ -120,6 +129,19 @@ def _fill(function: dmlc.ir.Function) -> Task:
         lambda found: bool(np.isfinite(found.astype(np.float64)).all()),
         sum(array.nbytes for array in arrays.values()),
     )
+
+
+def make_row_task(row: gpu_scan.Row) -> Task:
+    """A row of the scan on arrays of its own, and PyTorch on the same."""
+    task, run = _fill(row.bind(), row.limits), row.peer
+    if run is None:
+        return task
+
+    def make(torch: Any, put: Callable[[Array], Any]) -> Peer:
+        given = {name: put(array) for name, array in task.inputs.items()}
+        return Peer(lambda: run(torch, given))
+
+    return dataclasses.replace(task, torch=make)
 
 
 def _make_relu(length: int) -> Make:
@@ -276,6 +298,8 @@ def _find_torch(allow_cpu: bool) -> list[Player]:
     torch: Any = importlib.import_module("torch")
     for device in ("cuda", "xpu"):
         if hasattr(torch, device) and getattr(torch, device).is_available():
+            # dmlc computes FLOAT32 in full; PyTorch rounds what it convolves if it may.
+            torch.backends.cudnn.allow_tf32 = False
             return list(_on_torch(torch, device))
     if not allow_cpu:
         raise dmlc.UnavailableError("PyTorch finds no GPU")

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import dmlc
-from benchmarks import batch_norm, contenders, gpu, measure
+from benchmarks import batch_norm, contenders, gpu, gpu_kernels, gpu_scan, measure
 from benchmarks.__main__ import check
-from benchmarks.gpu_kernels import ROWS
 from benchmarks.table import LIMIT, show_cell, show_rows, show_table, show_time
 from benchmarks.task import Array, Task
 
@@ -153,18 +152,41 @@ def test_everyone_who_is_right_is_timed() -> None:
 
 
 def test_every_benchmark_is_asked_for_once() -> None:
-    operators = ["ReLU grad", "Graph", gpu.KERNELS]
+    operators = ["ReLU grad", "Graph", *gpu.TITLES]
     cases = gpu.list_cases(operators, ["f32", "f16"], ["1K"])
     titles = dict.fromkeys(case.title for case in cases)
     assert list(titles) == [
-        "ReLU grad f32", "ReLU grad f16", "Graph f32", "Graph f16", gpu.KERNELS
+        "ReLU grad f32", "ReLU grad f16", "Graph f32", "Graph f16", gpu.KERNELS, gpu.SCAN
     ]  # fmt: skip
-    assert [case.name for case in cases if case.title == gpu.KERNELS] == list(ROWS)
+    for title, rows in zip(gpu.TITLES, (gpu_kernels.ROWS, gpu_scan.ROWS), strict=True):
+        assert [case.name for case in cases if case.title == title] == list(rows)
     task = next(case for case in cases if case.title == "ReLU grad f16").make()
     assert task.moved == 3 * 2 * 1024
     task = next(case for case in cases if case.name == "BN training gradient (128, 1024)").make()
     assert set(task.inputs) == {p.name for p in task.function.parameters}
     assert task.torch is None
+
+
+def test_a_row_of_the_scan_has_its_own_numbers_and_its_peer() -> None:
+    asked: list[object] = []
+    row = gpu_scan.Row(
+        "training.EMBEDDING_GRAD",
+        {
+            "IndexTensor": dmlc.TensorDesc("INT32", (4096,)),
+            "InputGradientTensor": dmlc.TensorDesc("FLOAT32", (4096, 3)),
+            "OutputGradientTensor": dmlc.TensorDesc("FLOAT32", (700, 3)),
+        },
+        peer=lambda torch, tensors: asked.append((torch, tensors)) or 7,
+        limits={"IndexTensor": 700},
+    )
+    task = gpu.make_row_task(row)
+    assert 600 < task.inputs["IndexTensor"].max() < 700
+    put: list[Array] = []
+    assert task.torch is not None
+    peer = task.torch("torch", lambda array: put.append(array) or len(put))
+    assert [peer.eager(), peer.eager()] == [7, 7]
+    assert asked == [("torch", {"IndexTensor": 1, "InputGradientTensor": 2})] * 2
+    assert all(array is task.inputs[name] for array, name in zip(put, task.inputs, strict=True))
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """What generated kernels are on GPUs, from the GPUs' own compilers, on a machine without one.
 
-The parts: `gather` (all of it put together), `radv` (AMD's compiler) and `amd` (its listings),
-`ptxas` and `nvidia` (NVIDIA's), `machine` and `listing` (a compiled kernel, whoever made it),
-`turns` (how often its loops run), `model` (time on named devices), `work` (the least there is to
-do), `report` (the figures).
+The parts: `gather` (all of it put together), `launches` (a kernel's launch, before it is compiled),
+`radv` (AMD's compiler) and `amd` (its listings), `ptxas` and `nvidia` (NVIDIA's), `machine` and
+`listing` (a compiled kernel, whoever made it), `turns` (how often its loops run), `model` (time on
+named devices), `work` (the least there is to do), `report` (the figures).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -10,6 +9,7 @@ from dmlc import ir
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
 from dmlc.inspection import ptxas, radv
+from dmlc.inspection.launches import Launch, read_launch
 from dmlc.inspection.listing import Kind, Stretch
 from dmlc.inspection.machine import MachineKernel
 from dmlc.inspection.model import (
@@ -34,16 +34,10 @@ from dmlc.inspection.report import (
 from dmlc.inspection.turns import weigh_stretches
 from dmlc.inspection.work import count_work
 from dmlc.ir.specialize import specialize
-from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import bind_sizes
-from dmlc.kernel.counts import Steps
-from dmlc.kernel.slow import count_points
-from dmlc.kernel.steps import count_steps
 from dmlc.parameters import expect_flag, expect_items, expect_text
 from dmlc.pipeline import compile_kernels
-from dmlc.report import count_outputs, list_kernel_moves
 from dmlc.source import DmlcError
-from dmlc.transform.traffic import Move
 
 _MICRO = 1e-6
 
@@ -97,7 +91,7 @@ def inspect(
     if bound.symbols():
         lowered = specialize(lowered, sizes)
         kernels = tuple(bind_sizes(kernel, sizes) for kernel in kernels)
-    launches = [_read_launch(lowered, kernel) for kernel in kernels]
+    launches = [read_launch(lowered, kernel) for kernel in kernels]
     compiler = ptxas if of_nvidia else radv
     machines = {name: compiler.compile_kernels(program.kernels, name) for name in names}
     compiled = [_describe_all(launches, of_gpu) for of_gpu in machines.values()]
@@ -123,36 +117,7 @@ def inspect(
     return Inspection(bound.name, inspected, rooflines, totals, program.warnings)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Launch:
-    """What is known of a kernel's launch before any compiler has seen it."""
-
-    kernel: k.Kernel
-    steps: Steps
-    outputs: int
-    points: int
-    moves: tuple[Move, ...]
-
-    @property
-    def read(self) -> dict[str, int]:
-        return {m.tensor: m.read for m in self.moves if m.read}
-
-    @property
-    def written(self) -> int:
-        return sum(m.written or 0 for m in self.moves)
-
-
-def _read_launch(function: ir.Function, kernel: k.Kernel) -> _Launch:
-    steps = count_steps(kernel, function.tables)
-    if steps is None:
-        raise DmlcError(f"the kernel {kernel.name} is launched by a size that is not known")
-    outputs = count_outputs(function, kernel)
-    found = [function.stage(name) for name in kernel.stages]
-    points = max((count_points(stage) for stage in found if stage is not None), default=outputs)
-    return _Launch(kernel, steps, outputs, max(1, points), list_kernel_moves(function, kernel))
-
-
-def _inspect_kernel(launch: _Launch, compiled: tuple[Compiled, ...]) -> InspectedKernel:
+def _inspect_kernel(launch: Launch, compiled: tuple[Compiled, ...]) -> InspectedKernel:
     kernel, steps = launch.kernel, launch.steps
     return InspectedKernel(
         name=kernel.name,
@@ -172,7 +137,7 @@ def _inspect_kernel(launch: _Launch, compiled: tuple[Compiled, ...]) -> Inspecte
     )
 
 
-def _describe_all(launches: Sequence[_Launch], machines: Sequence[MachineKernel]) -> list[Compiled]:
+def _describe_all(launches: Sequence[Launch], machines: Sequence[MachineKernel]) -> list[Compiled]:
     """The kernels of a program on one GPU, in their order: each finds in a device's cache what
     those before it have left there."""
     caches = [Cache(device) for device in DEVICES]
@@ -182,7 +147,7 @@ def _describe_all(launches: Sequence[_Launch], machines: Sequence[MachineKernel]
     ]
 
 
-def _describe(launch: _Launch, machine: MachineKernel, caches: Sequence[Cache]) -> Compiled:
+def _describe(launch: Launch, machine: MachineKernel, caches: Sequence[Cache]) -> Compiled:
     steps, listing = launch.steps, machine.listing
     whole, times = weigh_stretches(steps.body, listing)
     run = None
@@ -190,20 +155,7 @@ def _describe(launch: _Launch, machine: MachineKernel, caches: Sequence[Cache]) 
         run = sum((len(s.instructions) - s.count(Kind.HINT)) * n for s, n in times.items())
     everything = None if run is None else run * steps.threads
     flights = _find_flights(whole, times, min(machine.wave, steps.group_size))
-    reads = launch.read
-    demand = Demand(
-        groups=steps.working,
-        group_size=steps.group_size,
-        registers=machine.registers,
-        shared_bytes=machine.shared_bytes,
-        read=reads,
-        touched={b.name: b.bytes or reads.get(b.name, 0) for b in launch.kernel.buffers},
-        written=launch.written,
-        sector_bytes=steps.sector_bytes,
-        line_bytes=steps.line_bytes,
-        instructions=everything,
-        flights=flights,
-    )
+    demand = launch.make_demand(machine.registers, machine.shared_bytes, everything, flights)
     return Compiled(
         gpu=machine.gpu,
         registers=machine.registers,

@@ -1,0 +1,134 @@
+"""What is known of a kernel's launch before a GPU's compiler has seen it, and its modelled time.
+
+Without a compiler, registers limit nothing, and the instructions counted are the operations of the
+formulas, loads and stores. Such a time is rougher than that of `inspect`. But it is the same on
+every machine, and tells apart two ways to compute one function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from dmlc import ir
+from dmlc.inspection.model import DEVICES, Cache, Demand, Flight, estimate
+from dmlc.kernel import nodes as k
+from dmlc.kernel.counts import Access, Body, Steps
+from dmlc.kernel.slow import count_points
+from dmlc.kernel.steps import count_steps
+from dmlc.report import count_operations, count_outputs, list_kernel_moves
+from dmlc.source import DmlcError
+from dmlc.transform.traffic import Move
+
+Estimates: TypeAlias = Mapping[str, float]
+"""Seconds by the names of the model's devices."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """What is known of a kernel's launch before any compiler has seen it."""
+
+    kernel: k.Kernel
+    steps: Steps
+    outputs: int
+    points: int
+    moves: tuple[Move, ...]
+
+    @property
+    def read(self) -> dict[str, int]:
+        """Bytes by tensor."""
+        return {m.tensor: m.read for m in self.moves if m.read}
+
+    @property
+    def written(self) -> int:
+        """Bytes of all tensors."""
+        return sum(m.written or 0 for m in self.moves)
+
+    def make_demand(
+        self,
+        registers: int,
+        shared_bytes: int,
+        instructions: float | None,
+        flights: tuple[Flight, ...],
+    ) -> Demand:
+        """What it asks of a device, once it is known what its machine code takes: see `Demand`."""
+        reads = self.read
+        return Demand(
+            groups=self.steps.working,
+            group_size=self.steps.group_size,
+            registers=registers,
+            shared_bytes=shared_bytes,
+            read=reads,
+            touched={b.name: b.bytes or reads.get(b.name, 0) for b in self.kernel.buffers},
+            written=self.written,
+            sector_bytes=self.steps.sector_bytes,
+            line_bytes=self.steps.line_bytes,
+            instructions=instructions,
+            flights=flights,
+        )
+
+
+def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
+    """The launch of a kernel of a function whose sizes are known. Raises `DmlcError` where they
+    are not."""
+    steps = count_steps(kernel, function.tables)
+    if steps is None:
+        raise DmlcError(f"the kernel {kernel.name} is launched by a size that is not known")
+    outputs = count_outputs(function, kernel)
+    found = [function.stage(name) for name in kernel.stages]
+    points = max((count_points(stage) for stage in found if stage is not None), default=outputs)
+    return Launch(kernel, steps, outputs, max(1, points), list_kernel_moves(function, kernel))
+
+
+def estimate_kernels(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[Estimates, ...]:
+    """The seconds of each kernel of a function whose sizes are known on each device of the model,
+    one kernel after the other. Raises `DmlcError` where a size is not known."""
+    caches = [Cache(device) for device in DEVICES]
+    found: list[Estimates] = []
+    for kernel in kernels:
+        demand = _make_uncompiled_demand(function, read_launch(function, kernel))
+        pairs = zip(DEVICES, caches, strict=True)
+        found.append({d.name: estimate(demand, d, cache).seconds for d, cache in pairs})
+    return tuple(found)
+
+
+def _make_uncompiled_demand(function: ir.Function, launch: Launch) -> Demand:
+    steps, kernel = launch.steps, launch.kernel
+    computed = dict.fromkeys(name for members in kernel.passes for name in members)
+    stages = [stage for stage in map(function.stage, computed) if stage is not None]
+    operations = sum(count_operations(function, stage) for stage in stages)
+    visits = list(_list_visits(steps.body))
+    accesses = sum(
+        times * body.shared + sum(access.count for access in body.accesses)
+        for body, times, _ in visits
+    )
+    loaded = [(sum(a.count * a.bytes for a in _loads(b)), copies * _width(b))
+              for b, _, copies in visits]  # fmt: skip
+    whole = sum(part for part, _ in loaded)
+    return launch.make_demand(
+        registers=0,
+        shared_bytes=sum(a.size * a.dtype.bytes for a in kernel.arrays if a.shared),
+        instructions=operations + steps.threads * accesses,
+        flights=tuple(Flight(part / whole, flight) for part, flight in loaded if part),
+    )
+
+
+def _list_visits(
+    body: Body, times: float = 1, copies: int = 1
+) -> Iterator[tuple[Body, float, int]]:
+    """A body and those of its loops: each with how often a work item comes to it, and how many
+    turns of it are written out one after the other."""
+    yield body, times, copies
+    for loop in body.loops:
+        written_out = loop.fixed if loop.unrolled and loop.fixed else 1
+        yield from _list_visits(loop.body, times * loop.turns, copies * written_out)
+
+
+def _loads(body: Body) -> list[Access]:
+    return [access for access in body.accesses if not access.written]
+
+
+def _width(body: Body) -> int:
+    """The bytes that a work item asks for at once: those of all loads of a turn."""
+    return sum(access.bytes for access in _loads(body))

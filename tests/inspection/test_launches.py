@@ -1,0 +1,71 @@
+"""Times of kernels that no GPU's compiler has seen."""
+
+from __future__ import annotations
+
+import pytest
+
+import dmlc
+from dmlc import ir
+from dmlc.inspection.launches import estimate_kernels
+from dmlc.inspection.model import DEVICES
+from dmlc.kernel.arithmetic import bind_sizes
+from dmlc.pipeline import make_kernels
+from dmlc.source import DmlcError
+
+
+def find_times(function: ir.Function) -> dict[str, float]:
+    taken = estimate_kernels(*make_kernels(function, "hlsl"))
+    return {device.name: sum(each[device.name] for each in taken) for device in DEVICES}
+
+
+def relu(count: int) -> ir.Function:
+    return dmlc.operator("directml.ACTIVATION_RELU").bind(
+        {"InputTensor": dmlc.TensorDesc("FLOAT32", (count,))}
+    )
+
+
+def gemm(size: int) -> ir.Function:
+    square = dmlc.TensorDesc("FLOAT32", (size, size))
+    return dmlc.operator("directml.GEMM").bind({"ATensor": square, "BTensor": square})
+
+
+def test_a_large_element_wise_kernel_takes_the_time_of_its_bytes() -> None:
+    times = find_times(relu(1 << 24))
+    for device in DEVICES:
+        wanted = device.launch + (2 << 26) / device.bandwidth
+        assert times[device.name] == pytest.approx(wanted, rel=0.02)
+
+
+def test_a_small_one_takes_little_but_its_launch() -> None:
+    times = find_times(relu(64))
+    assert all(device.launch < times[device.name] < 1.1 * device.launch for device in DEVICES)
+
+
+def test_a_large_product_takes_at_least_the_time_of_its_arithmetic() -> None:
+    times = find_times(gemm(1024))
+    for device in DEVICES:
+        least = 2 * 1024**3 / device.rate
+        assert least < times[device.name] < 2 * least
+
+
+def test_kernels_follow_one_another() -> None:
+    softmax = dmlc.operator("onednn.SoftMaxBackward").bind(
+        dict.fromkeys(("diff_dst", "dst"), dmlc.TensorDesc("FLOAT32", (4, 128256))), {"axis": 1}
+    )
+    function, kernels = make_kernels(softmax, "hlsl")
+    taken = estimate_kernels(function, kernels)
+    assert len(taken) == len(kernels) > 1
+    # The second reads what is still in the cache.
+    alone = estimate_kernels(function, kernels[1:])[0]
+    assert taken[1]["h100"] < alone["h100"]
+
+
+def test_sizes_must_be_known() -> None:
+    function, kernels = make_kernels(dmlc.operator("directml.ACTIVATION_RELU").bind(), "hlsl")
+    with pytest.raises(DmlcError, match="launched by a size that is not known"):
+        estimate_kernels(function, kernels)
+    (symbol,) = function.symbols()
+    bound = [bind_sizes(kernel, {symbol: 1 << 24}) for kernel in kernels]
+    given = ir.specialize(function, {symbol: 1 << 24})
+    (found,) = estimate_kernels(given, bound)
+    assert found["h100"] == pytest.approx(find_times(relu(1 << 24))["h100"], rel=0.01)
