@@ -330,14 +330,18 @@ class Session:
     def _build(self, kernel: KernelSource, unit: int) -> cl.Program:
         cl = self._cl
         program = cl.Program(self.context, kernel.source)
-        options = [*BUILD_OPTIONS, *_PLATFORM_OPTIONS.get(self.device.platform, ())]
-        if self.device.divides_correctly and _DIVIDES_CORRECTLY in kernel.source:
-            options += ["-cl-fp32-correctly-rounded-divide-sqrt", "-D", _DIVIDES_CORRECTLY]
         try:
-            program.build(options, devices=[self._units[unit]])
+            program.build(self.list_options(kernel), devices=[self._units[unit]])
         except cl.Error as problem:
             raise _build_error(kernel, self.device, str(problem)) from problem
         return program
+
+    def list_options(self, kernel: KernelSource) -> list[str]:
+        """What the driver's compiler is told of a kernel."""
+        options = [*BUILD_OPTIONS, *_PLATFORM_OPTIONS.get(self.device.platform, ())]
+        if self.device.divides_correctly and _DIVIDES_CORRECTLY in kernel.source:
+            options += ["-cl-fp32-correctly-rounded-divide-sqrt", "-D", _DIVIDES_CORRECTLY]
+        return options
 
     def kernel(self, kernel: KernelSource, unit: int) -> cl.Kernel:
         """A new kernel object, with argument slots of its own: for one thread at a time."""
