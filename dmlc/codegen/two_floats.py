@@ -2,7 +2,8 @@
 h.
 
 Dekker's products and Knuth's sums give the second float of a pair; `float32` says what the rest of
-its functions, and these, are for.
+its functions, and these, are for. With the second float of a product, a quotient is correctly
+rounded where devices are off in quotients; `transform.quotients` says which quotients need that.
 """
 
 from __future__ import annotations
