@@ -41,10 +41,11 @@ class Freedom(enum.StrEnum):
     CONVERSIONS = "conversions"
     """A float that is NaN or out of range becomes any integer."""
     MEMORY = "memory"
-    """Memory that nobody has written holds anything; what is read beyond a buffer is anything, and
-    what is stored there is dropped."""
+    """Memory that nobody has written holds anything, such as what another tensor left there; what
+    is read beyond a buffer is anything, and what is stored there is dropped."""
     ORDER = "order"
-    """Groups run in any order."""
+    """Groups run in any order, and so do kernels that wait for none of the others. What items of a
+    group do between two barriers needs none: a race between them is a fault."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

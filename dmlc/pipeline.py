@@ -43,6 +43,7 @@ from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.loops import part_loops
 from dmlc.transform.open_sizes import check_open
+from dmlc.transform.quotients import round_quotients
 from dmlc.transform.rewrite import rewrite, run_passes
 from dmlc.transform.storage import widen_booleans
 
@@ -323,4 +324,8 @@ def _fuse(rewritten: Function, dialect: Dialect, shape: Profile, steps: Steps = 
         widened = widen_booleans(fusion.function)
         verify(widened, "widen_booleans")
         fusion = dataclasses.replace(fusion, function=widened)
+    rounded = round_quotients(fusion.function)
+    if rounded is not fusion.function:
+        verify(rounded, "round_quotients", fusion.function)
+        fusion = dataclasses.replace(fusion, function=rounded)
     return fusion

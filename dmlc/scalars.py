@@ -256,6 +256,8 @@ class Operation:
     rounds_to: DataType | None = None
     """The 16-bit type whose values alone the result takes, as storing and loading it would: what
     `cast(x, FLOAT16)` does. Passes make such operations too."""
+    internal: bool = False
+    """True where the operator language has no name for it: passes alone make it."""
 
     def __repr__(self) -> str:
         return f"Operation({self.name})"
@@ -356,6 +358,7 @@ def _table() -> dict[str, Operation]:
         Operation("sub", 2, number, np.subtract, symbol="-"),
         Operation("mul", 2, number, np.multiply, symbol="*"),
         Operation("div", 2, number, _divide, symbol="/"),
+        Operation("div_nearest", 2, floating, np.divide, internal=True),
         Operation("mod", 2, number, _modulo, symbol="%"),
         Operation("neg", 1, number, np.negative, symbol="-"),
         Operation("abs", 1, number, _absolute),
@@ -396,7 +399,7 @@ def _table() -> dict[str, Operation]:
         ("atanh", 1, np.arctanh), ("erf", 1, _erf), ("sigmoid", 1, _sigmoid),
     ]  # fmt: skip
     rows += [
-        Operation(name, 1, Operands.FLOAT32, _round_to(dtype), rounds_to=dtype)
+        Operation(name, 1, Operands.FLOAT32, _round_to(dtype), rounds_to=dtype, internal=True)
         for name, dtype in (
             ("round_float16", DataType.FLOAT16), ("round_bfloat16", DataType.BFLOAT16),
         )

@@ -98,6 +98,27 @@ static $T $H(const $T x)
     return as_$T(as_$U(y) | (as_$U(x) & 0x80000000u));
 }
 
+//// div_nearest_$T
+// The number nearest to a / b, where devices may be off by a few units in the last place. What a
+// quotient leaves over is exact. Very large and very small numbers are divided as they are, and so
+// are all where the program is built with -D DIVIDES_CORRECTLY -cl-fp32-correctly-rounded-divide-sqrt.
+static $T $H(const $T a, const $T b)
+{
+#ifdef DIVIDES_CORRECTLY
+    return a / b;
+#else
+    const $T q = a / b;
+    const $T near = q + fma(-q, b, a) / b;
+    const $T rest = fma(-near, b, a);
+    // In a close call, the number beside it on the side of a / b is nearer.
+    const $I step = ((as_$I(rest) ^ as_$I(a)) < 0) ? ($I)(-1) : ($I)(1);
+    const $T beside = as_$T(as_$I(near) + step);
+    const $T nearest = (fabs(fma(-beside, b, a)) < fabs(rest)) ? beside : near;
+    const $T least = fmin(fabs(a), fabs(b)), most = fmax(fabs(a), fabs(b));
+    return ((least >= 0x1p-50f) & (most <= 0x1p50f)) ? nearest : q;
+#endif
+}
+
 //// div_signed_$T
 // Rounds towards zero; 0 where b is 0, and wraps where the quotient has no $T.
 static $T $H(const $T a, const $T b)

@@ -66,14 +66,20 @@ def declare(source: str) -> str:
     return "\n".join([*chosen, "#line 1\n"]) if chosen else ""
 
 
-def build(context: cl.Context, source: str, devices: Sequence[Any]) -> cl.Program | None:
-    """A kernel built the quick way; None where there is none, or the driver refuses it."""
+def build(
+    context: cl.Context,
+    source: str,
+    devices: Sequence[Any],
+    options: Sequence[str] = driver.BUILD_OPTIONS,
+) -> cl.Program | None:
+    """A kernel built the quick way, with these options; None where there is none, or the driver
+    refuses it."""
     declared = declare(source)
     if not declared or any("PoCL " not in d.platform.version for d in devices):
         return None
     program = cl.Program(context, declared + source)
     with contextlib.suppress(cl.Error):
-        return program.build([*driver.BUILD_OPTIONS, READ_ALREADY], devices=list(devices))
+        return program.build([*options, READ_ALREADY], devices=list(devices))
     return None
 
 
@@ -83,7 +89,8 @@ def building_quickly() -> Iterator[None]:
     plain = driver.Session._build
 
     def build_kernel(session: driver.Session, kernel: KernelSource, unit: int) -> cl.Program:
-        quick = build(session.context, kernel.source, [session._units[unit]])
+        options = session.list_options(kernel)
+        quick = build(session.context, kernel.source, [session._units[unit]], options)
         return plain(session, kernel, unit) if quick is None else quick
 
     with pytest.MonkeyPatch.context() as patch:

@@ -43,6 +43,7 @@ from dmlc.codegen.hlsl_words import (
     make_stores,
     spell_held,
 )
+from dmlc.codegen.two_floats import div_nearest, div_nearest_double
 from dmlc.kernel.target import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
 
@@ -97,6 +98,8 @@ def _spell(name: str, dtype: DataType) -> Entry:
 
 def _spell_float(name: str, dtype: DataType) -> Entry:
     double = dtype is T.FLOAT64
+    if name == "div_nearest":
+        return Spelling("{H}({a}, {b})", helper=div_nearest_double if double else div_nearest)
     if double and name not in _DOUBLE_OPERATIONS:
         return Unsupported("HLSL only has + - * / and comparisons of double precision")
     if name == "ne":

@@ -62,7 +62,7 @@ _FLOAT_CALLS = {"mod": "fmod", "abs": "fabs", "round": "rint"}
 
 _ROUNDINGS = {"round_float16": "round_half", "round_bfloat16": "round_bfloat16"}
 _FLOAT_HELPERS = ("min", "max", "sign", "sigmoid")
-_HELPERS_BY_TYPE = {T.FLOAT32: ("erf", "log1p", "tanh"), T.FLOAT64: ("log1p",)}
+_HELPERS_BY_TYPE = {T.FLOAT32: ("erf", "log1p", "tanh", "div_nearest"), T.FLOAT64: ("log1p",)}
 
 
 def _spell(name: str, dtype: DataType) -> Entry:
@@ -111,7 +111,10 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
     if name in ("sin", "cos", "tan") and dtype is T.FLOAT32:
         return Spelling(f"{name}({{a}})", vector="{H}({a})", helper=name)
     if name in _HELPERS_BY_TYPE[dtype]:
-        return Spelling("{H}({a})", helper=name)
+        return Spelling(f"{{H}}({arguments})", helper=name)
+    if name == "div_nearest":
+        # OpenCL divides FLOAT64 so.
+        return Spelling(INFIX["div"], compound=True)
     if name == "isnan":
         # PoCL's own of vectors takes several instructions.
         return Spelling("isnan({a})", vector="({0} != {0})")

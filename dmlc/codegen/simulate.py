@@ -244,11 +244,7 @@ class StrictLaunch(Launch):
     def _find_function(self, node: k.Operate) -> Definition | None:
         """What an operation is computed by, where HLSL's own cannot be relied on."""
         dtype = node.operands[0].type.dtype
-        if not node.operation.transcendental or (node.operation.name, dtype) not in (
-            self._dialect.operations
-        ):
-            return None
-        entry = self._dialect.operations[node.operation.name, dtype]
+        entry = self._dialect.operations.get((node.operation.name, dtype))
         helper = entry.helper if isinstance(entry, Spelling) else None
         return helper if isinstance(helper, Definition) else None
 

@@ -21,7 +21,8 @@ from dmlc.kernel.names import Names
 from dmlc.scalars import OPERATIONS, Array, DataType, Operands, Operation
 from dmlc.source import InternalError
 
-F32, I32, U32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
+F32, F64 = DataType.FLOAT32, DataType.FLOAT64
+I32, U32 = DataType.INT32, DataType.UINT32
 
 _BITWISE = {"and": "bit_and", "or": "bit_or", "not": "bit_not"}
 """What the logical operators are of integers."""
@@ -124,7 +125,8 @@ def convert(x: Value, dtype: DataType) -> Value:
 def _express(value: Operand, dtype: DataType) -> k.Expression:
     """A value, or a number as a literal of that type."""
     if not isinstance(value, Value):
-        number = float(np.float32(value)) if dtype is F32 else int(value)
+        rounded = np.float32(value) if dtype is F32 else value
+        number = float(rounded) if dtype.is_float else int(value)
         return k.Literal(k.Type(dtype), number)
     if value.dtype is not dtype:
         raise InternalError(f"{value.dtype.short} stands where {dtype.short} must")
@@ -178,7 +180,8 @@ def define(function: Callable[..., Value], dtype: DataType = F32) -> Definition:
     def evaluate(*given: Array) -> Array:
         return evaluate_function(trace(), given)
 
-    accepted = Operands.FLOAT32 if dtype is F32 else Operands.INTEGER
+    kinds = {F32: Operands.FLOAT32, F64: Operands.FLOAT}
+    accepted = kinds.get(dtype, Operands.INTEGER)
     return Definition(function.__name__, len(parameters), accepted, evaluate, function=trace)
 
 

@@ -2,16 +2,22 @@
 h.
 
 Dekker's products and Knuth's sums give the second float of a pair; `float32` says what the rest of
-its functions, and these, are for.
+its functions, and these, are for. With the second float of a product, a quotient is correctly
+rounded where devices are off in quotients; `transform.quotients` says which quotients need that.
 """
 
 from __future__ import annotations
 
+import functools
+
 from dmlc.codegen.trace import (
+    F64,
+    Definition,
     Value,
     absolute,
     bits,
     define,
+    equal,
     from_bits,
     let,
     select,
@@ -69,3 +75,62 @@ def with_sign_of(y: Value, x: Value) -> Value:
     # Not by `bits(y) | (bits(x) & sign)`: where a function returns x itself for NaN, LLVM makes
     # one instruction of AVX-512 of both, and up to version 22 a wrong one.
     return select(signed_bits(x) < 0, -absolute(y), absolute(y))
+
+
+# Quotients ------------------------------------------------------------------------------------
+
+LEAST, MOST = 2.0**-50, 2.0**50
+"""Of numbers between these, no part of a product is too small or too large for a float."""
+
+
+def double_half(x: Value) -> Value:
+    """The upper 26 bits of the significand of a FLOAT64, after Veltkamp."""
+    c = let(c=x * 134217729.0)
+    return c - (c - x)
+
+
+@functools.partial(define, dtype=F64)
+def product_tail_double(a: Value, b: Value, p: Value) -> Value:
+    """a * b - p exactly, where p is a * b rounded."""
+    ah = let(ah=double_half(a))
+    bh = let(bh=double_half(b))
+    al = let(al=a - ah)
+    bl = let(bl=b - bh)
+    return (((ah * bh - p) + ah * bl) + al * bh) + al * bl
+
+
+def nearest_quotient(a: Value, b: Value, tail: Definition, digits: int) -> Value:
+    """The number nearest to a / b of a type of so many binary digits, by the type's own function of
+    the tail of a product."""
+
+    def left_over(q: Value) -> Value:
+        """a - q * b, exactly where q is one of the two numbers around a / b."""
+        p = let(product=q * b)
+        return (a - p) - tail(q, b, p)
+
+    q = let(q=a / b)
+    near = let(near=q + left_over(q) / b)
+    rest = let(rest=left_over(near))
+    # In a close call, the number beside it on the side of a / b is nearer. This is how far that is,
+    # and a little more: after Rump, Zimmermann, Boldo and Melquiond.
+    step = let(step=near * (2.0**-digits + 2.0 ** (1 - 2 * digits)))
+    beside = let(beside=select(equal(rest < 0.0, a < 0.0), near + step, near - step))
+    gap = let(gap=beside - near)
+    nearest = let(nearest=select(absolute(rest - gap * b) < absolute(rest), beside, near))
+    size, other = let(size=absolute(a)), let(other=absolute(b))
+    fits = let(fits=(size >= LEAST) & (size <= MOST) & (other >= LEAST) & (other <= MOST))
+    return select(fits, nearest, q)
+
+
+@define
+def div_nearest(a: Value, b: Value) -> Value:
+    """The number nearest to a / b, where devices may be off by a few units in the last place.
+    Very large and very small numbers are divided as they are."""
+    return nearest_quotient(a, b, product_tail, 24)
+
+
+@functools.partial(define, dtype=F64)
+def div_nearest_double(a: Value, b: Value) -> Value:
+    """The number nearest to a / b, where devices may be off by a few units in the last place.
+    Very large and very small numbers are divided as they are."""
+    return nearest_quotient(a, b, product_tail_double, 53)

@@ -27,6 +27,7 @@ from dmlc.codegen.dialect import (
 )
 from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import read_helpers
+from dmlc.codegen.two_floats import div_nearest
 from dmlc.codegen.wgsl_host import WGSL_LANGUAGE, list_details
 from dmlc.codegen.wgsl_names import WORDS
 from dmlc.kernel.target import Limits
@@ -113,6 +114,8 @@ def _spell_float(name: str) -> Entry:
         return _call(_FLOAT_HELPERS[name])
     if name in INFIX:
         return Spelling(INFIX[name], compound=True)
+    if name == "div_nearest":
+        return Spelling("{H}({a}, {b})", helper=div_nearest)
     if OPERATIONS[name].transcendental:
         arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
         return Spelling(f"{{H}}({arguments})", helper=FUNCTIONS[name])

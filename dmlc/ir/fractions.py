@@ -159,6 +159,7 @@ _OPERATIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType({
     "sub": _subtract,
     "mul": _multiply,
     "div": _divide,
+    "div_nearest": _divide,
     "neg": _negate,
     "abs": _absolute,
     "min": _pick(min),

@@ -54,6 +54,9 @@ div: the quotient; of integers the part before the point, and 0 where the diviso
   integer: div(7, 2) = 3; div(7, 0) = 0
   signed: div(-7, 2) = -3; div(7, -2) = -3; div(MIN, -1) = MIN
 
+div_nearest: the same quotient, correctly rounded on every device for operands from 2^-50 to 2^50
+  float: div_nearest(7, 2) = 3.5; div_nearest(1, 0) = inf; div_nearest(0, 0) = nan
+
 mod: what that quotient leaves, with the sign of the first operand
   float: mod(-7, 2) = -1; mod(-4, 2) = -0; mod(7, inf) = 7; mod(inf, 2) = nan; mod(7, 0) = nan
   integer: mod(7, 2) = 1; mod(7, 0) = 0

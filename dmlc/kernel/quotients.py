@@ -16,6 +16,7 @@ from dmlc.kernel.arithmetic import find_repeated, operate
 from dmlc.kernel.rewrite import find_body, map_expressions, map_operands, replace_body
 from dmlc.scalars import DataType
 
+_DIVIDES = ("div", "div_nearest")
 _MOST = {DataType.FLOAT32: 126, DataType.FLOAT64: 1022}
 """The exponents, of either sign, of the powers whose reciprocals are no denormals."""
 
@@ -37,7 +38,7 @@ def _write(statements: Sequence[k.Statement]) -> list[k.Statement]:
 
 def _change(expression: k.Expression) -> k.Expression:
     changed = map_operands(expression, _change)
-    if not isinstance(changed, k.Operate) or changed.operation.name != "div":
+    if not isinstance(changed, k.Operate) or changed.operation.name not in _DIVIDES:
         return changed
     number, divisor = changed.operands
     literal = find_repeated(divisor)

@@ -270,7 +270,7 @@ def _unflatten(on: Evaluation, given: Given) -> Value:
 # The tables ------------------------------------------------------------------------------------
 
 _SCALAR = (
-    *(_scalar(o) for o in OPERATIONS.values() if o.symbol is None and o.rounds_to is None),
+    *(_scalar(o) for o in OPERATIONS.values() if o.symbol is None and not o.internal),
     Builtin("clamp", _numbers("clamp", 3), What.NUMBER, _clamp),
     Builtin("cast", _CAST, _cast_kind, _cast),
 )

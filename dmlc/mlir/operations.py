@@ -37,6 +37,7 @@ _PLAIN: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "sub": ("arith.subf", "arith.subi", "arith.subi"),
         "mul": ("arith.mulf", "arith.muli", "arith.muli"),
         "div": ("arith.divf", "arith.divsi", "arith.divui"),
+        "div_nearest": ("arith.divf", "", ""),
         "mod": ("arith.remf", "arith.remsi", "arith.remui"),
         "min": ("", "arith.minsi", "arith.minui"),
         "max": ("", "arith.maxsi", "arith.maxui"),

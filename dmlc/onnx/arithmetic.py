@@ -172,7 +172,7 @@ class Arithmetic:
                 return self.sign(x)
             case "trunc":
                 return self.truncate(x)
-            case "div":
+            case "div" | "div_nearest":
                 return self.add("Div", *given)
             case "mod":
                 shape = np.broadcast_shapes(*(value.shape for value in given))

@@ -57,7 +57,10 @@ class FloatPromises:
         """How far one operation on floats may be off, in units of the last place, where languages
         differ in what they promise: `div` and `sqrt`. All others are correctly rounded."""
         division = self.double if dtype is DataType.FLOAT64 else self.single
-        return {"div": division.quotient, "sqrt": division.root}.get(operation, CORRECT)
+        promised = {
+            "div": division.quotient, "div_nearest": division.quotient, "sqrt": division.root
+        }  # fmt: skip
+        return promised.get(operation, CORRECT)
 
     @property
     def facts(self) -> tuple[str, ...]:

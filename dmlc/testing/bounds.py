@@ -58,9 +58,10 @@ _EXACT = frozenset(
     ("neg", "abs", "sign", "min", "max", "floor", "ceil", "round", "trunc", "mod")
 )  # fmt: skip
 """Operations on floats that round nothing themselves."""
-_PLAIN = ("add", "sub", "mul", "div", "sqrt")
+_PLAIN = ("add", "sub", "mul", "div", "div_nearest", "sqrt")
 """Operations that are off by what a device promises, and the reference by half a unit of the last
 place besides. Others may be off by 4 units."""
+_QUOTIENTS = ("div", "div_nearest")
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-6
 """What a transcendental function may be off by."""
 _LIMITS: Mapping[str, tuple[float, ...]] = {
@@ -321,12 +322,16 @@ class _Maker:
 
     def _differs(self, instruction: Instruction) -> bool:
         """Whether a value that depends on positions alone may differ from device to device: where
-        it is made of a transcendental function, and is no position or choice itself. All others
-        are computed alike everywhere."""
-        if not value_type(instruction).is_float:
+        it is made of a transcendental function or a square root, and is no position or choice
+        itself. All others are computed alike everywhere: quotients are `div_nearest` then."""
+        dtype = value_type(instruction)
+        if not dtype.is_float:
             return False
-        if isinstance(instruction, Apply) and instruction.operation.transcendental:
-            return True
+        if isinstance(instruction, Apply):
+            operation = instruction.operation
+            rough = self.rules.floats.find_ulps("sqrt", dtype) > CORRECT
+            if operation.transcendental or (operation.name == "sqrt" and rough):
+                return True
         return any(self.errors[operand] is not None for operand in operands(instruction))
 
     def _is_signless(self, instruction: Instruction) -> bool:
@@ -346,7 +351,7 @@ class _Maker:
                         return True
                 if operation.name == "max":
                     return any(self.signless[g] for g in given)
-                keeps = operation.name in ("add", "mul", "div", "min", "mod", "pow")
+                keeps = operation.name in ("add", "mul", *_QUOTIENTS, "min", "mod", "pow")
                 always = operation.name in ("abs", "sqrt", "rsqrt", "exp", "exp2", "sigmoid")
                 return always or (keeps and all(self.signless[g] for g in given))
             case _:
@@ -529,7 +534,7 @@ class _Maker:
         ends = [self._ends(g, computed) for g in given]
         if any(len(some) > 1 for some in ends):
             spread = self._spread(number, operation, ends, given)
-            if operation.name == "div" and len(ends[1]) > 1:
+            if operation.name in _QUOTIENTS and len(ends[1]) > 1:
                 spread = self._unless_across_zero(given[1], spread)
             terms.append(self._known(given, spread, 1.0 if operation.gives_bool else math.inf))
         if operation.gives_bool:

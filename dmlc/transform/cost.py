@@ -81,8 +81,9 @@ class Budget:
 
 
 _WEIGHTS = {
-    "div": 4, "mod": 8, "sqrt": 4, "rsqrt": 8, "round_float16": 8, "round_bfloat16": 4, "pow": 40,
-    "erf": 40, "tan": 40, "atan2": 40, "asinh": 40, "acosh": 40, "atanh": 40,
+    "div": 4, "div_nearest": 40, "mod": 8, "sqrt": 4, "rsqrt": 8, "round_float16": 8,
+    "round_bfloat16": 4, "pow": 40, "erf": 40, "tan": 40, "atan2": 40, "asinh": 40, "acosh": 40,
+    "atanh": 40,
 }  # fmt: skip
 """The time of operations, in additions, where it is not 1; other functions take 20."""
 

@@ -205,6 +205,7 @@ DERIVATIVES: Mapping[str, Rule] = MappingProxyType(
         "sub": lambda p: _plain(p.adjoint, p.apply("neg", p.adjoint)),
         "mul": _product,
         "div": _quotient,
+        "div_nearest": _quotient,
         "mod": _remainder,
         "neg": lambda p: _plain(p.apply("neg", p.adjoint)),
         "abs": _unary(lambda p, x: p.apply("sign", x)),

@@ -22,7 +22,9 @@ class Sign(enum.IntEnum):
 
 
 _NEVER_NEGATIVE = ("abs", "exp", "exp2", "sigmoid", "cosh")
-_AS_ITS_OPERANDS = ("mul", "div", "min", "sqrt", "round_float16", "round_bfloat16")
+_AS_ITS_OPERANDS = (
+    "mul", "div", "div_nearest", "min", "sqrt", "round_float16", "round_bfloat16"
+)  # fmt: skip
 """What cannot be negative where no operand can. It may be 0, by rounding, where none is."""
 
 

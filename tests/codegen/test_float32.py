@@ -14,7 +14,7 @@ from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.spell import PREFIX, spell_function
 from dmlc.codegen.targets import find_dialect
 from dmlc.codegen.trace import Definition, Value, bits, convert, define, equal, let, select
-from dmlc.codegen.two_floats import at_most
+from dmlc.codegen.two_floats import at_most, div_nearest, div_nearest_double
 from dmlc.kernel import nodes as k
 from dmlc.kernel.print import print_expression
 from dmlc.kernel.rewrite import list_operands, walk
@@ -30,8 +30,8 @@ HLSL = find_dialect("hlsl")
 
 
 def list_functions() -> dict[str, Definition]:
-    """The functions of the table and all that these call, by their names."""
-    found = dict(FUNCTIONS)
+    """The functions of the table, those of quotients, and all that these call, by their names."""
+    found = {**FUNCTIONS, **{f.name: f for f in (div_nearest, div_nearest_double)}}
     pending = list(found.values())
     while pending:
         function = pending.pop().function()

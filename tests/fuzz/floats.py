@@ -113,7 +113,7 @@ def divide(rules: Rules, a: Floats, b: Floats) -> Floats:
         nan = nan | (has_zero(a) & has_zero(b)) | (has_infinity(a) & has_infinity(b))
         hidden = _has_finite(a) & has_infinity(b)
         low, high = _with_zeros(low, high, hidden & ~_is_single(a, b))
-    off = rules.quotient if a.dtype is T.FLOAT32 else 0.0
+    off = rules.quotient if a.dtype is T.FLOAT32 else rules.double
     made = finish(rules, a.dtype, low, high, nan | a.nan | b.nan, off)
     top = np.maximum(np.maximum(a.top, b.top), made.top)
     least = np.minimum(np.minimum(a.least, b.least), made.least)
@@ -214,7 +214,7 @@ def _monotone(rules: Rules, name: str, a: Floats) -> Floats:
     function, (least, most), rises = _MONOTONE[name]
     off = 0.0 if name in _ROUNDING else rules.function
     if name == "sqrt":
-        off = rules.quotient if a.dtype is T.FLOAT32 else 0.0
+        off = rules.root if a.dtype is T.FLOAT32 else 0.0
     outside = a.some & ((a.low < least) | (a.high > most))
     some = a.some & (a.high >= least) & (a.low <= most)
     low, high = a.low, a.high
@@ -320,7 +320,8 @@ def compare_floats(name: str, a: Floats, b: Floats) -> Wholes:
 
 
 _BINARY = {
-    "add": _add, "sub": _subtract, "mul": multiply, "div": divide, "mod": _remainder,
+    "add": _add, "sub": _subtract, "mul": multiply, "div": divide,
+    "div_nearest": divide, "mod": _remainder,
     "min": _minimum, "max": _maximum, "pow": _power, "atan2": _angle,
 }  # fmt: skip
 _UNARY = {

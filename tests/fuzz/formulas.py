@@ -18,7 +18,7 @@ WORDS = (T.FLOAT32, T.FLOAT64, T.INT32, T.UINT32, T.INT64, T.UINT64, T.FLOAT16, 
 HALVES = (*WORDS, T.INT16, T.UINT16)
 ALL = (*HALVES, T.INT8, T.UINT8, T.BOOL)
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 31, 33)
-_NAMES = [n for n, o in OPERATIONS.items() if o.rounds_to is None]
+_NAMES = [n for n, o in OPERATIONS.items() if not o.internal]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,22 +32,29 @@ class Rules:
     flushes: bool = False
     """Whether FLOAT32 denormals may count as zero."""
     quotient: float = 3.0
-    """Units in the last place that division and roots may be off by."""
+    """Units in the last place that quotients of FLOAT32 may be off by."""
+    double: float = 0.0
+    """The same of FLOAT64."""
+    root: float = 3.0
+    """The same of square roots of FLOAT32."""
     function: float = 16.0
     """The same of transcendental functions."""
 
 
-REFERENCE = Rules(rounds=False, quotient=0.0, function=16.0)
+REFERENCE = Rules(rounds=False, quotient=0.0, root=0.0, function=16.0)
 DEVICE = Rules(rounds=True)
 FLUSHING = Rules(rounds=True, flushes=True)
-PLACES = Rules(rounds=True, quotient=0.0, function=0.0)
+STRICT = Rules(rounds=True, flushes=True, double=3.0, root=5.0)
+PLACES = Rules(rounds=True, quotient=0.0, root=0.0, function=0.0)
 """What depends on positions alone: FLOAT32, operation by operation, on every device alike."""
 
 
 def place_rules(rules: Rules) -> Rules:
     """How what depends on positions alone is computed. A device that computes it itself, and does
-    not find it in a table, has its own functions."""
-    return PLACES if rules is REFERENCE else dataclasses.replace(PLACES, function=rules.function)
+    not find it in a table, has its own functions and square roots."""
+    if rules is REFERENCE:
+        return PLACES
+    return dataclasses.replace(PLACES, function=rules.function, root=rules.root)
 
 
 def fold_rules(rules: Rules, placed: bool) -> Rules:

@@ -67,6 +67,18 @@ def test_functions_of_positions_differ_from_device_to_device() -> None:
     assert bound("select(gt(exp(cast(i0, f32)), 2.0), %X[i0], 0.0)", f32(1, 1)) == [0, 0]
 
 
+def test_of_positions_quotients_are_exact_and_roots_are_as_a_device_takes_them() -> None:
+    """Quotients are correctly rounded on every device where positions alone decide them."""
+    assert bound("div(add(cast(i0, f32), 0.5), 1.5)", f32(0, 0)) == [0, 0]
+    _, root = bound("sqrt(add(cast(i0, f32), 1.0))", f32(0, 0))
+    assert root > 0
+    function = ir.parse(
+        "func @F(%X: f32[2]) -> (%Z) {\n  %Z: f32[i0 < 2] = sqrt(add(cast(i0, f32), 1.0))\n}"
+    )
+    correct = FloatPromises(single=Division(CORRECT, CORRECT))
+    assert not bound_errors(function, {"X": f32(0, 0)}, correct)["Z"].any()
+
+
 def test_one_operation_may_be_off_by_its_rounding_and_the_results() -> None:
     (found,) = bound("add(%X[i0], %Y[i0])", f32(1.5))
     assert found == pytest.approx(2 * 3 * EPSILON)

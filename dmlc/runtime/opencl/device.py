@@ -66,6 +66,8 @@ class Device:
     note: str = ""
     """What was chosen before its driver started, and why; empty for nothing."""
     floats: FloatPromises = LEAST
+    divides_correctly: bool = False
+    """Whether programs may ask for correctly rounded quotients of FLOAT32."""
     part_alignment: int = 256
     """A part of a buffer begins at a multiple of this."""
     key: int = dataclasses.field(default=0, repr=False)

@@ -43,6 +43,9 @@ Array = npt.NDArray[Any]
 BUILD_OPTIONS = ("-w",)
 """Warnings are off: what a compiler thinks of generated code is of no use to who runs it."""
 
+_DIVIDES_CORRECTLY = "DIVIDES_CORRECTLY"
+"""What programs ask for, which then divide as they are: see `div_nearest` of OpenCL's functions."""
+
 _PLATFORM_OPTIONS = MappingProxyType({"Oclgrind": ("-cl-opt-disable",)})
 """What some platforms are told besides. Oclgrind stops at instructions that LLVM's optimizations
 make (`llvm.bitreverse.i2`), and accesses that these remove would not be seen."""
@@ -217,6 +220,7 @@ def _describe(
         memory=memory,
         float64="cl_khr_fp64" in handle.extensions.split(),
         floats=_read_floats(handle),
+        divides_correctly=_can_divide_correctly(handle),
         driver=f"{platform.version.strip()}, {handle.driver_version.strip()}",
         note=_instructions_note(choice, handle.name) if kind is DeviceKind.CPU else "",
         key=keys[0],
@@ -239,6 +243,12 @@ def _read_floats(handle: cl.Device) -> FloatPromises:
         for flag in (config.INF_NAN, config.DENORM)
     )
     return FloatPromises(special, denormals, _DIVISION, Division(CORRECT, CORRECT))
+
+
+def _can_divide_correctly(handle: cl.Device) -> bool:
+    """Whether programs may be built to round quotients and square roots of FLOAT32 correctly."""
+    flag = _pyopencl().device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    return bool(handle.single_fp_config & flag)
 
 
 # Sessions -------------------------------------------------------------------------------------
@@ -320,12 +330,18 @@ class Session:
     def _build(self, kernel: KernelSource, unit: int) -> cl.Program:
         cl = self._cl
         program = cl.Program(self.context, kernel.source)
-        options = [*BUILD_OPTIONS, *_PLATFORM_OPTIONS.get(self.device.platform, ())]
         try:
-            program.build(options, devices=[self._units[unit]])
+            program.build(self.list_options(kernel), devices=[self._units[unit]])
         except cl.Error as problem:
             raise _build_error(kernel, self.device, str(problem)) from problem
         return program
+
+    def list_options(self, kernel: KernelSource) -> list[str]:
+        """What the driver's compiler is told of a kernel."""
+        options = [*BUILD_OPTIONS, *_PLATFORM_OPTIONS.get(self.device.platform, ())]
+        if self.device.divides_correctly and _DIVIDES_CORRECTLY in kernel.source:
+            options += ["-cl-fp32-correctly-rounded-divide-sqrt", "-D", _DIVIDES_CORRECTLY]
+        return options
 
     def kernel(self, kernel: KernelSource, unit: int) -> cl.Kernel:
         """A new kernel object, with argument slots of its own: for one thread at a time."""

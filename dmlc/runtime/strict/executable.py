@@ -58,8 +58,9 @@ class _Frame:
 
     def run(self, memories: Mapping[str, Bytes]) -> None:
         """Runs the window on these bytes of each input and output."""
-        held = {tensor.name: self._lay_out(tensor, memories) for tensor in self._program.tensors}
-        for number, step in self._program.order():
+        shared = self._fill(self._program.scratch_bytes, np.dtype(np.uint8), "scratch")
+        held = {t.name: self._lay_out(t, memories, shared) for t in self._program.tensors}
+        for number, step in self._order():
             source = self._program.kernels[number]
             bound = [held[buffer.tensor] for buffer in source.buffers]
             taken = self._device.take(list_special(source, self._device.floats))
@@ -69,17 +70,35 @@ class _Frame:
             found = held[tensor.name].view(np.uint8)
             memories[tensor.name][: found.size] = found
 
-    def _lay_out(self, tensor: TensorSpec, memories: Mapping[str, Bytes]) -> Array:
-        """A tensor's elements: what the host gives, or what nobody has written."""
+    def _order(self) -> list[tuple[int, dict[str, int]]]:
+        """The kernels as they run: in any order in which each comes after those that it waits for.
+        What is repeated keeps its order."""
+        order, kernels = list(self._program.order()), self._program.kernels
+        if Freedom.ORDER not in self._device.freedoms or self._program.repeats:
+            return order
+        waiting, found = dict(order), list[int]()
+        while waiting:
+            ready = [n for n in waiting if not any(a in waiting for a in kernels[n].after)]
+            found.append(min(ready, key=lambda n: draw_key(self._device.seed, "kernel", n)))
+            del waiting[found[-1]]
+        return [(number, {}) for number in found]
+
+    def _lay_out(self, tensor: TensorSpec, memories: Mapping[str, Bytes], shared: Array) -> Array:
+        """A tensor's elements: what the host gives, or what nobody has written. Tensors that are
+        never needed together have the same bytes, among those that are `shared`."""
         dtype = tensor.dtype.dtype
         if tensor.role is Role.CONSTANT:
             return constant_array(tensor).ravel()
-        count = tensor_bytes(tensor, self._sizes) // tensor.dtype.bytes
+        size = tensor_bytes(tensor, self._sizes)
         if is_loaded(tensor):
-            given = memories[tensor.name][: count * tensor.dtype.bytes]
-            values: Array = given.copy().view(dtype)
+            values: Array = memories[tensor.name][:size].copy().view(dtype)
             return values
+        if tensor.offset is not None:
+            return shared[tensor.offset :][:size].view(dtype)
+        return self._fill(size // tensor.dtype.bytes, dtype, tensor.name)
+
+    def _fill(self, count: int, dtype: np.dtype[np.generic], name: str) -> Array:
+        """So many elements that nobody has written."""
         if Freedom.MEMORY not in self._device.freedoms:
             return np.zeros(count, dtype)
-        key = draw_key(self._device.seed, tensor.name)
-        return draw_bits(count, dtype, key)
+        return draw_bits(count, dtype, draw_key(self._device.seed, name))

@@ -50,7 +50,7 @@ class FakePlatform:
 _numbers = iter(range(1, 1000))
 
 
-INF_NAN, DENORM = 1, 2
+INF_NAN, DENORM, CORRECTLY_ROUNDED = 1, 2, 4
 """The bits of what a device keeps of floats."""
 
 
@@ -85,7 +85,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
             Error=FakeError,
             get_platforms=get_platforms,
             device_type=kinds,
-            device_fp_config=SimpleNamespace(INF_NAN=INF_NAN, DENORM=DENORM),
+            device_fp_config=SimpleNamespace(
+                INF_NAN=INF_NAN,
+                DENORM=DENORM,
+                CORRECTLY_ROUNDED_DIVIDE_SQRT=CORRECTLY_ROUNDED,
+            ),
         )
         monkeypatch.setattr(driver, "_pyopencl", lambda: module)
         return driver.discover()
@@ -101,6 +105,11 @@ def test_what_a_device_promises_of_floats(fake: Any) -> None:
     kept, flushed = fake(FakePlatform("A", "3.0", *devices))
     assert (kept.floats.special, kept.floats.denormals) == ((16, 32, 64), (16, 32, 64))
     assert (flushed.floats.special, flushed.floats.denormals) == ((16, 32), (16,))
+
+
+def test_whether_programs_may_ask_for_correct_quotients(fake: Any) -> None:
+    devices = device("a", CPU, floats=INF_NAN | CORRECTLY_ROUNDED), device("b", GPU)
+    assert [d.divides_correctly for d in fake(FakePlatform("A", "3.0", *devices))] == [True, False]
 
 
 def test_no_platform_is_no_device(fake: Any) -> None:

@@ -22,10 +22,12 @@ from dmlc.freedoms import Freedom, Taken
 from dmlc.kernel import nodes as k
 from dmlc.kernel.interpret import KernelFault, Memory, run_kernel
 from dmlc.kernel.parse import parse_kernel
-from dmlc.program import FLOAT_WIDTHS
+from dmlc.pipeline import Steps, compile_by
+from dmlc.program import FLOAT_WIDTHS, Program
 from dmlc.runtime.strict import StrictDevice
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, UnknownNameError, UnsupportedError
+from dmlc.transform.fuse import keep_apart
 
 TINY = np.float32(1e-40)
 X = np.array([1.5, -2.0, TINY, -TINY, 0.0, 3.0, 7.0, 0.3], np.float32)
@@ -236,6 +238,77 @@ def test_groups_run_in_any_order_and_races_are_faults() -> None:
     with pytest.raises(KernelFault, match="written where another item"):
         launch("store y[0] = x[i]", x, *ALL)
     assert np.array_equal(launch("store y[i] = x[i]", x, *ALL), x)
+
+
+@pytest.mark.parametrize("freedoms", [(), ALL])
+def test_lanes_that_race_between_barriers_are_faults(freedoms: tuple[Freedom, ...]) -> None:
+    """In whatever order lanes run: who used an element since the last barrier is known."""
+    x = np.arange(4, dtype=np.float32)
+    store, read = "store_local shared[lane] = x[lane]", "store y[lane] = shared[sub(3, lane)]"
+
+    def run_lanes(*steps: str) -> Array:
+        body = "\n".join(steps)
+        kernel = parse_kernel(
+            f"""kernel f {{ launch ceil(4 / 4) groups of 4, index u32
+            buffer x: f32 read
+            buffer y: f32 write
+            shared array shared: f32[4]
+            {body} }}""",
+            OWN,
+        )
+        memories = {n: Memory(x.copy(), filled=True) for n in "xy"}
+        taken = Taken(1, frozenset(freedoms), FLOAT_WIDTHS, 2, 4)
+        make = functools.partial(simulate.StrictLaunch, taken=taken, dialect=HLSL_6_2)
+        run_kernel(kernel, memories, {}, make)
+        return memories["y"].values
+
+    assert list(run_lanes(store, "barrier", read)) == [3, 2, 1, 0]
+    with pytest.raises(KernelFault, match="another item"):
+        run_lanes(store, read)
+    with pytest.raises(KernelFault, match="another item"):
+        # Some read what was there when others store again.
+        run_lanes(store, "barrier", read, store)
+
+
+CHAIN = """func @F(%x: f32[40]) -> (%y) {
+  %a: f32[i0 < 40] = mul(%x[i0], 2.0)
+  %b: f32[i0 < 40] = add(%a[sub(39, i0)], 1.0)
+  %c: f32[i0 < 40] = mul(%b[sub(39, i0)], %a[i0])
+  %y: f32[i0 < 40] = add(%c[sub(39, i0)], %b[i0])
+}"""
+
+
+def run_chain(program: Program, *freedoms: Freedom) -> list[bool]:
+    """Whether four seeds give what the kernels of a chain come to, each in a kernel of its own."""
+    x = np.arange(40, dtype=np.float32)
+    a = x * 2
+    b = a[::-1] + 1
+    wanted = (b[::-1] * a)[::-1] + b
+    devices = (StrictDevice(seed, frozenset(freedoms)) for seed in SEEDS)
+    return [np.array_equal(load_on(program, d)({"x": x})["y"], wanted) for d in devices]
+
+
+@pytest.fixture(scope="module")
+def chain() -> Program:
+    steps = Steps(fuse=keep_apart)
+    made = compile_by(steps, ir.parse(CHAIN), "hlsl", interpreted=True)
+    assert len(made.kernels) == 4
+    return made
+
+
+def test_tensors_that_are_needed_together_do_not_share_their_bytes(chain: Program) -> None:
+    assert all(run_chain(chain, *ALL))
+    # As if the plan had all of them in one place.
+    placed = (t if t.offset is None else dataclasses.replace(t, offset=0) for t in chain.tensors)
+    assert not any(run_chain(dataclasses.replace(chain, tensors=tuple(placed)), *ALL))
+
+
+def test_kernels_run_in_any_order_that_waits_allow(chain: Program) -> None:
+    assert [kernel.after for kernel in chain.kernels] == [(), (0,), (0, 1), (1, 2)]
+    free = (dataclasses.replace(kernel, after=()) for kernel in chain.kernels)
+    loose = dataclasses.replace(chain, kernels=tuple(free))
+    assert not all(run_chain(loose, Freedom.ORDER, Freedom.MEMORY))
+    assert all(run_chain(loose, Freedom.MEMORY)), "one after the other"
 
 
 def test_a_product_is_added_before_it_is_rounded_where_no_local_takes_it() -> None:

@@ -9,22 +9,14 @@ import pytest
 
 import dmlc
 from dmlc.devices import find_promises
-from dmlc.freedoms import Freedom
 from dmlc.testing.harness import run_examples
 from dmlc.testing.outcome import Status
 from dmlc.testing.verify import verify
 from tests.examples.graphs import NAMES, make_case
 
-DATA_PLACES = ("directml.ROI_ALIGN", "directml.ROI_ALIGN1", "directml.ROI_ALIGN_GRAD")
-"""Their samples lie at quotients of the data, and some examples at the very border of a pixel. A
-device that is off in such a quotient takes the pixel beside it, which bounds do not say: these run
-without that freedom."""
-
 
 def choose_device(name: str) -> str:
-    seed = zlib.crc32(name.encode()) % 1000
-    taken = [f for f in Freedom if f is not Freedom.DIVISION] if name in DATA_PLACES else []
-    return ",".join((f"strict:{seed}", *taken))
+    return f"strict:{zlib.crc32(name.encode()) % 1000}"
 
 
 @pytest.mark.grid(12)
