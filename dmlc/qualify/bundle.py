@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import email
+import hashlib
 import importlib
 import json
 import re
@@ -127,10 +128,12 @@ def write_bundle(
         (folder / "wheels").mkdir(parents=True, exist_ok=True)
         for name in names:
             shutil.copyfile(wheels / name, folder / "wheels" / name)
+        digests = {name: _digest(wheels / name) for name in names}
     settings = {
         "python": version,
         "extras": PLATFORMS[platform].extras,
         "arguments": [*arguments],
+        "wheels": digests,
     }
     written = write_files(
         folder,
@@ -145,6 +148,12 @@ def write_bundle(
     )
     (folder / "qualify.sh").chmod(0o755)
     return [*written, *(folder / "wheels" / name for name in names)]
+
+
+def _digest(path: Path) -> str:
+    """SHA-256, which the script asks for before it installs anything."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_script(suffix: str, version: str) -> str:

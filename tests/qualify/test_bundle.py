@@ -204,3 +204,19 @@ def test_another_python_is_refused(tmp_path: Path) -> None:
     said = f"the wheels in this folder are for Python {other}, and this is Python {HERE}"
     assert done.stderr == f"error: {said}\n"
     assert not (folder / "environment").exists()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK"])
+def test_a_wheel_that_is_not_the_bundles_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    """As where a copy broke off."""
+    folder = write_small(tmp_path / "bundle")
+    (wheel,) = (folder / "wheels").iterdir()
+    wheel.unlink()
+    if content is not None:
+        wheel.write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, "-I", folder / "qualify.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"error: {wheel} is missing, or not the wheel that")
+    assert not (folder / "environment").exists()
