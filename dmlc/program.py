@@ -553,19 +553,17 @@ def describe_programs(
 ) -> dict[str, Any]:
     """The manifest of programs in one folder with `more` files: the program's own, or for several
     targets each one's in a list. `files` has all that lie beside it."""
-    if len(programs) == 1:
-        whole = programs[0].manifest()
-    else:
-        whole = {
-            "version": MANIFEST_VERSION,
-            "generator": f"dmlc {VERSION}",
-            "programs": [p.manifest() for p in programs],
-            "files": {},
-        }
-        for program in whole["programs"]:
-            whole["files"] |= program["files"]
-    whole["files"] |= _describe_files(more)
-    return whole
+    found = [p.manifest() for p in programs]
+    files = {name: said for each in found for name, said in each["files"].items()}
+    files |= _describe_files(more)
+    if len(found) == 1:
+        return {**found[0], "files": files}
+    return {
+        "version": MANIFEST_VERSION,
+        "generator": f"dmlc {VERSION}",
+        "programs": found,
+        "files": files,
+    }
 
 
 def describe_file(content: bytes) -> dict[str, Any]:
