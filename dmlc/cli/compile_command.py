@@ -25,6 +25,7 @@ from dmlc.cli.arguments import (
     show_warnings,
 )
 from dmlc.cli.completion import complete_operator
+from dmlc.cli.messages import show
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
 from dmlc.program import FLOAT_WIDTHS, Program, describe_programs, write_programs
@@ -138,7 +139,7 @@ def command(
             paths += write_files(Path(directory) / "dxdispatch", export.files)
             show_commands("on Windows, in the folder dxdispatch", export.commands)
         for path in paths:
-            click.echo(path, err=as_json)
+            (show if as_json else click.echo)(str(path))
     elif headers and not as_json:
         click.echo("\n".join(headers.values()), nl=False)
     elif not as_json:

@@ -21,7 +21,7 @@ from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
 from dmlc.interop.export import FORMATS, export_case
 from dmlc.known_answers import explain_failure, find_trusted
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, printable
 from dmlc.testing.harness import CASES, VARIANTS, Export, Settings
 from dmlc.testing.jobs import Done, Target, run_targets
 from dmlc.testing.memory import name_tool
@@ -193,7 +193,7 @@ def _log_progress(done: Iterable[Done], count: int) -> Iterator[Done]:
 
 
 def _show_item(item: Done | None) -> str | None:
-    return None if item is None else item.name
+    return None if item is None else printable(item.name)
 
 
 def _replay(
