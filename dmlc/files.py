@@ -107,15 +107,14 @@ def _replace(pending: Sequence[tuple[Path, Path]], old: list[tuple[Path, Path]])
         os.replace(temporary, path)
 
 
-_DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(?=\.|$)", re.IGNORECASE)
+_DEVICES = re.compile(r"((con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])_*)(?=\.|$)", re.IGNORECASE)
 
 
 def name_file(name: str, suffix: str = "") -> str:
     """The name of a file that is called after something, on any system: Windows keeps some for
-    devices, whatever comes behind a dot."""
-    return (
-        _DEVICES.sub(r"\1_", f"{name}{suffix}", count=1) if _DEVICES.match(name) else name + suffix
-    )
+    devices, whatever comes behind a dot. Different names stay different."""
+    whole = name + suffix
+    return _DEVICES.sub(r"\1_", whole, count=1) if _DEVICES.match(whole) else whole
 
 
 def cache_folder(

@@ -154,6 +154,7 @@ def test_regular_files_are_read_as_far_as_they_may_be_long(tmp_path: Path) -> No
     [
         ("aux", "aux_.cl"), ("NUL", "NUL_.cl"), ("con.x", "con_.x.cl"), ("Lpt1", "Lpt1_.cl"),
         ("auxiliary", "auxiliary.cl"), ("x.con", "x.con.cl"), ("com", "com.cl"),
+        ("aux_", "aux__.cl"), ("COM²", "COM²_.cl"),
     ],
 )  # fmt: skip
 def test_no_file_is_named_as_a_device_of_windows(name: str, file: str) -> None:

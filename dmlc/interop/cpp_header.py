@@ -18,6 +18,7 @@ import jinja2
 
 from dmlc.codegen.names import make_comment, make_file_stem
 from dmlc.codegen.targets import find_target
+from dmlc.files import name_file
 from dmlc.interop.barriers import Barrier, Launch, Loop, plan_barriers
 from dmlc.interop.cpp_kernels import Kernel, describe_kernel
 from dmlc.interop.cpp_names import Names
@@ -57,7 +58,7 @@ class _Part:
 
 def header_name(program: Program) -> str:
     """The name of the file that `write_header`'s text belongs in."""
-    return make_file_stem(program.name) + SUFFIX
+    return name_file(make_file_stem(program.name), SUFFIX)
 
 
 def write_header(program: Program, files: Mapping[str, bytes] = MappingProxyType({})) -> str:
