@@ -249,7 +249,7 @@ def narrow_positions(function: Function) -> Function:
             dataclasses.replace(t, dtype=DataType.INT32) if t.name in narrowed else t
             for t in function.tables
         ),
-        stages=tuple(_narrow(stage, narrowed) for stage in function.stages),
+        stages=tuple(_read_narrowed(stage, narrowed) for stage in function.stages),
     )
 
 
@@ -280,7 +280,7 @@ def _list_numbers(body: Body) -> set[str]:
     return {tensor for number, tensor in read.items() if number in used}
 
 
-def _narrow(stage: Stage, narrowed: set[str]) -> Stage:
+def _read_narrowed(stage: Stage, narrowed: set[str]) -> Stage:
     instructions = tuple(
         dataclasses.replace(i, dtype=DataType.INT32)
         if isinstance(i, Load) and i.tensor in narrowed
