@@ -66,6 +66,9 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
     folder = Path(directory)
     pending: list[tuple[Path, Path]] = []
     old: list[tuple[Path, Path]] = []
+    if "\0" in f"{folder}{''.join(contents)}":
+        # No file system has such a name.
+        raise DmlcError(f"cannot write '{folder}': this is no file name", code="E0005")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():

@@ -22,6 +22,13 @@ def test_files_are_written_into_a_new_folder(tmp_path: Path) -> None:
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == {"x": b"1", "y": b"2"}
 
 
+@pytest.mark.parametrize(("folder", "name"), [("a\0b", "x"), ("a", "x\0")])
+def test_what_is_no_name(folder: str, name: str, tmp_path: Path) -> None:
+    with pytest.raises(DmlcError, match="this is no file name"):
+        write_files(tmp_path / folder, {name: b"1"})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_files_are_replaced_and_keep_their_permissions(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"old")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dmlc.cli.arguments import find_file, import_option
+from dmlc.cli.arguments import find_file, import_option, is_file
 from dmlc.cli.completion import complete_file, complete_operator
 from dmlc.cli.device_names import complete_device
 from dmlc.cli.messages import show
@@ -109,7 +109,7 @@ def command(
         return 1 if differences.worse else 0
     targets = list_targets(subjects, folders)
     if bundle is not None:
-        files = [text for text in subjects if find_file(text) != text or Path(text).is_file()]
+        files = [text for text in subjects if is_file(find_file(text))]
         if files or folders:
             raise click.UsageError("a bundle has no files of yours: name operators of the library")
         given = [*subjects, "--device", device, "--cases", cases, "--seed", seed,

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 import dmlc
-from dmlc.cli.arguments import find_file, find_subject, import_option
+from dmlc.cli.arguments import find_file, find_subject, import_option, is_file
 from dmlc.cli.completion import complete_operator
 from dmlc.cli.device_names import complete_device
 from dmlc.cli.messages import show
@@ -155,7 +155,7 @@ def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target
     found: dict[Target, None] = {}
     for text in subjects:
         path = find_file(text)
-        if path.endswith(".dml") or Path(path).is_file():
+        if is_file(path):
             named = [text] if path != text else list(dmlc.load(path, folders).operators)
             if not named:
                 raise DmlcError(f"'{path}' defines no operator")

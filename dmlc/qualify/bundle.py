@@ -13,6 +13,7 @@ import email
 import hashlib
 import importlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -114,7 +115,7 @@ def write_bundle(
 
     Raises `DmlcError` where the folder holds something, and `UnavailableError` without a network.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if os.path.exists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise DmlcError(
             f"'{folder}' is there already, and a bundle is a folder of its own",
             notes=["name a new folder, or remove this one"],
@@ -125,9 +126,14 @@ def write_bundle(
         run(["wheel", "--no-deps", "--quiet", "--wheel-dir", made, str(sources)])
         _collect(wheels, PLATFORMS[platform], version, run)
         names = sorted(path.name for path in wheels.iterdir())
-        (folder / "wheels").mkdir(parents=True, exist_ok=True)
-        for name in names:
-            shutil.copyfile(wheels / name, folder / "wheels" / name)
+        try:
+            (folder / "wheels").mkdir(parents=True, exist_ok=True)
+            for name in names:
+                shutil.copyfile(wheels / name, folder / "wheels" / name)
+        except OSError as error:
+            raise DmlcError(
+                f"cannot write '{folder}': {(error.strerror or str(error)).lower()}", code="E0005"
+            ) from error
         digests = {name: _digest(wheels / name) for name in names}
     settings = {
         "python": version,

@@ -91,6 +91,13 @@ def test_errors_become_statuses(
     assert found.out == ""
 
 
+@pytest.mark.parametrize("command", ["show", "test", "inspect", "compile"])
+def test_a_name_too_long_for_a_file(dmlc: Dmlc, command: str) -> None:
+    found = dmlc(command, "x" * 10_000)
+    assert found.status == 1
+    assert found.err.startswith("error: ")
+
+
 def test_main_leaves_with_the_status() -> None:
     with pytest.raises(SystemExit) as leaving:
         cli.main(["check", "missing.dml"])

@@ -130,6 +130,13 @@ def test_a_folder_that_holds_something_is_refused_before_any_work(tmp_path: Path
     assert pip.calls == []
 
 
+@pytest.mark.parametrize("name", ["n" * 300, "file/bundle"])
+def test_a_folder_that_cannot_be_made(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DmlcError, match="cannot write"):
+        write_bundle(tmp_path / name, "linux", "3.12", [], Pip(OWN, OTHERS), tmp_path)
+
+
 def test_what_pip_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What lies in the working directory is not run in pip's place.
     (tmp_path / "pip.py").write_text("raise SystemExit('this was run')")
