@@ -130,7 +130,9 @@ def cache_folder(
     elif platform == "darwin":
         base = "~/Library/Caches"
     else:
-        base = environment.get("XDG_CACHE_HOME") or "~/.cache"
+        # The specification has relative paths ignored: they are of whoever filled this folder.
+        named = environment.get("XDG_CACHE_HOME", "")
+        base = named if os.path.isabs(named) else "~/.cache"
     found = expand_home(base)
     return None if found is None else found / "dmlc"
 

@@ -124,6 +124,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     ("environment", "platform", "folder"),
     [
         ({"XDG_CACHE_HOME": "/c"}, "linux", "/c/dmlc"),
+        ({"XDG_CACHE_HOME": "c"}, "linux", "~/.cache/dmlc"),
         ({}, "linux", "~/.cache/dmlc"),
         ({"LOCALAPPDATA": "/local"}, "win32", "/local/dmlc"),
         ({}, "win32", "~/AppData/Local/dmlc"),
