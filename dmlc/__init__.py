@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dmlc.building import GraphBuilder, gradient
     from dmlc.catalog import load, operator, operators, parse
     from dmlc.inspection import Inspection, inspect
+    from dmlc.manifest import read_manifest
     from dmlc.pipeline import compile
     from dmlc.program import Program
     from dmlc.scalars import DataType
@@ -63,6 +64,7 @@ __all__ = [
     "operator",
     "operators",
     "parse",
+    "read_manifest",
     "run",
 ]
 
@@ -95,6 +97,7 @@ _PLACES = {
     "operator": "dmlc.catalog",
     "operators": "dmlc.catalog",
     "parse": "dmlc.catalog",
+    "read_manifest": "dmlc.manifest",
     "run": "dmlc.api",
 }
 

@@ -66,6 +66,9 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
     folder = Path(directory)
     pending: list[tuple[Path, Path]] = []
     old: list[tuple[Path, Path]] = []
+    if "\0" in f"{folder}{''.join(contents)}":
+        # No file system has such a name.
+        raise DmlcError(f"cannot write '{folder}': this is no file name", code="E0005")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
@@ -107,15 +110,14 @@ def _replace(pending: Sequence[tuple[Path, Path]], old: list[tuple[Path, Path]])
         os.replace(temporary, path)
 
 
-_DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(?=\.|$)", re.IGNORECASE)
+_DEVICES = re.compile(r"((con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])_*)(?=\.|$)", re.IGNORECASE)
 
 
 def name_file(name: str, suffix: str = "") -> str:
     """The name of a file that is called after something, on any system: Windows keeps some for
-    devices, whatever comes behind a dot."""
-    return (
-        _DEVICES.sub(r"\1_", f"{name}{suffix}", count=1) if _DEVICES.match(name) else name + suffix
-    )
+    devices, whatever comes behind a dot. Different names stay different."""
+    whole = name + suffix
+    return _DEVICES.sub(r"\1_", whole, count=1) if _DEVICES.match(whole) else whole
 
 
 def cache_folder(
@@ -128,7 +130,9 @@ def cache_folder(
     elif platform == "darwin":
         base = "~/Library/Caches"
     else:
-        base = environment.get("XDG_CACHE_HOME") or "~/.cache"
+        # The specification has relative paths ignored: they are of whoever filled this folder.
+        named = environment.get("XDG_CACHE_HOME", "")
+        base = named if os.path.isabs(named) else "~/.cache"
     found = expand_home(base)
     return None if found is None else found / "dmlc"
 

@@ -45,7 +45,7 @@ from dmlc.transform.loops import part_loops
 from dmlc.transform.open_sizes import check_open
 from dmlc.transform.quotients import round_quotients
 from dmlc.transform.rewrite import rewrite, run_passes
-from dmlc.transform.storage import widen_booleans
+from dmlc.transform.storage import narrow_positions, widen_booleans
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -262,6 +262,10 @@ def _lower(
     """The passes between the two IRs, each followed by the verifier: the kernels of each group of
     each part."""
     verify(function)
+    if isinstance(dialect.storage[DataType.INT64], Unsupported):
+        narrowed = narrow_positions(function)
+        verify(narrowed, "narrow_positions", function)
+        function = narrowed
     check_support(function, dialect, shape)
     check_open(function)
     lowered: list[Lowered] = []

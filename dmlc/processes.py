@@ -1,4 +1,4 @@
-"""Python processes that dmlc starts, none of which imports what lies in the folder that it starts
+"""Processes that dmlc starts, none of which runs or imports what lies in the folder that it starts
 in; and commands that it suggests, in which no name is more than a word.
 
 Python itself puts that folder first among those that `python -m` and `python -c` search, so that a
@@ -29,6 +29,23 @@ def python_environment(given: Mapping[str, str] = os.environ) -> dict[str, str]:
     `sys.path`, which is whatever folder a process is in, is left out."""
     folders = dict.fromkeys(os.path.abspath(path) for path in sys.path if path)
     return {**given, "PYTHONPATH": os.pathsep.join(folders), _SAFE: "1"}
+
+
+def find_program(
+    name: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform
+) -> str | None:
+    """Where a program is, in the folders of PATH; None where it is in none. The working directory
+    is none of them: Windows looks there first, as `shutil.which` does on it, and so does a PATH
+    with a `.` on any system."""
+    windows = platform == "win32"
+    folders = environment.get("PATH", os.defpath).split(";" if windows else ":")
+    suffixes = environment.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if windows else [""]
+    for folder in filter(os.path.isabs, folders):
+        for suffix in suffixes:
+            path = os.path.join(folder, name + suffix)
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
+    return None
 
 
 @contextlib.contextmanager

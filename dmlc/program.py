@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,8 @@ VERSION = __version__
 """The compiler's version, which generated files and manifests carry."""
 
 MANIFEST_VERSION = 1
+MANIFEST = "manifest.json"
+"""The name of a manifest's file."""
 
 FLOAT_WIDTHS = (16, 32, 64)
 """The widths of floats, in bits."""
@@ -420,6 +423,7 @@ class Program:
             "elementwise": self.elementwise,
             "contract": self.contract,
             "fusion": self._describe_fusion(),
+            "files": _describe_files(self.list_files()),
             "order": "kernels run in the order listed; a barrier stands between a kernel and those "
             "it names in 'after'",
             **self.language.notes,
@@ -493,6 +497,10 @@ class Program:
             **self.language.describe_scalar(scalar),
         }
 
+    def list_files(self) -> dict[str, bytes]:
+        """The kernels' sources as `write` writes them, by the names of their files."""
+        return {self.file_name(kernel): kernel.source.encode() for kernel in self.kernels}
+
     def file_name(self, kernel: KernelSource) -> str:
         """The name of the file that `write` puts a kernel's source in."""
         expect("kernel", kernel, KernelSource, "a kernel of the program")
@@ -534,19 +542,37 @@ def write_programs(
     With one program the manifest is that program's own; with more, `programs` in it lists them.
     Raises `DmlcError` where the folder cannot be made or written to.
     """
-    texts = {p.file_name(kernel): kernel.source for p in programs for kernel in p.kernels}
-    whole = programs[0].manifest() if len(programs) == 1 else combine_manifests(programs)
-    texts["manifest.json"] = json.dumps(whole, indent=2) + "\n"
-    return write_files(directory, {**{n: t.encode() for n, t in texts.items()}, **more})
+    sources = {name: text for p in programs for name, text in p.list_files().items()}
+    whole = describe_programs(programs, more)
+    text = json.dumps(whole, indent=2) + "\n"
+    return write_files(directory, {**sources, MANIFEST: text.encode(), **more})
 
 
-def combine_manifests(programs: Sequence[Program]) -> dict[str, Any]:
-    """The manifest of programs for several targets: each one's own, in a list."""
+def describe_programs(
+    programs: Sequence[Program], more: Mapping[str, bytes] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The manifest of programs in one folder with `more` files: the program's own, or for several
+    targets each one's in a list. `files` has all that lie beside it."""
+    found = [p.manifest() for p in programs]
+    files = {name: said for each in found for name, said in each["files"].items()}
+    files |= _describe_files(more)
+    if len(found) == 1:
+        return {**found[0], "files": files}
     return {
         "version": MANIFEST_VERSION,
         "generator": f"dmlc {VERSION}",
-        "programs": [p.manifest() for p in programs],
+        "programs": found,
+        "files": files,
     }
+
+
+def describe_file(content: bytes) -> dict[str, Any]:
+    """What a manifest says of a file: who has another one is told so."""
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _describe_files(contents: Mapping[str, bytes]) -> dict[str, Any]:
+    return {name: describe_file(content) for name, content in contents.items()}
 
 
 def constant_buffer_bytes(scalars: tuple[ScalarBinding, ...]) -> int:

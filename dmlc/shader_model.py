@@ -48,3 +48,8 @@ def dxc_arguments(source: str, entry_point: str, shader_model: str) -> list[str]
 def dxil_arguments(source: str, entry_point: str, shader_model: str) -> list[str]:
     """The same for DXIL: without `-Gis` it is compiled for fast arithmetic."""
     return [*dxc_arguments(source, entry_point, shader_model), "-Gis"]
+
+
+def is_signed(container: bytes) -> bool:
+    """Whether the header of DXIL holds a digest, without which retail Direct3D refuses."""
+    return container[:4] == b"DXBC" and any(container[4:20])

@@ -120,6 +120,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "gradient name": (lambda value: dmlc.gradient(TWICE, ["x"], {"x": value}), {"value": "dx"}),
     "inspect": (dmlc.inspect, {"function": FUNCTION, "gpus": ["gfx1100"], "shader_model": "6.2"}),
     "load": (dmlc.load, {"path": "nowhere.dml", "import_folders": ()}),
+    "read_manifest": (dmlc.read_manifest, {"directory": "nowhere"}),
     "load_program": (dmlc.load_program, {"program": PROGRAM, "device": "opencl"}),
     "mlir.export": (dmlc.mlir.export, {"subject": SCALED, "tensors": {"X": (3,)},
                                        "attributes": {}}),
@@ -256,7 +257,7 @@ CHECKED_ELSEWHERE = {
 @pytest.mark.parametrize("name", CALLS)
 def test_the_arguments_below_fit(name: str) -> None:
     call, given = CALLS[name]
-    if name not in ("load", "Value", "GraphBuilder attribute", "GraphBuilder.exp",
+    if name not in ("load", "read_manifest", "Value", "GraphBuilder attribute", "GraphBuilder.exp",
                     "GraphBuilder.call"):  # fmt: skip
         call(**given)
 

@@ -22,6 +22,13 @@ def test_files_are_written_into_a_new_folder(tmp_path: Path) -> None:
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == {"x": b"1", "y": b"2"}
 
 
+@pytest.mark.parametrize(("folder", "name"), [("a\0b", "x"), ("a", "x\0")])
+def test_what_is_no_name(folder: str, name: str, tmp_path: Path) -> None:
+    with pytest.raises(DmlcError, match="this is no file name"):
+        write_files(tmp_path / folder, {name: b"1"})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_files_are_replaced_and_keep_their_permissions(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"old")
@@ -117,6 +124,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     ("environment", "platform", "folder"),
     [
         ({"XDG_CACHE_HOME": "/c"}, "linux", "/c/dmlc"),
+        ({"XDG_CACHE_HOME": "c"}, "linux", "~/.cache/dmlc"),
         ({}, "linux", "~/.cache/dmlc"),
         ({"LOCALAPPDATA": "/local"}, "win32", "/local/dmlc"),
         ({}, "win32", "~/AppData/Local/dmlc"),
@@ -154,6 +162,7 @@ def test_regular_files_are_read_as_far_as_they_may_be_long(tmp_path: Path) -> No
     [
         ("aux", "aux_.cl"), ("NUL", "NUL_.cl"), ("con.x", "con_.x.cl"), ("Lpt1", "Lpt1_.cl"),
         ("auxiliary", "auxiliary.cl"), ("x.con", "x.con.cl"), ("com", "com.cl"),
+        ("aux_", "aux__.cl"), ("COM²", "COM²_.cl"),
     ],
 )  # fmt: skip
 def test_no_file_is_named_as_a_device_of_windows(name: str, file: str) -> None:

@@ -23,7 +23,7 @@ ORDER = (
     "building",
     "reference",
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
-    "report", "codegen", "pipeline", "picture", "runtime",
+    "manifest", "report", "codegen", "pipeline", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "qualify",
     "onnx", "pages", "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip

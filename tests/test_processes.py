@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlc.processes import isolating_workers, python_command, python_environment
+from dmlc.processes import find_program, isolating_workers, python_command, python_environment
 from dmlc.runtime.opencl import oclgrind
 from dmlc.runtime.vulkan import statistics
 from dmlc.testing.harness import Settings
@@ -51,7 +51,7 @@ def test_the_process_under_oclgrind(
     stand_in = tmp_path / "oclgrind"
     stand_in.write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
     stand_in.chmod(0o755)
-    monkeypatch.setattr(oclgrind, "find_program", lambda: str(stand_in))
+    monkeypatch.setattr(oclgrind, "find_oclgrind", lambda: str(stand_in))
     stop = oclgrind._simulator.stop  # pyright: ignore[reportPrivateUsage]
     stop()
     given = {"A": np.arange(8, dtype=np.float32)}
@@ -93,3 +93,30 @@ def test_no_other_module_starts_python() -> None:
     assert [p.name for p in starts] == ["processes.py"]
     spawns = [p for p in PACKAGE.rglob("*.py") if "multiprocessing.get_" in p.read_text("utf-8")]
     assert [p.name for p in spawns] == ["jobs.py"]
+
+
+def plant(folder: Path, name: str) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("")
+    (folder / name).chmod(0o755)
+    return str(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("platform", "joint", "file"), [("linux", ":", "dxc"), ("win32", ";", "dxc.EXE")]
+)
+def test_no_program_of_the_working_directory_is_found(
+    platform: str, joint: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(tmp_path / "here", file)
+    plant(tmp_path / "here" / "below", file)
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "empty").mkdir()
+    paths = ["", ".", "below", str(tmp_path / "empty")]
+    assert find_program("dxc", {"PATH": joint.join(paths)}, platform) is None
+    assert find_program("dxc", {"PATH": ""}, platform) is None
+    (tmp_path / "empty" / file).write_text("")  # It is no program.
+    own = plant(tmp_path / "bin", file)
+    path = joint.join([*paths, str(tmp_path / "bin")])
+    assert find_program("dxc", {"PATH": path}, platform) == own
+    assert find_program("dxc", {"PATH": path, "PATHEXT": ".BAT"}, "win32") is None

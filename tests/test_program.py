@@ -26,6 +26,7 @@ from dmlc.program import (
     ScalarBinding,
     TensorSpec,
     constant_buffer_bytes,
+    describe_file,
     list_sharing,
 )
 from dmlc.scalars import DataType as T
@@ -50,7 +51,15 @@ def make(text: str, target: str = "opencl") -> dict[str, Any]:
     return compile(ir.parse(text), target).manifest()
 
 
+def test_a_digest_is_what_others_compute() -> None:
+    """`sha256sum` of "abc", of FIPS 180-2."""
+    assert describe_file(b"abc") == {
+        "bytes": 3, "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+    }  # fmt: skip
+
+
 def test_opencl_manifest() -> None:
+    source = compile(ir.parse(RELU_GRAD)).kernels[0].source
     assert make(RELU_GRAD) == {
         "version": 1,
         "generator": f"dmlc {VERSION}",
@@ -101,6 +110,7 @@ def test_opencl_manifest() -> None:
             "after": {"kernels": 1, "bytes_read": None, "bytes_written": None},
             "peak_scratch": 0,
         },
+        "files": {"relu_grad.cl": describe_file(source.encode())},
         "order": "kernels run in the order listed; a barrier stands between a kernel and those it "
                  "names in 'after'",
     }  # fmt: skip

@@ -170,7 +170,7 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
         raise DmlcError(_declared(attribute, Diagnostic(message, code="E0809")))
     match attribute.base:
         case "ENUM":
-            return _convert_enum(attribute, value)
+            return convert_enum(attribute, value)
         case "STRING":
             if not isinstance(value, str):
                 raise _wrong(attribute, given, "a string")
@@ -194,7 +194,9 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
     return made
 
 
-def _convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
+def convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
+    """The member of an attribute's enum that a name, a number or a member stands for. Raises
+    `DmlcError` where it is none."""
     enum = attribute.enum
     if enum is None:
         raise DmlcError(f"attribute '{attribute.name}' has no enum", code="E0804")

@@ -15,6 +15,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from dmlc.binding import Graph, Module, Operator, TensorDesc
+from dmlc.binding.attributes import convert_enum
 from dmlc.building.shapes import infer_output
 from dmlc.building.statements import list_statements
 from dmlc.building.values import (
@@ -398,7 +399,7 @@ class GraphBuilder:
         return syntax.Index(base, declared.sizes, None, span=NOWHERE)
 
     def _attribute(self, attribute: AttributeDefinition, given: object) -> syntax.Expression:
-        if isinstance(given, np.ndarray):
+        if isinstance(given, np.ndarray | np.generic):
             given = cast("object", given.tolist())
         if isinstance(given, list | tuple):
             items = cast("Sequence[object]", given)
@@ -410,14 +411,10 @@ class GraphBuilder:
         if attribute.base == "TYPE":
             dtype = as_data_type(f"attribute '{attribute.name}'", given)
             return syntax.Reference(dtype.name, span=NOWHERE)
-        if isinstance(given, str):
-            if attribute.enum is not None:
-                return syntax.Reference(given, span=NOWHERE)
-            return syntax.String(given, span=NOWHERE)
         if attribute.enum is not None:
-            for member, number in attribute.enum.members.items():
-                if number == given:
-                    return syntax.Reference(member, span=NOWHERE)
+            return syntax.Reference(convert_enum(attribute, given).member, span=NOWHERE)
+        if isinstance(given, str):
+            return syntax.String(given, span=NOWHERE)
         return literal(given)
 
     def _label(self, value: Value, name: str | None, definition: OperatorDefinition) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -189,7 +189,7 @@ def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc
             notes=["dmlc compile, ir, graph, inspect and run take functions as well"],
         )
     path = find_file(text)
-    if not _is_file(path):
+    if not is_file(path):
         return dmlc.operator(text)
     module, name = dmlc.load(path, folders), text[len(path) + 1 :]
     subjects: dict[str, dmlc.Operator | dmlc.Graph] = {**module.graphs, **module.operators}
@@ -214,7 +214,7 @@ def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc
 def find_file(text: str) -> str:
     """The file in `FILE[:NAME]`; the text itself where it names none."""
     path = text.rpartition(":")[0]
-    return path if not _is_file(text) and _is_file(path) else text
+    return path if not is_file(text) and is_file(path) else text
 
 
 def count_subjects(module: dmlc.Module) -> str:
@@ -224,8 +224,10 @@ def count_subjects(module: dmlc.Module) -> str:
     return ", ".join(parts) or "no operators"
 
 
-def _is_file(text: str) -> bool:
-    return text.endswith(".dml") or Path(text).is_file()
+def is_file(text: str) -> bool:
+    """Whether an argument is the name of a file, and of no operator. What is too long for a name,
+    or none at all, names no file."""
+    return text.endswith(".dml") or os.path.isfile(text)
 
 
 # Bindings -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,10 @@ from dmlc.cli.arguments import (
     show_warnings,
 )
 from dmlc.cli.completion import complete_operator
+from dmlc.cli.messages import show
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
-from dmlc.program import FLOAT_WIDTHS, Program, combine_manifests, write_programs
+from dmlc.program import FLOAT_WIDTHS, Program, describe_programs, write_programs
 from dmlc.runtime.interface import find_compiler
 from dmlc.shader_model import SHADER_MODELS
 
@@ -126,29 +127,32 @@ def command(
             shader_model=shader_model,
             contract=contract,
         )
-    headers = _write_headers(programs, host) if host is not None else {}
+    compiled: dict[str, bytes] = {}
+    for found, program in zip(targets, programs, strict=True):
+        if directory is not None and found.compiler:
+            compiled |= find_compiler(found.compiler).compile_files(program)
+    headers = _write_headers(programs, host, compiled) if host is not None else {}
     if directory is not None:
-        compiled = {name: text.encode() for name, text in headers.items()}
-        for found, program in zip(targets, programs, strict=True):
-            if found.compiler:
-                compiled |= find_compiler(found.compiler).compile_files(program)
+        compiled |= {name: text.encode() for name, text in headers.items()}
         paths = write_programs(programs, directory, compiled)
         if export is not None:
             paths += write_files(Path(directory) / "dxdispatch", export.files)
             show_commands("on Windows, in the folder dxdispatch", export.commands)
         for path in paths:
-            click.echo(path, err=as_json)
+            (show if as_json else click.echo)(str(path))
     elif headers and not as_json:
         click.echo("\n".join(headers.values()), nl=False)
     elif not as_json:
         click.echo("\n".join(k.source for p in programs for k in p.kernels), nl=False)
     if as_json:
-        whole = programs[0].manifest() if len(programs) == 1 else combine_manifests(programs)
-        click.echo(json.dumps(whole, indent=2))
+        click.echo(json.dumps(describe_programs(programs, compiled), indent=2))
 
 
-def _write_headers(programs: Iterable[Program], host: str) -> dict[str, str]:
-    """The host code of the programs that can have it, by file name."""
+def _write_headers(
+    programs: Iterable[Program], host: str, compiled: Mapping[str, bytes]
+) -> dict[str, str]:
+    """The host code of the programs that can have it, by file name; `compiled` has the machine code
+    of their kernels, as far as it is there."""
     cpp = interop.cpp_header
     hosted = [p for p in programs if host in find_target(p.target).hosts]
-    return {cpp.header_name(p): cpp.write_header(p) for p in hosted}
+    return {cpp.header_name(p): cpp.write_header(p, compiled) for p in hosted}

@@ -9,7 +9,7 @@ import click
 from dmlc import pages
 from dmlc.cli.arguments import show_commands
 from dmlc.cli.messages import show
-from dmlc.files import write_files
+from dmlc.files import name_file, write_files
 from dmlc.processes import spell_command
 from dmlc.source import DmlcError
 
@@ -37,7 +37,7 @@ def command(names: tuple[str, ...], directory: str | None) -> int:
     for name in names:
         try:
             made = read(name)
-            file = f"{made.name}.dml"
+            file = name_file(made.name, ".dml")
             if directory is not None and file in contents:
                 raise DmlcError(
                     f"'{name}' and '{pages_of[file]}' both describe {made.name}",

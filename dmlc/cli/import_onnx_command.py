@@ -11,7 +11,7 @@ import click
 from dmlc import onnx
 from dmlc.cli.arguments import read_pairs, read_tensors, show_commands, tensor_option
 from dmlc.cli.arrays import encode_array, read_arrays
-from dmlc.files import write_files
+from dmlc.files import name_file, write_files
 from dmlc.processes import spell_command
 
 
@@ -65,13 +65,14 @@ def command(
     if directory is None:
         click.echo(str(found.function))
         return
-    name = f"{Path(model).stem}.ir"
-    weights = {f"{own}.npy": encode_array(array) for own, array in found.weights.items()}
+    name = name_file(Path(model).stem, ".ir")
+    places = {own: name_file(own, ".npy") for own in found.weights}
+    weights = {places[own]: encode_array(array) for own, array in found.weights.items()}
     files = {name: f"{found.function}\n".encode(), **weights}
     for path in write_files(directory, files):
         click.echo(path)
     folder = Path(directory)
-    given = [f"{own}={own}.npy" for own in found.inputs.values()]
-    given += [f"{own}={folder / own}.npy" for own in found.weights]
+    given = [f"{own}={name_file(own, '.npy')}" for own in found.inputs.values()]
+    given += [f"{own}={folder / place}" for own, place in places.items()]
     words = [word for each in given for word in ("--input", each)]
     show_commands("to run it", [spell_command("dmlc", "run", folder / name, *words)])

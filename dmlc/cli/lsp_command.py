@@ -9,6 +9,7 @@ import click
 
 from dmlc import editor
 from dmlc.cli.arguments import import_option
+from dmlc.source import DmlcError
 
 
 @click.command("lsp", epilog="Example: dmlc lsp --log dmlc-lsp.log")
@@ -23,5 +24,9 @@ def command(folders: tuple[str, ...], log: str | None) -> None:
     pip install 'dmlc[lsp]'.
     """
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(filename=log, level=logging.WARNING, format=form)
+    try:
+        logging.basicConfig(filename=log, level=logging.WARNING, format=form)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise DmlcError(f"cannot write '{log}': {reason}", code="E0005") from error
     editor.serve([Path(folder) for folder in folders])

@@ -68,7 +68,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
     widths = {c: max(len(row[c]) for row in shown) for c in _COLUMNS}
     for number, row in enumerate(shown):
         line = "  ".join(row[c].ljust(widths[c]) for c in _COLUMNS).rstrip()
-        click.echo(line, err=number == 0)  # What is counted and cut are operators.
+        # What is counted and cut are operators.
+        (show if number == 0 else click.echo)(line)
 
 
 def _cells(row: dict[str, Any]) -> dict[str, str]:

@@ -39,7 +39,7 @@ class _Output:
             raise OutputError(error) from None
 
     def _write(self, text: str | bytes) -> int:
-        if self._stream is None:
+        if self._stream is None or self._stream.closed:
             raise OSError(errno.EBADF, "it is closed")
         if isinstance(text, bytes):
             return self._stream.write(text)
@@ -52,7 +52,7 @@ class _Output:
 
     def flush(self) -> None:
         try:
-            if self._stream is not None:
+            if self._stream is not None and not self._stream.closed:
                 self._stream.flush()
         except OSError as error:
             raise OutputError(error) from None
@@ -89,7 +89,7 @@ def forget_unwritten() -> None:
     and would say so."""
     stream = cast("TextIO | None", sys.stdout)
     try:
-        if stream is not None:
+        if stream is not None and not stream.closed:
             stream.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

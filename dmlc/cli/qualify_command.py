@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from dmlc.cli.arguments import find_file, import_option
+from dmlc.cli.arguments import find_file, import_option, is_file
 from dmlc.cli.completion import complete_file, complete_operator
 from dmlc.cli.device_names import complete_device
+from dmlc.cli.messages import show
 from dmlc.cli.test_command import list_targets, show_progress
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES, find_device, selector_of
 from dmlc.files import write_files
@@ -108,7 +109,7 @@ def command(
         return 1 if differences.worse else 0
     targets = list_targets(subjects, folders)
     if bundle is not None:
-        files = [text for text in subjects if find_file(text) != text or Path(text).is_file()]
+        files = [text for text in subjects if is_file(find_file(text))]
         if files or folders:
             raise click.UsageError("a bundle has no files of yours: name operators of the library")
         given = [*subjects, "--device", device, "--cases", cases, "--seed", seed,
@@ -125,7 +126,7 @@ def command(
     _check_folder(path)
     # By its number it is used even where it computes wrongly, which is to be said of it.
     settings = Settings((selector_of(found),), seed, cases, path / KEPT)
-    click.echo(f"{selector_of(found)}, {found}: known answers", err=True)
+    show(f"{selector_of(found)}, {found}: known answers")
     answers = ask_answers(found)
     tests = run_tests(targets, settings, jobs or os.cpu_count() or 1, seconds, show_progress)
     speeds = time_subjects(found, list_subjects(size) if rounds else [], rounds, _tell)
@@ -139,7 +140,7 @@ def command(
 
 
 def _tell(name: str) -> None:
-    click.echo(f"timing: {name}", err=True)
+    show(f"timing: {name}")
 
 
 def _check_folder(path: Path) -> None:

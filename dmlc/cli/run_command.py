@@ -29,7 +29,7 @@ from dmlc.cli.device_names import complete_device
 from dmlc.cli.messages import show
 from dmlc.cli.values import describe_values
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES, find_promises
-from dmlc.files import write_files
+from dmlc.files import name_file, write_files
 from dmlc.known_answers import explain_failure
 from dmlc.runtime.floats import LEAST
 from dmlc.source import counted
@@ -113,7 +113,8 @@ def command(
     floats = find_promises(device) if verified else LEAST
     verdicts = verify(found, arrays, given, results, dims, floats) if verified else {}
     if directory is not None:
-        write_files(directory, {f"{name}.npy": encode_array(a) for name, a in results.items()})
+        files = {name_file(name, ".npy"): encode_array(a) for name, a in results.items()}
+        write_files(directory, files)
     if as_json:
         said = _describe(results, verdicts)
         if checked:

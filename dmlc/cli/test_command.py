@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 import dmlc
-from dmlc.cli.arguments import find_file, find_subject, import_option
+from dmlc.cli.arguments import find_file, find_subject, import_option, is_file
 from dmlc.cli.completion import complete_operator
 from dmlc.cli.device_names import complete_device
 from dmlc.cli.messages import show
@@ -21,7 +21,7 @@ from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
 from dmlc.interop.export import FORMATS, export_case
 from dmlc.known_answers import explain_failure, find_trusted
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, printable
 from dmlc.testing.harness import CASES, VARIANTS, Export, Settings
 from dmlc.testing.jobs import Done, Target, run_targets
 from dmlc.testing.memory import name_tool
@@ -155,7 +155,7 @@ def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target
     found: dict[Target, None] = {}
     for text in subjects:
         path = find_file(text)
-        if path.endswith(".dml") or Path(path).is_file():
+        if is_file(path):
             named = [text] if path != text else list(dmlc.load(path, folders).operators)
             if not named:
                 raise DmlcError(f"'{path}' defines no operator")
@@ -193,7 +193,7 @@ def _log_progress(done: Iterable[Done], count: int) -> Iterator[Done]:
 
 
 def _show_item(item: Done | None) -> str | None:
-    return None if item is None else item.name
+    return None if item is None else printable(item.name)
 
 
 def _replay(

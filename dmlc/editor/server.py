@@ -7,14 +7,17 @@ pygls ends lines where the protocol does not.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from lsprotocol import types
 from pygls import uris
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol
 
 from dmlc import diagnostics
 from dmlc.editor import outline as outlines
@@ -26,8 +29,9 @@ from dmlc.editor.problems import Problem, list_problems
 from dmlc.editor.resolve import find_definition
 from dmlc.editor.scopes import What
 from dmlc.program import VERSION
-from dmlc.source import DmlcError, Span
+from dmlc.source import Span
 
+_NO_NAME = re.compile("[\0\ud800-\udfff]")
 _PAUSE = 0.02
 """Seconds without an edit before the mistakes of a text are reported."""
 
@@ -61,12 +65,26 @@ _ITEMS = {
 }
 
 
+class _Protocol(LanguageServerProtocol):
+    """Answers requests that are none of the protocol, such as of places before a text begins: pygls
+    only logs them, and the editor would wait for ever."""
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "id" in data and "method" in data:
+                number: Any = data["id"] if isinstance(data["id"], int | str) else None
+                self._send_response(number, error=error.to_response_error())
+            raise
+
+
 class Server:
     """A session of one editor, and the connection to it."""
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         make: Any = LanguageServer
-        self.connection: LanguageServer = make("dmlc", VERSION)
+        self.connection: LanguageServer = make("dmlc", VERSION, protocol_cls=_Protocol)
         self.session = Session(folders)
         self.uris: dict[str, str] = {}
         """What the editor calls the open texts: there are several ways to write one URI."""
@@ -84,10 +102,10 @@ class Server:
         return self.uris.get(name) or uri_of(name)
 
     def document(self, uri: str) -> Document:
-        """The open text with that URI. Raises `DmlcError`."""
+        """The open text with that URI. Raises `JsonRpcInvalidParams`, as an answer."""
         found = self.session.documents.get(name_of(uri))
         if found is None:
-            raise DmlcError(f"'{uri}' is not open")
+            raise JsonRpcInvalidParams(f"'{uri}' is not open")
         return found
 
     def place(
@@ -235,7 +253,9 @@ def name_of(uri: str) -> str:
     except ValueError:
         # Such as brackets that hold no address: it is a name as any.
         path = None
-    return path or unquote(uri)
+    name = path or unquote(uri)
+    # What no file can be called stays as it is spelled.
+    return quote(uri, safe="/:%", errors="replace") if _NO_NAME.search(name) else name
 
 
 def uri_of(name: str) -> str:

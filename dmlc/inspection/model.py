@@ -161,7 +161,8 @@ def estimate(demand: Demand, device: Device, cache: Cache) -> Estimate:
     cold = cache.count_cold(demand, share)
     cache.touch(demand)
     waits = cold * device.latency + (read - cold) * device.cache_latency
-    busy = min(1, demand.groups / device.units)
+    # Of no groups, nothing is done.
+    busy = min(1, max(1, demand.groups) / device.units)
     parts = {
         "bandwidth": (cold + demand.written) / device.bandwidth,
         "latency": sum(waits * f.share / (resident * f.bytes) for f in demand.flights if f.bytes),

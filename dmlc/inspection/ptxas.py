@@ -11,7 +11,6 @@ import functools
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from dmlc.inspection.machine import MachineKernel
 from dmlc.inspection.nvidia import read_listing
+from dmlc.processes import find_program
 from dmlc.program import KernelSource
 from dmlc.source import InternalError, UnavailableError, UnknownNameError
 
@@ -61,7 +61,7 @@ def _find_tools() -> _Tools:
         missing = " and ".join(n for n, p in zip(_TOOLS, found, strict=True) if p is None)
         raise UnavailableError(f"NVIDIA's {missing} cannot be found", notes=[_INSTALL_TOOLS])
     for name in ("clang", *(f"clang-{version}" for version in _VERSIONS)):
-        clang = shutil.which(name)
+        clang = find_program(name)
         library = None if clang is None else _find_library(Path(clang))
         if clang is not None and library is not None:
             return clang, library, ptxas, nvdisasm
@@ -77,7 +77,7 @@ def _find_nvidia(name: str) -> str | None:
         for path in sorted(Path(place).glob(f"*/bin/{name}"), reverse=True):
             if os.access(path, os.X_OK):
                 return str(path)
-    return shutil.which(name)
+    return find_program(name)
 
 
 def _find_library(clang: Path) -> Path | None:

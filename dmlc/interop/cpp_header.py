@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jinja2
 
 from dmlc.codegen.names import make_comment, make_file_stem
 from dmlc.codegen.targets import find_target
+from dmlc.files import name_file
 from dmlc.interop.barriers import Barrier, Launch, Loop, plan_barriers
 from dmlc.interop.cpp_kernels import Kernel, describe_kernel
 from dmlc.interop.cpp_names import Names
@@ -56,11 +58,12 @@ class _Part:
 
 def header_name(program: Program) -> str:
     """The name of the file that `write_header`'s text belongs in."""
-    return make_file_stem(program.name) + SUFFIX
+    return name_file(make_file_stem(program.name), SUFFIX)
 
 
-def write_header(program: Program) -> str:
-    """The header of a program in HLSL.
+def write_header(program: Program, files: Mapping[str, bytes] = MappingProxyType({})) -> str:
+    """The header of a program in HLSL. It takes no other shaders than those among `files`, by name,
+    where they are there and signed: those that are not have to be compiled again.
 
     Raises `UnsupportedError` where the program is in another language, or a kernel has more
     arguments than a root signature.
@@ -77,15 +80,18 @@ def write_header(program: Program) -> str:
         version=VERSION,
         names=names,
         **_describe_sizes(program, names),
-        **_describe_contents(program, names),
+        **_describe_contents(program, names, files),
     )
     return "".join(f"{part}\n" for line in text.splitlines() for part in break_line(line))
 
 
-def _describe_contents(program: Program, names: Names) -> dict[str, Any]:
+def _describe_contents(
+    program: Program, names: Names, files: Mapping[str, bytes]
+) -> dict[str, Any]:
     """What the template says of tensors, kernels and their order."""
     schedule = plan_barriers(program)
-    kernels = [describe_kernel(program, number, names) for number in range(len(program.kernels))]
+    count = len(program.kernels)
+    kernels = [describe_kernel(program, number, names, files) for number in range(count)]
     slots = list_slots(program, names, schedule.stored)
     needs = dict.fromkeys(n for k in program.manifest()["kernels"] for n in k["requires"])
     newest = max(kernel.shader_model for kernel in program.kernels)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from dmlc.codegen.names import Mangler, make_comment
+from dmlc.files import name_file
 from dmlc.interop.cpp_names import Names, is_reserved
 from dmlc.interop.cpp_text import wrap_text
 from dmlc.program import STEP, Dispatch, KernelSource, Program, ScalarBinding
-from dmlc.shader_model import dxil_arguments
+from dmlc.shader_model import dxil_arguments, is_signed
 from dmlc.source import UnsupportedError
 
 _ROOT_WORDS = 64
@@ -44,6 +46,16 @@ class Field:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Digest:
+    """What a header knows a file by: accidents are found, and no more. SHA-256 is in the
+    manifest."""
+
+    bytes: int
+    hash: str
+    """As a number of C++."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel, and the namespace of what belongs to it."""
 
@@ -64,11 +76,17 @@ class Kernel:
     rule: str
     """How it is launched, in words."""
     comment: tuple[str, ...]
+    source: Digest
+    """Of its HLSL."""
+    shader: Digest
+    """Of its DXIL; of nothing where that is not known."""
 
 
-def describe_kernel(program: Program, number: int, names: Names) -> Kernel:
-    """A kernel of a program. Raises `UnsupportedError` where a root signature cannot hold its
-    arguments."""
+def describe_kernel(
+    program: Program, number: int, names: Names, files: Mapping[str, bytes]
+) -> Kernel:
+    """A kernel of a program, whose DXIL may be among `files`, by name. Raises
+    `UnsupportedError` where a root signature cannot hold its arguments."""
     kernel = program.kernels[number]
     _check_cost(kernel)
     dispatch = kernel.dispatch
@@ -87,8 +105,23 @@ def describe_kernel(program: Program, number: int, names: Names) -> Kernel:
         fixed_groups=dispatch.groups({}) if isinstance(dispatch.count, int) else None,
         takes_step=any(s.value == STEP for s in kernel.scalars),
         rule=rule,
+        source=digest(kernel.source.encode()),
+        shader=_digest_shader(files.get(name_file(kernel.name, ".dxil"), b"")),
         comment=wrap_text(f"{kernel.name}, groups of {dispatch.group_size} threads: {rule}"),
     )
+
+
+def digest(content: bytes) -> Digest:
+    """FNV-1a of 64 bits."""
+    value = 0xCBF29CE484222325
+    for byte in content:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return Digest(len(content), f"0x{value:016x}")
+
+
+def _digest_shader(code: bytes) -> Digest:
+    """Of DXIL that is not signed there is none: it is to be compiled again, by another compiler."""
+    return digest(code) if is_signed(code) else Digest(0, "0")
 
 
 def _check_cost(kernel: KernelSource) -> None:

@@ -125,21 +125,23 @@ def make_model(
     program.refuse_repeats("a model dispatches each kernel once")
     files = {name_file(p.name, ".hlsl"): p.source.encode() for p in program.kernels}
     files |= {
-        f"{name}.npy": _encode(place(program.tensor(name), array, np.zeros(1, array.dtype)))
+        name_file(name, ".npy"): _encode(
+            place(program.tensor(name), array, np.zeros(1, array.dtype))
+        )
         for name, array in proof.inputs.items()
     }
     for name, array in proof.expected.items():
         tensor = program.tensor(name)
         files[f"expected.{name}.npy"] = _encode(place(tensor, array, unwritten(tensor.dtype)))
         files[_bound_file(name)] = _encode(place(tensor, proof.allowed[name], np.zeros(1)))
-    files |= {f"{t.name}.npy": _encode(constant_array(t)) for t in program.constants}
+    files |= {name_file(t.name, ".npy"): _encode(constant_array(t)) for t in program.constants}
     homes = program.scratch_homes()
     sizes = _find_sizes(program, homes)
     resources: dict[str, Any] = {}
     for name, size in sizes.items():
         tensor = program.tensor(name)
         if tensor.role in (Role.INPUT, Role.CONSTANT):
-            values = {"sourcePath": f"{name}.npy"}
+            values = {"sourcePath": name_file(name, ".npy")}
             resources[name] = {"initialValues": values, "sizeInBytes": size}
         else:
             resources[name] = _empty(tensor, size)
@@ -153,7 +155,7 @@ def make_model(
     comparisons: list[FileComparison] = []
     left_out: tuple[str, ...] = ()
     for tensor in program.outputs:
-        found, bound = f"{tensor.name}.dmlc.npy", _bound_file(tensor.name)
+        found, bound = name_file(tensor.name, ".dmlc.npy"), _bound_file(tensor.name)
         commands.append(_write(tensor.name, found))
         expected = f"expected.{tensor.name}.npy"
         elements = _count_filled(tensor, sizes[tensor.name])
@@ -176,7 +178,7 @@ def make_model(
         }
         commands.append({"type": "dispatch", "dispatchable": "DirectML", "bindings": bindings})
         for tensor in program.outputs:
-            written = f"{tensor.name}.directml.npy"
+            written = name_file(tensor.name, ".directml.npy")
             commands.append(_write(own[tensor.name], written))
             # Each of the two may be off by the bound.
             bounds = [_bound_file(tensor.name)] * 2
@@ -184,7 +186,7 @@ def make_model(
             if apart is not None:
                 bounds.append(f"differs.{tensor.name}.npy")
                 files[bounds[-1]] = _encode(place(tensor, apart, np.zeros(1)))
-            found = f"{tensor.name}.dmlc.npy"
+            found = name_file(tensor.name, ".dmlc.npy")
             elements = _count_filled(tensor, sizes[tensor.name])
             comparisons.append(
                 FileComparison(found, written, tuple(bounds), tensor.dtype, elements)

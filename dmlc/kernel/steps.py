@@ -49,6 +49,9 @@ _WIDEST = 16
 _GROUPS = 5
 _MOST_LANES = 4096
 _MOST_TURNS = 40
+_PLACE_BITS = 50
+"""Of the numbers of sectors and lines that are told apart: what is further apart than a petabyte
+is the same, where a wave or a group reads both."""
 _Value: TypeAlias = Array | None
 """A value of each lane, or of all; None where it is not known."""
 
@@ -107,7 +110,9 @@ class _Sample:
         self._wave_shares = self._shares.reshape(-1, math.gcd(self._size, WAVE)).sum(axis=1)
         self._width = math.gcd(self._size, WAVE)
         numbers = np.arange(self._lanes)
-        self._group, self._wave = numbers // self._size << 40, numbers // self._width << 40
+        self._group, self._wave = (
+            numbers // count << _PLACE_BITS for count in (self._size, self._width)
+        )
         """The number of each lane's group, and of its wave, before those of sectors and lines."""
         self._reading: dict[int, bool] = {}
         """Whether an expression reads memory, by its identity."""
@@ -157,7 +162,7 @@ class _Sample:
 
     def _weigh_sectors(self, sectors: Array) -> float:
         """How many of some sectors there are in a group, on average."""
-        return float(self._shares[:: self._size][sectors >> 40].sum() * self._size)
+        return float(self._shares[:: self._size][sectors >> _PLACE_BITS].sum() * self._size)
 
     def _take_touched(self) -> dict[str, Array]:
         """The sectors of this turn, each once, which are then forgotten."""
@@ -345,7 +350,7 @@ class _Sample:
             place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
         begin = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer])
         for further in range(0, size, SECTOR):
-            sectors = (self._group + begin // SECTOR + further // SECTOR)[who]
+            sectors = (self._group + _cut(begin // SECTOR + further // SECTOR))[who]
             self._touched.setdefault(buffer, []).append(sectors)
         elements, often = size // self._buffers[buffer], np.where(who, times, 0)
         run = found.find_run(buffer, begin[who], size, written)
@@ -355,9 +360,9 @@ class _Sample:
 
     def _count_lines(self, begin: Array, who: Array, often: Array) -> float:
         """The lines that a wave asks for where its lanes come by some bytes, each so often."""
-        lines = _sort_distinct((self._wave + begin // LINE)[who])
+        lines = _sort_distinct((self._wave + _cut(begin // LINE))[who])
         turns = often.reshape(-1, self._width).max(axis=1)
-        return float((turns * self._wave_shares)[lines >> 40].sum())
+        return float((turns * self._wave_shares)[lines >> _PLACE_BITS].sum())
 
     def _is_hidden(self, node: k.Expression) -> bool:
         """Whether elements decide what an expression is, whatever is known of locals."""
@@ -495,3 +500,7 @@ def _take_out(numbers: Array, others: Array) -> Array:
         return numbers
     place = np.minimum(np.searchsorted(others, numbers), others.size - 1)
     return numbers[others[place] != numbers]
+
+
+def _cut(places: Array) -> Array:
+    return places & ((1 << _PLACE_BITS) - 1)

@@ -57,6 +57,12 @@ def resolve(path: Path, span: Span | None = None) -> Path:
         return Path(os.path.realpath(path))
     except ValueError:
         raise DmlcError("this is no file name", span, code="E0001") from None
+    except FileNotFoundError:
+        # The working directory was removed: nothing can be read by a path that begins in it.
+        return Path(os.path.normpath(path))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise DmlcError(f"cannot read '{path}': {reason}", span, code="E0001") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

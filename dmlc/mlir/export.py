@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dmlc.binding import Graph, Operator
 from dmlc.binding.operator import Description
 from dmlc.catalog import find_function
+from dmlc.files import name_file
 from dmlc.interop.export import Export
 from dmlc.ir import Function, verify
 from dmlc.ir.print import print_stage
@@ -52,10 +53,10 @@ def export(
 
 def export_files(function: Function, subject: Operator | Graph) -> Export:
     """The file of a function, and how IREE compiles it."""
-    name = function.name
+    source, module = (name_file(function.name, suffix) for suffix in (".mlir", ".vmfb"))
     flags = " ".join(COMPILE_FLAGS)
-    command = f"iree-compile {flags} {name}.mlir -o {name}.vmfb"
-    return Export({f"{name}.mlir": export(function).encode()}, (command,))
+    command = f"iree-compile {flags} {source} -o {module}"
+    return Export({source: export(function).encode()}, (command,))
 
 
 def _write(function: Function) -> str:

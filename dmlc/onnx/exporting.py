@@ -16,6 +16,7 @@ import dmlc
 from dmlc.binding import Graph, Operator
 from dmlc.binding.operator import Description
 from dmlc.catalog import find_function
+from dmlc.files import name_file
 from dmlc.interop.export import Export
 from dmlc.ir import Function, Parameter, Stage, Tensor
 from dmlc.kernel.formula import describe_stage
@@ -53,7 +54,7 @@ def export(
 def export_files(function: Function, subject: Operator | Graph) -> Export:
     """The files of `dmlc export --to onnx`."""
     model = _export(function, subject.name)
-    return Export({f"{function.name}.onnx": model.SerializeToString(deterministic=True)})
+    return Export({name_file(function.name, ".onnx"): model.SerializeToString(deterministic=True)})
 
 
 def _export(function: Function, title: str) -> onnx.ModelProto:

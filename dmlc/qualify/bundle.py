@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import email
+import hashlib
 import importlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -113,7 +115,7 @@ def write_bundle(
 
     Raises `DmlcError` where the folder holds something, and `UnavailableError` without a network.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if os.path.exists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise DmlcError(
             f"'{folder}' is there already, and a bundle is a folder of its own",
             notes=["name a new folder, or remove this one"],
@@ -124,13 +126,20 @@ def write_bundle(
         run(["wheel", "--no-deps", "--quiet", "--wheel-dir", made, str(sources)])
         _collect(wheels, PLATFORMS[platform], version, run)
         names = sorted(path.name for path in wheels.iterdir())
-        (folder / "wheels").mkdir(parents=True, exist_ok=True)
-        for name in names:
-            shutil.copyfile(wheels / name, folder / "wheels" / name)
+        try:
+            (folder / "wheels").mkdir(parents=True, exist_ok=True)
+            for name in names:
+                shutil.copyfile(wheels / name, folder / "wheels" / name)
+        except OSError as error:
+            raise DmlcError(
+                f"cannot write '{folder}': {(error.strerror or str(error)).lower()}", code="E0005"
+            ) from error
+        digests = {name: _digest(wheels / name) for name in names}
     settings = {
         "python": version,
         "extras": PLATFORMS[platform].extras,
         "arguments": [*arguments],
+        "wheels": digests,
     }
     written = write_files(
         folder,
@@ -145,6 +154,12 @@ def write_bundle(
     )
     (folder / "qualify.sh").chmod(0o755)
     return [*written, *(folder / "wheels" / name for name in names)]
+
+
+def _digest(path: Path) -> str:
+    """SHA-256, which the script asks for before it installs anything."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_script(suffix: str, version: str) -> str:

@@ -25,7 +25,7 @@ from dmlc.runtime.dxc_library import (
     load_library,
 )
 from dmlc.runtime.spirv import ask_of_floats
-from dmlc.shader_model import dxc_arguments, dxil_arguments
+from dmlc.shader_model import dxc_arguments, dxil_arguments, is_signed
 from dmlc.source import Diagnostic, InternalError, Source, Span, UnsupportedError
 
 _COMPILER = Interface(
@@ -76,7 +76,7 @@ class Shader:
     @property
     def is_signed(self) -> bool:
         """Of DXIL: True where its header holds a digest, without which retail Direct3D refuses."""
-        return self.code[:4] == b"DXBC" and any(self.code[4:20])
+        return is_signed(self.code)
 
 
 class ResourceKind(enum.Enum):

@@ -13,13 +13,13 @@ import functools
 import importlib.util
 import os
 import pathlib
-import shutil
 import sys
 import uuid
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+from dmlc.processes import find_program
 from dmlc.source import InternalError, UnavailableError
 
 LIBRARY_VARIABLE = "DMLC_DXC"
@@ -77,7 +77,7 @@ def _usual_folders() -> list[pathlib.Path]:
     spec = importlib.util.find_spec(_WHEEL)
     if spec is not None:
         folders += [pathlib.Path(p) / "backends" for p in spec.submodule_search_locations or ()]
-    program = shutil.which("dxc")
+    program = find_program("dxc")
     if program is not None:
         beside = pathlib.Path(program).resolve().parent
         folders += [beside, beside.parent / "lib"]

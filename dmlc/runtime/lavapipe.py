@@ -13,8 +13,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from dmlc.files import open_regular
 from dmlc.runtime.instructions import LAVAPIPE, Choice, Facts, choose, may_go_wrong, read_flags
 from dmlc.runtime.manifests import find_library, list_manifests
+from dmlc.source import DmlcError
 
 NAME = "llvmpipe"
 """What the names of lavapipe's devices begin with."""
@@ -54,11 +56,11 @@ def read_version(library: Path) -> int | None:
     """The major version of LLVM that a lavapipe's library names; None where it names none."""
     try:
         with (
-            library.open("rb") as file,
+            open_regular(library) as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
         ):
             named = _VERSION.search(content)
             return int(named.group(1)) if named else None
-    except (OSError, ValueError):
+    except (DmlcError, OSError, ValueError):
         # No such file, or an empty one.
         return None

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from dmlc.files import expand_home
+from dmlc.files import expand_home, read_bounded
+from dmlc.source import DmlcError
 
+_MOST_BYTES = 1 << 20
 _CONFIGURATION = ("XDG_CONFIG_HOME", "~/.config", "XDG_CONFIG_DIRS", "/etc/xdg:/etc")
 _DATA = ("XDG_DATA_HOME", "~/.local/share", "XDG_DATA_DIRS", "/usr/local/share:/usr/share")
 
@@ -51,9 +53,9 @@ def find_library(manifest: Path, part: str, environment: Mapping[str, str]) -> P
     """The library that a manifest names, if `part` is in its name; None for other drivers, or a
     manifest that cannot be read: the loader will complain of that."""
     try:
-        content: Any = json.loads(manifest.read_text(encoding="utf-8"))
+        content: Any = json.loads(read_bounded(manifest, _MOST_BYTES))
         named = content["ICD"]["library_path"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (DmlcError, ValueError, KeyError, TypeError, RecursionError):
         return None
     if not isinstance(named, str) or part not in Path(named).name:
         return None

@@ -5,8 +5,8 @@ FLOAT16 and BFLOAT16 values are kept in registers, rounded as their memory would
 A stage in a 16-bit type is read as it is stored: rounded. `carry_rounding` writes that rounding as
 an operation of its own, so that the stage may be computed where it is read, with the same bits.
 `store_rounded` goes the other way, for the stages that get memory nevertheless: what fits 16 bits
-is stored in 16 bits. `read_results` has kernels read what is stored already. And `widen_booleans`
-is for languages whose buffers cannot hold them.
+is stored in 16 bits. `read_results` has kernels read what is stored already. `widen_booleans` and
+`narrow_positions` are for languages whose buffers cannot hold booleans, and integers of 64 bits.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from dmlc.ir import (
+    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -28,6 +29,8 @@ from dmlc.ir import (
     Reduction,
     Select,
     Stage,
+    Table,
+    operands,
     reads_own_place,
 )
 from dmlc.ir.builder import BodyBuilder
@@ -37,6 +40,9 @@ from dmlc.transform.simplify import redirect_loads
 
 _KEPT = ("neg", "abs", "min", "max")
 """Operations that give one of their operands, or its negative."""
+
+_POSITIONS = 1 << 31
+"""INT32 holds all below."""
 
 _WIDENED = {"any": "max", "all": "min"}
 """On 0 and 1 as unsigned numbers; also where no point takes part, since 0 is the least of these
@@ -222,3 +228,66 @@ def _widen(stage: Stage, widened: set[str]) -> Stage:
     if reduction is not None:
         reduction = Reduction(_WIDENED[reduction.combiner], reduction.axes)
     return dataclasses.replace(stage, dtype=DataType.UINT32, body=body, reduction=reduction)
+
+
+def narrow_positions(function: Function) -> Function:
+    """The function with INT32 in place of INT64 and UINT64 where only positions come of it: tables
+    with values that fit, and stages that give the place of an extreme, all of whose readers make
+    them positions. Such are the constant indices of a gather, as ONNX has them. Exact."""
+    if function.loops:
+        return function
+    narrowed = {t.name for t in function.tables if _is_long(t.dtype) and _fits(t)}
+    results = {r.name for r in function.results}
+    narrowed |= {s.name for s in function.stages if _is_long(s.dtype) and _finds_place(s)} - results
+    for stage in function.stages:
+        narrowed -= _list_numbers(stage.body)
+    if not narrowed:
+        return function
+    return dataclasses.replace(
+        function,
+        tables=tuple(
+            dataclasses.replace(t, dtype=DataType.INT32) if t.name in narrowed else t
+            for t in function.tables
+        ),
+        stages=tuple(_read_narrowed(stage, narrowed) for stage in function.stages),
+    )
+
+
+def _is_long(dtype: DataType) -> bool:
+    return dtype in (DataType.INT64, DataType.UINT64)
+
+
+def _fits(table: Table) -> bool:
+    return all(-_POSITIONS <= value < _POSITIONS for value in table.values)
+
+
+def _finds_place(stage: Stage) -> bool:
+    """Whether it reduces to the number of a point, of so many that INT32 has one for each."""
+    reduction = stage.reduction
+    if reduction is None or reduction.combiner not in POSITIONAL_COMBINERS:
+        return False
+    extents = [extent for _, extent in reduction.axes]
+    return all(isinstance(e, int) for e in extents) and math.prod(map(int, extents)) <= _POSITIONS
+
+
+def _list_numbers(body: Body) -> set[str]:
+    """The tensors whose elements a body does not only make positions of."""
+    read = {n: i.tensor for n, i in enumerate(body.instructions) if isinstance(i, Load)}
+    used = {body.result, body.guard}
+    for instruction in body.instructions:
+        if not (isinstance(instruction, Cast) and instruction.dtype is DataType.INDEX):
+            used.update(operands(instruction))
+    return {tensor for number, tensor in read.items() if number in used}
+
+
+def _read_narrowed(stage: Stage, narrowed: set[str]) -> Stage:
+    instructions = tuple(
+        dataclasses.replace(i, dtype=DataType.INT32)
+        if isinstance(i, Load) and i.tensor in narrowed
+        else i
+        for i in stage.body.instructions
+    )
+    dtype = DataType.INT32 if stage.name in narrowed else stage.dtype
+    return dataclasses.replace(
+        stage, dtype=dtype, body=dataclasses.replace(stage.body, instructions=instructions)
+    )

@@ -8,26 +8,42 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from dmlc import cli
+import dmlc
+from dmlc.binding import TensorDesc
+from dmlc.interop.cpp_header import header_name, write_header
+from dmlc.ir import Function
+from dmlc.program import write_programs
 
 HERE = Path(__file__).resolve().parent
-COMMANDS = {
-    "ACTIVATION_RELU_GRAD": ["directml.ACTIVATION_RELU_GRAD"],
-    "relu_bias_backward": [
-        str(HERE / "relu_bias_backward.dml"), "--dim", "N=10000", "--dim", "C=48",
-    ],
-}  # fmt: skip
+
+
+def bind_relu() -> Function:
+    """Of any number of elements."""
+    vector = TensorDesc("FLOAT32")
+    relu = dmlc.operator("directml.ACTIVATION_RELU_GRAD")
+    return relu.bind({"InputTensor": vector, "InputGradientTensor": vector})
+
+
+def bind_layer() -> Function:
+    layer = dmlc.load(HERE / "relu_bias_backward.dml").graphs["relu_bias_backward"]
+    return layer.bind(dims={"N": 10000, "C": 48})
+
+
+PROGRAMS = {"ACTIVATION_RELU_GRAD": bind_relu, "relu_bias_backward": bind_layer}
+"""By the folder that a program is in."""
+
+
+def make_programs() -> dict[str, dmlc.Program]:
+    return {
+        name: dmlc.compile(bind(), target="hlsl", root_signature=False)
+        for name, bind in PROGRAMS.items()
+    }
 
 
 def main(folder: Path) -> int:
-    for name, subject in COMMANDS.items():
-        status = cli.run(
-            ["compile", *subject, "--target", "hlsl", "--host", "cpp", "-o", str(folder / name)]
-        )
-        if status:
-            return status
-        for binary in [*(folder / name).glob("*.dxil"), *(folder / name).glob("*.spv")]:
-            binary.unlink()  # The build makes its own.
+    for name, program in make_programs().items():
+        header = {header_name(program): write_header(program).encode()}
+        write_programs([program], folder / name, header)  # The build makes its own shaders.
     return 0
 
 

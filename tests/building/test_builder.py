@@ -229,6 +229,24 @@ def test_attributes_and_stated_outputs() -> None:
     assert {r.name for r in function.results} == {"up", "pooled", "j", "halved"}
 
 
+@pytest.mark.parametrize("given", ["DML_INTERPOLATION_MODE_LINEAR", "LINEAR", 1, np.int64(1)])
+def test_members_of_enums(given: object) -> None:
+    g = GraphBuilder("g")
+    x = g.input("x", "FLOAT32", [1, 1, 2, 2])
+    g.output("y", g.directml.RESAMPLE(InputTensor=x, InterpolationMode=given, Scales=[1, 1, 2, 2]))
+    read_back(g)
+    assert "InterpolationMode: LINEAR" in str(g)
+
+
+@pytest.mark.parametrize("given", ["x", "LINEAR }", "LINEAR\n", "", 7, True, None])
+def test_what_is_no_member_of_an_enum(given: object) -> None:
+    """Text is a member's name and no part of the graph's text."""
+    g = GraphBuilder("g")
+    x = g.input("x", "FLOAT32", [1, 1, 2, 2])
+    with pytest.raises(DmlcError, match="DML_INTERPOLATION_MODE"):
+        g.directml.RESAMPLE(InputTensor=x, InterpolationMode=given, Scales=[1, 1, 2, 2])
+
+
 # Mistakes ---------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,37 @@ def test_errors_become_statuses(
     assert found.out == ""
 
 
+@pytest.mark.parametrize("command", ["show", "test", "inspect", "compile"])
+def test_a_name_too_long_for_a_file(dmlc: Dmlc, command: str) -> None:
+    found = dmlc(command, "x" * 10_000)
+    assert found.status == 1
+    assert found.err.startswith("error: ")
+
+
+def test_a_working_directory_that_is_gone(dmlc: Dmlc, tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    os.chdir(folder)
+    folder.rmdir()
+    for arguments in (("check", "own.dml"), ("fmt", "own.dml"), ("test", "own.dml")):
+        found = dmlc(*arguments)
+        assert (found.status, found.out) == (1, "")
+        assert "cannot read 'own.dml': no such file or directory" in found.err
+    found = dmlc("compile", "directml.ACTIVATION_RELU", "--target", "opencl", "-o", "out")
+    assert found.status == 1
+    assert "cannot write 'out'" in found.err
+
+
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    log = tmp_path / "nowhere" / "log"
+    done = subprocess.run(
+        [sys.executable, "-m", "dmlc", "lsp", "--log", log], env=ENVIRONMENT, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    said = f"error: cannot write '{log}': no such file or directory [E0005]\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
 def test_main_leaves_with_the_status() -> None:
     with pytest.raises(SystemExit) as leaving:
         cli.main(["check", "missing.dml"])

@@ -46,6 +46,8 @@ def test_a_reader_that_leaves() -> None:
 class _Stream:
     """A terminal, or a file in an encoding."""
 
+    closed = False
+
     def __init__(self, *, terminal: bool, encoding: str = "utf-8") -> None:
         self.text, self.terminal, self.encoding = "", terminal, encoding
 

@@ -7,9 +7,12 @@ import importlib
 import json
 import random
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lsprotocol import types
@@ -322,6 +325,70 @@ def test_the_settings_in_the_documentation_start_the_server() -> None:
     assert [server["command"], *server["args"]] == ["dmlc", "lsp"]
     assert 'command: "dmlc", args: ["lsp"]' in found["extension.js"]
     assert 'cmd = { "dmlc", "lsp" }' in found["init.lua"]
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:///a%00b.dml", "file:///\ud800.dml", "untitled:\udcff", "untitled:a\0"]
+)
+def test_a_uri_that_no_file_can_have(uri: str) -> None:
+    """Its text may import files as any other may."""
+    document = Session().open(name_of(uri), 'import "no.dml"\nenum E { A = 0 }\n')
+    assert [problem.code for problem in list_problems(document)] == ["E0001"]
+
+
+def ask_broken(*requests: object) -> tuple[list[dict[str, Any]], int]:
+    """What a server of its own answers to requests of one open text, after the first answer; and
+    its exit status."""
+    item = {"uri": URI, "languageId": "dml", "version": 1, "text": OPERATOR}
+    messages = [
+        {"id": 1, "method": "initialize", "params": {"processId": None, "capabilities": {}}},
+        {"method": "initialized", "params": {}},
+        {"method": "textDocument/didOpen", "params": {"textDocument": item}},
+        *requests,
+        {"id": 99, "method": "shutdown"},
+        {"method": "exit"},
+    ]
+    bodies = [json.dumps({"jsonrpc": "2.0", **message}).encode() for message in messages]
+    sent = b"".join(b"Content-Length: %d\r\n\r\n%b" % (len(b), b) for b in bodies)
+    done = subprocess.run(
+        [sys.executable, "-m", "dmlc", "lsp"], input=sent, capture_output=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+    found = [
+        json.loads(text) for text in re.findall(rb"\r\n\r\n(\{.*?\})(?=Content-|$)", done.stdout)
+    ]
+    answers = [answer for answer in found if "id" in answer]
+    assert [answers[0]["id"], answers[-1]["id"]] == [1, 99]
+    return answers[1:-1], done.returncode
+
+
+def test_broken_requests_are_answered() -> None:
+    """An editor would wait for ever. The server goes on, and leaves as it does of any session."""
+    text = {"uri": URI}
+    positions = [
+        {"line": -1, "character": 0},
+        {"line": 0, "character": 1 << 70},
+        {"line": "x"},
+        None,
+    ]
+    given: list[object] = [{"textDocument": text, "position": each} for each in positions]
+    given += [
+        None,
+        [1],
+        {"textDocument": {"uri": "file:///closed.dml"}, "position": {"line": 0, "character": 0}},
+    ]
+    requests = [
+        {"id": number, "method": "textDocument/hover", "params": params}
+        for number, params in enumerate(given, 2)
+    ]
+    requests.append(
+        {"id": 50, "method": "textDocument/documentSymbol", "params": {"textDocument": text}}
+    )
+    answers, status = ask_broken(*requests)
+    assert [a["id"] for a in answers] == [*range(2, 2 + len(given)), 50]
+    assert {a["error"]["code"] for a in answers[:-1]} == {-32602}
+    assert answers[-1]["result"]
+    assert status == 0
 
 
 @pytest.mark.parametrize("uri", ["file://[x/y.dml", "file://[", "untitled:a b", "%"])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import dmlc
-from dmlc.program import KernelSource, Program
+from dmlc.manifest import read_manifest
+from dmlc.program import KernelSource
 from dmlc.runtime.hlsl import compile_kernel
 from examples.d3d12 import generate
 from tests.interop.d3d12 import runner
@@ -31,18 +31,6 @@ def test_generated_files_are_current(tmp_path: Path) -> None:
     assert made == kept, "run: python examples/d3d12/generate.py"
 
 
-def make_programs() -> list[Program]:
-    """The programs of the generated files."""
-    vector = dmlc.TensorDesc("FLOAT32")
-    relu = dmlc.operator("directml.ACTIVATION_RELU_GRAD")
-    layer = dmlc.load(EXAMPLE / "relu_bias_backward.dml").graphs["relu_bias_backward"]
-    functions = (
-        relu.bind({"InputTensor": vector, "InputGradientTensor": vector}),
-        layer.bind(dims={"N": 10000, "C": 48}),
-    )
-    return [dmlc.compile(f, target="hlsl", root_signature=False) for f in functions]
-
-
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the example, built with the mock."""
@@ -50,14 +38,15 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_stubs(folder)
     source = folder / "example.cpp"
     source.write_text(f'#include "mock_d3d12.hpp"\n#include "{EXAMPLE / "main.cpp"}"\n', "utf-8")
-    build(source, folder / "example", [folder, *(GENERATED / name for name in generate.COMMANDS)])
+    build(source, folder / "example", [folder, *(GENERATED / name for name in generate.PROGRAMS)])
     return folder
 
 
 def compile_kernels(folder: Path) -> dict[bytes, KernelSource]:
     """Writes the shaders of the example, and gives the kernels by them."""
     kernels: dict[bytes, KernelSource] = {}
-    for kernel in (kernel for program in make_programs() for kernel in program.kernels):
+    programs = generate.make_programs().values()
+    for kernel in (kernel for program in programs for kernel in program.kernels):
         shader = compile_kernel(kernel).dxil
         (folder / f"{kernel.name}.dxil").write_bytes(shader)
         kernels[shader] = kernel
@@ -107,12 +96,15 @@ def test_the_build_compiles_every_kernel() -> None:
     """CMake reads names, files and arguments of the manifests."""
     text = (EXAMPLE / "CMakeLists.txt").read_text("utf-8")
     folders = re.findall(r"^add_dmlc_program\(\S+ \S+/generated/(\w+)\)", text, re.MULTILINE)
-    assert folders == list(generate.COMMANDS)
+    assert folders == list(generate.PROGRAMS)
     for name in folders:
         manifest = json.loads((GENERATED / name / "manifest.json").read_text("utf-8"))
         for kernel in manifest["kernels"]:
             assert (GENERATED / name / kernel["file"]).is_file()
             assert kernel["compile"]["compiler"] == "dxc"
+        # CMake holds the files to these digests.
+        assert read_manifest(GENERATED / name) == manifest
+        assert f"{name}.hpp" in manifest["files"]
 
 
 def test_listings_of_the_page_are_of_files_that_are_compiled() -> None:

@@ -14,8 +14,9 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 
-from tests.fuzz.devices import BACKENDS
+from tests.fuzz.devices import BACKENDS, find_missing
 from tests.fuzz.hostile import READERS
 from tests.fuzz.run import KINDS, run
 from tests.quick_builds import building_quickly
@@ -109,12 +110,25 @@ def start(options: argparse.Namespace, kind: str, seed: int, batches: int) -> di
     return json.loads(lines[-1].removeprefix("RESULT "))
 
 
+def choose_backends(asked: Sequence[str] | None) -> list[str]:
+    """The backends that were asked for; or all that can run here, and a line for each that cannot.
+    Ends the program where one was asked for and cannot run."""
+    missing = find_missing(asked or BACKENDS)
+    for name, why in missing.items():
+        print(f"without {name}: {why}", file=sys.stderr, flush=True)
+    if asked and missing:
+        sys.exit(2)
+    return [name for name in asked or BACKENDS if name not in missing]
+
+
 def main() -> int:
     options = read_options()
     if options.worker:
         work(options)
         return 0
     kinds = options.kind or [*KINDS, *READERS]
+    if any(kind in KINDS for kind in kinds):
+        options.backend = choose_backends(options.backend)
     end = time.monotonic() + 60 * options.minutes if options.minutes else None
     most = options.batches if options.batches or end else 100
     counter = itertools.count(options.seed)

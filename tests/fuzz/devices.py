@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dmlc.onnx import export
 from dmlc.pipeline import compile, make_kernels
 from dmlc.reference import evaluate
 from dmlc.runtime import opencl, vulkan, wgpu
+from dmlc.source import UnavailableError
 from dmlc.testing.bounds import bound_errors
 from tests.fuzz.possible import DEVICE, FLUSHING, REFERENCE, STRICT, Array, Rules
 from tests.onnx.corpus import run_model
@@ -40,8 +41,13 @@ class Backend:
     name: str
     run: Run
     rules: Rules
-    device: bool = False
-    """Whether a driver builds kernels for it, which takes time."""
+    find: Callable[[], object] | None = None
+    """What finds its device, whose driver builds kernels for it, which takes time. It raises
+    `UnavailableError` where there is none."""
+
+    @property
+    def device(self) -> bool:
+        return self.find is not None
 
 
 def _opencl(profile: str) -> Run:
@@ -101,10 +107,23 @@ BACKENDS = {
         Backend("strict", _strict, STRICT),
         Backend("onnx", _onnx, DEVICE),
         Backend("bounds", run_bounded, DEVICE),
-        Backend("opencl cpu", _opencl("cpu"), DEVICE, device=True),
-        Backend("opencl gpu", _opencl("gpu"), DEVICE, device=True),
-        Backend("vulkan 6.2", _vulkan("6.2"), FLUSHING, device=True),
-        Backend("vulkan 6.0", _vulkan("6.0"), FLUSHING, device=True),
-        Backend("wgsl", _wgsl, FLUSHING, device=True),
+        Backend("opencl cpu", _opencl("cpu"), DEVICE, opencl.find_device),
+        Backend("opencl gpu", _opencl("gpu"), DEVICE, opencl.find_device),
+        Backend("vulkan 6.2", _vulkan("6.2"), FLUSHING, vulkan.find_device),
+        Backend("vulkan 6.0", _vulkan("6.0"), FLUSHING, vulkan.find_device),
+        Backend("wgsl", _wgsl, FLUSHING, wgpu.find_device),
     )
 }
+
+
+def find_missing(names: Iterable[str]) -> dict[str, str]:
+    """Those of the backends that have no device here, or lack its package, and why."""
+    missing: dict[str, str] = {}
+    for name in names:
+        find = BACKENDS[name].find
+        try:
+            if find is not None:
+                find()
+        except UnavailableError as error:
+            missing[name] = str(error)
+    return missing

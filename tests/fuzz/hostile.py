@@ -6,7 +6,10 @@ by more than `MEMORY`, is a finding. What a mutant means, nobody knows: results 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
+import itertools
 import json
 import random
 import re
@@ -15,20 +18,29 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 import dmlc
 from dmlc import ir, pages
+from dmlc.cli.arrays import read_array
 from dmlc.interop.proof import find_function
 from dmlc.kernel.json import kernel_from_json, kernel_to_json
 from dmlc.kernel.parse import parse_kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.pipeline import compile, make_kernels
+from dmlc.program import describe_programs
+from dmlc.qualify.compare import compare_records
+from dmlc.qualify.page import write_page
+from dmlc.qualify.record import read_record, write_record
+from dmlc.runtime.manifests import find_library
 from dmlc.sizes import Size, find_least, parse_size
 from dmlc.source import DmlcError
 from dmlc.testing.replay import read_failure
 from tests.fuzz.check import Finding
+from tests.qualify.records import FAILURE, fail, make_record
 
 SECONDS = 10.0
 MEMORY = 2 << 30
@@ -152,18 +164,96 @@ _SIZES = (
 )  # fmt: skip
 
 
+_BETWEEN = b"\n#### next file ####\n"
+
+
+@contextlib.contextmanager
+def _unpack(content: bytes, *names: str) -> Generator[Path]:
+    """A folder with files of these names, as far as a content has them."""
+    with tempfile.TemporaryDirectory() as name:
+        for file, part in zip(names, content.split(_BETWEEN), strict=False):
+            (Path(name) / file).write_bytes(part)
+        yield Path(name)
+
+
+def _read_manifest(content: bytes) -> None:
+    """With a kernel beside it, whose digest it has."""
+    with _unpack(content, "manifest.json", "f.cl", "f.hlsl") as folder:
+        dmlc.read_manifest(folder)
+
+
+def _make_manifests() -> list[bytes]:
+    function = ir.parse("func @f(%a: f32[N]) -> (%y) { %y: f32[i0 < N] = neg(%a[i0]) }")
+    opencl, hlsl = (compile(function, target) for target in ("opencl", "hlsl"))
+    made: list[bytes] = []
+    for programs in ([opencl], [opencl, hlsl]):
+        files = [p.kernels[0].source.encode() for p in programs]
+        text = json.dumps(describe_programs(programs), indent=2)
+        made.append(_BETWEEN.join([text.encode(), *files]))
+    return made
+
+
+def _read_driver(content: bytes) -> None:
+    """A manifest of a driver is passed over where it is none."""
+    with _unpack(content, "driver.json") as folder:
+        found = find_library(folder / "driver.json", "libvulkan", {"LD_LIBRARY_PATH": str(folder)})
+    if found is None:
+        raise DmlcError("there is no driver")
+
+
+_DRIVER = b"""{
+    "ICD": {"api_version": "1.3.230", "library_path": "/usr/lib/libvulkan_lvp.so"},
+    "file_format_version": "1.0.0"
+}
+"""
+
+
+def _read_record(content: bytes) -> None:
+    """What is said of two devices, and the page of one."""
+    with _unpack(content, "qualification.json") as folder:
+        record = read_record(folder / "qualification.json")
+    for pair in ((record, make_record()), (make_record(), record)):
+        compare_records(*pair).render()
+    write_page(record)
+
+
+def _make_records() -> list[bytes]:
+    return [
+        write_record(record).encode()
+        for record in (make_record(), make_record(tests=fail(FAILURE)))
+    ]
+
+
+def _read_npy(content: bytes) -> None:
+    with _unpack(content, "a.npy") as folder:
+        array = read_array(str(folder / "a.npy"))
+    assert array.nbytes <= len(content)
+
+
+def _make_npy() -> list[bytes]:
+    source = np.random.default_rng(1)
+    made: list[bytes] = []
+    kinds = ("<f4", ">f8", "<f2", "<i8", ">u2", "|b1", "|i1", "V2")
+    for kind, version in itertools.product(kinds, ((1, 0), (2, 0), (3, 0))):
+        array = (
+            np.frombuffer(source.bytes(96), kind).reshape(2, 3, -1)
+            if kind != "|b1"
+            else np.eye(3, dtype=bool)
+        )
+        for stored in (array, np.asfortranarray(array)):
+            file = io.BytesIO()
+            np.lib.format.write_array(file, stored, version)
+            made.append(file.getvalue())
+    return made
+
+
 def _read_replay(content: bytes) -> None:
     """The files of a folder, one after the other."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        parts = content.split(_BETWEEN)
-        for file, part in zip(_FILES, parts, strict=False):
-            (folder / file).write_bytes(part)
+    with _unpack(content, *_FILES) as folder:
         read_failure(folder).run("reference")
 
 
 _FILES = ("case.json", "operator.dml", "case.npz")
-_BETWEEN = b"\n#### next file ####\n"
 
 
 def _make_replays() -> list[bytes]:
@@ -186,6 +276,10 @@ READERS: Mapping[str, tuple[Callable[[], list[bytes]], Callable[[bytes], object]
     "hostile pages": (lambda: _texts(".md", ROOT / "tests" / "data" / "pages")
                       + _texts(".rst", ROOT / "tests" / "data" / "pages"), _read_page),
     "hostile sizes": (lambda: [text.encode() for text in _SIZES], _read_size),
+    "hostile manifests": (_make_manifests, _read_manifest),
+    "hostile drivers": (lambda: [_DRIVER], _read_driver),
+    "hostile records": (_make_records, _read_record),
+    "hostile npy": (_make_npy, _read_npy),
     "hostile replays": (_make_replays, _read_replay),
 }  # fmt: skip
 """By kind: good contents, and what reads them."""

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from dmlc.scalars import DataType as T
+from dmlc.source import UnavailableError
+from tests.fuzz import __main__ as main
 from tests.fuzz import devices
 from tests.fuzz.cases import Case, Statement, Tensor
 from tests.fuzz.check import Checker, Finding
@@ -43,6 +45,28 @@ def test_a_few_cases(kind: str) -> None:
     assert not tally.findings, str(tally.findings[0])
     assert tally.ran["reference"] >= BATCHES
     assert tally.ran["opencl cpu"] >= BATCHES
+
+
+def test_backends_that_cannot_run_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A package that is missing is no finding."""
+
+    def find() -> object:
+        raise UnavailableError("the package wgpu is not installed")
+
+    wgsl = dataclasses.replace(devices.BACKENDS["wgsl"], find=find)
+    monkeypatch.setitem(devices.BACKENDS, "wgsl", wgsl)
+    monkeypatch.setitem(devices.BACKENDS, "other", dataclasses.replace(wgsl, find=None))
+    chosen = main.choose_backends(None)
+    assert "wgsl" not in chosen
+    assert {"reference", "other"} <= {*chosen}
+    said = "without wgsl: error: the package wgpu is not installed"
+    assert said in capsys.readouterr().err
+    assert main.choose_backends(["reference"]) == ["reference"]
+    with pytest.raises(SystemExit) as left:
+        main.choose_backends(["wgsl"])
+    assert left.value.code == 2
 
 
 # What would be found ----------------------------------------------------------------------

@@ -70,6 +70,14 @@ def test_instructions_limit_what_computes() -> None:
     assert model(vary(instructions=1e9, groups=5)) == (1e-6 + 0.25, "instructions")
 
 
+def test_a_launch_without_groups_takes_what_a_launch_takes() -> None:
+    """As of a tensor without elements."""
+    nothing = vary(
+        groups=0, read={}, touched={}, written=0, sector_bytes=0, line_bytes=0, instructions=0
+    )
+    assert model(nothing) == (1e-6, "launch")
+
+
 def test_the_cache_limits_what_reads_the_same_often() -> None:
     assert model(vary(sector_bytes=80e6)) == (1e-6 + 20e-3, "cache")
 

@@ -17,6 +17,7 @@ import pytest
 
 from dmlc.interop.barriers import plan_barriers
 from dmlc.interop.cpp_header import write_header
+from dmlc.interop.cpp_kernels import Digest, digest
 from dmlc.interop.cpp_names import is_reserved
 from dmlc.program import KernelSource, Program, Repeat, Role
 from dmlc.reference import evaluate as evaluate_ir
@@ -25,7 +26,8 @@ from dmlc.runtime.dxc import compile_dxil
 from dmlc.sizes import evaluate_size
 from dmlc.source import InternalError, UnsupportedError
 from tests.interop.d3d12 import programs, recording, runner
-from tests.interop.d3d12.compiler import check_syntax
+from tests.interop.d3d12.compiler import build, check_syntax, write_stubs
+from tests.interop.d3d12.compiler import run as run_command
 from tests.interop.d3d12.recording import Dispatch, Run
 
 READ, STORED = 0x40, 0x8
@@ -128,6 +130,51 @@ def test_sizes_are_held_to_their_ends(all_runs: list[Run], folder: Path) -> None
     source = folder / "claims.cpp"
     source.write_text("\n".join([*lines, ""]), "utf-8")
     check_syntax([source], [folder])
+
+
+_SHADERS = """
+#include "mock_d3d12.hpp"
+#include "CHAIN.hpp"
+
+int main()
+{
+    namespace p = dmlc::CHAIN;
+    ID3D12Device* device = nullptr;
+    D3D12CreateDevice(nullptr, D3D_FEATURE_LEVEL_11_0, IID_PPV_ARGS(&device));
+    p::Pipelines pipelines;
+    for (const char* second : {"DXBC, signed by dxc: two", "DXBC, signed by dxc: too",
+             "DXBC, signed by dxc: two "}) {
+        const char* first = "DXBC, signed by dxc: one";
+        const p::Shaders shaders = {{{first, std::strlen(first)}, {second, std::strlen(second)}}};
+        const char* foreign = p::find_foreign(shaders);
+        std::printf("%s %x %x\\n", foreign == nullptr ? "none" : foreign,
+            static_cast<unsigned>(p::create_pipelines(device, shaders, pipelines)),
+            static_cast<unsigned>(p::create_pipelines(device, shaders, pipelines, true)));
+    }
+    std::printf("%d\\n", p::has_digest("abc", 3, {3, 0xe71fa2190541574b}));
+    return 0;
+}
+"""
+
+
+def test_shaders_of_another_compile_are_refused(tmp_path: Path) -> None:
+    """Where signed ones were made with the header. FNV-1a of "abc" is that of its authors."""
+    program = programs.bind_text(programs.CHAIN, X=programs.tensor("FLOAT32", 40, 40))
+    files = {
+        "CHAIN_1.dxil": b"DXBC, signed by dxc: one",
+        "CHAIN_2.dxil": b"DXBC, signed by dxc: two",
+    }
+    (tmp_path / "CHAIN.hpp").write_text(write_header(program, files), "utf-8")
+    write_stubs(tmp_path)
+    source = tmp_path / "main.cpp"
+    source.write_text(_SHADERS, "utf-8")
+    build(source, tmp_path / "main", [tmp_path])
+    found = [line for line in run_command(tmp_path / "main").splitlines() if "pipeline" not in line]
+    assert found == ["none 0 0", "CHAIN_2 80070057 0", "CHAIN_2 80070057 0", "1"]
+    # Shaders that are not signed are to be compiled again, maybe by another compiler.
+    unsigned = {name: b"DXBC" + bytes(16) + b"code" for name in files}
+    assert write_header(program, unsigned) == write_header(program)
+    assert digest(b"abc") == Digest(3, "0xe71fa2190541574b")
 
 
 def test_tensors(runs: list[Run]) -> None:

@@ -194,3 +194,11 @@ def test_loops_in_what_is_rare_turn_seldom() -> None:
     ).body.loops
     assert loop.turns == pytest.approx(50 / 1000)
     assert RARE > 1 / 1000
+
+
+def test_places_beyond_any_memory_are_counted_as_others() -> None:
+    """They have more bits than the numbers of lanes leave."""
+    far = steps_of(f"store y[add(lane, {1 << 46})] = 1.0")
+    assert (far.line_bytes, far.sector_bytes) == (2 * 128, 8 * 32)
+    apart = steps_of(f"store y[mul(lane, {1 << 42})] = 1.0")
+    assert (apart.line_bytes, apart.sector_bytes) == (64 * 128, 64 * 32)

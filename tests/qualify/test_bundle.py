@@ -130,6 +130,13 @@ def test_a_folder_that_holds_something_is_refused_before_any_work(tmp_path: Path
     assert pip.calls == []
 
 
+@pytest.mark.parametrize("name", ["n" * 300, "file/bundle"])
+def test_a_folder_that_cannot_be_made(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DmlcError, match="cannot write"):
+        write_bundle(tmp_path / name, "linux", "3.12", [], Pip(OWN, OTHERS), tmp_path)
+
+
 def test_what_pip_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # What lies in the working directory is not run in pip's place.
     (tmp_path / "pip.py").write_text("raise SystemExit('this was run')")
@@ -203,4 +210,20 @@ def test_another_python_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 3
     said = f"the wheels in this folder are for Python {other}, and this is Python {HERE}"
     assert done.stderr == f"error: {said}\n"
+    assert not (folder / "environment").exists()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK"])
+def test_a_wheel_that_is_not_the_bundles_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    """As where a copy broke off."""
+    folder = write_small(tmp_path / "bundle")
+    (wheel,) = (folder / "wheels").iterdir()
+    wheel.unlink()
+    if content is not None:
+        wheel.write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, "-I", folder / "qualify.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"error: {wheel} is missing, or not the wheel that")
     assert not (folder / "environment").exists()

@@ -85,7 +85,7 @@ def break_kernels(old: str, new: str) -> Steps:
 def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What watches OpenCL: the tool of this machine, and what stands in where there is none."""
     if request.param == "interpreter":
-        monkeypatch.setattr(opencl, "find_program", lambda: None)
+        monkeypatch.setattr(opencl, "find_oclgrind", lambda: None)
         assert name_tool("opencl") == INTERPRETER
     return name_tool("opencl")
 

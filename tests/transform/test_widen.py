@@ -1,4 +1,5 @@
-"""Booleans between stages as numbers, for languages whose buffers hold none."""
+"""Booleans between stages as numbers, for languages whose buffers hold none; and positions in 32
+bits, for those without more."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from dmlc.codegen.targets import find_dialect
 from dmlc.kernel.interpret import run_kernels
 from dmlc.pipeline import compile, make_kernels
 from dmlc.reference import evaluate
-from dmlc.transform.storage import widen_booleans
+from dmlc.transform.storage import narrow_positions, widen_booleans
 
 TEXT = """func @f(%X: f32[6, 5]) -> (%Y) {{
   %some: boolean[i0 < 6] = {0} gt(%X[i0, r1], 0.5)
@@ -67,3 +68,54 @@ def test_what_fusion_stores_has_a_type_that_buffers_hold(target: str) -> None:
     x, w = np.float32([0, 1, 2, 0.25, 4]), np.float32([1, 0, 2, 0.25, 3])
     got = run_kernels(fused, kernels, {"X": x, "W": w})["Y"]
     assert np.array_equal(got, evaluate(function, {"X": x, "W": w})["Y"])
+
+
+# Positions --------------------------------------------------------------------------------------
+
+PLACES = """func @f(%x: f32[4, 9], %u: f32[3, 9]) -> (%y, %z) {
+  table %i: s64[3] = {1, -4, 2}
+  table %j: u64[2] = {3, 0}
+  %first: s64[i0 < 4] = argmax[r0 < 9] %x[i0, r0]
+  %y: f32[i0 < 4, i1 < 9] = cast(eq(cast(%first[i0], index), i1), f32)
+  %z: f32[i0 < 4, i1 < 9] = sum[r0 < 3] {
+    v0 = cast(%i[r0], index)
+    where eq(select(lt(v0, 0), add(v0, 4), v0), i0)
+    mul(%u[r0, i1], %x[cast(%j[mod(r0, 2)], index), i1])
+  }
+}"""
+
+
+def test_positions_are_held_in_32_bits() -> None:
+    """Hardmax, and a scatter with constant indices, as ONNX has them."""
+    function = ir.parse(PLACES)
+    narrowed = narrow_positions(function)
+    ir.verify(narrowed, "narrow_positions", function)
+    assert [t.dtype.short for t in narrowed.tables] == ["s32", "s32"]
+    assert [s.dtype.short for s in narrowed.stages] == ["s32", "f32", "f32"]
+    source = np.random.default_rng(0)
+    given = {"x": source.standard_normal((4, 9)), "u": source.standard_normal((3, 9))}
+    inputs = {name: array.astype(np.float32) for name, array in given.items()}
+    inputs["x"][2] = np.nan
+    wanted = evaluate(function, inputs)
+    fused, kernels = make_kernels(function, "wgsl")
+    for found in (evaluate(narrowed, inputs), run_kernels(fused, kernels, inputs)):
+        assert all(np.array_equal(found[name], array) for name, array in wanted.items())
+    assert compile(function, "wgsl").tensors
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("{1, -4, 2}", "{1, 2147483648, 2}"),
+        ("cast(%i[r0], index)", "cast(add(%i[r0], 1:s64), index)"),
+        ("-> (%y, %z)", "-> (%y, %z, %first)"),
+        ("r0 < 9] %x[i0, r0]", "r0 < 2147483649] %x[i0, mod(r0, 9)]"),
+        ("mul(%u[r0, i1]", "mul(cast(%j[0], f32)"),
+    ],
+)
+def test_what_is_more_than_a_position_stays(before: str, after: str) -> None:
+    assert before in PLACES
+    narrowed = narrow_positions(ir.parse(PLACES.replace(before, after)))
+    kinds = [t.dtype.short for t in (*narrowed.tables, *narrowed.stages) if not t.dtype.is_float]
+    assert len([kind for kind in kinds if kind == "s32"]) == 2
+    assert narrow_positions(narrowed) is narrowed

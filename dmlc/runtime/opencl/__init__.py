@@ -15,7 +15,7 @@ from dmlc.runtime.interface import Tool
 from dmlc.runtime.opencl.device import Device, choose
 from dmlc.runtime.opencl.driver import discover, open_session
 from dmlc.runtime.opencl.executable import Executable
-from dmlc.runtime.opencl.oclgrind import find_objections, find_program
+from dmlc.runtime.opencl.oclgrind import find_objections, find_oclgrind
 
 CHOICE = "PYOPENCL_CTX"
 
@@ -47,7 +47,7 @@ def load_on(program: Program, device: Device) -> Executable:
 
 def find_tool() -> Tool | None:
     """Oclgrind, where it is installed."""
-    return Tool("Oclgrind", check_accesses) if find_program() else None
+    return Tool("Oclgrind", check_accesses) if find_oclgrind() else None
 
 
 def check_accesses(

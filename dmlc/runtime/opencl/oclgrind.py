@@ -15,7 +15,6 @@ import os
 import pickle
 import re
 import select
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -23,7 +22,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from dmlc.processes import python_command, python_environment
+from dmlc.processes import find_program, python_command, python_environment
 from dmlc.program import KernelSource, Program
 from dmlc.runtime.arrays import Array, Shape
 from dmlc.source import DmlcError, UnavailableError
@@ -35,9 +34,9 @@ _INSTALL = "on Debian or Ubuntu: apt-get install oclgrind"
 _PROGRAM = "dmlc.runtime.opencl.simulated"
 
 
-def find_program() -> str | None:
+def find_oclgrind() -> str | None:
     """Where Oclgrind is; None where it is not installed. Not every release of Debian has it."""
-    return shutil.which("oclgrind")
+    return find_program("oclgrind")
 
 
 def find_objections(
@@ -128,7 +127,7 @@ class _Simulator:
             return answer or ("", f"it takes more than {SECONDS:.0f} seconds")
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = find_program()
+        command = find_oclgrind()
         if command is None:
             raise UnavailableError("Oclgrind is not installed", notes=[_INSTALL])
         self._folder = tempfile.TemporaryDirectory(prefix="dmlc-oclgrind-")

@@ -20,7 +20,7 @@ import pytest
 from dmlc.program import Dispatch, Program
 from dmlc.runtime import opencl
 from dmlc.runtime.opencl import oclgrind
-from dmlc.runtime.opencl.oclgrind import find_objections, find_program, read_log
+from dmlc.runtime.opencl.oclgrind import find_objections, find_oclgrind, read_log
 from dmlc.source import DmlcError, UnavailableError
 from tests.runtime import handmade
 
@@ -82,7 +82,7 @@ _RACES = "".join(
 Say: TypeAlias = Callable[[str | None], None]
 
 
-@pytest.fixture(params=["stand-in", *(["Oclgrind"] if find_program() else [])], autouse=True)
+@pytest.fixture(params=["stand-in", *(["Oclgrind"] if find_oclgrind() else [])], autouse=True)
 def say(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Say]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -77,6 +78,16 @@ def test_what_is_no_manifest_of_lavapipe_is_passed_over(text: str, tmp_path: Pat
     (tmp_path / "a.json").write_text(text)
     (tmp_path / "b.json").write_text('{"ICD": {"library_path": "libvulkan_radeon.so"}}')
     assert find_llvm({"VK_DRIVER_FILES": str(tmp_path)}) is None
+
+
+def test_manifests_without_end_and_pipes_are_passed_over(tmp_path: Path) -> None:
+    """A pipe that nobody writes to would be waited for."""
+    library = tmp_path / "libvulkan_lvp.so"
+    os.mkfifo(library)
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    (tmp_path / "b.json").write_text(json.dumps({"ICD": {"library_path": str(library)}}))
+    os.mkfifo(tmp_path / "c.json")
+    assert find_llvm({"VK_DRIVER_FILES": f"{tmp_path}:/dev/zero"}) is None
 
 
 @pytest.fixture

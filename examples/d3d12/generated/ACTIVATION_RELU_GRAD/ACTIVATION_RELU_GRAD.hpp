@@ -7,7 +7,8 @@
 // To run it:
 //   1. Ask is_supported(device).
 //   2. Call create_pipelines(device, shaders, pipelines): `shaders` holds the DXIL of each of
-//      `kernels`, in their order.
+//      `kernels`, in their order. Sizes and launches here hold for these kernels alone:
+//      find_foreign(shaders) names one that is of another compile, and is refused.
 //   3. Make a buffer for each of tensors(sizes). Outputs and scratch allow unordered access, and
 //      each is a resource of its own: states belong to resources. Upload the inputs, and the values
 //      of constants.
@@ -124,18 +125,39 @@ using Buffers = std::array<Buffer, tensor_count>;
 
 // Kernels ----------------------------------------------------------------------------------------
 
+// What a file is known by: its length, and FNV-1a of 64 bits. It finds accidents, such as a kernel of
+// an earlier compile. Against attackers there is SHA-256, in the manifest.
+struct Digest
+{
+    std::uint64_t bytes;
+    std::uint64_t hash;
+};
+
+// Whether a file is the one with this digest.
+inline bool has_digest(const void* file, std::size_t bytes, const Digest& own)
+{
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (std::size_t place = 0; place < bytes; ++place) {
+        hash = (hash ^ static_cast<const unsigned char*>(file)[place]) * 0x100000001b3;
+    }
+    return bytes == own.bytes && hash == own.hash;
+}
+
 // A kernel's shader: its HLSL, and how DXC compiles it.
 struct Kernel
 {
     const char* name; // of its files: name.hlsl, name.dxil
     const char* entry_point;
     const char* dxc_arguments;
+    Digest hlsl;
+    Digest dxil; // 0 bytes where no signed DXIL was made with this header: any is taken
 };
 
 inline constexpr std::size_t kernel_count = 1;
 
 inline constexpr std::array<Kernel, kernel_count> kernels = {{
-    {"ACTIVATION_RELU_GRAD", "main", "-T cs_6_2 -E main -HV 2021 -Gis"},
+    {"ACTIVATION_RELU_GRAD", "main", "-T cs_6_2 -E main -HV 2021 -Gis",
+     {3081, 0x1205718524968867}, {0, 0}},
 }};
 
 struct Release
@@ -154,6 +176,20 @@ struct Pipeline
 
 using Pipelines = std::array<Pipeline, kernel_count>;
 using Shaders = std::array<D3D12_SHADER_BYTECODE, kernel_count>;
+
+// The name of the first kernel whose DXIL is not the one that was made with this header; else null.
+inline const char* find_foreign(const Shaders& shaders)
+{
+    for (std::size_t number = 0; number < kernel_count; ++number) {
+        const D3D12_SHADER_BYTECODE& shader = shaders[number];
+        const Kernel& kernel = kernels[number];
+        if (kernel.dxil.bytes != 0
+            && !has_digest(shader.pShaderBytecode, shader.BytecodeLength, kernel.dxil)) {
+            return kernel.name;
+        }
+    }
+    return nullptr;
+}
 
 // The thread groups of a launch.
 struct Groups
@@ -273,8 +309,14 @@ HRESULT create_pipeline(ID3D12Device* device,
     return status;
 }
 
-inline HRESULT create_pipelines(ID3D12Device* device, const Shaders& shaders, Pipelines& pipelines)
+// Makes those of all kernels. Where find_foreign(shaders) names one it makes none, and gives
+// E_INVALIDARG; unless the host says that its own DXC made the shaders, of these kernels' HLSL.
+inline HRESULT create_pipelines(ID3D12Device* device, const Shaders& shaders, Pipelines& pipelines,
+    bool are_compiled_by_host = false)
 {
+    if (!are_compiled_by_host && find_foreign(shaders) != nullptr) {
+        return E_INVALIDARG;
+    }
     return create_pipeline(device, ACTIVATION_RELU_GRAD::root_parameters(), shaders[0],
         pipelines[0]);
 }
