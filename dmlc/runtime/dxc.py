@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from dmlc.program import FLOAT_WIDTHS
+from dmlc.runtime.dxbc import has_checksum
 from dmlc.runtime.dxc_library import (
     ComObject,
     Guid,
@@ -76,7 +77,7 @@ class Shader:
     @property
     def is_signed(self) -> bool:
         """Of DXIL: True where its header holds a digest, without which retail Direct3D refuses."""
-        return self.code[:4] == b"DXBC" and any(self.code[4:20])
+        return has_checksum(self.code)
 
 
 class ResourceKind(enum.Enum):

@@ -53,6 +53,12 @@ class FloatPromises:
         width = {DataType.FLOAT64: 64, DataType.FLOAT16: 16}.get(dtype, 32)
         return width == 16 or width in self.denormals
 
+    def keeps_special(self, dtype: DataType) -> bool:
+        """Whether NaN, infinities and the signs of zeros of a type are kept, which every type of
+        integers has none of."""
+        width = 64 if dtype is DataType.FLOAT64 else 32
+        return not dtype.is_float or width in self.special
+
     def find_ulps(self, operation: str, dtype: DataType) -> float:
         """How far one operation on floats may be off, in units of the last place, where languages
         differ in what they promise: `div` and `sqrt`. All others are correctly rounded."""

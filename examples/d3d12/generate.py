@@ -19,16 +19,22 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def main(folder: Path) -> int:
+def write(folder: Path, *options: str) -> int:
+    """Compiles the programs, each into a folder of its own. Gives the exit status."""
     for name, subject in COMMANDS.items():
-        status = cli.run(
-            ["compile", *subject, "--target", "hlsl", "--host", "cpp", "-o", str(folder / name)]
-        )
+        arguments = [*subject, "--target", "hlsl", "--host", "cpp", "-o", str(folder / name)]
+        status = cli.run(["compile", *arguments, *options])
         if status:
             return status
+    return 0
+
+
+def main(folder: Path) -> int:
+    status = write(folder)
+    for name in COMMANDS:
         for binary in [*(folder / name).glob("*.dxil"), *(folder / name).glob("*.spv")]:
             binary.unlink()  # The build makes its own.
-    return 0
+    return status
 
 
 if __name__ == "__main__":
