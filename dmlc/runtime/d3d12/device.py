@@ -26,15 +26,13 @@ from dmlc.shader_model import NEEDS
 from dmlc.source import DmlcError, Note, UnavailableError
 
 UNTESTED = "untested on hardware"
-"""What every device of Windows is said to be: this host ran over vkd3d, which has the same
-interface, and never on a machine with Windows' Direct3D."""
+"""What every device of Windows is said to be: this host ran over vkd3d on Linux, and never on a
+machine with Windows' Direct3D."""
 
 INSTALL_PACKAGE = Note("install what reaches Direct3D 12 with: pip install dmlc[d3d12]")
 PLATFORM: str = sys.platform
 _PACKAGE = "compushady"
 _BACKEND = "d3d12"
-_ASSUMED = Abilities("6.2", int16=True, int64=True, float64=True)
-"""Of a device whose package does not say what it can do: its driver refuses what it cannot."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,7 +87,8 @@ class D3D12Device:
     driver: str = UNTESTED
     """What runs shaders there, as far as that is said."""
     note: str = UNTESTED
-    abilities: Abilities = _ASSUMED
+    abilities: Abilities | None = None
+    """None where the package does not say: the driver refuses what it cannot do."""
     floats: FloatPromises = STRICT
 
     def __str__(self) -> str:
@@ -99,17 +98,22 @@ class D3D12Device:
     @property
     def compile_options(self) -> CompileOptions:
         """The package brings a root signature of its own."""
-        return {"root_signature": False, "shader_model": self.abilities.dialect}
+        made: CompileOptions = {"root_signature": False}
+        if self.abilities is not None:
+            made["shader_model"] = self.abilities.dialect
+        return made
 
     @property
     def facts(self) -> tuple[str, ...]:
         """What it is and can do, for people."""
-        drivers = [self.driver] if self.driver != self.note else []
+        can = self.abilities
+        if can is None:
+            return ("Direct3D 12", self.type.value, *self.floats.facts)
         return (
-            f"Direct3D 12, shader model {self.abilities.shader_model}",
-            *drivers,
+            f"Direct3D 12, shader model {can.shader_model}",
+            self.driver,
             self.type.value,
-            *(f"no {lack}" for lack in self.abilities.list_missing(NEEDS)),
+            *(f"no {lack}" for lack in can.list_missing(NEEDS)),
             *self.floats.facts,
         )
 

@@ -68,6 +68,8 @@ def check_program(program: Program, device: D3D12Device) -> None:
 
 def _check_abilities(kernel: KernelSource, device: D3D12Device) -> None:
     abilities, asked = device.abilities, kernel.shader_model
+    if abilities is None:
+        return
     if not abilities.reaches(asked):
         raise UnsupportedError(
             f"the kernel {kernel.name} is for shader model {asked}, and {device.name} runs "

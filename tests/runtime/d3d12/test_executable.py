@@ -658,6 +658,7 @@ def with_abilities(machine: Machine, abilities: Abilities) -> D3D12Device:
 def test_programs_are_for_what_a_device_says_that_it_can_do(machine: Machine) -> None:
     assert list_dialects(d3d12.find_device()) == (HLSL_6_2, HLSL_6_0)
     assert d3d12.find_device().floats == d3d12_device.STRICT
+    assert d3d12.find_device().facts[:2] == ("Direct3D 12", "discrete GPU")
     old = with_abilities(machine, Abilities("6.0", int16=False, int64=True, float64=True))
     assert old.compile_options == {"root_signature": False, "shader_model": "6.0"}
     assert list_dialects(old) == (HLSL_6_0,)

@@ -213,7 +213,7 @@ def test_a_machine_without_a_driver_and_an_old_vkd3d(
     monkeypatch.setenv("FAKE_VKD3D_MODEL", "51")
     assert "runs shaders up to model 5.1 alone, and DXIL needs 6.0" in refusal()
     monkeypatch.setenv("FAKE_VKD3D_MODEL", "66")
-    assert d3d12.find_device().abilities.shader_model == "6.6"
+    assert "Direct3D 12, shader model 6.6" in d3d12.find_device().facts
 
 
 def test_a_device_serves_the_process_that_opened_it(
