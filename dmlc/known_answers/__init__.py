@@ -300,9 +300,9 @@ def make_questions(device: AnyDevice) -> list[Question]:
 
 
 def _leave_open(question: Question, device: AnyDevice) -> Question:
-    """A question that a device may answer as it likes where a float is NaN or infinite that it
-    does not promise to keep, and that its language has no other way to keep."""
-    if list_dialects(device)[0].pin is not None:
+    """A question that a device may answer as it likes where a float is NaN or infinite, of the
+    widths of which it is known to lose these."""
+    if not device.floats.lost:
         return question
     answers = {
         name: dataclasses.replace(answer, left_open=_find_open(answer, question.inputs, device))
@@ -317,7 +317,7 @@ def _find_open(answer: Answer, inputs: Mapping[str, Array], device: AnyDevice) -
     found: Array | None = None
     for array in arrays:
         dtype = held_type(array.dtype)
-        if dtype is not None and not device.floats.keeps_special(dtype):
+        if dtype is not None and device.floats.loses_special(dtype):
             lost = ~np.isfinite(array)
             found = lost if found is None else found | lost
     return found

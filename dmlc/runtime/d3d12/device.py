@@ -56,9 +56,9 @@ _PROMISED_BYTES = 128 << 20
 STRICT = FloatPromises(FLOAT_WIDTHS, (16, 64), Division(1.0, 1.0), Division(CORRECT, CORRECT))
 """What Direct3D promises of every device, where shaders are compiled for strict arithmetic:
 denormals of FLOAT32 alone may be flushed."""
-TRANSLATED = LEAST
-"""What is left of that where vkd3d makes SPIR-V of DXIL: modes of floats do not come along, so that
-all is as Vulkan promises it."""
+TRANSLATED = dataclasses.replace(LEAST, lost=FLOAT_WIDTHS)
+"""What is left of that where vkd3d makes SPIR-V of DXIL: all is as Vulkan promises it, and no
+module asks for NaN, so that Mesa makes 0 of `x - x`."""
 
 
 class DeviceType(enum.Enum):
