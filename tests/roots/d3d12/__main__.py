@@ -28,7 +28,7 @@ SHOWN = ("libvkd3d1", "mesa-vulkan-drivers", "python3")
 DEVICE = "d3d12"
 SETUP = (
     "python3 -m venv .venv && .venv/bin/python -m pip install -q --disable-pip-version-check "
-    "--root-user-action=ignore -e '.[vulkan]'"
+    "--root-user-action=ignore -e '.[d3d12]'"
 )
 RESULTS = "out/tests.json"
 REPORT = "out/report"
