@@ -19,7 +19,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, ClassVar, cast
 
 from dmlc.program import FLOAT_WIDTHS
-from dmlc.runtime.d3d12.package import Abilities, Buffer, Compute, Package
+from dmlc.runtime.d3d12.package import Abilities, Buffer, Compute, Handle, Package
 from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
 from dmlc.runtime.interface import CompileOptions, ForeignError, no_such_device, part_of_selector
 from dmlc.shader_model import NEEDS
@@ -186,23 +186,23 @@ def find_devices() -> tuple[D3D12Device, ...]:
     return tuple(_describe(number, handle) for number, handle in enumerate(handles))
 
 
-def _describe(index: int, handle: Any) -> D3D12Device:
+def _describe(index: int, handle: Handle) -> D3D12Device:
     kind = DeviceType.SOFTWARE
     if handle.is_hardware:
         kind = DeviceType.DISCRETE_GPU if handle.is_discrete else DeviceType.INTEGRATED_GPU
     device = D3D12Device(
         index=index,
-        name=str(handle.name).strip(),
+        name=handle.name.strip(),
         type=kind,
         vendor_id=handle.vendor_id,
         memory_bytes=handle.dedicated_video_memory,
         shared_bytes=handle.shared_system_memory,
     )
-    said = getattr(handle, "abilities", None)
-    if said is None:
+    said: Any = handle
+    if not hasattr(said, "abilities"):
         return device
     return dataclasses.replace(
-        device, driver=handle.driver, note=handle.note, abilities=said, floats=TRANSLATED
+        device, driver=said.driver, note=said.note, abilities=said.abilities, floats=TRANSLATED
     )
 
 

@@ -41,7 +41,8 @@ class Abilities:
 
 
 class Handle(Protocol):
-    """A device. Sizes are in bytes."""
+    """A device. Sizes are in bytes. Where it says what it can do, it has `abilities` too, and the
+    texts `driver` and `note`."""
 
     name: str
     vendor_id: int
@@ -87,8 +88,8 @@ class Package(Protocol):
     HEAP_UPLOAD: int
     HEAP_READBACK: int
 
-    def get_discovered_devices(self) -> Sequence[Any]:
-        """Its devices, each a `Handle`."""
+    def get_discovered_devices(self) -> Sequence[Handle]:
+        """Its devices."""
         ...
 
     def Buffer(self, size: int, heap_type: int, *, stride: int, device: Any) -> Buffer:
