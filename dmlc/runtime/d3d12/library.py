@@ -98,7 +98,7 @@ def _compile(source: Path) -> bytes:
 def explain(said: Sequence[str]) -> str:
     """What is missing, from what the compiler said."""
     for header in _HEADERS:
-        if any(header in line and "No such file" in line for line in said):
+        if any(f" {header}: No such file" in line for line in said):
             return f"{_NEEDED}, and there is no {header} here"
     for library in _LIBRARIES:
         if any(f"cannot find {library}" in line for line in said):

@@ -194,6 +194,7 @@ def test_what_is_missing_is_said_with_its_cure(
     ("line", "said"),
     [
         ("a.c:13:10: fatal error: vkd3d.h: No such file or directory", "there is no vkd3d.h here"),
+        ("/i/vkd3d.h:30: fatal error: vulkan/vulkan.h: No such file", "no vulkan/vulkan.h here"),
         ("/usr/bin/ld: cannot find -lvkd3d-utils: No such file", "no libvkd3d-utils.so here"),
         ("a.c:9:1: error: 'VKD3D_X' undeclared", "does not do: a.c:9:1: error: 'VKD3D_X' undecl"),
     ],
