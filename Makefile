@@ -36,7 +36,7 @@ test-all: $(STAMPS)/test ## run the suite, with every point of its grids
 roots: ## make demo and make test on bare Debians, or on RELEASES=trixie alone (as root, with debootstrap)
 	$(PYTHON) -m tests.roots $(RELEASES) --tests '$(TESTS)'
 
-d3d12: ## test OPERATORS, or all, and the C++ example on Direct3D 12 in a root of Debian sid; with QUALIFY=1 qualify it (as root, with debootstrap)
+d3d12: ## test the library, or OPERATORS, and C++ on Direct3D 12, in a Debian sid; QUALIFY=1 says more (as root, with debootstrap)
 	$(PYTHON) -m tests.roots.d3d12 $(OPERATORS) $(if $(QUALIFY),--qualify)
 
 coverage: $(STAMPS)/test ## run a sample of the suite, which must reach 90% of the lines
