@@ -17,10 +17,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all roots coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden corpus bench docs site clean
+.PHONY: help setup demo test test-all roots d3d12 coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden corpus bench docs site clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMPS)/test ## set up .venv and the system packages it lacks
 
@@ -35,6 +35,9 @@ test-all: $(STAMPS)/test ## run the suite, with every point of its grids
 
 roots: ## make demo and make test on bare Debians, or on RELEASES=trixie alone (as root, with debootstrap)
 	$(PYTHON) -m tests.roots $(RELEASES) --tests '$(TESTS)'
+
+d3d12: ## test the library, or OPERATORS, and C++ on Direct3D 12, in a Debian sid; QUALIFY=1 says more (as root, with debootstrap)
+	$(PYTHON) -m tests.roots.d3d12 $(OPERATORS) $(if $(QUALIFY),--qualify)
 
 coverage: $(STAMPS)/test ## run a sample of the suite, which must reach 90% of the lines
 	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --sample 2 \

@@ -103,8 +103,10 @@ def compile_for(
 
 
 def list_dialects(device: AnyDevice) -> tuple[Dialect, ...]:
-    """The ways to write a device's language, the default first."""
-    return _TARGETS[device.runtime].dialects
+    """The ways to write a language that a device takes, the default first."""
+    target = _TARGETS[device.runtime]
+    first = target.find_dialect(device.compile_options.get("shader_model"))
+    return target.dialects[target.dialects.index(first) :]
 
 
 @functools.lru_cache(maxsize=256)

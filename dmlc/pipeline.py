@@ -123,11 +123,12 @@ def compile_by(
     profile: str | None = None,
     *,
     root_signature: bool = True,
+    shader_model: str | None = None,
     interpreted: bool = False,
 ) -> Program:
     """The program that some steps make of a function; with `interpreted`, one that keeps its
     kernels for a simulated device. Raises as `compile` does."""
-    dialect = find_dialect(target)
+    dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
     lowered = _lower(function, dialect, shape, steps)
     return _render(function, lowered, dialect, shape, root_signature, interpreted=interpreted)

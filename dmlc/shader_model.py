@@ -26,6 +26,8 @@ _NEEDS = {
     "16-bit types": _NATIVE_16BIT,
     "FLOAT64": re.compile(r"\bdouble[1-4]?\b"),
 }
+NEEDS: tuple[str, ...] = tuple(_NEEDS)
+"""All that `list_needs` may find."""
 _COMMENT = re.compile(r"//[^\n]*")
 
 

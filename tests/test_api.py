@@ -360,7 +360,7 @@ def test_vulkan_runs_what_opencl_runs() -> None:
     ("device", "message"),
     [
         ("vulkan:no such device", "no Vulkan device"),
-        ("d3d12", "Windows"),
+        ("d3d12:no such device", "Direct3D 12"),
         ("opencl:no such device", "no OpenCL device matches 'no such device'"),
         ("opencll", "unknown device 'opencll'"),
     ],

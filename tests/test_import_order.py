@@ -32,6 +32,7 @@ ORDER = (
 RUNTIME_MAY_IMPORT = (
     "source",
     "parameters",
+    "resources",
     "files",
     "processes",
     "sizes",

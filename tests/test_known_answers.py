@@ -15,11 +15,12 @@ from dmlc import devices, known_answers
 from dmlc.devices import AnyDevice, find_device
 from dmlc.known_answers import find_trusted, identify, make_questions
 from dmlc.program import Program
-from dmlc.runtime.answers import Verdicts, ask
+from dmlc.runtime.answers import Verdicts, ask, find_wrong
 from dmlc.runtime.floats import LEAST
 from dmlc.scalars import Array
 from dmlc.source import UnavailableError
 
+LOSING = dataclasses.replace(LEAST, lost=(32,))
 RELU_GRAD = "directml.ACTIVATION_RELU_GRAD"
 
 
@@ -64,6 +65,26 @@ def test_the_devices_here_are_right(device: str) -> None:
     assert [q.program.name for q in questions] == names[: len(questions)]
     assert tuple(len(q.answers) for q in questions) == ASKED[device]
     assert ask(questions, lambda program: devices.load_on(program, found)) == ()
+
+
+def test_what_a_device_is_known_to_lose_is_left_open() -> None:
+    """A driver that takes it that there are no infinities makes 0 of `A - A`."""
+    found = find_device("opencl")
+    assert found is not None
+    # What it does not promise, it may keep all the same.
+    some = dataclasses.replace(found, floats=LEAST)
+    assert all(a.left_open is None for q in make_questions(some) for a in q.answers.values())
+    single, _, whole, _ = make_questions(dataclasses.replace(found, floats=LOSING))
+    answer = single.answers["r4"]
+    assert answer.shown == "max(A - A, B)"
+    a, b = single.inputs["A"], single.inputs["B"]
+    assert answer.left_open is not None
+    assert np.array_equal(answer.left_open, ~np.isfinite(a))
+    assert find_wrong(np.maximum(np.float32(0), b), answer).size == 0
+    assert find_wrong(b, answer).size == int((np.isfinite(a) & (b < 0)).sum())
+    assert whole.answers["r0"].left_open is None
+    assert LOSING.facts[0] == "NaN and signed zeros lost of 32 bits"
+    assert LOSING.to_json()["lost"] == [32]
 
 
 def test_questions_are_in_vectors_and_after_them() -> None:

@@ -13,7 +13,7 @@ from dmlc.program import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = [
-    "help", "setup", "demo", "test", "test-all", "roots", "coverage", "fuzz", "mutants",
+    "help", "setup", "demo", "test", "test-all", "roots", "d3d12", "coverage", "fuzz", "mutants",
     "operators", "directml", "onnx", "onnx-export", "test-peers", "mlir", "lint", "format", "types",
     "golden", "corpus", "bench", "docs", "site", "clean",
 ]  # fmt: skip

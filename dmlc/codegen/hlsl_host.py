@@ -45,7 +45,9 @@ HLSL = Language(
     describe_buffer=_describe_buffer,
     describe_scalar=_describe_scalar,
     describe_kernel=_describe_kernel,
-    notes={"signing": "DXIL is signed only by the dxil.dll that comes with DXC on Windows"},
+    notes={
+        "signing": "DXC signs DXIL on Windows alone, by its dxil.dll; dmlc signs what it writes"
+    },
 )
 
 

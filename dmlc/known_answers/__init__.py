@@ -19,7 +19,7 @@ import platform
 import re
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +41,7 @@ from dmlc.program import VERSION
 from dmlc.runtime.answers import SHOWN, Answer, Question, Verdicts, ask
 from dmlc.runtime.instructions import LAVAPIPE, POCL, read_flags
 from dmlc.runtime.interface import AnyDevice, find_runtime
-from dmlc.scalars import Array, DataType
+from dmlc.scalars import Array, DataType, held_type
 from dmlc.source import UnavailableError, UnsupportedError
 
 COUNT = 67
@@ -246,7 +246,8 @@ def _ask_all(device: AnyDevice) -> tuple[str, ...]:
 def make_all_questions(device: AnyDevice) -> Iterator[Question]:
     """What a device can be asked in its language, beside `make_questions`."""
     profile, dialects = list_profiles(device)[0], list_dialects(device)
-    yield from list_questions(dialects[0], profile, device.floats)
+    for question in list_questions(dialects[0], profile, device.floats):
+        yield _leave_open(question, device)
     for dialect in dialects:
         yield from list_word_questions(dialect, profile)
 
@@ -294,7 +295,31 @@ def make_questions(device: AnyDevice) -> list[Question]:
             )
             for number, line in enumerate(sheet.lines)
         }
-        found.append(Question(program, inputs, answers))
+        found.append(_leave_open(Question(program, inputs, answers), device))
+    return found
+
+
+def _leave_open(question: Question, device: AnyDevice) -> Question:
+    """A question that a device may answer as it likes where a float is NaN or infinite, of the
+    widths of which it is known to lose these."""
+    if not device.floats.lost:
+        return question
+    answers = {
+        name: dataclasses.replace(answer, left_open=_find_open(answer, question.inputs, device))
+        for name, answer in question.answers.items()
+    }
+    return dataclasses.replace(question, answers=answers)
+
+
+def _find_open(answer: Answer, inputs: Mapping[str, Array], device: AnyDevice) -> Array | None:
+    count = answer.values.size
+    arrays = [answer.values, *(inputs[name][:count] for name in answer.operands)]
+    found: Array | None = None
+    for array in arrays:
+        dtype = held_type(array.dtype)
+        if dtype is not None and device.floats.loses_special(dtype):
+            lost = ~np.isfinite(array)
+            found = lost if found is None else found | lost
     return found
 
 

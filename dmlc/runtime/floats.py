@@ -46,12 +46,19 @@ class FloatPromises:
     off by 2."""
     double: Division = Division(2.5, 4.5)
     """Of FLOAT64."""
+    lost: tuple[int, ...] = dataclasses.field(default=(), compare=False)
+    """The widths whose NaN, infinities and signs of zeros it is known to lose, and not only allowed
+    to: known answers leave them open."""
 
     def keeps_denormals(self, dtype: DataType) -> bool:
         """Whether denormals of a type are kept. FLOAT16 is for storage, and keeps them on every
         device; BFLOAT16 has the exponents of FLOAT32."""
         width = {DataType.FLOAT64: 64, DataType.FLOAT16: 16}.get(dtype, 32)
         return width == 16 or width in self.denormals
+
+    def loses_special(self, dtype: DataType) -> bool:
+        """Whether NaN and infinities are known to be lost where values of a type are computed."""
+        return dtype.is_float and (64 if dtype is DataType.FLOAT64 else 32) in self.lost
 
     def find_ulps(self, operation: str, dtype: DataType) -> float:
         """How far one operation on floats may be off, in units of the last place, where languages
@@ -66,7 +73,7 @@ class FloatPromises:
     def facts(self) -> tuple[str, ...]:
         """What is promised, for people."""
         return (
-            f"NaN and signed zeros {_say_kept(self.special)}",
+            f"NaN and signed zeros {_say_kept(self.special, self.lost)}",
             f"denormals {_say_kept(self.denormals)}",
             f"division {self.single}",
         )
@@ -74,7 +81,7 @@ class FloatPromises:
     def to_json(self) -> dict[str, Any]:
         """The record as plain data for JSON."""
         made = dataclasses.asdict(self)
-        return made | {name: list(made[name]) for name in ("special", "denormals")}
+        return made | {name: list(made[name]) for name in ("special", "denormals", "lost")}
 
 
 LEAST = FloatPromises()
@@ -83,7 +90,10 @@ KEEPING = FloatPromises(FLOAT_WIDTHS, FLOAT_WIDTHS)
 """What a device promises that keeps all numbers, and divides no better than others."""
 
 
-def _say_kept(widths: tuple[int, ...]) -> str:
-    if not widths:
-        return "not promised"
-    return f"kept of {join_words(map(str, widths), 'and')} bits"
+def _say_kept(widths: tuple[int, ...], lost: tuple[int, ...] = ()) -> str:
+    said = [
+        f"{word} of {join_words(map(str, some), 'and')} bits"
+        for word, some in (("kept", widths), ("lost", lost))
+        if some
+    ]
+    return join_words(said, "and") or "not promised"

@@ -12,6 +12,7 @@ import functools
 
 from dmlc.files import name_file
 from dmlc.program import BufferBinding, KernelSource, Program
+from dmlc.runtime.dxbc import sign
 from dmlc.runtime.dxc import (
     Reflection,
     RegisterShifts,
@@ -31,8 +32,7 @@ class CompiledKernel:
     """A kernel as both kinds of machine code, and what is known of it."""
 
     dxil: bytes
-    is_signed: bool
-    """Whether the DXIL is signed, as retail Direct3D 12 demands. Only Windows' DXC signs."""
+    """As DXC gives it. Only Windows' DXC writes its checksum: see `dxbc.sign`."""
     spirv: bytes
     shifts: RegisterShifts
     """Where the registers lie among the SPIR-V's bindings."""
@@ -66,7 +66,8 @@ def check_tools() -> None:
 
 
 def compile_files(program: Program) -> dict[str, bytes]:
-    """The `.dxil` and `.spv` of every kernel, by file name; none where DXC is not at hand."""
+    """The `.dxil` and `.spv` of every kernel, by file name; none where DXC is not at hand. The
+    `.dxil` holds its checksum, whatever DXC has written."""
     try:
         library = load_library()
     except UnavailableError:
@@ -74,7 +75,7 @@ def compile_files(program: Program) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for kernel in program.kernels:
         compiled = compile_kernel(kernel, library)
-        files[name_file(kernel.name, ".dxil")] = compiled.dxil
+        files[name_file(kernel.name, ".dxil")] = sign(compiled.dxil)
         files[name_file(kernel.name, ".spv")] = compiled.spirv
     return files
 
@@ -106,7 +107,6 @@ def _compile(
     )
     return CompiledKernel(
         dxil=dxil.code,
-        is_signed=dxil.is_signed,
         spirv=spirv.code,
         shifts=shifts,
         reflection=reflection,

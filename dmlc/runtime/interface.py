@@ -30,6 +30,7 @@ class CompileOptions(TypedDict, total=False):
 
     profile: str
     root_signature: bool
+    shader_model: str
     interpreted: bool
 
 

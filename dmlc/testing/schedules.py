@@ -129,6 +129,12 @@ class DrawnSchedule:
         self, function: ir.Function, group: Group, profile: Profile, limits: Limits
     ) -> tuple[k.Kernel, ...]:
         phases, passes = collect_group(function, group)
+        for view in (view for phase in phases for view, _ in phase.elements.results):
+            if view.dtype in limits.word_types:
+                raise UnsupportedError(
+                    f"'{view.tensor}' is {view.dtype.name} and is stored two elements at a time, "
+                    "for which no schedule is drawn"
+                )
         random = Random(f"{self.seed} {' '.join(group.stages)}")
         steps = draw_steps(random, tuple(DRAWN) if limits.vector_lanes == 0 else SCALAR)
         start, most = naive(phases), limits.group_size

@@ -191,7 +191,7 @@ def test_a_result_that_is_not_near_enough_is_status_1(
         (["--input", "src=x.npy", "--tensor", "dst=FLOAT32[7]"], 1, "Sizes"),
         (["--input", "src=x.npy", "--tensor", "src=FLOAT32[3]{1}"], 2, "leave the strides out"),
         (["--input", "src=x.npy", "--device", "opencl:none"], 3, "no OpenCL device matches 'none'"),
-        (["--input", "src=x.npy", "--device", "d3d12"], 3, "Windows"),
+        (["--input", "src=x.npy", "--device", "d3d12:none"], 3, "Direct3D 12"),
         (["--input", "src=x.npy", "--device", "cuda"], 1, "unknown device 'cuda'"),
         (["--input", "src=d.npy"], 1, "FLOAT64"),
         (["--input", "src=x.npy", "-o", "x.npy"], 1, "cannot write"),

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -34,16 +34,18 @@ mount -t proc proc "$0/proc"
 class BareRoot:
     """A Debian in a folder. How it reaches its packages, it takes from this machine."""
 
-    def __init__(self, folder: Path, release: str) -> None:
+    def __init__(self, folder: Path, release: str, packages: Sequence[str] = ()) -> None:
+        """`packages` are those that it has besides."""
         self.folder = folder.resolve()
         self.release = release
+        self._packages = (*_PACKAGES, *packages)
 
     def make(self) -> None:
         """Makes the root anew, with a clone of the present commit. Raises `CalledProcessError`."""
         if self.folder.exists():
             run(["rm", "-rf", "--one-file-system", str(self.folder)])
         self.folder.mkdir(parents=True)
-        packages = f"--include={','.join(_PACKAGES)}"
+        packages = f"--include={','.join(self._packages)}"
         command = ["debootstrap", "--variant=minbase", packages, self.release, str(self.folder)]
         run([*command, *_find_mirror()])
         run(["git", "clone", "-q", "--no-local", str(REPOSITORY), f"{self.folder}{CLONE}"])

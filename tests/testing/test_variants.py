@@ -282,6 +282,16 @@ def test_a_group_that_one_kernel_cannot_have_is_refused() -> None:
     assert all("several kernels" in refusal for refusal in refusals)
 
 
+@pytest.mark.parametrize("dtype", ["FLOAT16", "BFLOAT16"])
+def test_no_schedule_is_drawn_of_what_is_stored_two_to_a_word(dtype: str) -> None:
+    described = dmlc.TensorDesc(dtype, (1,))
+    relu = dmlc.operator("onednn.ReLU").bind({"src": described, "dst": described})
+    steps = Steps(fuse_plainly, DrawnSchedule(0))
+    make_kernels(relu, "hlsl", steps=steps)
+    with pytest.raises(UnsupportedError, match=f"'dst' is {dtype} and is stored two elements at"):
+        make_kernels(relu, "hlsl", shader_model="6.0", steps=steps)
+
+
 def test_schedules_are_those_that_a_number_stands_for() -> None:
     function = CALLS["softmax"].function
     limits = find_dialect("hlsl").limits

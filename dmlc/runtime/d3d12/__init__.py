@@ -1,9 +1,11 @@
-"""Running HLSL programs on Direct3D 12 devices, on Windows: which there are, and a program loaded
-on one. Untested on hardware: see `device.UNTESTED`, which every device carries as its note.
+"""Running HLSL programs on Direct3D 12 devices: which there are, and a program loaded on one.
 
-The parts: `device` (the package behind it, choosing a device, the limits), `plan`
-(what a run does, and whether it may), `frame` (its buffers and pipelines),
-`executable` (the run).
+On Linux, vkd3d runs them, on any Vulkan device. On Windows it is untested on hardware: see
+`device.UNTESTED`, which every device there carries as its note.
+
+The parts: `package` (what reaches Direct3D), `vkd3d` and `library` (that on Linux), `device`
+(choosing a device, the limits), `plan` (what a run does, and whether it may), `frame` (its buffers
+and pipelines), `executable` (the run).
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ CHOICE = ""
 
 
 def devices() -> tuple[D3D12Device, ...]:
-    """Every Direct3D 12 device of this machine; UnavailableError, with the cure, on a system
-    that is not Windows or without the package that `dmlc[d3d12]` installs."""
+    """Every Direct3D 12 device of this machine; UnavailableError, with the cure, where nothing
+    reaches one: on Windows the package that `dmlc[d3d12]` installs, on Linux vkd3d."""
     return find_devices()
 
 

@@ -1,7 +1,8 @@
 """Which Direct3D 12 devices there are, which one a selector means, and what each allows.
 
-Direct3D is reached through the Python package compushady, which exists for Windows and is imported
-here alone, at the first call that needs it. The limits are the ones that Direct3D 12 promises for
+On Windows, Direct3D is reached through the Python package compushady, which is imported here alone,
+at the first call that needs it; on Linux through `vkd3d`. `package` is the interface of both. The
+limits are the ones that Direct3D 12 promises for
 every device of feature level 12_0, which is the level compushady asks for; they carry the names of
 `d3d12.h`. Running a program is `executable`'s business.
 """
@@ -15,16 +16,18 @@ import importlib
 import sys
 import threading
 from collections.abc import Generator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from dmlc.program import FLOAT_WIDTHS
-from dmlc.runtime.floats import CORRECT, Division, FloatPromises
+from dmlc.runtime.d3d12.package import Abilities, Buffer, Compute, Handle, Package
+from dmlc.runtime.floats import CORRECT, LEAST, Division, FloatPromises
 from dmlc.runtime.interface import CompileOptions, ForeignError, no_such_device, part_of_selector
+from dmlc.shader_model import NEEDS
 from dmlc.source import DmlcError, Note, UnavailableError
 
 UNTESTED = "untested on hardware"
-"""What every Direct3D 12 device is said to be: this host was written against the package's
-interface and tested against a stand-in for it, never on a machine with Direct3D."""
+"""What every device of Windows is said to be: this host ran over vkd3d on Linux, and never on a
+machine with Windows' Direct3D."""
 
 INSTALL_PACKAGE = Note("install what reaches Direct3D 12 with: pip install dmlc[d3d12]")
 PLATFORM: str = sys.platform
@@ -50,6 +53,14 @@ _PROMISED_BYTES = 128 << 20
 """Of one buffer on a device with little memory of its own: the A term of that expression."""
 
 
+STRICT = FloatPromises(FLOAT_WIDTHS, (16, 64), Division(1.0, 1.0), Division(CORRECT, CORRECT))
+"""What Direct3D promises of every device, where shaders are compiled for strict arithmetic:
+denormals of FLOAT32 alone may be flushed."""
+TRANSLATED = dataclasses.replace(LEAST, lost=FLOAT_WIDTHS)
+"""What is left of that where vkd3d makes SPIR-V of DXIL: all is as Vulkan promises it, and no
+module asks for NaN, so that Mesa makes 0 of `x - x`."""
+
+
 class DeviceType(enum.Enum):
     """What a device is, in order of preference."""
 
@@ -73,31 +84,38 @@ class D3D12Device:
     """The video memory of its own."""
     shared_bytes: int
     """The host's memory that it may use besides."""
+    driver: str = UNTESTED
+    """What runs shaders there, as far as that is said."""
     note: str = UNTESTED
+    abilities: Abilities | None = None
+    """None where the package does not say: the driver refuses what it cannot do."""
+    floats: FloatPromises = STRICT
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.type.value}, Direct3D 12, {self.note})"
-
-    @property
-    def driver(self) -> str:
-        return self.note
-
-    @property
-    def floats(self) -> FloatPromises:
-        """What Direct3D promises of every device, where shaders are compiled for strict arithmetic:
-        denormals of FLOAT32 alone may be flushed."""
-        strict = Division(1.0, 1.0)
-        return FloatPromises(FLOAT_WIDTHS, (16, 64), strict, Division(CORRECT, CORRECT))
+        notes = [self.note] if self.note else []
+        return f"{self.name} ({', '.join((self.type.value, 'Direct3D 12', *notes))})"
 
     @property
     def compile_options(self) -> CompileOptions:
-        """compushady brings a root signature of its own."""
-        return {"root_signature": False}
+        """The package brings a root signature of its own."""
+        made: CompileOptions = {"root_signature": False}
+        if self.abilities is not None:
+            made["shader_model"] = self.abilities.dialect
+        return made
 
     @property
     def facts(self) -> tuple[str, ...]:
         """What it is and can do, for people."""
-        return ("Direct3D 12", self.type.value, *self.floats.facts)
+        can = self.abilities
+        if can is None:
+            return ("Direct3D 12", self.type.value, *self.floats.facts)
+        return (
+            f"Direct3D 12, shader model {can.shader_model}",
+            self.driver,
+            self.type.value,
+            *(f"no {lack}" for lack in can.list_missing(NEEDS)),
+            *self.floats.facts,
+        )
 
     @property
     def promised_bytes(self) -> int:
@@ -106,13 +124,20 @@ class D3D12Device:
         return min(max(_PROMISED_BYTES, self.memory_bytes // 4), BUFFER_BYTES.value)
 
 
-def load_package() -> Any:
-    """The package, set to Direct3D 12. UnavailableError, with the cure, where it cannot be."""
-    if PLATFORM != "win32":
-        raise ForeignError(
-            "Direct3D 12 is a part of Windows, and this is another system",
-            notes=["the device vulkan runs the same HLSL here"],
-        )
+def load_package() -> Package:
+    """What reaches Direct3D 12 here. UnavailableError, with the cure, where nothing does."""
+    if PLATFORM == "linux":
+        return cast(Package, importlib.import_module("dmlc.runtime.d3d12.vkd3d"))
+    if PLATFORM == "win32":
+        return cast(Package, _load_compushady())
+    raise ForeignError(
+        "Direct3D 12 is a part of Windows, and this is another system",
+        notes=["on Linux, vkd3d runs it"],
+    )
+
+
+def _load_compushady() -> Any:
+    """The package, set to Direct3D 12."""
     try:
         package = importlib.import_module(_PACKAGE)
     except ImportError as problem:
@@ -157,21 +182,27 @@ def find_devices() -> tuple[D3D12Device, ...]:
     """Every adapter, in Direct3D's order."""
     package = load_package()
     with reporting("Direct3D 12 cannot list its devices"):
-        handles: list[Any] = package.get_discovered_devices()
+        handles = package.get_discovered_devices()
     return tuple(_describe(number, handle) for number, handle in enumerate(handles))
 
 
-def _describe(index: int, handle: Any) -> D3D12Device:
+def _describe(index: int, handle: Handle) -> D3D12Device:
     kind = DeviceType.SOFTWARE
     if handle.is_hardware:
         kind = DeviceType.DISCRETE_GPU if handle.is_discrete else DeviceType.INTEGRATED_GPU
-    return D3D12Device(
+    device = D3D12Device(
         index=index,
-        name=str(handle.name).strip(),
+        name=handle.name.strip(),
         type=kind,
         vendor_id=handle.vendor_id,
         memory_bytes=handle.dedicated_video_memory,
         shared_bytes=handle.shared_system_memory,
+    )
+    said: Any = handle
+    if not hasattr(said, "abilities"):
+        return device
+    return dataclasses.replace(
+        device, driver=said.driver, note=said.note, abilities=said.abilities, floats=TRANSLATED
     )
 
 
@@ -205,17 +236,16 @@ class Context:
         self.package = load_package()
         self.lock = threading.Lock()
         with reporting(f"{device.name} cannot be opened"):
-            handles: list[Any] = self.package.get_discovered_devices()
-            self._handle: Any = handles[device.index]
+            self._handle = self.package.get_discovered_devices()[device.index]
 
-    def make_buffer(self, heap: int, size: int, stride: int = 0) -> Any:
+    def make_buffer(self, heap: int, size: int, stride: int = 0) -> Buffer:
         """A buffer of at least `size` bytes; of structures of `stride` bytes, where that is not
         0."""
         return self.package.Buffer(size, heap, stride=stride, device=self._handle)
 
     def make_compute(
-        self, shader: bytes, cbv: Sequence[Any], srv: Sequence[Any], uav: Sequence[Any]
-    ) -> Any:
+        self, shader: bytes, cbv: Sequence[Buffer], srv: Sequence[Buffer], uav: Sequence[Buffer]
+    ) -> Compute:
         """A pipeline with its buffers: each list fills registers from number 0 on."""
         return self.package.Compute(
             shader, cbv=list(cbv), srv=list(srv), uav=list(uav), device=self._handle

@@ -20,7 +20,7 @@ class Executable(CopyingExecutable):
     """A program built for a device. Safe to call from several threads at once."""
 
     def __init__(self, program: Program, context: Context) -> None:
-        check_program(program)
+        check_program(program, context.device)
         super().__init__(program, context.device, context.lock)
         self.device: D3D12Device = context.device
         self._context = context

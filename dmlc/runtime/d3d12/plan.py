@@ -20,11 +20,13 @@ from dmlc.program import (
 from dmlc.runtime.copied import Window, groups_of, list_windows, tensor_bytes
 from dmlc.runtime.d3d12 import device as limits
 from dmlc.runtime.d3d12.device import D3D12Device, Limit
+from dmlc.runtime.dxbc import sign
 from dmlc.runtime.dxc import Resource, ResourceKind, compile_dxil, reflect
 from dmlc.runtime.dxc_library import Library, load_library
 from dmlc.runtime.hlsl import check_reflection
 from dmlc.runtime.interface import check_target
-from dmlc.source import UnavailableError, UnsupportedError
+from dmlc.shader_model import list_needs
+from dmlc.source import UnsupportedError, join_words
 
 _ALIGNMENT = 256
 """Buffers and views of constants are whole multiples of so many bytes."""
@@ -33,7 +35,7 @@ _STRUCTURED = (ResourceKind.STRUCTURED_BUFFER, ResourceKind.READ_WRITE_STRUCTURE
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shader:
-    """A kernel as signed DXIL, with its buffers in the order of their registers."""
+    """A kernel as DXIL with its checksum, with its buffers in the order of their registers."""
 
     dxil: bytes
     read: tuple[View, ...]
@@ -50,17 +52,36 @@ class View:
     stride: int
 
 
-def check_program(program: Program) -> None:
-    """UnsupportedError where a program exceeds what Direct3D 12 can do, whatever its sizes."""
+def check_program(program: Program, device: D3D12Device) -> None:
+    """UnsupportedError where a program exceeds what a device can do, whatever its sizes."""
     check_target(program, "hlsl", "Direct3D 12 devices")
     for kernel in program.kernels:
         what = f"the kernel {kernel.name}"
+        _check_abilities(kernel, device)
         threads = kernel.dispatch.group_size
         _refuse(threads, limits.GROUP_THREADS, f"{what} has {threads:,} threads per group")
         written = sum(b.written for b in kernel.buffers)
         _refuse(written, limits.WRITTEN_BUFFERS, f"{what} writes {written} buffers")
         block = constant_buffer_bytes(kernel.scalars)
         _refuse(block, limits.CONSTANT_BYTES, f"{what} has {block:,} bytes of constants")
+
+
+def _check_abilities(kernel: KernelSource, device: D3D12Device) -> None:
+    abilities, asked = device.abilities, kernel.shader_model
+    if abilities is None:
+        return
+    if not abilities.reaches(asked):
+        raise UnsupportedError(
+            f"the kernel {kernel.name} is for shader model {asked}, and {device.name} runs "
+            f"{abilities.shader_model}",
+            notes=[f"compile it with shader_model='{abilities.dialect}'"],
+        )
+    missing = abilities.list_missing(list_needs(kernel.source))
+    if missing:
+        raise UnsupportedError(
+            f"the kernel {kernel.name} needs {join_words(missing, 'and')}, which {device.name} "
+            "does not have"
+        )
 
 
 def _refuse(have: int, limit: Limit, what: str) -> None:
@@ -71,8 +92,8 @@ def _refuse(have: int, limit: Limit, what: str) -> None:
 def build_shader(kernel: KernelSource) -> Shader:
     """Compiles a kernel, and finds the views that it wants of its tensors.
 
-    UnavailableError where the compiler does not sign, UnsupportedError for registers that cannot
-    be filled, InternalError where the compiler sees other registers than the program.
+    UnsupportedError for registers that cannot be filled, InternalError where the compiler sees
+    other registers than the program.
     """
     return _build(kernel, load_library())
 
@@ -86,18 +107,13 @@ def _build(kernel: KernelSource, library: Library) -> Shader:
         shader_model=kernel.shader_model,
         library=library,
     )
-    if not made.is_signed:
-        raise UnavailableError(
-            f"the shader compiler {library.path} does not sign what it makes, and Direct3D 12 "
-            "takes signed shaders alone",
-            notes=["put the dxil.dll of the same release beside it", limits.INSTALL_PACKAGE],
-        )
     reflection = reflect(made.code, library=library)
     check_reflection(kernel, reflection)
     used = {r.register: r for r in reflection.resources}
     read = [b for b in kernel.buffers if not b.written]
     written = [b for b in kernel.buffers if b.written]
-    return Shader(made.code, _views(kernel, "t", read, used), _views(kernel, "u", written, used))
+    views = (_views(kernel, "t", read, used), _views(kernel, "u", written, used))
+    return Shader(sign(made.code), *views)
 
 
 def _views(

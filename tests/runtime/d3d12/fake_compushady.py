@@ -3,8 +3,9 @@
 Names, signatures, constants, the order of checks, exceptions and their texts are the package's own:
 its Python layer (`compushady/__init__.py`, `compushady/config.py`) as it is in the wheel, and the
 part in C++ for Direct3D 12 as its source has it. What a retail Direct3D 12 demands beyond that is
-demanded here too: shaders are signed, one command list is recorded at a time, and memory of the
-default heap cannot be mapped. A shader does what the test has taught the machine that it does.
+demanded here too: shaders hold their checksum, one command list is recorded at a time, and memory
+of the default heap cannot be mapped. A shader does what the test has taught the machine that it
+does.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+
+from dmlc.runtime.dxbc import find_checksum
 
 HEAP_DEFAULT = 0
 HEAP_UPLOAD = 1
@@ -123,7 +126,7 @@ class DeviceHandle:
         for resource in (*(cbv or ()), *(srv or ()), *(uav or ())):
             if not isinstance(resource, Resource):
                 raise ValueError("Expected a Resource object")
-        if self.refuses_pipelines or not any(shader[4:20]):
+        if self.refuses_pipelines or shader[4:20] != find_checksum(shader):
             raise Exception("Unable to create Compute Pipeline State: The parameter is incorrect.")
         made = Compute(self, shader, cbv or [], srv or [], uav or [])
         self.machine.computes.append(made)

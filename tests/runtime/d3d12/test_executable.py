@@ -1,8 +1,7 @@
 """Programs on Direct3D 12 devices, over a stand-in for the package that reaches them.
 
 The shaders are compiled by the real compiler and run on the Vulkan device, register by register,
-with the very bytes that the host put there; only the signature is made up, since the compiler
-signs on Windows alone.
+with the very bytes that the host put there.
 """
 
 from __future__ import annotations
@@ -10,24 +9,30 @@ from __future__ import annotations
 import dataclasses
 import struct
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dmlc import ir
+from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2
 from dmlc.codegen.hlsl_host import HLSL
 from dmlc.codegen.opencl_host import OPENCL_C
+from dmlc.devices import compile_for, list_dialects
 from dmlc.pipeline import compile
 from dmlc.program import BufferBinding, KernelSource, Program, Role, ScalarBinding, TensorSpec
 from dmlc.reference import evaluate
-from dmlc.runtime import d3d12, dxc, vulkan
+from dmlc.runtime import d3d12, vulkan
 from dmlc.runtime.arrays import Array
 from dmlc.runtime.d3d12 import device as d3d12_device
 from dmlc.runtime.d3d12 import plan as d3d12_plan
-from dmlc.runtime.d3d12.device import DeviceType
+from dmlc.runtime.d3d12.device import D3D12Device, DeviceType
+from dmlc.runtime.d3d12.package import Abilities
 from dmlc.runtime.d3d12.plan import build_shader, check_program, plan_windows
+from dmlc.runtime.dxbc import find_checksum
+from dmlc.runtime.floats import LEAST
+from dmlc.runtime.interface import ForeignError
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
 from tests.foreign import FrozenTensor, Tensor
@@ -57,19 +62,10 @@ from tests.runtime.vulkan.test_golden import COMPILED
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(d3d12_device, "PLATFORM", "win32")
     monkeypatch.setattr(d3d12_device, "_contexts", {})
-    monkeypatch.setattr(d3d12_plan, "compile_dxil", sign)
-    d3d12_plan._build.cache_clear()
-    yield fake_compushady.install(monkeypatch)
-    d3d12_plan._build.cache_clear()
-
-
-def sign(*args: Any, **kwargs: Any) -> dxc.Shader:
-    """`compile_dxil` with a digest in the container's header, where Windows' compiler has one."""
-    made = dxc.compile_dxil(*args, **kwargs)
-    return dataclasses.replace(made, code=made.code[:4] + b"\x5a" * 16 + made.code[20:])
+    return fake_compushady.install(monkeypatch)
 
 
 def on_vulkan(kernel: KernelSource) -> Kernel:
@@ -165,10 +161,10 @@ def test_a_machine_without_any_device(machine: Machine) -> None:
 
 
 def test_other_systems_have_no_direct3d(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(d3d12_device, "PLATFORM", "linux")
-    with pytest.raises(UnavailableError, match="Direct3D 12 is a part of Windows") as caught:
+    monkeypatch.setattr(d3d12_device, "PLATFORM", "darwin")
+    with pytest.raises(ForeignError, match="Direct3D 12 is a part of Windows") as caught:
         d3d12.devices()
-    assert "the device vulkan runs the same HLSL here" in str(caught.value)
+    assert "on Linux, vkd3d runs it" in str(caught.value)
 
 
 def test_a_missing_package_is_said_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -590,7 +586,7 @@ def test_programs_over_a_limit_are_refused_by_its_name(machine: Machine) -> None
         (dataclasses.replace(kernel, scalars=(far,)), "D3D12_REQ_CONSTANT_BUFFER_ELEMENT_COUNT"),
     ):
         with pytest.raises(UnsupportedError, match=limit):
-            check_program(dataclasses.replace(program, kernels=(changed,)))
+            check_program(dataclasses.replace(program, kernels=(changed,)), d3d12.find_device())
 
 
 def test_a_number_that_does_not_fit_its_constant(machine: Machine) -> None:
@@ -648,11 +644,57 @@ def test_a_shader_that_disagrees_with_its_program(machine: Machine) -> None:
         d3d12.load(dataclasses.replace(program, kernels=(swapped,)))
 
 
-def test_a_compiler_that_does_not_sign(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(d3d12_plan, "compile_dxil", dxc.compile_dxil)
-    with pytest.raises(UnavailableError, match="does not sign what it makes") as caught:
-        d3d12.load(relu_grad())
-    assert "dxil.dll" in str(caught.value)
+def test_shaders_hold_their_checksum() -> None:
+    dxil = build_shader(relu_grad().kernels[0]).dxil
+    assert dxil[4:20] == find_checksum(dxil)
+
+
+def with_abilities(machine: Machine, abilities: Abilities) -> D3D12Device:
+    """A device that says what it can do, as vkd3d's does."""
+    vars(machine.adapters[1]).update(abilities=abilities, driver="vkd3d 2.1", note="")
+    return d3d12.find_device()
+
+
+def test_programs_are_for_what_a_device_says_that_it_can_do(machine: Machine) -> None:
+    assert list_dialects(d3d12.find_device()) == (HLSL_6_2, HLSL_6_0)
+    assert d3d12.find_device().floats == d3d12_device.STRICT
+    assert d3d12.find_device().facts[:2] == ("Direct3D 12", "discrete GPU")
+    old = with_abilities(machine, Abilities("6.0", int16=False, int64=True, float64=True))
+    assert old.compile_options == {"root_signature": False, "shader_model": "6.0"}
+    assert list_dialects(old) == (HLSL_6_0,)
+    assert old.floats == LEAST
+    assert str(old) == "Discrete 2 (discrete GPU, Direct3D 12)"
+    assert old.facts[:4] == (
+        "Direct3D 12, shader model 6.0", "vkd3d 2.1", "discrete GPU", "no 16-bit types",
+    )  # fmt: skip
+    function = ir.parse("func @f(%A: f32[n]) -> (%r) {\n  %r: f32[i0 < n] = neg(%A[i0])\n}")
+    kernels = compile_for(function, old).kernels
+    assert {kernel.shader_model for kernel in kernels} == {"6.0"}
+    # 6.2 asks for the types of 16 bits that it has.
+    newer = with_abilities(machine, Abilities("6.6", int16=False, int64=True, float64=True))
+    assert newer.compile_options["shader_model"] == "6.0"
+    newest = with_abilities(machine, Abilities("6.10", int16=True, int64=True, float64=True))
+    assert newest.compile_options["shader_model"] == "6.2"
+
+
+def test_programs_that_ask_for_more_than_a_device_has_are_refused(machine: Machine) -> None:
+    device = with_abilities(machine, Abilities("6.0", int16=False, int64=False, float64=True))
+    program = relu_grad()
+    with pytest.raises(
+        UnsupportedError, match=r"for shader model 6\.2, and Discrete 2 runs 6\.0"
+    ) as caught:
+        check_program(program, device)
+    assert "compile it with shader_model='6.0'" in str(caught.value)
+    device = with_abilities(machine, Abilities("6.2", int16=False, int64=False, float64=True))
+    check_program(program, device)
+    for source, need in (
+        ("int64_t x;", "64-bit integers"),
+        ("float16_t x; int64_t y;", "64-bit integers and 16-bit types"),
+    ):
+        kernel = dataclasses.replace(program.kernels[0], source=source)
+        changed = dataclasses.replace(program, kernels=(kernel,))
+        with pytest.raises(UnsupportedError, match=f"needs {need}, which Discrete 2 does not have"):
+            check_program(changed, device)
 
 
 def test_what_direct3d_refuses_is_said(machine: Machine) -> None:
