@@ -46,7 +46,7 @@ def _grow(step: int) -> Iterator[int]:
     ("read", "limits", "kind"),
     [
         (_raise, {}, "KeyError in test_hostile.py _raise"),
-        (lambda content: time.sleep(0.02), {"SECONDS": 0.01}, "slow"),
+        (lambda content: time.sleep(0.02), {"SECONDS": 0.0005}, "slow"),
         (lambda content: None, {"find_peak": _grow(1 << 40).__next__}, "memory"),
     ],
 )
