@@ -35,7 +35,7 @@ class Rule:
         """A step of the script. Gives the name of the loop that it makes, or else of the one that
         it is applied to: what is wanted, or that and a number, which tells it from another loop."""
         loop = str(arguments[0]) if arguments else ""
-        if name not in ("", loop):
+        if name and (name != loop or verb == "split"):
             taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
             numbers = (f"{name}.{number}" for number in range(2, len(taken) + 3))
             name = next(each for each in (name, *numbers) if each not in taken)

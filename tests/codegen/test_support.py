@@ -91,24 +91,45 @@ def test_number_of_elements() -> None:
     assert "reaches element 5,000,000,001" in str(refuse(strided))
 
 
-def test_positions_that_are_found_have_a_type() -> None:
-    """ONNX's Hardmax: no instruction makes a position INT64, which a reduction finds."""
+@pytest.mark.parametrize("target", ["hlsl", "wgsl"])
+def test_positions_that_are_found_are_of_any_type(target: str) -> None:
+    """ONNX's Hardmax: of what its reduction finds, only positions come."""
     function = ir.parse(
         "func @f(%x: f32[3, 7]) -> (%y) {\n"
         "  %first: s64[i0 < 3] = argmax[r0 < 7] %x[i0, r0]\n"
         "  %y: f32[i0 < 3, i1 < 7] = cast(eq(cast(%first[i0], index), i1), f32)\n}"
+    )
+    assert compile(function, target).kernels
+
+
+def test_positions_that_leave_have_a_type() -> None:
+    """No instruction makes a position INT64, which a reduction finds."""
+    function = ir.parse(
+        "func @f(%x: f32[3, 7]) -> (%y) {\n"
+        "  %first: s64[i0 < 3] = argmax[r0 < 7] %x[i0, r0]\n"
+        "  %y: f32[i0 < 3] = cast(%first[i0], f32)\n}"
     )
     compile(function, "hlsl")
     with pytest.raises(UnsupportedError, match="cannot compute with INT64: WGSL has no 64-bit"):
         compile(function, "wgsl")
 
 
-def test_constants_have_a_type() -> None:
+@pytest.mark.parametrize("target", ["hlsl", "wgsl"])
+def test_constants_that_are_positions_are_of_any_type(target: str) -> None:
     """ONNX's ScatterND with indices in the model."""
     function = ir.parse(
         "func @f(%x: f32[4, 3]) -> (%y) {\n"
         "  table %t: s64[4] = {3, 0, 0, 1}\n"
         "  %y: f32[i0 < 4, i1 < 3] = %x[cast(%t[i0], index), i1]\n}"
+    )
+    assert compile(function, target).kernels
+
+
+def test_constants_have_a_type() -> None:
+    function = ir.parse(
+        "func @f(%x: f32[4]) -> (%y) {\n"
+        "  table %t: s64[4] = {3, 0, 0, 1}\n"
+        "  %y: f32[i0 < 4] = mul(%x[i0], cast(%t[i0], f32))\n}"
     )
     compile(function, "hlsl")
     with pytest.raises(UnsupportedError, match="cannot hold the constant 't' of type INT64"):

@@ -23,13 +23,13 @@ __kernel void ELEMENT_WISE_ADD(
 {
     for (uint tile = 0; tile < 80; tile += 8) {
         const uint tile_end = tile + 8;
-        for (uint i0 = 0; i0 < 48; ++i0) {
-            const uint row_start = i0 * 80;
-            for (uint i = tile; i < tile_end; ++i) {
-                const float a = ATensor[i0 + i * 48];
-                const float b = BTensor[row_start + i];
+        for (uint row = 0; row < 48; ++row) {
+            const uint row_start = row * 80;
+            for (uint column = tile; column < tile_end; ++column) {
+                const float a = ATensor[row + column * 48];
+                const float b = BTensor[row_start + column];
                 const float output = a + b;
-                OutputTensor[row_start + i] = output;
+                OutputTensor[row_start + column] = output;
             }
         }
     }
