@@ -453,63 +453,6 @@ def in_vectors(
     return Loop(dim, Kind.VECTOR, lanes, body, name, rest=rest, ahead=ahead)
 
 
-def name_parallel(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
-    """The dimensions that all phases share, by these numbers or their own."""
-    space = phase.space
-    sizes, dims = [space.extents[axis] for axis in space.parallel], list[Dim]()
-    named = range(len(sizes)) if numbers is None else numbers
-    for axis, number, size in zip(space.parallel, named, sizes, strict=True):
-        found = space.pieces.get(axis)
-        # Which piece it is, a dimension before it says.
-        piece = None
-        if found is not None:
-            piece = (dims[space.parallel.index(found.number)], make_size(found.size))
-        dims.append(Dim(f"i{number}", make_size(size), piece=piece))
-    return tuple(dims)
-
-
-def tell_apart(name: str, number: int) -> str:
-    """A name of which each phase, by its number, has one."""
-    return f"{name}.{number}" if number else name
-
-
-def name_inner(phase: Phase, parallel: Sequence[Dim], name: str, number: int) -> tuple[Dim, ...]:
-    """The dimensions of a phase, by its number, that shares the parallel ones with others."""
-    space = phase.space
-    dims: list[Dim] = []
-    for axis in range(len(space.extents)):
-        if axis in space.parallel:
-            dims.append(parallel[space.parallel.index(axis)])
-            continue
-        piece = space.pieces.get(axis)
-        place = space.inner.index(axis)
-        # Parallel dimensions have numbers of their own.
-        own = f"i{axis}.{number}" if name == "i" else tell_apart(name + str(place or ""), number)
-        numbered = None
-        if piece is not None:
-            whole = make_size(piece.size)
-            numbered = (parallel[space.parallel.index(piece.number)], whole)
-        dims.append(Dim(own, make_size(space.extents[axis]), piece=numbered))
-    return tuple(dims)
-
-
-def nest_serial(
-    phases: Sequence[Phase], parallel: Sequence[Dim]
-) -> tuple[tuple[tuple[Dim, ...], ...], tuple[Node, ...]]:
-    """The dimensions of phases that share the parallel ones, and their loops over the points of one
-    output, in the order of the axes: what is reduced is reduced one after the other."""
-    dims: list[tuple[Dim, ...]] = []
-    nodes: list[Node] = []
-    for number, phase in enumerate(phases):
-        own = name_inner(phase, parallel, "k" if phase.accumulators else "i", number)
-        node: Node = Point(number)
-        for axis in reversed(phase.space.inner):
-            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
-        dims.append(own)
-        nodes.append(Reduce(number, (node,), serial=True) if phase.accumulators else node)
-    return tuple(dims), tuple(nodes)
-
-
 def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
     """Dimensions as one, the last of which runs fastest."""
     return number_steps(name, [(dim, 1) for dim in dims])

@@ -14,8 +14,23 @@ import math
 from collections.abc import Sequence
 
 from dmlc import ir
-from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits
+from dmlc.loops.legality import (
+    MOST_ITEMS,
+    count_steps,
+    demand_ranges,
+    demand_serial,
+    demand_unpacked,
+    find_axis,
+    find_path,
+    find_point,
+    forget_order,
+    list_around,
+    list_cuts,
+    only_loop,
+    reduces,
+    take_lanes,
+)
 from dmlc.loops.nodes import (
     Call,
     Dim,
@@ -28,16 +43,13 @@ from dmlc.loops.nodes import (
     Reduce,
     find_shared,
     in_vectors,
-    inside,
     list_loops,
     list_phases,
-    name_parallel,
-    nest_serial,
     number_steps,
     walk,
 )
 from dmlc.loops.permute import LANES
-from dmlc.loops.phases import VECTOR, Phase
+from dmlc.loops.phases import VECTOR
 from dmlc.loops.script import (
     PRIMITIVES,
     Argument,
@@ -48,23 +60,8 @@ from dmlc.loops.script import (
     replace_node,
 )
 from dmlc.loops.vectorize import vectorize_reads
+from dmlc.sizes import is_multiple
 from dmlc.source import InternalError
-
-
-def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
-    """Loops over the dimensions that all phases share, and in them the loops of each phase. `count`
-    stands for the number of elements where that is an argument."""
-    first = phases[0]
-    flat = len(phases) == len(first.space.extents) == 1 and not first.accumulators
-    if count is not None or flat:
-        size = count if count is not None else name_parallel(first)[0].size
-        parallel = (Dim("i", size),)
-    else:
-        parallel = name_parallel(first)
-    dims, nodes = nest_serial(phases, parallel)
-    for dim in reversed(parallel):
-        nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.name),)
-    return Nest(tuple(phases), dims, nodes)
 
 
 def chain(nodes: Sequence[Node]) -> list[Loop]:
@@ -125,7 +122,7 @@ def split(on: On, factor: int) -> Nest:
 
     `for i in 0..n -> for i_block in 0..n by factor: for i in i_block..i_block + factor`
     """
-    loop = _demand_serial(on.loop, "split")
+    loop = demand_serial(on.loop, "split")
     demand(factor > 1, "a loop is split by two steps at least")
     loops = list_loops(on.nest.body, loop.dim)
     around = loops[: next(i for i, each in enumerate(loops) if each is loop)]
@@ -142,15 +139,15 @@ def fuse(on: On) -> Nest:
 
     `for i in 0..m: for j in 0..n -> for i_j in 0..m * n: i, j = i_j / n, i_j % n`
     """
-    outer, inner = on.loop, _only_loop(on.loop)
+    outer, inner = on.loop, only_loop(on.loop)
     parts: list[tuple[Dim, int]] = []
     for loop in (outer, inner):
-        _demand_serial(loop, "fused")
+        demand_serial(loop, "fused")
         first = list_loops(on.nest.body, loop.dim)[0]
-        is_first = first is loop and not _list_cuts(on.nest, loop.dim)
+        is_first = first is loop and not list_cuts(on.nest, loop.dim)
         demand(is_first, "of the loops over a dimension, the outermost is fused")
         demand(loop.step == 1 or not loop.dim.parts, "fused loops are fused again by ones")
-        _demand_ranges(loop)
+        demand_ranges(loop)
         parts += loop.dim.parts or [(loop.dim, loop.step)]
     demand(inner.dim.piece is None, "a piece of a longer dimension goes outermost")
     name = on.take(f"{outer.name}_{inner.name}")
@@ -163,12 +160,12 @@ def normalize(on: On) -> Nest:
 
     `for i in 0..n by 4 -> for block in 0..n / 4: i = 4 * block`
     """
-    loop = _demand_serial(on.loop, "normalized")
+    loop = demand_serial(on.loop, "normalized")
     is_first = list_loops(on.nest.body, loop.dim)[0] is loop
-    is_first = is_first and not _list_cuts(on.nest, loop.dim)
+    is_first = is_first and not list_cuts(on.nest, loop.dim)
     demand(is_first, "of the loops over a dimension, the outermost is normalized")
     demand(not loop.dim.parts and loop.dim.piece is None, "what is made of others stays so")
-    _demand_ranges(loop)
+    demand_ranges(loop)
     name = on.take(f"{loop.name}_number")
     dim = number_steps(name, [(loop.dim, loop.step)])
     return on.replace(Loop(dim, Kind.LOOP, 1, loop.body, name))
@@ -206,7 +203,7 @@ def reorder(on: On) -> Nest:
 
     `for i: for j -> for j: for i`
     """
-    outer, inner = on.loop, _only_loop(on.loop)
+    outer, inner = on.loop, only_loop(on.loop)
     demand(outer.kind is not Kind.GROUP, "work groups take the outermost loop")
     if outer.dim is inner.dim:
         counted = bool(outer.extent and inner.extent)
@@ -217,7 +214,22 @@ def reorder(on: On) -> Nest:
     made = dataclasses.replace(
         inner, body=(dataclasses.replace(outer, body=inner.body, backwards=False),)
     )
-    return _forget_order(on.replace(made), made)
+    return forget_order(on.replace(made), made)
+
+
+@primitive(Argument.WORD, Argument.NUMBER, takes_loop=False)
+def axis(on: On, name: str, extent: int) -> Nest:
+    """An axis along which so many work items of a group stand. Those of the last one that is named
+    have neighbours side by side; loops may name others, behind it."""
+    lanes = dict(on.nest.lanes)
+    demand(name not in lanes, f"there is an axis '{name}'")
+    demand(name != "group" and "." not in name, "an axis is called otherwise")
+    demand(extent > 0 and extent & (extent - 1) == 0, "work items are a power of two")
+    loops = [n for n in walk(on.nest.body) if isinstance(n, Loop)]
+    demand(not any(n.interleaved for n in loops), "axes come before interleaved loops")
+    lanes[name] = extent
+    demand(math.prod(lanes.values()) <= MOST_ITEMS, "a group has so many work items at most")
+    return dataclasses.replace(on.nest, lanes=tuple(lanes.items()))
 
 
 @primitive(Argument.WORD)
@@ -227,19 +239,19 @@ def bind(on: On, axis: str) -> Nest:
 
     `for i in 0..n -> i = group` or `-> i = the work item's number along the axis`
     """
-    loop, nest = _demand_unpacked(on.loop, "bound"), on.nest
+    loop, nest = demand_unpacked(on.loop, "bound"), on.nest
     if axis == "group":
         bound = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
         demand(not bound, "there are work groups already")
         is_outermost = len(nest.body) == 1 and nest.body[0] is loop
         demand(is_outermost, "work groups take the outermost loop")
-        demand(not _reduces(nest, loop), "work groups share no reduction")
+        demand(not reduces(nest, loop), "work groups share no reduction")
         return on.replace(dataclasses.replace(loop, kind=Kind.GROUP))
-    extent = _count(nest, loop)
+    extent = count_steps(nest, loop)
     name = on.take(axis)
-    nest = _take_lanes(nest, loop, axis, extent or 0)
+    nest = take_lanes(nest, loop, axis, extent or 0)
     made = dataclasses.replace(loop, kind=Kind.LANE, extent=extent or 1, name=name)
-    return _forget_order(replace_node(nest, loop, made), made)
+    return forget_order(replace_node(nest, loop, made), made)
 
 
 @primitive(Argument.WORD, Argument.NUMBER)
@@ -249,7 +261,7 @@ def deal(on: On, axis: str, extent: int) -> Nest:
 
     `for i in 0..n -> lane = the work item's number: for i in lane..n by extent`
     """
-    loop, nest = _demand_unpacked(on.loop, "dealt"), on.nest
+    loop, nest = demand_unpacked(on.loop, "dealt"), on.nest
     loops = list_loops(nest.body, loop.dim)
     place = next(i for i, each in enumerate(loops) if each is loop)
     around, finer = loops[:place], loops[place + 1 :]
@@ -262,12 +274,56 @@ def deal(on: On, axis: str, extent: int) -> Nest:
     demand(not shared, "work items that reduce together have as many steps each")
     name = on.take(axis, beside=True)
     demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
-    nest = _take_lanes(nest, loop, axis, extent)
+    nest = take_lanes(nest, loop, axis, extent)
     # A group's range is settled by who walks it: each work item has so many steps.
     rounds = around[-1].step // (loop.step * extent) if around else 0
     inner = dataclasses.replace(loop, step=loop.step * extent, extent=rounds)
     made = Loop(loop.dim, Kind.LANE, loop.step, (inner,), name, extent)
-    return _forget_order(replace_node(nest, loop, made), inner)
+    return forget_order(replace_node(nest, loop, made), inner)
+
+
+@primitive(Argument.WORD, Argument.NUMBER, Argument.NUMBER, optional=2)
+def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
+    """The points of a loop are shared by all work items along an axis: each takes so many times
+    (`many`) as many neighbours (`unit`) at once, the work items' width apart, and so on through
+    the loop. Neighbours go in vectors. Changes the order of sums.
+
+    `for i in 0..n -> for strip in 0..n by width * many: for k in 0..many: i = strip + k * width +
+    item * unit ..`, where the width is that of all work items
+    """
+    loop, nest = demand_serial(on.loop, "shared"), on.nest
+    number = find_point(loop, "shared")
+    phase, dim, rows = nest.phases[number], loop.dim, dict(nest.lanes).get(axis, 0)
+    demand(rows > 0, f"no work items stand along an axis '{axis}'")
+    alone = len(list_loops(nest.body, dim)) == 1 and loop.step == 1
+    demand(alone and not list_cuts(nest, dim), "a part of a dimension is not shared")
+    last = dim.parts[-1][0] if dim.parts else dim
+    inner = {nest.dims[number][a] for a in phase.space.inner}
+    demand({part for part, _ in dim.parts or [(dim, 1)]} <= inner, "outputs are bound, not shared")
+    if phase.accumulators:
+        demand(reduces(nest, loop), "accumulators stand around what is shared")
+    around = [n for n in find_path(nest.body, loop) if isinstance(n, Loop)][:-1]
+    fits = all(n.kind in (Kind.GROUP, Kind.LANE) and n.wanted != axis for n in around)
+    demand(fits, "work items take the outermost loops of a group")
+    demand(0 < many <= _MOST_UNROLLED, "too many steps to write out")
+    point: tuple[Node, ...] = loop.body
+    if unit > 1:
+        demand(unit % VECTOR == 0 and phase.begins_evenly(on.limits),
+               f"elements do not begin where vectors of {VECTOR} do")  # fmt: skip
+        demand(last is nest.dims[number][-1], "vectors run along the last dimension")
+        length = phase.space.extents[-1]
+        demand(unit == VECTOR or is_multiple(length, unit), "vectors do not come out even")
+        demand(not phase.tests_guard, "a guard that protects reads is the same in all lanes")
+        point = (Loop(dim, Kind.VECTOR, VECTOR, point, on.find_name("i"), 1),)
+        if unit > VECTOR:
+            part = on.find_name("part")
+            point = (Loop(dim, Kind.UNROLL, VECTOR, point, part, unit // VECTOR),)
+    width = rows * unit
+    if many > 1:
+        point = (Loop(dim, Kind.UNROLL, width, point, on.find_name("k"), many),)
+    lanes = Loop(dim, Kind.LANE, unit, point, on.find_name(axis), rows)
+    made = Loop(dim, Kind.LOOP, width * many, (lanes,), on.take("strip"))
+    return forget_order(on.replace(made), made)
 
 
 @primitive()
@@ -277,10 +333,10 @@ def unroll(on: On) -> Nest:
 
     `for i in 0..4: f(i) -> f(0); f(1); f(2); f(3)`
     """
-    loop, nest = _demand_unpacked(on.loop, "written out"), on.nest
-    extent = _count(nest, loop)
+    loop, nest = demand_unpacked(on.loop, "written out"), on.nest
+    extent = count_steps(nest, loop)
     demand(extent is not None and extent <= _MOST_UNROLLED, "too many steps to write out")
-    around = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim][:-1]
+    around = list_around(nest, loop)
     whole = isinstance(loop.dim.size, int) and extent == -(-loop.dim.size // loop.step)
     shared = bool(around) and all(n.kind is Kind.GROUP or n.extent for n in around)
     if loop.step == 1 and not shared:
@@ -307,19 +363,19 @@ def vectorize(on: On, lanes: int, how: str = "") -> Nest:
 
     `for i in 0..n -> for i in 0..n by lanes: i .. i + lanes at once`
     """
-    loop = _demand_serial(on.loop, "put in vectors")
+    loop = demand_serial(on.loop, "put in vectors")
     demand(loop.step == 1, "only serial loops by ones go in vectors")
     demand(how == "whole" or not loop.dim.parts, "vectors run along one dimension")
     if how == "whole":
-        return _put_whole(on, _find_point(loop, "put in vectors"), lanes)
-    nested = [n for n in (*_path(on.nest.body, loop), *walk(loop.body)) if isinstance(n, Loop)]
+        return _put_whole(on, find_point(loop, "put in vectors"), lanes)
+    nested = [n for n in (*find_path(on.nest.body, loop), *walk(loop.body)) if isinstance(n, Loop)]
     demand(all(n.kind is not Kind.VECTOR for n in nested), "there are no vectors of vectors")
     if loop.body != (Point(list_phases(loop)[0]),):
         inner = [n for n in walk(loop.body) if isinstance(n, Loop | Reduce)]
         plain = all(n.serial if isinstance(n, Reduce) else n.kind is Kind.LOOP and not n.extent
                     for n in inner)  # fmt: skip
         outputs = plain and any(isinstance(n, Reduce) for n in inner)
-        demand(outputs and not _reduces(on.nest, loop), "vectors run along the innermost loop")
+        demand(outputs and not reduces(on.nest, loop), "vectors run along the innermost loop")
     match how:
         case "":
             return _put_side_by_side(on, lanes)
@@ -334,21 +390,21 @@ def _put_side_by_side(on: On, lanes: int) -> Nest:
     made = in_vectors(loop.dim, lanes, loop.body, on.take(loop.name))
     for number in list_phases(loop):
         phase = nest.phases[number]
-        axis = _find_axis(nest, number, loop)
+        axis = find_axis(nest, number, loop)
         demand(phase.lies_together(axis), "what is read and stored does not lie side by side")
         moving = phase.find_moving(axis)
         guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
         demand(not any(moving[g] for g in guards) or not phase.tests_guard,
                 "a guard that protects reads is the same in all lanes")  # fmt: skip
-    if not _reduces(nest, loop):
+    if not reduces(nest, loop):
         single = loop.body == (Point(list_phases(loop)[0]),)
         adds = single and any(nest.phases[n].accumulators for n in list_phases(loop))
         demand(not adds, "vectors across outputs need accumulators in arrays")
         return on.replace(made)
-    (around,) = [n for n in _path(nest.body, loop) if isinstance(n, Reduce)][-1:]
+    (around,) = [n for n in find_path(nest.body, loop) if isinstance(n, Reduce)][-1:]
     demand(not around.array and around.into is None, "lanes have accumulators already")
     nest = on.replace(made)
-    (part_of,) = [n for n in _path(nest.body, made) if isinstance(n, Reduce)][-1:]
+    (part_of,) = [n for n in find_path(nest.body, made) if isinstance(n, Reduce)][-1:]
     part = dataclasses.replace(part_of, serial=False)
     return replace_node(nest, part_of, Reduce(part.phase, (part,), array=True))
 
@@ -360,11 +416,11 @@ def _put_whole(on: On, number: int, lanes: int) -> Nest:
     demand(not phase.accumulators, "vectors across outputs need accumulators in arrays")
     last = loop.dim.parts[-1][0] if loop.dim.parts else loop.dim
     demand(last is nest.dims[number][-1], "vectors run along the last dimension")
-    path = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim]
-    *around, _ = path
+    around = list_around(nest, loop)
     grouped = bool(around) and around[0].kind is Kind.GROUP
     demand(grouped, "where vectors are whole, work groups decide")
-    demand(around[-1].step == lanes, "a vector is the step of the loop around")
+    counted = all(n.extent for n in around[1:]) and around[-1].step == lanes
+    demand(counted, "a vector is the step of the loop around, which is written out or shared")
     made = Loop(loop.dim, Kind.VECTOR, lanes, loop.body, on.take(loop.name), 1)
     return on.replace(made)
 
@@ -373,10 +429,10 @@ def _put_apart(on: On, lanes: int, *, aligned: bool) -> Nest:
     nest, loop = on.nest, on.loop
     demand(lanes == LANES, f"vectors of reads that lie apart have {LANES} lanes")
     demand(on.limits.vector_lanes == 0, "the target has no such vectors")
-    demand(not _reduces(nest, loop), "vectors across outputs need accumulators in arrays")
+    demand(not reduces(nest, loop), "vectors across outputs need accumulators in arrays")
     numbers = list_phases(loop)
     demand(numbers == tuple(range(len(nest.phases))), "all that is computed goes in such vectors")
-    work = [(nest.phases[n], _find_axis(nest, n, loop)) for n in numbers]
+    work = [(nest.phases[n], find_axis(nest, n, loop)) for n in numbers]
     single = loop.body == (Point(list_phases(loop)[0]),)
     demand(not single or not work[0][0].accumulators,
             "vectors across outputs need accumulators in arrays")  # fmt: skip
@@ -384,7 +440,7 @@ def _put_apart(on: On, lanes: int, *, aligned: bool) -> Nest:
     if found is None:
         raise ScheduleError("reads lie at places that are not alike")
     steps = [n.step for n in list_loops(nest.body, loop.dim) if n is not loop]
-    steps += _list_cuts(nest, loop.dim)
+    steps += list_cuts(nest, loop.dim)
     demand(not steps or found.first == 0, "a part of the dimension starts where no vector does")
     demand(not any(step % LANES for step in steps), "a part of the dimension has half a vector")
     made = Loop(loop.dim, Kind.VECTOR, lanes, loop.body, on.take(loop.name), vectorization=found)
@@ -404,12 +460,12 @@ def pack(on: On, lanes: int) -> Nest:
 
     `for i in 0..n: y[i] = f(i) -> for i_block in 0..n by lanes: y[i_block .. ] = f(i_block), ...`
     """
-    loop, nest = _demand_serial(on.loop, "packed"), on.nest
-    number = _find_point(loop, "packed")
+    loop, nest = demand_serial(on.loop, "packed"), on.nest
+    number = find_point(loop, "packed")
     phase = nest.phases[number]
     demand(not loop.dim.parts and loop.step == 1, "points of one dimension are packed, by ones")
     demand(len(list_loops(nest.body, loop.dim)) == 1, "a dimension in steps is not packed")
-    axis = _find_axis(nest, number, loop)
+    axis = find_axis(nest, number, loop)
     results = [view for view, _ in phase.elements.results]
     beside = all(phase.space.strides[view][axis] == 1 for view in results)
     beside = beside and bool(results) and not phase.accumulators
@@ -427,8 +483,8 @@ def pair(on: On) -> Nest:
 
     `for i in 0..n: y[i] = f(i) -> for pair in 0..n / 2: words(y)[pair] = f(2 * pair), ...`
     """
-    loop, nest = _demand_serial(on.loop, "paired"), on.nest
-    number = _find_point(loop, "paired")
+    loop, nest = demand_serial(on.loop, "paired"), on.nest
+    number = find_point(loop, "paired")
     phase, dim = nest.phases[number], loop.dim
     stored = [v for v, _ in phase.elements.results if v.dtype in on.limits.word_types]
     demand(bool(stored), "nothing is stored in 16 bits")
@@ -457,116 +513,3 @@ def stream(on: On) -> Nest:
 def interleave_loop(nest: Nest, loop: Loop) -> Nest:
     """The nest with a loop interleaved. Raises `ScheduleError` where that cannot be."""
     return replace_node(nest, loop, dataclasses.replace(loop, interleaved=True))
-
-
-# What the primitives ask -----------------------------------------------------------------------
-
-
-def _demand_serial(loop: Loop, what: str) -> Loop:
-    demand(loop.kind is Kind.LOOP and not loop.extent, f"only serial loops are {what}")
-    return loop
-
-
-def _demand_unpacked(loop: Loop, what: str) -> Loop:
-    """A serial loop, whose last step may be a short one."""
-    packs = [n for n in walk(loop.body) if isinstance(n, Pack) and not n.in_words]
-    packed = any(n.dim is loop.dim for n in packs)
-    demand(not packed, f"a loop that stores vectors of packed points is not {what}")
-    return _demand_serial(loop, what)
-
-
-def _demand_ranges(loop: Loop) -> None:
-    """Steps that are numbered have loops inside that go by the range of one."""
-    finer = list_loops(loop.body, loop.dim)
-    demand(loop.step == 1 or (bool(finer) and not finer[0].extent),
-            "what is in a step that is numbered goes by its range")  # fmt: skip
-
-
-def _find_point(loop: Loop, what: str) -> int:
-    """The phase of element-wise work that is all a loop has."""
-    match loop.body:
-        case (Point(phase=number, into=(), name=""),):
-            return number
-        case _:
-            raise ScheduleError(f"single points are {what}")
-
-
-def _find_axis(nest: Nest, number: int, loop: Loop) -> int:
-    """The axis of a phase that a loop walks."""
-    if loop.dim not in nest.dims[number]:
-        raise ScheduleError("the loop walks no dimension of what is computed")
-    return nest.dims[number].index(loop.dim)
-
-
-def _only_loop(outer: Loop) -> Loop:
-    """The loop that is all another has."""
-    if len(outer.body) == 1 and isinstance(outer.body[0], Loop):
-        return outer.body[0]
-    raise ScheduleError("there is not one loop in the other, and nothing beside it")
-
-
-_MOST_ITEMS = 1024
-
-
-def _take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
-    """The nest with an axis of work items that a loop may take."""
-    loops = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n is not loop]
-    fits = all(n.kind in (Kind.GROUP, Kind.LANE) or (n.kind is Kind.UNROLL and n.dim is loop.dim)
-               for n in loops)  # fmt: skip
-    demand(fits, "work items take the outermost loops of a group")
-    written = any(n.kind is Kind.UNROLL for n in loops)
-    meets = _reduces(nest, loop) or any(isinstance(n, Reduce) for n in walk(loop.body))
-    demand(not written or not meets, "in what is written out, work items reduce nothing")
-    demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
-    lanes = dict(nest.lanes)
-    demand(lanes.setdefault(name, extent) == extent, "an axis of work items has one extent")
-    loops += [n for n in walk(loop.body) if isinstance(n, Loop)]
-    taken = {n.wanted for n in loops if n.kind is Kind.LANE}
-    demand(name not in taken, "an axis of work items has one loop")
-    demand(math.prod(lanes.values()) <= _MOST_ITEMS, "a group has so many work items at most")
-    return dataclasses.replace(nest, lanes=tuple(lanes.items()))
-
-
-def _path(nodes: Sequence[Node], wanted: Node) -> list[Node]:
-    """A node and those around it, outermost first."""
-    for node in nodes:
-        if node is wanted:
-            return [node]
-        found = _path(inside(node), wanted)
-        if found:
-            return [node, *found]
-    return []
-
-
-def _reduces(nest: Nest, loop: Loop) -> bool:
-    """Whether a loop walks points that are reduced."""
-    return any(isinstance(n, Reduce) for n in _path(nest.body, loop))
-
-
-def _count(nest: Nest, loop: Loop) -> int | None:
-    """The steps of a loop; None where they are not one number."""
-    around = [n for n in _path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim][:-1]
-    if around and around[-1].kind is Kind.LANE and loop.step > around[-1].step:
-        # What is dealt out goes on through all that the work items share.
-        around = around[:-1]
-    if around:
-        whole, rest = divmod(around[-1].step, loop.step)
-        return whole if rest == 0 else None
-    size = loop.dim.size
-    if not isinstance(size, int) or loop.dim.piece is not None or _list_cuts(nest, loop.dim):
-        return None
-    return -(-size // loop.step)
-
-
-def _list_cuts(nest: Nest, dim: Dim) -> list[int]:
-    """The steps that are numbered of a dimension: the loops over it have a part."""
-    loops = [n for n in walk(nest.body) if isinstance(n, Loop)]
-    return [step for n in loops for part, step in n.dim.parts if part is dim and step > 1]
-
-
-def _forget_order(nest: Nest, loop: Loop) -> Nest:
-    """Has reductions no longer rely on the order of their points, where a loop walks these."""
-    for node in _path(nest.body, loop):
-        if isinstance(node, Reduce) and node.serial:
-            nest = replace_node(nest, node, dataclasses.replace(node, serial=False))
-    return nest

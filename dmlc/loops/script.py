@@ -144,6 +144,10 @@ def _check_interleaved(nest: Nest, loop: Loop) -> None:
     demand(serial and not list_loops(loop.body, loop.dim),
             "only serial loops by ones are interleaved")  # fmt: skip
     demand(loop.dim is not nest.block, "blocks of outputs are not interleaved")
+    around = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
+    taken = {n.wanted for n in around if any(each is loop for each in walk(n.body))}
+    idle = any(side > 1 and name not in taken for name, side in nest.lanes)
+    demand(not idle, "work items that have nothing of their own make nothing ahead")
     first, *between = loop.body
     last = between.pop() if between else None
     demand(isinstance(first, Reduce) and first.array, "what is made ahead is kept in arrays")

@@ -297,7 +297,10 @@ def _lower_crossed(
     added = [m.stage for each in group.passes for m in each.across]
     after = _name_members(crossed.passes[1:])
     rest = (*added, *(name for each in after for name in each))
-    nests = choose_crossing(phases, profile, limits), choose_combining(second, profile, limits)
+    nests = (
+        choose_crossing(phases, profile, limits),
+        choose_combining(function, second, profile, limits),
+    )
     return (
         make_kernel(function, phases, own, names, profile, limits, nest=nests[0]),
         make_kernel(function, second, rest, after, profile, limits, nest=nests[1]),

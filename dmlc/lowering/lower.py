@@ -107,7 +107,7 @@ class _Writer:
             # What work items do not share they have all, and the first one stores.
             owns = [operate("eq", self._items[name], index(0)) for name in idle]
             owns += [] if scope.is_own is None else [scope.is_own]
-            alone = dataclasses.replace(scope, used=frozenset(self._items), is_own=None)
+            alone = dataclasses.replace(scope, used=scope.used | set(idle), is_own=None)
             if not any(isinstance(n, Reduce) for n in walk((node,))):
                 made = self._write_node(node, alone)
                 match made:
@@ -387,7 +387,8 @@ class _Writer:
         position = self._values.position(number, scope.settle({node.dim: scope.start(node.dim)}))
         streams = scope.progress(number).streams
         flags = {} if streams is None else streams.flags
+        stores: list[k.Statement] = []
         for view, array in arrays.items():
             value = k.LoadLocal(array, index(0), k.Type(view.dtype.compute, node.lanes))
-            body.append(k.Store(view.tensor, position(view), value, flags.get(view.tensor)))
-        return body
+            stores.append(k.Store(view.tensor, position(view), value, flags.get(view.tensor)))
+        return body + guard([] if scope.is_own is None else [scope.is_own], stores)

@@ -19,6 +19,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import Gather, list_conditions
 from dmlc.loops.hoist import hoist
+from dmlc.loops.naive import name_inner, name_parallel
 from dmlc.loops.nodes import (
     SHORT_VECTOR,
     Buffer,
@@ -31,8 +32,6 @@ from dmlc.loops.nodes import (
     Point,
     Reduce,
     in_vectors,
-    name_inner,
-    name_parallel,
     share_blocks,
 )
 from dmlc.loops.permute import LANES

@@ -15,23 +15,11 @@ from collections.abc import Sequence
 
 from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.nodes import (
-    Dim,
-    Kind,
-    Loop,
-    Nest,
-    Node,
-    Point,
-    Reduce,
-    Tile,
-    merge_dims,
-    name_inner,
-    name_parallel,
-    tell_apart,
-)
+from dmlc.loops.naive import name_inner, name_parallel, tell_apart
+from dmlc.loops.nodes import Dim, Kind, Loop, Nest, Node, Point, Reduce, Tile, merge_dims
 from dmlc.loops.phases import Phase
 from dmlc.loops.space import cut, find_length
-from dmlc.schedules.gpu import VECTOR, find_unit, take_unit
+from dmlc.schedules.gpu import VECTOR, find_unit
 
 _LEAST_LANES = 32
 """Work items that share a row, at least."""
@@ -127,7 +115,7 @@ def choose_crossing(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest
         count = -(-phase.space.inner_count // (lanes * unit))
         point: tuple[Node, ...] = (Point(number),)
         if unit > 1:
-            point = take_unit(element, unit, Point(number), in_tile=True)
+            point = _take_unit(element, unit, Point(number))
         each = Loop(
             element, Kind.UNROLL, lanes * unit, point, "k", count, output=unit, clamps=unit == 1
         )
@@ -154,3 +142,12 @@ def choose_crossing(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest
 
 def _merge(name: str, dims: Sequence[Dim]) -> Dim:
     return dims[0] if len(dims) == 1 else merge_dims(name, dims)
+
+
+def _take_unit(dim: Dim, unit: int, point: Point) -> tuple[Node, ...]:
+    """A work item's neighbouring elements: a vector or two, whose sums lie in a tile; what is
+    beyond the end is read there too."""
+    vector = Loop(dim, Kind.VECTOR, VECTOR, (point,), "i", 1, clamps=True)
+    if unit == VECTOR:
+        return (vector,)
+    return (Loop(dim, Kind.UNROLL, VECTOR, (vector,), "part", unit // VECTOR, output=VECTOR),)

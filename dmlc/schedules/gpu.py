@@ -17,18 +17,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.nodes import (
-    Dim,
-    Kind,
-    Loop,
     Nest,
-    Node,
-    Once,
-    Point,
-    Reduce,
-    merge_dims,
-    name_inner,
-    name_parallel,
-    tell_apart,
 )
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.primitives import chain
@@ -88,9 +77,9 @@ def choose(
         if not paired and takes_vectors(phases[0], limits):
             return choose_vectors(function, phases[0], count, p, limits)
         return choose_flat(function, phases[0], count, p, limits, paired=bool(paired))
-    return (
-        choose_serial(function, phases, p, limits) if serial else _choose_shared(phases, p, limits)
-    )
+    if serial:
+        return choose_serial(function, phases, p, limits)
+    return _choose_shared(function, phases, p, limits)
 
 
 def _list_paired(phase: Phase, limits: Limits) -> list[str]:
@@ -175,16 +164,6 @@ def _measure_unit(phases: Sequence[Phase]) -> int:
     return max(VECTOR, _BYTES // max(sizes, default=4))
 
 
-def take_unit(dim: Dim, unit: int, point: Point, *, in_tile: bool = False) -> tuple[Node, ...]:
-    """A work item's neighbouring elements: a vector or two, whose sums may lie in a tile; what is
-    beyond the end is read there too."""
-    vector = Loop(dim, Kind.VECTOR, VECTOR, (point,), "i", 1, clamps=in_tile)
-    if unit == VECTOR:
-        return (vector,)
-    output = VECTOR if in_tile else 0
-    return (Loop(dim, Kind.UNROLL, VECTOR, (vector,), "part", unit // VECTOR, output=output),)
-
-
 def _count_written(phase: Phase, most: int, unit: int) -> int:
     """The steps that are written out, at most: fewer where much is computed in each."""
     weight = max(1, unit // VECTOR) * _weigh(phase)
@@ -230,68 +209,73 @@ def choose_serial(
     return rule.finish(f"each computes {several}")
 
 
-def choose_combining(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+def choose_combining(
+    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
+) -> Nest:
     """The nest of phases the first of which combines many parts of a few outputs."""
-    return _choose_shared(phases, p, limits, is_narrow=True)
+    return _choose_shared(function, phases, p, limits, is_narrow=True)
 
 
 def _choose_shared(
-    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False
+    function: ir.Function,
+    phases: Sequence[Phase],
+    p: Profile,
+    limits: Limits,
+    *,
+    is_narrow: bool = False,
 ) -> Nest:
     """The work items of a group share the points of a few neighbouring outputs. Each takes several
     of them, or of vectors, a row of work items apart, and has read them all before it adds the
     first. Where outputs are cut into pieces, what reduces partial results is done for each piece
     again, and what derives from them is stored once."""
-    rows, columns = choose_tile(phases, p, limits, is_narrow=is_narrow)
-    unit = find_unit(phases, limits)
-    parallel = name_parallel(_find_widest(phases))
-    output = merge_dims("output", parallel)
-    dims: list[tuple[Dim, ...]] = []
-    body: list[Node] = []
-    for number, phase in enumerate(phases):
-        shared = parallel[len(parallel) - len(phase.space.parallel) :]
-        own = name_inner(phase, shared, "i", number)
-        dims.append(own)
-        again = len(shared) < len(parallel)
-        if phase.is_parallel:
-            body.append(Once(parallel[0], (Point(number),)) if again else Point(number))
+    return share_outputs(
+        function, phases, limits, *choose_tile(phases, p, limits, is_narrow=is_narrow)
+    )
+
+
+def share_outputs(
+    function: ir.Function, phases: Sequence[Phase], limits: Limits, rows: int, columns: int
+) -> Nest:
+    """A group has so many columns of work items, an output to each, whose points are shared by so
+    many rows of them."""
+    rule = Rule(function, limits, phases)
+    unit, most = find_unit(phases, limits), len(_find_widest(phases).space.parallel)
+    rule.do("axis", "row", rows)
+    rule.do("axis", "column", columns)
+    output = rule.fuse(rule.outer[:most], "output")
+    if columns > 1:
+        rule.do("bind", rule.do("split", output, columns, name="group"), "group")
+        rule.do("bind", output, "column")
+    else:
+        rule.do("bind", output, "group")
+    for phase, dims in zip(phases, rule.nest.dims, strict=True):
+        inner = [dims[axis].name for axis in phase.space.inner]
+        if not inner:
             continue
-        inner = tuple(own[axis] for axis in phase.space.inner)
-        (element,) = (
-            inner if len(inner) == 1 else (merge_dims(tell_apart("element", number), inner),)
-        )
-        made: Node = share_points(phase, number, element, rows, unit)
+        element = rule.fuse(inner, "element") if len(inner) > 1 else inner[0]
+        again = len(phase.space.parallel) < most
         if again and phase.space.inner_count <= _FEW_PARTS:
-            each = Loop(element, Kind.UNROLL, 1, (Point(number),), "part", _PARTS)
-            made = Loop(element, Kind.LOOP, _PARTS, (each,), "part")
-        body.append(Reduce(number, (made,)) if phase.accumulators else made)
-    outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
-    groups = Loop(output, Kind.GROUP, columns, (outputs,))
+            rule.do("split", element, _PARTS, name="part")
+            rule.do("unroll", element, name="part")
+        else:
+            rule.do("share", element, "row", unit, _count_times(phase, rows, unit), name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"
-    words = f"a group computes {several}, with {rows} {'lane' if rows == 1 else 'lanes'} on each"
-    sides = (("row", rows), ("column", columns))
-    return Nest(tuple(phases), tuple(dims), (groups,), sides, words=words)
+    lanes = f"{rows} {'lane' if rows == 1 else 'lanes'}"
+    return rule.finish(f"a group computes {several}, with {lanes} on each")
+
+
+def _count_times(phase: Phase, rows: int, unit: int) -> int:
+    """How many times a work item takes that many points before it adds the first."""
+    if phase.tests_guard:
+        return 1
+    many = _count_written(phase, _POINTS, unit)
+    points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
+    return max(1, min(many, points // (rows * unit))) if isinstance(points, int) else many
 
 
 def _find_widest(phases: Sequence[Phase]) -> Phase:
     """The phase with the most parallel dimensions: others may lack the number of a piece."""
     return max(phases, key=lambda phase: len(phase.space.parallel))
-
-
-def share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int) -> Loop:
-    """The loop over the points of an output, which so many work items share."""
-    point = Point(number)
-    body = take_unit(element, unit, point) if unit > 1 else (point,)
-    width = rows * unit
-    many = 1
-    if not phase.tests_guard:
-        many = _count_written(phase, _POINTS, unit)
-        points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
-        many = max(1, min(many, points // width)) if isinstance(points, int) else many
-    if many > 1:
-        body = (Loop(element, Kind.UNROLL, width, body, "k", many),)
-    lanes = Loop(element, Kind.LANE, unit, body, "row", rows)
-    return Loop(element, Kind.LOOP, width * many, (lanes,), "strip")
 
 
 def find_unit(phases: Sequence[Phase], limits: Limits) -> int:

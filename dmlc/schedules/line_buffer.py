@@ -29,6 +29,7 @@ from dmlc.loops.element import (
     find_moving,
     list_conditions,
 )
+from dmlc.loops.naive import name_parallel
 from dmlc.loops.nodes import (
     Buffer,
     Dim,
@@ -43,7 +44,6 @@ from dmlc.loops.nodes import (
     Reduce,
     Turns,
     in_vectors,
-    name_parallel,
     share_blocks,
 )
 from dmlc.loops.permute import LANES, find_permutation

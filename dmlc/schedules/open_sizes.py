@@ -12,19 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmlc import ir
-from dmlc.kernel.arithmetic import make_size
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.nodes import (
-    Dim,
-    Kind,
-    Loop,
     Nest,
-    Node,
-    Point,
-    Reduce,
-    merge_dims,
-    name_inner,
-    tell_apart,
 )
 from dmlc.loops.phases import Phase
 from dmlc.loops.space import Space, cut
@@ -65,7 +55,7 @@ def choose(function: ir.Function, phases: Sequence[Phase], p: Profile, limits: L
         return choose_one(function, phases[0], None, p, limits)
     if _shares_reads(phases[0]):
         return gpu.choose_serial(function, phases, p, limits)
-    return _choose_shared(phases, p, limits)
+    return _choose_shared(function, phases, p, limits)
 
 
 def count_pieces(phases: Sequence[Phase], p: Profile) -> int:
@@ -96,25 +86,6 @@ def _shares_reads(first: Phase) -> bool:
     return not any(all(strides[view]) for view in first.elements.buffers())
 
 
-# Dimensions --------------------------------------------------------------------------------
-
-
-def _name_axes(space: Space, name: str, axes: Sequence[int]) -> dict[int, Dim]:
-    """The dimensions of some axes of a space."""
-    return {axis: Dim(f"{name}{axis}", make_size(space.extents[axis])) for axis in axes}
-
-
-def _name_all(phases: Sequence[Phase]) -> tuple[list[Dim], list[tuple[Dim, ...]]]:
-    """The parallel dimensions, which phases share, and all that each has."""
-    first = phases[0].space
-    parallel = list(_name_axes(first, "i", first.parallel).values())
-    names = ("k" if phase.accumulators else "i" for phase in phases)
-    return parallel, [
-        name_inner(p, parallel, name, number)
-        for number, (p, name) in enumerate(zip(phases, names, strict=True))
-    ]
-
-
 # Element-wise work -------------------------------------------------------------------------
 
 
@@ -131,31 +102,15 @@ def _choose_rows(function: ir.Function, phase: Phase, p: Profile, limits: Limits
 # Reductions --------------------------------------------------------------------------------
 
 
-def _choose_shared(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+def _choose_shared(
+    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
+) -> Nest:
     """The work items of a group share the points of an output, or of a few neighbouring ones: in
     vectors where they begin where those of memory do whatever the sizes are."""
-    unit = gpu.find_unit(phases, limits)
     space = phases[0].space
     beside = bool(space.parallel) and space.parallel[-1] == len(space.extents) - 1
     columns = _COLUMNS if beside else 1
-    rows = p.group_size // columns
-    parallel, dims = _name_all(phases)
-    output = merge_dims("output", parallel)
-    body: list[Node] = []
-    for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
-        if phase.is_parallel:
-            body.append(Point(number))
-            continue
-        inner = [own[axis] for axis in phase.space.inner]
-        element = inner[0] if len(inner) == 1 else merge_dims(tell_apart("element", number), inner)
-        node: Node = gpu.share_points(phase, number, element, rows, unit)
-        body.append(Reduce(number, (node,)) if phase.accumulators else node)
-    outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
-    groups = Loop(output, Kind.GROUP, columns, (outputs,))
-    several = f"{columns} outputs" if columns > 1 else "1 output"
-    words = f"a group computes {several}, with {rows} lanes on each"
-    sides = (("row", rows), ("column", columns))
-    return Nest(tuple(phases), tuple(dims), (groups,), sides, words=words)
+    return gpu.share_outputs(function, phases, limits, p.group_size // columns, columns)
 
 
 def _lies_across(phases: Sequence[Phase]) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from dmlc.kernel.target import Profile
 from dmlc.loops.contraction import Contraction, Factor, guard_factor, multiply_tiles
+from dmlc.loops.naive import name_inner, name_parallel
 from dmlc.loops.nodes import (
     Buffer,
     Dim,
@@ -29,8 +30,6 @@ from dmlc.loops.nodes import (
     Stage,
     Tile,
     in_vectors,
-    name_inner,
-    name_parallel,
 )
 from dmlc.loops.phases import Phase
 from dmlc.schedules.cpu import choose_lanes

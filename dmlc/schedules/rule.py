@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits
+from dmlc.loops.naive import naive
 from dmlc.loops.nodes import Call, Loop, Nest, walk
 from dmlc.loops.phases import Phase
-from dmlc.loops.primitives import apply, chain, naive
+from dmlc.loops.primitives import apply, chain
 
 
 class Rule:

@@ -20,6 +20,7 @@ from dmlc.loops.contraction import (
     stage_factor,
 )
 from dmlc.loops.element import Gather, View
+from dmlc.loops.naive import name_inner, name_parallel, tell_apart
 from dmlc.loops.nodes import (
     Buffer,
     Dim,
@@ -34,9 +35,6 @@ from dmlc.loops.nodes import (
     Stage,
     Tile,
     merge_dims,
-    name_inner,
-    name_parallel,
-    tell_apart,
 )
 from dmlc.loops.phases import Phase
 from dmlc.sizes import divide_up, known

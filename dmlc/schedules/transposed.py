@@ -28,7 +28,8 @@ from dmlc.loops.element import (
     prune,
     reads_elements,
 )
-from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Nest, Node, Point, Stage, tell_apart
+from dmlc.loops.naive import tell_apart
+from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Nest, Node, Point, Stage
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.scalars import DataType
 from dmlc.schedules.tiles import begins_evenly

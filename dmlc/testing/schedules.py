@@ -11,8 +11,9 @@ from typing import TypeAlias
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import CPU, Limits, Profile
+from dmlc.loops.naive import naive
 from dmlc.loops.nodes import Call, Kind, Loop, Nest, walk
-from dmlc.loops.primitives import apply, naive
+from dmlc.loops.primitives import apply
 from dmlc.loops.script import PRIMITIVES, ScheduleError
 from dmlc.lowering.assemble import make_kernel
 from dmlc.lowering.group import collect_group
@@ -32,9 +33,11 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "once": lambda number: ("once",),
     "rename": lambda number: ("rename",),
     "reorder": lambda number: ("reorder",),
+    "axis": lambda number: ("axis", AXES[number % 2], (1, 2, 4, 8)[number]),
     "groups": lambda number: ("bind", "group"),
     "items": lambda number: ("bind", AXES[number % 2]),
     "deal": lambda number: ("deal", AXES[number % 2], (2, 4)[number // 2]),
+    "share": lambda number: ("share", AXES[number % 2], (1, 4, 8, 4)[number], (1, 2, 4, 1)[number]),
     "unroll": lambda number: ("unroll",),
     "pack": lambda number: ("pack", (2, 4)[number % 2]),
     "vectorize": lambda number: ("vectorize", (4, 16)[number % 2]),

@@ -12,9 +12,9 @@ from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import CPU
+from dmlc.loops.naive import naive
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import Phase
-from dmlc.loops.primitives import naive
 from dmlc.lowering.assemble import make_kernel
 from dmlc.lowering.group import collect_group
 from dmlc.pipeline import find_fusion

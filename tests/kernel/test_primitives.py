@@ -16,8 +16,9 @@ from dmlc.codegen.targets import find_dialect
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.target import GPU, Limits
+from dmlc.loops.naive import naive
 from dmlc.loops.nodes import Call, Loop, Nest, Reduce, walk
-from dmlc.loops.primitives import apply, naive
+from dmlc.loops.primitives import apply
 from dmlc.loops.script import PRIMITIVES, ScheduleError, parse_script, print_script
 from dmlc.program import Program
 from dmlc.reference import evaluate
@@ -182,6 +183,14 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("pair i1.2", "nothing is stored in 16 bits"),
         ("interleave i0", "kept in arrays"),
         ("normalize k 4", "it takes a loop and nothing"),
+        ("axis row 3", "power of two"),
+        ("axis row", "it takes a word and a number"),
+        ("share k1 row", "no work items stand along an axis 'row'"),
+        ("axis row 4\nshare k1 row", "outermost loops of a group"),
+        ("axis row 4\nbind i0 group\nshare k1 row", "outermost loops of a group"),
+        ("axis row 4\nbind i0 group\nfuse k as e\nshare e row 2", "do not begin where vectors"),
+        ("axis row 4\nshare i0 row", "single points are shared"),
+        ("axis row 4\nbind i0 group\nshare i1.2 row 3", "do not begin where vectors"),
     ],
 )
 def test_what_would_change_results_is_refused(refused: str, message: str) -> None:
@@ -234,6 +243,29 @@ def test_what_is_interleaved_stays_so_or_the_call_is_refused(refused: str) -> No
 def test_a_loop_is_split_before_its_steps_change_places() -> None:
     with pytest.raises(ScheduleError, match="settled outside"):
         change("element-wise", "split i0 2 as block", "reorder block")
+
+
+def test_work_items_share_what_they_reduce() -> None:
+    script = ("axis row 4", "bind i0 group", "fuse k as element", "share element row 4 2 as strip")
+    nest = change("rows", *script, sizes=(4, 8, 32))
+    assert str(nest).splitlines() == [
+        "group i0: 0..4",
+        "  reduce S",
+        "    loop element (k, k1): 0..256 by 32",
+        "      lane element: 4 by 4",
+        "        unroll element: 2 by 16",
+        "          vector element: 4",
+        "            add to S",
+        "  store S",
+        "  loop i1: 0..256",
+        "    store Y",
+    ]
+    kernels = read("rows", (4, 8, 32), "sum")
+    inputs = kernels.inputs(0)
+    (kernel,) = kernels.lower([nest])
+    got = run_kernels(kernels.function, [kernel], inputs)
+    for result, values in evaluate(kernels.function, inputs).items():
+        assert np.array_equal(got[result], values)
 
 
 def test_reductions_forget_their_order() -> None:

@@ -11,8 +11,9 @@ import pytest
 from dmlc import library
 from dmlc.binding import Operator
 from dmlc.kernel import nodes as k
+from dmlc.loops.naive import naive
 from dmlc.loops.nodes import Nest
-from dmlc.loops.primitives import apply, naive
+from dmlc.loops.primitives import apply
 from dmlc.loops.script import parse_script, print_script
 from dmlc.lowering import assemble
 from dmlc.pipeline import make_kernels
@@ -65,6 +66,14 @@ def test_the_seed_operators_have_scripts(
     name: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert list(make_nests(name, target, profile, monkeypatch))
+
+
+def test_reductions_that_are_shared_have_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "directml.BATCH_NORMALIZATION_TRAINING_GRAD"
+    ((nest, _),) = make_nests(name, "hlsl", None, monkeypatch)
+    verbs = [call.verb for call in nest.script]
+    assert verbs[:2] == ["axis", "axis"]
+    assert verbs.count("share") == 2
 
 
 def test_a_script_is_as_the_rule_of_a_gpu_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,138 @@
+"""What the primitives ask of a nest, and refuse in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from dmlc.loops.nodes import (
+    Dim,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Pack,
+    Point,
+    Reduce,
+    inside,
+    list_loops,
+    walk,
+)
+from dmlc.loops.script import ScheduleError, demand, replace_node
+
+
+def demand_serial(loop: Loop, what: str) -> Loop:
+    demand(loop.kind is Kind.LOOP and not loop.extent, f"only serial loops are {what}")
+    return loop
+
+
+def demand_unpacked(loop: Loop, what: str) -> Loop:
+    """A serial loop, whose last step may be a short one."""
+    packs = [n for n in walk(loop.body) if isinstance(n, Pack) and not n.in_words]
+    packed = any(n.dim is loop.dim for n in packs)
+    demand(not packed, f"a loop that stores vectors of packed points is not {what}")
+    return demand_serial(loop, what)
+
+
+def demand_ranges(loop: Loop) -> None:
+    """Steps that are numbered have loops inside that go by the range of one."""
+    finer = list_loops(loop.body, loop.dim)
+    demand(loop.step == 1 or (bool(finer) and not finer[0].extent),
+            "what is in a step that is numbered goes by its range")  # fmt: skip
+
+
+def find_point(loop: Loop, what: str) -> int:
+    """The phase of element-wise work that is all a loop has."""
+    match loop.body:
+        case (Point(phase=number, into=(), name=""),):
+            return number
+        case _:
+            raise ScheduleError(f"single points are {what}")
+
+
+def find_axis(nest: Nest, number: int, loop: Loop) -> int:
+    """The axis of a phase that a loop walks."""
+    if loop.dim not in nest.dims[number]:
+        raise ScheduleError("the loop walks no dimension of what is computed")
+    return nest.dims[number].index(loop.dim)
+
+
+def only_loop(outer: Loop) -> Loop:
+    """The loop that is all another has."""
+    if len(outer.body) == 1 and isinstance(outer.body[0], Loop):
+        return outer.body[0]
+    raise ScheduleError("there is not one loop in the other, and nothing beside it")
+
+
+MOST_ITEMS = 1024
+
+
+def take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
+    """The nest with an axis of work items that a loop may take."""
+    loops = [n for n in find_path(nest.body, loop) if isinstance(n, Loop) and n is not loop]
+    fits = all(n.kind in (Kind.GROUP, Kind.LANE) or (n.kind is Kind.UNROLL and n.dim is loop.dim)
+               for n in loops)  # fmt: skip
+    demand(fits, "work items take the outermost loops of a group")
+    written = any(n.kind is Kind.UNROLL for n in loops)
+    meets = reduces(nest, loop) or any(isinstance(n, Reduce) for n in walk(loop.body))
+    demand(not written or not meets, "in what is written out, work items reduce nothing")
+    demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
+    lanes = dict(nest.lanes)
+    demand(lanes.setdefault(name, extent) == extent, "an axis of work items has one extent")
+    loops += [n for n in walk(loop.body) if isinstance(n, Loop)]
+    taken = {n.wanted for n in loops if n.kind is Kind.LANE}
+    demand(name not in taken, "an axis of work items has one loop")
+    demand(math.prod(lanes.values()) <= MOST_ITEMS, "a group has so many work items at most")
+    return dataclasses.replace(nest, lanes=tuple(lanes.items()))
+
+
+def find_path(nodes: Sequence[Node], wanted: Node) -> list[Node]:
+    """A node and those around it, outermost first."""
+    for node in nodes:
+        if node is wanted:
+            return [node]
+        found = find_path(inside(node), wanted)
+        if found:
+            return [node, *found]
+    return []
+
+
+def reduces(nest: Nest, loop: Loop) -> bool:
+    """Whether a loop walks points that are reduced."""
+    return any(isinstance(n, Reduce) for n in find_path(nest.body, loop))
+
+
+def list_around(nest: Nest, loop: Loop) -> list[Loop]:
+    """The loops around one that walk its dimension too, outermost first."""
+    path = [n for n in find_path(nest.body, loop) if isinstance(n, Loop) and n.dim is loop.dim]
+    return path[:-1]
+
+
+def count_steps(nest: Nest, loop: Loop) -> int | None:
+    """The steps of a loop; None where they are not one number."""
+    around = list_around(nest, loop)
+    if around and around[-1].kind is Kind.LANE and loop.step > around[-1].step:
+        # What is dealt out goes on through all that the work items share.
+        around = around[:-1]
+    if around:
+        whole, rest = divmod(around[-1].step, loop.step)
+        return whole if rest == 0 else None
+    size = loop.dim.size
+    if not isinstance(size, int) or loop.dim.piece is not None or list_cuts(nest, loop.dim):
+        return None
+    return -(-size // loop.step)
+
+
+def list_cuts(nest: Nest, dim: Dim) -> list[int]:
+    """The steps that are numbered of a dimension: the loops over it have a part."""
+    loops = [n for n in walk(nest.body) if isinstance(n, Loop)]
+    return [step for n in loops for part, step in n.dim.parts if part is dim and step > 1]
+
+
+def forget_order(nest: Nest, loop: Loop) -> Nest:
+    """Has reductions no longer rely on the order of their points, where a loop walks these."""
+    for node in find_path(nest.body, loop):
+        if isinstance(node, Reduce) and node.serial:
+            nest = replace_node(nest, node, dataclasses.replace(node, serial=False))
+    return nest

@@ -1,0 +1,88 @@
+"""The nest that every schedule begins with: the points of each phase in the order of its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import make_size
+from dmlc.loops.nodes import Dim, Kind, Loop, Nest, Node, Once, Point, Reduce
+from dmlc.loops.phases import Phase
+
+
+def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
+    """Loops over the dimensions that all phases share, and in them the loops of each phase. `count`
+    stands for the number of elements where that is an argument."""
+    first = max(phases, key=lambda phase: len(phase.space.parallel))
+    flat = len(phases) == len(first.space.extents) == 1 and not first.accumulators
+    if count is not None or flat:
+        size = count if count is not None else name_parallel(first)[0].size
+        parallel = (Dim("i", size),)
+    else:
+        parallel = name_parallel(first)
+    dims, nodes = nest_serial(phases, parallel)
+    for dim in reversed(parallel):
+        nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.name),)
+    return Nest(tuple(phases), dims, nodes)
+
+
+def name_parallel(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
+    """The dimensions that all phases share, by these numbers or their own."""
+    space = phase.space
+    sizes, dims = [space.extents[axis] for axis in space.parallel], list[Dim]()
+    named = range(len(sizes)) if numbers is None else numbers
+    for axis, number, size in zip(space.parallel, named, sizes, strict=True):
+        found = space.pieces.get(axis)
+        # Which piece it is, a dimension before it says.
+        piece = None
+        if found is not None:
+            piece = (dims[space.parallel.index(found.number)], make_size(found.size))
+        dims.append(Dim(f"i{number}", make_size(size), piece=piece))
+    return tuple(dims)
+
+
+def tell_apart(name: str, number: int) -> str:
+    """A name of which each phase, by its number, has one."""
+    return f"{name}.{number}" if number else name
+
+
+def name_inner(phase: Phase, parallel: Sequence[Dim], name: str, number: int) -> tuple[Dim, ...]:
+    """The dimensions of a phase, by its number, that shares the parallel ones with others."""
+    space = phase.space
+    dims: list[Dim] = []
+    for axis in range(len(space.extents)):
+        if axis in space.parallel:
+            dims.append(parallel[space.parallel.index(axis)])
+            continue
+        piece = space.pieces.get(axis)
+        place = space.inner.index(axis)
+        # Parallel dimensions have numbers of their own.
+        own = f"i{axis}.{number}" if name == "i" else tell_apart(name + str(place or ""), number)
+        numbered = None
+        if piece is not None:
+            whole = make_size(piece.size)
+            numbered = (parallel[space.parallel.index(piece.number)], whole)
+        dims.append(Dim(own, make_size(space.extents[axis]), piece=numbered))
+    return tuple(dims)
+
+
+def nest_serial(
+    phases: Sequence[Phase], parallel: Sequence[Dim]
+) -> tuple[tuple[tuple[Dim, ...], ...], tuple[Node, ...]]:
+    """The dimensions of phases that share the parallel ones, and their loops over the points of one
+    output, in the order of the axes: what is reduced is reduced one after the other. A phase may
+    lack the first of the parallel dimensions: what it stores is stored at the first point along
+    that."""
+    dims: list[tuple[Dim, ...]] = []
+    nodes: list[Node] = []
+    for number, phase in enumerate(phases):
+        shared = parallel[len(parallel) - len(phase.space.parallel) :]
+        own = name_inner(phase, shared, "k" if phase.accumulators else "i", number)
+        node: Node = Point(number)
+        if phase.is_parallel and len(shared) < len(parallel):
+            node = Once(parallel[0], (node,))
+        for axis in reversed(phase.space.inner):
+            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+        dims.append(own)
+        nodes.append(Reduce(number, (node,), serial=True) if phase.accumulators else node)
+    return tuple(dims), tuple(nodes)
