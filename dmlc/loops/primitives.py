@@ -149,7 +149,9 @@ def fuse(on: On) -> Nest:
         demand(loop.step == 1 or not loop.dim.parts, "fused loops are fused again by ones")
         demand_ranges(loop)
         parts += loop.dim.parts or [(loop.dim, loop.step)]
-    demand(inner.dim.piece is None, "a piece of a longer dimension goes outermost")
+    # Whether a point of a piece is there is tested inside.
+    meets = any(isinstance(n, Reduce) for n in walk(inner.body))
+    demand(inner.dim.piece is None or not meets, "a piece of a longer dimension goes outermost")
     name = on.take(f"{outer.name}_{inner.name}")
     return on.replace(Loop(number_steps(name, parts), Kind.LOOP, 1, inner.body, name))
 
@@ -313,7 +315,6 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
         demand(last is nest.dims[number][-1], "vectors run along the last dimension")
         length = phase.space.extents[-1]
         demand(unit == VECTOR or is_multiple(length, unit), "vectors do not come out even")
-        demand(not phase.tests_guard, "a guard that protects reads is the same in all lanes")
         point = (Loop(dim, Kind.VECTOR, VECTOR, point, on.find_name("i"), 1),)
         if unit > VECTOR:
             part = on.find_name("part")

@@ -7,9 +7,9 @@
 //     group output (i0): 0..60 by 4
 //       lane output: 4
 //         reduce P, M
-//           loop i1: 0..200 by 256
-//             lane i1: 64 by 4
-//               vector i1: 4
+//           loop k: 0..200 by 256
+//             lane k: 64 by 4
+//               vector k: 4
 //                 add to P, M
 //         store P, M
 //   argument 0: X, float32, read
@@ -48,18 +48,19 @@ __kernel void argmax_of_rows(
     __local float m_lanes[256];
     const uint row = (uint)get_local_id(0) / 4;
     const uint column = (uint)get_local_id(0) % 4;
-    const uint output = (uint)get_group_id(0) * 4 + column;
+    const uint group = (uint)get_group_id(0);
+    const uint output = group * 4 + column;
     float4 p = (-INFINITY);
     uint4 p_place = 4294967295u;
     float4 m = (-INFINITY);
     const uint row_start = output * 200;
-    const uint i1 = row * 4;
-    if (i1 < 200) {
-        const float4 x = vload4(0, X + row_start + i1);
+    const uint k = row * 4;
+    if (k < 200) {
+        const float4 x = vload4(0, X + row_start + k);
         const int4 better = ((x > p) | ((x != x) & (~(p != p))))
-            | (((x == p) | ((x != x) & (p != p))) & (i1 + (uint4)(0, 1, 2, 3) < p_place));
+            | (((x == p) | ((x != x) & (p != p))) & (k + (uint4)(0, 1, 2, 3) < p_place));
         p = better ? x : p;
-        p_place = better ? (i1 + (uint4)(0, 1, 2, 3)) : p_place;
+        p_place = better ? (k + (uint4)(0, 1, 2, 3)) : p_place;
         m = max_float4(m, x);
     }
     const float2 candidate = p.s23;

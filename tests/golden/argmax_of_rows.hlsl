@@ -7,9 +7,9 @@
 //     group output (i0): 0..60 by 4
 //       lane output: 4
 //         reduce P, M
-//           loop i1: 0..200 by 256
-//             lane i1: 64 by 4
-//               vector i1: 4
+//           loop k: 0..200 by 256
+//             lane k: 64 by 4
+//               vector k: 4
 //                 add to P, M
 //         store P, M
 //   t0: X, float32, read
@@ -66,17 +66,18 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint row = lane_id / 4;
     const uint column = lane_id % 4;
-    const uint output = group_id.x * 4 + column;
+    const uint group = group_id.x;
+    const uint output = group * 4 + column;
     precise float4 p = asfloat(0xff800000);
     uint4 p_place = 4294967295u;
     precise float4 m = asfloat(0xff800000);
     const uint row_start = output * 200;
-    const uint i1 = row * 4;
-    if (i1 < 200) {
-        precise const float4 x = X[(row_start + i1) / 4];
-        const bool4 better = or(or(x > p, and(isnan_float_x4(x), !isnan_float_x4(p))), and(or(x == p, and(isnan_float_x4(x), isnan_float_x4(p))), i1 + uint4(0, 1, 2, 3) < p_place));
+    const uint k = row * 4;
+    if (k < 200) {
+        precise const float4 x = X[(row_start + k) / 4];
+        const bool4 better = or(or(x > p, and(isnan_float_x4(x), !isnan_float_x4(p))), and(or(x == p, and(isnan_float_x4(x), isnan_float_x4(p))), k + uint4(0, 1, 2, 3) < p_place));
         p = select(better, x, p);
-        p_place = select(better, i1 + uint4(0, 1, 2, 3), p_place);
+        p_place = select(better, k + uint4(0, 1, 2, 3), p_place);
         m = max_float_x4(m, x);
     }
     precise const float2 candidate = p.zw;

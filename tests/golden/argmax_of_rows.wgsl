@@ -6,8 +6,8 @@
 // Dispatch 60 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..60
 //       reduce P, M
-//         loop i1: 0..200 by 256
-//           lane i1: 256
+//         loop k: 0..200 by 256
+//           lane k: 256
 //             add to P, M
 //       store P, M
 //   binding 0: X, float32, read

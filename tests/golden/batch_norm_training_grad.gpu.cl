@@ -15,7 +15,7 @@
 // Launch 64 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..64
 //       reduce dy_sum, dy_centered_sum
-//         loop element (i0, i2): 0..6,272 by 4,096
+//         loop element (k, k1): 0..6,272 by 4,096
 //           lane element: 256 by 4
 //             unroll element: 4 by 1,024
 //               vector element: 4
@@ -57,27 +57,27 @@ __kernel void batch_norm_training_grad(
     float4 dy_sum_value = 0.0f;
     float4 dy_centered_sum_value = 0.0f;
     const uint first = row * 4;
-    const uint i0 = first / 196;
-    const uint i2 = first % 196;
-    const uint offset = i0 * 12544 + output * 196 + i2;
+    const uint k = first / 196;
+    const uint k1 = first % 196;
+    const uint offset = k * 12544 + output * 196 + k1;
     const float4 dy_value = vload4(0, dy + offset);
     const float4 x_value = vload4(0, x + offset);
     const uint element = first + 1024;
-    const uint i0_1 = element / 196;
-    const uint i2_1 = element % 196;
-    const uint offset_1 = i0_1 * 12544 + output * 196 + i2_1;
+    const uint k_1 = element / 196;
+    const uint k1_1 = element % 196;
+    const uint offset_1 = k_1 * 12544 + output * 196 + k1_1;
     const float4 dy_value_1 = vload4(0, dy + offset_1);
     const float4 x_value_1 = vload4(0, x + offset_1);
     const uint element_1 = first + 2048;
-    const uint i0_2 = element_1 / 196;
-    const uint i2_2 = element_1 % 196;
-    const uint offset_2 = i0_2 * 12544 + output * 196 + i2_2;
+    const uint k_2 = element_1 / 196;
+    const uint k1_2 = element_1 % 196;
+    const uint offset_2 = k_2 * 12544 + output * 196 + k1_2;
     const float4 dy_value_2 = vload4(0, dy + offset_2);
     const float4 x_value_2 = vload4(0, x + offset_2);
     const uint element_2 = first + 3072;
-    const uint i0_3 = element_2 / 196;
-    const uint i2_3 = element_2 % 196;
-    const uint offset_3 = i0_3 * 12544 + output * 196 + i2_3;
+    const uint k_3 = element_2 / 196;
+    const uint k1_3 = element_2 % 196;
+    const uint offset_3 = k_3 * 12544 + output * 196 + k1_3;
     const float4 dy_value_3 = vload4(0, dy + offset_3);
     const float4 x_value_3 = vload4(0, x + offset_3);
     dy_sum_value += dy_value;
@@ -91,9 +91,9 @@ __kernel void batch_norm_training_grad(
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
         const uint first_1 = strip + row * 4;
-        const uint i0_4 = first_1 / 196;
-        const uint i2_4 = first_1 % 196;
-        const uint offset_4 = i0_4 * 12544 + output * 196 + i2_4;
+        const uint k_4 = first_1 / 196;
+        const uint k1_4 = first_1 % 196;
+        const uint offset_4 = k_4 * 12544 + output * 196 + k1_4;
         const float4 dy_value_4 = vload4(0, dy + offset_4);
         const float4 x_value_4 = vload4(0, x + offset_4);
         dy_sum_value += dy_value_4;
@@ -101,9 +101,9 @@ __kernel void batch_norm_training_grad(
     }
     const uint first_1 = 6144 + row * 4;
     if (first_1 < 6272) {
-        const uint i0_4 = first_1 / 196;
-        const uint i2_4 = first_1 % 196;
-        const uint offset_4 = i0_4 * 12544 + output * 196 + i2_4;
+        const uint k_4 = first_1 / 196;
+        const uint k1_4 = first_1 % 196;
+        const uint offset_4 = k_4 * 12544 + output * 196 + k1_4;
         const float4 dy_value_4 = vload4(0, dy + offset_4);
         const float4 x_value_4 = vload4(0, x + offset_4);
         dy_sum_value += dy_value_4;
@@ -159,9 +159,9 @@ __kernel void batch_norm_training_grad(
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
         const uint first_2 = strip + row * 4;
-        const uint i0_4 = first_2 / 196;
-        const uint i2_4 = first_2 % 196;
-        const uint offset_4 = i0_4 * 12544 + output * 196 + i2_4;
+        const uint i0 = first_2 / 196;
+        const uint i2 = first_2 % 196;
+        const uint offset_4 = i0 * 12544 + output * 196 + i2;
         const float4 dy_value_4 = vload4(0, dy + offset_4);
         const float4 x_value_4 = vload4(0, x + offset_4);
         const float4 dx_value_4 = value_1
@@ -169,9 +169,9 @@ __kernel void batch_norm_training_grad(
         vstore4(dx_value_4, 0, dx + offset_4);
     }
     if (first_1 < 6272) {
-        const uint i0_4 = first_1 / 196;
-        const uint i2_4 = first_1 % 196;
-        const uint offset_4 = i0_4 * 12544 + output * 196 + i2_4;
+        const uint i0 = first_1 / 196;
+        const uint i2 = first_1 % 196;
+        const uint offset_4 = i0 * 12544 + output * 196 + i2;
         const float4 dy_value_4 = vload4(0, dy + offset_4);
         const float4 x_value_4 = vload4(0, x + offset_4);
         const float4 dx_value_4 = value_1

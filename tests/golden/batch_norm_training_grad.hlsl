@@ -15,7 +15,7 @@
 // Dispatch 64 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..64
 //       reduce dy_sum, dy_centered_sum
-//         loop element (i0, i2): 0..6,272 by 4,096
+//         loop element (k, k1): 0..6,272 by 4,096
 //           lane element: 256 by 4
 //             unroll element: 4 by 1,024
 //               vector element: 4
@@ -61,27 +61,27 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise float4 dy_sum_value = zero;
     precise float4 dy_centered_sum_value = zero;
     const uint first = row * 4;
-    const uint i0 = first / 196;
-    const uint i2 = first % 196;
-    const uint offset = i0 * 12544 + output * 196 + i2;
+    const uint k = first / 196;
+    const uint k1 = first % 196;
+    const uint offset = k * 12544 + output * 196 + k1;
     precise const float4 dy_value = dy[offset / 4];
     precise const float4 x_value = x[offset / 4];
     const uint element = first + 1024;
-    const uint i0_1 = element / 196;
-    const uint i2_1 = element % 196;
-    const uint offset_1 = i0_1 * 12544 + output * 196 + i2_1;
+    const uint k_1 = element / 196;
+    const uint k1_1 = element % 196;
+    const uint offset_1 = k_1 * 12544 + output * 196 + k1_1;
     precise const float4 dy_value_1 = dy[offset_1 / 4];
     precise const float4 x_value_1 = x[offset_1 / 4];
     const uint element_1 = first + 2048;
-    const uint i0_2 = element_1 / 196;
-    const uint i2_2 = element_1 % 196;
-    const uint offset_2 = i0_2 * 12544 + output * 196 + i2_2;
+    const uint k_2 = element_1 / 196;
+    const uint k1_2 = element_1 % 196;
+    const uint offset_2 = k_2 * 12544 + output * 196 + k1_2;
     precise const float4 dy_value_2 = dy[offset_2 / 4];
     precise const float4 x_value_2 = x[offset_2 / 4];
     const uint element_2 = first + 3072;
-    const uint i0_3 = element_2 / 196;
-    const uint i2_3 = element_2 % 196;
-    const uint offset_3 = i0_3 * 12544 + output * 196 + i2_3;
+    const uint k_3 = element_2 / 196;
+    const uint k1_3 = element_2 % 196;
+    const uint offset_3 = k_3 * 12544 + output * 196 + k1_3;
     precise const float4 dy_value_3 = dy[offset_3 / 4];
     precise const float4 x_value_3 = x[offset_3 / 4];
     dy_sum_value += dy_value;
@@ -95,9 +95,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
         const uint first_1 = strip + row * 4;
-        const uint i0_4 = first_1 / 196;
-        const uint i2_4 = first_1 % 196;
-        const uint offset_4 = i0_4 * 12544 + output * 196 + i2_4;
+        const uint k_4 = first_1 / 196;
+        const uint k1_4 = first_1 % 196;
+        const uint offset_4 = k_4 * 12544 + output * 196 + k1_4;
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
         dy_sum_value += dy_value_4;
@@ -105,9 +105,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     }
     const uint first_1 = 6144 + row * 4;
     if (first_1 < 6272) {
-        const uint i0_4 = first_1 / 196;
-        const uint i2_4 = first_1 % 196;
-        const uint offset_4 = i0_4 * 12544 + output * 196 + i2_4;
+        const uint k_4 = first_1 / 196;
+        const uint k1_4 = first_1 % 196;
+        const uint offset_4 = k_4 * 12544 + output * 196 + k1_4;
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
         dy_sum_value += dy_value_4;
@@ -164,9 +164,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
         const uint first_2 = strip + row * 4;
-        const uint i0_4 = first_2 / 196;
-        const uint i2_4 = first_2 % 196;
-        const uint offset_4 = i0_4 * 12544 + output * 196 + i2_4;
+        const uint i0 = first_2 / 196;
+        const uint i2 = first_2 % 196;
+        const uint offset_4 = i0 * 12544 + output * 196 + i2;
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
         precise const float4 dx_value_4 = value_1
@@ -174,9 +174,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         dx[offset_4 / 4] = dx_value_4;
     }
     if (first_1 < 6272) {
-        const uint i0_4 = first_1 / 196;
-        const uint i2_4 = first_1 % 196;
-        const uint offset_4 = i0_4 * 12544 + output * 196 + i2_4;
+        const uint i0 = first_1 / 196;
+        const uint i2 = first_1 % 196;
+        const uint offset_4 = i0 * 12544 + output * 196 + i2;
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
         precise const float4 dx_value_4 = value_1

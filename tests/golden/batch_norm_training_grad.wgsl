@@ -15,7 +15,7 @@
 // Dispatch 64 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..64
 //       reduce dy_sum, dy_centered_sum
-//         loop element (i0, i2): 0..6,272 by 1,024
+//         loop element (k, k1): 0..6,272 by 1,024
 //           lane element: 256
 //             unroll element: 4 by 256
 //               add to dy_sum, dy_centered_sum
@@ -77,27 +77,27 @@ fn main(
 
     for (var strip: u32 = 0; strip < 6144; strip += 1024) {
         let first: u32 = strip + row;
-        let i0: u32 = first / 196;
-        let i2: u32 = first % 196;
-        let offset: u32 = i0 * 12544 + output * 196 + i2;
+        let k: u32 = first / 196;
+        let k1: u32 = first % 196;
+        let offset: u32 = k * 12544 + output * 196 + k1;
         let dy_value: f32 = dy[offset];
         let x_value: f32 = x[offset];
         let element: u32 = first + 256;
-        let i0_1: u32 = element / 196;
-        let i2_1: u32 = element % 196;
-        let offset_1: u32 = i0_1 * 12544 + output * 196 + i2_1;
+        let k_1: u32 = element / 196;
+        let k1_1: u32 = element % 196;
+        let offset_1: u32 = k_1 * 12544 + output * 196 + k1_1;
         let dy_value_1: f32 = dy[offset_1];
         let x_value_1: f32 = x[offset_1];
         let element_1: u32 = first + 512;
-        let i0_2: u32 = element_1 / 196;
-        let i2_2: u32 = element_1 % 196;
-        let offset_2: u32 = i0_2 * 12544 + output * 196 + i2_2;
+        let k_2: u32 = element_1 / 196;
+        let k1_2: u32 = element_1 % 196;
+        let offset_2: u32 = k_2 * 12544 + output * 196 + k1_2;
         let dy_value_2: f32 = dy[offset_2];
         let x_value_2: f32 = x[offset_2];
         let element_2: u32 = first + 768;
-        let i0_3: u32 = element_2 / 196;
-        let i2_3: u32 = element_2 % 196;
-        let offset_3: u32 = i0_3 * 12544 + output * 196 + i2_3;
+        let k_3: u32 = element_2 / 196;
+        let k1_3: u32 = element_2 % 196;
+        let offset_3: u32 = k_3 * 12544 + output * 196 + k1_3;
         let dy_value_3: f32 = dy[offset_3];
         let x_value_3: f32 = x[offset_3];
         dy_sum_value += dy_value;
@@ -111,9 +111,9 @@ fn main(
     }
     let first: u32 = 6144 + row;
     if (first < 6272) {
-        let i0: u32 = first / 196;
-        let i2: u32 = first % 196;
-        let offset: u32 = i0 * 12544 + output * 196 + i2;
+        let k: u32 = first / 196;
+        let k1: u32 = first % 196;
+        let offset: u32 = k * 12544 + output * 196 + k1;
         let dy_value: f32 = dy[offset];
         let x_value: f32 = x[offset];
         dy_sum_value += dy_value;

@@ -12,9 +12,9 @@
 //     group output (i0): 0..300 by 32
 //       lane output: 32
 //         reduce dy_sum, dy_centered_sum
-//           loop i0: 0..50 by 32
-//             lane i0: 8
-//               unroll i0: 4 by 8
+//           loop k: 0..50 by 32
+//             lane k: 8
+//               unroll k: 4 by 8
 //                 add to dy_sum, dy_centered_sum
 //         store dbias, dscale
 //         loop i0: 0..50 by 32
@@ -48,7 +48,8 @@ __kernel void batch_norm_training_grad(
     __local float dy_centered_sum_lanes[256];
     const uint row = (uint)get_local_id(0) / 32;
     const uint column = (uint)get_local_id(0) % 32;
-    const uint output = (uint)get_group_id(0) * 32 + column;
+    const uint group = (uint)get_group_id(0);
+    const uint output = group * 32 + column;
     const uint at = min(output, 299u);
     const float mean_value = mean[at];
     float dy_sum_value = 0.0f;
@@ -56,16 +57,16 @@ __kernel void batch_norm_training_grad(
     const uint offset = at + row * 300;
     const float dy_value = dy[offset];
     const float x_value = x[offset];
-    const uint i0 = row + 8;
-    const uint offset_1 = at + i0 * 300;
+    const uint k = row + 8;
+    const uint offset_1 = at + k * 300;
     const float dy_value_1 = dy[offset_1];
     const float x_value_1 = x[offset_1];
-    const uint i0_1 = row + 16;
-    const uint offset_2 = at + i0_1 * 300;
+    const uint k_1 = row + 16;
+    const uint offset_2 = at + k_1 * 300;
     const float dy_value_2 = dy[offset_2];
     const float x_value_2 = x[offset_2];
-    const uint i0_2 = row + 24;
-    const uint offset_3 = at + i0_2 * 300;
+    const uint k_2 = row + 24;
+    const uint offset_3 = at + k_2 * 300;
     const float dy_value_3 = dy[offset_3];
     const float x_value_3 = x[offset_3];
     dy_sum_value += dy_value;
@@ -117,9 +118,9 @@ __kernel void batch_norm_training_grad(
     const float value_3 = dy_centered_sum_value / 50.0f;
 
     #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i0_3 = row + k * 8;
-        const uint offset_5 = at + i0_3 * 300;
+    for (uint k_3 = 0; k_3 < 4; ++k_3) {
+        const uint i0 = row + k_3 * 8;
+        const uint offset_5 = at + i0 * 300;
         const float dy_value_4 = dy[offset_5];
         const float x_value_4 = x[offset_5];
         const float dx_value = value_1

@@ -12,9 +12,9 @@
 //     group output (i0): 0..300 by 32
 //       lane output: 32
 //         reduce dy_sum, dy_centered_sum
-//           loop i0: 0..50 by 32
-//             lane i0: 8
-//               unroll i0: 4 by 8
+//           loop k: 0..50 by 32
+//             lane k: 8
+//               unroll k: 4 by 8
 //                 add to dy_sum, dy_centered_sum
 //         store dbias, dscale
 //         loop i0: 0..50 by 32
@@ -52,7 +52,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const uint row = lane_id / 32;
     const uint column = lane_id % 32;
-    const uint output = group_id.x * 32 + column;
+    const uint group = group_id.x;
+    const uint output = group * 32 + column;
     const uint at = min(output, 299u);
     precise const float mean_value = mean[at];
     precise float dy_sum_value = zero;
@@ -60,16 +61,16 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint offset = at + row * 300;
     precise const float dy_value = dy[offset];
     precise const float x_value = x[offset];
-    const uint i0 = row + 8;
-    const uint offset_1 = at + i0 * 300;
+    const uint k = row + 8;
+    const uint offset_1 = at + k * 300;
     precise const float dy_value_1 = dy[offset_1];
     precise const float x_value_1 = x[offset_1];
-    const uint i0_1 = row + 16;
-    const uint offset_2 = at + i0_1 * 300;
+    const uint k_1 = row + 16;
+    const uint offset_2 = at + k_1 * 300;
     precise const float dy_value_2 = dy[offset_2];
     precise const float x_value_2 = x[offset_2];
-    const uint i0_2 = row + 24;
-    const uint offset_3 = at + i0_2 * 300;
+    const uint k_2 = row + 24;
+    const uint offset_3 = at + k_2 * 300;
     precise const float dy_value_3 = dy[offset_3];
     precise const float x_value_3 = x[offset_3];
     dy_sum_value += dy_value;
@@ -121,9 +122,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float value_2 = dy_sum_value / 50.0f;
     precise const float value_3 = dy_centered_sum_value / 50.0f;
 
-    for (uint k = 0; k < 4; ++k) {
-        const uint i0_3 = row + k * 8;
-        const uint offset_5 = at + i0_3 * 300;
+    for (uint k_3 = 0; k_3 < 4; ++k_3) {
+        const uint i0 = row + k_3 * 8;
+        const uint offset_5 = at + i0 * 300;
         precise const float dy_value_4 = dy[offset_5];
         precise const float x_value_4 = x[offset_5];
         precise const float dx_value = value_1

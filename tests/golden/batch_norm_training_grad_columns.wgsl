@@ -12,9 +12,9 @@
 //     group output (i0): 0..300 by 32
 //       lane output: 32
 //         reduce dy_sum, dy_centered_sum
-//           loop i0: 0..50 by 32
-//             lane i0: 8
-//               unroll i0: 4 by 8
+//           loop k: 0..50 by 32
+//             lane k: 8
+//               unroll k: 4 by 8
 //                 add to dy_sum, dy_centered_sum
 //         store dbias, dscale
 //         loop i0: 0..50 by 32
@@ -68,7 +68,8 @@ fn main(
 
     let row: u32 = lane_id / 32;
     let column: u32 = lane_id % 32;
-    let output: u32 = group_id.x * 32 + column;
+    let group: u32 = group_id.x;
+    let output: u32 = group * 32 + column;
     let at: u32 = min(output, 299u);
     let mean_value: f32 = mean[at];
     var dy_sum_value: f32 = zero;
@@ -76,16 +77,16 @@ fn main(
     let offset: u32 = at + row * 300;
     let dy_value: f32 = dy[offset];
     let x_value: f32 = x[offset];
-    let i0: u32 = row + 8;
-    let offset_1: u32 = at + i0 * 300;
+    let k: u32 = row + 8;
+    let offset_1: u32 = at + k * 300;
     let dy_value_1: f32 = dy[offset_1];
     let x_value_1: f32 = x[offset_1];
-    let i0_1: u32 = row + 16;
-    let offset_2: u32 = at + i0_1 * 300;
+    let k_1: u32 = row + 16;
+    let offset_2: u32 = at + k_1 * 300;
     let dy_value_2: f32 = dy[offset_2];
     let x_value_2: f32 = x[offset_2];
-    let i0_2: u32 = row + 24;
-    let offset_3: u32 = at + i0_2 * 300;
+    let k_2: u32 = row + 24;
+    let offset_3: u32 = at + k_2 * 300;
     let dy_value_3: f32 = dy[offset_3];
     let x_value_3: f32 = x[offset_3];
     dy_sum_value += dy_value;
@@ -137,9 +138,9 @@ fn main(
     let value_2: f32 = pin(dy_sum_value / 50.0f);
     let value_3: f32 = pin(dy_centered_sum_value / 50.0f);
 
-    for (var k: u32 = 0; k < 4; k++) {
-        let i0_3: u32 = row + k * 8;
-        let offset_5: u32 = at + i0_3 * 300;
+    for (var k_3: u32 = 0; k_3 < 4; k_3++) {
+        let i0: u32 = row + k_3 * 8;
+        let offset_5: u32 = at + i0 * 300;
         let dy_value_4: f32 = dy[offset_5];
         let x_value_4: f32 = x[offset_5];
         let dx_value: f32 = value_1

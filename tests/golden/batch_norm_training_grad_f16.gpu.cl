@@ -14,7 +14,7 @@
 // Launch 40 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..40
 //       reduce dy_sum, dy_centered_sum
-//         loop element (i0, i2): 0..196 by 256
+//         loop element (k, k1): 0..196 by 256
 //           lane element: 256
 //             add to dy_sum, dy_centered_sum
 //       store dbias, dscale
@@ -52,9 +52,9 @@ __kernel void batch_norm_training_grad(
     float dy_sum_value = 0.0f;
     float dy_centered_sum_value = 0.0f;
     if (row < 196) {
-        const uint i0 = row / 49;
-        const uint i2 = row % 49;
-        const uint offset = i0 * 1960 + output * 49 + i2;
+        const uint k = row / 49;
+        const uint k1 = row % 49;
+        const uint offset = k * 1960 + output * 49 + k1;
         const float dy_value = vload_half(offset, dy);
         const float x_value = vload_half(offset, x);
         dy_sum_value += dy_value;

@@ -14,7 +14,7 @@
 // Dispatch 40 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..40
 //       reduce dy_sum, dy_centered_sum
-//         loop element (i0, i2): 0..196 by 256
+//         loop element (k, k1): 0..196 by 256
 //           lane element: 256
 //             add to dy_sum, dy_centered_sum
 //       store dbias, dscale
@@ -56,9 +56,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise float dy_sum_value = zero;
     precise float dy_centered_sum_value = zero;
     if (row < 196) {
-        const uint i0 = row / 49;
-        const uint i2 = row % 49;
-        const uint offset = i0 * 1960 + output * 49 + i2;
+        const uint k = row / 49;
+        const uint k1 = row % 49;
+        const uint offset = k * 1960 + output * 49 + k1;
         precise const float dy_value = (float)dy[offset];
         precise const float x_value = (float)x[offset];
         dy_sum_value += dy_value;

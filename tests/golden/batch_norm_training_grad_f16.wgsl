@@ -14,7 +14,7 @@
 // Dispatch 40 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..40
 //       reduce dy_sum, dy_centered_sum
-//         loop element (i0, i2): 0..196 by 256
+//         loop element (k, k1): 0..196 by 256
 //           lane element: 256
 //             add to dy_sum, dy_centered_sum
 //       store dbias, dscale
@@ -86,9 +86,9 @@ fn main(
     var dy_sum_value: f32 = zero;
     var dy_centered_sum_value: f32 = zero;
     if (row < 196) {
-        let i0: u32 = row / 49;
-        let i2: u32 = row % 49;
-        let offset: u32 = i0 * 1960 + output * 49 + i2;
+        let k: u32 = row / 49;
+        let k1: u32 = row % 49;
+        let offset: u32 = k * 1960 + output * 49 + k1;
         let dy_value: f32 = f32(dy[offset]);
         let x_value: f32 = f32(x[offset]);
         dy_sum_value += dy_value;

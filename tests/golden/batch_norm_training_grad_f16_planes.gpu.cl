@@ -15,7 +15,7 @@
 // Launch 8 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..8
 //       reduce dy_sum, dy_centered_sum
-//         loop element (i0, i2): 0..6,400 by 6,144
+//         loop element (k, k1): 0..6,400 by 6,144
 //           lane element: 256 by 8
 //             unroll element: 3 by 2,048
 //               unroll element: 2 by 4
@@ -59,39 +59,39 @@ __kernel void batch_norm_training_grad(
     float4 dy_sum_value = 0.0f;
     float4 dy_centered_sum_value = 0.0f;
     const uint first = row * 8;
-    const uint i0 = first / 1600;
-    const uint i2 = first % 1600;
-    const uint offset = i0 * 12800 + output * 1600 + i2;
+    const uint k = first / 1600;
+    const uint k1 = first % 1600;
+    const uint offset = k * 12800 + output * 1600 + k1;
     const float4 dy_value = vload_half4(0, dy + offset);
     const float4 x_value = vload_half4(0, x + offset);
     const uint element = first + 4;
-    const uint i0_1 = element / 1600;
-    const uint i2_1 = element % 1600;
-    const uint offset_1 = i0_1 * 12800 + output * 1600 + i2_1;
+    const uint k_1 = element / 1600;
+    const uint k1_1 = element % 1600;
+    const uint offset_1 = k_1 * 12800 + output * 1600 + k1_1;
     const float4 dy_value_1 = vload_half4(0, dy + offset_1);
     const float4 x_value_1 = vload_half4(0, x + offset_1);
     const uint element_1 = first + 2048;
-    const uint i0_2 = element_1 / 1600;
-    const uint i2_2 = element_1 % 1600;
-    const uint offset_2 = i0_2 * 12800 + output * 1600 + i2_2;
+    const uint k_2 = element_1 / 1600;
+    const uint k1_2 = element_1 % 1600;
+    const uint offset_2 = k_2 * 12800 + output * 1600 + k1_2;
     const float4 dy_value_2 = vload_half4(0, dy + offset_2);
     const float4 x_value_2 = vload_half4(0, x + offset_2);
     const uint element_2 = first + 2052;
-    const uint i0_3 = element_2 / 1600;
-    const uint i2_3 = element_2 % 1600;
-    const uint offset_3 = i0_3 * 12800 + output * 1600 + i2_3;
+    const uint k_3 = element_2 / 1600;
+    const uint k1_3 = element_2 % 1600;
+    const uint offset_3 = k_3 * 12800 + output * 1600 + k1_3;
     const float4 dy_value_3 = vload_half4(0, dy + offset_3);
     const float4 x_value_3 = vload_half4(0, x + offset_3);
     const uint element_3 = first + 4096;
-    const uint i0_4 = element_3 / 1600;
-    const uint i2_4 = element_3 % 1600;
-    const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+    const uint k_4 = element_3 / 1600;
+    const uint k1_4 = element_3 % 1600;
+    const uint offset_4 = k_4 * 12800 + output * 1600 + k1_4;
     const float4 dy_value_4 = vload_half4(0, dy + offset_4);
     const float4 x_value_4 = vload_half4(0, x + offset_4);
     const uint element_4 = first + 4100;
-    const uint i0_5 = element_4 / 1600;
-    const uint i2_5 = element_4 % 1600;
-    const uint offset_5 = i0_5 * 12800 + output * 1600 + i2_5;
+    const uint k_5 = element_4 / 1600;
+    const uint k1_5 = element_4 % 1600;
+    const uint offset_5 = k_5 * 12800 + output * 1600 + k1_5;
     const float4 dy_value_5 = vload_half4(0, dy + offset_5);
     const float4 x_value_5 = vload_half4(0, x + offset_5);
     dy_sum_value += dy_value;
@@ -112,9 +112,9 @@ __kernel void batch_norm_training_grad(
     for (uint part = 0; part < 2; ++part) {
         const uint element_5 = first_1 + part * 4;
         if (element_5 < 6400) {
-            const uint i0_6 = element_5 / 1600;
-            const uint i2_6 = element_5 % 1600;
-            const uint offset_6 = i0_6 * 12800 + output * 1600 + i2_6;
+            const uint k_6 = element_5 / 1600;
+            const uint k1_6 = element_5 % 1600;
+            const uint offset_6 = k_6 * 12800 + output * 1600 + k1_6;
             const float4 dy_value_6 = vload_half4(0, dy + offset_6);
             const float4 x_value_6 = vload_half4(0, x + offset_6);
             dy_sum_value += dy_value_6;
@@ -179,9 +179,9 @@ __kernel void batch_norm_training_grad(
     for (uint part = 0; part < 2; ++part) {
         const uint element_5 = first_1 + part * 4;
         if (element_5 < 6400) {
-            const uint i0_6 = element_5 / 1600;
-            const uint i2_6 = element_5 % 1600;
-            const uint offset_6 = i0_6 * 12800 + output * 1600 + i2_6;
+            const uint i0 = element_5 / 1600;
+            const uint i2 = element_5 % 1600;
+            const uint offset_6 = i0 * 12800 + output * 1600 + i2;
             const float4 dy_value_6 = vload_half4(0, dy + offset_6);
             const float4 x_value_6 = vload_half4(0, x + offset_6);
             const float4 dx_value_6 = value_1

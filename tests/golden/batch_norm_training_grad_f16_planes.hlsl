@@ -15,7 +15,7 @@
 // Dispatch 8 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..8
 //       reduce dy_sum, dy_centered_sum
-//         loop element (i0, i2): 0..6,400 by 6,144
+//         loop element (k, k1): 0..6,400 by 6,144
 //           lane element: 256 by 8
 //             unroll element: 3 by 2,048
 //               unroll element: 2 by 4
@@ -63,39 +63,39 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise float4 dy_sum_value = zero;
     precise float4 dy_centered_sum_value = zero;
     const uint first = row * 8;
-    const uint i0 = first / 1600;
-    const uint i2 = first % 1600;
-    const uint offset = i0 * 12800 + output * 1600 + i2;
+    const uint k = first / 1600;
+    const uint k1 = first % 1600;
+    const uint offset = k * 12800 + output * 1600 + k1;
     precise const float4 dy_value = (float4)dy[offset / 4];
     precise const float4 x_value = (float4)x[offset / 4];
     const uint element = first + 4;
-    const uint i0_1 = element / 1600;
-    const uint i2_1 = element % 1600;
-    const uint offset_1 = i0_1 * 12800 + output * 1600 + i2_1;
+    const uint k_1 = element / 1600;
+    const uint k1_1 = element % 1600;
+    const uint offset_1 = k_1 * 12800 + output * 1600 + k1_1;
     precise const float4 dy_value_1 = (float4)dy[offset_1 / 4];
     precise const float4 x_value_1 = (float4)x[offset_1 / 4];
     const uint element_1 = first + 2048;
-    const uint i0_2 = element_1 / 1600;
-    const uint i2_2 = element_1 % 1600;
-    const uint offset_2 = i0_2 * 12800 + output * 1600 + i2_2;
+    const uint k_2 = element_1 / 1600;
+    const uint k1_2 = element_1 % 1600;
+    const uint offset_2 = k_2 * 12800 + output * 1600 + k1_2;
     precise const float4 dy_value_2 = (float4)dy[offset_2 / 4];
     precise const float4 x_value_2 = (float4)x[offset_2 / 4];
     const uint element_2 = first + 2052;
-    const uint i0_3 = element_2 / 1600;
-    const uint i2_3 = element_2 % 1600;
-    const uint offset_3 = i0_3 * 12800 + output * 1600 + i2_3;
+    const uint k_3 = element_2 / 1600;
+    const uint k1_3 = element_2 % 1600;
+    const uint offset_3 = k_3 * 12800 + output * 1600 + k1_3;
     precise const float4 dy_value_3 = (float4)dy[offset_3 / 4];
     precise const float4 x_value_3 = (float4)x[offset_3 / 4];
     const uint element_3 = first + 4096;
-    const uint i0_4 = element_3 / 1600;
-    const uint i2_4 = element_3 % 1600;
-    const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+    const uint k_4 = element_3 / 1600;
+    const uint k1_4 = element_3 % 1600;
+    const uint offset_4 = k_4 * 12800 + output * 1600 + k1_4;
     precise const float4 dy_value_4 = (float4)dy[offset_4 / 4];
     precise const float4 x_value_4 = (float4)x[offset_4 / 4];
     const uint element_4 = first + 4100;
-    const uint i0_5 = element_4 / 1600;
-    const uint i2_5 = element_4 % 1600;
-    const uint offset_5 = i0_5 * 12800 + output * 1600 + i2_5;
+    const uint k_5 = element_4 / 1600;
+    const uint k1_5 = element_4 % 1600;
+    const uint offset_5 = k_5 * 12800 + output * 1600 + k1_5;
     precise const float4 dy_value_5 = (float4)dy[offset_5 / 4];
     precise const float4 x_value_5 = (float4)x[offset_5 / 4];
     dy_sum_value += dy_value;
@@ -115,9 +115,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint part = 0; part < 2; ++part) {
         const uint element_5 = first_1 + part * 4;
         if (element_5 < 6400) {
-            const uint i0_6 = element_5 / 1600;
-            const uint i2_6 = element_5 % 1600;
-            const uint offset_6 = i0_6 * 12800 + output * 1600 + i2_6;
+            const uint k_6 = element_5 / 1600;
+            const uint k1_6 = element_5 % 1600;
+            const uint offset_6 = k_6 * 12800 + output * 1600 + k1_6;
             precise const float4 dy_value_6 = (float4)dy[offset_6 / 4];
             precise const float4 x_value_6 = (float4)x[offset_6 / 4];
             dy_sum_value += dy_value_6;
@@ -182,9 +182,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint part = 0; part < 2; ++part) {
         const uint element_5 = first_1 + part * 4;
         if (element_5 < 6400) {
-            const uint i0_6 = element_5 / 1600;
-            const uint i2_6 = element_5 % 1600;
-            const uint offset_6 = i0_6 * 12800 + output * 1600 + i2_6;
+            const uint i0 = element_5 / 1600;
+            const uint i2 = element_5 % 1600;
+            const uint offset_6 = i0 * 12800 + output * 1600 + i2;
             precise const float4 dy_value_6 = (float4)dy[offset_6 / 4];
             precise const float4 x_value_6 = (float4)x[offset_6 / 4];
             precise const float4 dx_value_6 = value_1

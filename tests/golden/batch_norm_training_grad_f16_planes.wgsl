@@ -15,7 +15,7 @@
 // Dispatch 8 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..8
 //       reduce dy_sum, dy_centered_sum
-//         loop element (i0, i2): 0..6,400 by 1,024
+//         loop element (k, k1): 0..6,400 by 1,024
 //           lane element: 256
 //             unroll element: 4 by 256
 //               add to dy_sum, dy_centered_sum
@@ -91,27 +91,27 @@ fn main(
 
     for (var strip: u32 = 0; strip < 6144; strip += 1024) {
         let first: u32 = strip + row;
-        let i0: u32 = first / 1600;
-        let i2: u32 = first % 1600;
-        let offset: u32 = i0 * 12800 + output * 1600 + i2;
+        let k: u32 = first / 1600;
+        let k1: u32 = first % 1600;
+        let offset: u32 = k * 12800 + output * 1600 + k1;
         let dy_value: f32 = f32(dy[offset]);
         let x_value: f32 = f32(x[offset]);
         let element: u32 = first + 256;
-        let i0_1: u32 = element / 1600;
-        let i2_1: u32 = element % 1600;
-        let offset_1: u32 = i0_1 * 12800 + output * 1600 + i2_1;
+        let k_1: u32 = element / 1600;
+        let k1_1: u32 = element % 1600;
+        let offset_1: u32 = k_1 * 12800 + output * 1600 + k1_1;
         let dy_value_1: f32 = f32(dy[offset_1]);
         let x_value_1: f32 = f32(x[offset_1]);
         let element_1: u32 = first + 512;
-        let i0_2: u32 = element_1 / 1600;
-        let i2_2: u32 = element_1 % 1600;
-        let offset_2: u32 = i0_2 * 12800 + output * 1600 + i2_2;
+        let k_2: u32 = element_1 / 1600;
+        let k1_2: u32 = element_1 % 1600;
+        let offset_2: u32 = k_2 * 12800 + output * 1600 + k1_2;
         let dy_value_2: f32 = f32(dy[offset_2]);
         let x_value_2: f32 = f32(x[offset_2]);
         let element_2: u32 = first + 768;
-        let i0_3: u32 = element_2 / 1600;
-        let i2_3: u32 = element_2 % 1600;
-        let offset_3: u32 = i0_3 * 12800 + output * 1600 + i2_3;
+        let k_3: u32 = element_2 / 1600;
+        let k1_3: u32 = element_2 % 1600;
+        let offset_3: u32 = k_3 * 12800 + output * 1600 + k1_3;
         let dy_value_3: f32 = f32(dy[offset_3]);
         let x_value_3: f32 = f32(x[offset_3]);
         dy_sum_value += dy_value;
@@ -124,9 +124,9 @@ fn main(
         dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
     }
     let first: u32 = 6144 + row;
-    let i0: u32 = first / 1600;
-    let i2: u32 = first % 1600;
-    let offset: u32 = i0 * 12800 + output * 1600 + i2;
+    let k: u32 = first / 1600;
+    let k1: u32 = first % 1600;
+    let offset: u32 = k * 12800 + output * 1600 + k1;
     let dy_value: f32 = f32(dy[offset]);
     let x_value: f32 = f32(x[offset]);
     dy_sum_value += dy_value;
@@ -166,27 +166,27 @@ fn main(
 
     for (var strip: u32 = 0; strip < 6144; strip += 1024) {
         let first_1: u32 = strip + row;
-        let i0_1: u32 = first_1 / 1600;
-        let i2_1: u32 = first_1 % 1600;
-        let offset_1: u32 = i0_1 * 12800 + output * 1600 + i2_1;
+        let i0: u32 = first_1 / 1600;
+        let i2: u32 = first_1 % 1600;
+        let offset_1: u32 = i0 * 12800 + output * 1600 + i2;
         let dy_value_1: f32 = f32(dy[offset_1]);
         let x_value_1: f32 = f32(x[offset_1]);
         let element: u32 = first_1 + 256;
-        let i0_2: u32 = element / 1600;
-        let i2_2: u32 = element % 1600;
-        let offset_2: u32 = i0_2 * 12800 + output * 1600 + i2_2;
+        let i0_1: u32 = element / 1600;
+        let i2_1: u32 = element % 1600;
+        let offset_2: u32 = i0_1 * 12800 + output * 1600 + i2_1;
         let dy_value_2: f32 = f32(dy[offset_2]);
         let x_value_2: f32 = f32(x[offset_2]);
         let element_1: u32 = first_1 + 512;
-        let i0_3: u32 = element_1 / 1600;
-        let i2_3: u32 = element_1 % 1600;
-        let offset_3: u32 = i0_3 * 12800 + output * 1600 + i2_3;
+        let i0_2: u32 = element_1 / 1600;
+        let i2_2: u32 = element_1 % 1600;
+        let offset_3: u32 = i0_2 * 12800 + output * 1600 + i2_2;
         let dy_value_3: f32 = f32(dy[offset_3]);
         let x_value_3: f32 = f32(x[offset_3]);
         let element_2: u32 = first_1 + 768;
-        let i0_4: u32 = element_2 / 1600;
-        let i2_4: u32 = element_2 % 1600;
-        let offset_4: u32 = i0_4 * 12800 + output * 1600 + i2_4;
+        let i0_3: u32 = element_2 / 1600;
+        let i2_3: u32 = element_2 % 1600;
+        let offset_4: u32 = i0_3 * 12800 + output * 1600 + i2_3;
         let dy_value_4: f32 = f32(dy[offset_4]);
         let x_value_4: f32 = f32(x[offset_4]);
         let dx_value: f32 = value_1

@@ -168,9 +168,9 @@ __kernel void layer_norm_grad_1(
 //     group output (i0): 0..256 by 16
 //       lane output: 16
 //         reduce dscale, dbias
-//           loop i0: 0..64 by 64
-//             lane i0: 16
-//               unroll i0: 4 by 16
+//           loop k: 0..64 by 64
+//             lane k: 16
+//               unroll k: 4 by 16
 //                 add to dscale, dbias
 //         store dscale, dbias
 //   argument 0: dscale, float32, written
@@ -192,22 +192,23 @@ __kernel void layer_norm_grad_2(
     __local float dbias_lanes[256];
     const uint row = (uint)get_local_id(0) / 16;
     const uint column = (uint)get_local_id(0) % 16;
-    const uint output = (uint)get_group_id(0) * 16 + column;
+    const uint group = (uint)get_group_id(0);
+    const uint output = group * 16 + column;
     float dscale_value = 0.0f;
     float dbias_value = 0.0f;
     const uint offset = output + row * 256;
     const float dscale_parts_value = dscale_parts[offset];
     const float dbias_parts_value = dbias_parts[offset];
-    const uint i0 = row + 16;
-    const uint offset_1 = output + i0 * 256;
+    const uint k = row + 16;
+    const uint offset_1 = output + k * 256;
     const float dscale_parts_value_1 = dscale_parts[offset_1];
     const float dbias_parts_value_1 = dbias_parts[offset_1];
-    const uint i0_1 = row + 32;
-    const uint offset_2 = output + i0_1 * 256;
+    const uint k_1 = row + 32;
+    const uint offset_2 = output + k_1 * 256;
     const float dscale_parts_value_2 = dscale_parts[offset_2];
     const float dbias_parts_value_2 = dbias_parts[offset_2];
-    const uint i0_2 = row + 48;
-    const uint offset_3 = output + i0_2 * 256;
+    const uint k_2 = row + 48;
+    const uint offset_3 = output + k_2 * 256;
     const float dscale_parts_value_3 = dscale_parts[offset_3];
     const float dbias_parts_value_3 = dbias_parts[offset_3];
     dscale_value += dscale_parts_value;

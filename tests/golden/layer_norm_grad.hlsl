@@ -171,9 +171,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //     group output (i0): 0..256 by 16
 //       lane output: 16
 //         reduce dscale, dbias
-//           loop i0: 0..64 by 64
-//             lane i0: 16
-//               unroll i0: 4 by 16
+//           loop k: 0..64 by 64
+//             lane k: 16
+//               unroll k: 4 by 16
 //                 add to dscale, dbias
 //         store dscale, dbias
 //   u0: dscale, float32, written
@@ -199,22 +199,23 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const uint row = lane_id / 16;
     const uint column = lane_id % 16;
-    const uint output = group_id.x * 16 + column;
+    const uint group = group_id.x;
+    const uint output = group * 16 + column;
     precise float dscale_value = zero;
     precise float dbias_value = zero;
     const uint offset = output + row * 256;
     precise const float dscale_parts_value = dscale_parts[offset];
     precise const float dbias_parts_value = dbias_parts[offset];
-    const uint i0 = row + 16;
-    const uint offset_1 = output + i0 * 256;
+    const uint k = row + 16;
+    const uint offset_1 = output + k * 256;
     precise const float dscale_parts_value_1 = dscale_parts[offset_1];
     precise const float dbias_parts_value_1 = dbias_parts[offset_1];
-    const uint i0_1 = row + 32;
-    const uint offset_2 = output + i0_1 * 256;
+    const uint k_1 = row + 32;
+    const uint offset_2 = output + k_1 * 256;
     precise const float dscale_parts_value_2 = dscale_parts[offset_2];
     precise const float dbias_parts_value_2 = dbias_parts[offset_2];
-    const uint i0_2 = row + 48;
-    const uint offset_3 = output + i0_2 * 256;
+    const uint k_2 = row + 48;
+    const uint offset_3 = output + k_2 * 256;
     precise const float dscale_parts_value_3 = dscale_parts[offset_3];
     precise const float dbias_parts_value_3 = dbias_parts[offset_3];
     dscale_value += dscale_parts_value;

@@ -212,9 +212,9 @@ fn main(
 //     group output (i0): 0..256 by 8
 //       lane output: 8
 //         reduce dscale, dbias
-//           loop i0: 0..128 by 128
-//             lane i0: 32
-//               unroll i0: 4 by 32
+//           loop k: 0..128 by 128
+//             lane k: 32
+//               unroll k: 4 by 32
 //                 add to dscale, dbias
 //         store dscale, dbias
 //   binding 0: dscale, float32, written
@@ -244,22 +244,23 @@ fn main(
 
     let row: u32 = lane_id / 8;
     let column: u32 = lane_id % 8;
-    let output: u32 = group_id.x * 8 + column;
+    let group: u32 = group_id.x;
+    let output: u32 = group * 8 + column;
     var dscale_value: f32 = zero;
     var dbias_value: f32 = zero;
     let offset: u32 = output + row * 256;
     let dscale_parts_value: f32 = dscale_parts[offset];
     let dbias_parts_value: f32 = dbias_parts[offset];
-    let i0: u32 = row + 32;
-    let offset_1: u32 = output + i0 * 256;
+    let k: u32 = row + 32;
+    let offset_1: u32 = output + k * 256;
     let dscale_parts_value_1: f32 = dscale_parts[offset_1];
     let dbias_parts_value_1: f32 = dbias_parts[offset_1];
-    let i0_1: u32 = row + 64;
-    let offset_2: u32 = output + i0_1 * 256;
+    let k_1: u32 = row + 64;
+    let offset_2: u32 = output + k_1 * 256;
     let dscale_parts_value_2: f32 = dscale_parts[offset_2];
     let dbias_parts_value_2: f32 = dbias_parts[offset_2];
-    let i0_2: u32 = row + 96;
-    let offset_3: u32 = output + i0_2 * 256;
+    let k_2: u32 = row + 96;
+    let offset_3: u32 = output + k_2 * 256;
     let dscale_parts_value_3: f32 = dscale_parts[offset_3];
     let dbias_parts_value_3: f32 = dbias_parts[offset_3];
     dscale_value += dscale_parts_value;

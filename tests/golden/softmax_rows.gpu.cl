@@ -8,14 +8,14 @@
 //     group output (i0): 0..60 by 4
 //       lane output: 4
 //         reduce most
-//           loop i1: 0..200 by 256
-//             lane i1: 64 by 4
-//               vector i1: 4
+//           loop k: 0..200 by 256
+//             lane k: 64 by 4
+//               vector k: 4
 //                 add to most
 //         reduce total
-//           loop i1: 0..200 by 256
-//             lane i1: 64 by 4
-//               vector i1: 4
+//           loop k: 0..200 by 256
+//             lane k: 64 by 4
+//               vector k: 4
 //                 add to total
 //         loop i1: 0..200 by 256
 //           lane i1: 64 by 4
@@ -54,12 +54,13 @@ __kernel void softmax_rows(
     __local float total_lanes[256];
     const uint row = (uint)get_local_id(0) / 4;
     const uint column = (uint)get_local_id(0) % 4;
-    const uint output = (uint)get_group_id(0) * 4 + column;
+    const uint group = (uint)get_group_id(0);
+    const uint output = group * 4 + column;
     float4 most_value = (-INFINITY);
     const uint row_start = output * 200;
-    const uint i1 = row * 4;
-    if (i1 < 200) {
-        const float4 x = vload4(0, X + row_start + i1);
+    const uint k = row * 4;
+    if (k < 200) {
+        const float4 x = vload4(0, X + row_start + k);
         most_value = max_float4(most_value, x);
     }
     const float2 most_half = max_float2(most_value.s01, most_value.s23);
@@ -79,8 +80,8 @@ __kernel void softmax_rows(
         most_total = max_float(most_total, most_lanes[column + part * 4]);
     }
     float4 total_value = 0.0f;
-    if (i1 < 200) {
-        const float4 x = vload4(0, X + row_start + i1);
+    if (k < 200) {
+        const float4 x = vload4(0, X + row_start + k);
         total_value += exp(x - most_total);
     }
     const float2 total_half = total_value.s01 + total_value.s23;
@@ -99,9 +100,9 @@ __kernel void softmax_rows(
     for (uint part = 1; part < 16; ++part) {
         total_total += total_lanes[column + part * 4];
     }
-    if (i1 < 200) {
-        const float4 x = vload4(0, X + row_start + i1);
+    if (k < 200) {
+        const float4 x = vload4(0, X + row_start + k);
         const float4 y = exp(x - most_total) / total_total;
-        vstore4(y, 0, Y + row_start + i1);
+        vstore4(y, 0, Y + row_start + k);
     }
 }

@@ -8,14 +8,14 @@
 //     group output (i0): 0..60 by 4
 //       lane output: 4
 //         reduce most
-//           loop i1: 0..200 by 256
-//             lane i1: 64 by 4
-//               vector i1: 4
+//           loop k: 0..200 by 256
+//             lane k: 64 by 4
+//               vector k: 4
 //                 add to most
 //         reduce total
-//           loop i1: 0..200 by 256
-//             lane i1: 64 by 4
-//               vector i1: 4
+//           loop k: 0..200 by 256
+//             lane k: 64 by 4
+//               vector k: 4
 //                 add to total
 //         loop i1: 0..200 by 256
 //           lane i1: 64 by 4
@@ -110,12 +110,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const uint row = lane_id / 4;
     const uint column = lane_id % 4;
-    const uint output = group_id.x * 4 + column;
+    const uint group = group_id.x;
+    const uint output = group * 4 + column;
     precise float4 most_value = asfloat(0xff800000);
     const uint row_start = output * 200;
-    const uint i1 = row * 4;
-    if (i1 < 200) {
-        precise const float4 x = X[(row_start + i1) / 4];
+    const uint k = row * 4;
+    if (k < 200) {
+        precise const float4 x = X[(row_start + k) / 4];
         most_value = max_float_x4(most_value, x);
     }
     precise const float2 most_half = max_float_x2(most_value.xy, most_value.zw);
@@ -135,8 +136,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         most_total = max_float(most_total, most_lanes[column + part * 4]);
     }
     precise float4 total_value = zero;
-    if (i1 < 200) {
-        precise const float4 x = X[(row_start + i1) / 4];
+    if (k < 200) {
+        precise const float4 x = X[(row_start + k) / 4];
         precise const float4 value = x - most_total;
         total_value += portable_exp_x4(value);
     }
@@ -156,10 +157,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint part = 1; part < 16; ++part) {
         total_total += total_lanes[column + part * 4];
     }
-    if (i1 < 200) {
-        precise const float4 x = X[(row_start + i1) / 4];
+    if (k < 200) {
+        precise const float4 x = X[(row_start + k) / 4];
         precise const float4 value = x - most_total;
         precise const float4 y = portable_exp_x4(value) / total_total;
-        Y[(row_start + i1) / 4] = y;
+        Y[(row_start + k) / 4] = y;
     }
 }

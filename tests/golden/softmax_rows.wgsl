@@ -7,12 +7,12 @@
 // Dispatch 60 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..60
 //       reduce most
-//         loop i1: 0..200 by 256
-//           lane i1: 256
+//         loop k: 0..200 by 256
+//           lane k: 256
 //             add to most
 //       reduce total
-//         loop i1: 0..200 by 256
-//           lane i1: 256
+//         loop k: 0..200 by 256
+//           lane k: 256
 //             add to total
 //       loop i1: 0..200 by 256
 //         lane i1: 256

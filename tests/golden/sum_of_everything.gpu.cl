@@ -5,10 +5,10 @@
 // Launch 36 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..36
 //       reduce S
-//         loop i1: 0..4,224 by 4,096
-//           lane i1: 256 by 4
-//             unroll i1: 4 by 1,024
-//               vector i1: 4
+//         loop k: 0..4,224 by 4,096
+//           lane k: 256 by 4
+//             unroll k: 4 by 1,024
+//               vector k: 4
 //                 add to S
 //       store S_parts
 //   argument 0: X, float32, read
@@ -33,12 +33,12 @@ __kernel void sum_of_everything_1(
     for (uint strip = 0; strip < strips_end; strip += 4096) {
         const uint first = strip + row * 4;
         const float4 x = vload4(0, X + row_start + first);
-        const uint i1 = first + 1024;
-        const float4 x_1 = vload4(0, X + row_start + i1);
-        const uint i1_1 = first + 2048;
-        const float4 x_2 = vload4(0, X + row_start + i1_1);
-        const uint i1_2 = first + 3072;
-        const float4 x_3 = vload4(0, X + row_start + i1_2);
+        const uint k = first + 1024;
+        const float4 x_1 = vload4(0, X + row_start + k);
+        const uint k_1 = first + 2048;
+        const float4 x_2 = vload4(0, X + row_start + k_1);
+        const uint k_2 = first + 3072;
+        const float4 x_3 = vload4(0, X + row_start + k_2);
         s += x;
         s += x_1;
         s += x_2;
@@ -81,8 +81,8 @@ __kernel void sum_of_everything_1(
 // Launch 36 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..36
 //       reduce S
-//         loop i0: 0..36 by 8
-//           unroll i0: 8
+//         loop k: 0..36 by 8
+//           unroll k: 8
 //             add to S
 //       i0: 0
 //         store S
@@ -129,8 +129,8 @@ __kernel void sum_of_everything_2(
         s += s_parts_7;
     }
 
-    for (uint i0 = 32; i0 < 36; ++i0) {
-        const float s_parts = S_parts[i0];
+    for (uint k = 32; k < 36; ++k) {
+        const float s_parts = S_parts[k];
         s += s_parts;
     }
     if (row == 0 && output == 0) {

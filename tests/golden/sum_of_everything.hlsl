@@ -5,10 +5,10 @@
 // Dispatch 36 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..36
 //       reduce S
-//         loop i1: 0..4,224 by 4,096
-//           lane i1: 256 by 4
-//             unroll i1: 4 by 1,024
-//               vector i1: 4
+//         loop k: 0..4,224 by 4,096
+//           lane k: 256 by 4
+//             unroll k: 4 by 1,024
+//               vector k: 4
 //                 add to S
 //       store S_parts
 //   t0: X, float32, read
@@ -82,8 +82,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 // Dispatch 36 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..36
 //       reduce S
-//         loop i0: 0..36 by 8
-//           unroll i0: 8
+//         loop k: 0..36 by 8
+//           unroll k: 8
 //             add to S
 //       i0: 0
 //         store S
@@ -133,8 +133,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         s += s_parts_7;
     }
 
-    for (uint i0 = 32; i0 < 36; ++i0) {
-        precise const float s_parts = S_parts[i0];
+    for (uint k = 32; k < 36; ++k) {
+        precise const float s_parts = S_parts[k];
         s += s_parts;
     }
     if (row == 0 && output == 0) {

@@ -5,9 +5,9 @@
 // Dispatch 36 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..36
 //       reduce S
-//         loop i1: 0..4,224 by 1,024
-//           lane i1: 256
-//             unroll i1: 4 by 256
+//         loop k: 0..4,224 by 1,024
+//           lane k: 256
+//             unroll k: 4 by 256
 //               add to S
 //       store S_parts
 //   binding 0: X, float32, read
@@ -40,12 +40,12 @@ fn main(
     for (var strip: u32 = 0; strip < strips_end; strip += 1024) {
         let first: u32 = strip + row;
         let x: f32 = X[row_start + first];
-        let i1: u32 = first + 256;
-        let x_1: f32 = X[row_start + i1];
-        let i1_1: u32 = first + 512;
-        let x_2: f32 = X[row_start + i1_1];
-        let i1_2: u32 = first + 768;
-        let x_3: f32 = X[row_start + i1_2];
+        let k: u32 = first + 256;
+        let x_1: f32 = X[row_start + k];
+        let k_1: u32 = first + 512;
+        let x_2: f32 = X[row_start + k_1];
+        let k_2: u32 = first + 768;
+        let x_3: f32 = X[row_start + k_2];
         s += x;
         s += x_1;
         s += x_2;
@@ -86,8 +86,8 @@ fn main(
 // Dispatch 36 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..36
 //       reduce S
-//         loop i0: 0..36 by 8
-//           unroll i0: 8
+//         loop k: 0..36 by 8
+//           unroll k: 8
 //             add to S
 //       i0: 0
 //         store S
@@ -146,8 +146,8 @@ fn main(
         s += s_parts_7;
     }
 
-    for (var i0: u32 = 32; i0 < 36; i0++) {
-        let s_parts: f32 = S_parts[i0];
+    for (var k: u32 = 32; k < 36; k++) {
+        let s_parts: f32 = S_parts[k];
         s += s_parts;
     }
     if (row == 0 && output == 0) {

@@ -7,10 +7,10 @@
 //     group output (i0): 0..64 by 32
 //       lane output: 32
 //         reduce total_exact
-//           loop i1: 0..40 by 64
-//             lane i1: 8 by 8
-//               unroll i1: 2 by 4
-//                 vector i1: 4
+//           loop k: 0..40 by 64
+//             lane k: 8 by 8
+//               unroll k: 2 by 4
+//                 vector k: 4
 //                   add to total_exact
 //         store total
 //   argument 0: x, float16, read
@@ -27,16 +27,17 @@ __kernel void centered_1(
     __local float total_exact_lanes[256];
     const uint row = (uint)get_local_id(0) / 32;
     const uint column = (uint)get_local_id(0) % 32;
-    const uint output = (uint)get_group_id(0) * 32 + column;
+    const uint group = (uint)get_group_id(0);
+    const uint output = group * 32 + column;
     float4 total_exact_value = 0.0f;
     const uint row_start = output * 40;
     const uint first = row * 8;
 
     #pragma unroll
     for (uint part = 0; part < 2; ++part) {
-        const uint i1 = first + part * 4;
-        if (i1 < 40) {
-            const float4 x_value = vload_half4(0, x + row_start + i1);
+        const uint k = first + part * 4;
+        if (k < 40) {
+            const float4 x_value = vload_half4(0, x + row_start + k);
             total_exact_value += x_value;
         }
     }

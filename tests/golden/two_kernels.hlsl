@@ -7,10 +7,10 @@
 //     group output (i0): 0..64 by 32
 //       lane output: 32
 //         reduce total_exact
-//           loop i1: 0..40 by 64
-//             lane i1: 8 by 8
-//               unroll i1: 2 by 4
-//                 vector i1: 4
+//           loop k: 0..40 by 64
+//             lane k: 8 by 8
+//               unroll k: 2 by 4
+//                 vector k: 4
 //                   add to total_exact
 //         store total
 //   t0: x, float16, read
@@ -31,15 +31,16 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const uint row = lane_id / 32;
     const uint column = lane_id % 32;
-    const uint output = group_id.x * 32 + column;
+    const uint group = group_id.x;
+    const uint output = group * 32 + column;
     precise float4 total_exact_value = zero;
     const uint row_start = output * 40;
     const uint first = row * 8;
 
     for (uint part = 0; part < 2; ++part) {
-        const uint i1 = first + part * 4;
-        if (i1 < 40) {
-            precise const float4 x_value = (float4)x[(row_start + i1) / 4];
+        const uint k = first + part * 4;
+        if (k < 40) {
+            precise const float4 x_value = (float4)x[(row_start + k) / 4];
             total_exact_value += x_value;
         }
     }

@@ -7,8 +7,8 @@
 //     group output (i0): 0..64 by 4
 //       lane output: 4
 //         reduce total_exact
-//           loop i1: 0..40 by 64
-//             lane i1: 64
+//           loop k: 0..40 by 64
+//             lane k: 64
 //               add to total_exact
 //         store total
 //   binding 0: x, float16, read
@@ -53,7 +53,8 @@ fn main(
 
     let row: u32 = lane_id / 4;
     let column: u32 = lane_id % 4;
-    let output: u32 = group_id.x * 4 + column;
+    let group: u32 = group_id.x;
+    let output: u32 = group * 4 + column;
     var total_exact_value: f32 = zero;
     let row_start: u32 = output * 40;
     if (row < 40) {
