@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import warnings
 from pathlib import Path
@@ -487,7 +488,9 @@ def test_compile_writes_host_code(dmlc: Dmlc) -> None:
     assert "namespace dmlc::ACTIVATION_RELU_GRAD {" in header
     # The header makes the root signature; with all targets, it is that of the HLSL.
     assert "RootSignature" not in Path("out/ACTIVATION_RELU_GRAD.hlsl").read_text("utf-8")
-    assert dmlc("compile", GRAD, "--host", "cpp").out == header
+    # Without a folder there are no shaders, and none has a digest.
+    shown = dmlc("compile", GRAD, "--host", "cpp").out
+    assert shown == re.sub(r"\{\d+, 0x\w+\}(?=\},\n\}\};)", "{0, 0}", header)
     assert "RootSignature" in dmlc("compile", GRAD, "--target", "hlsl").out
     manifest = json.loads(dmlc("compile", GRAD, "--target", "hlsl", "--host", "cpp", "--json").out)
     assert manifest["name"] == "ACTIVATION_RELU_GRAD"
