@@ -260,7 +260,9 @@ def _choose_shared(
         (element,) = (
             inner if len(inner) == 1 else (merge_dims(tell_apart("element", number), inner),)
         )
-        made: Node = share_points(phase, number, element, rows, unit)
+        # What lies side by side where outputs are cut into pieces may not in their parts.
+        own_unit = find_unit((phase,), limits) if again else unit
+        made: Node = share_points(phase, number, element, rows, own_unit)
         if again and phase.space.inner_count <= _FEW_PARTS:
             each = Loop(element, Kind.UNROLL, 1, (Point(number),), "part", _PARTS)
             made = Loop(element, Kind.LOOP, _PARTS, (each,), "part")
