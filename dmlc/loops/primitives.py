@@ -291,7 +291,7 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
     the loop. Neighbours go in vectors. Changes the order of sums.
 
     `for i in 0..n -> for strip in 0..n by width * many: for k in 0..many: i = strip + k * width +
-    item * unit ..`, where the width is that of all work items
+    item * unit, ..`
     """
     loop, nest = demand_serial(on.loop, "shared"), on.nest
     number = find_point(loop, "shared")

@@ -258,7 +258,9 @@ def share_outputs(
             rule.do("split", element, _PARTS, name="part")
             rule.do("unroll", element, name="part")
         else:
-            rule.do("share", element, "row", unit, _count_times(phase, rows, unit), name="strip")
+            # What lies side by side where outputs are cut into pieces may not in their parts.
+            own = find_unit((phase,), limits) if again else unit
+            rule.do("share", element, "row", own, _count_times(phase, rows, own), name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"
     lanes = f"{rows} {'lane' if rows == 1 else 'lanes'}"
     return rule.finish(f"a group computes {several}, with {lanes} on each")

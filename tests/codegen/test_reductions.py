@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -11,10 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
+from dmlc.binding import TensorDesc
+from dmlc.catalog import operator
+from dmlc.codegen.targets import find_dialect
 from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.target import CPU
+from dmlc.loops.element import collect_elements
+from dmlc.loops.naive import naive
+from dmlc.loops.nodes import in_vectors
+from dmlc.loops.phases import Phase
+from dmlc.loops.primitives import chain
+from dmlc.loops.space import collapse
+from dmlc.lowering.assemble import make_kernel
 from dmlc.pipeline import compile, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import TENSOR_TYPES, Array, DataType
+from dmlc.source import InternalError
 from tests import reductions
 from tests.cover import cover
 from tests.opencl_launch import run_program
@@ -250,3 +263,39 @@ def test_the_first_of_equals_and_nan(combiner: str, profile: str) -> None:
     assert run_program(compile(function, "opencl", profile), {"X": x})["P"].tolist() == (
         wanted.tolist()
     )
+
+
+@pytest.mark.parametrize("sizes", [(1, 3, 1000, 500), (2, 5, 400, 512), (2, 4, 400, 500)])
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_parts_of_few_channels(sizes: tuple[int, ...], profile: str) -> None:
+    """There are more of them than a work item combines by itself, and those of one channel lie
+    apart, though its elements lie side by side."""
+    ones = TensorDesc("FLOAT32", (1, sizes[1], 1, 1))
+    names = ("MeanTensor", "VarianceTensor", "ScaleTensor")
+    whole = dict.fromkeys(("InputTensor", "InputGradientTensor"), TensorDesc("FLOAT32", sizes))
+    function = operator("directml.BATCH_NORMALIZATION_TRAINING_GRAD").bind(
+        whole | dict.fromkeys(names, ones), attributes={"Epsilon": 1e-5}
+    )
+    random = np.random.default_rng(0)
+    inputs: dict[str, Array] = {
+        p.name: random.integers(-3, 4, [int(e) for e in p.extents]).astype(np.float32)
+        for p in function.parameters
+    }
+    inputs["VarianceTensor"] = np.ones((1, sizes[1], 1, 1), np.float32)
+    got = run_program(compile(function, "opencl", profile), inputs)
+    for result, values in evaluate(function, inputs).items():
+        assert np.allclose(got[result], values, 1e-4, 1e-3), result
+
+
+def test_vectors_of_what_lies_apart_are_no_schedule() -> None:
+    function = ir.parse("func @f(%X: f32[64, 64]) -> (%Y) {\n"
+                        "  %Y: f32[i0 < 64, i1 < 64] = neg(%X[i1, i0])\n}")  # fmt: skip
+    elements = collect_elements(function, ("Y",))
+    phase = Phase(elements, collapse(elements))
+    nest = naive([phase])
+    (outer, inner) = chain(nest.body)
+    wide = in_vectors(inner.dim, 16, inner.body)
+    spoilt = dataclasses.replace(nest, body=(dataclasses.replace(outer, body=(wide,)),))
+    limits = find_dialect("opencl").limits
+    with pytest.raises(InternalError, match="'X' goes in vectors along 'i1', by 64"):
+        make_kernel(function, [phase], ("Y",), (("Y",),), CPU, limits, nest=spoilt)

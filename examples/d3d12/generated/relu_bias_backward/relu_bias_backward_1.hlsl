@@ -7,9 +7,9 @@
 //     group output (i0, i1): 0..2,400 by 32
 //       lane output: 32
 //         reduce dbias
-//           loop i1: 0..200 by 32
-//             lane i1: 8
-//               unroll i1: 4 by 8
+//           loop k: 0..200 by 32
+//             lane k: 8
+//               unroll k: 4 by 8
 //                 add to dbias; store dx
 //         store dbias_parts
 //   t0: x, float32, read
@@ -33,7 +33,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const uint row = lane_id / 32;
     const uint column = lane_id % 32;
-    const uint output = group_id.x * 32 + column;
+    const uint group = group_id.x;
+    const uint output = group * 32 + column;
     const uint i0 = output / 48;
     const uint i1 = output % 48;
     precise float dbias_value = zero;
@@ -44,16 +45,16 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint offset = row_start + first * 48;
         precise const float x_value = x[offset];
         precise const float dy_value = dy[offset];
-        const uint i1_1 = first + 8;
-        const uint offset_1 = row_start + i1_1 * 48;
+        const uint k = first + 8;
+        const uint offset_1 = row_start + k * 48;
         precise const float x_value_1 = x[offset_1];
         precise const float dy_value_1 = dy[offset_1];
-        const uint i1_2 = first + 16;
-        const uint offset_2 = row_start + i1_2 * 48;
+        const uint k_1 = first + 16;
+        const uint offset_2 = row_start + k_1 * 48;
         precise const float x_value_2 = x[offset_2];
         precise const float dy_value_2 = dy[offset_2];
-        const uint i1_3 = first + 24;
-        const uint offset_3 = row_start + i1_3 * 48;
+        const uint k_2 = first + 24;
+        const uint offset_3 = row_start + k_2 * 48;
         precise const float x_value_3 = x[offset_3];
         precise const float dy_value_3 = dy[offset_3];
         precise const float dx_value = (x_value > 0.0f) ? dy_value : 0.0f;

@@ -6,9 +6,9 @@
 //     group output (i0): 0..48 by 32
 //       lane output: 32
 //         reduce dbias
-//           loop i0: 0..50 by 32
-//             lane i0: 8
-//               unroll i0: 4 by 8
+//           loop k: 0..50 by 32
+//             lane k: 8
+//               unroll k: 4 by 8
 //                 add to dbias
 //         store dbias
 //   u0: dbias, float32, written
@@ -28,16 +28,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const uint row = lane_id / 32;
     const uint column = lane_id % 32;
-    const uint output = group_id.x * 32 + column;
+    const uint group = group_id.x;
+    const uint output = group * 32 + column;
     const uint at = min(output, 47u);
     precise float dbias_value = zero;
     precise const float dbias_parts_value = dbias_parts[at + row * 48];
-    const uint i0 = row + 8;
-    precise const float dbias_parts_value_1 = dbias_parts[at + i0 * 48];
-    const uint i0_1 = row + 16;
-    precise const float dbias_parts_value_2 = dbias_parts[at + i0_1 * 48];
-    const uint i0_2 = row + 24;
-    precise const float dbias_parts_value_3 = dbias_parts[at + i0_2 * 48];
+    const uint k = row + 8;
+    precise const float dbias_parts_value_1 = dbias_parts[at + k * 48];
+    const uint k_1 = row + 16;
+    precise const float dbias_parts_value_2 = dbias_parts[at + k_1 * 48];
+    const uint k_2 = row + 24;
+    precise const float dbias_parts_value_3 = dbias_parts[at + k_2 * 48];
     dbias_value += dbias_parts_value;
     dbias_value += dbias_parts_value_1;
     dbias_value += dbias_parts_value_2;
