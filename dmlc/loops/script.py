@@ -42,8 +42,7 @@ class Primitive:
     takes_loop: bool
     """Whether the name of a loop comes first."""
     run: Callable[..., Nest]
-    """Takes the nest, its function, the limits of the target, the loop, the arguments, and a name
-    for what it makes."""
+    """Takes what it works on, `On`, and the arguments."""
 
     @property
     def words(self) -> str:
@@ -78,9 +77,10 @@ class On:
             return self.name
         return self.find_name(wanted, taken)
 
-    def find_name(self, wanted: str, taken: Collection[str] = ()) -> str:
-        """A name that no loop has."""
-        taken = taken or {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
+    def find_name(self, wanted: str, taken: Collection[str] | None = None) -> str:
+        """A name that no loop has, or none of those that are `taken`."""
+        if taken is None:
+            taken = {n.name for n in walk(self.nest.body) if isinstance(n, Loop)}
         if wanted not in taken:
             return wanted
         stem = wanted.partition(".")[0]
@@ -91,7 +91,7 @@ def primitive(
     *arguments: Argument, optional: int = 0, takes_loop: bool = True
 ) -> Callable[[Callable[..., Nest]], Callable[..., Nest]]:
     def register(run: Callable[..., Nest]) -> Callable[..., Nest]:
-        name = run.__name__.strip("_")
+        name = run.__name__
         PRIMITIVES[name] = Primitive(name, arguments, optional, takes_loop, run)
         return run
 

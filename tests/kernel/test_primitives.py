@@ -215,6 +215,10 @@ def test_a_script_has_a_call_to_a_line() -> None:
         parse_script("once as block\nsplit! i0")
 
 
+def test_a_loop_that_is_alone_keeps_its_name() -> None:
+    assert loops(change("element-wise", "unroll i", sizes=(1, 1, 8))) == ["i"]
+
+
 def test_a_nest_is_equal_to_one_that_is_made_again() -> None:
     lines = ("split i2 4 as part", "bind i0 group", "vectorize i2 4")
     assert change("element-wise", *lines) == change("element-wise", *lines)
