@@ -17,11 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "collection", "source", "diagnostics", "parameters", "resources", "files", "processes", "sizes",
-    "scalars", "npy", "freedoms", "language", "summaries", "library", "ir", "transform", "binding",
-    "catalog",
-    "building",
-    "reference",
+    "collection", "source", "diagnostics", "parameters", "resources", "templates", "files",
+    "processes", "sizes", "scalars", "npy", "freedoms", "language", "summaries", "library", "ir",
+    "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
     "manifest", "report", "codegen", "pipeline", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "qualify",
@@ -48,7 +46,7 @@ OWNERS = {
     "click": ("dmlc.cli",),
     "docutils": ("dmlc.pages.rst",),
     "hypothesis": ("dmlc.testing.strategies",),
-    "jinja2": ("dmlc.codegen.render", "dmlc.interop.cpp_header", "dmlc.picture.svg"),
+    "jinja2": ("dmlc.templates",),
     "lark": ("dmlc.language",),
     "markdown_it": ("dmlc.pages.markdown",),
     "lsprotocol": ("dmlc.editor.server",),
@@ -74,8 +72,8 @@ FACES: dict[str, tuple[str, ...]] = {
 import them when they are first asked for; dmlc's own modules import them from their places."""
 
 WITHOUT_NUMPY = (
-    "source", "diagnostics", "parameters", "resources", "files", "processes", "sizes", "language",
-    "summaries", "library", "program",
+    "source", "diagnostics", "parameters", "resources", "templates", "files", "processes", "sizes",
+    "language", "summaries", "library", "program",
 )  # fmt: skip
 
 LATE_IMPORTS = {("dmlc.runtime.opencl.driver", "pyopencl")}

@@ -11,8 +11,6 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 
-import jinja2
-
 from dmlc import ir
 from dmlc.buffer_plan import Need, Occupants, plan_buffers
 from dmlc.codegen.dialect import BufferView, Dialect, ScalarView, SourceParts
@@ -42,9 +40,9 @@ from dmlc.program import (
     TensorSpec,
     Unfused,
 )
-from dmlc.resources import resource_path
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST
+from dmlc.templates import load_template
 
 
 def render(
@@ -288,7 +286,7 @@ def _render_kernel(
         entry_point,
         root_signature,
     )
-    source = _template(dialect.template).render(
+    source = load_template(dialect.template).render(
         operator=make_comment(function.name),
         version=VERSION,
         formulas=[line for text in kernel.summary for line in wrap_comment(make_comment(text))],
@@ -403,17 +401,3 @@ def _describe_size(value: int | str, run: str | None) -> str:
 
 def _join(names: tuple[str, ...]) -> str:
     return " or ".join(make_comment(name) for name in names)
-
-
-@functools.cache
-def _template(name: str) -> jinja2.Template:
-    path = resource_path("templates")
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(path),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["thousands"] = "{:,}".format
-    return environment.get_template(name)

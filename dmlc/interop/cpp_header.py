@@ -9,12 +9,9 @@ waits for what), `cpp_names` and `cpp_text`. `templates/host.hpp.j2` holds what 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
-
-import jinja2
 
 from dmlc.codegen.names import make_comment, make_file_stem
 from dmlc.codegen.targets import find_target
@@ -25,8 +22,8 @@ from dmlc.interop.cpp_names import Names
 from dmlc.interop.cpp_tensors import list_slots, list_values
 from dmlc.interop.cpp_text import break_line, wrap_text
 from dmlc.program import STEP, VERSION, Program
-from dmlc.resources import resource_path
 from dmlc.source import UnsupportedError
+from dmlc.templates import load_template
 
 SUFFIX = ".hpp"
 _NEEDS = {
@@ -75,7 +72,7 @@ def write_header(program: Program, files: Mapping[str, bytes] = MappingProxyType
             notes=["compile it for the target hlsl"],
         )
     names = Names(program)
-    text = _template().render(
+    text = load_template("host.hpp.j2").render(
         program=make_comment(program.name),
         version=VERSION,
         names=names,
@@ -172,15 +169,3 @@ def _tell_part(part: Launch | Loop, kernels: Sequence[Kernel]) -> str:
     names = ", ".join(kernels[launch.kernel].name for launch in part.launches)
     order = "from the last to the first" if part.repeat.backwards else "from the first to the last"
     return f"for each of {part.repeat.steps:,} steps, {order}: {names}"
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resource_path("templates")),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("host.hpp.j2")

@@ -31,6 +31,16 @@ def parse_kernel(text: str, filename: str = "<kernel>") -> k.Kernel:
     return _Parser(Source(expect_text("filename", filename), expect_text("text", text))).kernel()
 
 
+def parse_body(kernel: k.Kernel, text: str, filename: str = "<kernel>") -> tuple[k.Statement, ...]:
+    """The statements that a text spells in braces, which may name the memory of a kernel. Raises
+    `DmlcError`."""
+    parser = _Parser(Source(filename, text))
+    parser.buffers = {b.name: b for b in kernel.buffers}
+    parser.arrays = {a.name: a for a in kernel.arrays}
+    parser.scalars = {s.name: (s, value) for s, value in kernel.scalars}
+    return parser.body()
+
+
 def parse_type(name: str) -> k.Type | None:
     """The type of that name, `f32` or `f32x16`."""
     vector = _VECTOR.fullmatch(name)
@@ -68,6 +78,11 @@ class _Parser(Scanner[k.Expression]):
             arrays=tuple(self.arrays.values()),
             **about,
         )
+        self.expect_end()
+        return made
+
+    def body(self) -> tuple[k.Statement, ...]:
+        made = self._body()
         self.expect_end()
         return made
 

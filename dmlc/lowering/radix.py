@@ -1,7 +1,7 @@
 """The kernels that put rows in order: a radix sort, digit by digit, the last one first.
 
 Work items have a stretch of a row each, and go through it in its order. The first kernel makes keys
-of the numbers (`order_keys`). For each digit, one counts how often each of its values is there in
+of the numbers. For each digit, one counts how often each of its values is there in
 each stretch; the next begins with where in the row the first of each is to stand, after all that
 have less and after those of the stretches before, and puts each key there, and counts on. Where a
 row is one stretch, all that is one kernel. What has the same digit stays as it stands, so that rows
@@ -15,33 +15,35 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, index, multiply, operate, zero_of
 from dmlc.kernel.formula import describe_stage
-from dmlc.kernel.names import Names
+from dmlc.kernel.parse import parse_body
 from dmlc.kernel.passes import run_passes
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import collect_elements
 from dmlc.loops.phases import Phase
 from dmlc.loops.space import collapse
 from dmlc.lowering.assemble import ACCESS, check_limits, find_index, make_kernel
-from dmlc.lowering.order_keys import DIGITS, Keys
-from dmlc.scalars import DataType
+from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
+from dmlc.templates import load_template
 from dmlc.transform.ranked import Rows, find_rows
 from dmlc.transform.ranks import Ranking, copy_number
 from dmlc.transform.sort import NUMBER
 
-_LEAST_STRETCH = 16 * DIGITS
+_TEMPLATE = "radix.kernel.j2"
+_DIGIT_BITS = 8
+"""A digit of a key. Counts of all its values stay in the nearest cache, and as many places as it
+has values are written to side by side."""
+_DIGITS = 1 << _DIGIT_BITS
+_LEAST_STRETCH = 16 * _DIGITS
 """The numbers of a stretch, at least, where a row has several: counts are to be few beside them."""
-_COUNT = k.Type(NUMBER)
-_COUNTS = k.Array("counts", NUMBER, DIGITS)
-"""How many there are of each value of a digit, and later where the next one belongs."""
 _APART = "all digits of one kind are put in order before the next"
 
 
@@ -89,6 +91,16 @@ class _Row:
     def buffers(self) -> tuple[k.Buffer, ...]:
         return tuple(b for b in (self.keys, self.places) if b is not None)
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What they are called in a kernel's text."""
+        named = {"key": self.keys, "place": self.places}
+        return {what: "" if buffer is None else buffer.name for what, buffer in named.items()}
+
+
+_Step: TypeAlias = Mapping[str, object]
+"""What a kernel does for the numbers of a stretch: a macro of the template, and what it takes."""
+
 
 class Sorter:
     """Writes the kernels that put the rows of one tensor in order."""
@@ -98,18 +110,25 @@ class Sorter:
         stage, ranking = rows.ranking.stage, rows.ranking
         self.dtype = ir.value_type(stage.body.instructions[ranking.number])
         """That of the numbers."""
-        self._ranks = stage.name
-        self._keys = Keys(self.dtype, ranking.order.descends)
+        self._ranks, self._descends = stage.name, ranking.order.descends
         *outer, length = (extent for extent in stage.extents if isinstance(extent, int))
-        self._walk = _Walk(Stretches.choose(math.prod(outer), length, profile))
+        self._stretches = Stretches.choose(math.prod(outer), length, profile)
         self._names = dict.fromkeys(function.tensors())
         self._kernels: list[k.Kernel] = []
-        self._locals = Names()
-        """Those of the kernel that is written."""
+
+    @property
+    def _key(self) -> DataType:
+        """The type of the keys."""
+        return DataType.UINT64 if self.dtype.bytes == 8 else DataType.UINT32
+
+    @property
+    def _digits(self) -> int:
+        """The digits of a key."""
+        return self.dtype.bytes * 8 // _DIGIT_BITS
 
     def write(self, source: k.Buffer) -> tuple[k.Kernel, ...]:
         """All kernels, in the order they run; the rows of `source` lie one after the other."""
-        if self._walk.stretches.per_row == 1:
+        if self._stretches.per_row == 1:
             self._sort_alone(source)
         else:
             self._sort_together(source)
@@ -120,48 +139,74 @@ class Sorter:
     def _sort_alone(self, source: k.Buffer) -> None:
         """One kernel, in which a work item takes all digits of its rows: from one of two buffers to
         the other."""
-        several = self._keys.count > 1
-        rows = [_Row(self.make_buffer("keys", self._keys.type.dtype)) for _ in range(1 + several)]
+        several = self._digits > 1
+        rows = [_Row(self._make_keys()) for _ in range(1 + several)]
         if several and self._rows.places is not None:
             rows = [_Row(row.keys, self.make_buffer("order", NUMBER)) for row in rows]
-        before = _Row(rows[0].keys)
-        made = [*self._walk.begin(), *self._count(*self._make_keys(source, before), 0)]
-        for digit in range(self._keys.count):
-            if digit:
-                made += self._count(*self._read_key(before), digit)
-            is_last = digit == self._keys.count - 1
+        before, steps = _Row(rows[0].keys), list[_Step]()
+        for digit in range(self._digits):
+            is_last = digit == self._digits - 1
             after = self._find_results() if is_last else rows[(digit + 1) % 2]
-            made += [*self._add_up(()), self._walk.loop(self._put(before, after, digit))]
+            steps += [
+                _count(before, digit, None if digit else source),
+                {"do": "add_up", "counts": "", "number": digit},
+                self._put(before, after, digit),
+            ]
             before = after
         between = [buffer for row in rows for buffer in row.buffers]
         read, written = (source, *between), (*between, *before.buffers)
-        self._finish(made, read, written, "put it where each digit belongs", _COUNTS)
+        self._finish(steps, read, written, "put it where each digit belongs")
 
     def _sort_together(self, source: k.Buffer) -> None:
         """A kernel or two for each digit: a row has several work items."""
-        before = _Row(self.make_buffer("keys", self._keys.type.dtype))
-        for digit in range(self._keys.count):
+        before = _Row(self._make_keys())
+        for digit in range(self._digits):
             counts = self._store_counts(before, digit, None if digit else source)
             after = self._find_results()
-            if digit < self._keys.count - 1:
-                after = _Row(self.make_buffer("keys", self._keys.type.dtype))
+            if digit < self._digits - 1:
+                after = _Row(self._make_keys())
                 if self._rows.places is not None:
                     after = _Row(after.keys, self.make_buffer("order", NUMBER))
-            self._move(before, after, digit, counts)
+            steps = [
+                {"do": "add_up", "counts": counts.name, "number": 0},
+                self._put(before, after, digit),
+            ]
+            read = (*before.buffers, counts)
+            self._finish(steps, read, after.buffers, f"put it where digit {digit} belongs")
             before = after
+
+    def _store_counts(self, keys: _Row, digit: int, source: k.Buffer | None) -> k.Buffer:
+        """The counts of a digit in each stretch; with the `source` of the keys, these as well."""
+        counts = self.make_buffer("counts", NUMBER, self._stretches.count * _DIGITS)
+        steps = [_count(keys, digit, source), {"do": "store", "counts": counts.name}]
+        each = f"count digit {digit}"
+        if source is None:
+            self._finish(steps, keys.buffers[:1], (counts,), each)
+        else:
+            each = f"store its key, and {each}"
+            self._finish(steps, (source,), (*keys.buffers, counts), each)
+        return counts
+
+    def _put(self, before: _Row, after: _Row, digit: int) -> _Step:
+        is_last = digit == self._digits - 1
+        made = {"do": "put", "digit": digit, "is_last": is_last}
+        return {**made, "before": before.names, "after": after.names}
 
     # Buffers ---------------------------------------------------------------------------------
 
     def make_buffer(self, what: str, dtype: DataType, count: int | None = None) -> k.Buffer:
         """Memory between two kernels: so many elements, or one for each number."""
-        count = self._walk.stretches.numbers if count is None else count
+        count = self._stretches.numbers if count is None else count
         name = take_name(f"{self._ranks}_{what}", self._names)
         return k.Buffer(name, dtype, k.Access.READ, count, count * dtype.bytes)
+
+    def _make_keys(self) -> k.Buffer:
+        return self.make_buffer("keys", self._key)
 
     def find_tensor(self, name: str) -> k.Buffer:
         """A tensor that has an element for each number."""
         tensor = self._function.tensors()[name]
-        size = self._walk.stretches.numbers * tensor.dtype.bytes
+        size = self._stretches.numbers * tensor.dtype.bytes
         return k.Buffer(name, tensor.dtype, k.Access.READ, None, size)
 
     def _find_results(self) -> _Row:
@@ -171,40 +216,17 @@ class Sorter:
 
     # Kernels ---------------------------------------------------------------------------------
 
-    def _store_counts(self, keys: _Row, digit: int, source: k.Buffer | None) -> k.Buffer:
-        """The counts of a digit in each stretch; with the `source` of the keys, these as well."""
-        counts = self.make_buffer("counts", NUMBER, self._walk.stretches.count * DIGITS)
-        read, written = keys.buffers[:1], (counts,)
-        value, each = self._read_key(keys), f"count digit {digit}"
-        if source is not None:
-            value, each = self._make_keys(source, keys), f"store its key, and {each}"
-            read, written = (source,), (*keys.buffers, counts)
-        made = [*self._walk.begin(), *self._count(*value, digit), _store_each(counts)]
-        self._finish(made, read, written, each, _COUNTS)
-        return counts
-
-    def _move(self, before: _Row, after: _Row, digit: int, counts: k.Buffer) -> None:
-        """Puts each key where a digit of it belongs."""
-        body = self._walk.loop(self._put(before, after, digit))
-        made = [*self._walk.begin(), *self._add_up((counts,)), body]
-        read = (*before.buffers, counts)
-        self._finish(made, read, after.buffers, f"put it where digit {digit} belongs", _COUNTS)
-
     def _finish(
-        self,
-        body: Sequence[k.Statement],
-        read: Sequence[k.Buffer],
-        written: Sequence[k.Buffer],
+        self, steps: Sequence[_Step], read: Sequence[k.Buffer], written: Sequence[k.Buffer],
         each: str,
-        *arrays: k.Array,
-    ) -> None:
-        """Adds a kernel of some statements."""
-        stretches, rows, limits = self._walk.stretches, self._rows, self._limits
+    ) -> None:  # fmt: skip
+        """Adds a kernel of some steps."""
+        stretches, rows, limits = self._stretches, self._rows, self._limits
         buffers = tuple(
             dataclasses.replace(b, access=ACCESS[b in read, b in written])
             for b in dict.fromkeys((*read, *written))
         )
-        largest = max(stretches.numbers, stretches.count * DIGITS)
+        largest = max(stretches.numbers, stretches.count * _DIGITS)
         check_limits(self._function, largest, len(buffers), limits)
         place = find_index(largest, (0, 0), limits)
         results = {buffer.name for buffer in written}.intersection(rows.readers)
@@ -215,159 +237,37 @@ class Sorter:
             buffers,
             (),
             k.Launch(stretches.count, 1, 1),
-            tuple(body),
+            (),
             place.bits,
             tuple(describe_stage(self._function, name) for name in stages),
             f"each has {'a row' if whole else f'{stretches.size:,} numbers of a row'}, in order",
-            arrays,
+            (k.Array("counts", NUMBER, _DIGITS),),
             1.0,
             place.signed,
             stages,
             (stages,),
             schedule=(f"i: 0..{stretches.count:,}", f"  k: 0..{stretches.size:,}", f"    {each}"),
         )
+        body = parse_body(made, self._render(steps), _TEMPLATE)
+        made = dataclasses.replace(made, body=body)
         self._kernels.append(run_passes(made, self._function, limits))
-        self._locals = Names()
 
-    # Digits ----------------------------------------------------------------------------------
-
-    def _make_keys(self, source: k.Buffer, after: _Row) -> tuple[list[k.Statement], k.Local]:
-        """Makes and stores the key of a number."""
-        number, key = k.Local("number", k.Type(self._keys.dtype)), k.Local("key", self._keys.type)
-        element = self._walk.element
-        made: list[k.Statement] = [
-            k.Let(number, k.Load(source.name, element, number.type)),
-            k.Let(key, self._keys.make(number)),
-            *(k.Store(buffer.name, element, key) for buffer in after.buffers),
-        ]
-        return made, key
-
-    def _read_key(self, before: _Row) -> tuple[list[k.Statement], k.Local]:
-        if before.keys is None:
-            raise InternalError("digits are taken of rows that have no keys")
-        key = k.Local("key", self._keys.type)
-        return [k.Let(key, k.Load(before.keys.name, self._walk.element, key.type))], key
-
-    def _take_digit(self, key: k.Local, digit: int) -> tuple[k.Statement, k.Local]:
-        found = k.Local("digit", k.INDEX)
-        return k.Let(found, self._keys.take_digit(key, digit)), found
-
-    def _count(self, read: Sequence[k.Statement], key: k.Local, digit: int) -> list[k.Statement]:
-        """Goes through a stretch, and counts the values of a digit of its keys."""
-        taken, value = self._take_digit(key, digit)
-        more = operate("add", _read_count(value), k.Literal(_COUNT, 1))
-        return [
-            _for_each_digit(lambda value: [_set_count(value, zero_of(NUMBER))]),
-            self._walk.loop([*read, taken, _set_count(value, more)]),
-        ]
-
-    def _add_up(self, counts: Sequence[k.Buffer]) -> list[k.Statement]:
-        """Where the first number of a stretch belongs that has each value of a digit: after those
-        of the row that have less, and those with the same in the stretches before."""
-        before = k.Local(self._locals.take("before"), _COUNT)
-        count = k.Local("count", _COUNT)
-        after = k.Assign(before, operate("add", before, count))
-
-        def pass_by(value: k.Local) -> list[k.Statement]:
-            if not counts:
-                return [k.Let(count, _read_count(value)), _set_count(value, before), after]
-            other = k.Local("other", k.INDEX)
-            first = multiply(self._walk.number, self._walk.stretches.per_row)
-            place = add(multiply(add(first, other), DIGITS), value)
-            is_own = operate("eq", other, self._walk.stretch)
-            body = (
-                k.If(is_own, (_set_count(value, before),)),
-                k.Let(count, k.Load(counts[0].name, place, _COUNT)),
-                after,
-            )
-            return [k.For(other, index(0), index(self._walk.stretches.per_row), 1, body)]
-
-        return [k.Variable(before, zero_of(NUMBER)), _for_each_digit(pass_by)]
-
-    def _put(self, before: _Row, after: _Row, digit: int) -> list[k.Statement]:
-        """Puts a key, and where its number was, where it belongs, and the next one behind it."""
-        (read, key), found = self._read_key(before), k.Local("place", _COUNT)
-        taken, value = self._take_digit(key, digit)
-        more = operate("add", found, k.Literal(_COUNT, 1))
-        target = k.Local("target", k.INDEX)
-        made = [*read, taken, k.Let(found, _read_count(value)), _set_count(value, more)]
-        made.append(k.Let(target, add(self._walk.row, k.Convert(found, k.INDEX))))
-        if after.keys is not None:
-            is_last = after.keys.count is None
-            made.append(
-                k.Store(after.keys.name, target, self._keys.restore(key) if is_last else key)
-            )
-        if after.places is not None:
-            was: k.Expression = k.Convert(self._walk.place, _COUNT)
-            if before.places is not None:
-                was = k.Load(before.places.name, self._walk.element, _COUNT)
-            made.append(k.Store(after.places.name, target, was))
-        return made
+    def _render(self, steps: Sequence[_Step]) -> str:
+        """The statements as text."""
+        bits, stretches = 8 * self.dtype.bytes, self._stretches
+        signed = DataType.INT64 if self.dtype.bytes == 8 else DataType.INT32
+        return load_template(_TEMPLATE).render(
+            dtype=self.dtype.short, key=self._key.short, signed=signed.short, place=NUMBER.short,
+            width=bits, mask=(1 << bits) - 1, sign=1 << (bits - 1),
+            is_float=self.dtype.is_float, is_signed=self.dtype.kind is Kind.SIGNED,
+            descends=self._descends, digit_bits=_DIGIT_BITS, digits=_DIGITS,
+            per_row=stretches.per_row, length=stretches.length, size=stretches.size, steps=steps,
+        )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Walk:
-    """The way of a work item through its stretch."""
-
-    stretches: Stretches
-    row = k.Local("row", k.INDEX)
-    """Where its row begins."""
-    stretch = k.Local("stretch", k.INDEX)
-    """The number of its stretch in the row."""
-    place = k.Local("k", k.INDEX)
-    """Where in its row it is."""
-
-    @property
-    def number(self) -> k.Expression:
-        """That of its row."""
-        item, each = k.Position(k.Geometry.GROUP), self.stretches.per_row
-        return item if each == 1 else operate("div", item, index(each))
-
-    @property
-    def element(self) -> k.Expression:
-        """Where it is."""
-        return add(self.row, self.place)
-
-    def begin(self) -> list[k.Statement]:
-        """What it has to know."""
-        made: list[k.Statement] = [k.Let(self.row, multiply(self.number, self.stretches.length))]
-        if self.stretches.per_row > 1:
-            item, each = k.Position(k.Geometry.GROUP), self.stretches.per_row
-            made.append(k.Let(self.stretch, operate("mod", item, index(each))))
-        return made
-
-    def loop(self, body: Sequence[k.Statement]) -> k.Statement:
-        """What is done for each number, one after the other."""
-        length, size = self.stretches.length, self.stretches.size
-        if self.stretches.per_row == 1:
-            return k.For(self.place, index(0), index(length), 1, tuple(body))
-        first = multiply(self.stretch, size)
-        stop: k.Expression = add(first, index(size))
-        if length % size:
-            stop = operate("min", stop, index(length))
-        return k.For(self.place, first, stop, 1, tuple(body))
-
-
-def _for_each_digit(make: Callable[[k.Local], Sequence[k.Statement]]) -> k.For:
-    """What is done for each value that a digit may have."""
-    value = k.Local("value", k.INDEX)
-    return k.For(value, index(0), index(DIGITS), 1, tuple(make(value)))
-
-
-def _store_each(counts: k.Buffer) -> k.Statement:
-    """Stores the counts of a stretch."""
-    first = multiply(k.Position(k.Geometry.GROUP), DIGITS)
-    return _for_each_digit(
-        lambda value: [k.Store(counts.name, add(first, value), _read_count(value))]
-    )
-
-
-def _read_count(value: k.Expression) -> k.LoadLocal:
-    return k.LoadLocal(_COUNTS.name, value, _COUNT)
-
-
-def _set_count(value: k.Expression, count: k.Expression) -> k.StoreLocal:
-    return k.StoreLocal(_COUNTS.name, value, count)
+def _count(keys: _Row, digit: int, source: k.Buffer | None) -> _Step:
+    made = "" if source is None else source.name
+    return {"do": "count", "digit": digit, "source": made, "row": keys.names}
 
 
 def lower_rows(

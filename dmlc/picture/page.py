@@ -21,9 +21,10 @@ from dmlc.picture.lettering import show_bytes, show_sizes
 from dmlc.picture.shapes import Drawing
 from dmlc.picture.stops import Stop, list_stops
 from dmlc.picture.summary import compare, describe, describe_traffic, describe_work
-from dmlc.picture.svg import fold_view, load_template
+from dmlc.picture.svg import FILTERS, fold_view
 from dmlc.report import Trace
 from dmlc.source import Span
+from dmlc.templates import load_template
 
 _MOST_LINES = 16
 """Lines of the source that are quoted."""
@@ -59,7 +60,7 @@ def write_page(trace: Trace, graph: Graph | None = None) -> str:
         )
         for stop in stops
     ]
-    return load_template("graph.html.j2").render(
+    return load_template("graph.html.j2", FILTERS).render(
         name=diagram.name,
         description=describe(diagram),
         figures=compare(diagram, "after"),

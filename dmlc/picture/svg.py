@@ -7,11 +7,8 @@ The template holds the colours, for light and dark pages, and the elements; posi
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Sequence
-
-import jinja2
 
 from dmlc.picture.compose import draw_view, find_stripes
 from dmlc.picture.diagram import VIEWS, Diagram, View, find_view
@@ -19,8 +16,8 @@ from dmlc.picture.fold import count_steps, fold_chains
 from dmlc.picture.lettering import TIMES, measure, show_bytes, wrap_to
 from dmlc.picture.shapes import SMALL, Curve, Drawing, Line
 from dmlc.picture.summary import compare, describe
-from dmlc.resources import resource_path
 from dmlc.source import UnsupportedError
+from dmlc.templates import Filters, load_template
 
 _MARGIN = 22.0
 _NARROWEST = 680.0
@@ -91,7 +88,7 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
         moved = drawing.moved((width - drawing.width) / 2, y + heading.height)
         panels.append(_Panel(moved, heading.moved(_MARGIN, y)))
         y += heading.height + drawing.height + _MARGIN
-    return load_template("graph.svg.j2").render(
+    return load_template("graph.svg.j2", FILTERS).render(
         title=f"{diagram.name}: {' and '.join(views)} fusion",
         description=describe(diagram),
         width=width,
@@ -203,23 +200,6 @@ _MEANINGS = {
 }
 
 
-@functools.cache
-def load_template(name: str) -> jinja2.Template:
-    """A template of pictures, with what they need to write shapes."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(resource_path("templates")),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["n"] = _number
-    environment.filters["path"] = _path
-    environment.filters["arrow"] = _arrow
-    return environment.get_template(name)
-
-
 def _number(value: float) -> str:
     """A coordinate, to a tenth."""
     return f"{value:.1f}".removesuffix(".0")
@@ -252,3 +232,7 @@ def _arrow(curve: Curve) -> str:
 
 def _arrow_length(curve: Curve) -> float:
     return 4.5 + 1.6 * curve.thickness
+
+
+FILTERS: Filters = (("n", _number), ("path", _path), ("arrow", _arrow))
+"""What templates of pictures write shapes with."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dmlc.picture.svg import load_template
 from dmlc.qualify.record import Qualification, Speed, Status
+from dmlc.templates import load_template
 
 _CLASSES = {Status.QUALIFIED: "good", Status.REMARKS: "fair", Status.FAILED: "bad"}
 _WIDEST = 100.0
