@@ -71,7 +71,7 @@ def compile(
     *,
     root_signature: bool = True,
     shader_model: str | None = None,
-    contract: bool = False,
+    contract: bool = True,
     float_controls: Sequence[int] | None = None,
 ) -> Program:
     """Compiles a function for an output language and a kind of device.
@@ -80,9 +80,9 @@ def compile(
     more: an element-wise operator needs no sizes.
     `target` is `opencl`, `hlsl` or `wgsl`; `profile` is `cpu` or `gpu`, by default what the target
     mostly runs on. HLSL carries its root signature, unless `root_signature` is false; it is written
-    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. With `contract`, a device may
-    round a sum of FLOAT32 products once for each product and addition, where it has an instruction
-    for both: closer to the exact sum, but not the same bits on every device.
+    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. A product that is added to a
+    sum of FLOAT32 is multiplied and added in one instruction, and rounded once, where the device
+    has that instruction. Without `contract`, it is rounded before it is added, on every device.
     `float_controls` are the widths in bits of the floats, all of 16, 32 and 64 by default, of which
     the SPIR-V of HLSL asks drivers to keep NaN, infinities and the signs of zeros
     (`SignedZeroInfNanPreserve`). A device that does not list a width cannot take it. Raises
@@ -93,7 +93,7 @@ def compile(
     expect_flag("root_signature", root_signature)
     expect_flag("contract", contract)
     bound = find_function(function)
-    lowered = _lower(bound, dialect, shape)
+    lowered = _lower(bound, dialect, shape, contract=contract)
     program = _render(bound, lowered, dialect, shape, root_signature, contract)
     if widths == FLOAT_WIDTHS:
         return program
@@ -219,12 +219,12 @@ def compile_kernels(
     profile: str | None = None,
     *,
     shader_model: str | None = None,
-    contract: bool = False,
+    contract: bool = True,
 ) -> tuple[Program, Function, tuple[Kernel, ...]]:
     """What `compile` gives and what `make_kernels` gives, lowered once."""
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    lowered = _lower(function, dialect, shape)
+    lowered = _lower(function, dialect, shape, contract=contract)
     program = _render(function, lowered, dialect, shape, contract=contract)
     fused, kernels = join_parts(function, lowered)
     return program, fused, tuple(kernel for made in kernels for kernel in made)
@@ -258,7 +258,12 @@ def _find_kind(
 
 
 def _lower(
-    function: Function, dialect: Dialect, shape: Profile, steps: Steps = USUAL
+    function: Function,
+    dialect: Dialect,
+    shape: Profile,
+    steps: Steps = USUAL,
+    *,
+    contract: bool = True,
 ) -> tuple[Lowered, ...]:
     """The passes between the two IRs, each followed by the verifier: the kernels of each group of
     each part."""
@@ -270,6 +275,7 @@ def _lower(
     check_support(function, dialect, shape)
     check_open(function)
     lowered: list[Lowered] = []
+    limits = dataclasses.replace(dialect.limits, contracts=contract)
     for part in part_loops(function):
         if part.function is not function:
             verify(part.function, "part_loops")
@@ -277,7 +283,7 @@ def _lower(
         rewritten = rewrite(part.function, shape.row, walks=shape.walks)
         fusion = _fuse(rewritten, dialect, shape, steps)
         kernels = tuple(
-            steps.lower(fusion.function, group, shape, dialect.limits) for group in fusion.groups
+            steps.lower(fusion.function, group, shape, limits) for group in fusion.groups
         )
         lowered.append((part, fusion, kernels))
     return tuple(lowered)
@@ -289,7 +295,7 @@ def _render(
     dialect: Dialect,
     shape: Profile,
     root_signature: bool = True,
-    contract: bool = False,
+    contract: bool = True,
     interpreted: bool = False,
 ) -> Program:
     """The program of a function as it was bound, from the kernels of each part."""

@@ -333,6 +333,20 @@ def _rsqrt(x: Array) -> Array:
     return 1 / np.sqrt(x)
 
 
+def _multiply_add(x: Array, y: Array, z: Array) -> Array:
+    """x * y + z of FLOAT32, rounded once."""
+    product, added = x.astype(np.float64) * y, z.astype(np.float64)
+    whole = product + added
+    # What rounding to FLOAT64 loses decides between neighbours in FLOAT32 that are as near: it is
+    # kept in the last bit, which rounding to odd sets.
+    back = whole - product
+    lost = (product - (whole - back)) + (added - back)
+    bits = whole.view(np.int64)
+    inexact = (lost != 0) & np.isfinite(whole) & np.isfinite(lost) & (bits & 1 == 0)
+    nearer = np.where((lost > 0) == (whole > 0), 1, -1)
+    return np.where(inexact, bits + nearer, bits).view(np.float64).astype(np.float32)
+
+
 def _round_to(dtype: DataType) -> Callable[[Array], Array]:
     return lambda x: convert(x, dtype).astype(x.dtype)
 
@@ -414,6 +428,14 @@ def _table() -> dict[str, Operation]:
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(_table())
 """Every scalar operation by name. `select(condition, a, b)` and `cast` are not here: their
 operands do not share one type, so both IRs spell them as instructions of their own."""
+
+MULTIPLY_ADD = Operation("fma", 3, Operands.FLOAT32, _multiply_add, internal=True)
+"""`x * y + z`, rounded once, or as a device that has no such instruction rounds it. Kernels alone
+have it."""
+KERNEL_OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {**OPERATIONS, MULTIPLY_ADD.name: MULTIPLY_ADD}
+)
+"""Every operation that kernels may have."""
 
 COMBINERS: Mapping[str, Operation] = MappingProxyType(
     {"sum": OPERATIONS["add"], "product": OPERATIONS["mul"], "min": OPERATIONS["min"],

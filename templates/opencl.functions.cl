@@ -21,6 +21,17 @@ static $T $H(const $T x)
     return result;
 }
 
+//// fma_$T
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static $T $H(const $T x, const $T y, const $T z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 //// min_$T
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
 static $T $H(const $T a, const $T b)

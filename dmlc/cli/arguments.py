@@ -76,11 +76,11 @@ def profile_option(function: F) -> F:
 
 
 def contract_option(function: F) -> F:
-    """The option `--contract` of a command."""
+    """The option `--no-contract` of a command."""
     return click.option(
-        "--contract", is_flag=True,
-        help="Sums of FLOAT32 products may be rounded once for each product and addition: faster "
-        "and closer, but not the same bits on every device.",
+        "--contract/--no-contract", default=True,
+        help="A product that is added to a sum of FLOAT32 is rounded once, with the sum, where a "
+        "device has an instruction for both. Without: before it is added too, on every device.",
     )(function)  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from dmlc.codegen.functions import Helper
 from dmlc.codegen.trace import Definition
 from dmlc.kernel.target import Limits
 from dmlc.program import Language
-from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
+from dmlc.scalars import KERNEL_OPERATIONS, TENSOR_TYPES, DataType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -221,8 +221,6 @@ class Dialect:
     """The same, with `{a}` for the value."""
     shuffles: Entry
     """A vector of `{lanes}` of the vectors `{a}` and `{b}`, numbered from those of `{a}` on."""
-    fused: Spelling
-    """A variable `{x}` and the product of `{a}` and `{b}`, which may be rounded once."""
     barrier: str
     unroll: str
     """What stands before a loop that should be unrolled, if anything."""
@@ -278,7 +276,7 @@ def operation_pairs() -> tuple[tuple[str, DataType], ...]:
     """Every operation with every type its operands may have: what a dialect's table covers."""
     return tuple(
         (operation.name, dtype)
-        for operation in OPERATIONS.values()
+        for operation in KERNEL_OPERATIONS.values()
         for dtype in (*COMPUTE_TYPES, DataType.INDEX)
         if operation.operands.accept(dtype)
     )

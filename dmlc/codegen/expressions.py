@@ -42,12 +42,9 @@ class Expressions(abc.ABC):
         mangler: Mangler,
         *,
         hexadecimal: bool = False,
-        contract: bool = False,
     ) -> None:
-        """Unsigned literals of more than a byte are `hexadecimal` where they are bits. With
-        `contract`, products may be added to what is assigned before they are rounded."""
+        """Unsigned literals of more than a byte are `hexadecimal` where they are bits."""
         self._dialect = dialect
-        self._contracts = contract
         self._hexadecimal = hexadecimal
         self._kernel = kernel
         self._names = mangler
@@ -324,7 +321,12 @@ class Expressions(abc.ABC):
                 for o, p in zip(operands, plain, strict=True)
             ]
         pin = self._dialect.pin
-        if pin and dtype.is_float and not entry.helper and operation.name not in ("add", "mul"):
+        if (
+            pin
+            and dtype.is_float
+            and not entry.helper
+            and operation.name not in ("add", "mul", "fma")
+        ):
             # A compiler knows what x - x and x == x are, but for NaN.
             first, *rest = operands
             plain[1:] = [
@@ -349,7 +351,7 @@ class Expressions(abc.ABC):
             places: dict[str, str | int] = {str(n): text for n, text in enumerate(inner)}
             places |= {
                 letter: f"({self._type_name(dtype, lanes)})({w.text})" if w.promoted else w.text
-                for letter, w in zip("ab", wide, strict=False)
+                for letter, w in zip("abc", wide, strict=False)
             }
             text = self._fill(entry, places, dtype, lanes, dtype)
         pieces = ()

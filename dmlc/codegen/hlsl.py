@@ -98,6 +98,8 @@ def _spell(name: str, dtype: DataType) -> Entry:
 
 def _spell_float(name: str, dtype: DataType) -> Entry:
     double = dtype is T.FLOAT64
+    if name == "fma":
+        return Spelling("mad({a}, {b}, {c})")
     if name == "div_nearest":
         return Spelling("{H}({a}, {b})", helper=div_nearest_double if double else div_nearest)
     if double and name not in _DOUBLE_OPERATIONS:
@@ -269,6 +271,7 @@ _PRECISE = frozenset(
     if dtype is T.FLOAT32
     and isinstance(entry, Spelling)
     and entry.helper is None
+    and name in OPERATIONS
     and not OPERATIONS[name].gives_bool
 )
 """What HLSL computes with floats by itself: `precise` is not followed into functions, nor through
@@ -329,7 +332,6 @@ HLSL_6_2 = Dialect(
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("HLSL has no vectors of eight"),
-    fused=Spelling("mad({a}, {b}, {x})"),
     barrier="GroupMemoryBarrierWithGroupSync();",
     # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
     unroll="",

@@ -100,6 +100,8 @@ def _spell_plain(name: str) -> Entry:
 
 
 def _spell_float(name: str, dtype: DataType) -> Entry:
+    if name == "fma":
+        return Spelling("{H}({a}, {b}, {c})", helper=name)
     arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
     if name in _FLOAT_HELPERS:
         return Spelling(f"{{H}}({arguments})", helper=name)
@@ -336,7 +338,6 @@ OPENCL = Dialect(
     elements=Spelling("{p}[{i}]", vector="vload{n}(0, {at})"),
     puts=Spelling("{p}[{i}] = {a};", vector="vstore{n}({a}, 0, {at});"),
     shuffles=Spelling("{H}({a}, {b}, {lanes})", helper="shuffle"),
-    fused=Spelling("fma({a}, {b}, {x})"),
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     unroll="#pragma unroll",
     rolled="",

@@ -62,8 +62,8 @@ def render(
     made of, and `unfused` what there was before.
 
     HLSL carries its root signature, unless a host that makes its own wants it left out. With
-    `contract`, products that are summed may be added before they are rounded. With `interpreted`,
-    each kernel is kept beside its source, for a simulated device.
+    `contract`, products that are summed are added before they are rounded, where a device can. With
+    `interpreted`, each kernel is kept beside its source, for a simulated device.
     """
     tensors = _list_tensors(function, kernels, dialect, repeats)
     sources: list[KernelSource] = []
@@ -92,7 +92,6 @@ def render(
                 dialect,
                 in_place,
                 root_signature,
-                contract,
                 origins[number] if origins else Origin(),
             )
         )
@@ -244,7 +243,6 @@ def _render_kernel(
     dialect: Dialect,
     in_place: Sequence[TensorSpec],
     root_signature: bool,
-    contract: bool,
     origin: Origin,
 ) -> KernelSource:
     reserved = _reserved_names(dialect)
@@ -253,7 +251,7 @@ def _render_kernel(
     entry_point = mangler.take(wanted)
     for own in dialect.own_names:
         mangler.take(own)
-    speller = Speller(dialect, kernel, mangler, contract=contract)
+    speller = Speller(dialect, kernel, mangler)
     buffers = _bind_buffers(kernel, dialect, mangler)
     scalars = _bind_scalars(kernel, len(buffers), mangler)
     private = [f"    {speller.spell_array(a)}" for a in kernel.arrays if not a.shared]

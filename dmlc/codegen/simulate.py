@@ -36,7 +36,7 @@ from dmlc.kernel.interpret import Launch, evaluate_kernel, run_kernel
 from dmlc.kernel.memory import Cells, Items, Mask, Memory, Who
 from dmlc.kernel.precise import passes_on
 from dmlc.program import KernelSource
-from dmlc.scalars import Array, DataType, Kind, convert
+from dmlc.scalars import MULTIPLY_ADD, Array, DataType, Kind, convert
 
 _BITWISE = ("isnan", "mod", "round_float16", "round_bfloat16")
 """What HLSL's own functions compute of the bits of a FLOAT32: nothing is left open."""
@@ -230,6 +230,8 @@ class StrictLaunch(Launch):
     def _find_evaluation(self, node: k.Operate) -> Callable[..., Array]:
         operation, dtype = node.operation, node.operands[0].type.dtype
         evaluate = super()._find_evaluation(node)
+        if operation is MULTIPLY_ADD and self._has(Freedom.CONTRACTION) and self._take_key() & 1:
+            evaluate = _multiply_then_add
         defined = operation if isinstance(operation, Definition) else self._find_function(node)
         if defined is not None:
             make = functools.partial(StrictLaunch, taken=self._taken, dialect=self._dialect)
@@ -355,6 +357,11 @@ def _find_product(node: k.Operate) -> k.Operate | None:
         if isinstance(operand, k.Operate) and operand.operation.name == "mul":
             return operand
     return None
+
+
+def _multiply_then_add(x: Array, y: Array, z: Array) -> Array:
+    """The product is rounded, and then its sum."""
+    return np.asarray(x * y + z)
 
 
 def _divide_counted(name: str, counted: DataType, a: Array, b: Array) -> Array:

@@ -160,15 +160,6 @@ class Speller(Expressions):
 
     def _spell_assignment(self, statement: k.Assign, indent: str) -> list[str]:
         name, value = self._names.spell(statement.local.name), statement.value
-        product = _find_product(statement)
-        if self._contracts and product is not None:
-            places: dict[str, str | int] = {
-                letter: self.spell_vector(operand).text
-                for letter, operand in zip("ab", product.operands, strict=True)
-            }
-            dtype, lanes = value.type.dtype, value.type.lanes
-            text = self._fill(self._dialect.fused, places | {"x": name}, dtype, lanes, dtype)
-            return [f"{indent}{name} = {text};"]
         made = self._repeat(value, self._zeros.hide(value) or self.spell(value))
         if value.type.dtype.is_float and _adds(statement):
             return [f"{indent}{name} += {made.text.removeprefix(f'{name} + ')};"]
@@ -298,19 +289,6 @@ def _is_else(before: k.Statement, after: k.Statement) -> bool:
             return second.operation.name == "not" and second.operands == (first,)
         case _:
             return False
-
-
-def _find_product(statement: k.Assign) -> k.Operate | None:
-    """The product that is added to what is assigned, in FLOAT32: other types may have no operation
-    that rounds once."""
-    value = statement.value
-    if not isinstance(value, k.Operate) or not _adds(statement):
-        return None
-    product = value.operands[1]
-    is_product = isinstance(product, k.Operate) and product.operation.name == "mul"
-    if not isinstance(product, k.Operate) or not is_product:
-        return None
-    return product if product.type.dtype is DataType.FLOAT32 else None
 
 
 def _adds(statement: k.Assign) -> bool:

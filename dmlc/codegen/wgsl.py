@@ -103,6 +103,8 @@ def _spell(name: str, dtype: DataType) -> Entry:
 
 
 def _spell_float(name: str) -> Entry:
+    if name == "fma":
+        return Spelling("fma({a}, {b}, {c})")
     if name == "round_bfloat16":
         return _refuse(T.BFLOAT16)
     if name == "ne":
@@ -269,7 +271,6 @@ WGSL = Dialect(
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("WGSL has no vectors of eight"),
-    fused=Spelling("fma({a}, {b}, {x})"),
     barrier="workgroupBarrier();",
     unroll="",
     rolled="",

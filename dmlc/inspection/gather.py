@@ -47,7 +47,7 @@ def inspect(
     gpus: str | Sequence[str] = (radv.DEFAULT,),
     *,
     shader_model: str = "6.2",
-    contract: bool = False,
+    contract: bool = True,
     sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> Inspection:
     """What the kernels of a function are on GPUs, by the GPUs' own compilers; no GPU is needed.

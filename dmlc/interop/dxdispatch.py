@@ -115,7 +115,7 @@ class DispatchModel:
 
 
 def make_model(
-    proof: Proof, shader_model: str | None = None, contract: bool = False
+    proof: Proof, shader_model: str | None = None, contract: bool = True
 ) -> DispatchModel:
     """The model of a proof. Raises `DmlcError` where HLSL cannot express it."""
     function = proof.function

@@ -134,7 +134,8 @@ _EXTENT = "an integer or the name of a run-time size"
 
 class Records:
     """The classes of one IR as JSON: its shapes and words. In messages, `nouns` says what values of
-    unions are called, and `tuples` what the items of a field are. Documents are of a `form`."""
+    unions are called, and `tuples` what the items of a field are. Documents are of a `form`. What
+    they apply is one of the `operations`."""
 
     def __init__(
         self,
@@ -143,12 +144,14 @@ class Records:
         nouns: Mapping[str, tuple[type, ...]],
         tuples: Mapping[str, str],
         form: Form = IR_FORM,
+        operations: Mapping[str, Operation] = OPERATIONS,
     ) -> None:
         self._shapes = dict(shapes)
         self.words = {**_WORDS, **words}
         self.nouns = {kind: noun for noun, kinds in nouns.items() for kind in kinds}
         self.tuples = tuples
         self.form = form
+        self.operations = operations
 
     def write(self, value: object) -> str:
         """JSON text, indented by two."""
@@ -284,9 +287,9 @@ class _Reading:
         tag = self._plain(str, _get(content, "op", where), where, "op")
         known = {name_class(kind): kind for kind in kinds if not has_operation(kind)}
         applies = next((kind for kind in kinds if has_operation(kind)), None)
-        kind = applies if tag in OPERATIONS else known.get(tag)
+        kind = applies if tag in self._records.operations else known.get(tag)
         if kind is None:
-            names = [*known, *(OPERATIONS if applies else ())]
+            names = [*known, *(self._records.operations if applies else ())]
             unknown = unknown_name("operation" if applies else "statement", tag, names)
             raise DmlcError(dataclasses.replace(unknown, message=f"{where}: {unknown.message}"))
         return self.make(kind, content, f"{where} ({tag})", ("op",))
@@ -307,7 +310,7 @@ class _Reading:
                 read[key] = self._read(type_, _get(content, key, where), where, key)
         arity = shape.arity
         if has_operation(kind):
-            read["operation"] = operation = OPERATIONS[content["op"]]
+            read["operation"] = operation = self._records.operations[content["op"]]
             arity = operation.arity
         if arity is not None:
             check_arity(arity, read["operands"], where)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from dmlc.ir.records import Records, has_operation, name_class
-from dmlc.scalars import OPERATIONS
 
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
@@ -89,7 +88,7 @@ class _Schema:
     def _choose(self, kinds: list[type]) -> dict[str, Any]:
         """One of several classes. Which one, `op` says at once: trying each of those that hold
         others would take time without end."""
-        tags = {kind: _list_tags(kind) for kind in kinds}
+        tags = {kind: self._list_tags(kind) for kind in kinds}
         return {
             "type": "object",
             "properties": {"op": {"enum": [tag for each in tags.values() for tag in each]}},
@@ -105,14 +104,14 @@ class _Schema:
         return {"$ref": f"#/$defs/{name}"}
 
     def _define(self, kind: type) -> dict[str, Any]:
-        tags = _list_tags(kind)
+        tags = self._list_tags(kind)
         if not has_operation(kind):
             return self.describe_object(
                 kind, {"op": {"const": tags[0]}} if kind in self._records.nouns else {}
             )
         whole = self.describe_object(kind, {"op": {"enum": tags}})
         by_arity: dict[int, list[str]] = {}
-        for operation in OPERATIONS.values():
+        for operation in self._records.operations.values():
             by_arity.setdefault(operation.arity, []).append(operation.name)
         operands = whole["properties"]["operands"]
         counted = [
@@ -121,10 +120,9 @@ class _Schema:
         ]
         return {**whole, "allOf": counted}
 
-
-def _list_tags(kind: type) -> list[str]:
-    """What `op` may be of an object of a class."""
-    return list(OPERATIONS) if has_operation(kind) else [name_class(kind)]
+    def _list_tags(self, kind: type) -> list[str]:
+        """What `op` may be of an object of a class."""
+        return list(self._records.operations) if has_operation(kind) else [name_class(kind)]
 
 
 def _when(tags: list[str], then: dict[str, Any]) -> dict[str, Any]:

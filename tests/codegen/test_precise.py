@@ -34,6 +34,9 @@ _EXACT = {
 }  # fmt: skip
 """Extended instructions that IEEE 754 defines to the last bit, or that are of integers."""
 
+_FMA = 50
+"""One operation where it has the decoration, and else two that may be simplified."""
+
 _FAST = re.compile(r"\b(?:fast|reassoc|nnan|ninf|nsz|arcp|contract|afn)\b")
 
 
@@ -60,7 +63,8 @@ def find_loose(program: Program) -> list[str]:
         for opcode, *words in list_instructions(code):
             if opcode in _ARITHMETIC and words[1] not in strict:
                 found.append(_ARITHMETIC[opcode])
-            if opcode == _EXTENDED and words[3] not in _EXACT:
+            is_exact = words[3:4] == [_FMA] and words[1] in strict
+            if opcode == _EXTENDED and words[3] not in _EXACT and not is_exact:
                 found.append(f"extended instruction {words[3]}")
         dxil = dxc.compile_dxil(kernel.source, kernel.entry_point, shader_model=model).code
         lines = dxc.disassemble(dxil).splitlines()
