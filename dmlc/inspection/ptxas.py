@@ -113,8 +113,8 @@ def _compile(source: str, gpu: str, tools: _Tools) -> MachineKernel:
         Path(text).write_text(source, encoding="utf-8")
         _run(
             [clang, "-x", "cl", "-cl-std=CL1.2", "--target=nvptx64-nvidia-nvcl",
-             f"-march=sm_{number}", "-O2", "-w", "-Xclang", "-finclude-default-header", "-Xclang",
-             "-mlink-builtin-bitcode", "-Xclang", str(library), "-S", "-o", ptx, text],
+             f"-march=sm_{number}", "-O2", "-w", "-DFP_FAST_FMAF", "-Xclang",
+             "-finclude-default-header", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(library), "-S", "-o", ptx, text],
             "make PTX",
         )  # fmt: skip
         said = _run([ptxas, f"-arch={gpu}", "-O3", "-v", ptx, "-o", cubin], "compile PTX")
