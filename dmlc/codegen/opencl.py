@@ -26,6 +26,8 @@ from dmlc.codegen.dialect import (
     make_c_syntax,
     make_conversions,
     make_table,
+    spell_call,
+    spell_portable,
 )
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.opencl_host import OPENCL_C, list_details
@@ -100,9 +102,9 @@ def _spell_plain(name: str) -> Entry:
 
 
 def _spell_float(name: str, dtype: DataType) -> Entry:
-    arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
-    if name in _FLOAT_HELPERS:
-        return Spelling(f"{{H}}({arguments})", helper=name)
+    arity = OPERATIONS[name].arity
+    if name in _FLOAT_HELPERS or name in _HELPERS_BY_TYPE[dtype]:
+        return Spelling(spell_call("{H}", arity), helper=name)
     if name in _ROUNDINGS:
         return Spelling("{H}({a})", helper=_ROUNDINGS[name])
     if name == "rsqrt":
@@ -110,8 +112,6 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling("1 / sqrt({a})", compound=True)
     if name in ("sin", "cos", "tan") and dtype is T.FLOAT32:
         return Spelling(f"{name}({{a}})", vector="{H}({a})", helper=name)
-    if name in _HELPERS_BY_TYPE[dtype]:
-        return Spelling(f"{{H}}({arguments})", helper=name)
     if name == "div_nearest":
         # OpenCL divides FLOAT64 so.
         return Spelling(INFIX["div"], compound=True)
@@ -120,7 +120,12 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling("isnan({a})", vector="({0} != {0})")
     if name in INFIX and name != "mod":
         return Spelling(INFIX[name], compound=True)
-    return Spelling(f"{_FLOAT_CALLS.get(name, name)}({arguments})")
+    own = _FLOAT_CALLS.get(name, name)
+    if own in BUILTINS:
+        return Spelling(spell_call(own, arity))
+    if dtype is T.FLOAT32:
+        return spell_portable(name)
+    return Unsupported(f"OpenCL C has no '{name}', nor has templates/opencl.functions.cl")
 
 
 def _spell_integer(name: str, dtype: DataType) -> Entry:
