@@ -2,7 +2,8 @@
 
 A child process adds a row to the table of `scalars`, and nothing else. So every part must either
 derive what it needs of the row, or name what is missing: no import fails, no text is written that
-an outside compiler refuses, and no derivative is taken for 0.
+an outside compiler refuses, and no derivative is taken for 0. Another child gives the operation
+its float32 definition too, which is all that the targets need.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import cast
 
 import pytest
 
-_ADD = """
+_ROW = """
 import json
 import numpy as np
 from dmlc import scalars
@@ -23,6 +24,18 @@ row = scalars.Operation(
     "cube", 1, scalars.Operands.FLOAT, lambda x: x * x * x, transcendental=True
 )
 scalars.OPERATIONS = {**scalars.OPERATIONS, "cube": row}
+"""
+
+_DEFINITION = """
+from dmlc.codegen import float32, trace
+@trace.define
+def cube(x):
+    return x * x * x
+
+float32.FUNCTIONS = {**float32.FUNCTIONS, "cube": cube}
+"""
+
+_NOTE = """
 import dmlc
 from dmlc import ir
 from dmlc.ir.json import from_json, to_json
@@ -54,18 +67,33 @@ for target in ("hlsl", "wgsl", "opencl"):
 print(json.dumps(found))
 """
 
+_RUN = """
+import dmlc
+from dmlc import ir
+single = ir.parse("func @f(%A: f32[n]) -> (%Y) {\\n  %Y: f32[i0 < n] = cube(%A[i0])\\n}")
+values = np.arange(100, dtype=np.float32)
+program = dmlc.compile(single, "opencl")
+found = dmlc.load_program(program)({"A": values})["Y"]
+right = (found == values * values * values).all().item()
+print(json.dumps([right, program.kernels[0].source]))
+"""
 
-@pytest.fixture(scope="module")
-def answers() -> dict[str, object]:
+
+def _run(*parts: str) -> object:
     done = subprocess.run(
-        [sys.executable, "-c", _ADD],
+        [sys.executable, "-c", "".join(parts)],
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return cast("dict[str, object]", json.loads(done.stdout))
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, object]:
+    return cast("dict[str, object]", _run(_ROW, _NOTE))
 
 
 def test_what_follows_from_the_row_alone(answers: dict[str, object]) -> None:
@@ -89,3 +117,9 @@ def test_what_follows_from_the_row_alone(answers: dict[str, object]) -> None:
 )
 def test_what_is_missing_is_named(answers: dict[str, object], part: str, says: str) -> None:
     assert says in str(answers[part])
+
+
+def test_a_definition_is_all_that_a_kernel_of_vectors_needs() -> None:
+    right, source = cast("tuple[bool, str]", _run(_ROW, _DEFINITION, _RUN))
+    assert right
+    assert "portable_cube_x16(" in source
