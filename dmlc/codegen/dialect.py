@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import Helper
 from dmlc.codegen.trace import Definition
 from dmlc.kernel.target import Limits
@@ -280,6 +281,18 @@ def operation_pairs() -> tuple[tuple[str, DataType], ...]:
         for dtype in (*COMPUTE_TYPES, DataType.INDEX)
         if operation.operands.accept(dtype)
     )
+
+
+def spell_call(function: str, arity: int) -> str:
+    """A call of a function of up to three operands."""
+    return f"{function}({', '.join(('{a}', '{b}', '{c}')[:arity])})"
+
+
+def spell_portable(name: str) -> Entry:
+    """An operation on FLOAT32 by its definition in `float32`, which is written out."""
+    if name not in FUNCTIONS:
+        return Unsupported(f"codegen/float32.py has no definition of '{name}'")
+    return Spelling(spell_call("{H}", KERNEL_OPERATIONS[name].arity), helper=FUNCTIONS[name])
 
 
 def make_table(

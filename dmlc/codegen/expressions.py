@@ -551,12 +551,13 @@ class Expressions(abc.ABC):
         if mapped not in self.helpers:
             dialect, (result, given) = self._dialect, _read_head(self.helpers[name], name)
             wide = [(self._name_vector(type_name, lanes), each) for type_name, each in given]
+            syntax = dialect.syntax
+            letters = [syntax.lane_prefix + letter for letter in syntax.lane_letters[:lanes]]
             calls = [
-                f"{name}({', '.join(f'{each}.{lane}' for _, each in given)})"
-                for lane in "xyzw"[:lanes]
+                f"{name}({', '.join(f'{each}.{lane}' for _, each in given)})" for lane in letters
             ]
             made = self._name_vector(result, lanes)
-            whole = dialect.syntax.lanes.format(T=made, a=_SPLIT.join(calls))
+            whole = syntax.lanes.format(T=made, a=_SPLIT.join(calls))
             flat = f"    return {whole.replace(_SPLIT, ', ')};"
             broken = f"    return {whole.replace(_SPLIT, ',' + chr(10) + ' ' * 8)};"
             lines = [dialect.function(made, mapped, wide)]
@@ -572,7 +573,7 @@ class Expressions(abc.ABC):
 
 def _read_head(text: str, name: str) -> tuple[str, list[tuple[str, str]]]:
     """The result's type of a function in C's way, and the type and name of each parameter."""
-    found = re.search(rf"^(\w+) {name}\((.*)\)$", text, re.MULTILINE)
+    found = re.search(rf"^(?:static )?(\w+) {name}\((.*)\)$", text, re.MULTILINE)
     if found is None:
         raise InternalError(f"the head of function {name} is not in its text")
     given = [each.removeprefix("const ").split() for each in found[2].split(", ")]

@@ -29,8 +29,8 @@ from dmlc.codegen.dialect import (
     make_c_syntax,
     make_conversions,
     make_table,
+    spell_portable,
 )
-from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.hlsl_host import HLSL, list_details
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
@@ -115,8 +115,7 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
     if name in INFIX:
         return Spelling(INFIX[name], compound=True)
     if OPERATIONS[name].transcendental:
-        arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
-        return Spelling(f"{{H}}({arguments})", helper=FUNCTIONS[name])
+        return spell_portable(name)
     return Spelling(f"{name}({{a}})")
 
 

@@ -26,12 +26,14 @@ from dmlc.codegen.dialect import (
     make_c_syntax,
     make_conversions,
     make_table,
+    spell_call,
+    spell_portable,
 )
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.opencl_host import OPENCL_C, list_details
 from dmlc.codegen.opencl_names import BUILTINS, PREFIXES
 from dmlc.kernel.target import Limits
-from dmlc.scalars import OPERATIONS, DataType, Kind
+from dmlc.scalars import KERNEL_OPERATIONS, DataType, Kind
 
 T = DataType
 
@@ -61,7 +63,7 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _FLOAT_CALLS = {"mod": "fmod", "abs": "fabs", "round": "rint"}
 
 _ROUNDINGS = {"round_float16": "round_half", "round_bfloat16": "round_bfloat16"}
-_FLOAT_HELPERS = ("min", "max", "sign", "sigmoid")
+_FLOAT_HELPERS = ("min", "max", "sign", "sigmoid", "fma")
 _HELPERS_BY_TYPE = {T.FLOAT32: ("erf", "log1p", "tanh", "div_nearest"), T.FLOAT64: ("log1p",)}
 
 
@@ -100,11 +102,9 @@ def _spell_plain(name: str) -> Entry:
 
 
 def _spell_float(name: str, dtype: DataType) -> Entry:
-    if name == "fma":
-        return Spelling("{H}({a}, {b}, {c})", helper=name)
-    arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
-    if name in _FLOAT_HELPERS:
-        return Spelling(f"{{H}}({arguments})", helper=name)
+    arity = KERNEL_OPERATIONS[name].arity
+    if name in _FLOAT_HELPERS or name in _HELPERS_BY_TYPE[dtype]:
+        return Spelling(spell_call("{H}", arity), helper=name)
     if name in _ROUNDINGS:
         return Spelling("{H}({a})", helper=_ROUNDINGS[name])
     if name == "rsqrt":
@@ -112,8 +112,6 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling("1 / sqrt({a})", compound=True)
     if name in ("sin", "cos", "tan") and dtype is T.FLOAT32:
         return Spelling(f"{name}({{a}})", vector="{H}({a})", helper=name)
-    if name in _HELPERS_BY_TYPE[dtype]:
-        return Spelling(f"{{H}}({arguments})", helper=name)
     if name == "div_nearest":
         # OpenCL divides FLOAT64 so.
         return Spelling(INFIX["div"], compound=True)
@@ -122,7 +120,12 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling("isnan({a})", vector="({0} != {0})")
     if name in INFIX and name != "mod":
         return Spelling(INFIX[name], compound=True)
-    return Spelling(f"{_FLOAT_CALLS.get(name, name)}({arguments})")
+    own = _FLOAT_CALLS.get(name, name)
+    if own in BUILTINS:
+        return Spelling(spell_call(own, arity))
+    if dtype is T.FLOAT32:
+        return spell_portable(name)
+    return Unsupported(f"OpenCL C has no '{name}', nor has templates/opencl.functions.cl")
 
 
 def _spell_integer(name: str, dtype: DataType) -> Entry:

@@ -24,8 +24,8 @@ from dmlc.codegen.dialect import (
     Unsupported,
     make_conversions,
     make_table,
+    spell_portable,
 )
-from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.two_floats import div_nearest
 from dmlc.codegen.wgsl_host import WGSL_LANGUAGE, list_details
@@ -119,8 +119,7 @@ def _spell_float(name: str) -> Entry:
     if name == "div_nearest":
         return Spelling("{H}({a}, {b})", helper=div_nearest)
     if OPERATIONS[name].transcendental:
-        arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
-        return Spelling(f"{{H}}({arguments})", helper=FUNCTIONS[name])
+        return spell_portable(name)
     return Spelling(f"{name}({{a}})")
 
 

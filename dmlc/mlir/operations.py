@@ -17,7 +17,7 @@ from dmlc.ir.nodes import POSITIONAL_COMBINERS
 from dmlc.mlir.region import Region, Value
 from dmlc.scalars import COMBINERS, LARGEST_INDEX, OPERATIONS, DataType, Kind, Operation
 from dmlc.scalars import DataType as T
-from dmlc.source import InternalError
+from dmlc.source import InternalError, UnsupportedError
 
 _ORDERED: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {
@@ -57,7 +57,13 @@ _PLAIN: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "pow": ("math.powf", "", ""),
     }
 )
-"""The operation of MLIR for the same three; a function of floats that is not here has its name."""
+"""The operation of MLIR for the same three."""
+
+_FUNCTIONS = frozenset((
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp", "exp2",
+    "expm1", "log", "log1p", "log2", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh",
+))  # fmt: skip
+"""Functions of floats that the dialect `math` has by the same names."""
 
 
 def _column(dtype: DataType) -> int:
@@ -75,6 +81,8 @@ def write_operation(region: Region, operation: Operation, given: Sequence[Value]
     column = _column(given[0].dtype)
     if name in _ORDERED:
         return region.compare(_ORDERED[name][column], *given)
+    if name not in _PLAIN and name not in _FUNCTIONS:
+        raise UnsupportedError(f"MLIR's dialects arith and math have no '{name}'")
     plain = _PLAIN[name][column] if name in _PLAIN else f"math.{name}"
     if not plain:
         raise InternalError(f"'{name}' has no form for {given[0].dtype.name} in MLIR")

@@ -19,6 +19,7 @@ from onnx import TensorProto
 from dmlc.ir import Constant
 from dmlc.onnx.nodes import Nodes, Value
 from dmlc.scalars import OPERATIONS, Array, DataType, Kind, Operation, combiner_identity
+from dmlc.source import UnsupportedError
 
 ELEMENTS: Mapping[DataType, int] = MappingProxyType(
     {
@@ -159,6 +160,8 @@ class Arithmetic:
 
     def apply_same(self, name: str, given: Sequence[Value]) -> Value:
         """An operation that one node is."""
+        if name not in _SAME:
+            raise UnsupportedError(f"ONNX has no operator that computes '{name}'")
         add = self.test if OPERATIONS[name].gives_bool else self.add
         return add(_SAME[name], *given)
 

@@ -29,7 +29,7 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import reach_back
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
-from dmlc.transform.derivatives import DERIVATIVES, Adjoint, Condition
+from dmlc.transform.derivatives import Adjoint, Condition, has_derivative
 
 
 def find_moving(body: Body, moving: Iterable[str]) -> list[bool]:
@@ -40,7 +40,7 @@ def find_moving(body: Body, moving: Iterable[str]) -> list[bool]:
             case Load(tensor=tensor):
                 moves = tensor in tensors
             case Apply(operation=operation, operands=given):
-                moves = operation.name in DERIVATIVES and any(found[o] for o in given)
+                moves = any(found[o] for o in given) and has_derivative(operation)
             case Select(then=then, otherwise=otherwise):
                 moves = found[then] or found[otherwise]
             case Cast(operand=operand):

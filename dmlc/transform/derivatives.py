@@ -2,8 +2,8 @@
 
 A rule is given the adjoint of an operation's result, and gives what each operand gets of it. It
 holds exactly, kinks included: `docs/explanation/gradients.md` publishes the choices, and a `Choice`
-says which of them a function makes. What is not in the table has no derivative: comparisons,
-roundings, signs, integers.
+says which of them a function makes. Roundings and signs do not move with their operands, nor do
+comparisons, and integers.
 
 A part may hold under conditions. These stay outside everything that is computed from it, so that
 the NaN of a value that was not chosen stays out of the gradient.
@@ -19,7 +19,8 @@ from typing import TypeAlias
 
 from dmlc.ir import Apply, Constant, Select, value_type
 from dmlc.ir.builder import BodyBuilder
-from dmlc.scalars import DataType
+from dmlc.scalars import DataType, Operation
+from dmlc.source import InternalError
 
 Condition: TypeAlias = tuple[int, bool]
 """A BOOL value of a body, and whether it is to hold or not."""
@@ -245,7 +246,21 @@ DERIVATIVES: Mapping[str, Rule] = MappingProxyType(
         "sigmoid": _sigmoid,
     }
 )
-"""By the name of an operation on floats. The others have no derivative."""
+"""By the name of an operation on floats that moves with its operands."""
+
+_STILL = frozenset(("floor", "ceil", "round", "trunc", "sign"))
+"""Operations on floats whose derivative is 0 wherever they have one."""
+
+
+def has_derivative(operation: Operation) -> bool:
+    """Whether what a float operation gives moves with its operands. Raises `InternalError` where
+    the table forgets an operation."""
+    if operation.name in DERIVATIVES:
+        return True
+    is_number = operation.operands.accept(DataType.FLOAT32) and not operation.gives_bool
+    if is_number and operation.name not in _STILL:
+        raise InternalError(f"transform/derivatives.py has no derivative of '{operation.name}'")
+    return False
 
 
 KINKS: Mapping[str, str] = MappingProxyType(
