@@ -34,7 +34,6 @@ from dmlc.loops.nodes import (
     walk,
 )
 from dmlc.loops.script import (
-    Argument,
     On,
     ScheduleError,
     change,
@@ -59,8 +58,8 @@ def fission(on: On) -> Nest:
     """
     loop, nest = demand_serial(on.loop, "parted"), on.nest
     demand(nest.block is None, "outputs are in a block already")
-    demand(loop.step == 1 and not loop.dim.parts and loop.dim.piece is None,
-           "a block is made of the points of one dimension")  # fmt: skip
+    plain = loop.step == 1 and not loop.dim.parts and loop.dim.piece is None
+    demand(plain and not loop.interleaved, "a block is made of the points of one dimension")
     cuts = set(list_cuts(nest, loop.dim))
     demand(not list_around(nest, loop) and len(cuts) < 2, "the steps around are numbered first")
     size = loop.dim.size
@@ -69,6 +68,7 @@ def fission(on: On) -> Nest:
     for number in range(len(nest.phases)):
         axis = find_axis(nest, number, loop)
         demand(axis in nest.phases[number].space.parallel, "what is in a block are outputs")
+    _demand_innermost(nest, loop)
     taken = {n.name for n in walk(nest.body) if isinstance(n, Loop)} - {loop.name}
     name, made = on.take(loop.name), list[Node]()
     for node in loop.body:
@@ -86,10 +86,21 @@ def fission(on: On) -> Nest:
     return _replace_by(nest, loop, made)
 
 
+def _demand_innermost(nest: Nest, loop: Loop) -> None:
+    """Refuses a loop over outputs that has another inside."""
+    pairs = zip(nest.dims, nest.phases, strict=True)
+    inner = {own[axis] for own, phase in pairs for axis in phase.space.inner}
+    dims = [n.dim for n in walk(loop.body) if isinstance(n, Loop)]
+    innermost = all(part in inner for dim in dims for part, _ in dim.parts or [(dim, 1)])
+    demand(innermost, "the loop is not the innermost over outputs")
+
+
 def _demand_plain(node: Node) -> None:
     """Refuses a node whose loops do not go on as they are in a loop over outputs."""
     parted = isinstance(node, Reduce) or not any(isinstance(n, Reduce) for n in walk((node,)))
-    demand(parted and len(list_phases(node)) == 1, "the loop is not the innermost over outputs")
+    demand(parted and len(list_phases(node)) == 1, "phases are parted that have their own loops")
+    parts = [n for n in walk((node,)) if isinstance(n, Reduce)][1:]
+    demand(not any(part.array for part in parts), "parts of one output have no parts")
     for inner in walk((node,)):
         match inner:
             case Loop(kind=Kind.LANE | Kind.GROUP) | Loop(interleaved=True):
@@ -213,20 +224,21 @@ def reverse(on: On) -> Nest:
     return forget_order(on.replace(made), made)
 
 
-@primitive(Argument.WORD)
-def prefetch(on: On, at: str) -> Nest:
-    """A loop in vectors fetches what it reads in the next step of one around, meanwhile.
+@primitive()
+def prefetch(on: On) -> Nest:
+    """Vectors in a loop fetch what they read in its next step, meanwhile.
 
     `for i: for j: f(i, j) -> for i: for j: {fetch what f(i + 1, j) reads; f(i, j)}`
     """
     loop, nest = on.loop, on.nest
-    demand(_is_wide(loop) and loop.vectorization is None, "loops in vectors fetch")
-    path = [n for n in find_path(nest.body, loop)[:-1] if isinstance(n, Loop)]
-    (around,) = [n for n in path if n.name == at] or [None]
-    if around is None or around.step > 1 or around.dim.piece is not None:
-        raise ScheduleError("what is fetched is of the next step of a loop around")
-    demand(around.dim not in (nest.block, loop.dim), "what is fetched is of another dimension")
-    return on.replace(dataclasses.replace(loop, ahead=around.dim))
+    demand(loop.step == 1 and loop.dim.piece is None, "what is fetched is of a step that there is")
+    loops = [n for n in walk(loop.body) if isinstance(n, Loop) and n.dim is not loop.dim]
+    wide = [n for n in loops if _is_wide(n) and n.vectorization is None and
+            all(isinstance(each, Point) for each in n.body)]  # fmt: skip
+    demand(bool(wide), "loops in vectors fetch")
+    for node in wide:
+        nest = replace_node(nest, node, dataclasses.replace(node, ahead=loop.dim))
+    return nest
 
 
 @primitive(takes_block=True)
@@ -239,6 +251,7 @@ def hoist(on: On) -> Nest:
     """
     loop, nest = on.loop, on.nest
     demand(loop.dim is nest.block, "what is hoisted is of a block of outputs")
+    _demand_innermost(nest, loop)
     (number,) = list_phases(loop)
     before, rest = take_out(nest.phases[number], find_axis(nest, number, loop), len(nest.buffers))
     if before is None:

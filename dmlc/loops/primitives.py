@@ -145,6 +145,7 @@ def fuse(on: On) -> Nest:
     `for i in 0..m: for j in 0..n -> for i_j in 0..m * n: i, j = i_j / n, i_j % n`
     """
     outer, inner = on.loop, only_loop(on.loop)
+    demand(inner.dim is not on.nest.block, "the loop over a block of outputs stays whole")
     parts: list[tuple[Dim, int]] = []
     for loop in (outer, inner):
         demand_serial(loop, "fused")
@@ -195,7 +196,9 @@ def once(on: On) -> Nest:
 def rename(on: On) -> Nest:
     """A loop, and the dimension that it alone walks, by another name."""
     loop, old = on.loop, on.loop.dim
-    demand(len(list_loops(on.nest.body, old)) == 1, "a dimension of several loops keeps its name")
+    loops = [n for n in walk(on.nest.body) if isinstance(n, Loop)]
+    alone = sum(old is n.dim or any(old is part for part, _ in n.dim.parts) for n in loops) == 1
+    demand(alone, "a dimension of several loops keeps its name")
     demand(not old.parts and old.piece is None, "a dimension of parts keeps its name")
     new = dataclasses.replace(old, name=on.take(loop.name))
     dims = tuple(tuple(new if d is old else d for d in own) for own in on.nest.dims)
@@ -224,8 +227,9 @@ def reorder(on: On) -> Nest:
     demand(not settles, "the steps of a loop go by its range, which is settled outside")
     demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
     body = inner.body
+    if outer.dim is on.nest.block:
+        demand_serial(inner, "moved out of a block of outputs")
     if in_part:
-        demand_serial(inner, "taken out of parts")
         body = (dataclasses.replace(part, body=body),)
     made = dataclasses.replace(
         inner, body=(dataclasses.replace(outer, body=body, backwards=False),)
@@ -293,7 +297,8 @@ def deal(on: On, axis: str, extent: int) -> Nest:
     nest = take_lanes(nest, loop, axis, extent)
     # A group's range is settled by who walks it: each work item has so many steps.
     rounds = around[-1].step // (loop.step * extent) if around else 0
-    inner = dataclasses.replace(loop, step=loop.step * extent, extent=rounds)
+    step = loop.step * extent
+    inner = dataclasses.replace(loop, step=step, extent=rounds, backwards=False)
     made = Loop(loop.dim, Kind.LANE, loop.step, (inner,), name, extent)
     return forget_order(replace_node(nest, loop, made), inner)
 

@@ -146,6 +146,9 @@ def _check_interleaved(nest: Nest, loop: Loop) -> None:
     demand(serial and not list_loops(loop.body, loop.dim),
             "only serial loops by ones are interleaved")  # fmt: skip
     demand(nest.block is None, "blocks of outputs are not interleaved")
+    counted = [n.step * n.extent for n in list_loops(nest.body, loop.dim) if n.extent]
+    some = all(isinstance(loop.dim.size, int) and loop.dim.size % n == 0 for n in counted)
+    demand(some, "a step that there may not be makes nothing ahead")
     around = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
     taken = {n.wanted for n in around if any(each is loop for each in walk(n.body))}
     idle = any(side > 1 and name not in taken for name, side in nest.lanes)
@@ -156,9 +159,11 @@ def _check_interleaved(nest: Nest, loop: Loop) -> None:
     loops = [n for n in walk(loop.body) if isinstance(n, Loop)]
     backwards = any(n in walk((first,)) for n in loops if n.backwards)
     demand(not backwards, "what is made ahead goes forwards")
-    parted = [(n.dim.size, n.step) for n in loops if list_loops(n.body, n.dim)]
-    even = all(isinstance(size, int) and size % step == 0 for size, step in parted)
-    demand(even and all(n.dim.piece is None for n in loops),
+    parted = [(n.dim.size, n.step, list_loops(n.body, n.dim)) for n in loops]
+    even = all(isinstance(size, int) and size % step == 0 for size, step, finer in parted if finer)
+    ends = any(each.kind is Kind.VECTOR for size, step, finer in parted if size != step
+               for each in finer)  # fmt: skip
+    demand(even and not ends and all(n.dim.piece is None for n in loops),
             "pieces may end at different places")  # fmt: skip
     fits = last is not None and all(isinstance(n, Point) for n in between)
     demand(fits and last is not None and list_steps(first) == list_steps(last),

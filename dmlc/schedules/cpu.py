@@ -431,7 +431,7 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
         ahead = walked[-2:-1] if phase.accumulators and not strips else []
         fits = _LEAST_ROW <= 2 * long <= _LARGEST_ROW and ahead == loops[-2:-1]
         if ahead and fits and dims[inner[-2]].piece is None:
-            rule.do("prefetch", vectors, *ahead)
+            rule.do("prefetch", *ahead)
     if number > 0 and not phase.accumulators and not phase.is_parallel and len(walked) > 1:
         rule.do("reverse", walked[0])
 
