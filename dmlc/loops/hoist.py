@@ -54,7 +54,7 @@ def take_out(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Pha
         dataclasses.replace(g, reduction=reduction)
         for g, reduction in zip(phase.accumulators, rest.reductions, strict=True)
     )
-    before = Phase(work, _over(phase.space, work), is_hoisted=True)
+    before = Phase(work, _over(phase.space, work))
     return before, Phase(rest, _over(phase.space, rest), accumulators)
 
 

@@ -83,7 +83,7 @@ def fission(on: On) -> Nest:
         else:
             made.append(dataclasses.replace(own, body=(node,)))
     nest = dataclasses.replace(nest, block=loop.dim)
-    return _replace_by(nest, loop, made)
+    return replace_node(nest, loop, *made)
 
 
 def _demand_innermost(nest: Nest, loop: Loop) -> None:
@@ -112,17 +112,6 @@ def _demand_plain(node: Node) -> None:
         demand(plain, "only serial loops are parted, and what is written out, and vectors")
 
 
-def _replace_by(nest: Nest, old: Node, new: Sequence[Node]) -> Nest:
-    """The nest with some nodes for one."""
-    path = find_path(nest.body, old)
-    around = path[-2] if len(path) > 1 else None
-    siblings = around.body if isinstance(around, Loop | Reduce) else nest.body
-    body = tuple(each for n in siblings for each in (new if n is old else (n,)))
-    if isinstance(around, Loop | Reduce):
-        return replace_node(nest, around, dataclasses.replace(around, body=body))
-    return dataclasses.replace(nest, body=body)
-
-
 @primitive(takes_block=True)
 def rfactor(on: On) -> Nest:
     """What the points of a loop add up to is a part of its own, which is then added to the whole:
@@ -142,7 +131,7 @@ def rfactor(on: On) -> Nest:
         # The part that there is begins further inside.
         demand(not whole.array, "parts of parts have no parts")
         made = dataclasses.replace(whole, body=(loop,))
-        nest = _replace_by(nest, whole, change(whole.body, lambda n: made if n is loop else None))
+        nest = replace_node(nest, whole, *change(whole.body, loop, made))
     else:
         within = any(isinstance(n, Reduce) for n in walk(loop.body))
         of_one = any(isinstance(n, Loop) and n.dim is nest.block for n in between)
@@ -156,16 +145,18 @@ def _set_arrays(nest: Nest, number: int) -> Nest:
     """Has accumulators that parts are added to lie in arrays where a phase has several: for the
     outputs of a block, or the lanes of vectors."""
     for node in [n for n in walk(nest.body) if isinstance(n, Reduce) and n.phase == number]:
-        within = list(walk(node.body))
-        many = any(isinstance(n, Loop) and (n.dim is nest.block or _is_wide(n)) for n in within)
-        array = many and any(isinstance(n, Reduce) for n in within)
+        blocked = nest.block is not None and bool(list_loops(node.body, nest.block))
+        parted = any(isinstance(n, Reduce) for n in walk(node.body))
+        array = parted and (blocked or bool(_list_wide(node.body)))
         if node.array != array:
             nest = replace_node(nest, node, dataclasses.replace(node, array=array))
     return nest
 
 
-def _is_wide(node: Node) -> bool:
-    return isinstance(node, Loop) and node.kind is Kind.VECTOR and not node.extent
+def _list_wide(nodes: Sequence[Node]) -> list[Loop]:
+    """The loops in vectors of which each lane has accumulators of its own."""
+    loops = [n for n in walk(nodes) if isinstance(n, Loop)]
+    return [n for n in loops if n.kind is Kind.VECTOR and not n.extent]
 
 
 def add_up_lanes(nest: Nest, loop: Loop) -> Nest:
@@ -202,8 +193,7 @@ def resume(on: On) -> Nest:
     part = around[-1] if around else None
     if part is None or len(around) < 2 or part.body != (loop,) or part.array:
         raise ScheduleError("the loop is not all of a part")
-    wide = any(_is_wide(n) and isinstance(n, Loop) and n.dim is not nest.block
-               for n in walk(around[0].body))  # fmt: skip
+    wide = any(n.dim is not nest.block for n in _list_wide(around[0].body))
     in_block = around[-2].array and not wide
     demand(in_block, "the whole has no accumulator for each output of a block")
     return replace_node(nest, part, dataclasses.replace(part, resumes=True))
@@ -232,9 +222,8 @@ def prefetch(on: On) -> Nest:
     """
     loop, nest = on.loop, on.nest
     demand(loop.step == 1 and loop.dim.piece is None, "what is fetched is of a step that there is")
-    loops = [n for n in walk(loop.body) if isinstance(n, Loop) and n.dim is not loop.dim]
-    wide = [n for n in loops if _is_wide(n) and n.vectorization is None and
-            all(isinstance(each, Point) for each in n.body)]  # fmt: skip
+    others = [n for n in _list_wide(loop.body) if n.dim is not loop.dim]
+    wide = [n for n in others if n.vectorization is None and isinstance(n.body[0], Point)]
     demand(bool(wide), "loops in vectors fetch")
     for node in wide:
         nest = replace_node(nest, node, dataclasses.replace(node, ahead=loop.dim))
@@ -276,4 +265,4 @@ def hoist(on: On) -> Nest:
         dims=(*nest.dims, nest.dims[number]),
         buffers=(*nest.buffers, *buffers),
     )
-    return _replace_by(nest, top, (own, top))
+    return replace_node(nest, top, own, top)

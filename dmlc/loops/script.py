@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import operator
 import re
 from collections.abc import Callable, Collection, Sequence
 
@@ -131,9 +132,9 @@ def print_script(script: Sequence[Call]) -> str:
 # One node for another -------------------------------------------------------------------------
 
 
-def replace_node(nest: Nest, old: Node, new: Node) -> Nest:
-    """The nest with one node for another. Loops that are interleaved still can be."""
-    made = dataclasses.replace(nest, body=change(nest.body, lambda n: new if n is old else None))
+def replace_node(nest: Nest, old: Node, *new: Node) -> Nest:
+    """The nest with others for one node. Loops that are interleaved still can be."""
+    made = dataclasses.replace(nest, body=change(nest.body, old, *new))
     for node in walk(made.body):
         if isinstance(node, Loop) and node.interleaved:
             _check_interleaved(made, node)
@@ -176,14 +177,13 @@ def list_steps(node: Node) -> list[tuple[Kind, int, int | k.Scalar]]:
     return [(n.kind, n.step, n.dim.size) for n in loops]
 
 
-def change(nodes: Sequence[Node], new: Callable[[Node], Node | None]) -> tuple[Node, ...]:
-    """The nodes, some of them changed; those that nothing changes in stay themselves."""
+def change(nodes: Sequence[Node], old: Node, *new: Node) -> tuple[Node, ...]:
+    """The nodes with others for one; those that nothing changes in stay themselves."""
     made: list[Node] = []
     for node in nodes:
-        changed = new(node)
-        if changed is None and isinstance(node, Loop | Reduce | Pack):
-            body = change(node.body, new)
-            same = all(a is b for a, b in zip(body, node.body, strict=True))
-            changed = node if same else dataclasses.replace(node, body=body)
-        made.append(node if changed is None else changed)
+        if node is not old and isinstance(node, Loop | Reduce | Pack):
+            body = change(node.body, old, *new)
+            same = len(body) == len(node.body) and all(map(operator.is_, body, node.body))
+            node = node if same else dataclasses.replace(node, body=body)
+        made += new if node is old else (node,)
     return tuple(made)

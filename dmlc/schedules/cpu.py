@@ -9,7 +9,6 @@ over the outermost dimension backwards: what was read last is still in the cache
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -22,7 +21,6 @@ from dmlc.loops.nodes import SHORT_VECTOR, Nest
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import Phase, find_segments
 from dmlc.loops.primitives import chain
-from dmlc.loops.script import ScheduleError
 from dmlc.loops.vectorize import Vectorization, vectorize_reads
 from dmlc.schedules.rule import Rule
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
@@ -256,10 +254,7 @@ def _choose_serial(
     if _lies_across(phases, p):
         # Work items take a stretch of the innermost axis at least, however long an output takes.
         width = min(parallel[-1], max(share // p.lanes, 1) * p.lanes)
-        *outer, last = outputs
-        part = rule.do("split", last, width, name="part")
-        rule.do("vectorize", last, p.lanes, name="i")
-        run = _share_blocks(rule, [*outer, part], share // width)
+        run = share_columns(rule, outputs, width, p, share // width)
         return rule.finish(f"each computes {run * width:,} outputs")
     split = _part(parallel, share, len(parallel))
     if split < len(parallel) and _find_together(function, phases, p) is not None:
@@ -268,6 +263,15 @@ def _choose_serial(
     run = _share_blocks(rule, outputs[:split], share // each)
     count = run * each
     return rule.finish(f"each computes {count:,} output{'' if count == 1 else 's'}")
+
+
+def share_columns(rule: Rule, outputs: Sequence[str], width: int, p: Profile, most: int) -> int:
+    """Work items take stretches of so many neighbouring outputs, in vectors: each lane reduces the
+    points of an output of its own, one after the other. Gives how many stretches they take."""
+    *outer, last = outputs
+    part = rule.do("split", last, width, name="part")
+    rule.do("vectorize", last, p.lanes, name="i")
+    return _share_blocks(rule, [*outer, part], most)
 
 
 # What suits work items that reduce outputs of their own ---------------------------------------
@@ -357,9 +361,8 @@ def _choose_vectors(
     work = max(1, *(phase.space.inner_count for phase in phases)) * width
     turns = min(count_items(phases, p) // p.groups, _MOST_INTERLEAVED)
     if large and turns > 1 and width == 1:
-        with contextlib.suppress(ScheduleError):
-            rule, words = _walk_phases(function, phases, p, limits, turns)
-            rule.do("interleave", rule.outer[1])
+        rule, words = _walk_phases(function, phases, p, limits, turns)
+        if rule.offers("interleave", rule.outer[1]):
             return rule.finish(words)
     rule, words = _walk_phases(function, phases, p, limits, p.per_item // work)
     return rule.finish(words)
