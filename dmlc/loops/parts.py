@@ -65,6 +65,8 @@ def fission(on: On) -> Nest:
     size = loop.dim.size
     known = isinstance(size, int) and min([*cuts, size]) <= _MOST_OUTPUTS
     demand(known, f"a block has {_MOST_OUTPUTS:,} outputs at most")
+    path = [n for n in find_path(nest.body, loop) if isinstance(n, Loop)]
+    demand(all(n.kind is not Kind.VECTOR for n in path), "there are no vectors of blocks")
     for number in range(len(nest.phases)):
         axis = find_axis(nest, number, loop)
         demand(axis in nest.phases[number].space.parallel, "what is in a block are outputs")

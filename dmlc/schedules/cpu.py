@@ -402,6 +402,8 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
     walked = [*loops[:outer], *([block] if block else []), *loops[outer:]]
     if not walked:
         return
+    axis, long = (last, width) if walked[-1] == block else (inner[-1], sizes[inner[-1]])
+    lanes = choose_lanes(phase, axis, long, p)
     across, row, height = bool(block) and 0 < outer == len(inner), walked[-1], 1
     if across:
         row, stores = loops[-1], phase.accumulators and phase.elements.results
@@ -418,15 +420,12 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
             rule.do("split", loops[-1], most // height, name="strip")
         if strips or split:
             rule.do("rfactor", loops[first + split])
-        elif not block:
+        elif not block and lanes == 1:
             rule.do("relax", loops[0])
     if across:
         rule.do("unroll", row)
         if phase.accumulators:
             rule.do("resume", row)
-    axis = last if walked[-1] == block else inner[-1]
-    long = width if walked[-1] == block else sizes[axis]
-    lanes = choose_lanes(phase, axis, long, p)
     if lanes > 1:
         vectors = rule.do("vectorize", walked[-1], lanes, name="i")
         if inner and phase.elements.results:
