@@ -17,7 +17,7 @@ from dmlc.loops.space import Space
 from dmlc.scalars import DataType
 
 
-def hoist(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]:
+def take_out(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]:
     """The phase to run before, over parallel dimensions alone, and the phase without its work.
 
     `axis` is the one that outputs of a block lie along. The first is None where there is nothing
@@ -54,7 +54,7 @@ def hoist(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]
         dataclasses.replace(g, reduction=reduction)
         for g, reduction in zip(phase.accumulators, rest.reductions, strict=True)
     )
-    before = Phase(work, _over(phase.space, work), is_hoisted=True)
+    before = Phase(work, _over(phase.space, work))
     return before, Phase(rest, _over(phase.space, rest), accumulators)
 
 

@@ -58,8 +58,8 @@ def find_axis(nest: Nest, number: int, loop: Loop) -> int:
     return nest.dims[number].index(loop.dim)
 
 
-def only_loop(outer: Loop) -> Loop:
-    """The loop that is all another has."""
+def only_loop(outer: Loop | Reduce) -> Loop:
+    """The loop that is all another has, or a part of a reduction."""
     if len(outer.body) == 1 and isinstance(outer.body[0], Loop):
         return outer.body[0]
     raise ScheduleError("there is not one loop in the other, and nothing beside it")
@@ -71,6 +71,8 @@ MOST_ITEMS = 1024
 def take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
     """The nest with an axis of work items that a loop may take."""
     loops = [n for n in find_path(nest.body, loop) if isinstance(n, Loop) and n is not loop]
+    alone = nest.block is None or not reduces(nest, loop)
+    demand(alone, "work items share no block of outputs")
     fits = all(n.kind in (Kind.GROUP, Kind.LANE) or (n.kind is Kind.UNROLL and n.dim is loop.dim)
                for n in loops)  # fmt: skip
     demand(fits, "work items take the outermost loops of a group")

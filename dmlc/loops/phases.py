@@ -71,8 +71,6 @@ class Phase:
     elements: Elements
     space: Space
     accumulators: tuple[Accumulator, ...] = ()
-    is_hoisted: bool = False
-    """Whether its values are those of another phase that stand still along inner axes."""
     is_across: bool = False
     """Whether it reduces over parallel dimensions, and keeps the inner ones."""
     scatter: Scatter | None = None

@@ -48,6 +48,7 @@ from dmlc.loops.nodes import (
     number_steps,
     walk,
 )
+from dmlc.loops.parts import add_up_lanes
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import VECTOR
 from dmlc.loops.script import (
@@ -98,6 +99,8 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         name = str(given.pop(0))
         demand(name in loops, f"no loop is called '{name}': {', '.join(loops)} are")
         loop = loops[name]
+        whole = loop.dim is not nest.block or found.takes_block
+        demand(whole, "the loop over a block of outputs stays whole")
     if loop is None:
         raise ScheduleError("there are no loops")
     if len(loops) < sum(isinstance(n, Loop) for n in walk(nest.body)):
@@ -130,7 +133,9 @@ def split(on: On, factor: int) -> Nest:
     fits = all(each.step >= loop.step * factor for each in around)
     demand(fits, "the part of a step is split into shorter ones")
     name = on.take(f"{loop.name}_block", beside=True)
-    return on.replace(dataclasses.replace(loop, step=loop.step * factor, body=(loop,), name=name))
+    step = loop.step * factor
+    made = dataclasses.replace(loop, step=step, body=(loop,), name=name, backwards=False)
+    return on.replace(made)
 
 
 @primitive()
@@ -140,6 +145,7 @@ def fuse(on: On) -> Nest:
     `for i in 0..m: for j in 0..n -> for i_j in 0..m * n: i, j = i_j / n, i_j % n`
     """
     outer, inner = on.loop, only_loop(on.loop)
+    demand(inner.dim is not on.nest.block, "the loop over a block of outputs stays whole")
     parts: list[tuple[Dim, int]] = []
     for loop in (outer, inner):
         demand_serial(loop, "fused")
@@ -190,7 +196,9 @@ def once(on: On) -> Nest:
 def rename(on: On) -> Nest:
     """A loop, and the dimension that it alone walks, by another name."""
     loop, old = on.loop, on.loop.dim
-    demand(len(list_loops(on.nest.body, old)) == 1, "a dimension of several loops keeps its name")
+    loops = [n for n in walk(on.nest.body) if isinstance(n, Loop)]
+    alone = sum(old is n.dim or any(old is part for part, _ in n.dim.parts) for n in loops) == 1
+    demand(alone, "a dimension of several loops keeps its name")
     demand(not old.parts and old.piece is None, "a dimension of parts keeps its name")
     new = dataclasses.replace(old, name=on.take(loop.name))
     dims = tuple(tuple(new if d is old else d for d in own) for own in on.nest.dims)
@@ -198,23 +206,33 @@ def rename(on: On) -> Nest:
     return dataclasses.replace(nest, dims=dims)
 
 
-@primitive()
+@primitive(takes_block=True)
 def reorder(on: On) -> Nest:
     """A loop and the one that is all it has, the other way round. Changes the order of sums where
-    both walk reduced points.
+    both walk reduced points. A loop over a block of outputs goes into the parts that these have:
+    what each comes to then is added to the whole more often.
 
-    `for i: for j -> for j: for i`
+    `for i: for j -> for j: for i` or
+    `for i: s[i] += sum(for k: f(i, k)) -> for k: for i: s[i] += f(i, k)`
     """
-    outer, inner = on.loop, only_loop(on.loop)
+    outer, part = on.loop, on.loop.body[0]
+    in_part = outer.dim is on.nest.block and isinstance(part, Reduce) and not part.array
+    inner = only_loop(part if in_part else outer)
     demand(outer.kind is not Kind.GROUP, "work groups take the outermost loop")
     if outer.dim is inner.dim:
         counted = bool(outer.extent and inner.extent)
         demand(counted, "the steps of a loop go by its range, which is settled outside")
     settles = any(inner.dim is part for part, _ in outer.dim.parts)
+    settles |= inner.dim.piece is not None and inner.dim.piece[0] is outer.dim
     demand(not settles, "the steps of a loop go by its range, which is settled outside")
     demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
+    body = inner.body
+    if outer.dim is on.nest.block:
+        demand_serial(inner, "moved out of a block of outputs")
+    if in_part:
+        body = (dataclasses.replace(part, body=body),)
     made = dataclasses.replace(
-        inner, body=(dataclasses.replace(outer, body=inner.body, backwards=False),)
+        inner, body=(dataclasses.replace(outer, body=body, backwards=False),)
     )
     return forget_order(on.replace(made), made)
 
@@ -279,7 +297,8 @@ def deal(on: On, axis: str, extent: int) -> Nest:
     nest = take_lanes(nest, loop, axis, extent)
     # A group's range is settled by who walks it: each work item has so many steps.
     rounds = around[-1].step // (loop.step * extent) if around else 0
-    inner = dataclasses.replace(loop, step=loop.step * extent, extent=rounds)
+    step = loop.step * extent
+    inner = dataclasses.replace(loop, step=step, extent=rounds, backwards=False)
     made = Loop(loop.dim, Kind.LANE, loop.step, (inner,), name, extent)
     return forget_order(replace_node(nest, loop, made), inner)
 
@@ -353,7 +372,7 @@ def unroll(on: On) -> Nest:
 _MOST_UNROLLED = 16
 
 
-@primitive(Argument.NUMBER, Argument.WORD, optional=1)
+@primitive(Argument.NUMBER, Argument.WORD, optional=1, takes_block=True)
 def vectorize(on: On, lanes: int, how: str = "") -> Nest:
     """A loop in vectors, along which all that is read and stored lies side by side, or is the same.
     Along reduced points each lane makes a part of the sum, which become one at the end; along
@@ -367,16 +386,20 @@ def vectorize(on: On, lanes: int, how: str = "") -> Nest:
     loop = demand_serial(on.loop, "put in vectors")
     demand(loop.step == 1, "only serial loops by ones go in vectors")
     demand(how == "whole" or not loop.dim.parts, "vectors run along one dimension")
+    demand(how == "" or loop.dim is not on.nest.block, "outputs of a block lie side by side")
     if how == "whole":
         return _put_whole(on, find_point(loop, "put in vectors"), lanes)
     nested = [n for n in (*find_path(on.nest.body, loop), *walk(loop.body)) if isinstance(n, Loop)]
     demand(all(n.kind is not Kind.VECTOR for n in nested), "there are no vectors of vectors")
     if loop.body != (Point(list_phases(loop)[0]),):
-        inner = [n for n in walk(loop.body) if isinstance(n, Loop | Reduce)]
-        plain = all(n.serial if isinstance(n, Reduce) else n.kind is Kind.LOOP and not n.extent
-                    for n in inner)  # fmt: skip
-        outputs = plain and any(isinstance(n, Reduce) for n in inner)
-        demand(outputs and not reduces(on.nest, loop), "vectors run along the innermost loop")
+        inner, block = [n for n in walk(loop.body) if isinstance(n, Loop | Reduce)], on.nest.block
+        plain = loop.dim is block or all(
+            n.serial if isinstance(n, Reduce) else n.kind is Kind.LOOP and not n.extent
+            for n in inner
+        )
+        each = loop.dim is block or any(isinstance(n, Reduce) for n in inner)
+        outputs = plain and each and (loop.dim is block or not reduces(on.nest, loop))
+        demand(outputs, "vectors run along the innermost loop")
     match how:
         case "":
             return _put_side_by_side(on, lanes)
@@ -397,17 +420,14 @@ def _put_side_by_side(on: On, lanes: int) -> Nest:
         guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
         demand(not any(moving[g] for g in guards) or not phase.tests_guard,
                 "a guard that protects reads is the same in all lanes")  # fmt: skip
+    if loop.dim is nest.block:
+        return on.replace(made)
     if not reduces(nest, loop):
         single = loop.body == (Point(list_phases(loop)[0]),)
         adds = single and any(nest.phases[n].accumulators for n in list_phases(loop))
         demand(not adds, "vectors across outputs need accumulators in arrays")
         return on.replace(made)
-    (around,) = [n for n in find_path(nest.body, loop) if isinstance(n, Reduce)][-1:]
-    demand(not around.array and around.into is None, "lanes have accumulators already")
-    nest = on.replace(made)
-    (part_of,) = [n for n in find_path(nest.body, made) if isinstance(n, Reduce)][-1:]
-    part = dataclasses.replace(part_of, serial=False)
-    return replace_node(nest, part_of, Reduce(part.phase, (part,), array=True))
+    return add_up_lanes(on.replace(made), made)
 
 
 def _put_whole(on: On, number: int, lanes: int) -> Nest:
@@ -502,7 +522,7 @@ def pair(on: On) -> Nest:
     return on.replace(Loop(walked, Kind.LOOP, 1, (Pack(walked, names, 2, (side,)),), name))
 
 
-@primitive()
+@primitive(takes_block=True)
 def stream(on: On) -> Nest:
     """Vectors that a loop stores pass the caches by, where the kernel touches more memory than
     these keep."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import operator
 import re
 from collections.abc import Callable, Collection, Sequence
 
@@ -43,6 +44,8 @@ class Primitive:
     """Whether the name of a loop comes first."""
     run: Callable[..., Nest]
     """Takes what it works on, `On`, and the arguments."""
+    takes_block: bool = False
+    """Whether the loop may be one over a block of outputs, in each phase; else it stays whole."""
 
     @property
     def words(self) -> str:
@@ -88,11 +91,11 @@ class On:
 
 
 def primitive(
-    *arguments: Argument, optional: int = 0, takes_loop: bool = True
+    *arguments: Argument, optional: int = 0, takes_loop: bool = True, takes_block: bool = False
 ) -> Callable[[Callable[..., Nest]], Callable[..., Nest]]:
     def register(run: Callable[..., Nest]) -> Callable[..., Nest]:
         name = run.__name__
-        PRIMITIVES[name] = Primitive(name, arguments, optional, takes_loop, run)
+        PRIMITIVES[name] = Primitive(name, arguments, optional, takes_loop, run, takes_block)
         return run
 
     return register
@@ -129,9 +132,9 @@ def print_script(script: Sequence[Call]) -> str:
 # One node for another -------------------------------------------------------------------------
 
 
-def replace_node(nest: Nest, old: Node, new: Node) -> Nest:
-    """The nest with one node for another. Loops that are interleaved still can be."""
-    made = dataclasses.replace(nest, body=_change(nest.body, lambda n: new if n is old else None))
+def replace_node(nest: Nest, old: Node, *new: Node) -> Nest:
+    """The nest with others for one node. Loops that are interleaved still can be."""
+    made = dataclasses.replace(nest, body=change(nest.body, old, *new))
     for node in walk(made.body):
         if isinstance(node, Loop) and node.interleaved:
             _check_interleaved(made, node)
@@ -143,7 +146,10 @@ def _check_interleaved(nest: Nest, loop: Loop) -> None:
     serial = loop.kind is Kind.LOOP and not loop.extent and loop.step == 1
     demand(serial and not list_loops(loop.body, loop.dim),
             "only serial loops by ones are interleaved")  # fmt: skip
-    demand(loop.dim is not nest.block, "blocks of outputs are not interleaved")
+    demand(nest.block is None, "blocks of outputs are not interleaved")
+    counted = [n.step * n.extent for n in list_loops(nest.body, loop.dim) if n.extent]
+    some = all(isinstance(loop.dim.size, int) and loop.dim.size % n == 0 for n in counted)
+    demand(some, "a step that there may not be makes nothing ahead")
     around = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
     taken = {n.wanted for n in around if any(each is loop for each in walk(n.body))}
     idle = any(side > 1 and name not in taken for name, side in nest.lanes)
@@ -152,9 +158,13 @@ def _check_interleaved(nest: Nest, loop: Loop) -> None:
     last = between.pop() if between else None
     demand(isinstance(first, Reduce) and first.array, "what is made ahead is kept in arrays")
     loops = [n for n in walk(loop.body) if isinstance(n, Loop)]
-    parted = [(n.dim.size, n.step) for n in loops if list_loops(n.body, n.dim)]
-    even = all(isinstance(size, int) and size % step == 0 for size, step in parted)
-    demand(even and all(n.dim.piece is None for n in loops),
+    backwards = any(n in walk((first,)) for n in loops if n.backwards)
+    demand(not backwards, "what is made ahead goes forwards")
+    parted = [(n.dim.size, n.step, list_loops(n.body, n.dim)) for n in loops]
+    even = all(isinstance(size, int) and size % step == 0 for size, step, finer in parted if finer)
+    ends = any(each.kind is Kind.VECTOR for size, step, finer in parted if size != step
+               for each in finer)  # fmt: skip
+    demand(even and not ends and all(n.dim.piece is None for n in loops),
             "pieces may end at different places")  # fmt: skip
     fits = last is not None and all(isinstance(n, Point) for n in between)
     demand(fits and last is not None and list_steps(first) == list_steps(last),
@@ -167,14 +177,13 @@ def list_steps(node: Node) -> list[tuple[Kind, int, int | k.Scalar]]:
     return [(n.kind, n.step, n.dim.size) for n in loops]
 
 
-def _change(nodes: Sequence[Node], change: Callable[[Node], Node | None]) -> tuple[Node, ...]:
-    """The nodes, some of them changed; those that nothing changes in stay themselves."""
+def change(nodes: Sequence[Node], old: Node, *new: Node) -> tuple[Node, ...]:
+    """The nodes with others for one; those that nothing changes in stay themselves."""
     made: list[Node] = []
     for node in nodes:
-        changed = change(node)
-        if changed is None and isinstance(node, Loop | Reduce | Pack):
-            body = _change(node.body, change)
-            same = all(a is b for a, b in zip(body, node.body, strict=True))
-            changed = node if same else dataclasses.replace(node, body=body)
-        made.append(node if changed is None else changed)
+        if node is not old and isinstance(node, Loop | Reduce | Pack):
+            body = change(node.body, old, *new)
+            same = len(body) == len(node.body) and all(map(operator.is_, body, node.body))
+            node = node if same else dataclasses.replace(node, body=body)
+        made += new if node is old else (node,)
     return tuple(made)

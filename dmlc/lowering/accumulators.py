@@ -276,9 +276,9 @@ def flush(
             ),
         )
     made: list[k.Statement] = []
-    for states in part.registers.values():
+    for lanes, states in part.registers.items():
         if not whole.arrays:
-            made += enter(frame, whole, 1, states)
+            made += enter(frame, whole, lanes, states)
             continue
         at = multiply(output, whole.lanes)
         for (each, own), state in zip(whole.pair(), states, strict=True):

@@ -150,7 +150,10 @@ class _Writer:
         taken = {loop.wanted for loop in loops if loop.kind is Kind.LANE}
         others = {name for axes in self._nest.staging for name, _ in axes}
         stands_elsewhere = not others.isdisjoint(taken | scope.used)
-        return [] if stands_elsewhere else [name for name in idle if name not in taken]
+        points = [n for n in walk((node,) if idle else ()) if isinstance(n, Point)]
+        # Each has arrays of its own.
+        keeps = all(n.into and not n.into[0].buffer.shared for n in points)
+        return [] if stands_elsewhere or keeps else [name for name in idle if name not in taken]
 
     def _open_all(self, phases: Sequence[int], node: Loop, scope: Scope) -> list[k.Statement]:
         """A loop, before which the values of its first phase are written; where the loop picks,

@@ -9,7 +9,6 @@ over the outermost dimension backwards: what was read last is still in the cache
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -18,26 +17,10 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import Gather, list_conditions
-from dmlc.loops.hoist import hoist
-from dmlc.loops.naive import name_inner, name_parallel
-from dmlc.loops.nodes import (
-    SHORT_VECTOR,
-    Buffer,
-    Dim,
-    Into,
-    Kind,
-    Loop,
-    Nest,
-    Node,
-    Point,
-    Reduce,
-    in_vectors,
-    share_blocks,
-)
+from dmlc.loops.nodes import SHORT_VECTOR, Nest
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import Phase, find_segments
-from dmlc.loops.primitives import chain, interleave_loop
-from dmlc.loops.script import ScheduleError
+from dmlc.loops.primitives import chain
 from dmlc.loops.vectorize import Vectorization, vectorize_reads
 from dmlc.schedules.rule import Rule
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
@@ -108,7 +91,7 @@ def choose(
         return _choose_rows(function, phases[0], shared, limits, large=streaming.is_large())
     if serial:
         return _choose_serial(function, phases, p, limits)
-    return _choose_shared(phases, p, large=streaming.is_large(3))
+    return _choose_vectors(function, phases, p, limits, large=streaming.is_large(3))
 
 
 # Element-wise work ---------------------------------------------------------------------------
@@ -271,10 +254,7 @@ def _choose_serial(
     if _lies_across(phases, p):
         # Work items take a stretch of the innermost axis at least, however long an output takes.
         width = min(parallel[-1], max(share // p.lanes, 1) * p.lanes)
-        *outer, last = outputs
-        part = rule.do("split", last, width, name="part")
-        rule.do("vectorize", last, p.lanes, name="i")
-        run = _share_blocks(rule, [*outer, part], share // width)
+        run = share_columns(rule, outputs, width, p, share // width)
         return rule.finish(f"each computes {run * width:,} outputs")
     split = _part(parallel, share, len(parallel))
     if split < len(parallel) and _find_together(function, phases, p) is not None:
@@ -283,6 +263,15 @@ def _choose_serial(
     run = _share_blocks(rule, outputs[:split], share // each)
     count = run * each
     return rule.finish(f"each computes {count:,} output{'' if count == 1 else 's'}")
+
+
+def share_columns(rule: Rule, outputs: Sequence[str], width: int, p: Profile, most: int) -> int:
+    """Work items take stretches of so many neighbouring outputs, in vectors: each lane reduces the
+    points of an output of its own, one after the other. Gives how many stretches they take."""
+    *outer, last = outputs
+    part = rule.do("split", last, width, name="part")
+    rule.do("vectorize", last, p.lanes, name="i")
+    return _share_blocks(rule, [*outer, part], most)
 
 
 # What suits work items that reduce outputs of their own ---------------------------------------
@@ -362,173 +351,98 @@ def _share_outputs(phases: Sequence[Phase], p: Profile) -> int:
 # Reductions in vectors -----------------------------------------------------------------------
 
 
-def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
+def _choose_vectors(
+    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits, *, large: bool
+) -> Nest:
     """A work item reduces one output, or a block of neighbouring ones. Where the tensors are
     `large`, it takes several outputs, and reduces each beside what it does with the one before:
     reading and writing at once, memory moves more than in turns."""
-    width, parallel = _choose_width(phases, p), name_parallel(phases[0], phases[0].space.parallel)
-    block = parallel[-1] if width > 1 else None
+    width = _choose_width(phases, p)
     work = max(1, *(phase.space.inner_count for phase in phases)) * width
-    made: list[Phase] = []
-    dims: list[tuple[Dim, ...]] = []
-    body: list[Node] = []
-    buffers: list[Buffer] = []
-
-    def add(
-        phase: Phase, own: tuple[Dim, ...], *, backwards: bool, into: tuple[Into, ...] = ()
-    ) -> None:
-        made.append(phase)
-        dims.append(own)
-        items = _Items(phase, Point(len(made) - 1, into), own, block, width, p)
-        body.append(items.choose(backwards=backwards))
-
-    for number, phase in enumerate(phases):
-        own = name_inner(phase, parallel, "i", number)
-        if block is not None and not phase.is_parallel:
-            before, phase = hoist(phase, phase.space.parallel[-1], len(buffers))
-            if before is not None:
-                whole = -(-width // p.lanes) * p.lanes
-                views = [view for view, _ in before.elements.results]
-                kept_in = [Buffer(v.tensor, v.dtype, whole, block, "factors") for v in views]
-                into = tuple(Into(buffer, block) for buffer in kept_in)
-                add(before, own, backwards=False, into=into)
-                buffers += kept_in
-        add(phase, own, backwards=number > 0 and not phase.is_parallel)
-    parts = [(dim, 1) for dim in parallel[: len(parallel) - (block is not None)]]
-    if block is not None:
-        parts.append((block, width))
-    streams = frozenset(
-        n for n, phase in enumerate(made) if phase.space.inner and phase.elements.results
-    )
-
-    def share(most: int) -> Nest:
-        nodes, run = share_blocks(parts, most, tuple(body))
-        outputs = max(run, 1) * width
-        words = f"each computes {outputs:,} output{'s' if outputs > 1 else ''}"
-        work = (tuple(made), tuple(dims), nodes)
-        return Nest(*work, buffers=tuple(buffers), block=block, streams=streams, words=words)
-
     turns = min(count_items(phases, p) // p.groups, _MOST_INTERLEAVED)
-    if large and turns > 1 and block is None:
-        nest = share(turns)
-        _, outputs, *_ = chain(nest.body)
-        with contextlib.suppress(ScheduleError):
-            return interleave_loop(nest, outputs)
-    return share(p.per_item // work)
+    if large and turns > 1 and width == 1:
+        rule, words = _walk_phases(function, phases, p, limits, turns)
+        if rule.offers("interleave", rule.outer[1]):
+            return rule.finish(words)
+    rule, words = _walk_phases(function, phases, p, limits, p.per_item // work)
+    return rule.finish(words)
 
 
-class _Items:
-    """The loops of one phase over what work items have."""
+def _walk_phases(
+    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits, most: int
+) -> tuple[Rule, str]:
+    """The loops of all phases, for work items that have so many blocks of outputs at most, and
+    words that say what each does."""
+    rule, width = Rule(function, limits, phases), _choose_width(phases, p)
+    outputs = rule.outer[: len(phases[0].space.parallel)]
+    column = outputs[-1] if width > 1 else ""
+    if column:
+        outputs[-1] = rule.do("split", column, width, name="part")
+    run = _share_blocks(rule, outputs, most)
+    if column:
+        rule.do("fission", column, name="j")
+    for number, phase in enumerate(phases):
+        block = rule.find_block(number)
+        if block and not phase.is_parallel and rule.offers("hoist", block, name="factors"):
+            lanes = choose_lanes(rule.nest.phases[-1], phase.space.parallel[-1], width, p)
+            if lanes > 1:
+                rule.do("vectorize", rule.find_block(len(rule.nest.phases) - 1), lanes, name="i")
+        _walk_phase(rule, number, block, width, p)
+    return rule, f"each computes {run * width:,} output{'s' if run * width > 1 else ''}"
 
-    def __init__(
-        self,
-        phase: Phase,
-        point: Point,
-        dims: tuple[Dim, ...],
-        block: Dim | None,
-        width: int,
-        p: Profile,
-    ) -> None:
-        self._phase = phase
-        self._number = point.phase
-        self._point = point
-        self._p = p
-        self._block = block
-        self._width = width
-        space = phase.space
-        axes = space.parallel if phase.is_hoisted else tuple(range(len(space.sizes)))
-        walked = [a for a in axes if a not in space.parallel or dims[a] is block]
-        self._lanes = {dims[a]: self._choose_lanes(a, dims[a]) for a in walked}
-        self._axes = [dims[a] for a in walked]
-        """The dimensions to loop over, outermost first."""
-        self._across = len(self._axes) > 1 and self._axes[-1] is block
-        """Whether vectors run across outputs, inside loops over points."""
 
-    def _choose_lanes(self, axis: int, dim: Dim) -> int:
-        long = self._width if dim is self._block else self._phase.space.sizes[axis]
-        return choose_lanes(self._phase, axis, long, self._p)
-
-    def choose(self, *, backwards: bool) -> Node:
-        """The loops of the phase, which it may walk backwards."""
-        if self._phase.accumulators:
-            return self._reduce()
-        axes, point = self._axes, (self._point,)
-        if not axes:
-            return point[0]
-        if not self._across:
-            return self._loops(axes[:-1], (self._innermost(axes[-1], point),), backwards)
-        band = self._band(axes[-2], point, backwards and len(axes) == 2)
-        return self._loops(axes[:-2], (band,), backwards)
-
-    def _loops(self, axes: Sequence[Dim], body: tuple[Node, ...], backwards: bool = False) -> Node:
-        for place, dim in reversed(list(enumerate(axes))):
-            name = "j" if dim is self._block else dim.wanted
-            back = backwards and place == 0 and dim is self._axes[0]
-            body = (Loop(dim, Kind.LOOP, 1, body, name, backwards=back),)
-        (node,) = body
-        return node
-
-    def _innermost(self, dim: Dim, body: tuple[Node, ...], ahead: Dim | None = None) -> Node:
-        lanes = self._lanes[dim]
-        name = "j" if dim is self._block else "i"
-        if lanes == 1:
-            return Loop(dim, Kind.LOOP, 1, body, name)
-        return in_vectors(dim, lanes, body, name, ahead)
-
-    def _band(self, rows: Dim, body: tuple[Node, ...], backwards: bool) -> Node:
-        """Loops over rows, a few at a time, and over the outputs of the block, in vectors."""
-        stores = self._phase.accumulators and self._phase.elements.results
+def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> None:
+    """The loops of a phase, one of which goes over a `block` of outputs if there is one. Points
+    that lie side by side go in vectors; or the outputs of a block do, a few rows at a time."""
+    phase, dims = rule.nest.phases[number], rule.nest.dims[number]
+    inner, sizes = phase.space.inner, phase.space.sizes
+    last = phase.space.parallel[-1] if block else -1
+    outer = sum(axis < last for axis in inner)
+    loops = [dims[axis].name for axis in inner]
+    walked = [*loops[:outer], *([block] if block else []), *loops[outer:]]
+    if not walked:
+        return
+    axis, long = (last, width) if walked[-1] == block else (inner[-1], sizes[inner[-1]])
+    lanes = choose_lanes(phase, axis, long, p)
+    across, row, height = bool(block) and 0 < outer == len(inner), walked[-1], 1
+    if across:
+        row, stores = loops[-1], phase.accumulators and phase.elements.results
         height = _STREAMING_BAND if stores else _BAND
-        block = self._axes[-1]
-        inner: tuple[Node, ...] = (Loop(rows, Kind.UNROLL, 1, body, rows.wanted, height),)
-        if self._phase.accumulators:
-            inner = (Reduce(self._number, inner, resumes=True),)
-        across = self._innermost(block, inner)
-        return Loop(rows, Kind.LOOP, height, (across,), "band", backwards=backwards)
-
-    def _reduce(self) -> Node:
-        """Points that lie side by side, in vectors, each output with a total of its own; or a block
-        of outputs that do, across which vectors run. So many points make a part each."""
-        axes, across, number = self._axes, self._across, self._number
-        first = axes.index(self._block) + 1 if self._block in axes and not across else 0
-        reduced = axes[first:-1] if across else axes[first:]
-        row, most = reduced[-1], _FLUSH_COLUMN if across else _FLUSH_ROW
-        split, strips = _split(reduced, most)
-        if across:
-            node = self._band(row, (self._point,), backwards=False)
-        else:
-            ahead = self._fetch_ahead(row) if not strips else None
-            node = self._innermost(row, (self._point,), ahead)
-        node = self._loops(reduced[split:-1], (node,))
-        in_arrays = self._block is not None or self._lanes[row] > 1
-        if strips or split or (not across and (first or in_arrays)):
-            node = Reduce(number, (node,), array=across)
-            if strips:
-                node = Loop(row, Kind.LOOP, most, (node,), "strip")
-            node = self._loops(axes[: first + split], (node,))
-        return Reduce(number, (node,), array=in_arrays)
-
-    def _fetch_ahead(self, row: Dim) -> Dim | None:
-        """The loop around whose next row is fetched meanwhile."""
-        axes = self._axes
-        place = axes.index(row)
-        outer = axes[place - 1] if place else None
-        if outer is None or outer is self._block or outer.piece is not None:
-            return None
-        size = row.size if isinstance(row.size, int) else 0
-        if not _LEAST_ROW <= 2 * size <= _LARGEST_ROW or self._lanes[row] == 1:
-            return None
-        return outer
+        walked[-2] = loops[-1] = rule.do("split", row, height, name="band")
+    for _ in range(outer):
+        rule.do("reorder", block)
+    strips = False
+    if phase.accumulators:
+        # So many points make a part each.
+        most, first = (_FLUSH_COLUMN, 0) if across else (_FLUSH_ROW, outer)
+        split, strips = _split([sizes[axis] for axis in inner[first:]], most)
+        if strips:
+            rule.do("split", loops[-1], most // height, name="strip")
+        if strips or split:
+            rule.do("rfactor", loops[first + split])
+        elif not block and lanes == 1:
+            rule.do("relax", loops[0])
+    if across:
+        rule.do("unroll", row)
+        if phase.accumulators:
+            rule.do("resume", row)
+    if lanes > 1:
+        vectors = rule.do("vectorize", walked[-1], lanes, name="i")
+        if inner and phase.elements.results:
+            rule.do("stream", vectors)
+        ahead = walked[-2:-1] if phase.accumulators and not strips else []
+        fits = _LEAST_ROW <= 2 * long <= _LARGEST_ROW and ahead == loops[-2:-1]
+        if ahead and fits and dims[inner[-2]].piece is None:
+            rule.do("prefetch", *ahead)
+    if number > 0 and not phase.accumulators and not phase.is_parallel and len(walked) > 1:
+        rule.do("reverse", walked[0])
 
 
-def _split(axes: Sequence[Dim], most: int) -> tuple[int, bool]:
-    """From which of `axes` on there are at most so many points; and whether the innermost alone has
-    more, and is walked in strips."""
-    sizes = [dim.size if isinstance(dim.size, int) else 0 for dim in axes]
-    split = len(axes) - 1
-    if split < 0 or sizes[split] > most:
-        return max(split, 0), split >= 0
-    return _part(sizes, most, split), False
+def _split(sizes: Sequence[int], most: int) -> tuple[int, bool]:
+    """From which axis of these sizes on there are at most so many points; and whether the innermost
+    alone has more, and is walked in strips."""
+    last = len(sizes) - 1
+    return (last, True) if sizes[-1] > most else (_part(sizes, most, last), False)
 
 
 def _part(sizes: Sequence[int], most: int, start: int) -> int:

@@ -13,12 +13,10 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.nodes import (
-    Nest,
-)
+from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import Phase
 from dmlc.loops.space import Space, cut
-from dmlc.schedules import gpu
+from dmlc.schedules import cpu, gpu
 from dmlc.schedules.rule import Rule
 from dmlc.sizes import divide_up, multiply
 from dmlc.source import UnsupportedError
@@ -47,8 +45,11 @@ def choose(function: ir.Function, phases: Sequence[Phase], p: Profile, limits: L
     if p.lanes > 1:
         if alone:
             return _choose_rows(function, phases[0], p, limits)
-        choose_one = _choose_columns if _lies_across(phases) else _choose_runs
-        return choose_one(function, phases, p, limits)
+        if not _lies_across(phases):
+            return _choose_runs(function, phases, p, limits)
+        rule = Rule(function, limits, phases)
+        cpu.share_columns(rule, rule.outer, _RUN, p, 1)
+        return rule.finish(f"each computes {_RUN} neighbouring outputs")
     if alone:
         vectors = gpu.takes_vectors(phases[0], limits)
         choose_one = gpu.choose_vectors if vectors else gpu.choose_flat
@@ -122,19 +123,6 @@ def _lies_across(phases: Sequence[Phase]) -> bool:
             return False
     space = phases[0].space
     return space.parallel[-1] == len(space.extents) - 1
-
-
-def _choose_columns(
-    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
-) -> Nest:
-    """Each work item has a run of neighbouring outputs, in vectors: each lane reduces the points of
-    an output of its own, one after the other."""
-    rule = Rule(function, limits, phases)
-    *rows, column = rule.outer
-    run = rule.do("split", column, _RUN, name="run")
-    rule.do("vectorize", column, p.lanes)
-    rule.do("bind", rule.fuse([*rows, run], "block"), "group")
-    return rule.finish(f"each computes {_RUN} neighbouring outputs")
 
 
 def _choose_runs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 
@@ -9,9 +10,10 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits
 from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Call, Loop, Nest, walk
+from dmlc.loops.nodes import Call, Loop, Nest, list_loops, list_phases, walk
 from dmlc.loops.phases import Phase
 from dmlc.loops.primitives import apply, chain
+from dmlc.loops.script import ScheduleError
 
 
 class Rule:
@@ -43,6 +45,18 @@ class Rule:
         call = Call(verb, arguments, name)
         self.nest = apply(self.nest, self.function, self._limits, call)
         return name or loop
+
+    def offers(self, verb: str, *arguments: str | int, name: str = "") -> bool:
+        """Takes a step if it is legal, and says whether it is."""
+        with contextlib.suppress(ScheduleError):
+            self.do(verb, *arguments, name=name)
+            return True
+        return False
+
+    def find_block(self, number: int) -> str:
+        """The loop of a phase over a block of outputs; empty where there is none."""
+        loops = list_loops(self.nest.body, self.nest.block) if self.nest.block else []
+        return next((loop.name for loop in loops if number in list_phases(loop)), "")
 
     def fuse(self, loops: Sequence[str], name: str) -> str:
         """Loops that stand one in the other as one, whose steps are counted; or a loop of one step,

@@ -45,27 +45,43 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "vectorize gather": lambda number: ("vectorize", 8, ("gather", "aligned")[number % 2]),
     "vectorize all": lambda number: ("vectorize", (4, 16)[number % 2]),
     "stream": lambda number: ("stream",),
+    **{
+        verb: lambda number, verb=verb: (verb,)
+        for verb in ("fission", "rfactor", "relax", "resume", "reverse", "prefetch", "hoist")
+    },
     "interleave": lambda number: ("interleave",),
 }
 """By a name the primitive and what it takes beside a loop, of one of four numbers. All of them go
 through the door, as rules do."""
 SCALAR: tuple[str, ...] = tuple(
-    name for name in DRAWN if name == "vectorize whole" or not name.startswith(("vec", "pack"))
+    name
+    for name in DRAWN
+    if name == "vectorize whole" or not name.startswith(("vec", "pack", "fission"))
 )
-"""What languages have whose vectors are no longer than four."""
+"""What languages have whose vectors are no longer than four, in private arrays too."""
+
+
+_BLOCKED = ("hoist", "split", *["reorder"] * 4, "unroll", "rfactor", "resume", *["vectorize"] * 2,
+            "reverse", "prefetch")  # fmt: skip
 
 
 def draw_steps(random: Random, names: Sequence[str] = tuple(DRAWN)) -> list[Step]:
-    """Some steps; half of them have what it takes to interleave loops, where there are vectors."""
+    """Some steps. Of four, one has what it takes to interleave loops, where there are vectors, and
+    one what makes a block of outputs, whose loops then change places."""
+
+    def draw(name: str) -> Step:
+        return name, random.randrange(8), random.randrange(4)
 
     def some(most: int) -> list[Step]:
-        return [(random.choice(names), random.randrange(8), random.randrange(4))
-                for _ in range(random.randint(0, most))]  # fmt: skip
+        return [draw(random.choice(names)) for _ in range(random.randint(0, most))]
 
-    if random.randrange(2) or "vectorize all" not in names:
+    kind = random.randrange(4)
+    if kind > 1 or "fission" not in names:
         return some(8)
-    ahead = [("vectorize all", 0, random.randrange(2)), ("interleave", 0, 0)]
-    return [*some(2), *ahead, *some(4)]
+    if kind == 1:
+        ahead = [("vectorize all", 0, random.randrange(2)), ("interleave", 0, 0)]
+        return [*some(2), *ahead, *some(4)]
+    return [*map(draw, ("fission", *(each for each in _BLOCKED if random.randrange(4)))), *some(2)]
 
 
 def _list_loops(nest: Nest) -> list[str]:

@@ -60,6 +60,11 @@ FUNCTIONS = {
           %U: f32[i0 < {b}] = {fold}[r0 < {a}, r2 < {c}] sub(%D[r0, i0, r2], %X[r0, i0, r2])
           %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = sub(mul(%D[i0, i1, i2], %S[i1]), %U[i1])
         }}""",
+    "stored": """
+        func @f(%X: f32[{a}, {b}, {c}], %W: f32[{c}]) -> (%S, %Y) {{
+          %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = mul(%X[i0, i1, i2], mul(%W[i2], %W[i2]))
+          %S: f32[i0 < {c}] = {fold}[r0 < {a}, r1 < {b}] %Y[r0, r1, i0]
+        }}""",
     "places": """
         func @f(%X: f32[{a}, {b}, {c}]) -> (%P, %M) {{
           %P: s64[i0 < {b}] = argmax[r0 < {a}, r2 < {c}] %X[r0, i0, r2]

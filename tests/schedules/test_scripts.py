@@ -76,6 +76,22 @@ def test_reductions_that_are_shared_have_scripts(monkeypatch: pytest.MonkeyPatch
     assert verbs.count("share") == 2
 
 
+def test_reductions_on_cpus_have_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "directml.BATCH_NORMALIZATION_GRAD"
+    ((nest, _),) = make_nests(name, "opencl", "cpu", monkeypatch)
+    assert print_script(nest.script).splitlines() == [
+        "split i0 2 as part",
+        "normalize part as block",
+        "bind block group",
+        "fission i0 as j",
+        "hoist j as factors",
+        "split k 2 as band",
+        "reorder j",
+        "unroll k",
+        "resume k",
+    ]
+
+
 def test_a_script_is_as_the_rule_of_a_gpu_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ((nest, _),) = make_nests("directml.ACTIVATION_RELU_GRAD", "hlsl", None, monkeypatch)
     assert print_script(nest.script).splitlines() == [

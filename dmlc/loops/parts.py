@@ -1,0 +1,270 @@
+"""Primitives that part the work of a reduction: in parts of sums, and in blocks of outputs.
+
+A block of outputs is reduced side by side, and has an accumulator for each in an array: `fission`
+gives each phase a loop over the block of its own, which `reorder` then moves among the loops over
+points. What a loop's points add up to may be a part of its own, which is added to the whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dmlc.loops.hoist import take_out
+from dmlc.loops.legality import (
+    demand_serial,
+    demand_unpacked,
+    find_axis,
+    find_path,
+    forget_order,
+    list_around,
+    list_cuts,
+)
+from dmlc.loops.nodes import (
+    Buffer,
+    Into,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Point,
+    Reduce,
+    list_loops,
+    list_phases,
+    walk,
+)
+from dmlc.loops.script import (
+    On,
+    ScheduleError,
+    change,
+    demand,
+    primitive,
+    replace_node,
+)
+
+_LANES = 16
+"""Elements of an array that is made, or a multiple: whole vectors of any length."""
+_MOST_OUTPUTS = 4096
+"""Outputs of a block, at most: arrays of so many elements still fit the first cache."""
+
+
+@primitive()
+def fission(on: On) -> Nest:
+    """A loop over outputs as one in each of the phases that it has, once. What a phase reduces for
+    others has an accumulator for each of the outputs, which is what later ones read.
+
+    `for i: {s = sum(for k: f(i, k)); y[i] = s} -> for i: s[i] = sum(for k: f(i, k)); for i: y[i] =
+    s[i]`
+    """
+    loop, nest = demand_serial(on.loop, "parted"), on.nest
+    demand(nest.block is None, "outputs are in a block already")
+    plain = loop.step == 1 and not loop.dim.parts and loop.dim.piece is None
+    demand(plain and not loop.interleaved, "a block is made of the points of one dimension")
+    cuts = set(list_cuts(nest, loop.dim))
+    demand(not list_around(nest, loop) and len(cuts) < 2, "the steps around are numbered first")
+    size = loop.dim.size
+    known = isinstance(size, int) and min([*cuts, size]) <= _MOST_OUTPUTS
+    demand(known, f"a block has {_MOST_OUTPUTS:,} outputs at most")
+    path = [n for n in find_path(nest.body, loop) if isinstance(n, Loop)]
+    demand(all(n.kind is not Kind.VECTOR for n in path), "there are no vectors of blocks")
+    for number in range(len(nest.phases)):
+        axis = find_axis(nest, number, loop)
+        demand(axis in nest.phases[number].space.parallel, "what is in a block are outputs")
+    _demand_innermost(nest, loop)
+    taken = {n.name for n in walk(nest.body) if isinstance(n, Loop)} - {loop.name}
+    name, made = on.take(loop.name), list[Node]()
+    for node in loop.body:
+        _demand_plain(node)
+        own = dataclasses.replace(loop, name=on.find_name(name, taken))
+        taken.add(own.name)
+        if isinstance(node, Reduce):
+            nested = any(isinstance(n, Reduce) for n in walk(node.body))
+            part = node.body if nested else (dataclasses.replace(node, serial=False),)
+            own = dataclasses.replace(own, body=part)
+            made.append(Reduce(node.phase, (own,), array=True))
+        else:
+            made.append(dataclasses.replace(own, body=(node,)))
+    nest = dataclasses.replace(nest, block=loop.dim)
+    return replace_node(nest, loop, *made)
+
+
+def _demand_innermost(nest: Nest, loop: Loop) -> None:
+    """Refuses a loop over outputs that has another inside."""
+    pairs = zip(nest.dims, nest.phases, strict=True)
+    inner = {own[axis] for own, phase in pairs for axis in phase.space.inner}
+    dims = [n.dim for n in walk(loop.body) if isinstance(n, Loop)]
+    innermost = all(part in inner for dim in dims for part, _ in dim.parts or [(dim, 1)])
+    demand(innermost, "the loop is not the innermost over outputs")
+
+
+def _demand_plain(node: Node) -> None:
+    """Refuses a node whose loops do not go on as they are in a loop over outputs."""
+    parted = isinstance(node, Reduce) or not any(isinstance(n, Reduce) for n in walk((node,)))
+    demand(parted and len(list_phases(node)) == 1, "phases are parted that have their own loops")
+    parts = [n for n in walk((node,)) if isinstance(n, Reduce)][1:]
+    demand(not any(part.array for part in parts), "parts of one output have no parts")
+    for inner in walk((node,)):
+        match inner:
+            case Loop(kind=Kind.LANE | Kind.GROUP) | Loop(interleaved=True):
+                plain = False
+            case Loop(kind=Kind.VECTOR):
+                plain = not inner.extent and inner.vectorization is None
+            case _:
+                plain = isinstance(inner, Loop | Reduce | Point)
+        demand(plain, "only serial loops are parted, and what is written out, and vectors")
+
+
+@primitive(takes_block=True)
+def rfactor(on: On) -> Nest:
+    """What the points of a loop add up to is a part of its own, which is then added to the whole:
+    of all loops around, those of the whole stay outside. Changes the order of sums.
+
+    `s = sum(for k: for l: f(k, l)) -> s = sum(for k: sum(for l: f(k, l)))`
+    """
+    loop, nest = on.loop, on.nest
+    path = find_path(nest.body, loop)
+    around = [n for n in path if isinstance(n, Reduce)]
+    demand(bool(around), "the loop walks no points that are reduced")
+    whole = around[-1]
+    demand(whole.tile is None and whole.into is None, "tiles have no parts")
+    between = path[path.index(whole) + 1 : -1]
+    demand(bool(between), "all that is reduced is no part")
+    if len(around) > 1:
+        # The part that there is begins further inside.
+        demand(not whole.array, "parts of parts have no parts")
+        made = dataclasses.replace(whole, body=(loop,))
+        nest = replace_node(nest, whole, *change(whole.body, loop, made))
+    else:
+        within = any(isinstance(n, Reduce) for n in walk(loop.body))
+        of_one = any(isinstance(n, Loop) and n.dim is nest.block for n in between)
+        demand(not within or not of_one, "parts of one output have no parts")
+        nest = replace_node(nest, loop, Reduce(whole.phase, (loop,)))
+        nest = forget_order(nest, loop)
+    return _set_arrays(nest, whole.phase)
+
+
+def _set_arrays(nest: Nest, number: int) -> Nest:
+    """Has accumulators that parts are added to lie in arrays where a phase has several: for the
+    outputs of a block, or the lanes of vectors."""
+    for node in [n for n in walk(nest.body) if isinstance(n, Reduce) and n.phase == number]:
+        blocked = nest.block is not None and bool(list_loops(node.body, nest.block))
+        parted = any(isinstance(n, Reduce) for n in walk(node.body))
+        array = parted and (blocked or bool(_list_wide(node.body)))
+        if node.array != array:
+            nest = replace_node(nest, node, dataclasses.replace(node, array=array))
+    return nest
+
+
+def _list_wide(nodes: Sequence[Node]) -> list[Loop]:
+    """The loops in vectors of which each lane has accumulators of its own."""
+    loops = [n for n in walk(nodes) if isinstance(n, Loop)]
+    return [n for n in loops if n.kind is Kind.VECTOR and not n.extent]
+
+
+def add_up_lanes(nest: Nest, loop: Loop) -> Nest:
+    """The nest where a loop in vectors, along points that are reduced, has just been made: each of
+    its lanes makes a part, which is added to accumulators of its own."""
+    around = [n for n in find_path(nest.body, loop) if isinstance(n, Reduce)]
+    part = dataclasses.replace(around[-1], serial=False)
+    demand(part.into is None and part.tile is None and not part.resumes,
+           "lanes have accumulators of their own")  # fmt: skip
+    whole = Reduce(part.phase, (part,)) if len(around) == 1 else part
+    return _set_arrays(replace_node(nest, around[-1], whole), part.phase)
+
+
+@primitive()
+def relax(on: On) -> Nest:
+    """What the points of a loop add up to is no longer known to be added in their order. Changes no
+    sum, but how equal extremes are told apart, and where guards are tested.
+
+    `s = sum(for k in order: f(k)) -> s = sum(for k: f(k))`
+    """
+    demand(forget_order(on.nest, on.loop) != on.nest, "nothing is reduced in order")
+    return forget_order(on.nest, on.loop)
+
+
+@primitive()
+def resume(on: On) -> Nest:
+    """A part, of which a loop is all, goes on from what the whole has for its output, instead of
+    being added to that. Changes the order of sums.
+
+    `s[i] += sum(for k: f(i, k)) -> t = s[i]; for k: t += f(i, k); s[i] = t`
+    """
+    loop, nest = on.loop, on.nest
+    around = [n for n in find_path(nest.body, loop) if isinstance(n, Reduce)]
+    part = around[-1] if around else None
+    if part is None or len(around) < 2 or part.body != (loop,) or part.array:
+        raise ScheduleError("the loop is not all of a part")
+    wide = any(n.dim is not nest.block for n in _list_wide(around[0].body))
+    in_block = around[-2].array and not wide
+    demand(in_block, "the whole has no accumulator for each output of a block")
+    return replace_node(nest, part, dataclasses.replace(part, resumes=True))
+
+
+@primitive(takes_block=True)
+def reverse(on: On) -> Nest:
+    """A loop from its last step to the first: what was read last is still in the caches. Changes
+    the order of sums where it walks reduced points.
+
+    `for i in 0..n -> for i in 0..n backwards`
+    """
+    loop = demand_unpacked(on.loop, "reversed")
+    finer = list_loops(loop.body, loop.dim)
+    demand(loop.step == 1 or (bool(finer) and bool(finer[0].extent)),
+           "what is in a step that is reversed is written out")  # fmt: skip
+    made = dataclasses.replace(loop, backwards=not loop.backwards)
+    return forget_order(on.replace(made), made)
+
+
+@primitive()
+def prefetch(on: On) -> Nest:
+    """Vectors in a loop fetch what they read in its next step, meanwhile.
+
+    `for i: for j: f(i, j) -> for i: for j: {fetch what f(i + 1, j) reads; f(i, j)}`
+    """
+    loop, nest = on.loop, on.nest
+    demand(loop.step == 1 and loop.dim.piece is None, "what is fetched is of a step that there is")
+    others = [n for n in _list_wide(loop.body) if n.dim is not loop.dim]
+    wide = [n for n in others if n.vectorization is None and isinstance(n.body[0], Point)]
+    demand(bool(wide), "loops in vectors fetch")
+    for node in wide:
+        nest = replace_node(nest, node, dataclasses.replace(node, ahead=loop.dim))
+    return nest
+
+
+@primitive(takes_block=True)
+def hoist(on: On) -> Nest:
+    """What a phase computes that is the same for all points of an output becomes a phase of its
+    own, before it, which leaves it in an array for the outputs of a block. The loop is the one over
+    the block.
+
+    `for i: for j: f(g(i), j) -> for i: t[i] = g(i); for i: for j: f(t[i], j)`
+    """
+    loop, nest = on.loop, on.nest
+    demand(loop.dim is nest.block, "what is hoisted is of a block of outputs")
+    _demand_innermost(nest, loop)
+    (number,) = list_phases(loop)
+    before, rest = take_out(nest.phases[number], find_axis(nest, number, loop), len(nest.buffers))
+    if before is None:
+        raise ScheduleError("nothing that takes work is the same for all points of an output")
+    size = loop.dim.size if isinstance(loop.dim.size, int) else 0
+    width = -(-min([*list_cuts(nest, loop.dim), size]) // _LANES) * _LANES
+    views = [view for view, _ in before.elements.results]
+    buffers = [Buffer(v.tensor, v.dtype, width, loop.dim, "factors") for v in views]
+    into = tuple(Into(buffer, loop.dim) for buffer in buffers)
+    name = on.take("factors", beside=True)
+    own = Loop(loop.dim, Kind.LOOP, 1, (Point(len(nest.phases), into),), name)
+    top, inner = loop, {nest.dims[number][axis] for axis in rest.space.inner}
+    for node in reversed(find_path(nest.body, loop)[:-1]):
+        if not isinstance(node, Reduce) and not (isinstance(node, Loop) and node.dim in inner):
+            break
+        top = node
+    phases = list(nest.phases)
+    phases[number] = rest
+    nest = dataclasses.replace(
+        nest,
+        phases=(*phases, before),
+        dims=(*nest.dims, nest.dims[number]),
+        buffers=(*nest.buffers, *buffers),
+    )
+    return replace_node(nest, top, own, top)
