@@ -8,6 +8,7 @@ tensor IR -> parts, one for each loop over time -> simplify -> scan in blocks ->
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 from dmlc.binding import Graph, Operator
@@ -26,6 +27,7 @@ from dmlc.kernel.print import print_kernel
 from dmlc.kernel.slow import find_slow
 from dmlc.kernel.steps import count_steps
 from dmlc.kernel.target import Limits, Profile, find_profile
+from dmlc.loops.sections import NONE, print_sections, read_sections
 from dmlc.lowering.group import lower_group
 from dmlc.parameters import (
     expect,
@@ -38,7 +40,7 @@ from dmlc.parameters import (
 from dmlc.program import FLOAT_WIDTHS, Origin, Program, Repeat
 from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, UnsupportedError
+from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.loops import part_loops
@@ -57,6 +59,9 @@ class Steps:
     """Which stages share a kernel: see `fuse.fuse`."""
     lower: Callable[[Function, Group, Profile, Limits], tuple[Kernel, ...]] = lower_group
     """The kernels of a group of stages, as they are rendered: see `group.lower_group`."""
+    schedule: Source | None = None
+    """Schedules of a person's own for some kernels: see `loops.sections`. With it, `lower` is the
+    usual one."""
 
 
 USUAL = Steps()
@@ -73,6 +78,7 @@ def compile(
     shader_model: str | None = None,
     contract: bool = False,
     float_controls: Sequence[int] | None = None,
+    schedule: str | Source | None = None,
 ) -> Program:
     """Compiles a function for an output language and a kind of device.
 
@@ -85,20 +91,42 @@ def compile(
     for both: closer to the exact sum, but not the same bits on every device.
     `float_controls` are the widths in bits of the floats, all of 16, 32 and 64 by default, of which
     the SPIR-V of HLSL asks drivers to keep NaN, infinities and the signs of zeros
-    (`SignedZeroInfNanPreserve`). A device that does not list a width cannot take it. Raises
-    `UnsupportedError` for what the target cannot express, before any lowering.
+    (`SignedZeroInfNanPreserve`). A device that does not list a width cannot take it.
+    `schedule` is the text of `Program.with_schedule`, or that with a name. Raises
+    `UnsupportedError` for what the target cannot express, before any lowering, and `DmlcError` for
+    a schedule that is not legal.
     """
     dialect, shape = _find_kind(target, profile, shader_model)
     widths = _read_widths(float_controls, dialect)
     expect_flag("root_signature", root_signature)
     expect_flag("contract", contract)
+    own = schedule
+    if own is not None and not isinstance(own, Source):
+        own = Source("<schedule>", expect_text("schedule", own))
     bound = find_function(function)
-    lowered = _lower(bound, dialect, shape)
-    program = _render(bound, lowered, dialect, shape, root_signature, contract)
-    if widths == FLOAT_WIDTHS:
-        return program
-    kernels = (dataclasses.replace(k, float_controls=widths) for k in program.kernels)
-    return dataclasses.replace(program, kernels=tuple(kernels))
+    make = _Compile(bound, target, shape, shader_model, root_signature, contract, widths)
+    return make(own)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Compile:
+    """`compile` with everything but a schedule."""
+
+    function: Function
+    target: str
+    shape: Profile
+    shader_model: str | None
+    root_signature: bool
+    contract: bool
+    widths: tuple[int, ...]
+
+    def __call__(self, schedule: Source | None) -> Program:
+        dialect = find_dialect(self.target, self.shader_model)
+        lowered = _lower(self.function, dialect, self.shape, Steps(schedule=schedule))
+        settings = self.root_signature, self.contract
+        program = _render(self.function, lowered, dialect, self.shape, *settings)
+        kernels = (dataclasses.replace(k, float_controls=self.widths) for k in program.kernels)
+        return dataclasses.replace(program, kernels=tuple(kernels), remake=self)
 
 
 def _read_widths(given: Sequence[int] | None, dialect: Dialect) -> tuple[int, ...]:
@@ -191,10 +219,18 @@ def describe_kernels(
 
 
 def describe_schedules(function: Function, target: str, profile: str | None = None) -> str:
+    """The script of each kernel that `compile` renders, as `compile` takes them. Raises as
+    `compile` does."""
+    dialect, shape = _find_kind(target, profile)
+    _, kernels = make_kernels(function, target, profile)
+    return print_sections(kernels, dialect.limits.target, shape)
+
+
+def describe_nests(function: Function, target: str, profile: str | None = None) -> str:
     """The loops of each kernel that `compile` renders, one per line. Raises as `compile` does."""
     _, kernels = make_kernels(function, target, profile)
-    described = ([f"kernel {n}", *(f"  {line}" for line in kernel.schedule)]
-                 for n, kernel in enumerate(kernels))  # fmt: skip
+    described = ([f"kernel {each.title}", *(f"  {line}" for line in each.schedule)]
+                 for each in kernels)  # fmt: skip
     return "\n".join(line for lines in described for line in lines)
 
 
@@ -269,6 +305,9 @@ def _lower(
         function = narrowed
     check_support(function, dialect, shape)
     check_open(function)
+    lower, own = steps.lower, NONE
+    if steps.schedule is not None:
+        own = read_sections(steps.schedule, dialect.limits, shape)
     lowered: list[Lowered] = []
     for part in part_loops(function):
         if part.function is not function:
@@ -276,10 +315,15 @@ def _lower(
             check_support(part.function, dialect, shape)
         rewritten = rewrite(part.function, shape.row, walks=shape.walks)
         fusion = _fuse(rewritten, dialect, shape, steps)
+        if steps.schedule is not None:
+            lower = functools.partial(lower_group, own=own)
         kernels = tuple(
-            steps.lower(fusion.function, group, shape, dialect.limits) for group in fusion.groups
+            tuple(map(own.rename, lower(fusion.function, group, shape, dialect.limits)))
+            for group in fusion.groups
         )
         lowered.append((part, fusion, kernels))
+        own = own.follow(kernel for group in kernels for kernel in group)
+    own.check([kernel for _, _, groups in lowered for group in groups for kernel in group])
     return tuple(lowered)
 
 

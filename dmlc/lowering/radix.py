@@ -225,6 +225,7 @@ class Sorter:
             stages,
             (stages,),
             schedule=(f"i: 0..{stretches.count:,}", f"  k: 0..{stretches.size:,}", f"    {each}"),
+            title=written[-1].name,
         )
         self._kernels.append(run_passes(made, self._function, limits))
         self._locals = Names()

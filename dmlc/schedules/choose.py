@@ -13,9 +13,10 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
-from dmlc.loops.nodes import Nest
+from dmlc.loops.nodes import Call, Nest
 from dmlc.loops.phases import Phase
-from dmlc.loops.space import Space, cut, find_length
+from dmlc.loops.rfactor import make_cut
+from dmlc.loops.space import find_length
 from dmlc.schedules import cpu, gpu, open_sizes
 from dmlc.schedules.panels import choose_panels, count_panels
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
@@ -125,8 +126,8 @@ def _count_pieces(product: Contraction, p: Profile) -> int:
     return min(-(-_FILL * p.groups // groups), product.depth // _LEAST_DEPTH)
 
 
-def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
-    """The space of the first phase with an inner axis cut into pieces, the outermost one that is
+def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
+    """The call that cuts an inner axis of the first phase into pieces, the outermost one that is
     long enough; None where one kernel does."""
     space = phases[0].space
     if space.is_open:
@@ -146,11 +147,11 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
     # Pieces of what lies side by side start on cache lines.
     line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
     if _is_gpu(p):
-        return cut(space, axis, find_length(size, pieces, line))
+        return make_cut(phases[0], axis, find_length(size, pieces, line))
     length = -(-size // pieces)
     if phases[0].elements.results:
         length = -(-length // line) * line
-    return cut(space, axis, length)
+    return make_cut(phases[0], axis, length)
 
 
 def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> bool:

@@ -49,7 +49,10 @@ def test_version(dmlc: Dmlc) -> None:
         (["compile", "onednn.ReLU", "--target", "cuda"], "'cuda' is not one of"),
         (["compile", "onednn.ReLU", "--profile", "tpu"], "'tpu' is not one of"),
         (["ir", "onednn.ReLU", "--tensor", "src"], "expected NAME=VALUE, found 'src'"),
-        (["ir", "onednn.ReLU", "--kernel", "--after", "fuse"], "--kernel, --schedule and --after"),
+        (
+            ["ir", "onednn.ReLU", "--kernel", "--after", "fuse"],
+            "--kernel, --schedule, --program and --after",
+        ),
         ([], "Usage: dmlc"),
     ],
 )
