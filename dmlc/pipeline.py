@@ -100,12 +100,17 @@ def compile(
     widths = _read_widths(float_controls, dialect)
     expect_flag("root_signature", root_signature)
     expect_flag("contract", contract)
-    own = schedule
-    if own is not None and not isinstance(own, Source):
-        own = Source("<schedule>", expect_text("schedule", own))
+    own = None if schedule is None else as_source(schedule)
     bound = find_function(function)
     make = _Compile(bound, target, shape, shader_model, root_signature, contract, widths)
     return make(own)
+
+
+def as_source(schedule: str | Source) -> Source:
+    """A file of schedules as a caller gives it: its text, maybe with a name."""
+    if isinstance(schedule, Source):
+        return schedule
+    return Source("<schedule>", expect_text("schedule", schedule))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,6 +132,10 @@ class _Compile:
         program = _render(self.function, lowered, dialect, self.shape, *settings)
         kernels = (dataclasses.replace(k, float_controls=self.widths) for k in program.kernels)
         return dataclasses.replace(program, kernels=tuple(kernels), remake=self)
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Functions do not go to other processes with programs."""
+        return type(None), ()
 
 
 def _read_widths(given: Sequence[int] | None, dialect: Dialect) -> tuple[int, ...]:
@@ -256,11 +265,12 @@ def compile_kernels(
     *,
     shader_model: str | None = None,
     contract: bool = False,
+    steps: Steps = USUAL,
 ) -> tuple[Program, Function, tuple[Kernel, ...]]:
     """What `compile` gives and what `make_kernels` gives, lowered once."""
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    lowered = _lower(function, dialect, shape)
+    lowered = _lower(function, dialect, shape, steps)
     program = _render(function, lowered, dialect, shape, contract=contract)
     fused, kernels = join_parts(function, lowered)
     return program, fused, tuple(kernel for made in kernels for kernel in made)

@@ -303,7 +303,8 @@ class Program:
     remake: Callable[[Source], Program] | None = dataclasses.field(
         default=None, compare=False, repr=False
     )
-    """Compiles the same again with schedules of a person's own; None where nothing was compiled."""
+    """Compiles the same again with schedules of a person's own; None where this process has not
+    compiled it from a function."""
 
     def with_schedule(self, text: str, filename: str = "<schedule>") -> Program:
         """The same program with schedules of your own: what `dmlc ir --schedule` prints, altered.
@@ -313,12 +314,12 @@ class Program:
         have without any; what an earlier `with_schedule` said is no longer so. Raises `DmlcError`,
         with `filename` and the place in the text, for a call that would change a result or has
         nothing to work on, and for kernels that there are not; and `UnsupportedError` where the
-        program was not compiled from a function.
+        program was not compiled from a function by this process.
         """
         expect_text("text", text)
         expect_text("filename", filename)
         if self.remake is None:
-            raise UnsupportedError(f"{self.name} was not compiled from a function: it has no loops")
+            raise UnsupportedError(f"{self.name} was not compiled from a function here")
         return self.remake(Source(filename, text))
 
     @property

@@ -78,7 +78,7 @@ def make_kernel(
     is_own = section is not None and section.calls not in ((), nest.script)
     if section is not None and is_own:
         nest = apply(naive(phases, given), function, limits, *section.calls)
-        nest = dataclasses.replace(nest, words="as a schedule of its own says")
+        nest = dataclasses.replace(nest, words="by a schedule of its own")
         _check_words(nest, limits, section)
     if nest.holds:
         passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)

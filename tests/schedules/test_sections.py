@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dmlc
 from dmlc import ir, library
+from dmlc.api import plan_run
 from dmlc.binding import Operator
 from dmlc.codegen.targets import find_dialect
 from dmlc.devices import find_device, load_function
+from dmlc.inspection.launches import estimate_kernels
+from dmlc.inspection.model import DEVICES
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.target import find_profile
@@ -23,6 +28,7 @@ from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.source import Source, UnsupportedError
 from dmlc.testing.examples import read_cases
+from dmlc.testing.memory import check_run
 from tests.schedules.test_scripts import TARGETS
 
 PRODUCT = """
@@ -259,6 +265,56 @@ def test_a_file_may_have_schedules_for_several_targets() -> None:
         read_sections(Source("a", text), dialect.limits, gpu)
 
 
+# The example ----------------------------------------------------------------------------------
+
+SCHEDULES = Path(__file__).resolve().parents[2] / "examples" / "schedules"
+SPLIT_K = (SCHEDULES / "split_k.txt").read_text(encoding="utf-8")
+
+
+def make_product(depth: int) -> ir.Function:
+    tensors = {"ATensor": (1, 1, 64, depth), "BTensor": (1, 1, depth, 64)}
+    described = {name: dmlc.TensorDesc("FLOAT32", sizes) for name, sizes in tensors.items()}
+    return dmlc.operator("directml.GEMM").bind(described)
+
+
+def test_split_k_is_short_and_faster_than_one_kernel() -> None:
+    function = make_product(65536)
+    times: list[dict[str, float]] = []
+    for text in ("kernel OutputTensor", SPLIT_K):
+        kernels = make_kernels(function, "opencl", "gpu", steps=schedule(text))
+        taken = estimate_kernels(*kernels)
+        times.append({d.name: sum(each[d.name] for each in taken) for d in DEVICES})
+    one, split = times
+    assert len(SPLIT_K.splitlines()) <= 10
+    # 49 times on an H100, and 2 on what has eight compute units.
+    assert all(1.5 * split[device.name] < one[device.name] for device in DEVICES)
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_split_k_is_right(profile: str) -> None:
+    function = make_product(4096)
+    random = np.random.default_rng(0)
+    given = {p.name: random.integers(-4, 4, [n for n in p.extents if isinstance(n, int)])
+             for p in function.parameters}  # fmt: skip
+    inputs = {name: values.astype(np.float32) for name, values in given.items()}
+    wanted = np.matmul(*inputs.values())
+    fused, kernels = make_kernels(function, "opencl", profile, steps=schedule(SPLIT_K))
+    assert [kernel.title for kernel in kernels] == ["matrix_parts", "OutputTensor"]
+    # Sums of small whole numbers are exact in any order.
+    np.testing.assert_array_equal(run_kernels(fused, kernels, inputs)["OutputTensor"], wanted)
+    program = dmlc.compile(function, profile=profile, schedule=SPLIT_K)
+    found = dmlc.load_program(program, "opencl")(inputs)["OutputTensor"]
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_illegal_schedule_is_refused_with_its_reason() -> None:
+    text = (SCHEDULES / "not_legal.txt").read_text(encoding="utf-8")
+    with pytest.raises(
+        ScheduleError, match=r"5:3: error: vectorize k 16: what is read and stored "
+    ):
+        make(make_product(65536), text)
+
+
 # Programs ---------------------------------------------------------------------------------------
 
 
@@ -284,16 +340,31 @@ def test_what_is_compiled_again_has_the_same_settings() -> None:
 
 def test_programs_go_to_other_processes() -> None:
     program = dmlc.compile(ir.parse(PLAIN))
-    moved = pickle.loads(pickle.dumps(program.with_schedule("kernel Y\nunroll i1"[:8])))
+    moved = pickle.loads(pickle.dumps(program))
     assert moved == program
+    with pytest.raises(UnsupportedError, match="was not compiled from a function here"):
+        moved.with_schedule("")
 
 
 def test_a_program_that_nobody_compiled_takes_none() -> None:
-    import dataclasses
-
     program = dataclasses.replace(dmlc.compile(ir.parse(PLAIN)), remake=None)
-    with pytest.raises(UnsupportedError, match="was not compiled from a function"):
+    with pytest.raises(UnsupportedError, match="was not compiled from a function here"):
         program.with_schedule("")
+
+
+def test_a_run_by_ones_own_schedule() -> None:
+    function = ir.parse(PRODUCT)
+    a, b = np.ones((24, 512), np.float32), np.ones((512, 40), np.float32)
+    split = "kernel C\nrfactor k 100"
+    for text in (split, None, split):
+        found = dmlc.run(function, {"A": a, "B": b}, schedule=text)
+        np.testing.assert_array_equal(found["C"], np.full((24, 40), 512, np.float32))
+        plan = plan_run(function, {"A": a, "B": b}, schedule=text)
+        assert plan.executable is not None
+        assert plan.executable.program == dmlc.compile(function, schedule=text)
+    assert check_run(function, {"A": a, "B": b}, schedule=split) == []
+    with pytest.raises(UnsupportedError, match="the reference has no kernels"):
+        dmlc.run(function, {"A": a, "B": b}, device="reference", schedule=split)
 
 
 def test_a_loaded_function_is_another_with_another_schedule() -> None:
