@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -48,6 +49,14 @@ class Primitive:
     def words(self) -> str:
         """What it does, for a person."""
         return str(self.run.__doc__).strip()
+
+    @property
+    def usage(self) -> str:
+        """How it is written, such as `split LOOP FACTOR`."""
+        given = [*inspect.signature(self.run).parameters][1:]
+        least = len(given) - self.optional
+        words = [name.upper() if n < least else f"[{name.upper()}]" for n, name in enumerate(given)]
+        return " ".join([self.name, *(["LOOP"] * self.takes_loop), *words])
 
 
 PRIMITIVES: dict[str, Primitive] = {}

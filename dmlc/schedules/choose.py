@@ -6,6 +6,7 @@ What suits each kind of device, `cpu` and `gpu` say. Nothing else asks which one
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -21,6 +22,7 @@ from dmlc.schedules import cpu, gpu, open_sizes
 from dmlc.schedules.panels import choose_panels, count_panels
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
 from dmlc.schedules.tiles import choose_tiles, count_tiles
+from dmlc.source import InternalError
 
 _PIECES = {True: 8, False: 4}
 """Groups of a reduction in pieces, by those that keep a device busy: a GPU, or a CPU."""
@@ -59,19 +61,73 @@ def choose(
 ) -> Nest:
     """The nest of some phases: element-wise work, whose number of elements is an argument where
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
-    together."""
-    is_open = count is None and any(phase.space.is_open for phase in phases)
-    product = None if is_open and not _is_gpu(p) else find_product(phases, p)
-    if is_open and product is None:
-        return open_sizes.choose(function, phases, p, limits)
-    if product is not None:
-        (_, after) = part_axes(phases)
-        if _is_gpu(p):
-            return choose_tiles(product, after, p, limits)
-        return choose_panels(product, after, p)
-    if _is_gpu(p):
-        return gpu.choose(function, phases, p, limits, serial=serial, count=count)
-    return cpu.choose(function, phases, p, limits, streaming, serial=serial, count=count)
+    together. The first of the `RULES` that applies makes it."""
+    work = Work(function, tuple(phases), p, limits, streaming, serial, count)
+    for rule in RULES:
+        nest = rule(work)
+        if nest is not None:
+            return nest
+    raise InternalError(f"no rule applies to '{function.name}'")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Work:
+    """What rules choose for: see `choose`."""
+
+    function: ir.Function
+    phases: tuple[Phase, ...]
+    profile: Profile
+    limits: Limits
+    streaming: Streaming
+    serial: bool
+    count: k.Scalar | None
+
+    @property
+    def is_gpu(self) -> bool:
+        return _is_gpu(self.profile)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether sizes are known at run time only."""
+        return self.count is None and any(phase.space.is_open for phase in self.phases)
+
+
+def _choose_product(work: Work) -> Nest | None:
+    p = work.profile
+    found = None if work.is_open and not work.is_gpu else find_product(work.phases, p)
+    if found is None:
+        return None
+    (_, after) = part_axes(work.phases)
+    if work.is_gpu:
+        return choose_tiles(found, after, p, work.limits)
+    return choose_panels(found, after, p)
+
+
+def _choose_open(work: Work) -> Nest | None:
+    if not work.is_open:
+        return None
+    return open_sizes.choose(work.function, work.phases, work.profile, work.limits)
+
+
+def _choose_gpu(work: Work) -> Nest | None:
+    if not work.is_gpu:
+        return None
+    given = work.function, work.phases, work.profile, work.limits
+    return gpu.choose(*given, serial=work.serial, count=work.count)
+
+
+def _choose_cpu(work: Work) -> Nest | None:
+    given = work.function, work.phases, work.profile, work.limits, work.streaming
+    return cpu.choose(*given, serial=work.serial, count=work.count)
+
+
+RULES: tuple[Callable[[Work], Nest | None], ...] = (
+    _choose_product,
+    _choose_open,
+    _choose_gpu,
+    _choose_cpu,
+)
+"""What chooses a nest, the first that applies: a rule gives None for what it is not for."""
 
 
 def arrange(
