@@ -6,7 +6,6 @@ What suits each kind of device, `cpu` and `gpu` say. Nothing else asks which one
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -20,6 +19,7 @@ from dmlc.loops.rfactor import make_cut
 from dmlc.loops.space import find_length
 from dmlc.schedules import cpu, gpu, open_sizes
 from dmlc.schedules.panels import choose_panels, count_panels
+from dmlc.schedules.rule import Work
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
 from dmlc.schedules.tiles import choose_tiles, count_tiles
 from dmlc.source import InternalError
@@ -68,28 +68,6 @@ def choose(
         if nest is not None:
             return nest
     raise InternalError(f"no rule applies to '{function.name}'")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Work:
-    """What rules choose for: see `choose`."""
-
-    function: ir.Function
-    phases: tuple[Phase, ...]
-    profile: Profile
-    limits: Limits
-    streaming: Streaming
-    serial: bool
-    count: k.Scalar | None
-
-    @property
-    def is_gpu(self) -> bool:
-        return _is_gpu(self.profile)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether sizes are known at run time only."""
-        return self.count is None and any(phase.space.is_open for phase in self.phases)
 
 
 def _choose_product(work: Work) -> Nest | None:
