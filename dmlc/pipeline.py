@@ -27,7 +27,8 @@ from dmlc.kernel.print import print_kernel
 from dmlc.kernel.slow import find_slow
 from dmlc.kernel.steps import count_steps
 from dmlc.kernel.target import Limits, Profile, find_profile
-from dmlc.loops.sections import NONE, print_sections, read_sections
+from dmlc.loops.nodes import Nest
+from dmlc.loops.sections import Sections, print_sections, read_sections
 from dmlc.lowering.group import lower_group
 from dmlc.parameters import (
     expect,
@@ -237,10 +238,15 @@ def describe_schedules(function: Function, target: str, profile: str | None = No
 
 def describe_nests(function: Function, target: str, profile: str | None = None) -> str:
     """The loops of each kernel that `compile` renders, one per line. Raises as `compile` does."""
-    _, kernels = make_kernels(function, target, profile)
-    described = ([f"kernel {each.title}", *(f"  {line}" for line in each.schedule)]
-                 for each in kernels)  # fmt: skip
-    return "\n".join(line for lines in described for line in lines)
+    dialect, shape = _find_kind(target, profile)
+    nests: dict[str, Nest] = {}
+    _, groups = join_parts(function, _lower(function, dialect, shape, seen=nests))
+    lines: list[str] = []
+    for kernel in (kernel for group in groups for kernel in group):
+        nest = nests.get(kernel.title)
+        own = kernel.schedule if nest is None else str(nest).splitlines()
+        lines += [f"kernel {kernel.title}", *(f"  {line}" for line in own)]
+    return "\n".join(lines)
 
 
 def make_kernels(
@@ -304,10 +310,14 @@ def _find_kind(
 
 
 def _lower(
-    function: Function, dialect: Dialect, shape: Profile, steps: Steps = USUAL
+    function: Function,
+    dialect: Dialect,
+    shape: Profile,
+    steps: Steps = USUAL,
+    seen: dict[str, Nest] | None = None,
 ) -> tuple[Lowered, ...]:
     """The passes between the two IRs, each followed by the verifier: the kernels of each group of
-    each part."""
+    each part. The usual steps put the nest of each kernel into `seen`, by what it is called."""
     verify(function)
     if isinstance(dialect.storage[DataType.INT64], Unsupported):
         narrowed = narrow_positions(function)
@@ -315,7 +325,7 @@ def _lower(
         function = narrowed
     check_support(function, dialect, shape)
     check_open(function)
-    lower, own = steps.lower, NONE
+    lower, own = steps.lower, Sections(seen=seen)
     if steps.schedule is not None:
         own = read_sections(steps.schedule, dialect.limits, shape)
     lowered: list[Lowered] = []
@@ -325,7 +335,7 @@ def _lower(
             check_support(part.function, dialect, shape)
         rewritten = rewrite(part.function, shape.row, walks=shape.walks)
         fusion = _fuse(rewritten, dialect, shape, steps)
-        if steps.schedule is not None:
+        if steps.lower is lower_group:
             lower = functools.partial(lower_group, own=own)
         kernels = tuple(
             tuple(map(own.rename, lower(fusion.function, group, shape, dialect.limits)))

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.nodes import Call
+from dmlc.loops.nodes import Call, Nest
 from dmlc.loops.rfactor import RFACTOR
 from dmlc.loops.script import ScheduleError, list_lines, parse_call
 from dmlc.source import Diagnostic, Note, Source, Span, unknown_name
@@ -49,6 +49,8 @@ class Sections:
     named: Mapping[str, Section] = dataclasses.field(default_factory=dict[str, Section])
     taken: frozenset[str] = frozenset()
     """What the kernels of earlier parts of the program are called."""
+    seen: dict[str, Nest] | None = None
+    """Takes the nest of each kernel, where somebody wants to see them."""
 
     def name(self, own: str) -> str:
         """What a kernel is called that would be called `own` if its part were all there is."""
@@ -60,6 +62,11 @@ class Sections:
 
     def find(self, own: str) -> Section | None:
         return self.named.get(self.name(own))
+
+    def see(self, own: str, nest: Nest) -> None:
+        """Has the nest of a kernel seen."""
+        if self.seen is not None:
+            self.seen[self.name(own)] = nest
 
     def rename(self, kernel: k.Kernel) -> k.Kernel:
         """The kernel of a part by what it is called in the program."""

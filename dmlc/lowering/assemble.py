@@ -80,6 +80,7 @@ def make_kernel(
         nest = apply(naive(phases, given), function, limits, *section.calls)
         nest = dataclasses.replace(nest, words="by a schedule of its own")
         _check_words(nest, limits, section)
+    own.see(title, nest)
     if nest.holds:
         passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
     launch = _find_launch(nest, limits, given)

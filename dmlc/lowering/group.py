@@ -60,7 +60,7 @@ def lower_group(
         return (
             make_kernel(
                 function, nest.phases, group.stages, names, profile, limits,
-                nest=nest, effort=effort,
+                nest=nest, effort=effort, own=own,
             ),
         )  # fmt: skip
     if group.crossed is not None:
@@ -260,7 +260,7 @@ def _lower_step(
             _lower_step(function, parallel, [each], profile, limits, own) for each in steps[1:]
         ]
         rest = [kernel for kernels in after for kernel in kernels]
-        return [lower_walk(function, walk, profile, limits), *rest]
+        return [lower_walk(function, walk, profile, limits, own), *rest]
     phases, alone = _arrange(function, parallel, steps, stages, profile)
     name = _name_step(function, steps)
     call, divided = _cut(phases, name, profile, limits, own, alone=alone)
