@@ -23,7 +23,7 @@ from dmlc.ir import Function
 from dmlc.known_answers import find_trusted
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect, wrong_kind
-from dmlc.pipeline import compile
+from dmlc.pipeline import USUAL, Steps, as_source, compile
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.runtime.arrays import (
     Array,
@@ -42,6 +42,7 @@ from dmlc.scalars import TENSOR_TYPES, held_type
 from dmlc.source import (
     Diagnostic,
     DmlcError,
+    Source,
     UnsupportedError,
 )
 
@@ -104,6 +105,7 @@ def run(
     outputs: Outputs | None = None,
     device: str = "opencl",
     dims: Mapping[str, int] | None = None,
+    schedule: str | Source | None = None,
 ) -> Results:
     """Runs an operator, a graph or a function on arrays, and returns its outputs by name.
 
@@ -124,11 +126,14 @@ def run(
     `opencl:<index or part of a name>`, `vulkan` or `d3d12` (the HLSL itself) or `wgpu` (WGSL) with
     the same, or `reference`.
 
+    `schedule` has schedules of your own for some kernels, as `Program.with_schedule` takes them;
+    the kernels are then those for the sizes at hand.
+
     The first call with new types, sizes and attributes compiles; calls like it do not. Packed
     arrays of equal sizes share one kernel whatever their sizes are.
     """
     trusted = find_trusted(device)
-    call, listed = _read_call(subject, inputs, attributes, outputs, trusted, dims)
+    call, listed = _read_call(subject, inputs, attributes, outputs, trusted, dims, schedule)
     found = call.run()
     if not listed:
         return found
@@ -149,6 +154,8 @@ class PlannedRun:
     """By the names that the function has for them."""
     outputs: Mapping[str, Shape]
     """The sizes of those outputs for which the call says them."""
+    steps: Steps = USUAL
+    """What it was made by."""
 
 
 def plan_run(
@@ -158,14 +165,15 @@ def plan_run(
     outputs: Outputs | None = None,
     device: str = "opencl",
     dims: Mapping[str, int] | None = None,
+    schedule: str | Source | None = None,
 ) -> PlannedRun:
     """The function that `run` would run, what it would run it with, and on what. Raises as `run`
     does."""
-    call, _ = _read_call(subject, inputs, attributes, outputs, find_trusted(device), dims)
+    call, _ = _read_call(subject, inputs, attributes, outputs, find_trusted(device), dims, schedule)
     plan = call.plan()
     sizes = {n: o.shape if isinstance(o, np.ndarray) else tuple(o) for n, o in call.outputs.items()}
     return PlannedRun(
-        plan.function, call.device, plan.executable, plan.compiled, call.arrays, sizes
+        plan.function, call.device, plan.executable, plan.compiled, call.arrays, sizes, call.steps
     )
 
 
@@ -176,6 +184,7 @@ def _read_call(
     outputs: Outputs | None,
     device: AnyDevice | None,
     dims: Mapping[str, int] | None,
+    schedule: str | Source | None,
 ) -> tuple[_Call, tuple[str, ...]]:
     """A call as its parameters have it, and the arrays of tensors among its names."""
     resolved = _resolve(subject)
@@ -184,7 +193,10 @@ def _read_call(
     there = {name: value for name, value in given.items() if value is not None}
     arrays = receive(there, _spell_entries(listed, name_outputs(outputs)))
     values = read_attributes(attributes)
-    return _Call(resolved, arrays, values, read_dims(dims), device), listed
+    steps = USUAL if schedule is None else Steps(schedule=as_source(schedule))
+    if device is None and schedule is not None:
+        raise UnsupportedError("the reference has no kernels, which a schedule could be for")
+    return _Call(resolved, arrays, values, read_dims(dims), device, steps), listed
 
 
 def _list_arrays(subject: Operator | Graph | Function) -> tuple[str, ...]:
@@ -300,12 +312,14 @@ class _Call:
         attributes: Mapping[str, object],
         dims: Mapping[str, int],
         device: AnyDevice | None,
+        steps: Steps = USUAL,
     ) -> None:
         _check_settings(subject, attributes, dims)
         self.subject = subject
         self.attributes = attributes
         self.dims = dims
         self.device = device
+        self.steps = steps
         arrays = (*call.inputs.items(), *_given_outputs(call).items())
         for name, array in arrays:
             _check_data_type(name, array)
@@ -348,7 +362,7 @@ class _Call:
         device = self.device
         try:
             settings = _freeze(self.attributes), _freeze(self.dims)
-            signature = (id(self.subject), layouts, settings, device)
+            signature = (id(self.subject), layouts, settings, device, self.steps)
             hash(signature)
         except TypeError:
             return None
@@ -367,11 +381,12 @@ class _Call:
             warnings.warn(f"{function.name}: {warning.message}", UserWarning, stacklevel=5)
         if self.device is None:
             return _Plan(subject, function, None, function)
-        if isinstance(subject, Operator):
+        if isinstance(subject, Operator) and self.steps == USUAL:
             general = self._load_general(subject)
             if general is not None:
                 return _Plan(subject, function, *general)
-        return _Plan(subject, function, load_function(function, self.device), function)
+        executable = load_function(function, self.device, self.steps)
+        return _Plan(subject, function, executable, function)
 
     def _bind(self, subject: Operator) -> Function:
         tensors = {**self.arrays, **self._given()}

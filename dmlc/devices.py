@@ -110,6 +110,6 @@ def list_dialects(device: AnyDevice) -> tuple[Dialect, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def load_function(function: Function, device: AnyDevice) -> AnyExecutable:
-    """A function compiled for a device and built there; the latest are kept."""
-    return load_on(compile_for(function, device), device)
+def load_function(function: Function, device: AnyDevice, steps: Steps = USUAL) -> AnyExecutable:
+    """A function compiled for a device by some steps, and built there; the latest are kept."""
+    return load_on(compile_for(function, device, steps), device)

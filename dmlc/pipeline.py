@@ -8,6 +8,7 @@ tensor IR -> parts, one for each loop over time -> simplify -> scan in blocks ->
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 from dmlc.binding import Graph, Operator
@@ -26,6 +27,8 @@ from dmlc.kernel.print import print_kernel
 from dmlc.kernel.slow import find_slow
 from dmlc.kernel.steps import count_steps
 from dmlc.kernel.target import Limits, Profile, find_profile
+from dmlc.loops.nodes import Nest
+from dmlc.loops.sections import Sections, print_sections, read_sections
 from dmlc.lowering.group import lower_group
 from dmlc.parameters import (
     expect,
@@ -38,7 +41,7 @@ from dmlc.parameters import (
 from dmlc.program import FLOAT_WIDTHS, Origin, Program, Repeat
 from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, UnsupportedError
+from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.loops import part_loops
@@ -57,6 +60,11 @@ class Steps:
     """Which stages share a kernel: see `fuse.fuse`."""
     lower: Callable[[Function, Group, Profile, Limits], tuple[Kernel, ...]] = lower_group
     """The kernels of a group of stages, as they are rendered: see `group.lower_group`."""
+    schedule: Source | None = None
+    """Schedules of a person's own for some kernels: see `loops.sections`. With it, `lower` is the
+    usual one."""
+    contract: bool = True
+    """Whether products that are summed are rounded with their sum."""
 
 
 USUAL = Steps()
@@ -73,6 +81,7 @@ def compile(
     shader_model: str | None = None,
     contract: bool = True,
     float_controls: Sequence[int] | None = None,
+    schedule: str | Source | None = None,
 ) -> Program:
     """Compiles a function for an output language and a kind of device.
 
@@ -85,20 +94,53 @@ def compile(
     has that instruction. Without `contract`, it is rounded before it is added, on every device.
     `float_controls` are the widths in bits of the floats, all of 16, 32 and 64 by default, of which
     the SPIR-V of HLSL asks drivers to keep NaN, infinities and the signs of zeros
-    (`SignedZeroInfNanPreserve`). A device that does not list a width cannot take it. Raises
-    `UnsupportedError` for what the target cannot express, before any lowering.
+    (`SignedZeroInfNanPreserve`). A device that does not list a width cannot take it.
+    `schedule` is the text of `Program.with_schedule`, or that with a name. Raises
+    `UnsupportedError` for what the target cannot express, before any lowering, and `DmlcError` for
+    a schedule that is not legal.
     """
     dialect, shape = _find_kind(target, profile, shader_model)
     widths = _read_widths(float_controls, dialect)
     expect_flag("root_signature", root_signature)
     expect_flag("contract", contract)
+    own = None if schedule is None else as_source(schedule)
     bound = find_function(function)
-    lowered = _lower(bound, dialect, shape, contract=contract)
-    program = _render(bound, lowered, dialect, shape, root_signature, contract)
-    if widths == FLOAT_WIDTHS:
-        return program
-    kernels = (dataclasses.replace(k, float_controls=widths) for k in program.kernels)
-    return dataclasses.replace(program, kernels=tuple(kernels))
+    make = _Compile(bound, target, shape, shader_model, root_signature, contract, widths)
+    return make(own)
+
+
+def as_source(schedule: str | Source) -> Source:
+    """A file of schedules as a caller gives it: its text, maybe with a name."""
+    if isinstance(schedule, Source):
+        return schedule
+    return Source("<schedule>", expect_text("schedule", schedule))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Compile:
+    """`compile` with everything but a schedule."""
+
+    function: Function
+    target: str
+    shape: Profile
+    shader_model: str | None
+    root_signature: bool
+    contract: bool
+    widths: tuple[int, ...]
+
+    def __call__(self, schedule: Source | None) -> Program:
+        dialect = find_dialect(self.target, self.shader_model)
+        lowered = _lower(
+            self.function, dialect, self.shape, Steps(schedule=schedule, contract=self.contract)
+        )
+        settings = self.root_signature, self.contract
+        program = _render(self.function, lowered, dialect, self.shape, *settings)
+        kernels = (dataclasses.replace(k, float_controls=self.widths) for k in program.kernels)
+        return dataclasses.replace(program, kernels=tuple(kernels), remake=self)
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Functions do not go to other processes with programs."""
+        return type(None), ()
 
 
 def _read_widths(given: Sequence[int] | None, dialect: Dialect) -> tuple[int, ...]:
@@ -191,11 +233,24 @@ def describe_kernels(
 
 
 def describe_schedules(function: Function, target: str, profile: str | None = None) -> str:
-    """The loops of each kernel that `compile` renders, one per line. Raises as `compile` does."""
+    """The script of each kernel that `compile` renders, as `compile` takes them. Raises as
+    `compile` does."""
+    dialect, shape = _find_kind(target, profile)
     _, kernels = make_kernels(function, target, profile)
-    described = ([f"kernel {n}", *(f"  {line}" for line in kernel.schedule)]
-                 for n, kernel in enumerate(kernels))  # fmt: skip
-    return "\n".join(line for lines in described for line in lines)
+    return print_sections(kernels, dialect.limits.target, shape)
+
+
+def describe_nests(function: Function, target: str, profile: str | None = None) -> str:
+    """The loops of each kernel that `compile` renders, one per line. Raises as `compile` does."""
+    dialect, shape = _find_kind(target, profile)
+    nests: dict[str, Nest] = {}
+    _, groups = join_parts(function, _lower(function, dialect, shape, seen=nests))
+    lines: list[str] = []
+    for kernel in (kernel for group in groups for kernel in group):
+        nest = nests.get(kernel.title)
+        own = kernel.schedule if nest is None else str(nest).splitlines()
+        lines += [f"kernel {kernel.title}", *(f"  {line}" for line in own)]
+    return "\n".join(lines)
 
 
 def make_kernels(
@@ -220,11 +275,12 @@ def compile_kernels(
     *,
     shader_model: str | None = None,
     contract: bool = True,
+    steps: Steps = USUAL,
 ) -> tuple[Program, Function, tuple[Kernel, ...]]:
     """What `compile` gives and what `make_kernels` gives, lowered once."""
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    lowered = _lower(function, dialect, shape, contract=contract)
+    lowered = _lower(function, dialect, shape, dataclasses.replace(steps, contract=contract))
     program = _render(function, lowered, dialect, shape, contract=contract)
     fused, kernels = join_parts(function, lowered)
     return program, fused, tuple(kernel for made in kernels for kernel in made)
@@ -262,11 +318,10 @@ def _lower(
     dialect: Dialect,
     shape: Profile,
     steps: Steps = USUAL,
-    *,
-    contract: bool = True,
+    seen: dict[str, Nest] | None = None,
 ) -> tuple[Lowered, ...]:
     """The passes between the two IRs, each followed by the verifier: the kernels of each group of
-    each part."""
+    each part. The usual steps put the nest of each kernel into `seen`, by what it is called."""
     verify(function)
     if isinstance(dialect.storage[DataType.INT64], Unsupported):
         narrowed = narrow_positions(function)
@@ -274,18 +329,26 @@ def _lower(
         function = narrowed
     check_support(function, dialect, shape)
     check_open(function)
+    lower, own = steps.lower, Sections(seen=seen)
+    if steps.schedule is not None:
+        own = read_sections(steps.schedule, dialect.limits, shape)
     lowered: list[Lowered] = []
-    limits = dataclasses.replace(dialect.limits, contracts=contract)
+    limits = dataclasses.replace(dialect.limits, contracts=steps.contract)
     for part in part_loops(function):
         if part.function is not function:
             verify(part.function, "part_loops")
             check_support(part.function, dialect, shape)
         rewritten = rewrite(part.function, shape.row, walks=shape.walks)
         fusion = _fuse(rewritten, dialect, shape, steps)
+        if steps.lower is lower_group:
+            lower = functools.partial(lower_group, own=own)
         kernels = tuple(
-            steps.lower(fusion.function, group, shape, limits) for group in fusion.groups
+            tuple(map(own.rename, lower(fusion.function, group, shape, limits)))
+            for group in fusion.groups
         )
         lowered.append((part, fusion, kernels))
+        own = own.follow(kernel for group in kernels for kernel in group)
+    own.check([kernel for _, _, groups in lowered for group in groups for kernel in group])
     return tuple(lowered)
 
 

@@ -24,6 +24,7 @@ from dmlc.scalars import DataType
 from dmlc.sizes import evaluate_size, find_symbols, multiply
 from dmlc.source import (
     Diagnostic,
+    Source,
     UnknownNameError,
     UnsupportedError,
     counted,
@@ -299,6 +300,27 @@ class Program:
     warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """What may not be meant, and what its kernels do slowly, with the place in the source and a
     cure."""
+    remake: Callable[[Source], Program] | None = dataclasses.field(
+        default=None, compare=False, repr=False
+    )
+    """Compiles the same again with schedules of a person's own; None where this process has not
+    compiled it from a function."""
+
+    def with_schedule(self, text: str, filename: str = "<schedule>") -> Program:
+        """The same program with schedules of your own: what `dmlc ir --schedule` prints, altered.
+
+        `text` has sections, each of which begins with `kernel NAME` and goes on with the calls that
+        make the kernel's loops, one to a line. Kernels without a section keep the schedules they
+        have without any; what an earlier `with_schedule` said is no longer so. Raises `DmlcError`,
+        with `filename` and the place in the text, for a call that would change a result or has
+        nothing to work on, and for kernels that there are not; and `UnsupportedError` where the
+        program was not compiled from a function by this process.
+        """
+        expect_text("text", text)
+        expect_text("filename", filename)
+        if self.remake is None:
+            raise UnsupportedError(f"{self.name} was not compiled from a function here")
+        return self.remake(Source(filename, text))
 
     @property
     def target(self) -> str:

@@ -8,7 +8,8 @@ A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- table: NAME -->` and an empty line are those of a table of the IR.
 `docs/reference/operators/` has a page for every operator of the library, and
 `docs/explanation/graphs/` one with pictures for every graph of the examples. Behind
-`<!-- codes -->` stand all codes of errors and warnings.
+`<!-- codes -->` stand all codes of errors and warnings, and behind `<!-- primitives -->` all
+primitives of schedules.
 JSON Schemas of the IR's forms lie beside what writes these, and
 `dmlc/library/index.json` beside the operators that it is made from. `docs/listings.py` plays the
 pages that have commands to run one after another, such as the tutorial.
@@ -16,6 +17,7 @@ pages that have commands to run one after another, such as the tutorial.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import re
@@ -32,6 +34,7 @@ from dmlc.editor.highlight import write_textmate
 from dmlc.language import syntax
 from dmlc.language.format import format_concerned, format_expression, format_operator
 from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names
+from dmlc.loops.script import PRIMITIVES
 from dmlc.picture import VIEWS, draw
 from dmlc.picture.diagram import Diagram, Kernel, list_calls, make_diagram
 from dmlc.picture.lettering import show_bytes
@@ -44,9 +47,10 @@ from docs.listings import is_played, play
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "examples/embedding/README.md", "docs/index.md", *(
     f"docs/{name}.md" for name in (
-        "tutorial/index", "how-to/import", "how-to/mlir", "how-to/onnx", "how-to/sizes",
-        "how-to/testing", "reference/errors", "reference/generated-code", "reference/ir",
-        "reference/language", "reference/manifest", "explanation/architecture",
+        "tutorial/index", "how-to/import", "how-to/mlir", "how-to/onnx", "how-to/schedules",
+        "how-to/sizes", "how-to/testing", "reference/errors", "reference/generated-code",
+        "reference/ir", "reference/language", "reference/manifest", "reference/schedules",
+        "explanation/architecture",
         "explanation/fusion", "explanation/gradients"))
 )  # fmt: skip
 
@@ -70,6 +74,9 @@ _BLOCK = re.compile(
     r"(?P<body>.*?)(?P<tail>^```$)",
     re.DOTALL | re.MULTILINE,
 )
+
+
+_PRIMITIVES = re.compile(r"(?<=<!-- primitives -->\n).*", re.DOTALL)
 
 
 _CODES = re.compile(r"(?<=<!-- codes -->\n).*", re.DOTALL)
@@ -111,6 +118,7 @@ def refresh(text: str) -> str:
         lambda m: m["head"] + "".join(f"{row}\n" for row in TABLES[m["name"]]()), text
     )
     text = _CODES.sub(lambda m: _list_codes(), text)
+    text = _PRIMITIVES.sub(lambda m: _list_primitives(), text)
     text = _BLOCK.sub(lambda m: f"{m['head']}{_content(m['kind'], m['what'])}{m['tail']}", text)
     if not is_played(text):
         return text
@@ -128,6 +136,14 @@ def _list_codes() -> str:
         lines += ["", f"### {group}"]
         for explanation in codes:
             lines += ["", f"###{explanation.text.rstrip()}"]
+    return "\n".join([*lines, ""])
+
+
+def _list_primitives() -> str:
+    """What every primitive of schedules does, in its own words."""
+    lines: list[str] = []
+    for found in PRIMITIVES.values():
+        lines += ["", f"## `{found.usage}`", "", *inspect.cleandoc(found.words).splitlines()]
     return "\n".join([*lines, ""])
 
 

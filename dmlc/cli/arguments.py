@@ -18,7 +18,7 @@ from dmlc.codegen.targets import TARGETS
 from dmlc.files import read_bounded
 from dmlc.kernel.target import PROFILES
 from dmlc.program import FLOAT_WIDTHS
-from dmlc.source import Diagnostic, DmlcError, UnknownNameError, unknown_name
+from dmlc.source import Diagnostic, DmlcError, Source, UnknownNameError, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,6 +82,25 @@ def contract_option(function: F) -> F:
         help="A product that is added to a sum of FLOAT32 is rounded once, with the sum, where a "
         "device has an instruction for both. Without: before it is added too, on every device.",
     )(function)  # fmt: skip
+
+
+def schedule_option(function: F) -> F:
+    """The option `--schedule` of a command that makes kernels."""
+    return click.option(
+        "--schedule", metavar="FILE", callback=_read_schedule,
+        help="Schedules of your own for some kernels, as dmlc ir --schedule prints them.",
+    )(function)  # fmt: skip
+
+
+def _read_schedule(_context: click.Context, _parameter: click.Parameter, path: str | None) -> Any:
+    """The file of `--schedule`, with its name."""
+    if path is None:
+        return None
+    return Source(path, read_bounded(path, _MOST_SCHEDULE).decode(errors="replace"))
+
+
+_MOST_SCHEDULE = 2**22
+"""The longest file of schedules that is read."""
 
 
 def bindings(function: F) -> F:

@@ -21,6 +21,7 @@ from dmlc.cli.arguments import (
     read_dimensions,
     read_tensors,
     read_widths,
+    schedule_option,
     show_commands,
     show_warnings,
 )
@@ -28,9 +29,11 @@ from dmlc.cli.completion import complete_operator
 from dmlc.cli.messages import show
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
+from dmlc.loops.sections import list_targets
 from dmlc.program import FLOAT_WIDTHS, Program, describe_programs, write_programs
 from dmlc.runtime.interface import find_compiler
 from dmlc.shader_model import SHADER_MODELS
+from dmlc.source import Source
 
 if TYPE_CHECKING:
     from dmlc.interop.export import Export
@@ -59,6 +62,7 @@ _ALL = [target for target in TARGETS if target.is_general]
               "and the signs of zeros (SignedZeroInfNanPreserve), or none. Leave out what dmlc "
               "devices does not list of a device.")  # fmt: skip
 @contract_option
+@schedule_option
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
 @click.option("--host", type=click.Choice(["cpp"]),
@@ -80,6 +84,7 @@ def command(
     shader_model: str,
     float_controls: tuple[int, ...],
     contract: bool,
+    schedule: Source | None,
     directory: str | None,
     host: str | None,
     dxdispatch: bool,
@@ -99,6 +104,12 @@ def command(
     if host is not None and not any(host in t.hosts for t in targets):
         needed = " or ".join(t.name for t in TARGETS if host in t.hosts)
         raise click.UsageError(f"--host {host} needs the target {needed}")
+    if dxdispatch and schedule is not None:
+        raise click.UsageError("--dxdispatch writes kernels of its own, and takes no --schedule")
+    meant = [t.name for t in targets]
+    if schedule is not None:
+        # One file may have schedules for some of several targets.
+        meant = [t for t in meant if t in list_targets(schedule, meant)] or meant
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
     programs = [
         dmlc.compile(
@@ -109,6 +120,7 @@ def command(
             contract=contract,
             float_controls=float_controls if found.shader_models else None,
             root_signature=host is None,  # Host code makes its own.
+            schedule=schedule if found.name in meant else None,
         )
         for found in targets
     ]

@@ -6,11 +6,18 @@ import json
 
 import click
 
-from dmlc.cli.arguments import bind_subject, bindings, contract_option, show_warnings
+from dmlc.cli.arguments import (
+    bind_subject,
+    bindings,
+    contract_option,
+    schedule_option,
+    show_warnings,
+)
 from dmlc.cli.completion import complete_operator
 from dmlc.inspection import inspect
 from dmlc.inspection.radv import DEFAULT
 from dmlc.shader_model import SHADER_MODELS
+from dmlc.source import Source
 
 
 @click.command(
@@ -26,6 +33,7 @@ from dmlc.shader_model import SHADER_MODELS
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True, help="What HLSL for AMD's GPUs is written for.")  # fmt: skip
 @contract_option
+@schedule_option
 @click.option("--isa", is_flag=True, help="Also give the machine code.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
@@ -37,6 +45,7 @@ def command(
     gpus: str,
     shader_model: str,
     contract: bool,
+    schedule: Source | None,
     isa: bool,
     as_json: bool,
 ) -> None:
@@ -50,7 +59,9 @@ def command(
     if not names:
         raise click.BadParameter("expected names of GPUs, such as gfx1100", param_hint="'--gpu'")
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
-    found = inspect(function, names, shader_model=shader_model, contract=contract)
+    found = inspect(
+        function, names, shader_model=shader_model, contract=contract, schedule=schedule
+    )
     show_warnings(found.warnings)
     if as_json:
         click.echo(json.dumps(found.to_json(isa), indent=2))

@@ -5,9 +5,21 @@ from __future__ import annotations
 import click
 
 from dmlc import ir
-from dmlc.cli.arguments import bind_subject, bindings, show_warnings, target_option
+from dmlc.cli.arguments import (
+    bind_subject,
+    bindings,
+    profile_option,
+    show_warnings,
+    target_option,
+)
 from dmlc.cli.completion import complete_operator
-from dmlc.pipeline import describe_kernels, describe_schedules, find_fusion, list_passes
+from dmlc.pipeline import (
+    describe_kernels,
+    describe_nests,
+    describe_schedules,
+    find_fusion,
+    list_passes,
+)
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.json import fusion_to_json
 from dmlc.transform.rewrite import PASSES
@@ -24,8 +36,12 @@ from dmlc.transform.simplify import simplify
               help="Print it after this pass: fuse, or one of those before it, which are "
               f"{', '.join(PASSES)}. factor means the last of them.")  # fmt: skip
 @click.option("--kernel", is_flag=True, help="Print the kernel IR: with --json a list of kernels.")
-@click.option("--schedule", is_flag=True, help="Print the loops of each kernel, one per line.")
-@target_option("The target that --kernel, --schedule and --after are for.")
+@click.option("--schedule", is_flag=True,
+              help="Print the schedule of each kernel: the calls that make its loops, as dmlc "
+              "compile --schedule FILE takes them.")  # fmt: skip
+@click.option("--program", is_flag=True, help="Print the loops of each kernel, one per line.")
+@target_option("The target that --kernel, --schedule, --program and --after are for.")
+@profile_option
 @click.option(
     "--json",
     "as_json",
@@ -41,34 +57,43 @@ def command(
     after: str | None,
     kernel: bool,
     schedule: bool,
+    program: bool,
     target: str,
+    profile: str | None,
     as_json: bool,
 ) -> None:
     """Print the tensor IR of an operator or a graph, or the kernel IR it is lowered to.
 
     OPERATOR is a name of the library, or FILE[:NAME].
     """
-    if sum((kernel, schedule, after is not None)) > 1:
-        raise click.UsageError("--kernel, --schedule and --after do not go together")
-    if schedule and as_json:
-        raise click.UsageError("--schedule has no JSON: --kernel has")
+    if sum((kernel, schedule, program, after is not None)) > 1:
+        raise click.UsageError("--kernel, --schedule, --program and --after do not go together")
+    if (schedule or program) and as_json:
+        raise click.UsageError(
+            f"--{'schedule' if schedule else 'program'} has no JSON: --kernel has"
+        )
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
     show_warnings(function.warnings)
     if kernel:
-        click.echo(describe_kernels(function, target, as_json=as_json))
+        click.echo(describe_kernels(function, target, profile, as_json=as_json))
         return
     if schedule:
-        click.echo(describe_schedules(function, target))
+        click.echo(describe_schedules(function, target, profile))
+        return
+    if program:
+        click.echo(describe_nests(function, target, profile))
         return
     fusion: Fusion | None = None
     if after == "fuse":
-        fusion = find_fusion(function, target)
+        fusion = find_fusion(function, target, profile)
         function = fusion.function
     elif after == "simplify":
         function = simplify(function)
     elif after is not None:
         last = PASSES[-1] if after == "factor" else after
-        function = next(made for name, made in list_passes(function, target) if name == last)
+        function = next(
+            made for name, made in list_passes(function, target, profile) if name == last
+        )
     if as_json:
         click.echo(ir.to_json(function) if fusion is None else fusion_to_json(fusion))
         return

@@ -21,6 +21,7 @@ from dmlc.cli.arguments import (
     read_pairs,
     read_tensors,
     refuse_attributes,
+    schedule_option,
     tensor_option,
 )
 from dmlc.cli.arrays import bind_open, encode_array, make_outputs, read_arrays
@@ -32,7 +33,7 @@ from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES, find_promises
 from dmlc.files import name_file, write_files
 from dmlc.known_answers import explain_failure
 from dmlc.runtime.floats import LEAST
-from dmlc.source import counted
+from dmlc.source import Source, counted
 from dmlc.testing.memory import check_run, name_tool
 from dmlc.testing.verify import Verdict, verify
 
@@ -54,6 +55,7 @@ from dmlc.testing.verify import Verdict, verify
               help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>, a simulated "
               "one with :<seed>; or "
               f"{REFERENCE}.")  # fmt: skip
+@schedule_option
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write each output to DIR/NAME.npy.")  # fmt: skip
 @click.option("--verify", "verified", is_flag=True,
@@ -72,6 +74,7 @@ def command(
     dimensions: tuple[str, ...],
     folders: tuple[str, ...],
     device: str,
+    schedule: Source | None,
     directory: str | None,
     verified: bool,
     checked: bool,
@@ -104,10 +107,10 @@ def command(
         given = read_attributes(attributes, found)
         outputs = make_outputs(found, arrays, described, given, dims)
         function = bind_open(found, arrays, described, given, dims)
-    call = (found, arrays, given, outputs, device, dims)
+    call = (found, arrays, given, outputs, device, dims, schedule)
     if function is not None:
         spelt = {ir_name(name): array for name, array in arrays.items()}
-        call = (function, spelt, None, outputs, device, None)
+        call = (function, spelt, None, outputs, device, None, schedule)
     results = dmlc.run(*call)
     problems = check_run(*call) if checked else []
     floats = find_promises(device) if verified else LEAST

@@ -290,7 +290,7 @@ def _render_kernel(
         formulas=[line for text in kernel.summary for line in wrap_comment(make_comment(text))],
         launch=_describe_launch(kernel, scalars, dialect.item),
         row=launch.row,
-        schedule=[make_comment(line) for line in kernel.schedule],
+        schedule=[make_comment(line) for line in kernel.script or kernel.schedule],
         buffers=shown,
         scalars=scalar_views,
         in_place=[

@@ -406,6 +406,13 @@ class Kernel:
     """For a person: why it is but one of the kernels of its group, where that has several."""
     schedule: tuple[str, ...] = ()
     """For a person: its loops, one per line."""
+    title: str = ""
+    """What a file of schedules calls it: after the last tensor that it stores."""
+    script: tuple[str, ...] = ()
+    """The calls that have made its loops of the naive ones; nothing where no script has."""
+    cut: tuple[str, ...] = ()
+    """Where it reduces pieces for another kernel: what that is called, and the call that has cut
+    the points."""
 
     @property
     def index_limits(self) -> tuple[int, int]:

@@ -88,17 +88,18 @@ class _Parser(Scanner[k.Expression]):
 
     def _about(self) -> dict[str, Any]:
         """What is said of a kernel before its memory, up to how it is launched."""
-        said: dict[str, Any] = {"summary": (), "passes": (), "schedule": ()}
+        lines = ("summary", "schedule", "script", "cut")
+        said: dict[str, Any] = {"passes": (), **dict.fromkeys(lines, ())}
         while not self.accept("launch"):
             token = self.token
             match self.name("'launch'"):
-                case "summary" | "schedule" as key:
+                case key if key in lines:
                     said[key] += (self._text(),)
                 case "pass":
                     said["passes"] += (self._names(),)
                 case "stages":
                     said["stages"] = self._names()
-                case "walk" | "apart" as key:
+                case "walk" | "apart" | "title" as key:
                     said[key] = self._text()
                 case "effort":
                     number = self.next()

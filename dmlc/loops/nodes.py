@@ -25,6 +25,7 @@ from dmlc.loops.phases import Phase
 from dmlc.loops.vectorize import Vectorization
 from dmlc.scalars import DataType
 from dmlc.sizes import divide_up, multiply
+from dmlc.source import Span
 
 SHORT_VECTOR = 4
 """The lanes of vectors that take what longer ones leave over."""
@@ -317,6 +318,8 @@ class Call:
     """The name of a loop, and what the primitive takes besides."""
     name: str = ""
     """What it makes is called so; else a name is made up."""
+    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+    """Where a person has written it."""
 
     def __str__(self) -> str:
         words = (self.verb, *map(str, self.arguments), *(("as", self.name) if self.name else ()))

@@ -62,7 +62,7 @@ from dmlc.loops.script import (
 )
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.sizes import is_multiple
-from dmlc.source import InternalError
+from dmlc.source import InternalError, list_names
 
 
 def chain(nodes: Sequence[Node]) -> list[Loop]:
@@ -79,13 +79,30 @@ def chain(nodes: Sequence[Node]) -> list[Loop]:
 
 def apply(nest: Nest, function: ir.Function, limits: Limits, *calls: Call) -> Nest:
     """A nest after some calls. Raises `ScheduleError`, which names the call, where one is not
-    legal."""
+    legal; where a person has written that, with its place and what the loops are."""
     for call in calls:
         try:
             nest = _apply(nest, function, limits, call)
         except ScheduleError as error:
-            raise ScheduleError(f"{call}: {error.diagnostics[0].message}") from None
+            notes = [] if call.span is None else [_describe_loops(nest)]
+            message = f"{call}: {error.diagnostics[0].message}"
+            raise ScheduleError(message, call.span, notes) from None
     return nest
+
+
+def _describe_loops(nest: Nest) -> str:
+    """The loops of a nest, each with the tensors whose sums or elements it walks."""
+    said: list[str] = []
+    for loop in (n for n in walk(nest.body) if isinstance(n, Loop)):
+        phases = [nest.phases[number] for number in list_phases(loop)]
+        added = [each.name for phase in phases for each in phase.accumulators]
+        what = ("reduces", added) if reduces(nest, loop) else ("computes", list[str]())
+        if not what[1]:
+            stored = [view.tensor for p in phases for view, _ in p.elements.results]
+            what = ("computes", [*added, *stored])
+        names = dict.fromkeys(name.partition("#")[0] for name in what[1])
+        said.append(f"{loop.name} {what[0]} {list_names((*names,), 4)}")
+    return f"loops: {'; '.join(said)}" if said else "there are no loops"
 
 
 def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nest:

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 import operator
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits
 from dmlc.loops.nodes import Call, Kind, Loop, Nest, Node, Pack, Point, Reduce, list_loops, walk
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, Source, Span
 
 
 class ScheduleError(DmlcError):
@@ -51,6 +52,14 @@ class Primitive:
     def words(self) -> str:
         """What it does, for a person."""
         return str(self.run.__doc__).strip()
+
+    @property
+    def usage(self) -> str:
+        """How it is written, such as `split LOOP FACTOR`."""
+        given = [*inspect.signature(self.run).parameters][1:]
+        least = len(given) - self.optional
+        words = [name.upper() if n < least else f"[{name.upper()}]" for n, name in enumerate(given)]
+        return " ".join([self.name, *(["LOOP"] * self.takes_loop), *words])
 
 
 PRIMITIVES: dict[str, Primitive] = {}
@@ -104,24 +113,35 @@ def primitive(
 # As text ------------------------------------------------------------------------------------
 
 
-_LINE = re.compile(r"(?P<verb>\w+)(?P<arguments>( [^\s]+)*?)( as (?P<name>[^\s]+))?")
+_LINE = re.compile(r"(?P<verb>\w+)(?P<arguments>(\s+\S+)*?)(\s+as\s+(?P<name>\S+))?")
 
 
-def parse_script(text: str) -> tuple[Call, ...]:
+def list_lines(source: Source) -> Iterator[Span]:
+    """The lines of a text that say something, without what follows `//`."""
+    start = 0
+    for line in source.text.split("\n"):
+        said = line.partition("//")[0]
+        if said.strip():
+            first = start + len(said) - len(said.lstrip())
+            yield Span(source, first, start + len(said.rstrip()))
+        start += len(line) + 1
+
+
+def parse_call(line: Span) -> Call:
+    """The call in a line. Raises `ScheduleError` where it is none."""
+    match = _LINE.fullmatch(line.text)
+    if match is None:
+        raise ScheduleError(f"'{line.text}' is no call of a primitive", line)
+    given = match["arguments"].split()
+    # Numbers are no longer than any size.
+    numbers = (int(w) if w.isdecimal() and w.isascii() and len(w) < 20 else w for w in given)
+    return Call(match["verb"], tuple(numbers), match["name"] or "", line)
+
+
+def parse_script(text: str, name: str = "<script>") -> tuple[Call, ...]:
     """The calls of a script, one to a line; what follows `//` is left out. Raises `ScheduleError`,
-    with the number of the line, where one is no call."""
-    calls: list[Call] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = " ".join(line.partition("//")[0].split())
-        if not words:
-            continue
-        match = _LINE.fullmatch(words)
-        if match is None:
-            raise ScheduleError(f"line {number}: '{words}' is no call of a primitive")
-        given = match["arguments"].split()
-        numbers = (int(word) if word.isdecimal() else word for word in given)
-        calls.append(Call(match["verb"], tuple(numbers), match["name"] or ""))
-    return tuple(calls)
+    with the place, where a line is no call; errors call the text by its `name`."""
+    return tuple(map(parse_call, list_lines(Source(name, text))))
 
 
 def print_script(script: Sequence[Call]) -> str:

@@ -20,8 +20,12 @@ from dmlc.kernel.passes import run_passes
 from dmlc.kernel.rows import place_rows
 from dmlc.kernel.target import RUN_TIME_COUNT, Limits, Profile
 from dmlc.loops.element import Gather, Read, View
-from dmlc.loops.nodes import Kind, Loop, Nest, walk
+from dmlc.loops.naive import naive
+from dmlc.loops.nodes import Kind, Loop, Nest, Pack, walk
 from dmlc.loops.phases import Phase
+from dmlc.loops.primitives import apply
+from dmlc.loops.script import ScheduleError
+from dmlc.loops.sections import NONE, Section, Sections
 from dmlc.lowering.lower import lower_nest
 from dmlc.schedules.choose import choose
 from dmlc.schedules.streaming import Streaming, measure_footprint
@@ -41,11 +45,13 @@ def make_kernel(
     pieces: int | None = None,
     nest: Nest | None = None,
     effort: float | None = None,
+    own: Sections = NONE,
+    cut: tuple[str, ...] = (),
 ) -> k.Kernel:
     """One kernel of some phases, which read what the stages in `passes` do. Work items reduce
     outputs of their own, one after the other (`serial`), or share them. With `pieces`, it reduces
-    these, and another the rest. Its schedule is `nest`, or what suits the profile; its effort is
-    measured where it is not given.
+    these, as `cut` says, and another the rest. Its schedule is that of its section in `own`, or
+    `nest`, or what suits the profile; its effort is measured where it is not given.
 
     Raises `UnsupportedError` where a limit of the target is passed.
     """
@@ -64,12 +70,26 @@ def make_kernel(
     # Where rows lie along a loop, their vectors may not be aligned; and they are read again soon.
     threshold = profile.streaming_bytes if function.one_step is None else None
     streaming = Streaming(buffers, threshold)
+    title, section = name_kernel(function, phases), None
+    if nest is None or nest.script:
+        section = own.find(title)
     if nest is None:
         nest = choose(function, phases, profile, limits, streaming, serial=serial, count=given)
+    is_own = section is not None and section.calls not in ((), nest.script)
+    if section is not None and is_own:
+        nest = apply(naive(phases, given), function, limits, *section.calls)
+        nest = dataclasses.replace(nest, words="by a schedule of its own")
+        _check_words(nest, limits, section)
+    own.see(title, nest)
     if nest.holds:
         passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
-    launch = _find_launch(nest, limits)
-    if scalars:
+    launch = _find_launch(nest, limits, given)
+    if given is not None and scalars:
+        if launch.count != given.name:
+            raise ScheduleError(
+                f"the elements of '{title}' are counted when it runs, and work groups take the "
+                "outermost loop over them", None if section is None else section.span,
+            )  # fmt: skip
         launch = dataclasses.replace(launch, count=scalars[0][1])
     statements, arrays = lower_nest(nest, names, profile.lanes, streaming, launch.row)
     if function.one_step is not None:
@@ -97,23 +117,71 @@ def make_kernel(
         stages,
         passes,
         schedule=tuple(str(nest).splitlines()),
+        title=title,
+        script=tuple(map(str, nest.script)),
+        cut=cut,
     )
-    return run_passes(made, function, limits)
+    made = run_passes(made, function, limits)
+    if section is not None and is_own:
+        _check_own(made, nest, limits, section)
+    return made
 
 
-def _find_launch(nest: Nest, limits: Limits) -> k.Launch:
+def _check_words(nest: Nest, limits: Limits, section: Section) -> None:
+    """Refuses to store half of a word."""
+    whole = {
+        name for n in walk(nest.body) if isinstance(n, Pack) and n.in_words for name in n.buffers
+    }
+    for view in (view for phase in nest.phases for view, _ in phase.elements.results):
+        if view.dtype in limits.word_types and not view.local and view.tensor not in whole:
+            raise ScheduleError(
+                f"'{view.tensor}' is {view.dtype.name}, of which target '{limits.target}' stores "
+                "two elements at a time: 'pair' does that", section.span,
+            )  # fmt: skip
+
+
+def _check_own(made: k.Kernel, nest: Nest, limits: Limits, section: Section) -> None:
+    """Refuses what a schedule of a person's own asks for, and no device may have."""
+    size, most = made.launch.group_size, limits.group_size
+    if size > most:
+        raise ScheduleError(
+            f"a group of '{made.title}' has {size:,} work items, and target '{limits.target}' "
+            f"allows {most:,}", section.span,
+        )  # fmt: skip
+    shared = sum(a.size * a.lanes * max(4, a.dtype.bytes) for a in made.arrays if a.shared)
+    if shared > limits.shared_bytes:
+        raise ScheduleError(
+            f"a group of '{made.title}' shares {shared:,} bytes, and target '{limits.target}' "
+            f"allows {limits.shared_bytes:,}", section.span,
+        )  # fmt: skip
+
+
+def name_kernel(function: ir.Function, phases: Sequence[Phase]) -> str:
+    """What a kernel of some phases is called: after the last tensor that it stores or reduces; or
+    after what it stores for another kernel."""
+    stored = [view.tensor for p in phases for view, _ in p.elements.results if not view.local]
+    stored += [phase.scatter.view.tensor for phase in phases if phase.scatter is not None]
+    reduced = {name for p in phases for each in p.accumulators for name, _ in each.stages}
+    tensors = function.tensors()
+    between = [name for name in stored if name not in tensors]
+    return between[0] if between else function.sort_tensors({*stored, *reduced})[-1]
+
+
+def _find_launch(nest: Nest, limits: Limits, given: k.Scalar | None) -> k.Launch:
     """How a nest is launched. Work groups are counted in what their loop walks; where that is made
-    of one dimension alone, in its elements."""
+    of one dimension alone, or of that whose extent is `given`, in its elements."""
     loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
     items = math.prod(extent for _, extent in nest.lanes)
     if not loops:
         return k.Launch(1, 1, items)
     (groups,) = loops
     dim, step = groups.dim, groups.step
-    if len(dim.parts) == 1 and nest.lanes:
+    if len(dim.parts) == 1 and (nest.lanes or dim.parts[0][0].size is given):
         dim, each = dim.parts[0]
         step *= each
-    row = limits.row if nest.lanes else None
+    row = limits.row
+    if row is not None and step * row > RUN_TIME_COUNT and not nest.lanes:
+        row = None
     if isinstance(dim.size, int) and row is not None:
         rows = -(-dim.size // (step * row))
         # Rows of about equal length: few groups at the end of the last one have nothing to do.

@@ -17,7 +17,9 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import collect_elements
 from dmlc.loops.phases import Phase, collect_phases, combine_partials, part_members, store_partials
-from dmlc.loops.space import collapse
+from dmlc.loops.rfactor import cut_points
+from dmlc.loops.sections import NONE, Sections
+from dmlc.loops.space import Space, collapse
 from dmlc.loops.windows import write_windows
 from dmlc.lowering.assemble import count_buffers, make_kernel
 from dmlc.lowering.radix import lower_rows
@@ -40,14 +42,15 @@ from dmlc.transform.scatter import Walk, find_walk
 
 
 def lower_group(
-    function: ir.Function, group: Group, profile: Profile, limits: Limits
+    function: ir.Function, group: Group, profile: Profile, limits: Limits, own: Sections = NONE
 ) -> tuple[k.Kernel, ...]:
-    """The kernels of a group, in execution order.
+    """The kernels of a group, in execution order; `own` has sections for some of them.
 
-    Raises `UnsupportedError` where a limit of the target is passed.
+    Raises `UnsupportedError` where a limit of the target is passed, and `ScheduleError` where a
+    section has what is not legal.
     """
     if not group.passes:
-        return (lower_stages(function, group.stages, profile, limits, group.local),)
+        return (lower_stages(function, group.stages, profile, limits, group.local, own),)
     if group.ranks is not None:
         return lower_rows(function, group.ranks, profile, limits)
     _check_words(function, group, limits)
@@ -57,11 +60,11 @@ def lower_group(
         return (
             make_kernel(
                 function, nest.phases, group.stages, names, profile, limits,
-                nest=nest, effort=effort,
+                nest=nest, effort=effort, own=own,
             ),
         )  # fmt: skip
     if group.crossed is not None:
-        return _lower_crossed(function, group, group.crossed, profile, limits)
+        return _lower_crossed(function, group, group.crossed, profile, limits, own)
     phases, alone = _arrange(function, group.parallel, group.passes, group.stages, profile)
     passes: Sequence[Pass] = group.passes
     if any(p.tests_guard for p in phases):
@@ -69,17 +72,24 @@ def lower_group(
     parts = _split(passes)
     walks = any(_find_walk(function, steps, profile) is not None for steps in parts)
     apart = _WALKED if walks else _find_obstacle(function, phases, len(parts), profile, limits)
+    sections = [own.find(_name_step(function, steps)) for steps in parts]
+    if any(section is not None and section.cut for section in sections):
+        apart = apart or _CUT
     if not apart:
         names = _name_members(passes)
         if takes_neighbours(phases, profile, alone=alone):
             windows = write_windows(function, group, _list_stored(function, group.stages))
             phases, alone = windows or phases, alone or windows is not None
-        return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
+        return (
+            make_kernel(
+                function, phases, group.stages, names, profile, limits, serial=alone, own=own
+            ),
+        )
     again = combines_again(phases, profile) and not alone and not walks
-    kernels = _lower_again(function, phases, parts, profile, limits) if again else []
+    kernels = _lower_again(function, phases, parts, profile, limits, own) if again else []
     if not kernels:
         for steps in parts:
-            kernels += _lower_step(function, group.parallel, steps, profile, limits)
+            kernels += _lower_step(function, group.parallel, steps, profile, limits, own)
     if len(kernels) == 1:
         return tuple(kernels)
     return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
@@ -91,6 +101,7 @@ def lower_stages(
     profile: Profile,
     limits: Limits,
     local: tuple[str, ...] = (),
+    own: Sections = NONE,
 ) -> k.Kernel:
     """The kernel that computes element-wise stages over one domain; those `local` are for the
     others alone, and have no memory.
@@ -101,7 +112,7 @@ def lower_stages(
     """
     elements = collect_elements(function, stages, local)
     phase = Phase(elements, collapse(elements))
-    return make_kernel(function, (phase,), stages, (stages,), profile, limits)
+    return make_kernel(function, (phase,), stages, (stages,), profile, limits, own=own)
 
 
 def collect_group(
@@ -137,6 +148,8 @@ def _is_parted(phases: Sequence[Phase]) -> bool:
 
 _WALKED = "a work item has no element before it has gone through all points"
 _PARTED = "it takes several kernels, for values depend on the positions of points"
+_IDLE = "it takes several kernels, for there are too few outputs to share out"
+_CUT = "it takes several kernels, for its schedule reduces pieces"
 
 
 def _find_obstacle(
@@ -151,7 +164,7 @@ def _find_obstacle(
     if parts > 1 and _is_parted(phases):
         return _PARTED
     if not keeps_busy(phases, profile, limits):
-        return "it takes several kernels, for there are too few outputs to share out"
+        return _IDLE
     if count_buffers(phases) > limits.buffers:
         return f"it takes several kernels, for one may have no more than {limits.buffers} buffers"
     return ""
@@ -226,6 +239,7 @@ def _lower_step(
     steps: Sequence[Pass],
     profile: Profile,
     limits: Limits,
+    own: Sections,
 ) -> list[k.Kernel]:
     """The kernels of a reduction with what derives from it, or of a pass that applies reductions.
     Where one would have more buffers than the target allows, its stages are shared out."""
@@ -236,17 +250,20 @@ def _lower_step(
             stage = function.stage(name)
             domains.setdefault(stage and stage.extents, []).append(name)
         return [
-            lower_stages(function, tuple(part), profile, limits)
+            lower_stages(function, tuple(part), profile, limits, own=own)
             for names in domains.values()
             for part in _share_out(function, names, limits)
         ]
     walk = _find_walk(function, steps, profile)
     if walk is not None:
-        rest = [kernel for each in steps[1:]
-                for kernel in _lower_step(function, parallel, [each], profile, limits)]  # fmt: skip
-        return [lower_walk(function, walk, profile, limits), *rest]
+        after = [
+            _lower_step(function, parallel, [each], profile, limits, own) for each in steps[1:]
+        ]
+        rest = [kernel for kernels in after for kernel in kernels]
+        return [lower_walk(function, walk, profile, limits, own), *rest]
     phases, alone = _arrange(function, parallel, steps, stages, profile)
-    divided = None if alone else cut_up(phases, profile, limits)
+    name = _name_step(function, steps)
+    call, divided = _cut(phases, name, profile, limits, own, alone=alone)
     made = [phases]
     if divided is not None:
         second = (combine_partials(phases[0], divided.parallel_sizes), *phases[1:])
@@ -254,11 +271,15 @@ def _lower_step(
     if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
         halves = _halve(function, steps)
         return [
-            m for half in halves for m in _lower_step(function, parallel, half, profile, limits)
+            m
+            for half in halves
+            for m in _lower_step(function, parallel, half, profile, limits, own)
         ]
     if divided is None:
         names = _name_members(steps)
-        return [make_kernel(function, phases, stages, names, profile, limits, serial=alone)]
+        return [
+            make_kernel(function, phases, stages, names, profile, limits, serial=alone, own=own)
+        ]
     first, second = made
     elementwise, reductions = part_members(function, steps[0])
     names = tuple(member.stage for member in (*elementwise, *reductions))
@@ -266,9 +287,38 @@ def _lower_step(
     pieces, after = divided.parallel_sizes[0], _name_members(steps[1:])
     alone = suits_serial(function, second, profile)
     return [
-        make_kernel(function, first, names, (names,), profile, limits, pieces=pieces),
-        make_kernel(function, second, rest, after, profile, limits, serial=alone),
-    ]
+        make_kernel(
+            function, first, names, (names,), profile, limits, pieces=pieces, own=own,
+            cut=(name, call),
+        ),
+        make_kernel(function, second, rest, after, profile, limits, serial=alone, own=own),
+    ]  # fmt: skip
+
+
+def _cut(
+    phases: Sequence[Phase],
+    name: str,
+    profile: Profile,
+    limits: Limits,
+    own: Sections,
+    *,
+    alone: bool = False,
+) -> tuple[str, Space | None]:
+    """How a reduction, with what derives from it, is cut into pieces: the call, and the space of
+    the first phase then; None where one kernel does. A section of `own` says, or else a rule, but
+    of outputs that work items reduce `alone`."""
+    section = own.find(name)
+    call = None if section is None else section.cut
+    if section is None and not alone:
+        call = cut_up(phases, profile, limits)
+    return str(call or ""), None if call is None else cut_points(phases, call)
+
+
+def _name_step(function: ir.Function, steps: Sequence[Pass]) -> str:
+    """What a kernel would be called that has all of a step."""
+    members = [m.stage for each in steps for m in (*each.members, *each.across)]
+    reduced = {m.stage for each in steps for m in part_members(function, each)[1]}
+    return function.sort_tensors({*_list_stored(function, members), *reduced})[-1]
 
 
 def _find_walk(function: ir.Function, steps: Sequence[Pass], profile: Profile) -> Walk | None:
@@ -280,7 +330,12 @@ def _find_walk(function: ir.Function, steps: Sequence[Pass], profile: Profile) -
 
 
 def _lower_crossed(
-    function: ir.Function, group: Group, crossed: Crossed, profile: Profile, limits: Limits
+    function: ir.Function,
+    group: Group,
+    crossed: Crossed,
+    profile: Profile,
+    limits: Limits,
+    own: Sections,
 ) -> tuple[k.Kernel, ...]:
     """The kernels of a group that reduces over its rows, too: one that goes through all of them and
     stores what each piece of them comes to, and one that combines the pieces."""
@@ -293,7 +348,7 @@ def _lower_crossed(
     first, *derived = collect_phases(function, crossed.parallel, crossed.passes, stored)
     second = (combine_partials(across, (pieces, *first.space.parallel_sizes)), *derived)
     names = _name_members(group.passes)
-    own = tuple(dict.fromkeys(name for each in names for name in each))
+    stages = tuple(dict.fromkeys(name for each in names for name in each))
     added = [m.stage for each in group.passes for m in each.across]
     after = _name_members(crossed.passes[1:])
     rest = (*added, *(name for each in after for name in each))
@@ -302,8 +357,8 @@ def _lower_crossed(
         choose_combining(function, second, profile, limits),
     )
     return (
-        make_kernel(function, phases, own, names, profile, limits, nest=nests[0]),
-        make_kernel(function, second, rest, after, profile, limits, nest=nests[1]),
+        make_kernel(function, phases, stages, names, profile, limits, nest=nests[0], own=own),
+        make_kernel(function, second, rest, after, profile, limits, nest=nests[1], own=own),
     )
 
 
@@ -313,6 +368,7 @@ def _lower_again(
     parts: Sequence[Sequence[Pass]],
     profile: Profile,
     limits: Limits,
+    own: Sections,
 ) -> list[k.Kernel]:
     """The kernels of reductions in pieces, each of which combines again the partial results that
     those before it have stored and it needs, and then goes on: nothing, where that does not suit.
@@ -332,7 +388,12 @@ def _lower_again(
     combining: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
-    def make(main: Sequence[Phase], own: tuple[str, ...], pieces: int | None) -> bool:
+    def make(
+        main: Sequence[Phase],
+        members: tuple[str, ...],
+        pieces: int | None,
+        cut: tuple[str, ...] = (),
+    ) -> bool:
         needed = {v.tensor for p in (*derived, *main) for v in p.elements.views() if v.local}
         again = {id(phase): phase for name, phase in combined.items() if name in needed}
         made = [*again.values(), *derived, *main]
@@ -340,23 +401,32 @@ def _lower_again(
         read = {view.tensor for p in main for view in p.elements.buffers()}
         if count_buffers(made) > limits.buffers or stored & read:
             return False
-        passes = tuple(names for names in (after, own) if names)
-        stages = tuple(dict.fromkeys((*combining, *after, *own)))
-        kernels.append(make_kernel(function, made, stages, passes, profile, limits, pieces=pieces))
+        passes = tuple(names for names in (after, members) if names)
+        stages = tuple(dict.fromkeys((*combining, *after, *members)))
+        kernels.append(
+            make_kernel(
+                function, made, stages, passes, profile, limits, pieces=pieces, own=own, cut=cut
+            )
+        )
         return True
 
     for (main, *rest), steps in zip(tails, parts, strict=True):
-        divided = cut_up((main,), profile, limits)
-        own, names = (
+        # What reduces nothing is shared out by its rule alone.
+        name = _name_step(function, steps)
+        said = own if main.accumulators else NONE
+        call, divided = _cut((main,), name, profile, limits, said)
+        members, names = (
             tuple(m.stage for each in some for m in each.members) for some in (steps[:1], steps[1:])
         )
         cut_main = main if divided is None else dataclasses.replace(main, space=divided)
         if not main.accumulators:
-            if not make((cut_main,), own, None):
+            if not make((cut_main,), members, None):
                 return []
             derived, combining, after = rest, (), names
             continue
-        if divided is None or not make(store_partials(main, divided), own, divided.sizes[0]):
+        if divided is None:
+            return []
+        if not make(store_partials(main, divided), members, divided.sizes[0], (name, call)):
             return []
         partial = combine_partials(main, divided.parallel_sizes)
         combined.update({n: partial for each in main.accumulators for n, _ in each.stages})

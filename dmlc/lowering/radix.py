@@ -247,6 +247,7 @@ class Sorter:
             stages,
             (stages,),
             schedule=(f"i: 0..{stretches.count:,}", f"  k: 0..{stretches.size:,}", f"    {each}"),
+            title=written[-1].name,
         )
         body = parse_body(made, self._render(steps), _TEMPLATE)
         made = dataclasses.replace(made, body=body)

@@ -11,6 +11,7 @@ from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import Elements, View, collect_elements, tensor_strides
 from dmlc.loops.nodes import Dim, Kind, Loop, Nest, Node, Point, in_vectors, share_blocks
 from dmlc.loops.phases import Phase, Scatter
+from dmlc.loops.sections import Sections
 from dmlc.loops.space import keep_all
 from dmlc.lowering.assemble import make_kernel
 from dmlc.scalars import combiner_identity
@@ -18,7 +19,9 @@ from dmlc.sizes import known
 from dmlc.transform.scatter import Walk, list_keys
 
 
-def lower_walk(function: ir.Function, walk: Walk, profile: Profile, limits: Limits) -> k.Kernel:
+def lower_walk(
+    function: ir.Function, walk: Walk, profile: Profile, limits: Limits, own: Sections
+) -> k.Kernel:
     """The kernel of a walk. Raises `UnsupportedError` where a limit of the target is passed."""
     stage = walk.stage
     steps = known(tensor_strides(function, stage.name))
@@ -42,7 +45,7 @@ def lower_walk(function: ir.Function, walk: Walk, profile: Profile, limits: Limi
     words = f"each has {run:,} row{'' if run == 1 else 's'}, and puts points into them in order"
     nest = Nest((first, points), (tuple(domain), (*rows.values(), *walked)), body, words=words)
     return make_kernel(
-        function, nest.phases, (stage.name,), ((stage.name,),), profile, limits, nest=nest
+        function, nest.phases, (stage.name,), ((stage.name,),), profile, limits, nest=nest, own=own
     )
 
 

@@ -13,13 +13,16 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
-from dmlc.loops.nodes import Nest
+from dmlc.loops.nodes import Call, Nest
 from dmlc.loops.phases import Phase
-from dmlc.loops.space import Space, cut, find_length
+from dmlc.loops.rfactor import make_cut
+from dmlc.loops.space import find_length
 from dmlc.schedules import cpu, gpu, open_sizes
 from dmlc.schedules.panels import choose_panels, count_panels
+from dmlc.schedules.rule import Work
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
 from dmlc.schedules.tiles import choose_tiles, count_tiles
+from dmlc.source import InternalError
 
 _PIECES = {True: 8, False: 4}
 """Groups of a reduction in pieces, by those that keep a device busy: a GPU, or a CPU."""
@@ -58,19 +61,51 @@ def choose(
 ) -> Nest:
     """The nest of some phases: element-wise work, whose number of elements is an argument where
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
-    together."""
-    is_open = count is None and any(phase.space.is_open for phase in phases)
-    product = None if is_open and not _is_gpu(p) else find_product(phases, p)
-    if is_open and product is None:
-        return open_sizes.choose(function, phases, p, limits)
-    if product is not None:
-        (_, after) = part_axes(phases)
-        if _is_gpu(p):
-            return choose_tiles(product, after, p, limits)
-        return choose_panels(product, after, p)
-    if _is_gpu(p):
-        return gpu.choose(function, phases, p, limits, serial=serial, count=count)
-    return cpu.choose(function, phases, p, limits, streaming, serial=serial, count=count)
+    together. The first of the `RULES` that applies makes it."""
+    work = Work(function, tuple(phases), p, limits, streaming, serial, count)
+    for rule in RULES:
+        nest = rule(work)
+        if nest is not None:
+            return nest
+    raise InternalError(f"no rule applies to '{function.name}'")
+
+
+def _choose_product(work: Work) -> Nest | None:
+    p = work.profile
+    found = None if work.is_open and not work.is_gpu else find_product(work.phases, p)
+    if found is None:
+        return None
+    (_, after) = part_axes(work.phases)
+    if work.is_gpu:
+        return choose_tiles(found, after, p, work.limits)
+    return choose_panels(found, after, p)
+
+
+def _choose_open(work: Work) -> Nest | None:
+    if not work.is_open:
+        return None
+    return open_sizes.choose(work.function, work.phases, work.profile, work.limits)
+
+
+def _choose_gpu(work: Work) -> Nest | None:
+    if not work.is_gpu:
+        return None
+    given = work.function, work.phases, work.profile, work.limits
+    return gpu.choose(*given, serial=work.serial, count=work.count)
+
+
+def _choose_cpu(work: Work) -> Nest | None:
+    given = work.function, work.phases, work.profile, work.limits, work.streaming
+    return cpu.choose(*given, serial=work.serial, count=work.count)
+
+
+RULES: tuple[Callable[[Work], Nest | None], ...] = (
+    _choose_product,
+    _choose_open,
+    _choose_gpu,
+    _choose_cpu,
+)
+"""What chooses a nest, the first that applies: a rule gives None for what it is not for."""
 
 
 def arrange(
@@ -125,8 +160,8 @@ def _count_pieces(product: Contraction, p: Profile) -> int:
     return min(-(-_FILL * p.groups // groups), product.depth // _LEAST_DEPTH)
 
 
-def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
-    """The space of the first phase with an inner axis cut into pieces, the outermost one that is
+def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
+    """The call that cuts an inner axis of the first phase into pieces, the outermost one that is
     long enough; None where one kernel does."""
     space = phases[0].space
     if space.is_open:
@@ -146,11 +181,11 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
     # Pieces of what lies side by side start on cache lines.
     line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
     if _is_gpu(p):
-        return cut(space, axis, find_length(size, pieces, line))
+        return make_cut(phases[0], axis, find_length(size, pieces, line))
     length = -(-size // pieces)
     if phases[0].elements.results:
         length = -(-length // line) * line
-    return cut(space, axis, length)
+    return make_cut(phases[0], axis, length)
 
 
 def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> bool:

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.nodes import Nest
+from dmlc.loops.nodes import Call, Nest
 from dmlc.loops.phases import Phase
-from dmlc.loops.space import Space, cut
+from dmlc.loops.rfactor import PIECES, make_cut
 from dmlc.schedules import cpu, gpu
 from dmlc.schedules.rule import Rule
-from dmlc.sizes import divide_up, multiply
+from dmlc.sizes import multiply
 from dmlc.source import UnsupportedError
 
 _PIECES = 4
@@ -69,14 +69,11 @@ def count_pieces(phases: Sequence[Phase], p: Profile) -> int:
     return -(-_PIECES * p.groups // max(outputs, 1))
 
 
-def cut_up(phases: Sequence[Phase], p: Profile) -> Space | None:
-    """The space of the first phase with its outermost inner axis cut into pieces, as long as sizes
+def cut_up(phases: Sequence[Phase], p: Profile) -> Call | None:
+    """The call that cuts the outermost inner axis of the first phase into pieces, as long as sizes
     make them; None where one kernel does."""
-    space, pieces = phases[0].space, count_pieces(phases, p)
-    if not pieces:
-        return None
-    axis = space.inner[0]
-    return cut(space, axis, divide_up(space.extents[axis], pieces), pieces)
+    pieces = count_pieces(phases, p)
+    return make_cut(phases[0], phases[0].space.inner[0], pieces, PIECES) if pieces else None
 
 
 def _shares_reads(first: Phase) -> bool:

@@ -1,4 +1,5 @@
-"""What rules write their scripts with: each step goes through the door, as anybody's does."""
+"""What rules are given, and what they write their scripts with: each step goes through the door, as
+anybody's does."""
 
 from __future__ import annotations
 
@@ -8,12 +9,35 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.target import Limits
+from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.naive import naive
 from dmlc.loops.nodes import Call, Loop, Nest, list_loops, list_phases, walk
 from dmlc.loops.phases import Phase
 from dmlc.loops.primitives import apply, chain
 from dmlc.loops.script import ScheduleError
+from dmlc.schedules.streaming import Streaming
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Work:
+    """What a rule chooses the nest of: see `choose`."""
+
+    function: ir.Function
+    phases: tuple[Phase, ...]
+    profile: Profile
+    limits: Limits
+    streaming: Streaming
+    serial: bool
+    count: k.Scalar | None
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.profile.lanes == 1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether sizes are known at run time only."""
+        return self.count is None and any(phase.space.is_open for phase in self.phases)
 
 
 class Rule:

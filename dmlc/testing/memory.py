@@ -20,7 +20,7 @@ from dmlc.program import Program
 from dmlc.runtime.arrays import bind_symbols
 from dmlc.runtime.fences import check_stores
 from dmlc.runtime.interface import find_runtime
-from dmlc.source import UnsupportedError
+from dmlc.source import Source, UnsupportedError
 from dmlc.testing.case import Case, make_output
 
 INTERPRETER = "the interpreter of kernels"
@@ -50,6 +50,7 @@ def check_run(
     outputs: Outputs | None = None,
     device: str = "opencl",
     dims: Mapping[str, int] | None = None,
+    schedule: str | Source | None = None,
     *,
     steps: Steps = USUAL,
 ) -> list[str]:
@@ -60,13 +61,14 @@ def check_run(
     Raises as `dmlc.run` does; `UnsupportedError` for the reference, which has no kernels, and
     `UnavailableError`, with the cure, where Vulkan's validation layer is not installed.
     """
-    plan = plan_run(subject, inputs, attributes, outputs, device, dims)
+    plan = plan_run(subject, inputs, attributes, outputs, device, dims, schedule)
     if plan.device is None or plan.executable is None:
         raise UnsupportedError("the reference has no kernels whose memory could be checked")
     used = plan.device
     # What ran may serve all sizes, so that it is checked beside what serves these alone.
-    programs = {plan.executable.program: (plan.compiled, USUAL)}
-    for profile in list_profiles(used):
+    programs = {plan.executable.program: (plan.compiled, plan.steps)}
+    # A schedule is for the kernels that ran.
+    for profile in list_profiles(used) if schedule is None else ():
         made = compile_for(plan.function, used, steps, profile)
         programs.setdefault(made, (plan.function, steps))
     tool = find_runtime(used.runtime).find_tool()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 
 from dmlc import __version__, cli
@@ -49,7 +50,10 @@ def test_version(dmlc: Dmlc) -> None:
         (["compile", "onednn.ReLU", "--target", "cuda"], "'cuda' is not one of"),
         (["compile", "onednn.ReLU", "--profile", "tpu"], "'tpu' is not one of"),
         (["ir", "onednn.ReLU", "--tensor", "src"], "expected NAME=VALUE, found 'src'"),
-        (["ir", "onednn.ReLU", "--kernel", "--after", "fuse"], "--kernel, --schedule and --after"),
+        (
+            ["ir", "onednn.ReLU", "--kernel", "--after", "fuse"],
+            "--kernel, --schedule, --program and --after",
+        ),
         ([], "Usage: dmlc"),
     ],
 )
@@ -162,3 +166,52 @@ def test_help_loads_neither_numpy_nor_any_command() -> None:
         done.stdout.splitlines()[-1]
         == "['dmlc.cli', 'dmlc.cli.messages', 'dmlc.cli.output', 'dmlc.collection', 'dmlc.source']"
     )
+
+
+PRODUCT = ("directml.GEMM", "--tensor", "ATensor=FLOAT32[1,1,24,512]",
+           "--tensor", "BTensor=FLOAT32[1,1,512,40]")  # fmt: skip
+
+
+@pytest.mark.parametrize("own", [(), ("--target", "opencl", "--profile", "gpu")])
+def test_what_ir_prints_of_schedules_compile_takes(own: tuple[str, ...], dmlc: Dmlc) -> None:
+    printed = dmlc("ir", *PRODUCT, *own, "--schedule").out
+    Path("own.txt").write_text(printed)
+    assert printed.startswith(f"target opencl {'gpu' if own else 'cpu'}\n\nkernel OutputTensor\n")
+    plain = dmlc("compile", *PRODUCT, *own)
+    assert dmlc("compile", *PRODUCT, *own, "--schedule", "own.txt").out == plain.out
+    assert "group tile (i0, i1, i2): 0.." in dmlc("ir", *PRODUCT, *own, "--program").out
+
+
+def test_a_wrong_line_of_a_schedule_is_status_1(dmlc: Dmlc) -> None:
+    Path("own.txt").write_text("kernel OutputTensor\n  rfactor j 64  // no such loop\n")
+    found = dmlc("compile", *PRODUCT, "--target", "opencl", "--schedule", "own.txt")
+    assert found.status == 1
+    assert found.err.splitlines() == [
+        "own.txt:2:3: error: rfactor j 64: matrix is not reduced along a loop 'j', but along k",
+        "    2 |   rfactor j 64  // no such loop",
+        "      |   ^^^^^^^^^^^^",
+    ]
+    assert dmlc("compile", *PRODUCT, "--schedule", "none.txt").status == 1
+    dx = dmlc("compile", *PRODUCT, "--dxdispatch", "-o", "out", "--schedule", "own.txt")
+    assert dx.status == 2
+
+
+def test_a_schedule_for_one_target_leaves_others_be(dmlc: Dmlc) -> None:
+    Path("own.txt").write_text("target opencl\nkernel OutputTensor\n  rfactor k 64\n")
+    found = dmlc("compile", *PRODUCT, "-o", "out", "--schedule", "own.txt")
+    assert found.status == 0
+    assert "64 points" not in found.err
+    plain = dmlc("compile", *PRODUCT, "--target", "hlsl").out
+    own = "".join(path.read_text() for path in sorted(Path("out").glob("*.hlsl")))
+    assert own == plain.replace("\n\n// GEMM", "\n// GEMM")
+    assert "8 pieces\n" in Path("out/GEMM_1.cl").read_text()
+
+
+def test_run_takes_a_schedule(dmlc: Dmlc) -> None:
+    Path("own.txt").write_text("kernel OutputTensor\n  rfactor k 64\n")
+    for name, sizes in (("a", (1, 1, 24, 512)), ("b", (1, 1, 512, 40))):
+        np.save(f"{name}.npy", np.random.default_rng(0).standard_normal(sizes, np.float32))
+    given = ("--input", "ATensor=a.npy", "--input", "BTensor=b.npy", "--schedule", "own.txt")
+    found = dmlc("run", "directml.GEMM", *given, "--verify")
+    assert found.status == 0, found.err
+    assert "OutputTensor float32[1, 1, 24, 40]: PASS" in found.out

@@ -332,7 +332,7 @@ def test_a_script_has_a_call_to_a_line() -> None:
         Call("bind", ("block", "group")),
     )
     assert parse_script(print_script(script)) == script
-    with pytest.raises(ScheduleError, match="line 2: 'split! i0' is no call"):
+    with pytest.raises(ScheduleError, match="<script>:2:1: error: 'split! i0' is no call"):
         parse_script("once as block\nsplit! i0")
 
 

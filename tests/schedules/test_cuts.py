@@ -1,0 +1,85 @@
+"""Reductions that are cut into pieces: both kernels by random scripts, in the interpreter."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.target import CPU
+from dmlc.loops.naive import naive
+from dmlc.loops.phases import Phase, combine_partials, store_partials
+from dmlc.loops.primitives import apply
+from dmlc.loops.rfactor import PIECES, cut_points, make_cut, name_points
+from dmlc.loops.script import ScheduleError, parse_script
+from dmlc.lowering.assemble import make_kernel
+from dmlc.reference import evaluate
+from dmlc.testing.schedules import draw_steps, follow
+from tests.kernel.schedules import FOLDS, FUNCTIONS, LIMITS, read
+
+
+def cut(phases: tuple[Phase, ...], draw: random.Random) -> list[tuple[Phase, ...]]:
+    """The phases of two kernels for those of one, where it reduces once and that can be cut."""
+    first, *rest = phases
+    if not first.accumulators or any(p.accumulators for p in rest):
+        return [phases]
+    axis = draw.choice(first.space.inner)
+    size = first.space.sizes[axis]
+    unit = draw.choice(["", PIECES])
+    try:
+        divided = cut_points(phases, make_cut(first, axis, draw.randint(1, max(1, size)), unit))
+    except ScheduleError:
+        return [phases]
+    return [
+        store_partials(first, divided),
+        (combine_partials(first, divided.parallel_sizes), *rest),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pieces_come_to_the_same(seed: int) -> None:
+    done: Counter[str] = Counter()
+    for number, name in enumerate(FUNCTIONS):
+        draw = random.Random(100 * seed + number)
+        sizes = (draw.randint(1, 5), draw.randint(1, 6), draw.randint(1, 18))
+        kernels = read(name, sizes, draw.choice(FOLDS))
+        made: list[k.Kernel] = []
+        for phases, stages in kernels.phases:
+            parts = cut(phases, draw)
+            done["cut"] += len(parts) > 1
+            for part in parts:
+                nest, verbs = follow(naive(part), kernels.function, LIMITS, draw_steps(draw))
+                done.update(verbs if len(parts) > 1 else ())
+                made.append(make_kernel(kernels.function, part, stages, (stages,), CPU, LIMITS,
+                                        nest=nest))  # fmt: skip
+        inputs = kernels.inputs(seed)
+        got = run_kernels(kernels.function, made, inputs)
+        for result, values in evaluate(kernels.function, inputs).items():
+            np.testing.assert_array_equal(got[result], values, "\n\n".join(map(str, made)))
+    assert done["cut"] >= 3
+    assert len(done) >= 5
+
+
+def test_a_cut_names_the_loops_of_the_naive_nest() -> None:
+    (phases, _), *_ = read("rows", (3, 4, 5), "sum").phases
+    names = name_points(phases[0])
+    assert set(names) <= {dim.name for dim in naive(phases).dims[0]}
+    assert len(names) == len(phases[0].space.inner)
+
+
+def test_a_script_has_no_cut_in_it() -> None:
+    kernels = read("element-wise", (3, 4, 5), "sum")
+    with pytest.raises(ScheduleError, match="rfactor i0 2: it stands at the head of the section"):
+        apply(naive(kernels.phases[0][0]), kernels.function, LIMITS, *parse_script("rfactor i0 2"))
+
+
+@pytest.mark.parametrize("pieces", [2, 3, 6, 7])
+def test_no_piece_is_empty(pieces: int) -> None:
+    """Ten points in six pieces: five have two each, and a sixth would have none."""
+    (phases, _), *_ = read("normalized", (3, 4, 10), "sum").phases
+    space = cut_points(phases, parse_script(f"rfactor k {pieces} pieces")[0])
+    assert (space.sizes[0] - 1) * space.sizes[-1] < 10 <= space.sizes[0] * space.sizes[-1]
