@@ -114,7 +114,8 @@ def _compile(source: str, gpu: str, tools: _Tools) -> MachineKernel:
         _run(
             [clang, "-x", "cl", "-cl-std=CL1.2", "--target=nvptx64-nvidia-nvcl",
              f"-march=sm_{number}", "-O2", "-w", "-DFP_FAST_FMAF", "-Xclang",
-             "-finclude-default-header", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(library), "-S", "-o", ptx, text],
+             "-finclude-default-header", "-Xclang", "-mlink-builtin-bitcode", "-Xclang",
+             str(library), "-S", "-o", ptx, text],
             "make PTX",
         )  # fmt: skip
         said = _run([ptxas, f"-arch={gpu}", "-O3", "-v", ptx, "-o", cubin], "compile PTX")
