@@ -25,14 +25,6 @@ from dmlc.source import ArgumentError, Diagnostic, DmlcError, Note, unknown_name
 MOST_ENTRIES = 1024
 """The most values of an array attribute, and tensors of an array of tensors. Formulas read each
 entry when they are bound, so an array of them is a setting and never data."""
-_LIMITS = {
-    "INT": (-(2**63), 2**63 - 1),
-    "UINT": (0, 2**64 - 1),
-    "NUMBER": (-(2**63), 2**64 - 1),
-}
-_WHOLE = {"INT": "a whole number", "UINT": "a whole number of 0 or more", "NUMBER": "a number"}
-"""What an attribute of whole numbers must be; a NUMBER that is whole is the same for all types."""
-_FLOAT32_LARGEST = float(np.finfo(np.float32).max)
 
 
 def given_attributes(
@@ -178,20 +170,27 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
                 unknown = unknown_name("value", value, attribute.values, code="E0804")
                 raise DmlcError(_declared(attribute, unknown))
             return value
-        case "BOOL":
-            if not isinstance(value, bool | int):
-                raise _wrong(attribute, given, "true or false")
-            made: Constant = bool(value)
         case "TYPE":
             return _convert_type(attribute, given)
-        case "FLOAT":
-            made = _convert_float(attribute, value)
-        case "NUMBER" if isinstance(value, float):
-            made = value
         case _:
-            made = _convert_integer(attribute, value)
+            made = _convert_number(attribute, value)
     _check_values(attribute, made)
     return made
+
+
+def _convert_number(attribute: AttributeDefinition, value: object) -> Constant:
+    """A number or a boolean, by what the attribute's type holds."""
+    match attribute.type.holds:
+        case "bool":
+            if not isinstance(value, bool | int):
+                raise _wrong(attribute, value, "true or false")
+            return bool(value)
+        case "float":
+            return _convert_float(attribute, value)
+        case "number" if isinstance(value, float):
+            return value
+        case _:
+            return _convert_integer(attribute, value)
 
 
 def convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
@@ -225,17 +224,18 @@ def _convert_type(attribute: AttributeDefinition, given: object) -> DataType:
 
 def _convert_float(attribute: AttributeDefinition, value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _wrong(attribute, value, "a number")
+        raise _wrong(attribute, value, attribute.type.must_be)
     number = float(value) if abs(value) < 1e300 or isinstance(value, float) else math.inf
-    rounded = round_float(number, DataType.FLOAT32)
+    to = attribute.type.rounds_to
+    rounded = round_float(number, to)
     if math.isinf(rounded) and not (isinstance(value, float) and math.isinf(value)):
-        raise _wrong(attribute, value, f"a FLOAT of at most {_FLOAT32_LARGEST:.9g}")
+        largest = float(np.finfo(to.dtype).max)
+        raise _wrong(attribute, value, f"a {attribute.base} of at most {largest:.9g}")
     return rounded
 
 
 def _convert_integer(attribute: AttributeDefinition, value: object) -> int:
-    low, high = _LIMITS[attribute.base]
-    what = _WHOLE[attribute.base]
+    (low, high), what = attribute.type.limits, attribute.type.must_be
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         number = int(value)
     elif isinstance(value, int) and not isinstance(value, bool):

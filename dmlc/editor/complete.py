@@ -33,11 +33,11 @@ from dmlc.language.builtins import (
     REDUCTIONS,
     SENTENCE_FACTS,
 )
-from dmlc.language.definitions import AttributeDefinition, TensorDefinition
+from dmlc.language.definitions import ATTRIBUTE_TYPES, AttributeDefinition, TensorDefinition
 from dmlc.language.grammar import Continuation, UnexpectedText, continue_text
 from dmlc.language.mistakes import spell_keyword
 from dmlc.language.parse import SUFFIX
-from dmlc.language.tables import ATTRIBUTE_COLUMNS, ATTRIBUTE_TYPES, KINDS, TENSOR_COLUMNS, plain
+from dmlc.language.tables import ATTRIBUTE_COLUMNS, KINDS, TENSOR_COLUMNS, plain
 from dmlc.scalars import data_type_names, find_data_type
 
 _CONSTANTS = ("true", "false", "inf", "nan")

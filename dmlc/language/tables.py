@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.definitions import (
+    ATTRIBUTE_TYPES,
     AttributeDefinition,
     Dimension,
     EnumDefinition,
@@ -42,18 +43,10 @@ KINDS: Mapping[str, tuple[bool, bool, bool]] = {
 TENSOR_COLUMNS = ("Tensor", "Kind", "Dimensions", "Supported dimension counts",
                   "Supported data types")  # fmt: skip
 ATTRIBUTE_COLUMNS = ("Attribute", "Type", "Default", "Values")
-ATTRIBUTE_TYPES = ("FLOAT", "INT", "UINT", "NUMBER", "BOOL", "TYPE", "string")
-"""What an attribute may be, enums apart."""
 _SHORT_COLUMNS = {"ranks": "Supported dimension counts", "types": "Supported data types"}
-_BASES: Mapping[str, str] = {
-    "float": "FLOAT", "float32": "FLOAT", "f32": "FLOAT",
-    "int": "INT", "int32": "INT", "int64": "INT", "s32": "INT", "s64": "INT",
-    "uint": "UINT", "uint32": "UINT", "uint64": "UINT", "u32": "UINT", "u64": "UINT",
-    "bool": "BOOL", "boolean": "BOOL",
-    "string": "STRING",
-    "number": "NUMBER", "dml_scalar_union": "NUMBER",
-    "type": "TYPE", "dml_tensor_data_type": "TYPE",
-}  # fmt: skip
+_BASES = {
+    word: name for name, each in ATTRIBUTE_TYPES.items() for word in (name.lower(), *each.also)
+}
 _WORDS = {*KINDS, *_BASES}
 """What stands in cells and is no name of a row."""
 

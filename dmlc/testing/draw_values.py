@@ -75,10 +75,11 @@ def draw_one(random: Random, attribute: AttributeDefinition) -> object:
     if attribute.base == "TYPE":
         return pick(random, TENSOR_TYPES).name
     far = random.random() < 0.06
-    if attribute.base == "FLOAT" or (attribute.base == "NUMBER" and random.random() < 0.25):
+    holds = attribute.type.holds
+    if holds == "float" or (holds == "number" and random.random() < 0.25):
         return pick(random, _FAR_FLOATS if far else _FLOATS)
     pool = _FAR if far else _WHOLE
-    if attribute.base in ("INT", "NUMBER") and random.random() < 0.25:
+    if attribute.type.limits[0] < 0 and random.random() < 0.25:
         pool = _NEGATIVE
     return pick(random, pool)
 
@@ -104,7 +105,7 @@ def list_values(attribute: AttributeDefinition) -> list[object]:
     """What an attribute may be, where that is a short list."""
     if attribute.enum is not None:
         return list(attribute.enum.members)
-    if attribute.base == "BOOL":
+    if attribute.type.holds == "bool":
         return [False, True]
     if attribute.values is None:
         return []
@@ -113,7 +114,7 @@ def list_values(attribute: AttributeDefinition) -> list[object]:
     found: list[object] = []
     for text in attribute.values:
         try:
-            found.append(float(text) if attribute.base == "FLOAT" else int(text))
+            found.append(float(text) if attribute.type.holds == "float" else int(text))
         except ValueError:
             return []
     return found

@@ -177,7 +177,8 @@ class _Forbidder:
             return tuple(items)
         if isinstance(value, int) and not isinstance(value, bool) and attribute.base != "ENUM":
             stepped = value + pick(self.random, (-1, 1))
-            return max(stepped, 0) if attribute.base == "UINT" else stepped
+            bound = attribute.type.limits[0]
+            return max(stepped, bound) if attribute.type.holds == "int" else stepped
         return draw_one(self.random, attribute)
 
 

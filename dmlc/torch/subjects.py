@@ -185,7 +185,8 @@ class OperatorSubject:
         optional = {n: a.optional for n, a in self.operator.attributes.items()}
         found: list[Setting] = []
         for attribute in self.operator.definition.attributes:
-            kind = _SETTING_TYPES[attribute.base] + ("[]" if attribute.is_array else "")
+            holds = attribute.type.holds
+            kind = ("Scalar" if holds == "number" else holds) + ("[]" if attribute.is_array else "")
             found.append(Setting(attribute.name, kind, optional[attribute.name]))
         return tuple(found)
 
@@ -239,12 +240,6 @@ class OperatorSubject:
         optional = tuple(name for name, row in rows.items() if row.optional)
         entries = tuple((f"d_{n}", count) for n, count in wanted.items() if count is not None)
         return OperatorSubject(made, optional, entries)
-
-
-_SETTING_TYPES = {
-    "FLOAT": "float", "INT": "int", "UINT": "int", "BOOL": "bool", "ENUM": "str", "STRING": "str",
-    "NUMBER": "Scalar", "TYPE": "str",
-}  # fmt: skip
 
 
 def _is_tied(operator: OperatorDefinition, output: TensorDefinition, fact: str) -> bool:

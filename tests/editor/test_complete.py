@@ -39,7 +39,7 @@ SECTIONS = [
          ["Input", "Output", "Optional input", "Optional output", "Array of inputs",
           "Array of outputs"]),
         (mark("| Mode      | MODE ", "| Mode      | @"),
-         ["FLOAT", "INT", "UINT", "NUMBER", "BOOL", "TYPE", "string", "MODE"]),
+         ["FLOAT", "INT", "UINT", "NUMBER", "BOOL", "TYPE", "STRING", "MODE"]),
         (mark("| Attribute |", "| @"), ["Attribute", "Type", "Default", "Values"]),
         (mark("    tensors {\n", "    tensors {\n  @\n    }\n    tensors L {\n"),
          ["| Tensor | Kind | Dimensions | Supported dimension counts | Supported data types |"]),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from dmlc.language import syntax
-from dmlc.language.definitions import EnumDefinition
+from dmlc.language.definitions import ATTRIBUTE_TYPES, EnumDefinition
 from dmlc.language.parse import parse
 from dmlc.language.tables import plain, read_attributes, read_tensors, read_types
 from dmlc.scalars import DataType
@@ -105,6 +108,14 @@ def test_mistakes_in_tensors(lines: list[str], expected: tuple[str, str]) -> Non
 
 
 MODE = EnumDefinition("MODE", {"A": 0, "B": 1}, Span(Source("e", ""), 0, 0))
+
+
+def test_the_documentation_lists_the_types_of_attributes() -> None:
+    page = Path(__file__).parents[2] / "docs/reference/language.md"
+    _, _, behind = page.read_text(encoding="utf-8").partition("### Attributes\n")
+    rows = [line.split("|")[1] for line in behind.splitlines() if line.startswith("| `")]
+    listed = re.findall(r"`([A-Z]+)`", " ".join(rows[: rows.index(" `TYPE` ") + 1]))
+    assert sorted(listed) == sorted(ATTRIBUTE_TYPES)
 
 
 def test_attributes_of_every_kind() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,14 @@ def test_formulas_are_right(name: str) -> None:
     made = check_gradient(function, make_inputs(function))
     # And again: the gradient has a gradient.
     check_gradient(made, make_inputs(made))
+
+
+def test_the_page_of_gradients_has_every_function() -> None:
+    page = Path(__file__).parents[2] / "docs/explanation/gradients.md"
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
+    listed = set(re.findall(r"[a-z]\w*", " ".join(line.split("|")[1] for line in rows)))
+    functions = [OPERATIONS[name] for name in DERIVATIVES]
+    assert {f.name for f in functions if f.symbol is None and not f.internal} <= listed
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)

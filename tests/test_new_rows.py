@@ -1,9 +1,9 @@
-"""What each part of the compiler says of a scalar operation that it does not know yet.
+"""What follows of a row that is added to a table, and what each part of the compiler says of a row
+that it does not know yet.
 
-A child process adds a row to the table of `scalars`, and nothing else. So every part must either
-derive what it needs of the row, or name what is missing: no import fails, no text is written that
-an outside compiler refuses, and no derivative is taken for 0. Another child gives the operation
-its float32 definition too, which is all that the targets need.
+A child process adds a row to a table, a scalar operation to that of `scalars` say, and nothing
+else. So every part must either derive what it needs of the row, or name what is missing: no import
+fails, no text is written that an outside compiler refuses, and no derivative is taken for 0.
 """
 
 from __future__ import annotations
@@ -78,6 +78,42 @@ right = (found == values * values * values).all().item()
 print(json.dumps([right, program.kernels[0].source]))
 """
 
+_TYPE = """
+import json
+import numpy as np
+from dmlc.language import definitions
+row = definitions.AttributeType(("f64",), "float", "a number")
+definitions.ATTRIBUTE_TYPES = {**definitions.ATTRIBUTE_TYPES, "DOUBLE": row}
+import dmlc
+from dmlc.testing.draw_values import draw_one
+(operator,) = dmlc.parse('''
+operator SCALE {
+    attributes {
+        | Attribute | Type   | Default |
+        | Factor    | double | 0.1     |
+    }
+    tensors {
+        | Tensor | Kind   | Types |
+        | x      | Input  | f64   |
+        | y      | Output | f64   |
+    }
+    compute { y = x * Factor }
+}
+''').operators.values()
+
+def run(**given):
+    try:
+        arrays = {"x": np.ones(1)}
+        return dmlc.run(operator, arrays, attributes=given, device="reference")["y"].item()
+    except dmlc.DmlcError as error:
+        return str(error)
+
+random = np.random.default_rng(1)
+drawn = [draw_one(random, operator.definition.attributes[0]) for _ in range(50)]
+whole = all(float(value).is_integer() for value in drawn)
+print(json.dumps([run(), run(Factor=1e300), run(Factor=3), run(Factor="x"), whole]))
+"""
+
 
 def _run(*parts: str) -> object:
     done = subprocess.run(
@@ -123,3 +159,10 @@ def test_a_definition_is_all_that_a_kernel_of_vectors_needs() -> None:
     right, source = cast("tuple[bool, str]", _run(_ROW, _DEFINITION, _RUN))
     assert right
     assert "portable_cube_x16(" in source
+
+
+def test_a_type_of_attributes_is_a_row() -> None:
+    default, large, whole, refused, draws_whole = cast("list[object]", _run(_TYPE))
+    assert (default, large, whole) == (0.1, 1e300, 3.0)
+    assert "attribute 'Factor' must be a number, but is 'x'" in str(refused)
+    assert not draws_whole
