@@ -221,7 +221,7 @@ def reorder(on: On) -> Nest:
     inner = only_loop(part or outer)
     demand(outer.kind is not Kind.GROUP, "work groups take the outermost loop")
     if outer.dim is inner.dim:
-        counted = bool(outer.extent and inner.extent)
+        counted = all(n.extent for n in (outer, *list_loops(outer.body, outer.dim)))
         demand(counted, "the steps of a loop go by its range, which is settled outside")
     settles = any(inner.dim is part for part, _ in outer.dim.parts)
     settles |= inner.dim.piece is not None and inner.dim.piece[0] is outer.dim

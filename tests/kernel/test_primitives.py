@@ -370,6 +370,12 @@ def test_a_loop_is_split_before_its_steps_change_places() -> None:
         change("element-wise", "split i0 2 as block", "reorder block")
 
 
+def test_work_items_whose_parts_have_ranges_stay_in_place() -> None:
+    lines = ("split i 4", "bind i_block row", "split i 2", "bind i_block column", "reorder row")
+    with pytest.raises(ScheduleError, match="settled outside"):
+        change("element-wise", *lines, sizes=(1, 1, 7))
+
+
 def test_work_items_share_what_they_reduce() -> None:
     script = ("axis row 4", "bind i0 group", "fuse k as element", "share element row 4 2 as strip")
     nest = change("rows", *script, sizes=(4, 8, 32))
