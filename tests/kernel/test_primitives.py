@@ -215,6 +215,7 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ),
         ("fission i0\nreorder i0\nreorder i0\nfuse k1", "over a block of outputs stays whole"),
         ("vectorize k1 16\nfission i0\nreorder i0\nreorder i0", "only serial loops are moved out"),
+        ("pack i1.2 4\nfission i0", "only loops are parted"),
         ("fission i0\nvectorize i0.2 8 gather", "outputs of a block lie side by side"),
     ],
 )
