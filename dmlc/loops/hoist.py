@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.loops.element import Elements, Gather, Place, Read, View, operands, prune
-from dmlc.loops.phases import Phase
-from dmlc.loops.space import Space
+from dmlc.loops.phases import Phase, with_elements
 from dmlc.scalars import DataType
 
 
@@ -54,8 +53,8 @@ def take_out(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Pha
         dataclasses.replace(g, reduction=reduction)
         for g, reduction in zip(phase.accumulators, rest.reductions, strict=True)
     )
-    before = Phase(work, _over(phase.space, work))
-    return before, Phase(rest, _over(phase.space, rest), accumulators)
+    kept = dataclasses.replace(with_elements(phase, rest), accumulators=accumulators)
+    return with_elements(phase, work), kept
 
 
 def _choose(elements: Elements, varies: Sequence[bool], moves: Sequence[bool]) -> list[int]:
@@ -74,9 +73,3 @@ def _choose(elements: Elements, varies: Sequence[bool], moves: Sequence[bool]) -
         else:
             needed.update(operands(value))
     return taken[::-1]
-
-
-def _over(space: Space, elements: Elements) -> Space:
-    """The same points, for other work."""
-    strides = {v: space.strides.get(v, v.strides) for v in elements.views()}
-    return dataclasses.replace(space, strides=strides)

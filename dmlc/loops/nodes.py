@@ -448,12 +448,10 @@ def scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
     return tuple(map(change, nodes))
 
 
-def in_vectors(
-    dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i", ahead: Dim | None = None
-) -> Loop:
+def in_vectors(dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i") -> Loop:
     """A loop in vectors, what is left over in shorter ones, and then one by one."""
     rest = (SHORT_VECTOR,) if lanes > SHORT_VECTOR else ()
-    return Loop(dim, Kind.VECTOR, lanes, body, name, rest=rest, ahead=ahead)
+    return Loop(dim, Kind.VECTOR, lanes, body, name, rest=rest)
 
 
 def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:

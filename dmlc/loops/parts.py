@@ -103,19 +103,13 @@ def _demand_plain(node: Node) -> None:
     demand(parted and len(list_phases(node)) == 1, "phases are parted that have their own loops")
     parts = [n for n in walk((node,)) if isinstance(n, Reduce)][1:]
     demand(not any(part.array for part in parts), "parts of one output have no parts")
-    for inner in walk((node,)):
-        match inner:
-            case Loop(kind=Kind.LANE | Kind.GROUP) | Loop(interleaved=True):
-                plain = False
-            case Loop(kind=Kind.VECTOR):
-                plain = not inner.extent and inner.vectorization is None
-            case _:
-                plain = isinstance(inner, Loop | Reduce | Point)
-        demand(plain, "only serial loops are parted, and what is written out, and vectors")
+    plain = all(isinstance(n, Reduce | Point) or (isinstance(n, Loop) and n.vectorization is None)
+                for n in walk((node,)))  # fmt: skip
+    demand(plain, "only loops are parted, and vectors of what lies side by side")
 
 
 @primitive(takes_block=True)
-def rfactor(on: On) -> Nest:
+def partial(on: On) -> Nest:
     """What the points of a loop add up to is a part of its own, which is then added to the whole:
     of all loops around, those of the whole stay outside. Changes the order of sums.
 

@@ -232,22 +232,21 @@ def reorder(on: On) -> Nest:
     `for i: for j -> for j: for i` or
     `for i: s[i] += sum(for k: f(i, k)) -> for k: for i: s[i] += f(i, k)`
     """
-    outer, part = on.loop, on.loop.body[0]
-    in_part = outer.dim is on.nest.block and isinstance(part, Reduce) and not part.array
-    inner = only_loop(part if in_part else outer)
+    outer, (first, *_) = on.loop, on.loop.body
+    blocked = outer.dim is on.nest.block
+    part = first if blocked and isinstance(first, Reduce) and not first.array else None
+    inner = only_loop(part or outer)
     demand(outer.kind is not Kind.GROUP, "work groups take the outermost loop")
     if outer.dim is inner.dim:
-        counted = bool(outer.extent and inner.extent)
+        counted = all(n.extent for n in (outer, *list_loops(outer.body, outer.dim)))
         demand(counted, "the steps of a loop go by its range, which is settled outside")
     settles = any(inner.dim is part for part, _ in outer.dim.parts)
     settles |= inner.dim.piece is not None and inner.dim.piece[0] is outer.dim
     demand(not settles, "the steps of a loop go by its range, which is settled outside")
     demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
-    body = inner.body
-    if outer.dim is on.nest.block:
+    if blocked:
         demand_serial(inner, "moved out of a block of outputs")
-    if in_part:
-        body = (dataclasses.replace(part, body=body),)
+    body = (dataclasses.replace(part, body=inner.body),) if part else inner.body
     made = dataclasses.replace(
         inner, body=(dataclasses.replace(outer, body=body, backwards=False),)
     )

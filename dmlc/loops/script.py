@@ -178,7 +178,7 @@ def _check_interleaved(nest: Nest, loop: Loop) -> None:
     last = between.pop() if between else None
     demand(isinstance(first, Reduce) and first.array, "what is made ahead is kept in arrays")
     loops = [n for n in walk(loop.body) if isinstance(n, Loop)]
-    backwards = any(n in walk((first,)) for n in loops if n.backwards)
+    backwards = any(isinstance(n, Loop) and n.backwards for n in walk((first,)))
     demand(not backwards, "what is made ahead goes forwards")
     parted = [(n.dim.size, n.step, list_loops(n.body, n.dim)) for n in loops]
     even = all(isinstance(size, int) and size % step == 0 for size, step, finer in parted if finer)

@@ -419,7 +419,7 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
         if strips:
             rule.do("split", loops[-1], most // height, name="strip")
         if strips or split:
-            rule.do("rfactor", loops[first + split])
+            rule.do("partial", loops[first + split])
         elif not block and lanes == 1:
             rule.do("relax", loops[0])
     if across:

@@ -43,9 +43,7 @@ def choose(function: ir.Function, phases: Sequence[Phase], p: Profile, limits: L
             )
     alone = len(phases) == 1 and not phases[0].accumulators
     if p.lanes > 1:
-        if alone:
-            return _choose_rows(function, phases[0], p, limits)
-        if not _lies_across(phases):
+        if alone or not _lies_across(phases):
             return _choose_runs(function, phases, p, limits)
         rule = Rule(function, limits, phases)
         cpu.share_columns(rule, rule.outer, _RUN, p, 1)
@@ -84,19 +82,6 @@ def _shares_reads(first: Phase) -> bool:
     return not any(all(strides[view]) for view in first.elements.buffers())
 
 
-# Element-wise work -------------------------------------------------------------------------
-
-
-def _choose_rows(function: ir.Function, phase: Phase, p: Profile, limits: Limits) -> Nest:
-    """Each work item takes some rows, in vectors where neighbours lie side by side."""
-    rule = Rule(function, limits, (phase,))
-    *rows, along = rule.outer
-    if phase.lies_together(len(phase.space.extents) - 1):
-        rule.do("vectorize", along, p.lanes)
-    rule.do("bind", rule.do("split", rule.fuse(rows, "row"), _ROWS, name="first"), "group")
-    return rule.finish(f"each computes {_ROWS} rows")
-
-
 # Reductions --------------------------------------------------------------------------------
 
 
@@ -125,16 +110,17 @@ def _lies_across(phases: Sequence[Phase]) -> bool:
 def _choose_runs(
     function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
 ) -> Nest:
-    """Each work item has a run of outputs. It goes through the points of each in vectors where they
-    lie side by side."""
+    """Each work item has a run of outputs, or of rows of elements. It goes through the points of
+    each in vectors where they lie side by side."""
     rule = Rule(function, limits, phases)
-    output = rule.fuse(rule.outer, "output")
+    alone = len(phases) == 1 and not phases[0].accumulators
+    output = rule.fuse(rule.outer[:-1] if alone else rule.outer, "output")
     for phase, dims in zip(phases, rule.nest.dims, strict=True):
-        axes = phase.space.inner
+        axes = phase.space.parallel if alone else phase.space.inner
         if axes and phase.lies_together(axes[-1]) and not phase.tests_guard:
             rule.do("vectorize", dims[axes[-1]].name, p.lanes)
-    run = _RUN if _shares_reads(phases[0]) else 1
+    run = _ROWS if alone else _RUN if _shares_reads(phases[0]) else 1
     if run > 1:
         output = rule.do("split", output, run, name="first")
     rule.do("bind", output, "group")
-    return rule.finish(f"each computes {run} output{'s' * (run > 1)}")
+    return rule.finish(f"each computes {run} {'row' if alone else 'output'}{'s' * (run > 1)}")

@@ -47,7 +47,7 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "stream": lambda number: ("stream",),
     **{
         verb: lambda number, verb=verb: (verb,)
-        for verb in ("fission", "rfactor", "relax", "resume", "reverse", "prefetch", "hoist")
+        for verb in ("fission", "partial", "relax", "resume", "reverse", "prefetch", "hoist")
     },
     "interleave": lambda number: ("interleave",),
 }
@@ -61,7 +61,7 @@ SCALAR: tuple[str, ...] = tuple(
 """What languages have whose vectors are no longer than four, in private arrays too."""
 
 
-_BLOCKED = ("hoist", "split", *["reorder"] * 4, "unroll", "rfactor", "resume", *["vectorize"] * 2,
+_BLOCKED = ("hoist", "split", *["reorder"] * 4, "unroll", "partial", "resume", *["vectorize"] * 2,
             "reverse", "prefetch")  # fmt: skip
 
 

@@ -197,24 +197,25 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("fission i0\nfission i0", "the loop over a block of outputs stays whole"),
         ("fission i0\nunroll i0.2", "the loop over a block of outputs stays whole"),
         ("vectorize k1 16\nvectorize i1.2 16\nfission i0\nbind k lane", "share no block"),
-        ("rfactor k", "all that is reduced is no part"),
-        ("rfactor i1.2", "walks no points that are reduced"),
-        ("split k 4\nrfactor k\nrfactor k", "all that is reduced is no part"),
+        ("partial k", "all that is reduced is no part"),
+        ("partial i1.2", "walks no points that are reduced"),
+        ("split k 4\npartial k\npartial k", "all that is reduced is no part"),
         ("relax i1.2", "nothing is reduced in order"),
         ("resume k", "not all of a part"),
-        ("rfactor k1\nresume k1", "no accumulator for each output"),
-        ("fission i0\nrfactor k1\nvectorize k1 16\nresume k1", "no accumulator for each output"),
+        ("partial k1\nresume k1", "no accumulator for each output"),
+        ("fission i0\npartial k1\nvectorize k1 16\nresume k1", "no accumulator for each output"),
         ("split k 4\nreverse k_block", "written out"),
         ("prefetch i0", "loops in vectors fetch"),
         ("hoist i1.2", "of a block of outputs"),
         ("fission i0\nhoist i0.3", "nothing that takes work"),
         ("normalize i0\nrename i0_number as n", "a dimension of parts keeps its name"),
         (
-            "split k 4\nrfactor k1\nvectorize k1 16\nrfactor k\nfission i0",
+            "split k 4\npartial k1\nvectorize k1 16\npartial k\nfission i0",
             "parts of one output have no parts",
         ),
         ("fission i0\nreorder i0\nreorder i0\nfuse k1", "over a block of outputs stays whole"),
         ("vectorize k1 16\nfission i0\nreorder i0\nreorder i0", "only serial loops are moved out"),
+        ("pack i1.2 4\nfission i0", "only loops are parted"),
         ("fission i0\nvectorize i0.2 8 gather", "outputs of a block lie side by side"),
     ],
 )
@@ -239,7 +240,7 @@ BLOCK = """
     split k 4 as band
     reorder j
     split band 2 as strip
-    rfactor band
+    partial band
     unroll k
     resume k
     vectorize j 16 as i
@@ -301,7 +302,7 @@ def test_a_vector_has_no_block() -> None:
 
 
 def test_lanes_that_are_outputs_have_parts() -> None:
-    check_script("columns", "vectorize i0 4\nsplit k 4\nrfactor k", (4, 4, 9))
+    check_script("columns", "vectorize i0 4\nsplit k 4\npartial k", (4, 4, 9))
 
 
 @pytest.mark.parametrize(
@@ -368,6 +369,12 @@ def test_what_is_interleaved_stays_so_or_the_call_is_refused(refused: str) -> No
 def test_a_loop_is_split_before_its_steps_change_places() -> None:
     with pytest.raises(ScheduleError, match="settled outside"):
         change("element-wise", "split i0 2 as block", "reorder block")
+
+
+def test_work_items_whose_parts_have_ranges_stay_in_place() -> None:
+    lines = ("split i 4", "bind i_block row", "split i 2", "bind i_block column", "reorder row")
+    with pytest.raises(ScheduleError, match="settled outside"):
+        change("element-wise", *lines, sizes=(1, 1, 7))
 
 
 def test_work_items_share_what_they_reduce() -> None:
