@@ -242,15 +242,23 @@ def describe_schedules(function: Function, target: str, profile: str | None = No
 
 def describe_nests(function: Function, target: str, profile: str | None = None) -> str:
     """The loops of each kernel that `compile` renders, one per line. Raises as `compile` does."""
-    dialect, shape = _find_kind(target, profile)
     nests: dict[str, Nest] = {}
-    _, groups = join_parts(function, _lower(function, dialect, shape, seen=nests))
     lines: list[str] = []
-    for kernel in (kernel for group in groups for kernel in group):
+    for kernel in find_nests(function, target, profile, nests):
         nest = nests.get(kernel.title)
         own = kernel.schedule if nest is None else str(nest).splitlines()
         lines += [f"kernel {kernel.title}", *(f"  {line}" for line in own)]
     return "\n".join(lines)
+
+
+def find_nests(
+    function: Function, target: str, profile: str | None, nests: dict[str, Nest]
+) -> tuple[Kernel, ...]:
+    """The kernels of a function; the nest of each goes into `nests`, by the kernel's title. Those
+    whose statements are written by hand have none. Raises as `compile` does."""
+    dialect, shape = _find_kind(target, profile)
+    _, groups = join_parts(function, _lower(function, dialect, shape, seen=nests))
+    return tuple(kernel for group in groups for kernel in group)
 
 
 def make_kernels(

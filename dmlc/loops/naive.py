@@ -84,5 +84,6 @@ def nest_serial(
         for axis in reversed(phase.space.inner):
             node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
         dims.append(own)
-        nodes.append(Reduce(number, (node,), serial=True) if phase.accumulators else node)
+        reduced = Reduce(number, (node,), serial=phase.counts_up)
+        nodes.append(reduced if phase.accumulators else node)
     return tuple(dims), tuple(nodes)

@@ -81,6 +81,23 @@ class Phase:
         return self.elements.has_positions
 
     @property
+    def counts_up(self) -> bool:
+        """Whether the points of an output, in the order of the axes, have rising numbers wherever
+        a reduction asks for these. Partial results may not have."""
+        for place in (f.place for f in self.elements.reductions if f.place is not None):
+            value, beyond = self.elements.values[place], measure(0)
+            if not isinstance(value, Place):
+                return False
+            for axis in reversed(self.space.inner):
+                step, size = self.space.strides[value.view][axis], self.space.extents[axis]
+                # A step takes the number beyond all that finer axes come to.
+                ahead = step - beyond
+                if size != 1 and not (isinstance(ahead, int) and ahead > 0):
+                    return False
+                beyond = beyond + step * (size - 1)
+        return True
+
+    @property
     def has_computed_reads(self) -> bool:
         """Whether some reads go where values say, not evenly from point to point."""
         return any(isinstance(value, Gather) for value in self.elements.values)

@@ -217,6 +217,8 @@ def rename(on: On) -> Nest:
     alone = sum(old is n.dim or any(old is part for part, _ in n.dim.parts) for n in loops) == 1
     demand(alone, "a dimension of several loops keeps its name")
     demand(not old.parts and old.piece is None, "a dimension of parts keeps its name")
+    made_of = [dim.piece[0] for own in on.nest.dims for dim in own if dim.piece is not None]
+    demand(old not in made_of, "a dimension that others are made of keeps its name")
     new = dataclasses.replace(old, name=on.take(loop.name))
     dims = tuple(tuple(new if d is old else d for d in own) for own in on.nest.dims)
     nest = on.replace(dataclasses.replace(loop, dim=new, name=new.name))

@@ -85,13 +85,19 @@ def make_kernel(
         passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
     launch = _find_launch(nest, limits, given)
     if given is not None and scalars:
-        if launch.count != given.name:
+        counted = {n.dim.size for n in walk(nest.body) if isinstance(n, Loop)}
+        if launch.count != given.name or any(isinstance(n, k.Scalar) for n in counted - {given}):
             raise ScheduleError(
-                f"the elements of '{title}' are counted when it runs, and work groups take the "
-                "outermost loop over them", None if section is None else section.span,
-            )  # fmt: skip
+                f"the elements of '{title}' are counted when it runs: work groups take the "
+                "outermost loop over them, and its steps are not numbered",
+                None if section is None else section.span,
+            )
         launch = dataclasses.replace(launch, count=scalars[0][1])
-    statements, arrays = lower_nest(nest, names, profile.lanes, streaming, launch.row)
+    lanes = profile.lanes
+    if is_own:
+        vectors = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+        lanes = max((n.step for n in vectors if not n.extent), default=lanes)
+    statements, arrays = lower_nest(nest, names, lanes, streaming, launch.row)
     if function.one_step is not None:
         statements = place_rows(statements, function.one_step, names)
     body, sizes = name_sizes(statements, names)

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.target import CPU
@@ -17,7 +18,9 @@ from dmlc.loops.primitives import apply
 from dmlc.loops.rfactor import PIECES, cut_points, make_cut, name_points
 from dmlc.loops.script import ScheduleError, parse_script
 from dmlc.lowering.assemble import make_kernel
+from dmlc.pipeline import Steps, make_kernels
 from dmlc.reference import evaluate
+from dmlc.source import Source
 from dmlc.testing.schedules import draw_steps, follow
 from tests.kernel.schedules import FOLDS, FUNCTIONS, LIMITS, read
 
@@ -62,6 +65,41 @@ def test_pieces_come_to_the_same(seed: int) -> None:
             np.testing.assert_array_equal(got[result], values, "\n\n".join(map(str, made)))
     assert done["cut"] >= 3
     assert len(done) >= 5
+
+
+PLACES = """
+func @f(%X: f32[{sizes}]) -> (%P) {{
+  %P: s64[i0 < 5] = argmax[r0 < 3, r1 < 4] %X[{place}]
+}}"""
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+@pytest.mark.parametrize("part", ["", "rfactor k 2", "rfactor k1 2"])
+@pytest.mark.parametrize(("sizes", "place"), [("3, 5, 4", "r0, i0, r1"), ("4, 5, 3", "r1, i0, r0")])
+def test_the_first_of_equals_is_first_in_any_order(
+    sizes: str, place: str, part: str, profile: str
+) -> None:
+    """In the order of memory, and piece by piece, points do not come in that of their numbers."""
+    function = ir.parse(PLACES.format(sizes=sizes, place=place))
+    text = f"kernel P\n{part}\nbind i0 group" + "\nkernel P_parts\nbind i0 group" * bool(part)
+    steps = Steps(schedule=Source("own.txt", text))
+    fused, kernels = make_kernels(function, "opencl", profile, steps=steps)
+    for seed in range(4):
+        shape = [int(size) for size in sizes.split(", ")]
+        x = np.random.default_rng(seed).integers(0, 3, shape).astype(np.float32)
+        wanted = evaluate(function, {"X": x})["P"]
+        np.testing.assert_array_equal(run_kernels(fused, kernels, {"X": x})["P"], wanted)
+
+
+def test_a_dimension_that_numbers_pieces_keeps_its_name() -> None:
+    (phases, _), *_ = read("normalized", (3, 4, 10), "sum").phases
+    divided = cut_points(phases, parse_script("rfactor k 4")[0])
+    nest, function = (
+        naive(store_partials(phases[0], divided)),
+        read("normalized", (3, 4, 10), "sum"),
+    )
+    with pytest.raises(ScheduleError, match="a dimension that others are made of keeps its name"):
+        apply(nest, function.function, LIMITS, *parse_script("rename i0 as j"))
 
 
 def test_a_cut_names_the_loops_of_the_naive_nest() -> None:

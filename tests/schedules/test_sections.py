@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import random
 import re
 from pathlib import Path
 
@@ -19,16 +20,20 @@ from dmlc.devices import find_device, load_function
 from dmlc.inspection.launches import estimate_kernels
 from dmlc.inspection.model import DEVICES
 from dmlc.kernel.interpret import run_kernels
-from dmlc.kernel.nodes import Kernel
+from dmlc.kernel.nodes import Kernel, Scalar
 from dmlc.kernel.target import find_profile
+from dmlc.loops.naive import naive
+from dmlc.loops.nodes import Nest
 from dmlc.loops.script import ScheduleError
 from dmlc.loops.sections import print_sections, read_sections
-from dmlc.pipeline import Steps, compile_kernels, describe_schedules, make_kernels
+from dmlc.pipeline import Steps, compile_kernels, describe_schedules, find_nests, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.source import Source, UnsupportedError
 from dmlc.testing.examples import read_cases
 from dmlc.testing.memory import check_run
+from dmlc.testing.schedules import DRAWN, SCALAR, draw_steps, follow
+from tests.kernel.schedules import FOLDS, FUNCTIONS
 from tests.schedules.test_scripts import TARGETS
 
 PRODUCT = """
@@ -53,6 +58,16 @@ PLAIN = """
 func @plain(%X: f32[100, 64], %W: f32[64]) -> (%Y) {
   %Y: f32[i0 < 100, i1 < 64] = mul(%X[i0, i1], %W[i1])
 }"""
+COUNTED = """
+func @counted(%X: f32[n]) -> (%Y) {
+  %Y: f32[i0 < n] = add(%X[i0], 1.0)
+}"""
+SHIFTED = """
+func @shifted(%X: f32[3, 28], %W: f32[3]) -> (%S, %Y) {
+  %S: f32[i0 < 3] = sum[r1 < 28] %X[i0, r1]
+  %T: f32[i0 < 3] = mul(%S[i0], %W[i0])
+  %Y: f32[i0 < 3, i1 < 28] = add(%X[i0, i1], %T[i0])
+}"""
 HALVES = """
 func @halves(%X: f16[100, 64]) -> (%Y) {
   %Y: f16[i0 < 100, i1 < 64] = mul(%X[i0, i1], %X[i0, i1])
@@ -71,15 +86,15 @@ def make(function: str | ir.Function, text: str, profile: str = "gpu") -> tuple[
 def run(function: str, text: str, profile: str = "gpu") -> dict[str, Array]:
     """What the kernels give in the interpreter; the reference gives about that."""
     bound = ir.parse(function)
-    random = np.random.default_rng(0)
+    values = np.random.default_rng(0)
     inputs = {
-        p.name: random.standard_normal([n if isinstance(n, int) else 700 for n in p.extents],
+        p.name: values.standard_normal([n if isinstance(n, int) else 700 for n in p.extents],
                                        np.float32) for p in bound.parameters
     }  # fmt: skip
     fused, kernels = make_kernels(bound, "opencl", profile, steps=schedule(text))
     found = run_kernels(fused, kernels, inputs, sizes=dict.fromkeys(bound.symbols(), 700))
-    for name, values in evaluate(bound, inputs).items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-4)
+    for name, wanted in evaluate(bound, inputs).items():
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-4, atol=1e-4)
     return found
 
 
@@ -203,6 +218,73 @@ def test_a_section_without_a_cut_is_one_kernel() -> None:
     assert list_titles(long, "kernel C") == ["C"]
 
 
+@pytest.mark.parametrize(
+    ("calls", "launch"),
+    [
+        ("bind i group", ("n", 1, 1)),
+        ("split i 64 as g\nbind g group\nbind i lane", ("n", 64, 64)),
+        ("split i 8 as b\nbind b group\nvectorize i 4", ("n", 8, 1)),
+    ],
+)
+def test_elements_that_are_counted_at_run_time(calls: str, launch: tuple[str, int, int]) -> None:
+    function = ir.parse(COUNTED)
+    steps = schedule(f"kernel Y\n{calls}")
+    fused, (kernel,) = make_kernels(function, "hlsl", steps=steps)
+    made = kernel.launch
+    assert (made.count, made.per_group, made.group_size) == launch
+    assert made.row == 65535
+    x = np.arange(70, dtype=np.float32)
+    got = run_kernels(fused, [kernel], {"X": x}, sizes={"n": 70})
+    np.testing.assert_array_equal(got["Y"], x + 1)
+
+
+def test_vectors_of_a_schedule_are_its_own_whatever_the_profile_is() -> None:
+    calls = "vectorize k 4\nvectorize i1.2 4\ninterleave i0"
+    for profile in ("cpu", "gpu"):
+        (kernel,) = make(SHIFTED, f"kernel Y\n{calls}", profile)
+        assert kernel.script == tuple(calls.splitlines())
+        run(SHIFTED, f"kernel Y\n{calls}", profile)
+
+
+KINDS = (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu"), ("wgsl", "gpu"))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("target", "profile"), KINDS)
+def test_random_scripts_are_right_or_refused(target: str, profile: str, seed: int) -> None:
+    """What a rule cuts into kernels, and with it what no other test draws: work of open length,
+    and profiles that have no vectors."""
+    made = 0
+    limits = find_dialect(target).limits
+    for number, name in enumerate(FUNCTIONS):
+        draw = random.Random(f"{target} {profile} {seed} {number}")
+        a, b, c = (draw.randint(1, most) for most in (6, 7, 40))
+        text = FUNCTIONS[name].format(a=a, b=b, c=c, last_b=b - 1, fold=draw.choice(FOLDS))
+        function, seen = ir.parse(text.replace("s64", "s32")), dict[str, Nest]()
+        find_nests(function, target, profile, seen)
+        lines: list[str] = []
+        for title, nest in seen.items():
+            size = nest.dims[0][0].size
+            start = naive(nest.phases, size if isinstance(size, Scalar) else None)
+            names = tuple(DRAWN) if limits.vector_lanes == 0 else SCALAR
+            done, _ = follow(start, function, limits, draw_steps(draw, names), limits.group_size)
+            lines += [f"kernel {title}", *map(str, done.script)]
+        try:
+            fused, kernels = make_kernels(
+                function, target, profile, steps=schedule("\n".join(lines))
+            )
+        except ScheduleError:
+            continue
+        made += 1
+        values = np.random.default_rng(seed)
+        inputs = {p.name: values.integers(-2, 3, [int(n) for n in p.extents]).astype(np.float32)
+                  for p in function.parameters}  # fmt: skip
+        got = run_kernels(fused, kernels, inputs)
+        for result, wanted in evaluate(function, inputs).items():
+            np.testing.assert_array_equal(got[result], wanted, "\n".join(lines))
+    assert made >= len(FUNCTIONS) // 2
+
+
 # What is refused --------------------------------------------------------------------------------
 
 
@@ -220,6 +302,9 @@ def test_a_section_without_a_cut_is_one_kernel() -> None:
         (PLAIN, "target hlsl\nkernel Y", "'own.txt' has schedules for hlsl, and none for opencl"),
         (PLAIN, "kernel Y\nrfactor i1 8", "2:1: error: rfactor i1 8: kernel 'Y' reduces nothing"),
         (PLAIN, "kernel Y\naxis a 1024", "own.txt:1:8: error: a group of 'Y' has 1,024 work items"),
+        (COUNTED, "kernel Y\nonce as o\nbind o group", "1:8: error: the elements of 'Y' are "),
+        (COUNTED, "kernel Y\nnormalize i as j\nbind j group", "and its steps are not numbered"),
+        (COUNTED, "kernel Y\nsplit i 8", "the elements of 'Y' are counted when it runs"),
         (PRODUCT, "kernel C\nsplit k 4\nrfactor k 8", "3:1: error: rfactor k 8: a section begins"),
         (PRODUCT, "kernel C\nrfactor k 512", "2:1: error: rfactor k 512: 'k' has 512 points"),
         (PRODUCT, "kernel C\nrfactor i0 2", "rfactor i0 2: C is not reduced along a loop 'i0', "),
@@ -293,10 +378,10 @@ def test_split_k_is_short_and_faster_than_one_kernel() -> None:
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
 def test_split_k_is_right(profile: str) -> None:
     function = make_product(4096)
-    random = np.random.default_rng(0)
-    given = {p.name: random.integers(-4, 4, [n for n in p.extents if isinstance(n, int)])
+    values = np.random.default_rng(0)
+    given = {p.name: values.integers(-4, 4, [n for n in p.extents if isinstance(n, int)])
              for p in function.parameters}  # fmt: skip
-    inputs = {name: values.astype(np.float32) for name, values in given.items()}
+    inputs = {name: each.astype(np.float32) for name, each in given.items()}
     wanted = np.matmul(*inputs.values())
     fused, kernels = make_kernels(function, "opencl", profile, steps=schedule(SPLIT_K))
     assert [kernel.title for kernel in kernels] == ["matrix_parts", "OutputTensor"]
@@ -320,8 +405,8 @@ def test_an_illegal_schedule_is_refused_with_its_reason() -> None:
 
 def test_a_program_of_ones_own_schedule_runs_on_a_device() -> None:
     program = dmlc.compile(ir.parse(PRODUCT)).with_schedule("kernel C\nrfactor k 100", "split.txt")
-    random = np.random.default_rng(0)
-    a, b = (random.standard_normal(s, np.float32) for s in ((24, 512), (512, 40)))
+    values = np.random.default_rng(0)
+    a, b = (values.standard_normal(s, np.float32) for s in ((24, 512), (512, 40)))
     found = dmlc.load_program(program, "opencl")({"A": a, "B": b})
     np.testing.assert_allclose(found["C"], a @ b, rtol=1e-4, atol=1e-4)
     assert [len(kernel["buffers"]) for kernel in program.manifest()["kernels"]] == [3, 2]
