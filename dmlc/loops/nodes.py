@@ -342,8 +342,6 @@ class Nest:
     """The phases whose stores of whole vectors may pass the caches by."""
     words: str = dataclasses.field(default="", compare=False)
     """For a person: what each work item does."""
-    staging: tuple[tuple[tuple[str, int], ...], ...] = ()
-    """Other axes along which the same work items stand where they fill buffers."""
     holds: bool = False
     """Whether work items hold what one phase reads until the others have read it, too."""
     script: tuple[Call, ...] = ()
@@ -381,6 +379,29 @@ def list_phases(node: Node) -> tuple[int, ...]:
 def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
     """The loops over a dimension, or a tile of it, in some nodes, outermost first."""
     return [n for n in walk(nodes) if isinstance(n, Loop) and dim in (n.dim, n.dim.within)]
+
+
+def list_standings(nest: Nest) -> list[tuple[tuple[str, int], ...]]:
+    """Other axes than those of a nest along which the same work items stand: where they fill
+    buffers, for one. Each block of loops has its own."""
+    named, made = dict(nest.lanes), list[tuple[tuple[str, int], ...]]()
+
+    def collect(node: Node) -> None:
+        if isinstance(node, Loop) and node.kind is Kind.LANE and node.wanted not in named:
+            made.append(list_items(node))
+            return
+        for each in inside(node):
+            collect(each)
+
+    for node in nest.body:
+        collect(node)
+    return made
+
+
+def list_items(node: Node) -> tuple[tuple[str, int], ...]:
+    """The axes of the work items that loops in a node take, outermost first."""
+    loops = [n for n in walk((node,)) if isinstance(n, Loop) and n.kind is Kind.LANE]
+    return tuple((n.wanted, n.extent) for n in loops)
 
 
 def find_shared(node: Reduce) -> list[str]:

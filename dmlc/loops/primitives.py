@@ -17,6 +17,7 @@ from dmlc import ir
 from dmlc.kernel.target import Limits
 from dmlc.loops.legality import (
     MOST_ITEMS,
+    MOST_UNROLLED,
     count_steps,
     demand_ranges,
     demand_serial,
@@ -59,6 +60,7 @@ from dmlc.loops.script import (
     primitive,
     replace_node,
 )
+from dmlc.loops.staging import vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.sizes import is_multiple
 from dmlc.source import InternalError
@@ -146,9 +148,13 @@ def fuse(on: On) -> Nest:
         first = list_loops(on.nest.body, loop.dim)[0]
         is_first = first is loop and not list_cuts(on.nest, loop.dim)
         demand(is_first, "of the loops over a dimension, the outermost is fused")
-        demand(loop.step == 1 or not loop.dim.parts, "fused loops are fused again by ones")
+        finer = list_loops(loop.body, loop.dim)
+        tiled = bool(finer) and finer[0].dim.within is loop.dim
+        demand(loop.step == 1 or not loop.dim.parts or tiled, "fused loops are fused again by ones")
+        demand(loop.dim.within is None, "the points of a tile are a loop of their own")
         demand_ranges(loop)
-        parts += loop.dim.parts or [(loop.dim, loop.step)]
+        whole = [(loop.dim, loop.step)]
+        parts += loop.dim.parts or whole if loop.step == 1 else whole
     # Whether a point of a piece is there is tested inside.
     meets = any(isinstance(n, Reduce) for n in walk(inner.body))
     demand(inner.dim.piece is None or not meets, "a piece of a longer dimension goes outermost")
@@ -166,7 +172,8 @@ def normalize(on: On) -> Nest:
     is_first = list_loops(on.nest.body, loop.dim)[0] is loop
     is_first = is_first and not list_cuts(on.nest, loop.dim)
     demand(is_first, "of the loops over a dimension, the outermost is normalized")
-    demand(not loop.dim.parts and loop.dim.piece is None, "what is made of others stays so")
+    plain = not loop.dim.parts and loop.dim.piece is None and loop.dim.within is None
+    demand(plain, "what is made of others stays so")
     demand_ranges(loop)
     name = on.take(f"{loop.name}_number")
     dim = number_steps(name, [(loop.dim, loop.step)])
@@ -191,7 +198,8 @@ def rename(on: On) -> Nest:
     """A loop, and the dimension that it alone walks, by another name."""
     loop, old = on.loop, on.loop.dim
     demand(len(list_loops(on.nest.body, old)) == 1, "a dimension of several loops keeps its name")
-    demand(not old.parts and old.piece is None, "a dimension of parts keeps its name")
+    plain = not old.parts and old.piece is None and old.within is None
+    demand(plain, "a dimension of parts keeps its name")
     new = dataclasses.replace(old, name=on.take(loop.name))
     dims = tuple(tuple(new if d is old else d for d in own) for own in on.nest.dims)
     nest = on.replace(dataclasses.replace(loop, dim=new, name=new.name))
@@ -210,7 +218,9 @@ def reorder(on: On) -> Nest:
     if outer.dim is inner.dim:
         counted = bool(outer.extent and inner.extent)
         demand(counted, "the steps of a loop go by its range, which is settled outside")
-    settles = any(inner.dim is part for part, _ in outer.dim.parts)
+    inside = (inner.dim, inner.dim.within)
+    settles = outer.dim in inside or any(part in inside for part, _ in outer.dim.parts)
+    settles = settles and outer.dim is not inner.dim
     demand(not settles, "the steps of a loop go by its range, which is settled outside")
     demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
     made = dataclasses.replace(
@@ -251,6 +261,7 @@ def bind(on: On, axis: str) -> Nest:
         return on.replace(dataclasses.replace(loop, kind=Kind.GROUP))
     extent = count_steps(nest, loop)
     name = on.take(axis)
+    demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
     nest = take_lanes(nest, loop, axis, extent or 0)
     made = dataclasses.replace(loop, kind=Kind.LANE, extent=extent or 1, name=name)
     return forget_order(replace_node(nest, loop, made), made)
@@ -307,7 +318,7 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
     around = [n for n in find_path(nest.body, loop) if isinstance(n, Loop)][:-1]
     fits = all(n.kind in (Kind.GROUP, Kind.LANE) and n.wanted != axis for n in around)
     demand(fits, "work items take the outermost loops of a group")
-    demand(0 < many <= _MOST_UNROLLED, "too many steps to write out")
+    demand(0 < many <= MOST_UNROLLED, "too many steps to write out")
     point: tuple[Node, ...] = loop.body
     if unit > 1:
         demand(unit % VECTOR == 0 and phase.begins_evenly(on.limits),
@@ -336,21 +347,31 @@ def unroll(on: On) -> Nest:
     """
     loop, nest = demand_unpacked(on.loop, "written out"), on.nest
     extent = count_steps(nest, loop)
-    demand(extent is not None and extent <= _MOST_UNROLLED, "too many steps to write out")
+    demand(extent is not None and extent <= MOST_UNROLLED, "too many steps to write out")
     around = list_around(nest, loop)
     whole = isinstance(loop.dim.size, int) and extent == -(-loop.dim.size // loop.step)
     shared = bool(around) and all(n.kind is Kind.GROUP or n.extent for n in around)
     if loop.step == 1 and not shared:
         serial = bool(around) and around[-1].kind is Kind.LOOP
         demand(whole or serial, "the steps are counted by the serial loop around")
-    else:
+    elif loop.dim.within is None:
         demand(shared and around[0].kind is Kind.GROUP,
                 "steps of several elements are written out in work groups alone")  # fmt: skip
     name = on.take(loop.name)
     return on.replace(dataclasses.replace(loop, kind=Kind.UNROLL, extent=extent or 1, name=name))
 
 
-_MOST_UNROLLED = 16
+@primitive()
+def roll(on: On) -> Nest:
+    """A loop whose steps are counted, and which compilers are asked not to write out.
+
+    `for i in 0..64 by 4 -> for n in 0..16, rolled: i = 4 * n`
+    """
+    loop, nest = demand_unpacked(on.loop, "rolled"), on.nest
+    demand(loop.dim.within is not None, "the steps of tiles are counted")
+    extent = count_steps(nest, loop)
+    demand(extent is not None, "its steps are not one number")
+    return on.replace(dataclasses.replace(loop, extent=extent or 1))
 
 
 @primitive(Argument.NUMBER, Argument.WORD, optional=1)
@@ -364,6 +385,8 @@ def vectorize(on: On, lanes: int, how: str = "") -> Nest:
 
     `for i in 0..n -> for i in 0..n by lanes: i .. i + lanes at once`
     """
+    if how == "whole" and on.loop.dim.within is not None:
+        return vectorize_tile(on, lanes)
     loop = demand_serial(on.loop, "put in vectors")
     demand(loop.step == 1, "only serial loops by ones go in vectors")
     demand(how == "whole" or not loop.dim.parts, "vectors run along one dimension")

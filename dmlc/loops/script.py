@@ -11,7 +11,20 @@ from collections.abc import Callable, Collection, Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits
-from dmlc.loops.nodes import Call, Kind, Loop, Nest, Node, Pack, Point, Reduce, list_loops, walk
+from dmlc.loops.nodes import (
+    Call,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Numbers,
+    Pack,
+    Point,
+    Reduce,
+    Stage,
+    list_loops,
+    walk,
+)
 from dmlc.source import DmlcError
 
 
@@ -172,9 +185,12 @@ def _change(nodes: Sequence[Node], change: Callable[[Node], Node | None]) -> tup
     made: list[Node] = []
     for node in nodes:
         changed = change(node)
-        if changed is None and isinstance(node, Loop | Reduce | Pack):
-            body = _change(node.body, change)
-            same = all(a is b for a, b in zip(body, node.body, strict=True))
-            changed = node if same else dataclasses.replace(node, body=body)
+        if changed is None and isinstance(node, Loop | Reduce | Pack | Stage | Numbers):
+            parts = {"body": node.body}
+            if isinstance(node, Numbers):
+                parts["others"] = node.others
+            new = {name: _change(body, change) for name, body in parts.items()}
+            pairs = [pair for name in parts for pair in zip(new[name], parts[name], strict=True)]
+            changed = node if all(a is b for a, b in pairs) else dataclasses.replace(node, **new)
         made.append(node if changed is None else changed)
     return tuple(made)

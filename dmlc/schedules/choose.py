@@ -64,9 +64,9 @@ def choose(
     if is_open and product is None:
         return open_sizes.choose(function, phases, p, limits)
     if product is not None:
-        (_, after) = part_axes(phases)
         if _is_gpu(p):
-            return choose_tiles(product, after, p, limits)
+            return choose_tiles(function, phases, product, p, limits)
+        (_, after) = part_axes(phases)
         return choose_panels(product, after, p)
     if _is_gpu(p):
         return gpu.choose(function, phases, p, limits, serial=serial, count=count)

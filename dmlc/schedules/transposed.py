@@ -31,8 +31,8 @@ from dmlc.loops.element import (
 from dmlc.loops.naive import tell_apart
 from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Nest, Node, Point, Stage
 from dmlc.loops.phases import Phase, with_elements
+from dmlc.loops.staging import begins_evenly
 from dmlc.scalars import DataType
-from dmlc.schedules.tiles import begins_evenly
 from dmlc.source import InternalError
 
 _SECTOR = 32
@@ -305,7 +305,6 @@ class _Tiles:
             axes[-1],
             tuple(buffers),
             words=f"a group computes a tile of {rows} by {columns} elements",
-            staging=tuple(axes[:-1]),
         )
 
     def _take(self, values: Sequence[Value], results: Sequence[tuple[View, int]]) -> Phase:
