@@ -95,9 +95,7 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
     return dataclasses.replace(nest, lanes=tuple(lanes.items()))
 
 
-def _take_staging(
-    nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: int
-) -> Nest:
+def _take_staging(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: int) -> Nest:
     """The same where work items fill a tile: along axes of their own, of which no other block has
     one, and no more of them than there are."""
     loops = [n for n in path if isinstance(n, Loop) and n is not loop]

@@ -362,13 +362,15 @@ def inside(node: Node) -> tuple[Node, ...]:
             return node.body
 
 
-def walk(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Nodes and all that is inside them, outermost first."""
+def walk(nodes: Sequence[Node], *, filled: bool = True) -> Iterator[Node]:
+    """Nodes and all that is inside them, outermost first; without what fills tiles, if not
+    `filled`."""
     pending = list(reversed(nodes))
     while pending:
         node = pending.pop()
         yield node
-        pending += reversed(inside(node))
+        if filled or not isinstance(node, Stage):
+            pending += reversed(inside(node))
 
 
 def list_phases(node: Node) -> tuple[int, ...]:
@@ -408,8 +410,8 @@ def find_shared(node: Reduce) -> list[str]:
     """The axes along which work items share what they reduce."""
     if node.tile is not None:
         return [node.joins] if node.joins else []
-    loops = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
-    return [loop.wanted for loop in loops if loop.extent > 1]
+    loops = [n for n in walk(node.body, filled=False) if isinstance(n, Loop)]
+    return [n.wanted for n in loops if n.kind is Kind.LANE and n.extent > 1]
 
 
 def comes_out_even(dim: Dim, step: int) -> bool:

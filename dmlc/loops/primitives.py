@@ -39,6 +39,7 @@ from dmlc.loops.nodes import (
     Loop,
     Nest,
     Node,
+    Numbers,
     Pack,
     Point,
     Reduce,
@@ -60,7 +61,8 @@ from dmlc.loops.script import (
     primitive,
     replace_node,
 )
-from dmlc.loops.staging import vectorize_tile
+from dmlc.loops.staging import check_items
+from dmlc.loops.tiling import vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.sizes import is_multiple
 from dmlc.source import InternalError
@@ -112,6 +114,7 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         fits = isinstance(value, int) is (argument is Argument.NUMBER)
         demand(fits, f"'{value}' is not {argument.value}")
     made = found.run(On(nest, function, limits, loop, call.name), *given)
+    check_items(made)
     return dataclasses.replace(made, script=(*nest.script, call))
 
 
@@ -394,6 +397,9 @@ def vectorize(on: On, lanes: int, how: str = "") -> Nest:
         return _put_whole(on, find_point(loop, "put in vectors"), lanes)
     nested = [n for n in (*find_path(on.nest.body, loop), *walk(loop.body)) if isinstance(n, Loop)]
     demand(all(n.kind is not Kind.VECTOR for n in nested), "there are no vectors of vectors")
+    demand(loop.dim.within is None, "vectors of a tile are whole")
+    checked = any(isinstance(n, Numbers) for n in walk(loop.body))
+    demand(not checked, "outcomes are checked one by one")
     if loop.body != (Point(list_phases(loop)[0]),):
         inner = [n for n in walk(loop.body) if isinstance(n, Loop | Reduce)]
         plain = all(n.serial if isinstance(n, Reduce) else n.kind is Kind.LOOP and not n.extent

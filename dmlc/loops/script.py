@@ -161,6 +161,8 @@ def _check_interleaved(nest: Nest, loop: Loop) -> None:
     taken = {n.wanted for n in around if any(each is loop for each in walk(n.body))}
     idle = any(side > 1 and name not in taken for name, side in nest.lanes)
     demand(not idle, "work items that have nothing of their own make nothing ahead")
+    checked = any(isinstance(n, Numbers) for n in loop.body)
+    demand(not checked, "outcomes that are checked are not made ahead")
     first, *between = loop.body
     last = between.pop() if between else None
     demand(isinstance(first, Reduce) and first.array, "what is made ahead is kept in arrays")

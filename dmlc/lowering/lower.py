@@ -111,7 +111,7 @@ class _Writer:
             owns = [operate("eq", self._items[name], index(0)) for name in idle]
             owns += [] if scope.is_own is None else [scope.is_own]
             alone = dataclasses.replace(scope, used=scope.used | set(idle), is_own=None)
-            if not any(isinstance(n, Reduce) for n in walk((node,))):
+            if not any(isinstance(n, Reduce | Stage) for n in walk((node,))):
                 made = self._write_node(node, alone)
                 match made:
                     case [k.If(condition=condition, then=then)] if isinstance(node, Once):

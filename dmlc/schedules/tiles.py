@@ -15,7 +15,8 @@ from dmlc.loops.contraction import Contraction, Factor, find_divided
 from dmlc.loops.element import Gather, operands
 from dmlc.loops.nodes import Loop, Nest, walk
 from dmlc.loops.phases import VECTOR, Phase
-from dmlc.loops.staging import FACTORS, stage_value, takes_vectors
+from dmlc.loops.staging import FACTORS, stage_value
+from dmlc.loops.tiling import takes_vectors
 from dmlc.schedules.rule import Rule
 
 _LARGE, _SMALL = 64, 32

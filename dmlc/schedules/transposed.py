@@ -31,7 +31,7 @@ from dmlc.loops.element import (
 from dmlc.loops.naive import tell_apart
 from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Nest, Node, Point, Stage
 from dmlc.loops.phases import Phase, with_elements
-from dmlc.loops.staging import begins_evenly
+from dmlc.loops.tiling import begins_evenly
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
 

@@ -75,14 +75,14 @@ def test_legal_calls_change_no_result(
 def test_every_primitive_is_legal_often_enough() -> None:
     draw = random.Random(7)
     done: Counter[str] = Counter()
-    for number in range(25 * len(FUNCTIONS)):
+    for number in range(40 * len(FUNCTIONS)):
         name = tuple(FUNCTIONS)[number % len(FUNCTIONS)]
         sizes = (draw.randint(1, 5), draw.randint(1, 6), draw.randint(1, 18))
         steps = draw_steps(draw)
         kernels = read(name, sizes, draw.choice(FOLDS))
         for nest in start(kernels):
             done.update(follow(nest, kernels.function, LIMITS, steps)[1])
-    rare = {"share", "vectorize whole", "vectorize gather", "stream", "pack"}
+    rare = {"share", "vectorize whole", "vectorize gather", "stream", "pack", "part"}
     assert set(DRAWN) - set(done) <= rare
     assert min(n for name, n in done.items() if name not in rare) >= 10, done
 
@@ -165,7 +165,7 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("split i0", "it takes a loop and a number"),
         ("split", "it names no loop"),
         ("split i9 2", "no loop is called 'i9': i0, k, k1, i1.2 are"),
-        ("spilt i0 2", "no primitive is called so: split, fuse, "),
+        ("spilt i0 2", "no primitive is called so: part, tile, "),
         ("bind k group", "outermost loop"),
         ("bind k lane", "outermost loops of a group"),
         ("deal i0 row 3", "power of two"),
@@ -270,6 +270,133 @@ def test_work_items_share_what_they_reduce() -> None:
     got = run_kernels(kernels.function, [kernel], inputs)
     for result, values in evaluate(kernels.function, inputs).items():
         assert np.array_equal(got[result], values)
+
+
+TILED = (
+    "tile i0 4 as row",
+    "tile i1 4 as column",
+    "tile k 8 as point",
+    "reorder row",
+    "fuse i0 as tile",
+    "bind tile group",
+    "split row 2 as rows",
+    "split column 2 as columns",
+    "bind rows down",
+    "unroll row",
+    "unroll column",
+    "reorder row",
+    "bind columns across",
+    "jam column",
+    "jam row",
+)
+STAGED = (
+    "stage k left shared row 1",
+    "bind left_row left_rows",
+    "stage k right shared point",
+    "reorder right_column",
+    "unroll right_column",
+)
+
+
+def test_a_group_shares_what_its_outputs_read() -> None:
+    script = (*TILED, *STAGED)
+    nest = change("product", *script, sizes=(7, 6, 21))
+    assert str(nest).splitlines() == [
+        "group tile (i0, i1): 0..4",
+        "  lane row: 2 by 2",
+        "    lane column: 2 by 2",
+        "      reduce S",
+        "        loop k: 0..21 by 8",
+        "          put into shared left_tile (40), right_tile (32)",
+        "            lane left_row: 4",
+        "              loop left_point: 0..8",
+        "                keep left_tile",
+        "            loop right_point: 0..8",
+        "              unroll right_column: 4",
+        "                keep right_tile",
+        "          loop point: 0..8",
+        "            unroll row: 2",
+        "              unroll column: 2",
+        "                add to S",
+        "      unroll row: 2",
+        "        unroll column: 2",
+        "          store Y",
+    ]
+    kernels = read("product", (7, 6, 21), "sum")
+    inputs = kernels.inputs(0)
+    (kernel,) = kernels.lower([nest])
+    got = run_kernels(kernels.function, [kernel], inputs)["Y"]
+    assert np.array_equal(got, evaluate(kernels.function, inputs)["Y"])
+    assert print_kernel(kernel).count("barrier") == 2
+
+
+@pytest.mark.parametrize("fold", ["sum", "max"])
+def test_what_is_no_number_takes_no_part_in_tiles(fold: str) -> None:
+    """A product of 0 and an infinity is none, though its point is left out."""
+    kernels = read("masked product", (6, 5, 9), fold)
+    (nest,) = start(kernels)
+    with pytest.raises(ScheduleError, match="recheck"):
+        apply(nest, kernels.function, LIMITS, *parse_script("\n".join((*TILED, *STAGED))))
+    script = parse_script("\n".join(("recheck i1", *TILED, *STAGED)))
+    nest = apply(nest, kernels.function, LIMITS, *script)
+    inputs = kernels.inputs(1)
+    inputs["B"][2, 7] = np.inf
+    inputs["B"][3, 1] = np.nan
+    got = run_kernels(kernels.function, kernels.lower([nest]), inputs)["Y"]
+    assert np.array_equal(got, evaluate(kernels.function, inputs)["Y"], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "refused", "message"),
+    [
+        (("tile i1 4 as column",), "stage i1 left shared column", "one phase reads what is"),
+        (("tile i0 4",), "tile i0_tile 2", "a dimension in steps is not tiled"),
+        (("tile i0 4 as row",), "fuse i0", "settled|range|a loop of their own"),
+        (("tile i0 4 as row",), "reorder i0", "settled outside"),
+        (("tile k 8 as point",), "vectorize point 4", "vectors of a tile are whole"),
+        (("tile k 8 as point",), "stage k X shared point", "not one value is called 'X'"),
+        (("tile k 8 as point",), "stage k left local point", "shared memory"),
+        (("tile k 8 as point",), "stage k left shared row", "it lies along point"),
+        (("tile k 8 as point",), "stage point left shared point", "nothing that the loops below"),
+        (("tile k 8 as point", "split k 2 as two"), "stage two left shared point", "not known yet"),
+        (TILED, "stage k W shared row", "not one value is called 'W'"),
+        ((*TILED, *STAGED), "bind left_point down", "an axis of a tile is its own"),
+        ((*TILED, *STAGED), "bind left_point own", "a group has not so many work items"),
+        ((*TILED, *STAGED), "unroll k", "settled|work items have points|steps of several"),
+        (TILED[:9], "jam down", "work items jam nothing"),
+        (("tile k 4 as point",), "jam point", "no reduction comes first"),
+        ((), "jam i0", "no reduction comes first|too many outputs at once"),
+        (("vectorize i1 4",), "jam i1", "work items jam nothing"),
+        (("recheck i1",), "recheck i1", "more than one reduction"),
+        ((), "part i0 2", "no positions along it are divided by 2"),
+        ((), "roll i0", "steps of tiles are counted"),
+        ((*TILED, "axis own 4"), "bind k own", "sums of their own"),
+    ],
+)
+def test_tiles_are_refused_that_change_results(
+    lines: tuple[str, ...], refused: str, message: str
+) -> None:
+    begun = change("product", *lines, sizes=(24, 16, 32))
+    kernels = read("product", (24, 16, 32), "sum")
+    with pytest.raises(ScheduleError, match=message):
+        apply(begun, kernels.function, LIMITS, *parse_script(refused))
+
+
+def test_work_items_do_not_share_a_tile_that_each_needs_of_its_own() -> None:
+    """Staging a row for each step of a serial loop, and then dealing out the rows."""
+    lines = ("tile i0 4 as row", "tile k 8 as point", "stage k left shared point")
+    assert "left_tile (8)" in str(change("product", *lines, sizes=(8, 2, 16)))
+    with pytest.raises(ScheduleError, match="work items"):
+        change("product", *lines, "bind i0 group", "bind row row", sizes=(8, 2, 16))
+
+
+def test_groups_are_parted() -> None:
+    nest = change("products of groups", "part i0 2", sizes=(3, 4, 5))
+    assert loops(nest) == ["i0", "i0_rest", "i1", "k"]
+    kernels = read("products of groups", (3, 4, 5), "sum")
+    inputs = kernels.inputs(0)
+    got = run_kernels(kernels.function, kernels.lower([nest]), inputs)["Y"]
+    assert np.array_equal(got, evaluate(kernels.function, inputs)["Y"])
 
 
 def test_reductions_forget_their_order() -> None:
