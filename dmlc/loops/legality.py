@@ -71,15 +71,20 @@ MOST_ITEMS = 1024
 MOST_UNROLLED = 16
 
 
-def take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
-    """The nest with an axis of work items that a loop may take."""
+def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = False) -> Nest:
+    """The nest with an axis of work items that a loop may take; of its block's `own`, if so."""
     path = find_path(nest.body, loop)
     stages = [i for i, n in enumerate(path) if isinstance(n, Stage)]
     if stages:
-        return _take_staging(nest, path[stages[-1] + 1 :], loop, name, extent)
+        return _take_own(nest, path[stages[-1] + 1 :], loop, name, extent)
+    if own:
+        grouped = isinstance(path[0], Loop) and path[0].kind is Kind.GROUP
+        demand(grouped, "blocks of a group have axes of their own")
+        return _take_own(nest, path[1:], loop, name, extent)
     loops = [n for n in path if isinstance(n, Loop) and n is not loop]
-    fits = all(n.kind in (Kind.GROUP, Kind.LANE) or (n.kind is Kind.UNROLL and n.dim is loop.dim)
-               for n in loops)  # fmt: skip
+    plain = not any(isinstance(n, Reduce | Stage) for n in (*path, *walk(loop.body)))
+    fits = all(n.kind in (Kind.GROUP, Kind.LANE) or
+               (n.kind is Kind.UNROLL and (n.dim is loop.dim or plain)) for n in loops)  # fmt: skip
     demand(fits, "work items take the outermost loops of a group")
     written = any(n.kind is Kind.UNROLL for n in loops)
     shared = any(isinstance(n, Reduce) and find_shared(n) for n in walk(loop.body))
@@ -95,12 +100,15 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
     return dataclasses.replace(nest, lanes=tuple(lanes.items()))
 
 
-def _take_staging(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: int) -> Nest:
-    """The same where work items fill a tile: along axes of their own, of which no other block has
-    one, and no more of them than there are."""
+def _take_own(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: int) -> Nest:
+    """The same where work items fill a tile, or go over it otherwise than elsewhere: along axes of
+    their own, of which no other block has one, and no more of them than there are."""
     loops = [n for n in path if isinstance(n, Loop) and n is not loop]
-    fits = all(n.kind in (Kind.LANE, Kind.UNROLL) for n in loops)
+    fits = all(n.kind in (Kind.LANE, Kind.UNROLL) for n in loops) and len(loops) == len(path) - 1
     demand(fits, "work items take the outermost loops of a tile")
+    alone = not any(isinstance(n, Reduce | Stage) for n in walk(path))
+    demand(alone, "work items that stand otherwise reduce nothing")
+    demand(not any(n.wanted in dict(nest.lanes) for n in loops), "the block has other axes")
     demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
     taken = {n.wanted for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LANE}
     demand(name not in taken and name not in dict(nest.lanes), "an axis of a tile is its own")

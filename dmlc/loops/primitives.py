@@ -129,8 +129,7 @@ def split(on: On, factor: int) -> Nest:
     """
     loop = demand_serial(on.loop, "split")
     demand(factor > 1, "a loop is split by two steps at least")
-    loops = list_loops(on.nest.body, loop.dim)
-    around = loops[: next(i for i, each in enumerate(loops) if each is loop)]
+    around = list_around(on.nest, loop)
     # Steps of loops are counted by the loop around, whatever that is bound to later on.
     fits = all(each.step >= loop.step * factor for each in around)
     demand(fits, "the part of a step is split into shorter ones")
@@ -200,7 +199,9 @@ def once(on: On) -> Nest:
 def rename(on: On) -> Nest:
     """A loop, and the dimension that it alone walks, by another name."""
     loop, old = on.loop, on.loop.dim
-    demand(len(list_loops(on.nest.body, old)) == 1, "a dimension of several loops keeps its name")
+    loops = [n for n in walk(on.nest.body) if isinstance(n, Loop)]
+    alone = sum(old in (n.dim, n.dim.within, *(p for p, _ in n.dim.parts)) for n in loops) == 1
+    demand(alone, "a dimension of several loops keeps its name")
     plain = not old.parts and old.piece is None and old.within is None
     demand(plain, "a dimension of parts keeps its name")
     new = dataclasses.replace(old, name=on.take(loop.name))
@@ -247,14 +248,16 @@ def axis(on: On, name: str, extent: int) -> Nest:
     return dataclasses.replace(on.nest, lanes=tuple(lanes.items()))
 
 
-@primitive(Argument.WORD)
-def bind(on: On, axis: str) -> Nest:
+@primitive(Argument.WORD, Argument.WORD, optional=1)
+def bind(on: On, axis: str, whose: str = "") -> Nest:
     """A loop whose steps work groups take, one each (`group`); or the work items of a group, which
-    stand along an axis of that name. Changes the order of sums where it walks reduced points.
+    stand along an axis of that name: if it is its block's `own`, they stand otherwise elsewhere.
+    Changes the order of sums where it walks reduced points.
 
     `for i in 0..n -> i = group` or `-> i = the work item's number along the axis`
     """
     loop, nest = demand_unpacked(on.loop, "bound"), on.nest
+    demand(whose in ("", "own"), "an axis is its block's own, if that is said")
     if axis == "group":
         bound = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
         demand(not bound, "there are work groups already")
@@ -265,24 +268,25 @@ def bind(on: On, axis: str) -> Nest:
     extent = count_steps(nest, loop)
     name = on.take(axis)
     demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
-    nest = take_lanes(nest, loop, axis, extent or 0)
+    nest = take_lanes(nest, loop, axis, extent or 0, own=whose == "own")
     made = dataclasses.replace(loop, kind=Kind.LANE, extent=extent or 1, name=name)
     return forget_order(replace_node(nest, loop, made), made)
 
 
-@primitive(Argument.WORD, Argument.NUMBER)
-def deal(on: On, axis: str, extent: int) -> Nest:
+@primitive(Argument.WORD, Argument.NUMBER, Argument.WORD, optional=1)
+def deal(on: On, axis: str, extent: int, whose: str = "") -> Nest:
     """A loop whose steps are dealt to so many work items, neighbours to neighbours, each of which
-    has a serial loop over its own. Changes the order of sums where it walks reduced points.
+    has a serial loop over its own; `own` is said as of `bind`. Changes the order of sums where it
+    walks reduced points.
 
     `for i in 0..n -> lane = the work item's number: for i in lane..n by extent`
     """
     loop, nest = demand_unpacked(on.loop, "dealt"), on.nest
-    loops = list_loops(nest.body, loop.dim)
-    place = next(i for i, each in enumerate(loops) if each is loop)
-    around, finer = loops[:place], loops[place + 1 :]
+    around, finer = list_around(nest, loop), list_loops(loop.body, loop.dim)
     demand(all(n.kind is Kind.GROUP for n in around), "a part of a step is not dealt")
-    fits = all(n.extent for n in finer) and (bool(around) or loop.step == 1)
+    size = loop.dim.size if loop.dim.within is not None else 1
+    even = isinstance(size, int) and size % (loop.step * extent) == 0
+    fits = all(n.extent for n in finer) and (bool(around) or loop.step == 1 or even)
     demand(fits, "what is in a step that is dealt is written out, in work groups")
     demand(not around or around[-1].step % (loop.step * extent) == 0,
             "work groups deal out whole rounds")  # fmt: skip
@@ -290,7 +294,8 @@ def deal(on: On, axis: str, extent: int) -> Nest:
     demand(not shared, "work items that reduce together have as many steps each")
     name = on.take(axis, beside=True)
     demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
-    nest = take_lanes(nest, loop, axis, extent)
+    demand(whose in ("", "own"), "an axis is its block's own, if that is said")
+    nest = take_lanes(nest, loop, axis, extent, own=whose == "own")
     # A group's range is settled by who walks it: each work item has so many steps.
     rounds = around[-1].step // (loop.step * extent) if around else 0
     inner = dataclasses.replace(loop, step=loop.step * extent, extent=rounds)

@@ -58,7 +58,8 @@ FACTORS = ("left", "right")
 def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     """A value is put into memory that the work items of a group share, for each step of a loop: as
     much of it as the tiles that the loops below go over. It is what is read of a tensor of that
-    name, or the `left` or `right` operand of the products that are summed. Along the tile `beside`
+    name, the `left` or `right` operand of the products that are summed, or `%3`: the value of that
+    number. Along the tile `beside`
     its elements lie side by side, and `pad` more lie between the rows of it. One work item puts it
     there, until calls share the loops out that do.
 
@@ -117,7 +118,8 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     for each in filled:
         demand(each.name not in list_names(nest), f"there is a dimension '{each.name}'")
     read = Read(View(buffer.name, dtype, (), local=True), dtype)
-    changed, axes = _read_tile(nest, number, root, read, places, settled)
+    steps = {each: places[each] for each in footprint}
+    changed, axes = _read_tile(nest, number, root, read, steps, settled)
     stages = Stage((buffer,), (fill,), repeats=loop.kind is not Kind.GROUP)
     body = loop.body
     match body:
@@ -155,6 +157,8 @@ def _find_user(loop: Loop) -> Point:
 def _find_value(phase: Phase, name: str) -> int:
     """The number of a value that is called so, and can be computed anywhere."""
     elements, found = phase.elements, list[int]()
+    if name.startswith("%") and name[1:].isdecimal():
+        found = [number for number in range(len(elements.values)) if name == f"%{number}"]
     if name in FACTORS and len(elements.reductions) == 1:
         product = elements.values[elements.reductions[0].value]
         if isinstance(product, ir.Apply) and product.operation.name == "mul":
@@ -162,9 +166,10 @@ def _find_value(phase: Phase, name: str) -> int:
     if not found:
         reads = enumerate(elements.values)
         found = [n for n, v in reads if isinstance(v, Read | Gather) and v.view.tensor == name]
-        guards = [f.guard for f in elements.reductions if f.guard is not None]
-        tested = {v for guard in guards for v in list_needed(elements, guard)}
-        demand(tested.isdisjoint(found), f"'{name}' says which points take part")
+    guards = [f.guard for f in elements.reductions if f.guard is not None]
+    tested = {v for guard in guards for v in list_needed(elements, guard)}
+    clear = name in FACTORS or tested.isdisjoint(found)
+    demand(clear, f"'{name}' says which points take part")
     demand(len(found) == 1, f"not one value is called '{name}'")
     dtype = elements.values[found[0]].dtype
     stageable = dtype in STAGED and is_plain(elements, found[0], dtype)
@@ -329,6 +334,15 @@ def _replace_value(elements: Elements, root: int, read: Read) -> Elements:
             )
     values[root] = read
     return prune(dataclasses.replace(elements, values=tuple(values)))
+
+
+def renumber(elements: Elements, root: int) -> dict[int, int]:
+    """What numbers values have, of those that there still are, once a value is read."""
+    needed = set(elements.roots())
+    for number in range(len(elements.values) - 1, -1, -1):
+        if number in needed and number != root:
+            needed.update(operands(elements.values[number]))
+    return {old: new for new, old in enumerate(sorted(needed))}
 
 
 def _with_reductions(phase: Phase) -> Phase:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dmlc.kernel.target import Limits
 from dmlc.loops.contraction import list_divided, part_parallel, settle_quotients
-from dmlc.loops.element import View
+from dmlc.loops.element import View, prune
 from dmlc.loops.legality import (
     MOST_UNROLLED,
     count_steps,
@@ -31,9 +31,10 @@ from dmlc.loops.nodes import (
     Tile,
     inside,
     list_loops,
+    list_phases,
     walk,
 )
-from dmlc.loops.phases import VECTOR, Phase
+from dmlc.loops.phases import VECTOR, Phase, with_elements
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
 from dmlc.sizes import known
 from dmlc.source import InternalError
@@ -174,6 +175,44 @@ def jam(on: On) -> Nest:
     if rest:
         made.append(put(rest, names.take(loop.name)))
     return _replace_all(nest, loop, made)
+
+
+@primitive(Argument.WORD)
+def fission(on: On, results: str) -> Nest:
+    """Loops of which each step stores several results: as two, the first for some of these, whose
+    tensors are named with a `,` between.
+
+    `for i: y[i] = f(i); z[i] = g(i) -> for i: y[i] = f(i)`, and then `for i: z[i] = g(i)`
+    """
+    loop, nest = on.loop, on.nest
+    inner = list(walk((loop,)))
+    *loops, point = inner
+    plain = isinstance(point, Point) and not point.into and not point.name
+    serial = all(isinstance(n, Loop) and n.kind is Kind.LOOP and not n.extent for n in loops)
+    demand(plain and serial, "serial loops around a point are made two")
+    (number,), names = list_phases(loop), results.split(",")
+    phase = nest.phases[number]
+    stored = phase.elements.results
+    ahead = tuple(each for each in stored if each[0].tensor in names)
+    rest = tuple(each for each in stored if each[0].tensor not in names)
+    demand(bool(ahead and rest) and not phase.accumulators and phase.scatter is None,
+           "it stores no such results, and others")  # fmt: skip
+    demand(not any(view.local for view, _ in stored), "what others read is made once")
+    first, second = (
+        with_elements(phase, prune(dataclasses.replace(phase.elements, results=each)))
+        for each in (ahead, rest)
+    )
+    taken, count = _Names(nest), len(nest.phases)
+
+    def copy(node: Node) -> Node:
+        if isinstance(node, Loop):
+            body = tuple(map(copy, node.body))
+            return dataclasses.replace(node, name=taken.take(node.name), body=body)
+        return Point(count)
+
+    phases = (*nest.phases[:number], first, *nest.phases[number + 1 :], second)
+    nest = _replace_all(nest, loop, (loop, copy(loop)))
+    return dataclasses.replace(nest, phases=phases, dims=(*nest.dims, nest.dims[number]))
 
 
 def _in_vectors(nest: Nest, loop: Loop) -> bool:

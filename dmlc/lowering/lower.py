@@ -105,6 +105,15 @@ class _Writer:
         return [statement for node in nodes for statement in self._write_node(node, scope)]
 
     def _write_node(self, node: Node, scope: Scope) -> list[k.Statement]:
+        own = list_items(node)
+        stands = isinstance(node, Loop) and node.kind is Kind.LANE and own in self._standings
+        if isinstance(node, Loop) and stands and scope.origins is None:
+            # Fewer than a group has go over a block in which they stand otherwise.
+            there = math.prod(side for _, side in self._nest.lanes)
+            count = math.prod(extent for _, extent in own)
+            alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
+            made = self._open_all(list_phases(node), node, scope)
+            return guard([alone] if count < there else [], made)
         idle = self._list_idle(node, scope)
         if idle:
             # What work items do not share they have all, and the first one stores.

@@ -51,6 +51,8 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "stage": lambda number: ("stage", VALUES[number], "shared", TILE, (0, 0, 1, 4)[number]),
     "items of a tile": lambda number: ("bind", f"own{number}"),
     "deal a tile": lambda number: ("deal", f"own{number}", 2),
+    "fission": lambda number: ("fission", ("Y", "Z")[number % 2]),
+    "items of a block": lambda number: ("bind", f"own{number}", "own"),
     "pack": lambda number: ("pack", (2, 4)[number % 2]),
     "vectorize": lambda number: ("vectorize", (4, 16)[number % 2]),
     "vectorize whole": lambda number: ("vectorize", 4, "whole"),
