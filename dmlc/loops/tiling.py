@@ -319,12 +319,12 @@ def takes_vectors(phase: Phase, axis: int, limits: Limits) -> bool:
     if any(length % VECTOR for length in lengths):
         return False
     views = phase.elements.buffers()
-    return all(begins_evenly(view, strides[view], axis) for view in views) and any(
+    return all(_begins_evenly(view, strides[view], axis) for view in views) and any(
         strides[view][axis] for view in views
     )
 
 
-def begins_evenly(view: View, strides: Sequence[int], last: int) -> bool:
+def _begins_evenly(view: View, strides: Sequence[int], last: int) -> bool:
     """Whether vectors of a view along an axis begin where those of memory do."""
     if strides[last] not in (0, 1) or view.dtype.bytes > 4:
         return False

@@ -60,6 +60,16 @@ class Rule:
         """Loops that stand one in the other as one; a single one stays as it is."""
         return self.fuse(loops, name) if len(loops) > 1 else loops[0]
 
+    def take(self, loop: str, axis: str, count: int, items: int, *whose: str) -> None:
+        """So many steps of a loop over a tile, to so many work items along an axis, neighbours to
+        neighbours; what each of them has is written out."""
+        if count == items:
+            self.do("bind", loop, axis, *whose)
+            return
+        if items > 1:
+            self.do("deal", loop, axis, items, *whose)
+        self.do("unroll", loop)
+
     def put_in_order(self, loops: Sequence[str]) -> None:
         """Reorders loops that stand one in the other, with nothing between them."""
         nodes = walk(self.nest.body)

@@ -136,13 +136,7 @@ def _fill(
         rule.do("reorder", along)
     width = VECTOR if wide else 1
     across = min(many // width, items)
-    down = items // across
-    if count > down > 1:
-        rule.do("deal", other, f"{name}_rows", down)
-    if count > down:
-        rule.do("unroll", other)
-    else:
-        rule.do("bind", other, f"{name}_rows")
+    rule.take(other, f"{name}_rows", count, items // across)
     neighbours = rule.do("split", along, width, name=f"{name}_part") if wide else along
     rule.do("bind", neighbours, f"{name}_columns")
     if wide:

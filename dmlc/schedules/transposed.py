@@ -30,7 +30,7 @@ from dmlc.loops.element import (
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import STAGED, renumber
-from dmlc.loops.tiling import begins_evenly
+from dmlc.loops.tiling import takes_vectors
 from dmlc.schedules.rule import Rule
 from dmlc.source import InternalError
 
@@ -299,7 +299,7 @@ class _Tiles:
         rule.put_in_order([other, along])
         whose = ("own",) if own else ()
         sizes = self._sides[beyond], self._items // across
-        _take(rule, other, f"{own or name}rows", sizes, whose)
+        rule.take(other, f"{own or name}rows", *sizes, *whose)
         neighbours = along
         if width > 1:
             neighbours = rule.do("split", along, width, name=f"{along}s")
@@ -307,7 +307,7 @@ class _Tiles:
                 rule.do("unroll", rule.do("split", along, VECTOR, name=f"{along}_part"))
             rule.do("vectorize", along, VECTOR, "whole")
         sizes = self._sides[axis] // width, across
-        _take(rule, neighbours, f"{own or name}columns", sizes, whose)
+        rule.take(neighbours, f"{own or name}columns", *sizes, *whose)
 
     @property
     def _points(self) -> int:
@@ -315,28 +315,10 @@ class _Tiles:
 
     def _measure_width(self, phase: Phase, axis: int) -> int:
         """The neighbours along an axis that a work item takes at once."""
-        limits = self._rule.limits
-        if limits.vector_lanes == 1 or limits.word_types or phase.has_positions:
+        if not takes_vectors(phase, axis, self._rule.limits):
             return 1
-        views, strides = phase.elements.buffers(), phase.space.known_strides
+        views, strides = phase.elements.buffers(), phase.space.strides
         moved = [view.dtype.bytes for view in views if strides[view][axis]]
-        even = all(begins_evenly(view, strides[view], axis) for view in views)
         size = phase.space.sizes[axis]
-        if not moved or not even or size % VECTOR:
-            return 1
         width = max(VECTOR, _BYTES // max(moved))
         return width if size % width == 0 and width * self._items <= self._points else VECTOR
-
-
-def _take(
-    rule: Rule, loop: str, axis: str, sizes: tuple[int, int], whose: tuple[str, ...]
-) -> None:
-    """So many steps of a loop, to so many work items."""
-    count, items = sizes
-    if items == 1:
-        rule.do("unroll", loop)
-    elif count == items:
-        rule.do("bind", loop, axis, *whose)
-    else:
-        rule.do("deal", loop, axis, items, *whose)
-        rule.do("unroll", loop)
