@@ -390,6 +390,74 @@ def test_work_items_do_not_share_a_tile_that_each_needs_of_its_own() -> None:
         change("product", *lines, "bind i0 group", "bind row row", sizes=(8, 2, 16))
 
 
+BLOCKS = (
+    "tile i0 8 as row",
+    "tile i2 8 as column",
+    "reorder row",
+    "reorder row",
+    "fuse i0 as tile",
+    "fuse tile as tile",
+    "bind tile group",
+    "stage tile X shared row 1 as x",
+    "fission row Y",
+    "bind row.2 rows",
+    "bind column.2 columns",
+    "bind row up own",
+    "reorder x_row",
+    "bind x_column side",
+)
+
+
+def test_blocks_of_a_group_have_axes_of_their_own() -> None:
+    nest = change("transposed", *BLOCKS, sizes=(9, 3, 10))
+    assert str(nest).splitlines() == [
+        "group tile (i0, i1, i2): 0..12",
+        "  put into shared x_tile (72)",
+        "    lane x_column: 8",
+        "      loop x_row: 0..8",
+        "        keep x_tile",
+        "  lane row: 8",
+        "    loop column: 0..8",
+        "      store Y",
+        "  lane row: 8",
+        "    lane column: 8",
+        "      store Z",
+    ]
+    assert nest.lanes == (("rows", 8), ("columns", 8))
+    kernels = read("transposed", (9, 3, 10), "sum")
+    inputs = kernels.inputs(0)
+    (kernel,) = kernels.lower([nest])
+    got = run_kernels(kernels.function, [kernel], inputs)
+    for result, values in evaluate(kernels.function, inputs).items():
+        assert np.array_equal(got[result], values)
+    # Eight of the 64 fill the tile, and as many store the first result.
+    assert print_kernel(kernel).count("lt(lane, 8)") == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "refused", "message"),
+    [
+        (BLOCKS, "bind column rows own", "an axis of a tile is its own"),
+        (BLOCKS[:9], "bind row up own", "a group has not so many work items"),
+        (BLOCKS[:6], "bind row up own", "blocks of a group have axes of their own"),
+        (BLOCKS[:9], "bind row up mine", "block's own, if that is said"),
+        (BLOCKS[:11], "deal row rows 2 own", "an axis of a tile is its own"),
+        (BLOCKS[:8], "fission row W", "it stores no such results"),
+        (BLOCKS[:8], "fission tile Y", "serial loops around a point"),
+        (BLOCKS[:8], "stage tile %9 shared row", "not one value is called '%9'"),
+        (("fuse i0 as i",), "rename i1.2", "no loop is called"),
+        (("fission i0 Y", "fuse i0 as i"), "rename i0.2 as j", "several loops keeps its name"),
+    ],
+)
+def test_blocks_are_refused_that_change_results(
+    lines: tuple[str, ...], refused: str, message: str
+) -> None:
+    begun = change("transposed", *lines, sizes=(9, 3, 10))
+    kernels = read("transposed", (9, 3, 10), "sum")
+    with pytest.raises(ScheduleError, match=message):
+        apply(begun, kernels.function, LIMITS, *parse_script(refused))
+
+
 def test_groups_are_parted() -> None:
     nest = change("products of groups", "part i0 2", sizes=(3, 4, 5))
     assert loops(nest) == ["i0", "i0_rest", "i1", "k"]
