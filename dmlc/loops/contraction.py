@@ -23,14 +23,12 @@ from dmlc.loops.element import (
     View,
     list_conditions,
     list_needed,
-    operands,
     prune,
 )
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.space import Space
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import estimate, multiply
-from dmlc.source import InternalError
 
 _NUMBERS = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
 """The types of sums: those that tiles of shared memory hold as they are."""
@@ -120,7 +118,7 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
     if not isinstance(product, ir.Apply) or product.operation.name != "mul":
         return None
     values = product.operands
-    if not all(_is_plain(elements, value, reduction.dtype) for value in values):
+    if not all(is_plain(elements, value, reduction.dtype) for value in values):
         return None
     moves = {axis: phase.find_moving(axis) for axis in space.parallel}
     own = [
@@ -146,7 +144,7 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
     return Contraction(phase, left, right, batch)
 
 
-def _is_plain(elements: Elements, root: int, dtype: DataType) -> bool:
+def is_plain(elements: Elements, root: int, dtype: DataType) -> bool:
     """Whether a value is of a type and can be computed anywhere: out of memory, numbers and
     positions, by operations that no operand stops. Where a tile goes beyond the end of a factor,
     others stand in for its points."""
@@ -177,30 +175,32 @@ def _find_beside(after: Phase, space: Space) -> int | None:
 def part_axes(phases: Sequence[Phase]) -> tuple[Phase, ...]:
     """The phases with parallel axes in two where positions along them are divided: the groups of a
     convolution, for one, which are a batch. As they are, where nothing is divided so."""
-    first = phases[0]
-    if not first.accumulators or len(first.space.sizes) < len(first.space.extents):
+    found = find_divided(phases[0])
+    if found is None:
         return tuple(phases)
+    axis, length = found
+    if length >= phases[0].space.sizes[axis]:
+        return part_axes((settle_quotients(phases[0], axis, length), *phases[1:]))
+    place = phases[0].space.parallel.index(axis)
+    return part_axes([part_parallel(phase, place, length) for phase in phases])
+
+
+def find_divided(first: Phase) -> tuple[int, int] | None:
+    """A parallel axis along which positions are divided evenly, and by how much."""
+    if not first.accumulators or len(first.space.sizes) < len(first.space.extents):
+        return None
     for axis in first.space.parallel:
-        length = _find_divisor(first, axis)
-        if length is None:
-            continue
-        if length >= first.space.sizes[axis]:
-            phases = (_settle_quotients(first, axis, length), *phases[1:])
-        else:
-            place = first.space.parallel.index(axis)
-            phases = tuple(_part(phase, place, length) for phase in phases)
-        return part_axes(phases)
-    return tuple(phases)
-
-
-def _find_divisor(phase: Phase, axis: int) -> int | None:
-    """What the position along an axis is divided by, where that takes the axis apart evenly."""
-    size = phase.space.sizes[axis]
-    for value in phase.elements.values:
-        number = _read_divisor(phase, value, axis)
-        if number is not None and (number >= size or size % number == 0):
-            return number
+        size = first.space.sizes[axis]
+        for number in list_divided(first, axis):
+            if number >= size or size % number == 0:
+                return axis, number
     return None
+
+
+def list_divided(phase: Phase, axis: int) -> list[int]:
+    """The numbers that positions along an axis are divided by."""
+    found = (_read_divisor(phase, value, axis) for value in phase.elements.values)
+    return [number for number in found if number is not None]
 
 
 def _read_divisor(phase: Phase, value: Value, axis: int) -> int | None:
@@ -215,7 +215,7 @@ def _read_divisor(phase: Phase, value: Value, axis: int) -> int | None:
     return int(number.value) if isinstance(number, ir.Constant) and alone else None
 
 
-def _settle_quotients(phase: Phase, axis: int, length: int) -> Phase:
+def settle_quotients(phase: Phase, axis: int, length: int) -> Phase:
     """The phase where positions along an axis are divided by no less than its length."""
 
     def change(value: Value) -> Value:
@@ -228,7 +228,7 @@ def _settle_quotients(phase: Phase, axis: int, length: int) -> Phase:
     return _replace_values(phase, [change(value) for value in phase.elements.values], {})
 
 
-def _part(phase: Phase, place: int, length: int) -> Phase:
+def part_parallel(phase: Phase, place: int, length: int) -> Phase:
     """The phase with the parallel axis that stands at a place in two, the inner one of which has
     so many points."""
     space = phase.space
@@ -294,59 +294,6 @@ def guard_factor(found: Contraction, factor: Factor, name: str) -> tuple[Phase, 
     *conditions, root = (number for _, number in pruned.results)
     made = dataclasses.replace(pruned, results=((view, root),))
     return with_elements(phase, made), tuple(conditions)
-
-
-def stage_factor(found: Contraction, factor: Factor, name: str) -> Phase:
-    """The phase that makes a factor, over all axes, for a buffer of that name: 0 where a condition
-    does not hold."""
-    phase = found.phase
-    elements = phase.elements
-    values: list[Value] = []
-    numbers: dict[int, int] = {}
-    holds: int | None = None
-    bounded: dict[int, int] = {}
-
-    def add(value: Value) -> int:
-        values.append(value)
-        return len(values) - 1
-
-    def copy(root: int) -> int:
-        for number in sorted(list_needed(elements, root)):
-            if number in numbers:
-                continue
-            value = elements.values[number]
-            if isinstance(value, Gather):
-                terms = tuple((protect(n, value.guarded), step) for n, step in value.terms)
-                value = dataclasses.replace(value, terms=terms)
-            elif not isinstance(value, Read | Place):
-                made = ir.with_operands(value, tuple(numbers[o] for o in operands(value)))
-                if isinstance(made, ir.Index | ir.Load):
-                    raise InternalError(f"not a scalar operation: {made}")
-                value = made
-            numbers[number] = add(value)
-        return numbers[root]
-
-    def protect(number: int, guarded: bool) -> int:
-        """A position, which is 0 where it may be outside."""
-        own = numbers[number]
-        if not guarded or holds is None:
-            return own
-        if own not in bounded:
-            zero = add(ir.Constant(DataType.INDEX, 0))
-            bounded[own] = add(ir.Select(holds, own, zero, DataType.INDEX))
-        return bounded[own]
-
-    for condition in factor.conditions:
-        own = copy(condition)
-        joined = None if holds is None else (holds, own)
-        holds = own if joined is None else add(ir.Apply(OPERATIONS["and"], joined, DataType.BOOL))
-    root = copy(factor.value)
-    if holds is not None:
-        zero = add(ir.Constant(found.dtype, 0.0 if found.dtype.is_float else 0))
-        root = add(ir.Select(holds, root, zero, found.dtype))
-    view = View(name, found.dtype, (0,) * len(phase.space.extents), local=True)
-    made = Elements(elements.domain, tuple(values), ((view, root),), (), elements.reach)
-    return with_elements(phase, made)
 
 
 def multiply_tiles(

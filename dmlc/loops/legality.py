@@ -15,6 +15,8 @@ from dmlc.loops.nodes import (
     Pack,
     Point,
     Reduce,
+    Stage,
+    find_shared,
     inside,
     list_loops,
     walk,
@@ -66,18 +68,29 @@ def only_loop(outer: Loop | Reduce) -> Loop:
 
 
 MOST_ITEMS = 1024
+MOST_UNROLLED = 16
 
 
-def take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
-    """The nest with an axis of work items that a loop may take."""
-    loops = [n for n in find_path(nest.body, loop) if isinstance(n, Loop) and n is not loop]
+def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = False) -> Nest:
+    """The nest with an axis of work items that a loop may take; of its block's `own`, if so."""
+    path = find_path(nest.body, loop)
     alone = nest.block is None or not reduces(nest, loop)
     demand(alone, "work items share no block of outputs")
-    fits = all(n.kind in (Kind.GROUP, Kind.LANE) or (n.kind is Kind.UNROLL and n.dim is loop.dim)
-               for n in loops)  # fmt: skip
+    stages = [i for i, n in enumerate(path) if isinstance(n, Stage)]
+    if stages:
+        return _take_own(nest, path[stages[-1] + 1 :], loop, name, extent)
+    if own:
+        grouped = isinstance(path[0], Loop) and path[0].kind is Kind.GROUP
+        demand(grouped, "blocks of a group have axes of their own")
+        return _take_own(nest, path[1:], loop, name, extent)
+    loops = [n for n in path if isinstance(n, Loop) and n is not loop]
+    plain = not any(isinstance(n, Reduce | Stage) for n in (*path, *walk(loop.body)))
+    fits = all(n.kind in (Kind.GROUP, Kind.LANE) or
+               (n.kind is Kind.UNROLL and (n.dim is loop.dim or plain)) for n in loops)  # fmt: skip
     demand(fits, "work items take the outermost loops of a group")
     written = any(n.kind is Kind.UNROLL for n in loops)
-    meets = reduces(nest, loop) or any(isinstance(n, Reduce) for n in walk(loop.body))
+    shared = any(isinstance(n, Reduce) and find_shared(n) for n in walk(loop.body))
+    meets = reduces(nest, loop) or shared
     demand(not written or not meets, "in what is written out, work items reduce nothing")
     demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
     lanes = dict(nest.lanes)
@@ -87,6 +100,25 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
     demand(name not in taken, "an axis of work items has one loop")
     demand(math.prod(lanes.values()) <= MOST_ITEMS, "a group has so many work items at most")
     return dataclasses.replace(nest, lanes=tuple(lanes.items()))
+
+
+def _take_own(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: int) -> Nest:
+    """The same where work items fill a tile, or go over it otherwise than elsewhere: along axes of
+    their own, of which no other block has one, and no more of them than there are."""
+    loops = [n for n in path if isinstance(n, Loop) and n is not loop]
+    fits = all(n.kind in (Kind.LANE, Kind.UNROLL) for n in loops) and len(loops) == len(path) - 1
+    demand(fits, "work items take the outermost loops of a tile")
+    alone = not any(isinstance(n, Reduce | Stage) for n in walk(path))
+    demand(alone, "work items that stand otherwise reduce nothing")
+    demand(not any(n.wanted in dict(nest.lanes) for n in loops), "the block has other axes")
+    demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
+    taken = {n.wanted for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LANE}
+    demand(name not in taken and name not in dict(nest.lanes), "an axis of a tile is its own")
+    own = [n.extent for n in (*loops, *walk(loop.body)) if isinstance(n, Loop)
+           and n.kind is Kind.LANE]  # fmt: skip
+    there = math.prod(side for _, side in nest.lanes)
+    demand(math.prod(own) * extent <= there, "a group has not so many work items")
+    return nest
 
 
 def find_path(nodes: Sequence[Node], wanted: Node) -> list[Node]:
@@ -102,7 +134,14 @@ def find_path(nodes: Sequence[Node], wanted: Node) -> list[Node]:
 
 def reduces(nest: Nest, loop: Loop) -> bool:
     """Whether a loop walks points that are reduced."""
-    return any(isinstance(n, Reduce) for n in find_path(nest.body, loop))
+    return any(isinstance(n, Reduce) for n in _path_of_points(nest, loop))
+
+
+def _path_of_points(nest: Nest, loop: Loop) -> list[Node]:
+    """A loop and those around it that walk the same points: not those that a tile is filled in."""
+    path = find_path(nest.body, loop)
+    stages = [i for i, n in enumerate(path) if isinstance(n, Stage)]
+    return path[stages[-1] + 1 :] if stages else path
 
 
 def list_around(nest: Nest, loop: Loop) -> list[Loop]:
@@ -113,14 +152,15 @@ def list_around(nest: Nest, loop: Loop) -> list[Loop]:
 
 def count_steps(nest: Nest, loop: Loop) -> int | None:
     """The steps of a loop; None where they are not one number."""
-    around = list_around(nest, loop)
-    if around and around[-1].kind is Kind.LANE and loop.step > around[-1].step:
-        # What is dealt out goes on through all that the work items share.
-        around = around[:-1]
+    # What is dealt out goes on through all that the work items share.
+    around = [n.step for n in list_around(nest, loop)
+              if n.kind is not Kind.LANE or loop.step <= n.step]  # fmt: skip
     if around:
-        whole, rest = divmod(around[-1].step, loop.step)
+        whole, rest = divmod(min(around), loop.step)
         return whole if rest == 0 else None
     size = loop.dim.size
+    if loop.dim.within is not None and isinstance(size, int) and size % loop.step:
+        return None
     if not isinstance(size, int) or loop.dim.piece is not None or list_cuts(nest, loop.dim):
         return None
     return -(-size // loop.step)
@@ -134,7 +174,7 @@ def list_cuts(nest: Nest, dim: Dim) -> list[int]:
 
 def forget_order(nest: Nest, loop: Loop) -> Nest:
     """Has reductions no longer rely on the order of their points, where a loop walks these."""
-    for node in find_path(nest.body, loop):
+    for node in _path_of_points(nest, loop):
         if isinstance(node, Reduce) and node.serial:
             nest = replace_node(nest, node, dataclasses.replace(node, serial=False))
     return nest

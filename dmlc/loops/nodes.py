@@ -345,8 +345,6 @@ class Nest:
     """The phases whose stores of whole vectors may pass the caches by."""
     words: str = dataclasses.field(default="", compare=False)
     """For a person: what each work item does."""
-    staging: tuple[tuple[tuple[str, int], ...], ...] = ()
-    """Other axes along which the same work items stand where they fill buffers."""
     holds: bool = False
     """Whether work items hold what one phase reads until the others have read it, too."""
     script: tuple[Call, ...] = ()
@@ -367,13 +365,15 @@ def inside(node: Node) -> tuple[Node, ...]:
             return node.body
 
 
-def walk(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Nodes and all that is inside them, outermost first."""
+def walk(nodes: Sequence[Node], *, filled: bool = True) -> Iterator[Node]:
+    """Nodes and all that is inside them, outermost first; without what fills tiles, if not
+    `filled`."""
     pending = list(reversed(nodes))
     while pending:
         node = pending.pop()
         yield node
-        pending += reversed(inside(node))
+        if filled or not isinstance(node, Stage):
+            pending += reversed(inside(node))
 
 
 def list_phases(node: Node) -> tuple[int, ...]:
@@ -386,12 +386,35 @@ def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
     return [n for n in walk(nodes) if isinstance(n, Loop) and dim in (n.dim, n.dim.within)]
 
 
+def list_standings(nest: Nest) -> list[tuple[tuple[str, int], ...]]:
+    """Other axes than those of a nest along which the same work items stand: where they fill
+    buffers, for one. Each block of loops has its own."""
+    named, made = dict(nest.lanes), list[tuple[tuple[str, int], ...]]()
+
+    def collect(node: Node) -> None:
+        if isinstance(node, Loop) and node.kind is Kind.LANE and node.wanted not in named:
+            made.append(list_items(node))
+            return
+        for each in inside(node):
+            collect(each)
+
+    for node in nest.body:
+        collect(node)
+    return made
+
+
+def list_items(node: Node) -> tuple[tuple[str, int], ...]:
+    """The axes of the work items that loops in a node take, outermost first."""
+    loops = [n for n in walk((node,)) if isinstance(n, Loop) and n.kind is Kind.LANE]
+    return tuple((n.wanted, n.extent) for n in loops)
+
+
 def find_shared(node: Reduce) -> list[str]:
     """The axes along which work items share what they reduce."""
     if node.tile is not None:
         return [node.joins] if node.joins else []
-    loops = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
-    return [loop.wanted for loop in loops if loop.extent > 1]
+    loops = [n for n in walk(node.body, filled=False) if isinstance(n, Loop)]
+    return [n.wanted for n in loops if n.kind is Kind.LANE and n.extent > 1]
 
 
 def comes_out_even(dim: Dim, step: int) -> bool:

@@ -1,6 +1,6 @@
 """Primitives that part the work of a reduction: in parts of sums, and in blocks of outputs.
 
-A block of outputs is reduced side by side, and has an accumulator for each in an array: `fission`
+A block of outputs is reduced side by side, and has an accumulator for each in an array: `expand`
 gives each phase a loop over the block of its own, which `reorder` then moves among the loops over
 points. What a loop's points add up to may be a part of its own, which is added to the whole.
 """
@@ -49,9 +49,9 @@ _MOST_OUTPUTS = 4096
 
 
 @primitive()
-def fission(on: On) -> Nest:
-    """A loop over outputs as one in each of the phases that it has, once. What a phase reduces for
-    others has an accumulator for each of the outputs, which is what later ones read.
+def expand(on: On) -> Nest:
+    """A loop over outputs as one in each of the phases that it has, once. Accumulators are expanded
+    to arrays: what a phase reduces for others has one for each of the outputs, which later ones read.
 
     `for i: {s = sum(for k: f(i, k)); y[i] = s} -> for i: s[i] = sum(for k: f(i, k)); for i: y[i] =
     s[i]`

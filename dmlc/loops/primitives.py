@@ -17,6 +17,7 @@ from dmlc import ir
 from dmlc.kernel.target import Limits
 from dmlc.loops.legality import (
     MOST_ITEMS,
+    MOST_UNROLLED,
     count_steps,
     demand_ranges,
     demand_serial,
@@ -38,6 +39,7 @@ from dmlc.loops.nodes import (
     Loop,
     Nest,
     Node,
+    Numbers,
     Pack,
     Point,
     Reduce,
@@ -60,6 +62,8 @@ from dmlc.loops.script import (
     primitive,
     replace_node,
 )
+from dmlc.loops.staging import check_items
+from dmlc.loops.tiling import vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.sizes import is_multiple
 from dmlc.source import InternalError, list_names
@@ -130,6 +134,7 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         fits = isinstance(value, int) is (argument is Argument.NUMBER)
         demand(fits, f"'{value}' is not {argument.value}")
     made = found.run(On(nest, function, limits, loop, call.name), *given)
+    check_items(made)
     return dataclasses.replace(made, script=(*nest.script, call))
 
 
@@ -144,8 +149,7 @@ def split(on: On, factor: int) -> Nest:
     """
     loop = demand_serial(on.loop, "split")
     demand(factor > 1, "a loop is split by two steps at least")
-    loops = list_loops(on.nest.body, loop.dim)
-    around = loops[: next(i for i, each in enumerate(loops) if each is loop)]
+    around = list_around(on.nest, loop)
     # Steps of loops are counted by the loop around, whatever that is bound to later on.
     fits = all(each.step >= loop.step * factor for each in around)
     demand(fits, "the part of a step is split into shorter ones")
@@ -169,9 +173,13 @@ def fuse(on: On) -> Nest:
         first = list_loops(on.nest.body, loop.dim)[0]
         is_first = first is loop and not list_cuts(on.nest, loop.dim)
         demand(is_first, "of the loops over a dimension, the outermost is fused")
-        demand(loop.step == 1 or not loop.dim.parts, "fused loops are fused again by ones")
+        finer = list_loops(loop.body, loop.dim)
+        tiled = bool(finer) and finer[0].dim.within is loop.dim
+        demand(loop.step == 1 or not loop.dim.parts or tiled, "fused loops are fused again by ones")
+        demand(loop.dim.within is None, "the points of a tile are a loop of their own")
         demand_ranges(loop)
-        parts += loop.dim.parts or [(loop.dim, loop.step)]
+        whole = [(loop.dim, loop.step)]
+        parts += loop.dim.parts or whole if loop.step == 1 else whole
     # Whether a point of a piece is there is tested inside.
     meets = any(isinstance(n, Reduce) for n in walk(inner.body))
     demand(inner.dim.piece is None or not meets, "a piece of a longer dimension goes outermost")
@@ -189,7 +197,8 @@ def normalize(on: On) -> Nest:
     is_first = list_loops(on.nest.body, loop.dim)[0] is loop
     is_first = is_first and not list_cuts(on.nest, loop.dim)
     demand(is_first, "of the loops over a dimension, the outermost is normalized")
-    demand(not loop.dim.parts and loop.dim.piece is None, "what is made of others stays so")
+    plain = not loop.dim.parts and loop.dim.piece is None and loop.dim.within is None
+    demand(plain, "what is made of others stays so")
     demand_ranges(loop)
     name = on.take(f"{loop.name}_number")
     dim = number_steps(name, [(loop.dim, loop.step)])
@@ -214,9 +223,10 @@ def rename(on: On) -> Nest:
     """A loop, and the dimension that it alone walks, by another name."""
     loop, old = on.loop, on.loop.dim
     loops = [n for n in walk(on.nest.body) if isinstance(n, Loop)]
-    alone = sum(old is n.dim or any(old is part for part, _ in n.dim.parts) for n in loops) == 1
+    alone = sum(old in (n.dim, n.dim.within, *(p for p, _ in n.dim.parts)) for n in loops) == 1
     demand(alone, "a dimension of several loops keeps its name")
-    demand(not old.parts and old.piece is None, "a dimension of parts keeps its name")
+    plain = not old.parts and old.piece is None and old.within is None
+    demand(plain, "a dimension of parts keeps its name")
     made_of = [dim.piece[0] for own in on.nest.dims for dim in own if dim.piece is not None]
     demand(old not in made_of, "a dimension that others are made of keeps its name")
     new = dataclasses.replace(old, name=on.take(loop.name))
@@ -242,7 +252,9 @@ def reorder(on: On) -> Nest:
     if outer.dim is inner.dim:
         counted = all(n.extent for n in (outer, *list_loops(outer.body, outer.dim)))
         demand(counted, "the steps of a loop go by its range, which is settled outside")
-    settles = any(inner.dim is part for part, _ in outer.dim.parts)
+    inside = (inner.dim, inner.dim.within)
+    settles = outer.dim in inside or any(part in inside for part, _ in outer.dim.parts)
+    settles = settles and outer.dim is not inner.dim
     settles |= inner.dim.piece is not None and inner.dim.piece[0] is outer.dim
     demand(not settles, "the steps of a loop go by its range, which is settled outside")
     demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
@@ -270,14 +282,16 @@ def axis(on: On, name: str, extent: int) -> Nest:
     return dataclasses.replace(on.nest, lanes=tuple(lanes.items()))
 
 
-@primitive(Argument.WORD)
-def bind(on: On, axis: str) -> Nest:
+@primitive(Argument.WORD, Argument.WORD, optional=1)
+def bind(on: On, axis: str, whose: str = "") -> Nest:
     """A loop whose steps work groups take, one each (`group`); or the work items of a group, which
-    stand along an axis of that name. Changes the order of sums where it walks reduced points.
+    stand along an axis of that name: if it is its block's `own`, they stand otherwise elsewhere.
+    Changes the order of sums where it walks reduced points.
 
     `for i in 0..n -> i = group` or `-> i = the work item's number along the axis`
     """
     loop, nest = demand_unpacked(on.loop, "bound"), on.nest
+    demand(whose in ("", "own"), "an axis is its block's own, if that is said")
     if axis == "group":
         bound = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
         demand(not bound, "there are work groups already")
@@ -287,24 +301,26 @@ def bind(on: On, axis: str) -> Nest:
         return on.replace(dataclasses.replace(loop, kind=Kind.GROUP))
     extent = count_steps(nest, loop)
     name = on.take(axis)
-    nest = take_lanes(nest, loop, axis, extent or 0)
+    demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
+    nest = take_lanes(nest, loop, axis, extent or 0, own=whose == "own")
     made = dataclasses.replace(loop, kind=Kind.LANE, extent=extent or 1, name=name)
     return forget_order(replace_node(nest, loop, made), made)
 
 
-@primitive(Argument.WORD, Argument.NUMBER)
-def deal(on: On, axis: str, extent: int) -> Nest:
+@primitive(Argument.WORD, Argument.NUMBER, Argument.WORD, optional=1)
+def deal(on: On, axis: str, extent: int, whose: str = "") -> Nest:
     """A loop whose steps are dealt to so many work items, neighbours to neighbours, each of which
-    has a serial loop over its own. Changes the order of sums where it walks reduced points.
+    has a serial loop over its own; `own` is said as of `bind`. Changes the order of sums where it
+    walks reduced points.
 
     `for i in 0..n -> lane = the work item's number: for i in lane..n by extent`
     """
     loop, nest = demand_unpacked(on.loop, "dealt"), on.nest
-    loops = list_loops(nest.body, loop.dim)
-    place = next(i for i, each in enumerate(loops) if each is loop)
-    around, finer = loops[:place], loops[place + 1 :]
+    around, finer = list_around(nest, loop), list_loops(loop.body, loop.dim)
     demand(all(n.kind is Kind.GROUP for n in around), "a part of a step is not dealt")
-    fits = all(n.extent for n in finer) and (bool(around) or loop.step == 1)
+    size = loop.dim.size if loop.dim.within is not None else 1
+    even = isinstance(size, int) and size % (loop.step * extent) == 0
+    fits = all(n.extent for n in finer) and (bool(around) or loop.step == 1 or even)
     demand(fits, "what is in a step that is dealt is written out, in work groups")
     demand(not around or around[-1].step % (loop.step * extent) == 0,
             "work groups deal out whole rounds")  # fmt: skip
@@ -312,7 +328,8 @@ def deal(on: On, axis: str, extent: int) -> Nest:
     demand(not shared, "work items that reduce together have as many steps each")
     name = on.take(axis, beside=True)
     demand(name.partition(".")[0] == axis, "the loop of work items is called after their axis")
-    nest = take_lanes(nest, loop, axis, extent)
+    demand(whose in ("", "own"), "an axis is its block's own, if that is said")
+    nest = take_lanes(nest, loop, axis, extent, own=whose == "own")
     # A group's range is settled by who walks it: each work item has so many steps.
     rounds = around[-1].step // (loop.step * extent) if around else 0
     step = loop.step * extent
@@ -344,7 +361,7 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
     around = [n for n in find_path(nest.body, loop) if isinstance(n, Loop)][:-1]
     fits = all(n.kind in (Kind.GROUP, Kind.LANE) and n.wanted != axis for n in around)
     demand(fits, "work items take the outermost loops of a group")
-    demand(0 < many <= _MOST_UNROLLED, "too many steps to write out")
+    demand(0 < many <= MOST_UNROLLED, "too many steps to write out")
     point: tuple[Node, ...] = loop.body
     if unit > 1:
         demand(unit % VECTOR == 0 and phase.begins_evenly(on.limits),
@@ -373,21 +390,31 @@ def unroll(on: On) -> Nest:
     """
     loop, nest = demand_unpacked(on.loop, "written out"), on.nest
     extent = count_steps(nest, loop)
-    demand(extent is not None and extent <= _MOST_UNROLLED, "too many steps to write out")
+    demand(extent is not None and extent <= MOST_UNROLLED, "too many steps to write out")
     around = list_around(nest, loop)
     whole = isinstance(loop.dim.size, int) and extent == -(-loop.dim.size // loop.step)
     shared = bool(around) and all(n.kind is Kind.GROUP or n.extent for n in around)
     if loop.step == 1 and not shared:
         serial = bool(around) and around[-1].kind is Kind.LOOP
         demand(whole or serial, "the steps are counted by the serial loop around")
-    else:
+    elif loop.dim.within is None:
         demand(shared and around[0].kind is Kind.GROUP,
                 "steps of several elements are written out in work groups alone")  # fmt: skip
     name = on.take(loop.name)
     return on.replace(dataclasses.replace(loop, kind=Kind.UNROLL, extent=extent or 1, name=name))
 
 
-_MOST_UNROLLED = 16
+@primitive()
+def roll(on: On) -> Nest:
+    """A loop whose steps are counted, and which compilers are asked not to write out.
+
+    `for i in 0..64 by 4 -> for n in 0..16, rolled: i = 4 * n`
+    """
+    loop, nest = demand_unpacked(on.loop, "rolled"), on.nest
+    demand(loop.dim.within is not None, "the steps of tiles are counted")
+    extent = count_steps(nest, loop)
+    demand(extent is not None, "its steps are not one number")
+    return on.replace(dataclasses.replace(loop, extent=extent or 1))
 
 
 @primitive(Argument.NUMBER, Argument.WORD, optional=1, takes_block=True)
@@ -401,6 +428,8 @@ def vectorize(on: On, lanes: int, how: str = "") -> Nest:
 
     `for i in 0..n -> for i in 0..n by lanes: i .. i + lanes at once`
     """
+    if how == "whole" and on.loop.dim.within is not None:
+        return vectorize_tile(on, lanes)
     loop = demand_serial(on.loop, "put in vectors")
     demand(loop.step == 1, "only serial loops by ones go in vectors")
     demand(how == "whole" or not loop.dim.parts, "vectors run along one dimension")
@@ -409,6 +438,9 @@ def vectorize(on: On, lanes: int, how: str = "") -> Nest:
         return _put_whole(on, find_point(loop, "put in vectors"), lanes)
     nested = [n for n in (*find_path(on.nest.body, loop), *walk(loop.body)) if isinstance(n, Loop)]
     demand(all(n.kind is not Kind.VECTOR for n in nested), "there are no vectors of vectors")
+    demand(loop.dim.within is None, "vectors of a tile are whole")
+    checked = any(isinstance(n, Numbers) for n in walk(loop.body))
+    demand(not checked, "outcomes are checked one by one")
     if loop.body != (Point(list_phases(loop)[0]),):
         inner, block = [n for n in walk(loop.body) if isinstance(n, Loop | Reduce)], on.nest.block
         plain = loop.dim is block or all(

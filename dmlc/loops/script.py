@@ -13,7 +13,20 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits
-from dmlc.loops.nodes import Call, Kind, Loop, Nest, Node, Pack, Point, Reduce, list_loops, walk
+from dmlc.loops.nodes import (
+    Call,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Numbers,
+    Pack,
+    Point,
+    Reduce,
+    Stage,
+    list_loops,
+    walk,
+)
 from dmlc.source import DmlcError, Source, Span
 
 
@@ -174,6 +187,8 @@ def _check_interleaved(nest: Nest, loop: Loop) -> None:
     taken = {n.wanted for n in around if any(each is loop for each in walk(n.body))}
     idle = any(side > 1 and name not in taken for name, side in nest.lanes)
     demand(not idle, "work items that have nothing of their own make nothing ahead")
+    checked = any(isinstance(n, Numbers) for n in loop.body)
+    demand(not checked, "outcomes that are checked are not made ahead")
     first, *between = loop.body
     last = between.pop() if between else None
     demand(isinstance(first, Reduce) and first.array, "what is made ahead is kept in arrays")
@@ -201,9 +216,15 @@ def change(nodes: Sequence[Node], old: Node, *new: Node) -> tuple[Node, ...]:
     """The nodes with others for one; those that nothing changes in stay themselves."""
     made: list[Node] = []
     for node in nodes:
-        if node is not old and isinstance(node, Loop | Reduce | Pack):
-            body = change(node.body, old, *new)
-            same = len(body) == len(node.body) and all(map(operator.is_, body, node.body))
-            node = node if same else dataclasses.replace(node, body=body)
+        if node is not old and isinstance(node, Loop | Reduce | Pack | Stage | Numbers):
+            parts = {"body": node.body}
+            if isinstance(node, Numbers):
+                parts["others"] = node.others
+            made_of = {name: change(body, old, *new) for name, body in parts.items()}
+            same = all(
+                len(made_of[name]) == len(body) and all(map(operator.is_, made_of[name], body))
+                for name, body in parts.items()
+            )
+            node = node if same else dataclasses.replace(node, **made_of)
         made += new if node is old else (node,)
     return tuple(made)

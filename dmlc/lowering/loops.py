@@ -448,7 +448,8 @@ class Loops:
             named = node.kind is Kind.LANE and isinstance(place, k.Operate | k.Position)
             if named and any(loop.kind is Kind.UNROLL for loop in further):
                 place = self._frame.name(body, "first", place)
-            if node.kind is Kind.UNROLL and not further[0].extent:
+            counted = node.extent and node.kind in (Kind.UNROLL, Kind.LOOP)
+            if counted and not further[0].extent:
                 place = self._frame.name(body, f"first_{dim.wanted}", place)
                 end = scope.span(dim).stop or self._find_end(dim, scope, body)
                 last = operate("max", place, operate("min", add(place, index(node.step)), end))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
@@ -42,7 +43,9 @@ from dmlc.loops.nodes import (
     Stage,
     Turns,
     comes_out_even,
+    list_items,
     list_phases,
+    list_standings,
     walk,
 )
 from dmlc.loops.phases import Scatter
@@ -54,7 +57,6 @@ from dmlc.lowering.shuffles import load_patterns
 from dmlc.lowering.values import Values
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.schedules.streaming import Streaming
-from dmlc.source import InternalError
 
 _WORD = k.Type(DataType.UINT32)
 
@@ -72,6 +74,7 @@ class _Writer:
     def __init__(self, nest: Nest, frame: Frame, streaming: Streaming, limit: int | None) -> None:
         self.frame = frame
         self._nest = nest
+        self._standings = list_standings(nest)
         self._values = values = Values(nest, frame, streaming)
         self._items: dict[str, k.Expression] = {}
         """The number of this work item along each axis of its group."""
@@ -87,7 +90,7 @@ class _Writer:
     def _name_items(self) -> list[k.Statement]:
         """The number of this work item along each axis of its group."""
         body: list[k.Statement] = []
-        for axes in (self._nest.lanes, *self._nest.staging):
+        for axes in (self._nest.lanes, *self._standings):
             extents = [extent for _, extent in axes]
             digits = split_number(k.Position(k.Geometry.LANE), extents)
             for (name, extent), digit in zip(axes, digits, strict=True):
@@ -102,13 +105,22 @@ class _Writer:
         return [statement for node in nodes for statement in self._write_node(node, scope)]
 
     def _write_node(self, node: Node, scope: Scope) -> list[k.Statement]:
+        own = list_items(node)
+        stands = isinstance(node, Loop) and node.kind is Kind.LANE and own in self._standings
+        if isinstance(node, Loop) and stands and scope.origins is None:
+            # Fewer than a group has go over a block in which they stand otherwise.
+            there = math.prod(side for _, side in self._nest.lanes)
+            count = math.prod(extent for _, extent in own)
+            alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
+            made = self._open_all(list_phases(node), node, scope)
+            return guard([alone] if count < there else [], made)
         idle = self._list_idle(node, scope)
         if idle:
             # What work items do not share they have all, and the first one stores.
             owns = [operate("eq", self._items[name], index(0)) for name in idle]
             owns += [] if scope.is_own is None else [scope.is_own]
             alone = dataclasses.replace(scope, used=scope.used | set(idle), is_own=None)
-            if not any(isinstance(n, Reduce) for n in walk((node,))):
+            if not any(isinstance(n, Reduce | Stage) for n in walk((node,))):
                 made = self._write_node(node, alone)
                 match made:
                     case [k.If(condition=condition, then=then)] if isinstance(node, Once):
@@ -148,7 +160,7 @@ class _Writer:
         idle = [name for name, side in lanes if side > 1 and name not in scope.used]
         loops = [n for n in walk((node,) if idle else ()) if isinstance(n, Loop)]
         taken = {loop.wanted for loop in loops if loop.kind is Kind.LANE}
-        others = {name for axes in self._nest.staging for name, _ in axes}
+        others = {name for axes in self._standings for name, _ in axes}
         stands_elsewhere = not others.isdisjoint(taken | scope.used)
         points = [n for n in walk((node,) if idle else ()) if isinstance(n, Point)]
         # Each has arrays of its own.
@@ -281,7 +293,12 @@ class _Writer:
         inner = dataclasses.replace(scope, origins=origins, used=used, is_own=None)
         if node.conditions:
             inner = inner.note(points[0].phase, conditions=node.conditions)
-        made = self._write(node.body, inner)
+        there, made = math.prod(side for _, side in self._nest.lanes), list[k.Statement]()
+        for each in node.body:
+            filled = self._write_node(each, inner)
+            count = math.prod(extent for _, extent in list_items(each))
+            alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
+            made += guard([alone] if count < there else [], filled)
         if any(buffer.shared for buffer in node.buffers):
             return [*[k.Barrier()] * node.repeats, *made, k.Barrier()]
         zeros: list[k.Statement] = []
@@ -299,10 +316,8 @@ class _Writer:
     def _write_numbers(self, node: Numbers, scope: Scope) -> list[k.Statement]:
         """What is done where all outcomes are numbers, and what elsewhere."""
         phase = self._nest.phases[node.phase]
-        reduces = [n for n in walk(self._nest.body) if isinstance(n, Reduce) and n.tile is not None]
-        tile = next(n.tile for n in reduces if n.phase == node.phase)
-        if tile is None:
-            raise InternalError("outcomes that are tested lie in no tile")
+        reduces = [n for n in walk(self._nest.body) if isinstance(n, Reduce)]
+        tile = next((n.tile for n in reduces if n.phase == node.phase and n.tile is not None), None)
         made: list[k.Statement] = []
         flag = k.Local(self.frame.names.take("is_lost"), k.BOOL)
         place = self.frame.variable("j")
@@ -310,6 +325,9 @@ class _Writer:
         for accumulator in phase.accumulators:
             value = self.frame.local[accumulator.slot_name(0)](place, 1)
             lost = k.Assign(flag, either(flag, operate("isnan", value)))
+            if tile is None:
+                made.append(lost)
+                continue
             last = index(tile.rows * tile.pitch)
             made.append(k.For(place, index(0), last, 1, (lost,), unroll=tile.registers))
         done = self._write(node.body, scope)

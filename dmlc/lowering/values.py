@@ -294,13 +294,9 @@ def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, Measure]
     loops = [n for n in walk(nest.body) if isinstance(n, Loop) and number in list_phases(n)]
     walked = dict.fromkeys(dim for n in loops for dim in (n.dim, n.dim.within) if dim is not None)
     merged = [dim for dim in walked if len(dim.parts) > 1]
-    tiles = {dim.within: dim for dim in walked if dim.within is not None}
-    shared = {buffer.name for buffer in nest.buffers if buffer.shared}
     terms: dict[View, tuple[tuple[Dim, Measure], ...]] = {}
     for view, strides in phase.space.strides.items():
         steps = {dim: step for dim, step in zip(dims, strides, strict=True) if step}
-        if view.local and view.tensor in shared:
-            steps = {tiles.get(dim, dim): step for dim, step in steps.items()}
         for whole in merged:
             parts = [part for part, _ in whole.parts]
             if any(step != 1 for _, step in whole.parts) or not set(parts) <= set(dims):

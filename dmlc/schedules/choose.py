@@ -75,9 +75,9 @@ def _choose_product(work: Work) -> Nest | None:
     found = None if work.is_open and not work.is_gpu else find_product(work.phases, p)
     if found is None:
         return None
-    (_, after) = part_axes(work.phases)
     if work.is_gpu:
-        return choose_tiles(found, after, p, work.limits)
+        return choose_tiles(work.function, work.phases, found, p, work.limits)
+    (_, after) = part_axes(work.phases)
     return choose_panels(found, after, p)
 
 

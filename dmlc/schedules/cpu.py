@@ -380,7 +380,7 @@ def _walk_phases(
         outputs[-1] = rule.do("split", column, width, name="part")
     run = _share_blocks(rule, outputs, most)
     if column:
-        rule.do("fission", column, name="j")
+        rule.do("expand", column, name="j")
     for number, phase in enumerate(phases):
         block = rule.find_block(number)
         if block and not phase.is_parallel and rule.offers("hoist", block, name="factors"):

@@ -71,7 +71,7 @@ def choose(
     together."""
     if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators and not serial:
         paired = _list_paired(phases[0], limits)
-        turned = None if paired else choose_transposed(phases[0], p, limits)
+        turned = None if paired else choose_transposed(function, phases[0], p, limits)
         if turned is not None:
             return turned
         if not paired and takes_vectors(phases[0], limits):

@@ -50,7 +50,7 @@ class Rule:
         phases: Sequence[Phase],
         count: k.Scalar | None = None,
     ) -> None:
-        self.function, self._limits = function, limits
+        self.function, self.limits = function, limits
         self.nest = naive(phases, count)
 
     @property
@@ -67,7 +67,7 @@ class Rule:
             numbers = (f"{name}.{number}" for number in range(2, len(taken) + 3))
             name = next(each for each in (name, *numbers) if each not in taken)
         call = Call(verb, arguments, name)
-        self.nest = apply(self.nest, self.function, self._limits, call)
+        self.nest = apply(self.nest, self.function, self.limits, call)
         return name or loop
 
     def offers(self, verb: str, *arguments: str | int, name: str = "") -> bool:
@@ -93,6 +93,29 @@ class Rule:
         for _ in others:
             first = self.do("fuse", first, name=name)
         return first
+
+    def merge(self, loops: Sequence[str], name: str) -> str:
+        """Loops that stand one in the other as one; a single one stays as it is."""
+        return self.fuse(loops, name) if len(loops) > 1 else loops[0]
+
+    def take(self, loop: str, axis: str, count: int, items: int, *whose: str) -> None:
+        """So many steps of a loop over a tile, to so many work items along an axis, neighbours to
+        neighbours; what each of them has is written out."""
+        if count == items:
+            self.do("bind", loop, axis, *whose)
+            return
+        if items > 1:
+            self.do("deal", loop, axis, items, *whose)
+        self.do("unroll", loop)
+
+    def put_in_order(self, loops: Sequence[str]) -> None:
+        """Reorders loops that stand one in the other, with nothing between them."""
+        nodes = walk(self.nest.body)
+        now = [n.name for n in nodes if isinstance(n, Loop) and n.name in loops]
+        for place, wanted in enumerate(loops):
+            for before in range(now.index(wanted) - 1, place - 1, -1):
+                self.do("reorder", now[before])
+                now[before : before + 2] = reversed(now[before : before + 2])
 
     def finish(self, words: str) -> Nest:
         """The nest; `words` say for a person what a work item does."""

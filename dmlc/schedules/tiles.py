@@ -1,44 +1,23 @@
-"""Schedules of contractions: tiles of both factors are put into buffers, where each element serves
-all outputs of a row or a column.
+"""Schedules of contractions: tiles of both factors are put into memory that a group shares, where
+each element serves all outputs of a row or a column.
 
-On a GPU the work items of a group share two tiles, and each has four rows by four columns of
-outputs in registers, or eight by eight. Sizes alone decide how large tiles are. Every output is one
-sum, whose points are added in their order.
+Each work item has four rows by four columns of outputs in registers, or eight by eight. Sizes alone
+decide how large tiles are. Every output is one sum, whose points are added in their order.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
-from dmlc.kernel.arithmetic import make_size, measure
+from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.contraction import (
-    Contraction,
-    Factor,
-    multiply_tiles,
-    stage_factor,
-)
-from dmlc.loops.element import Gather, View
-from dmlc.loops.naive import name_inner, name_parallel, tell_apart
-from dmlc.loops.nodes import (
-    Buffer,
-    Dim,
-    Into,
-    Kind,
-    Loop,
-    Nest,
-    Node,
-    Numbers,
-    Point,
-    Reduce,
-    Stage,
-    Tile,
-    merge_dims,
-)
-from dmlc.loops.phases import Phase
-from dmlc.sizes import divide_up, known
-from dmlc.sizes import multiply as multiply_sizes
+from dmlc.loops.contraction import Contraction, Factor, find_divided
+from dmlc.loops.element import Gather, operands
+from dmlc.loops.nodes import Loop, Nest, walk
+from dmlc.loops.phases import VECTOR, Phase
+from dmlc.loops.staging import FACTORS, stage_value
+from dmlc.loops.tiling import takes_vectors
+from dmlc.schedules.rule import Rule
 
 _LARGE, _SMALL = 64, 32
 """Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
@@ -52,8 +31,6 @@ _MANY, _FEW = 8, 4
 group has fewer work items then. Each takes fewer reads of shared memory, and all more registers."""
 _WRITTEN = 256
 """Products of a work item that are written out, at most."""
-_VECTOR = 4
-"""Elements that are read and stored at once."""
 _PAD = 4
 """Elements between the rows of a tile in shared memory, so that those of a column lie in several
 banks, and vectors still begin where vectors do."""
@@ -63,11 +40,6 @@ def count_tiles(found: Contraction, p: Profile) -> int:
     """The groups that tiles take."""
     side, _ = _choose_sides(found, p)
     return found.batches * -(-found.rows // side) * -(-found.columns // side)
-
-
-def choose_tiles(found: Contraction, after: Phase, p: Profile, limits: Limits) -> Nest:
-    """The nest of a contraction, and of what derives from it."""
-    return _Shared(found, after, p, limits).choose()
 
 
 def _choose_sides(found: Contraction, p: Profile) -> tuple[int, int]:
@@ -80,178 +52,102 @@ def _choose_sides(found: Contraction, p: Profile) -> tuple[int, int]:
     return side, _MANY if many >= 2 * p.groups else _FEW
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Filled:
-    """A tile of a factor in shared memory."""
-
-    phase: Phase
-    buffer: Buffer
-    place: tuple[str, int, int]
-    """Its name, and how far apart rows or columns, and points, lie in it."""
-    axes: tuple[tuple[str, int], ...]
-    """Those along which work items stand that fill it."""
-    body: Node
-    """What they do."""
-
-
-class _Shared:
-    """Tiles that the work items of a group share."""
-
-    def __init__(self, found: Contraction, after: Phase, p: Profile, limits: Limits) -> None:
-        self._found = found
-        self._after = after
-        self._limits = limits
-        self._side, self._each = _choose_sides(found, p)
-        self._across = self._side // self._each
-        """Work items along the rows, and along the columns, of a tile."""
-        self._parallel = name_parallel(found.phase)
-        self._own = name_inner(found.phase, self._parallel, "k", 0)
-        self._rows = self._merge("m", found.left.axes)
-        self._columns = self._merge("n", found.right.axes)
-        pieces = found.phase.space.pieces
-        self._order = sorted(found.inner, key=lambda axis: axis not in pieces)
-        """The axes of the points, a piece of a longer one first."""
-        self._points = self._merge("k.0", self._order)
-
-    def _merge(self, name: str, axes: Sequence[int]) -> Dim:
-        dims = [self._own[axis] for axis in axes]
-        return dims[0] if len(dims) == 1 else merge_dims(name, dims)
-
-    def choose(self) -> Nest:
-        found, side = self._found, self._side
-        filled = [
-            self._fill(0, found.left, self._rows, "left"),
-            self._fill(1, found.right, self._columns, "right"),
-        ]
-        left, right = filled
-        row = Dim("row", side, within=self._rows)
-        column = Dim("column", side, within=self._columns)
-        point = Dim("point", _DEPTH)
-        phases = (
-            left.phase,
-            right.phase,
-            multiply_tiles(found, (side, side, _DEPTH), left.place, right.place),
-            self._after,
-        )
-        after = name_inner(self._after, self._parallel, "i", 3)
-        dims = (self._own, self._own, (row, column, point), after)
-        add = self._go_over(row, column, Kind.UNROLL, Point(2))
-        some: Node = Loop(point, Kind.UNROLL, 1, (add,), "point", _AT_ONCE)
-        some = self._part(column, some, Kind.UNROLL, 1)
-        is_little = self._each**2 * _DEPTH <= _WRITTEN
-        kind = Kind.UNROLL if is_little else Kind.LOOP
-        multiply = Loop(point, kind, _AT_ONCE, (some,), "points", _DEPTH // _AT_ONCE)
-        buffers = (left.buffer, right.buffer)
-        stage = Stage(buffers, (left.body, right.body))
-        strips = Loop(self._points, Kind.LOOP, _DEPTH, (stage, multiply), "strip")
-        tile = Tile(self._each, self._each, self._each, 1, registers=True)
-        wide = self._takes_vectors(self._after, found.right.axes)
-        last = Kind.VECTOR if wide else Kind.UNROLL
-        every = self._go_over(row, column, last, Point(3))
-        body: tuple[Node, ...] = (self._part(column, every, Kind.UNROLL, 1),)
-        if found.has_holes:
-            phases += (found.phase, self._after)
-            own = name_inner(found.phase, self._parallel, "k", 4)
-            dims += (own, after)
-            node: Node = Point(4)
-            for axis in reversed(found.inner):
-                node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].wanted)
-            again = Reduce(4, (node,), serial=True)
-            others = self._go_over(row, column, Kind.LOOP, again, Point(5))
-            body = (Numbers(2, body, (self._part(column, others, Kind.LOOP, 1),)),)
-        body = (Reduce(2, (strips,), array=True, tile=tile), *body)
-        for dim in (column, row):
-            body = (Loop(dim, Kind.LANE, _VECTOR, body, dim.wanted, self._across),)
-        parts = [(self._own[axis], 1) for axis in found.batch]
-        parts += [(self._rows, side), (self._columns, side)]
-        tiles = multiply_sizes(divide_up(measure(dim.size), step) for dim, step in parts)
-        whole = Dim("tile", make_size(tiles), tuple(parts))
-        groups = Loop(whole, Kind.GROUP, 1, body, "tile")
-        each = f"{self._each} by {self._each}"
-        words = f"a group computes a tile of {side} by {side} outputs, and each {each}"
-        lanes = (("row", self._across), ("column", self._across))
-        staging = (left.axes, right.axes)
-        return Nest(phases, dims, (groups,), lanes, buffers, words=words, staging=staging)
-
-    def _go_over(self, row: Dim, column: Dim, kind: Kind, *body: Node) -> Node:
-        """The outputs of one work item in a few of its columns: those of a vector."""
-        several = Kind.LOOP if kind is Kind.LOOP else Kind.UNROLL
-        if kind is Kind.VECTOR:
-            few = Loop(column, kind, _VECTOR, body, "lane", 1)
-        else:
-            few = Loop(column, kind, 1, body, "lane", _VECTOR, output=1)
-        line = Loop(row, several, 1, (few,), "line", _VECTOR, output=self._each)
-        return self._part(row, line, several, self._each)
-
-    def _part(self, dim: Dim, body: Node, kind: Kind, output: int) -> Node:
-        """What a work item does with a few rows or columns, for all that it has: between these few
-        lie those of others, so that neighbours read side by side."""
-        few = self._each // _VECTOR
-        if few == 1:
-            return body
-        step = self._across * _VECTOR
-        return Loop(dim, kind, step, (body,), "part", few, output=output * _VECTOR)
-
-    def _fill(self, number: int, factor: Factor, whole: Dim, name: str) -> _Filled:
-        """How the work items fill the tile of a factor: neighbours read side by side, four elements
-        each where that can be, and these lie side by side in the tile too."""
-        phase = stage_factor(self._found, factor, f"{name}#tile")
-        own = Dim(tell_apart("own", number), self._side, within=whole)
-        point = Dim(tell_apart("point", 1 + number), _DEPTH, within=self._points)
-        is_along = lies_along(phase, self._order[-1], factor.axes[-1])
-        along, other = (point, own) if is_along else (own, point)
-        wide = self._takes_vectors(phase, self._order if is_along else factor.axes)
-        inner, outer = (along, other) if wide else (own, point)
-        pitch = _count(inner) + _PAD
-        size = _count(outer) * pitch
-        dtype = phase.elements.results[0][0].dtype
-        buffer = Buffer(
-            f"{name}#tile", dtype, size, whole, f"{name}_tile", linear=True, shared=True
-        )
-        steps = {inner: 1, outer: pitch}
-        tile = tuple(steps.items())
-        into = Into(buffer, whole, tile=tile, lane=steps[along], in_vectors=wide)
-        width, items = _VECTOR if wide else 1, self._across**2
-        across = min(_count(along) // width, items)
-        down = items // across
-        axes = ((f"{name}_row", down), (f"{name}_column", across))
-        node: Node = Point(number, (into,))
-        if wide:
-            node = Loop(along, Kind.VECTOR, width, (node,), "part", 1)
-        node = Loop(along, Kind.LANE, width, (node,), axes[1][0], across)
-        if _count(other) > down:
-            many = _count(other) // down
-            node = Loop(other, Kind.UNROLL, down, (node,), "each", many)
-        node = Loop(other, Kind.LANE, 1, (node,), axes[0][0], down)
-        return _Filled(phase, buffer, (buffer.name, steps[own], steps[point]), axes, node)
-
-    def _takes_vectors(self, phase: Phase, axes: Sequence[int]) -> bool:
-        """Whether four neighbours along the last of some axes, which are walked as one, are read
-        and stored at once."""
-        if self._limits.vector_lanes == 1 or self._limits.word_types or phase.has_positions:
-            return False
-        if phase.is_parallel:
-            order = self._found.phase.space.parallel
-            axes = [phase.space.parallel[order.index(axis)] for axis in axes]
-        last, space = axes[-1], phase.space
-        if space.is_open:
-            return False
-        piece, strides = space.pieces.get(last), space.known_strides
-        lengths = (space.sizes[last],) if piece is None else known((piece.length, piece.size))
-        if any(length % _VECTOR for length in lengths):
-            return False
-        views = phase.elements.buffers()
-        return all(begins_evenly(view, strides[view], last) for view in views) and any(
-            strides[view][last] for view in views
-        )
+def choose_tiles(
+    function: ir.Function, phases: Sequence[Phase], found: Contraction, p: Profile, limits: Limits
+) -> Nest:
+    """The nest of a contraction, and of what derives from it. What is `found` has the groups of a
+    convolution, and the like, as axes of their own."""
+    rule, (side, each) = Rule(function, limits, phases), _choose_sides(found, p)
+    while (divided := find_divided(rule.nest.phases[0])) is not None:
+        axis, length = divided
+        rule.do("part", rule.nest.dims[0][axis].name, length)
+    dims, pieces = rule.nest.dims[0], found.phase.space.pieces
+    inner = sorted(found.inner, key=lambda axis: axis not in pieces)
+    batch, rows, columns, points = (
+        [dims[axis].name for axis in axes]
+        for axes in (found.batch, found.left.axes, found.right.axes, inner)
+    )
+    rule.put_in_order([*batch, *rows, *columns])
+    if found.has_holes:
+        rule.do("recheck", columns[-1])
+    rule.put_in_order(points)
+    m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
+    rule.do("tile", m, side, name="row")
+    rule.do("tile", n, side, name="column")
+    rule.do("tile", k, _DEPTH, name="point")
+    rule.do("reorder", "row")
+    rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
+    _share_out(rule, side // each * VECTOR, each > VECTOR)
+    rule.do("split", "point", _AT_ONCE, name="points")
+    rule.do("unroll" if each**2 * _DEPTH <= _WRITTEN else "roll", "points")
+    rule.do("unroll", "point")
+    if each > VECTOR:
+        rule.do("reorder", "point")
+    for factor, name, own in ((found.left, "left", "row"), (found.right, "right", "column")):
+        _fill(rule, found, factor, (k, name, own), (side, (side // each) ** 2))
+    last = rule.nest.dims[1].index(dims[found.right.axes[-1]])
+    if takes_vectors(rule.nest.phases[1], last, limits):
+        loops = [n for n in walk(rule.nest.body) if isinstance(n, Loop) and n.dim.name == "column"]
+        _, stored, *_ = (loop.name for loop in loops if loop.step == 1)
+        rule.do("vectorize", stored, VECTOR, "whole")
+    each_has = f"{each} by {each}"
+    return rule.finish(f"a group computes a tile of {side} by {side} outputs, and each {each_has}")
 
 
-def begins_evenly(view: View, strides: Sequence[int], last: int) -> bool:
-    """Whether vectors of a view along an axis begin where those of memory do."""
-    if strides[last] not in (0, 1) or view.dtype.bytes > 4:
-        return False
-    others = [step for axis, step in enumerate(strides) if axis != last]
-    return strides[last] == 0 or not any(step % _VECTOR for step in (view.offset, *others))
+def _share_out(rule: Rule, apart: int, has_parts: bool) -> None:
+    """Some rows and columns of a tile for each work item, a few neighbours at a time, and so far
+    apart that work items side by side read side by side."""
+    for name, items in (("column", "columns"), ("row", "rows")):
+        if has_parts:
+            rule.do("split", name, apart, name=f"{name}_part")
+        rule.do("split", name, VECTOR, name=items)
+    column_part, row_part = (["column_part"], ["row_part"]) if has_parts else ([], [])
+    for name in row_part:
+        rule.do("unroll", name)
+    rule.do("bind", "rows", "rows")
+    rule.put_in_order(["rows", *column_part, "columns", *row_part, "row", "column"])
+    for name in column_part:
+        rule.do("unroll", name)
+    rule.do("bind", "columns", "columns")
+    rule.put_in_order(["columns", *column_part])
+    for name in ("column", "row", *row_part, *column_part):
+        if name in ("column", "row"):
+            rule.do("unroll", name)
+        rule.do("jam", name)
+
+
+def _fill(
+    rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str],
+    sizes: tuple[int, int],
+) -> None:  # fmt: skip
+    """How the work items fill the tile of a factor: neighbours read side by side, four elements
+    each where that can be, and these lie side by side in the tile too."""
+    (k, name, own), (side, items) = names, sizes
+    phase = stage_value(found.phase, factor.value, factor.conditions, name)
+    pieces = found.phase.space.pieces
+    last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
+    is_along = lies_along(phase, last, factor.axes[-1])
+    wide = takes_vectors(phase, last if is_along else factor.axes[-1], rule.limits)
+    beside = "point" if wide and is_along else own
+    rule.do("stage", k, _name_factor(found, factor), "shared", beside, _PAD, name=name)
+    rows, points = (f"{name}_{own}", side), (f"{name}_point", _DEPTH)
+    (along, many), (other, count) = (points, rows) if is_along else (rows, points)
+    if not is_along:
+        rule.do("reorder", along)
+    width = VECTOR if wide else 1
+    across = min(many // width, items)
+    rule.take(other, f"{name}_rows", count, items // across)
+    neighbours = rule.do("split", along, width, name=f"{name}_part") if wide else along
+    rule.do("bind", neighbours, f"{name}_columns")
+    if wide:
+        rule.do("vectorize", along, VECTOR, "whole")
+
+
+def _name_factor(found: Contraction, factor: Factor) -> str:
+    """What the primitive that stages a factor calls it."""
+    (reduction,) = found.phase.elements.reductions
+    product = found.phase.elements.values[reduction.value]
+    return FACTORS[operands(product).index(factor.value)]
 
 
 def lies_along(phase: Phase, first: int, second: int) -> bool:
@@ -268,7 +164,3 @@ def lies_along(phase: Phase, first: int, second: int) -> bool:
         return max((phase.space.count_steps(view) or 0 for view in beside), default=-1)
 
     return count(first) > count(second)
-
-
-def _count(dim: Dim) -> int:
-    return dim.size if isinstance(dim.size, int) else 0

@@ -14,25 +14,24 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from dmlc import ir
 from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.names import split_words
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import (
+    Elements,
     Gather,
     Place,
     Read,
-    Value,
-    View,
     list_needed,
     operands,
-    prune,
     reads_elements,
 )
-from dmlc.loops.naive import tell_apart
-from dmlc.loops.nodes import Buffer, Dim, Into, Kind, Loop, Nest, Node, Point, Stage
-from dmlc.loops.phases import Phase, with_elements
-from dmlc.scalars import DataType
-from dmlc.schedules.tiles import begins_evenly
+from dmlc.loops.nodes import Nest
+from dmlc.loops.phases import VECTOR, Phase
+from dmlc.loops.staging import STAGED, renumber
+from dmlc.loops.tiling import takes_vectors
+from dmlc.schedules.rule import Rule
 from dmlc.source import InternalError
 
 _SECTOR = 32
@@ -55,12 +54,8 @@ _ELEMENT = 4
 _MOST_TILES = _SHARED_BYTES // (_ELEMENT * _SIDE * (_SIDE + 1))
 _BESIDE = 8
 """Work items that take a line, in vectors."""
-_VECTOR = 4
 _BYTES = 16
 """What a work item reads and stores at once, where it can."""
-_TYPES = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
-"""What tiles are made of. Types of 16 bits are read as one of these."""
-
 Steps: TypeAlias = tuple[int, ...]
 """How many bytes it is to the neighbour along each axis."""
 
@@ -86,12 +81,14 @@ class _Crossing:
     """The results that lie along the other one."""
 
 
-def choose_transposed(phase: Phase, p: Profile, limits: Limits) -> Nest | None:
+def choose_transposed(
+    function: ir.Function, phase: Phase, p: Profile, limits: Limits
+) -> Nest | None:
     """The nest of element-wise work some of which lies across; None where tiles help nothing."""
     if phase.space.is_open or len(phase.space.sizes) < 2:
         return None
     found = _find_crossing(phase)
-    return None if found is None else _Tiles(phase, found, p, limits).choose()
+    return None if found is None else _Tiles(function, phase, found, p, limits).choose()
 
 
 def lies_both_ways(phase: Phase) -> bool:
@@ -186,7 +183,7 @@ def _crosses(steps: Steps, walked: int, along: int) -> bool:
 
 
 def _is_stageable(phase: Phase, number: int) -> bool:
-    return phase.elements.values[number].dtype in _TYPES
+    return phase.elements.values[number].dtype in STAGED
 
 
 def _join_across(phase: Phase, across: Sequence[int], column: int) -> list[int]:
@@ -227,23 +224,16 @@ def _find_pitch(rows: int, columns: int) -> int:
     return columns + max(1, _BANKS // rows)
 
 
-def _repeat(side: Dim, step: int, node: Node) -> Node:
-    """What a work item does in steps along a side of a tile."""
-    many = side.count_steps(step)
-    return Loop(side, Kind.UNROLL, step, (node,), "each", many) if many > 1 else node
-
-
 class _Tiles:
     """The tiles of a group, and how its work items go over them."""
 
-    def __init__(self, phase: Phase, found: _Crossing, p: Profile, limits: Limits) -> None:
-        self._phase, self._found, self._limits = phase, found, limits
+    def __init__(
+        self, function: ir.Function, phase: Phase, found: _Crossing, p: Profile, limits: Limits
+    ) -> None:
+        self._rule, self._phase, self._found = Rule(function, limits, (phase,)), phase, found
         self._items = p.group_size
-        self._dims = tuple(Dim(f"i{axis}", size) for axis, size in enumerate(phase.space.sizes))
         rows, columns = self._choose_sides()
         self._sides = {found.row: rows, found.column: columns}
-        self._places = {found.row: _find_pitch(rows, columns), found.column: 1}
-        """How far apart neighbours along each axis lie in a tile."""
 
     def _choose_sides(self) -> tuple[int, int]:
         """The rows and columns of a tile: twice as many rows where there are groups enough."""
@@ -259,110 +249,65 @@ class _Tiles:
         return (2 * rows if is_large else rows), columns
 
     def choose(self) -> Nest:
-        found, elements = self._found, self._phase.elements
-        phases: list[Phase] = []
-        buffers: list[Buffer] = []
-        stages: list[Node] = []
-        axes: list[tuple[tuple[str, int], ...]] = []
-        tiles: dict[int, Value] = {}
-        for number, staged in enumerate(found.staged):
-            dtype, name = (
-                elements.values[staged.value].dtype,
-                f"{self._name(staged.value)}#tile{number}",
-            )
-            view = View(name, dtype, (0,) * len(self._dims), local=True)
-            phases.append(self._take(elements.values, ((view, staged.value),)))
-            wanted = f"{split_words(name)}_tile"
-            dim = self._dims[staged.along]
-            size = self._sides[found.row] * self._places[found.row]
-            buffers.append(Buffer(name, dtype, size, dim, wanted, linear=True, shared=True))
-            lanes, node = self._go_over(phases[-1], number, staged.along, buffers[-1])
-            axes.append(lanes)
-            stages.append(node)
-            strides = tuple(self._places.get(axis, 0) for axis in range(len(self._dims)))
-            tiles[staged.value] = Read(dataclasses.replace(view, strides=strides), dtype)
-        values = [tiles.get(number, value) for number, value in enumerate(elements.values)]
-        body: list[Node] = [Stage(tuple(buffers), tuple(stages), repeats=False)]
-        for axis in (found.row, found.column):
-            results = [
-                result
-                for number, result in enumerate(elements.results)
-                if (number in found.turned) is (axis == found.row)
-            ]
-            if results:
-                phases.append(self._take(values, results))
-                lanes, node = self._go_over(phases[-1], len(phases) - 1, axis, None)
-                axes.append(lanes)
-                body.append(node)
-        parts = [(dim, self._sides.get(axis, 1)) for axis, dim in enumerate(self._dims)]
-        whole = Dim("tile", math.prod(d.count_steps(step) for d, step in parts), tuple(parts))
-        groups = Loop(whole, Kind.GROUP, 1, tuple(body), "tile")
-        rows, columns = self._sides.values()
-        return Nest(
-            tuple(phases),
-            tuple(self._dims for _ in phases),
-            (groups,),
-            axes[-1],
-            tuple(buffers),
-            words=f"a group computes a tile of {rows} by {columns} elements",
-            staging=tuple(axes[:-1]),
-        )
+        found, rule, results = self._found, self._rule, self._phase.elements.results
+        (rows, columns), loops = self._sides.values(), rule.outer
+        rule.do("tile", loops[found.row], rows, name="row")
+        rule.do("tile", loops[found.column], columns, name="column")
+        rule.put_in_order([*loops, "row", "column"])
+        tile = rule.do("bind", rule.fuse(loops, "tile"), "group")
+        pad, numbers = _find_pitch(rows, columns) - columns, [s.value for s in found.staged]
+        names: list[str] = []
+        while numbers:
+            elements, value = rule.nest.phases[0].elements, numbers.pop(0)
+            names.append(self._name(elements, value))
+            rule.do("stage", tile, f"%{value}", "shared", "column", pad, name=names[-1])
+            new = renumber(elements, value)
+            numbers = [new[each] for each in numbers]
+        if 0 < len(found.turned) < len(results):
+            turned = [results[number][0].tensor for number in found.turned]
+            rule.do("fission", "row", ",".join(turned))
+            self._go_over(len(rule.nest.phases) - 1, found.column, "", copy=".2")
+            self._go_over(0, found.row, "", own="turned_")
+        else:
+            self._go_over(0, found.row if found.turned else found.column, "")
+        for number, (staged, name) in enumerate(zip(found.staged, names, strict=True)):
+            self._go_over(1 + number, staged.along, f"{name}_")
+        return rule.finish(f"a group computes a tile of {rows} by {columns} elements")
 
-    def _take(self, values: Sequence[Value], results: Sequence[tuple[View, int]]) -> Phase:
-        """The same points, for some of the work."""
-        changed = dataclasses.replace(
-            self._phase.elements, values=tuple(values), results=tuple(results)
-        )
-        return with_elements(self._phase, prune(changed))
+    def _name(self, elements: Elements, number: int) -> str:
+        """What the tile of a value is called: after a tensor that it comes of."""
+        needed = (elements.values[n] for n in sorted(list_needed(elements, number)))
+        tensor = next(v.view.tensor for v in needed if isinstance(v, Read | Gather))
+        taken = {buffer.wanted for buffer in self._rule.nest.buffers}
+        names = (f"{split_words(tensor)}{n or ''}" for n in range(len(taken) + 1))
+        return next(name for name in names if f"{name}_tile" not in taken)
 
-    def _name(self, number: int) -> str:
-        """A tensor that a value comes of."""
-        values = self._phase.elements.values
-        needed = (values[n] for n in sorted(list_needed(self._phase.elements, number)))
-        return next(v.view.tensor for v in needed if isinstance(v, Read | Gather))
-
-    def _go_over(
-        self, phase: Phase, number: int, axis: int, buffer: Buffer | None
-    ) -> tuple[tuple[tuple[str, int], ...], Node]:
-        """How the work items of a group take the points of a tile, neighbours along an axis; what
-        they compute is put into a buffer, where there is one. Gives the axes they stand along,
-        too."""
-        found = self._found
-        tile = {
-            found.row: Dim(
-                tell_apart("row", number), self._sides[found.row], within=self._dims[found.row]
-            ),
-            found.column: Dim(
-                tell_apart("column", number),
-                self._sides[found.column],
-                within=self._dims[found.column],
-            ),
-        }
+    def _go_over(self, number: int, axis: int, name: str, own: str = "", copy: str = "") -> None:
+        """The points of a tile, to the work items of a group, neighbours along an axis. Its loops
+        are called after a buffer that they fill, or are a `copy`; the axes that work items stand
+        along are its `own` where there are other loops."""
+        found, rule, is_fill = self._found, self._rule, bool(name)
         beyond = found.column if axis == found.row else found.row
-        along, other = tile[axis], tile[beyond]
+        names = {found.row: f"{name}row{copy}", found.column: f"{name}column{copy}"}
+        along, other = names[axis], names[beyond]
         # What is read from a tile as a vector lies in a row of it.
-        reads_row = buffer is not None or axis == found.column
-        width = self._measure_width(phase, axis) if reads_row else 1
+        reads_row = is_fill or axis == found.column
+        width = self._measure_width(rule.nest.phases[number], axis) if reads_row else 1
         # What is further on than a line shares the banks of its beginning.
         across = min(self._sides[axis], max(_SIDE, _BESIDE * width)) // width
         across = max(across, self._items // self._sides[beyond])
-        down = self._items // across
-        into: tuple[Into, ...] = ()
-        if buffer is not None:
-            places = tuple((dim, self._places[a]) for a, dim in tile.items())
-            into = (
-                Into(buffer, buffer.dim, tile=places, lane=self._places[axis], is_padded=False),
-            )
-        node: Node = Point(number, into)
+        rule.put_in_order([other, along])
+        whose = ("own",) if own else ()
+        sizes = self._sides[beyond], self._items // across
+        rule.take(other, f"{own or name}rows", *sizes, *whose)
+        neighbours = along
         if width > 1:
-            node = Loop(along, Kind.VECTOR, _VECTOR, (node,), "part", 1)
-        if width > _VECTOR:
-            node = Loop(along, Kind.UNROLL, _VECTOR, (node,), "part", width // _VECTOR)
-        axes = ((f"row{number}", down), (f"column{number}", across))
-        node = _repeat(along, width * across, node)
-        node = Loop(along, Kind.LANE, width, (node,), axes[1][0], across)
-        node = _repeat(other, down, node)
-        return axes, Loop(other, Kind.LANE, 1, (node,), axes[0][0], down)
+            neighbours = rule.do("split", along, width, name=f"{along}s")
+            if width > VECTOR:
+                rule.do("unroll", rule.do("split", along, VECTOR, name=f"{along}_part"))
+            rule.do("vectorize", along, VECTOR, "whole")
+        sizes = self._sides[axis] // width, across
+        rule.take(neighbours, f"{own or name}columns", *sizes, *whose)
 
     @property
     def _points(self) -> int:
@@ -370,13 +315,10 @@ class _Tiles:
 
     def _measure_width(self, phase: Phase, axis: int) -> int:
         """The neighbours along an axis that a work item takes at once."""
-        if self._limits.vector_lanes == 1 or self._limits.word_types or phase.has_positions:
+        if not takes_vectors(phase, axis, self._rule.limits):
             return 1
-        views, strides = phase.elements.buffers(), phase.space.known_strides
+        views, strides = phase.elements.buffers(), phase.space.strides
         moved = [view.dtype.bytes for view in views if strides[view][axis]]
-        even = all(begins_evenly(view, strides[view], axis) for view in views)
         size = phase.space.sizes[axis]
-        if not moved or not even or size % _VECTOR:
-            return 1
-        width = max(_VECTOR, _BYTES // max(moved))
-        return width if size % width == 0 and width * self._items <= self._points else _VECTOR
+        width = max(VECTOR, _BYTES // max(moved))
+        return width if size % width == 0 and width * self._items <= self._points else VECTOR

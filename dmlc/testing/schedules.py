@@ -25,6 +25,9 @@ Step: TypeAlias = tuple[str, int, int]
 """A way to draw a call, the loop from which on one is looked for that it suits, and its number."""
 
 AXES = "row", "column"
+VALUES = "left", "right", "A", "B"
+TILE = "(tile)"
+"""Stands for the name of any tile."""
 
 DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "split": lambda number: ("split", (2, 3, 4, 8)[number]),
@@ -39,6 +42,17 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "deal": lambda number: ("deal", AXES[number % 2], (2, 4)[number // 2]),
     "share": lambda number: ("share", AXES[number % 2], (1, 4, 8, 4)[number], (1, 2, 4, 1)[number]),
     "unroll": lambda number: ("unroll",),
+    "roll": lambda number: ("roll",),
+    "part": lambda number: ("part", (2, 3)[number % 2]),
+    "tile": lambda number: ("tile", (2, 3, 4, 8)[number]),
+    "tile all": lambda number: ("tile", (2, 4)[number % 2]),
+    "jam": lambda number: ("jam",),
+    "recheck": lambda number: ("recheck",),
+    "stage": lambda number: ("stage", VALUES[number], "shared", TILE, (0, 0, 1, 4)[number]),
+    "items of a tile": lambda number: ("bind", f"own{number}"),
+    "deal a tile": lambda number: ("deal", f"own{number}", 2),
+    "fission": lambda number: ("fission", ("Y", "Z")[number % 2]),
+    "items of a block": lambda number: ("bind", f"own{number}", "own"),
     "pack": lambda number: ("pack", (2, 4)[number % 2]),
     "vectorize": lambda number: ("vectorize", (4, 16)[number % 2]),
     "vectorize whole": lambda number: ("vectorize", 4, "whole"),
@@ -47,7 +61,7 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "stream": lambda number: ("stream",),
     **{
         verb: lambda number, verb=verb: (verb,)
-        for verb in ("fission", "partial", "relax", "resume", "reverse", "prefetch", "hoist")
+        for verb in ("expand", "partial", "relax", "resume", "reverse", "prefetch", "hoist")
     },
     "interleave": lambda number: ("interleave",),
 }
@@ -56,7 +70,7 @@ through the door, as rules do."""
 SCALAR: tuple[str, ...] = tuple(
     name
     for name in DRAWN
-    if name == "vectorize whole" or not name.startswith(("vec", "pack", "fission"))
+    if name == "vectorize whole" or not name.startswith(("vec", "pack", "expand"))
 )
 """What languages have whose vectors are no longer than four, in private arrays too."""
 
@@ -65,9 +79,13 @@ _BLOCKED = ("hoist", "split", *["reorder"] * 4, "unroll", "partial", "resume", *
             "reverse", "prefetch")  # fmt: skip
 
 
+_ALL = ("vectorize all", "tile all")
+"""What is done with all loops that it suits."""
+
+
 def draw_steps(random: Random, names: Sequence[str] = tuple(DRAWN)) -> list[Step]:
-    """Some steps. Of four, one has what it takes to interleave loops, where there are vectors, and
-    one what makes a block of outputs, whose loops then change places."""
+    """Some steps. Of five, one has what it takes to interleave loops, where there are vectors, one
+    what makes a block of outputs, whose loops then change places, and one what stages values."""
 
     def draw(name: str) -> Step:
         return name, random.randrange(8), random.randrange(4)
@@ -75,13 +93,17 @@ def draw_steps(random: Random, names: Sequence[str] = tuple(DRAWN)) -> list[Step
     def some(most: int) -> list[Step]:
         return [draw(random.choice(names)) for _ in range(random.randint(0, most))]
 
-    kind = random.randrange(4)
-    if kind > 1 or "fission" not in names:
+    kind = random.randrange(5)
+    if kind == 4:
+        begun = [("tile all", 0, random.randrange(2)), *[("reorder", 1, 0)] * random.randrange(2)]
+        staged = [("stage", random.randrange(8), n) for n in random.sample(range(4), 2)]
+        return [*some(2), *begun, *some(3), *staged, *some(4)]
+    if kind > 1 or "expand" not in names:
         return some(8)
     if kind == 1:
         ahead = [("vectorize all", 0, random.randrange(2)), ("interleave", 0, 0)]
         return [*some(2), *ahead, *some(4)]
-    return [*map(draw, ("fission", *(each for each in _BLOCKED if random.randrange(4)))), *some(2)]
+    return [*map(draw, ("expand", *(each for each in _BLOCKED if random.randrange(4)))), *some(2)]
 
 
 def _list_loops(nest: Nest) -> list[str]:
@@ -104,18 +126,42 @@ def follow(
         first = which % max(1, len(loops))
         for loop in (*loops[first:], *loops[:first]):
             given = (loop, *arguments) if PRIMITIVES[str(verb)].takes_loop else tuple(arguments)
-            call = Call(str(verb), given, f"m{loop}" if name == "fuse" else "")
-            try:
-                made = apply(nest, function, limits, call)
-            except ScheduleError:
-                continue
-            items = math.prod(extent for _, extent in made.lanes)
-            if most_items is None or items <= most_items:
+            calls = [Call(str(verb), each, f"m{loop}" if name == "fuse" else "")
+                     for each in _name_tiles(nest, given)]  # fmt: skip
+            made = _try(nest, function, limits, calls, most_items)
+            if made is not None:
                 nest = made
                 done.append(name)
-                if name != "vectorize all":
+                if name not in _ALL:
                     break
     return nest, done
+
+
+def _name_tiles(nest: Nest, given: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
+    """What a call is given, with the name of each tile where that of any is wanted."""
+    if TILE not in given:
+        return [given]
+    dims = dict.fromkeys(n.dim for n in walk(nest.body) if isinstance(n, Loop))
+    tiles = [dim.name for dim in dims if dim.within is not None]
+    return [tuple(tile if each == TILE else each for each in given) for tile in tiles]
+
+
+def _try(
+    nest: Nest,
+    function: ir.Function,
+    limits: Limits,
+    calls: Sequence[Call],
+    most_items: int | None,
+) -> Nest | None:
+    """A nest after the first of some calls that is legal; None where none is."""
+    for call in calls:
+        try:
+            made = apply(nest, function, limits, call)
+        except ScheduleError:
+            continue
+        if most_items is None or math.prod(extent for _, extent in made.lanes) <= most_items:
+            return made
+    return None
 
 
 def fuse_plainly(function: ir.Function, longest_row: int, budget: Budget) -> Fusion:

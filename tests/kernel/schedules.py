@@ -81,6 +81,23 @@ FUNCTIONS = {
           %Y: f32[i0 < {a}] = {fold}[r1 < {b} where le(r1, i0)] %X[i0, r1]
         }}""",
 }
+FUNCTIONS |= {
+    "product": """
+        func @f(%A: f32[{a}, {c}], %B: f32[{c}, {b}], %W: f32[{b}]) -> (%Y) {{
+          %S: f32[i0 < {a}, i1 < {b}] = sum[r0 < {c}] mul(%A[i0, r0], %B[r0, i1])
+          %Y: f32[i0 < {a}, i1 < {b}] = add(%S[i0, i1], %W[i1])
+        }}""",
+    "masked product": """
+        func @f(%A: f32[{a}, {c}], %B: f32[{b}, {c}]) -> (%Y) {{
+          %Y: f32[i0 < {a}, i1 < {b}] = sum[r0 < {c} where le(r0, i0)]
+            mul(%A[i0, r0], %B[i1, r0])
+        }}""",
+    "products of groups": """
+        func @f(%A: f32[{two_a}, {b}], %B: f32[{a}, {b}, {c}]) -> (%Y) {{
+          %Y: f32[i0 < {two_a}, i1 < {c}] = sum[r0 < {b}]
+            mul(%A[i0, r0], %B[div(i0, 2), r0, i1])
+        }}""",
+}
 FOLDS = ("sum", "max", "min", "product")
 
 
@@ -110,7 +127,7 @@ class Kernels:
 def read(name: str, sizes: tuple[int, int, int], fold: str) -> Kernels:
     """A function of those sizes, in kernels as fusion has them."""
     a, b, c = sizes
-    text = FUNCTIONS[name].format(a=a, b=b, c=c, last_b=b - 1, fold=fold)
+    text = FUNCTIONS[name].format(a=a, b=b, c=c, two_a=2 * a, last_b=b - 1, fold=fold)
     fusion = find_fusion(ir.parse(text), "opencl", "gpu")
     found = [(collect_group(fusion.function, g)[0], g.stages) for g in fusion.groups]
     return Kernels(fusion.function, tuple(found))

@@ -82,7 +82,7 @@ def test_every_primitive_is_legal_often_enough() -> None:
         kernels = read(name, sizes, draw.choice(FOLDS))
         for nest in start(kernels):
             done.update(follow(nest, kernels.function, LIMITS, steps)[1])
-    rare = {"share", "vectorize whole", "vectorize gather", "stream", "pack"}
+    rare = {"share", "vectorize whole", "vectorize gather", "stream", "pack", "part"}
     assert set(DRAWN) - set(done) <= rare
     assert min(n for name, n in done.items() if name not in rare) >= 10, done
 
@@ -191,32 +191,32 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("axis row 4\nbind i0 group\nfuse k as e\nshare e row 2", "do not begin where vectors"),
         ("axis row 4\nshare i0 row", "single points are shared"),
         ("axis row 4\nbind i0 group\nshare i1.2 row 3", "do not begin where vectors"),
-        ("fission k", "what is in a block are outputs"),
-        ("split i0 2\nfission i0", "steps around are numbered first"),
-        ("normalize i0\nfission i0_number", "points of one dimension"),
-        ("fission i0\nfission i0", "the loop over a block of outputs stays whole"),
-        ("fission i0\nunroll i0.2", "the loop over a block of outputs stays whole"),
-        ("vectorize k1 16\nvectorize i1.2 16\nfission i0\nbind k lane", "share no block"),
+        ("expand k", "what is in a block are outputs"),
+        ("split i0 2\nexpand i0", "steps around are numbered first"),
+        ("normalize i0\nexpand i0_number", "points of one dimension"),
+        ("expand i0\nexpand i0", "the loop over a block of outputs stays whole"),
+        ("expand i0\nunroll i0.2", "the loop over a block of outputs stays whole"),
+        ("vectorize k1 16\nvectorize i1.2 16\nexpand i0\nbind k lane", "share no block"),
         ("partial k", "all that is reduced is no part"),
         ("partial i1.2", "walks no points that are reduced"),
         ("split k 4\npartial k\npartial k", "all that is reduced is no part"),
         ("relax i1.2", "nothing is reduced in order"),
         ("resume k", "not all of a part"),
         ("partial k1\nresume k1", "no accumulator for each output"),
-        ("fission i0\npartial k1\nvectorize k1 16\nresume k1", "no accumulator for each output"),
+        ("expand i0\npartial k1\nvectorize k1 16\nresume k1", "no accumulator for each output"),
         ("split k 4\nreverse k_block", "written out"),
         ("prefetch i0", "loops in vectors fetch"),
         ("hoist i1.2", "of a block of outputs"),
-        ("fission i0\nhoist i0.3", "nothing that takes work"),
+        ("expand i0\nhoist i0.3", "nothing that takes work"),
         ("normalize i0\nrename i0_number as n", "a dimension of parts keeps its name"),
         (
-            "split k 4\npartial k1\nvectorize k1 16\npartial k\nfission i0",
+            "split k 4\npartial k1\nvectorize k1 16\npartial k\nexpand i0",
             "parts of one output have no parts",
         ),
-        ("fission i0\nreorder i0\nreorder i0\nfuse k1", "over a block of outputs stays whole"),
-        ("vectorize k1 16\nfission i0\nreorder i0\nreorder i0", "only serial loops are moved out"),
-        ("pack i1.2 4\nfission i0", "only loops are parted"),
-        ("fission i0\nvectorize i0.2 8 gather", "outputs of a block lie side by side"),
+        ("expand i0\nreorder i0\nreorder i0\nfuse k1", "over a block of outputs stays whole"),
+        ("vectorize k1 16\nexpand i0\nreorder i0\nreorder i0", "only serial loops are moved out"),
+        ("pack i1.2 4\nexpand i0", "only loops are parted"),
+        ("expand i0\nvectorize i0.2 8 gather", "outputs of a block lie side by side"),
     ],
 )
 def test_what_would_change_results_is_refused(refused: str, message: str) -> None:
@@ -236,7 +236,7 @@ BLOCK = """
     split i0 16 as part
     normalize part as block
     bind block group
-    fission i0 as j
+    expand i0 as j
     split k 4 as band
     reorder j
     split band 2 as strip
@@ -288,7 +288,7 @@ def check_script(name: str, script: str, sizes: tuple[int, int, int], fold: str 
 
 def test_each_work_item_has_an_array_of_its_own() -> None:
     script = """
-        fission i0
+        expand i0
         hoist i0.3
         split i1.2 4
         reorder i0.3
@@ -298,7 +298,7 @@ def test_each_work_item_has_an_array_of_its_own() -> None:
 
 def test_a_vector_has_no_block() -> None:
     with pytest.raises(ScheduleError, match="no vectors of blocks"):
-        change("element-wise", "vectorize i2 4", "reorder i1", "fission i1")
+        change("element-wise", "vectorize i2 4", "reorder i1", "expand i1")
 
 
 def test_lanes_that_are_outputs_have_parts() -> None:
@@ -398,6 +398,201 @@ def test_work_items_share_what_they_reduce() -> None:
     got = run_kernels(kernels.function, [kernel], inputs)
     for result, values in evaluate(kernels.function, inputs).items():
         assert np.array_equal(got[result], values)
+
+
+TILED = (
+    "tile i0 4 as row",
+    "tile i1 4 as column",
+    "tile k 8 as point",
+    "reorder row",
+    "fuse i0 as tile",
+    "bind tile group",
+    "split row 2 as rows",
+    "split column 2 as columns",
+    "bind rows down",
+    "unroll row",
+    "unroll column",
+    "reorder row",
+    "bind columns across",
+    "jam column",
+    "jam row",
+)
+STAGED = (
+    "stage k left shared row 1",
+    "bind left_row left_rows",
+    "stage k right shared point",
+    "reorder right_column",
+    "unroll right_column",
+)
+
+
+def test_a_group_shares_what_its_outputs_read() -> None:
+    script = (*TILED, *STAGED)
+    nest = change("product", *script, sizes=(7, 6, 21))
+    assert str(nest).splitlines() == [
+        "group tile (i0, i1): 0..4",
+        "  lane row: 2 by 2",
+        "    lane column: 2 by 2",
+        "      reduce S",
+        "        loop k: 0..21 by 8",
+        "          put into shared left_tile (40), right_tile (32)",
+        "            lane left_row: 4",
+        "              loop left_point: 0..8",
+        "                keep left_tile",
+        "            loop right_point: 0..8",
+        "              unroll right_column: 4",
+        "                keep right_tile",
+        "          loop point: 0..8",
+        "            unroll row: 2",
+        "              unroll column: 2",
+        "                add to S",
+        "      unroll row: 2",
+        "        unroll column: 2",
+        "          store Y",
+    ]
+    kernels = read("product", (7, 6, 21), "sum")
+    inputs = kernels.inputs(0)
+    (kernel,) = kernels.lower([nest])
+    got = run_kernels(kernels.function, [kernel], inputs)["Y"]
+    assert np.array_equal(got, evaluate(kernels.function, inputs)["Y"])
+    assert print_kernel(kernel).count("barrier") == 2
+
+
+@pytest.mark.parametrize("fold", ["sum", "max"])
+def test_what_is_no_number_takes_no_part_in_tiles(fold: str) -> None:
+    """A product of 0 and an infinity is none, though its point is left out."""
+    kernels = read("masked product", (6, 5, 9), fold)
+    (nest,) = start(kernels)
+    with pytest.raises(ScheduleError, match="recheck"):
+        apply(nest, kernels.function, LIMITS, *parse_script("\n".join((*TILED, *STAGED))))
+    script = parse_script("\n".join(("recheck i1", *TILED, *STAGED)))
+    nest = apply(nest, kernels.function, LIMITS, *script)
+    inputs = kernels.inputs(1)
+    inputs["B"][2, 7] = np.inf
+    inputs["B"][3, 1] = np.nan
+    got = run_kernels(kernels.function, kernels.lower([nest]), inputs)["Y"]
+    assert np.array_equal(got, evaluate(kernels.function, inputs)["Y"], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "refused", "message"),
+    [
+        (("tile i1 4 as column",), "stage i1 left shared column", "one phase reads what is"),
+        (("tile i0 4",), "tile i0_tile 2", "a dimension in steps is not tiled"),
+        (("tile i0 4 as row",), "fuse i0", "settled|range|a loop of their own"),
+        (("tile i0 4 as row",), "reorder i0", "settled outside"),
+        (("tile k 8 as point",), "vectorize point 4", "vectors of a tile are whole"),
+        (("tile k 8 as point",), "stage k X shared point", "not one value is called 'X'"),
+        (("tile k 8 as point",), "stage k left local point", "shared memory"),
+        (("tile k 8 as point",), "stage k left shared row", "it lies along point"),
+        (("tile k 8 as point",), "stage point left shared point", "nothing that the loops below"),
+        (("tile k 8 as point", "split k 2 as two"), "stage two left shared point", "not known yet"),
+        (TILED, "stage k W shared row", "not one value is called 'W'"),
+        ((*TILED, *STAGED), "bind left_point down", "an axis of a tile is its own"),
+        ((*TILED, *STAGED), "bind left_point own", "a group has not so many work items"),
+        ((*TILED, *STAGED), "unroll k", "settled|work items have points|steps of several"),
+        (TILED[:9], "jam down", "work items jam nothing"),
+        (("tile k 4 as point",), "jam point", "no reduction comes first"),
+        ((), "jam i0", "no reduction comes first|too many outputs at once"),
+        (("vectorize i1 4",), "jam i1", "work items jam nothing"),
+        (("recheck i1",), "recheck i1", "more than one reduction"),
+        ((), "part i0 2", "no positions along it are divided by 2"),
+        ((), "roll i0", "steps of tiles are counted"),
+        ((*TILED, "axis own 4"), "bind k own", "sums of their own"),
+    ],
+)
+def test_tiles_are_refused_that_change_results(
+    lines: tuple[str, ...], refused: str, message: str
+) -> None:
+    begun = change("product", *lines, sizes=(24, 16, 32))
+    kernels = read("product", (24, 16, 32), "sum")
+    with pytest.raises(ScheduleError, match=message):
+        apply(begun, kernels.function, LIMITS, *parse_script(refused))
+
+
+def test_work_items_do_not_share_a_tile_that_each_needs_of_its_own() -> None:
+    """Staging a row for each step of a serial loop, and then dealing out the rows."""
+    lines = ("tile i0 4 as row", "tile k 8 as point", "stage k left shared point")
+    assert "left_tile (8)" in str(change("product", *lines, sizes=(8, 2, 16)))
+    with pytest.raises(ScheduleError, match="work items"):
+        change("product", *lines, "bind i0 group", "bind row row", sizes=(8, 2, 16))
+
+
+BLOCKS = (
+    "tile i0 8 as row",
+    "tile i2 8 as column",
+    "reorder row",
+    "reorder row",
+    "fuse i0 as tile",
+    "fuse tile as tile",
+    "bind tile group",
+    "stage tile X shared row 1 as x",
+    "fission row Y",
+    "bind row.2 rows",
+    "bind column.2 columns",
+    "bind row up own",
+    "reorder x_row",
+    "bind x_column side",
+)
+
+
+def test_blocks_of_a_group_have_axes_of_their_own() -> None:
+    nest = change("transposed", *BLOCKS, sizes=(9, 3, 10))
+    assert str(nest).splitlines() == [
+        "group tile (i0, i1, i2): 0..12",
+        "  put into shared x_tile (72)",
+        "    lane x_column: 8",
+        "      loop x_row: 0..8",
+        "        keep x_tile",
+        "  lane row: 8",
+        "    loop column: 0..8",
+        "      store Y",
+        "  lane row: 8",
+        "    lane column: 8",
+        "      store Z",
+    ]
+    assert nest.lanes == (("rows", 8), ("columns", 8))
+    kernels = read("transposed", (9, 3, 10), "sum")
+    inputs = kernels.inputs(0)
+    (kernel,) = kernels.lower([nest])
+    got = run_kernels(kernels.function, [kernel], inputs)
+    for result, values in evaluate(kernels.function, inputs).items():
+        assert np.array_equal(got[result], values)
+    # Eight of the 64 fill the tile, and as many store the first result.
+    assert print_kernel(kernel).count("lt(lane, 8)") == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "refused", "message"),
+    [
+        (BLOCKS, "bind column rows own", "an axis of a tile is its own"),
+        (BLOCKS[:9], "bind row up own", "a group has not so many work items"),
+        (BLOCKS[:6], "bind row up own", "blocks of a group have axes of their own"),
+        (BLOCKS[:9], "bind row up mine", "block's own, if that is said"),
+        (BLOCKS[:11], "deal row rows 2 own", "an axis of a tile is its own"),
+        (BLOCKS[:8], "fission row W", "it stores no such results"),
+        (BLOCKS[:8], "fission tile Y", "serial loops around a point"),
+        (BLOCKS[:8], "stage tile %9 shared row", "not one value is called '%9'"),
+        (("fuse i0 as i",), "rename i1.2", "no loop is called"),
+        (("fission i0 Y", "fuse i0 as i"), "rename i0.2 as j", "several loops keeps its name"),
+    ],
+)
+def test_blocks_are_refused_that_change_results(
+    lines: tuple[str, ...], refused: str, message: str
+) -> None:
+    begun = change("transposed", *lines, sizes=(9, 3, 10))
+    kernels = read("transposed", (9, 3, 10), "sum")
+    with pytest.raises(ScheduleError, match=message):
+        apply(begun, kernels.function, LIMITS, *parse_script(refused))
+
+
+def test_groups_are_parted() -> None:
+    nest = change("products of groups", "part i0 2", sizes=(3, 4, 5))
+    assert loops(nest) == ["i0", "i0_rest", "i1", "k"]
+    kernels = read("products of groups", (3, 4, 5), "sum")
+    inputs = kernels.inputs(0)
+    got = run_kernels(kernels.function, kernels.lower([nest]), inputs)["Y"]
+    assert np.array_equal(got, evaluate(kernels.function, inputs)["Y"])
 
 
 def test_reductions_forget_their_order() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dmlc import library
+from dmlc import ir, library
 from dmlc.binding import Operator
 from dmlc.kernel import nodes as k
 from dmlc.loops.naive import naive
@@ -28,6 +28,15 @@ def make_nests(
 ) -> Iterator[tuple[Nest, Nest]]:
     """The nests that rules choose for the first example of an operator, and what their scripts make
     of the naive ones, as text that is read again."""
+    operator = Operator(library.find(name).operators[name])
+    function = next(read_cases(operator, operator.definition.examples[0])).call.function
+    return watch_nests(function, target, profile, monkeypatch)
+
+
+def watch_nests(
+    function: ir.Function, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Nest, Nest]]:
+    """The same for a function."""
     chosen: list[tuple[Nest, Nest]] = []
     choose = assemble.choose
 
@@ -40,8 +49,6 @@ def make_nests(
         return nest
 
     monkeypatch.setattr(assemble, "choose", watch)
-    operator = Operator(library.find(name).operators[name])
-    function = next(read_cases(operator, operator.definition.examples[0])).call.function
     # HLSL has few operations of FLOAT64, and WGSL few types.
     with contextlib.suppress(UnsupportedError):
         make_kernels(function, target, profile)
@@ -83,13 +90,28 @@ def test_reductions_on_cpus_have_scripts(monkeypatch: pytest.MonkeyPatch) -> Non
         "split i0 2 as part",
         "normalize part as block",
         "bind block group",
-        "fission i0 as j",
+        "expand i0 as j",
         "hoist j as factors",
         "split k 2 as band",
         "reorder j",
         "unroll k",
         "resume k",
     ]
+
+
+@pytest.mark.parametrize("target", ["hlsl", "wgsl"])
+def test_products_have_scripts(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = ir.parse("""
+        func @f(%X: f32[4, 32, 20, 20], %W: f32[64, 16, 3, 3]) -> (%Y) {
+          %Y: f32[i0 < 4, i1 < 64, i2 < 20, i3 < 20] = sum[r0 < 16, r1 < 3, r2 < 3 where
+              and(ge(sub(add(i2, r1), 1), 0), lt(sub(add(i2, r1), 1), 20))]
+            mul(%X[i0, add(mul(div(i1, 32), 16), r0), sub(add(i2, r1), 1), min(add(i3, r2), 19)],
+                %W[i1, r0, r1, r2])
+        }""")
+    ((nest, again),) = watch_nests(function, target, None, monkeypatch)
+    assert again == nest
+    verbs = [call.verb for call in nest.script]
+    assert [verbs.count(v) for v in ("part", "recheck", "tile", "stage", "jam")] == [1, 1, 3, 2, 2]
 
 
 def test_a_script_is_as_the_rule_of_a_gpu_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,438 @@
+"""The primitive that stages: the work items of a group put a value into shared memory before they
+read it.
+
+What a tile of a value takes is inferred: the points that move it and that the loops below go over.
+Who puts it there is a block of loops like any other, which further calls split, bind and unroll.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from dmlc import ir
+from dmlc.loops.contraction import is_plain
+from dmlc.loops.element import (
+    Elements,
+    Gather,
+    Place,
+    Read,
+    Value,
+    View,
+    list_conditions,
+    list_needed,
+    operands,
+    prune,
+)
+from dmlc.loops.legality import (
+    find_path,
+)
+from dmlc.loops.nodes import (
+    Buffer,
+    Dim,
+    Into,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Numbers,
+    Point,
+    Reduce,
+    Stage,
+    find_shared,
+    list_loops,
+    walk,
+)
+from dmlc.loops.phases import Phase, with_elements
+from dmlc.loops.script import Argument, On, demand, primitive
+from dmlc.loops.space import Space
+from dmlc.loops.tiling import count_points, covers, list_names
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.source import InternalError
+
+FACTORS = ("left", "right")
+"""What the operands of a product are called that is summed."""
+
+
+@primitive(Argument.WORD, Argument.WORD, Argument.WORD, Argument.NUMBER, optional=1)
+def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
+    """A value is put into memory that the work items of a group share, for each step of a loop: as
+    much of it as the tiles that the loops below go over. It is what is read of a tensor of that
+    name, the `left` or `right` operand of the products that are summed, or `%3`: the value of that
+    number. Along the tile `beside`
+    its elements lie side by side, and `pad` more lie between the rows of it. One work item puts it
+    there, until calls share the loops out that do.
+
+    `for k in 0..n by 16: s += f(a[i, k]) -> for k in 0..n by 16: t[..] = a[..]; s += f(t[i, k])`
+    """
+    nest, loop = on.nest, on.loop
+    demand(memory == "shared", "values are put into shared memory")
+    point = _find_user(loop)
+    number, path = point.phase, find_path(nest.body, point)
+    phase, dims = nest.phases[number], nest.dims[number]
+    own = [axis for axis, dim in enumerate(dims) if dim.within is None]
+    root = _find_value(phase, value)
+    loops = [n for n in path if isinstance(n, Loop)]
+    around = loops[: next(i for i, n in enumerate(loops) if n is loop) + 1]
+    tiles = list(dict.fromkeys(n.dim for n in loops if n.dim.within is not None))
+    footprint, settled = dict[Dim, None](), set[Dim]()
+    for axis in own:
+        dim = dims[axis]
+        found = [t for t in tiles if t.within is not None and covers(t.within, dim)]
+        found = [t for t in found if _meets(t, around, loops)]
+        if not found and not any(covers(n.dim, dim) for n in loops[len(around) :]):
+            settled.add(dim)
+        # What lies beyond the last point that is reduced is put there as 0.
+        if axis in phase.space.inner:
+            footprint |= dict.fromkeys(found)
+        if phase.find_moving(axis)[root]:
+            footprint |= dict.fromkeys(found)
+            known = bool(found) or dim in settled
+            demand(known, f"what it goes over along '{dim.name}' is no tile")
+    footprint = {each: None for each in tiles if each in footprint}
+    demand(bool(footprint), "nothing that the loops below go over moves it")
+    for each in footprint:
+        inner = loops[len(around) :]
+        moved = [n for n in inner if each.within is not None and covers(n.dim, each.within)]
+        demand(not moved, f"where '{each.name}' starts is not known yet")
+    sides = {each.name: each for each in footprint}
+    demand(beside in sides, f"it lies along {' and '.join(sides)}")
+    places, step = dict[Dim, int](), 1
+    for each in (sides[beside], *(t for t in footprint if t.name != beside)):
+        places[each] = step
+        step *= count_points(each) + (pad if step == 1 else 0)
+    taken = {buffer.name for buffer in nest.buffers}
+    name = on.name or value
+    demand(f"{name}#tile" not in taken, f"there is a tile '{name}'")
+    conditions = _list_own(phase, dims, footprint, settled)
+    made = stage_value(_without_tiles(phase, own), root, conditions, f"{name}#tile")
+    dtype = made.elements.results[0][0].dtype
+    first = next(iter(footprint))
+    wanted = f"{name.partition('.')[0]}_tile"
+    buffer = Buffer(f"{name}#tile", dtype, step, first, wanted, linear=True, shared=True)
+    held = sum(b.size * max(4, b.dtype.bytes) for b in (*nest.buffers, buffer) if b.shared)
+    demand(held <= _MOST_BYTES, "tiles take more memory than a group has")
+    filled, fill = _fill(
+        len(nest.phases), name, buffer, footprint, places, is_padded=bool(phase.accumulators)
+    )
+    for each in filled:
+        demand(each.name not in list_names(nest), f"there is a dimension '{each.name}'")
+    read = Read(View(buffer.name, dtype, (), local=True), dtype)
+    steps = {each: places[each] for each in footprint}
+    changed, axes = _read_tile(nest, number, root, read, steps, settled)
+    stages = Stage((buffer,), (fill,), repeats=loop.kind is not Kind.GROUP)
+    body = loop.body
+    match body:
+        case (Stage() as others, *rest):
+            buffers = (*others.buffers, buffer)
+            stages = dataclasses.replace(others, buffers=buffers, body=(*others.body, fill))
+            body = tuple(rest)
+        case _:
+            pass
+    nest = on.replace(dataclasses.replace(loop, body=(stages, *body)))
+    phases = (*nest.phases[:number], changed, *nest.phases[number + 1 :], made)
+    every = (*nest.dims[:number], axes, *nest.dims[number + 1 :], tuple(dims[a] for a in own))
+    return dataclasses.replace(nest, phases=phases, dims=every, buffers=(*nest.buffers, buffer))
+
+
+_MOST_BYTES = 1 << 15
+"""Of shared memory: what every language and device gives a group."""
+
+
+def _meets(tile: Dim, around: Sequence[Loop], loops: Sequence[Loop]) -> bool:
+    """Whether several points of a tile are gone over, by loops inside or by work items."""
+    inner = loops[len(around) :]
+    return any(n.dim is tile for n in inner) or any(
+        n.dim is tile and n.kind is Kind.LANE for n in around
+    )
+
+
+def _find_user(loop: Loop) -> Point:
+    """The one point inside a loop that may read what is put into memory there."""
+    points = [n for n in walk(loop.body, filled=False) if isinstance(n, Point)]
+    demand(len(points) == 1 and not points[0].into, "one phase reads what is staged")
+    return points[0]
+
+
+def _find_value(phase: Phase, name: str) -> int:
+    """The number of a value that is called so, and can be computed anywhere."""
+    elements, found = phase.elements, list[int]()
+    if name.startswith("%") and name[1:].isdecimal():
+        found = [number for number in range(len(elements.values)) if name == f"%{number}"]
+    if name in FACTORS and len(elements.reductions) == 1:
+        product = elements.values[elements.reductions[0].value]
+        if isinstance(product, ir.Apply) and product.operation.name == "mul":
+            found = [product.operands[FACTORS.index(name)]]
+    if not found:
+        reads = enumerate(elements.values)
+        found = [n for n, v in reads if isinstance(v, Read | Gather) and v.view.tensor == name]
+    guards = [f.guard for f in elements.reductions if f.guard is not None]
+    tested = {v for guard in guards for v in list_needed(elements, guard)}
+    clear = name in FACTORS or tested.isdisjoint(found)
+    demand(clear, f"'{name}' says which points take part")
+    demand(len(found) == 1, f"not one value is called '{name}'")
+    dtype = elements.values[found[0]].dtype
+    stageable = dtype in STAGED and is_plain(elements, found[0], dtype)
+    demand(stageable and not phase.has_several_guards, f"'{name}' cannot be computed elsewhere")
+    return found[0]
+
+
+STAGED = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
+"""The types of what tiles hold."""
+
+
+def check_items(nest: Nest) -> None:
+    """Refuses a nest in which jammed outputs share sums, or not all work items of a group fill
+    a tile together, or they would need different ones."""
+    for loop in walk(nest.body):
+        if isinstance(loop, Reduce) and loop.tile is not None and not loop.joins:
+            inner = [n for n in walk(loop.body, filled=False) if isinstance(n, Loop)]
+            own = all(n.kind in (Kind.LOOP, Kind.UNROLL) for n in inner)
+            demand(own, "outputs that are jammed have sums of their own")
+        if isinstance(loop, Numbers):
+            inner = [n for n in walk((loop,)) if isinstance(n, Reduce)]
+            demand(not any(map(find_shared, inner)), "what is rare is not shared")
+        if isinstance(loop, Loop) and any(isinstance(n, Stage) for n in loop.body):
+            lanes = _demand_meeting(nest, loop)
+            (found,) = [n for n in loop.body if isinstance(n, Stage)]
+            for point in (n for n in walk(found.body) if isinstance(n, Point)):
+                phase, dims = nest.phases[point.phase], nest.dims[point.phase]
+                ((_, root),) = phase.elements.results
+                tiles = [dim for into in point.into for dim, _ in into.tile]
+                for axis, dim in enumerate(dims):
+                    own = phase.find_moving(axis)[root] and any(covers(n, dim) for n in lanes)
+                    held = any(t.within is not None and covers(t.within, dim) for t in tiles)
+                    demand(held or not own, "work items need different tiles")
+
+
+def _demand_meeting(nest: Nest, loop: Loop) -> list[Dim]:
+    """Refuses a place to which not all work items of a group come, or some more often than others.
+    Gives the dimensions that they share out."""
+    path = find_path(nest.body, loop)
+    demand(all(isinstance(n, Loop | Reduce) for n in path), "not all work items come there")
+    reduced, lanes = False, list[Dim]()
+    for node in path:
+        if not isinstance(node, Loop):
+            reduced = True
+            continue
+        own = node.dim.within or node.dim
+        if node.kind is Kind.LANE:
+            demand(not reduced, "work items reduce different points")
+            lanes.append(own)
+        if node.kind is Kind.LOOP and not node.extent and not node.interleaved:
+            alone = not any(covers(lane, own) or covers(own, lane) for lane in lanes)
+            demand(alone, "work items take different numbers of steps")
+        elif node.kind is not Kind.GROUP:
+            finer = node.dim.within is not None and bool(list_loops(node.body, node.dim))
+            demand(finer, "work items have points of their own")
+    return lanes
+
+
+def _list_own(
+    phase: Phase, dims: Sequence[Dim], footprint: Collection[Dim], settled: Collection[Dim]
+) -> list[int]:
+    """The conditions of the guard that leave out points of a value with such a footprint: those
+    that nothing else moves which is not settled. Refuses those that other outputs move, too."""
+    if not any(f.guard is not None for f in phase.elements.reductions):
+        return []
+    axes = [axis for axis, dim in enumerate(dims) if dim.within is None]
+    mine = {a for a in axes if any(covers(t.within or t, dims[a]) for t in footprint)}
+    found: list[int] = []
+    for condition in list_conditions(phase.elements):
+        moves = [a for a in axes if phase.find_moving(a)[condition]]
+        others = [a for a in moves if a not in mine and dims[a] not in settled]
+        both = others and mine.intersection(moves, phase.space.parallel)
+        demand(not both, "a condition moves several factors")
+        found += [] if others else [condition]
+    return found
+
+
+def _fill(
+    number: int,
+    name: str,
+    buffer: Buffer,
+    footprint: Iterable[Dim],
+    places: Mapping[Dim, int],
+    *,
+    is_padded: bool,
+) -> tuple[list[Dim], Node]:
+    """The block that puts a value into its tile, and the dimensions that it walks."""
+    own = {t: Dim(f"{name}_{t.wanted}", t.size, within=t.within) for t in footprint}
+    tile = tuple((own[each], step) for each, step in places.items())
+    node: Node = Point(number, (Into(buffer, tile[0][0], tile=tile, is_padded=is_padded),))
+    for dim in reversed(own.values()):
+        node = Loop(dim, Kind.LOOP, 1, (node,), dim.name)
+    return list(own.values()), node
+
+
+def _read_tile(
+    nest: Nest,
+    number: int,
+    root: int,
+    read: Read,
+    places: Mapping[Dim, int],
+    settled: Collection[Dim],
+) -> tuple[Phase, tuple[Dim, ...]]:
+    """A phase that reads a value from its tile, and the dimensions of its axes: those of tiles come
+    last."""
+    phase, dims = nest.phases[number], nest.dims[number]
+    space, outputs = phase.space, [dims[axis] for axis in phase.space.parallel]
+    new = [t for t in places if t not in dims]
+    axes = range(len(dims), len(dims) + len(new))
+    dims = (*dims, *new)
+    ends = [a for a in axes if any(covers(dims[a].within or dims[a], dim) for dim in outputs)]
+    steps = tuple(places.get(dim, 0) for dim in dims)
+    read = dataclasses.replace(read, view=dataclasses.replace(read.view, strides=steps))
+    elements = _replace_value(phase.elements, root, read)
+    known = {v: (*s, *(0 for _ in new)) for v, s in space.strides.items()} | {read.view: steps}
+    strides = {view: known[view] for view in elements.views()}
+    extents = (*space.extents, *map(count_points, new))
+    space = Space(extents, strides, (*space.parallel, *ends), space.pieces)
+    made = _with_reductions(dataclasses.replace(phase, elements=elements, space=space))
+    if _reads_tiles(nest, number, made, dims, settled):
+        (reduction,) = elements.reductions
+        free = dataclasses.replace(reduction, guard=None)
+        elements = prune(dataclasses.replace(elements, reductions=(free,)))
+        made = _with_reductions(dataclasses.replace(made, elements=elements))
+        loops = [n.dim for n in walk(nest.body) if isinstance(n, Loop)]
+        kept = [axis for axis, dim in enumerate(dims) if dim.within is not None]
+        kept.sort(key=lambda axis: loops.index(dims[axis]))
+        return _keep(made, kept), tuple(dims[axis] for axis in kept)
+    return made, dims
+
+
+def _keep(phase: Phase, axes: Sequence[int]) -> Phase:
+    """A phase that moves along some of its axes alone."""
+    space = phase.space
+    parallel = tuple(axes.index(axis) for axis in space.parallel if axis in axes)
+    strides = {v: tuple(space.strides[v][a] for a in axes) for v in phase.elements.views()}
+    extents = tuple(space.extents[axis] for axis in axes)
+    return dataclasses.replace(phase, space=Space(extents, strides, parallel))
+
+
+def _without_tiles(phase: Phase, axes: Sequence[int]) -> Phase:
+    """A phase without the axes of tiles, which come last."""
+    space, count = phase.space, len(axes)
+    strides = {view: steps[:count] for view, steps in space.strides.items()}
+    parallel = tuple(axis for axis in space.parallel if axis < count)
+    own = Space(space.extents[:count], strides, parallel, space.pieces)
+    return dataclasses.replace(phase, space=own)
+
+
+def _replace_value(elements: Elements, root: int, read: Read) -> Elements:
+    """The same with a read in place of a value: of the sum's, where it is one of its factors."""
+    values = list(elements.values)
+    if len(elements.reductions) == 1:
+        (reduction,) = elements.reductions
+        product = values[reduction.value]
+        if isinstance(product, ir.Apply) and root in product.operands:
+            operands = tuple(len(values) if o == root else o for o in product.operands)
+            values += [read, dataclasses.replace(product, operands=operands)]
+            reduction = dataclasses.replace(reduction, value=len(values) - 1)
+            return prune(
+                dataclasses.replace(elements, values=tuple(values), reductions=(reduction,))
+            )
+    values[root] = read
+    return prune(dataclasses.replace(elements, values=tuple(values)))
+
+
+def renumber(elements: Elements, root: int) -> dict[int, int]:
+    """What numbers values have, of those that there still are, once a value is read."""
+    needed = set(elements.roots())
+    for number in range(len(elements.values) - 1, -1, -1):
+        if number in needed and number != root:
+            needed.update(operands(elements.values[number]))
+    return {old: new for new, old in enumerate(sorted(needed))}
+
+
+def _with_reductions(phase: Phase) -> Phase:
+    """A phase whose accumulators are of its own reductions."""
+    pairs = zip(phase.accumulators, phase.elements.reductions, strict=True)
+    made = tuple(dataclasses.replace(each, reduction=own) for each, own in pairs)
+    return dataclasses.replace(phase, accumulators=made)
+
+
+def _reads_tiles(
+    nest: Nest, number: int, phase: Phase, dims: Sequence[Dim], settled: Collection[Dim]
+) -> bool:
+    """Whether all that a sum adds comes from tiles, which are 0 beyond the end and where a
+    condition does not hold: then it takes any point that there is in them."""
+    elements, space = phase.elements, phase.space
+    if len(elements.reductions) != 1 or elements.reductions[0].combiner != "sum":
+        return False
+    (reduction,) = elements.reductions
+    product, numbers = elements.values[reduction.value], (reduction.value,)
+    if isinstance(product, ir.Apply) and product.operation.name == "mul":
+        numbers = product.operands
+    reads = [elements.values[n] for n in numbers]
+    views = [v.view for v in reads if isinstance(v, Read) and v.view.local]
+    if len(views) < len(reads) or elements.results:
+        return False
+    own = [[d for d, s in zip(dims, space.strides[v], strict=True) if s] for v in views]
+    points = {dims[axis] for axis in space.inner if dims[axis] not in settled}
+    tiles = {dim for dim in points if dim.within is not None}
+    covered = all(any(covers(t.within or t, dim) for t in tiles) for dim in points - tiles)
+    if not covered or not all(tiles <= set(each) for each in own):
+        return False
+    if reduction.guard is None:
+        return True
+    conditions = [set(_list_own(phase, dims, each, settled)) for each in own]
+    if set[int]().union(*conditions) != set(list_conditions(elements)):
+        return False
+    checked = any(isinstance(n, Numbers) and n.phase == number for n in walk(nest.body))
+    apart = reduction.dtype.is_float and any(each != conditions[0] for each in conditions)
+    demand(checked or not apart, "a factor is 0 where the other may be no number: recheck it first")
+    return True
+
+
+def stage_value(phase: Phase, root: int, conditions: Sequence[int], name: str) -> Phase:
+    """The phase that makes a value of another one, over all axes, for a buffer of that name: 0
+    where one of some conditions does not hold."""
+    elements = phase.elements
+    values: list[Value] = []
+    numbers: dict[int, int] = {}
+    holds: int | None = None
+    bounded: dict[int, int] = {}
+
+    def add(value: Value) -> int:
+        values.append(value)
+        return len(values) - 1
+
+    def copy(root: int) -> int:
+        for number in sorted(list_needed(elements, root)):
+            if number in numbers:
+                continue
+            value = elements.values[number]
+            if isinstance(value, Gather):
+                terms = tuple((protect(n, value.guarded), step) for n, step in value.terms)
+                value = dataclasses.replace(value, terms=terms)
+            elif not isinstance(value, Read | Place):
+                made = ir.with_operands(value, tuple(numbers[o] for o in operands(value)))
+                if isinstance(made, ir.Index | ir.Load):
+                    raise InternalError(f"not a scalar operation: {made}")
+                value = made
+            numbers[number] = add(value)
+        return numbers[root]
+
+    def protect(number: int, guarded: bool) -> int:
+        """A position, which is 0 where it may be outside."""
+        own = numbers[number]
+        if not guarded or holds is None:
+            return own
+        if own not in bounded:
+            zero = add(ir.Constant(DataType.INDEX, 0))
+            bounded[own] = add(ir.Select(holds, own, zero, DataType.INDEX))
+        return bounded[own]
+
+    for condition in conditions:
+        own = copy(condition)
+        joined = None if holds is None else (holds, own)
+        holds = own if joined is None else add(ir.Apply(OPERATIONS["and"], joined, DataType.BOOL))
+    dtype = elements.values[root].dtype
+    made = copy(root)
+    if holds is not None:
+        zero = add(ir.Constant(dtype, 0.0 if dtype.is_float else 0))
+        made = add(ir.Select(holds, made, zero, dtype))
+    view = View(name, dtype, (0,) * len(phase.space.extents), local=True)
+    own = Elements(elements.domain, tuple(values), ((view, made),), (), elements.reach)
+    return with_elements(phase, own)

@@ -1,0 +1,370 @@
+"""Primitives of tiles: points that are counted from where a tile starts, several outputs of which a
+work item reduces side by side, and vectors of their neighbours."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dmlc.kernel.target import Limits
+from dmlc.loops.contraction import list_divided, part_parallel, settle_quotients
+from dmlc.loops.element import View, prune
+from dmlc.loops.legality import (
+    MOST_UNROLLED,
+    count_steps,
+    demand_serial,
+    find_path,
+    list_around,
+    list_cuts,
+)
+from dmlc.loops.nodes import (
+    Dim,
+    Into,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Numbers,
+    Point,
+    Reduce,
+    Stage,
+    Tile,
+    inside,
+    list_loops,
+    list_phases,
+    walk,
+)
+from dmlc.loops.phases import VECTOR, Phase, with_elements
+from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
+from dmlc.sizes import known
+from dmlc.source import InternalError
+
+
+def list_names(nest: Nest) -> set[str]:
+    """What loops and the dimensions that they walk are called."""
+    loops = [n for n in walk(nest.body) if isinstance(n, Loop)]
+    return {name for n in loops for name in (n.name, n.dim.name)}
+
+
+@primitive(Argument.NUMBER)
+def part(on: On, length: int) -> Nest:
+    """A loop over outputs as two, the inner one of so many points, where positions along it are
+    divided by that number: the quotients and remainders are what the two loops count.
+
+    `for i in 0..n: f(i / len, i % len) -> for i in 0..n / len: for j in 0..len: f(i, j)`
+    """
+    loop, nest = demand_serial(on.loop, "parted"), on.nest
+    dim = loop.dim
+    plain = loop.step == 1 and not dim.parts and dim.piece is None and dim.within is None
+    demand(plain and len(list_loops(nest.body, dim)) == 1, "a whole dimension is parted")
+    demand(not list_cuts(nest, dim), "a whole dimension is parted")
+    axes = {n: own.index(dim) for n, own in enumerate(nest.dims) if dim in own}
+    spaces = {number: nest.phases[number].space for number in axes}
+    demand(all(axis in spaces[n].parallel for n, axis in axes.items()), "outputs are parted")
+    found = [n for n, axis in axes.items() if length in list_divided(nest.phases[n], axis)]
+    demand(bool(found), f"no positions along it are divided by {length}")
+    phases, dims = list(nest.phases), list(nest.dims)
+    if isinstance(dim.size, int) and length >= dim.size:
+        for number in found:
+            phases[number] = settle_quotients(phases[number], axes[number], length)
+        return dataclasses.replace(nest, phases=tuple(phases))
+    name = on.take(f"{loop.name}_rest", beside=True)
+    size = dim.size if isinstance(dim.size, int) else 1
+    demand(size % length == 0, "it does not come out even")
+    pair = dataclasses.replace(dim, size=size // length), Dim(name, length)
+    for number, axis in axes.items():
+        phases[number] = part_parallel(phases[number], spaces[number].parallel.index(axis), length)
+        dims[number] = (*dims[number][:axis], *pair, *dims[number][axis + 1 :])
+    inner = Loop(pair[1], Kind.LOOP, 1, loop.body, name)
+    nest = on.replace(Loop(pair[0], Kind.LOOP, 1, (inner,), loop.name))
+    return dataclasses.replace(nest, phases=tuple(phases), dims=tuple(dims))
+
+
+@primitive(Argument.NUMBER)
+def tile(on: On, size: int) -> Nest:
+    """A loop as two, the inner one over a tile of so many points, which are counted from where the
+    tile starts. What the last tile has beyond the end is left out, point by point.
+
+    `for i in 0..n -> for i in 0..n by size: for j in 0..size: i + j, if that is less than n`
+    """
+    loop, nest = demand_serial(on.loop, "tiled"), on.nest
+    dim = loop.dim
+    alone = loop.step == 1 and len(list_loops(nest.body, dim)) == 1 and not list_cuts(nest, dim)
+    demand(alone and dim.within is None, "a dimension in steps is not tiled")
+    demand(size > 1, "a tile has two points at least")
+    name = on.take(f"{loop.name}_tile", beside=True)
+    demand(name not in list_names(nest), f"there is a dimension '{name}'")
+    inner = Loop(Dim(name, size, within=dim), Kind.LOOP, 1, loop.body, name)
+    return on.replace(dataclasses.replace(loop, step=size, body=(inner,)))
+
+
+def covers(whole: Dim, dim: Dim) -> bool:
+    """Whether a point along a dimension says which one it is along another."""
+    return whole is dim or any(covers(part, dim) for part, _ in whole.parts)
+
+
+def count_points(tile: Dim) -> int:
+    """The points of a tile."""
+    if not isinstance(tile.size, int):
+        raise InternalError("tiles have so many points")
+    return tile.size
+
+
+# Several outputs at once -----------------------------------------------------------------------
+
+
+@primitive()
+def jam(on: On) -> Nest:
+    """The outputs of a loop are reduced side by side, each in an accumulator of its own: in
+    registers where the loop is written out. No sum changes its order.
+
+    `for i in 0..4: s = sum(k: f(i, k)); g(i, s) -> for k: for i in 0..4: s[i] += f(i, k)`, and then
+    `for i in 0..4: g(i, s[i])`
+    """
+    loop, nest = on.loop, on.nest
+    demand(loop.kind in (Kind.LOOP, Kind.UNROLL) and not loop.interleaved, "work items jam nothing")
+    demand(not _in_vectors(nest, loop), "outputs of vectors are not jammed")
+    extent = count_steps(nest, loop)
+    demand(extent is not None and extent <= MOST_UNROLLED, "too many outputs at once")
+    match loop.body:
+        case (Reduce() as reduce, *after):
+            pass
+        case _:
+            raise ScheduleError("no reduction comes first in the loop")
+    many = extent or 1
+    nested = list(walk(reduce.body))
+    plain = reduce.ends and not reduce.resumes and reduce.into is None and nest.block is None
+    plain = plain and not any(isinstance(n, Reduce | Stage) for n in nested)
+    demand(plain and (reduce.tile is not None or not reduce.array), "it is reduced in parts")
+    inner = [n for n in nested if isinstance(n, Loop)]
+    demand(all(n.kind in (Kind.LOOP, Kind.UNROLL) for n in inner), "work items, or vectors, reduce")
+    demand(not any(n.dim.piece is not None and covers(loop.dim, n.dim.piece[0]) for n in inner),
+           "which piece is reduced, the loop says")  # fmt: skip
+    demand(not nest.phases[reduce.phase].is_across, "it is reduced in parts")
+    found = [n for node in after for n in _list_always(node) if isinstance(n, Reduce)]
+    demand(not found, "there is more than one reduction")
+    before = reduce.tile or Tile(1, 1, 1, 1, registers=True)
+    size = before.rows * before.pitch
+    registers = before.registers and loop.kind is Kind.UNROLL
+    columns = before.columns if reduce.tile else many
+    tile = Tile(size * many // columns, columns, columns, 1, registers=registers)
+    names = _Names(nest)
+
+    def put(nodes: Sequence[Node], name: str, *, rare: bool = False) -> Loop:
+        kind = Kind.LOOP if rare else loop.kind
+        return dataclasses.replace(
+            loop, body=tuple(nodes), name=name, kind=kind, extent=many, output=size, backwards=False
+        )
+
+    def sink(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        match nodes:
+            case (Loop(output=0) as around,):
+                return (dataclasses.replace(around, body=sink(around.body)),)
+            case _:
+                return (put(nodes, loop.name),)
+
+    made: list[Node] = [
+        dataclasses.replace(reduce, body=sink(reduce.body), array=True, tile=tile, serial=False)
+    ]
+    for node in after:
+        if isinstance(node, Numbers):
+            body = (put(node.body, names.take(loop.name)),)
+            others = (put(node.others, names.take(loop.name), rare=True),)
+            made.append(dataclasses.replace(node, body=body, others=others))
+    rest = [node for node in after if not isinstance(node, Numbers)]
+    if rest:
+        made.append(put(rest, names.take(loop.name)))
+    return _replace_all(nest, loop, made)
+
+
+@primitive(Argument.WORD)
+def fission(on: On, results: str) -> Nest:
+    """Loops of which each step stores several results: as two, the first for some of these, whose
+    tensors are named with a `,` between.
+
+    `for i: y[i] = f(i); z[i] = g(i) -> for i: y[i] = f(i)`, and then `for i: z[i] = g(i)`
+    """
+    loop, nest = on.loop, on.nest
+    inner = list(walk((loop,)))
+    *loops, point = inner
+    plain = isinstance(point, Point) and not point.into and not point.name
+    serial = all(isinstance(n, Loop) and n.kind is Kind.LOOP and not n.extent for n in loops)
+    demand(plain and serial, "serial loops around a point are made two")
+    (number,), names = list_phases(loop), results.split(",")
+    phase = nest.phases[number]
+    stored = phase.elements.results
+    ahead = tuple(each for each in stored if each[0].tensor in names)
+    rest = tuple(each for each in stored if each[0].tensor not in names)
+    demand(bool(ahead and rest) and not phase.accumulators and phase.scatter is None,
+           "it stores no such results, and others")  # fmt: skip
+    demand(not any(view.local for view, _ in stored), "what others read is made once")
+    first, second = (
+        with_elements(phase, prune(dataclasses.replace(phase.elements, results=each)))
+        for each in (ahead, rest)
+    )
+    taken, count = _Names(nest), len(nest.phases)
+
+    def copy(node: Node) -> Node:
+        if isinstance(node, Loop):
+            body = tuple(map(copy, node.body))
+            return dataclasses.replace(node, name=taken.take(node.name), body=body)
+        return Point(count)
+
+    phases = (*nest.phases[:number], first, *nest.phases[number + 1 :], second)
+    nest = _replace_all(nest, loop, (loop, copy(loop)))
+    return dataclasses.replace(nest, phases=phases, dims=(*nest.dims, nest.dims[number]))
+
+
+def _in_vectors(nest: Nest, loop: Loop) -> bool:
+    path = find_path(nest.body, loop)
+    return any(isinstance(n, Loop) and n.kind is Kind.VECTOR for n in path)
+
+
+def _list_always(node: Node) -> list[Node]:
+    """A node and all inside, but what is done in rare cases."""
+    nodes = node.body if isinstance(node, Numbers) else inside(node)
+    return [node, *(n for each in nodes for n in _list_always(each))]
+
+
+def _replace_all(nest: Nest, old: Node, new: Sequence[Node]) -> Nest:
+    """The nest with several nodes in place of one."""
+    path = find_path(nest.body, old)
+    nodes = path[-2].body if len(path) > 1 and isinstance(path[-2], Loop) else nest.body
+    body = tuple(m for n in nodes for m in (new if n is old else (n,)))
+    if len(path) == 1:
+        return dataclasses.replace(nest, body=body)
+    demand(isinstance(path[-2], Loop), "it stands in no loop")
+    return replace_node(nest, path[-2], dataclasses.replace(path[-2], body=body))
+
+
+class _Names:
+    """Names that no loop has, nor one that was taken here."""
+
+    def __init__(self, nest: Nest) -> None:
+        self._taken = list_names(nest)
+
+    def take(self, wanted: str) -> str:
+        stem = wanted.partition(".")[0]
+        names = (f"{stem}.{number}" for number in range(2, len(self._taken) + 3))
+        name = next(each for each in (wanted, *names) if each not in self._taken)
+        self._taken.add(name)
+        return name
+
+
+@primitive()
+def recheck(on: On) -> Nest:
+    """Where an outcome of the reduction in a loop is no number, which is rare, it is made once more
+    as it is now, and so is what derives from it. Calls that follow may leave to that what an
+    infinity or no number meets.
+
+    `s = sum(f); g(s) -> s = sum(f); if s is a number: g(s), else: t = sum(f); g(t)`
+    """
+    loop, nest = on.loop, on.nest
+    demand(not _in_vectors(nest, loop), "outcomes are checked one by one")
+    match loop.body:
+        case (Reduce(serial=True) as reduce, *after) if after:
+            pass
+        case _:
+            raise ScheduleError("there is no loop of a serial reduction and what derives from it")
+    found = [n for node in loop.body for n in walk((node,))]
+    plain = all(isinstance(n, Reduce | Point) or (isinstance(n, Loop) and n.kind is Kind.LOOP)
+                for n in found)  # fmt: skip
+    single = sum(isinstance(n, Reduce) for n in found) == 1
+    demand(plain and single, "there is more than one reduction, or it is not as it was written")
+    accumulators = nest.phases[reduce.phase].accumulators
+    demand(all(each.reduction.dtype.is_float and each.reduction.combiner == "sum"
+               for each in accumulators), "sums of floats are checked")  # fmt: skip
+    phases, dims, numbers = list(nest.phases), list(nest.dims), dict[int, int]()
+    names, walked = _Names(nest), dict[Dim, Dim]()
+    for node in found:
+        if isinstance(node, Loop) and node.dim not in walked:
+            walked[node.dim] = dataclasses.replace(node.dim, name=names.take(node.dim.name))
+    for number in dict.fromkeys(n.phase for n in found if isinstance(n, Reduce | Point)):
+        numbers[number] = len(phases)
+        phases.append(nest.phases[number])
+        dims.append(tuple(walked.get(dim, dim) for dim in nest.dims[number]))
+
+    def copy(node: Node) -> Node:
+        match node:
+            case Loop():
+                name = names.take(node.name)
+                body = tuple(map(copy, node.body))
+                return dataclasses.replace(node, dim=walked[node.dim], name=name, body=body)
+            case Reduce():
+                body = tuple(map(copy, node.body))
+                return dataclasses.replace(node, phase=numbers[node.phase], body=body)
+            case Point():
+                return dataclasses.replace(node, phase=numbers[node.phase])
+            case _:
+                raise InternalError("what is not serial is made once more")
+
+    others = tuple(map(copy, loop.body))
+    checked = Numbers(reduce.phase, tuple(after), others)
+    nest = on.replace(dataclasses.replace(loop, body=(reduce, checked)))
+    return dataclasses.replace(nest, phases=tuple(phases), dims=tuple(dims))
+
+
+# Vectors ---------------------------------------------------------------------------------------
+
+
+def takes_vectors(phase: Phase, axis: int, limits: Limits) -> bool:
+    """Whether neighbours along an axis are read and stored at once, as many as a vector has."""
+    if limits.vector_lanes == 1 or limits.word_types or phase.has_positions:
+        return False
+    space = phase.space
+    if space.is_open:
+        return False
+    piece, strides = space.pieces.get(axis), space.known_strides
+    lengths = (space.sizes[axis],) if piece is None else known((piece.length, piece.size))
+    if any(length % VECTOR for length in lengths):
+        return False
+    views = phase.elements.buffers()
+    return all(_begins_evenly(view, strides[view], axis) for view in views) and any(
+        strides[view][axis] for view in views
+    )
+
+
+def _begins_evenly(view: View, strides: Sequence[int], last: int) -> bool:
+    """Whether vectors of a view along an axis begin where those of memory do."""
+    if strides[last] not in (0, 1) or view.dtype.bytes > 4:
+        return False
+    others = [step for axis, step in enumerate(strides) if axis != last]
+    return strides[last] == 0 or not any(step % VECTOR for step in (view.offset, *others))
+
+
+def vectorize_tile(on: On, lanes: int) -> Nest:
+    """Neighbouring points of a tile as one vector, whose elements begin where vectors do."""
+    loop, nest = on.loop, on.nest
+    match loop.body:
+        case (Point() as point,) if loop.kind in (Kind.LOOP, Kind.UNROLL):
+            phase, dims = nest.phases[point.phase], nest.dims[point.phase]
+        case _:
+            raise ScheduleError("vectors run along the innermost loop")
+    demand(not phase.accumulators, "sums are added one by one")
+    whole = loop.dim.within or loop.dim
+    last = whole.parts[-1][0] if whole.parts else whole
+    demand(last in dims and lanes == VECTOR, f"vectors have {VECTOR} elements of one dimension")
+    demand(takes_vectors(phase, dims.index(last), on.limits),
+           f"elements do not begin where vectors of {VECTOR} do")  # fmt: skip
+    around = list_around(nest, loop)
+    steps = [*(n.step for n in around), count_points(loop.dim)]
+    demand(not any(step % lanes for step in steps), "vectors do not come out even")
+    many = count_steps(nest, loop)
+    demand(loop.step == 1 and many == lanes, "a vector is the step of the loop around")
+    into = tuple(
+        dataclasses.replace(each, lane=step, in_vectors=_lies_evenly(each, loop.dim, lanes))
+        for each in point.into
+        for dim, step in each.tile
+        if dim is loop.dim
+    )
+    demand(len(into) == len(point.into), "it lies along other dimensions")
+    made = dataclasses.replace(
+        loop, kind=Kind.VECTOR, step=lanes, extent=1, output=0, name=on.take(loop.name),
+        body=(dataclasses.replace(point, into=into),),
+    )  # fmt: skip
+    return on.replace(made)
+
+
+def _lies_evenly(into: Into, dim: Dim, lanes: int) -> bool:
+    """Whether vectors along a dimension begin where those of a buffer do."""
+    return not any(step % lanes for other, step in into.tile if other is not dim)
