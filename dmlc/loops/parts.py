@@ -51,7 +51,7 @@ _MOST_OUTPUTS = 4096
 @primitive()
 def expand(on: On) -> Nest:
     """A loop over outputs as one in each of the phases that it has, once. Accumulators are expanded
-    to arrays: what a phase reduces for others has one for each of the outputs, which later ones read.
+    to arrays: what a phase reduces for others has one for each of the outputs.
 
     `for i: {s = sum(for k: f(i, k)); y[i] = s} -> for i: s[i] = sum(for k: f(i, k)); for i: y[i] =
     s[i]`
