@@ -206,6 +206,8 @@ def reverse(on: On) -> Nest:
     finer = list_loops(loop.body, loop.dim)
     demand(loop.step == 1 or (bool(finer) and bool(finer[0].extent)),
            "what is in a step that is reversed is written out")  # fmt: skip
+    tiled = [n for n in (loop, *finer) if n.dim.within is not None]
+    demand(not tiled, "tiles are walked from first to last")
     made = dataclasses.replace(loop, backwards=not loop.backwards)
     return forget_order(on.replace(made), made)
 

@@ -16,6 +16,7 @@ from dmlc.loops.legality import (
     find_path,
     list_around,
     list_cuts,
+    reduces,
 )
 from dmlc.loops.nodes import (
     Dim,
@@ -91,6 +92,9 @@ def tile(on: On, size: int) -> Nest:
     dim = loop.dim
     alone = loop.step == 1 and len(list_loops(nest.body, dim)) == 1 and not list_cuts(nest, dim)
     demand(alone and dim.within is None, "a dimension in steps is not tiled")
+    demand(not loop.backwards and not loop.interleaved, "only loops from first to last are tiled")
+    computed = any(covers(dim, each) for own in nest.dims for each in own)
+    demand(computed, "the loop walks no dimension of what is computed")
     demand(size > 1, "a tile has two points at least")
     name = on.take(f"{loop.name}_tile", beside=True)
     demand(name not in list_names(nest), f"there is a dimension '{name}'")
@@ -124,6 +128,7 @@ def jam(on: On) -> Nest:
     loop, nest = on.loop, on.nest
     demand(loop.kind in (Kind.LOOP, Kind.UNROLL) and not loop.interleaved, "work items jam nothing")
     demand(not _in_vectors(nest, loop), "outputs of vectors are not jammed")
+    demand(not reduces(nest, loop), "only outputs are reduced side by side")
     extent = count_steps(nest, loop)
     demand(extent is not None and extent <= MOST_UNROLLED, "too many outputs at once")
     match loop.body:
