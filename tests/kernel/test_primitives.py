@@ -446,6 +446,7 @@ def test_blocks_of_a_group_have_axes_of_their_own() -> None:
         (BLOCKS[:8], "fission tile Y", "serial loops around a point"),
         (BLOCKS[:8], "stage tile %9 shared row", "not one value is called '%9'"),
         (("fuse i0 as i",), "rename i1.2", "no loop is called"),
+        (("split i1 2", "fuse i0 as i", "tile i 4 as row"), "reorder row", "settled outside"),
         (("fission i0 Y", "fuse i0 as i"), "rename i0.2 as j", "several loops keeps its name"),
     ],
 )
@@ -456,6 +457,17 @@ def test_blocks_are_refused_that_change_results(
     kernels = read("transposed", (9, 3, 10), "sum")
     with pytest.raises(ScheduleError, match=message):
         apply(begun, kernels.function, LIMITS, *parse_script(refused))
+
+
+def test_all_work_items_reduce_what_they_fill_tiles_for() -> None:
+    """Those that nothing around a reduction is for have its outcome, too: they read it later."""
+    lines = ("deal i0.2 item 2", "tile k 2", "stage k X shared k_tile", "bind X_k_tile side")
+    nest = change("rows", *lines, sizes=(1, 2, 1))
+    kernels = read("rows", (1, 2, 1), "sum")
+    inputs = kernels.inputs(3)
+    got = run_kernels(kernels.function, kernels.lower([nest]), inputs)
+    for result, values in evaluate(kernels.function, inputs).items():
+        assert np.array_equal(got[result], values)
 
 
 def test_groups_are_parted() -> None:
