@@ -68,7 +68,7 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     demand(memory == "shared", "values are put into shared memory")
     number = _find_user(loop)
     phase, dims = nest.phases[number], nest.dims[number]
-    root, name = _find_value(phase, value), on.name or value
+    root, name = _find_value(phase, value), on.name or value.replace("%", "value")
     footprint, settled = _infer_footprint(nest, loop, number, root)
     sides = {each.name: each for each in footprint}
     demand(beside in sides, f"it lies along {' and '.join(sides)}")
