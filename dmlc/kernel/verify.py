@@ -66,6 +66,8 @@ class _Verifier:
         """The same of each statement, by its identity."""
         self._varying: set[str] = {_ITEM}
         """What may differ between the items of a group."""
+        self._assigned: set[str] = set()
+        """Locals that are given values more than once."""
         self._statement: k.Statement | None = None
         self._limits = {**_LIMITS, DataType.INDEX: kernel.index_limits}
 
@@ -97,16 +99,23 @@ class _Verifier:
     def _check_barriers(self, statements: Sequence[k.Statement]) -> None:
         """Notes the locals that may differ between items, and fails where a barrier hangs on them;
         what is assigned later in a loop counts where it is read earlier, so that this goes on until
-        nothing is added."""
-        before = -1
-        while before != len(self._varying):
-            before = len(self._varying)
+        nothing changes."""
+        before: tuple[set[str], set[str]] | None = None
+        while before != (self._varying, self._assigned):
+            before = set(self._varying), set(self._assigned)
             self._note_varying(statements, varies=False)
 
     def _note_varying(self, statements: Sequence[k.Statement], *, varies: bool) -> None:
         for statement in statements:
             match statement:
-                case k.Let(local=local) | k.Variable(local=local):
+                case k.Let(local=local):
+                    if self._varies(statement):
+                        self._varying.add(local.name)
+                    elif local.name not in self._assigned:
+                        # A local of that name in another scope is none of its business.
+                        self._varying.discard(local.name)
+                case k.Variable(local=local):
+                    self._assigned.add(local.name)
                     if self._varies(statement):
                         self._varying.add(local.name)
                 case k.Assign(local=local):
@@ -115,6 +124,7 @@ class _Verifier:
                 case k.InsertHalf(word=word):
                     self._varying.add(word.name)
                 case k.For(variable=variable, body=body):
+                    self._assigned.add(variable.name)
                     inside = varies or self._varies(statement)
                     if inside:
                         self._varying.add(variable.name)

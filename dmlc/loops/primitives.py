@@ -63,7 +63,7 @@ from dmlc.loops.script import (
     replace_node,
 )
 from dmlc.loops.staging import check_items
-from dmlc.loops.tiling import vectorize_tile
+from dmlc.loops.tiling import covers, vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.sizes import is_multiple
 from dmlc.source import InternalError, list_names
@@ -252,9 +252,10 @@ def reorder(on: On) -> Nest:
     if outer.dim is inner.dim:
         counted = all(n.extent for n in (outer, *list_loops(outer.body, outer.dim)))
         demand(counted, "the steps of a loop go by its range, which is settled outside")
-    inside = (inner.dim, inner.dim.within)
-    settles = outer.dim in inside or any(part in inside for part, _ in outer.dim.parts)
-    settles = settles and outer.dim is not inner.dim
+    around, inside = ({n.dim, n.dim.within} - {None} for n in (outer, inner))
+    settles = outer.dim is not inner.dim and any(
+        covers(whole, dim) for whole in around for dim in inside if whole and dim
+    )
     settles |= inner.dim.piece is not None and inner.dim.piece[0] is outer.dim
     demand(not settles, "the steps of a loop go by its range, which is settled outside")
     demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")

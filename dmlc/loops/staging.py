@@ -8,7 +8,7 @@ Who puts it there is a block of loops like any other, which further calls split,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.loops.contraction import is_plain
@@ -59,99 +59,93 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     """A value is put into memory that the work items of a group share, for each step of a loop: as
     much of it as the tiles that the loops below go over. It is what is read of a tensor of that
     name, the `left` or `right` operand of the products that are summed, or `%3`: the value of that
-    number. Along the tile `beside`
-    its elements lie side by side, and `pad` more lie between the rows of it. One work item puts it
-    there, until calls share the loops out that do.
+    number. Along the tile `beside` its elements lie side by side, and `pad` more lie between the
+    rows of it. One work item puts it there, until calls share the loops out that do.
 
     `for k in 0..n by 16: s += f(a[i, k]) -> for k in 0..n by 16: t[..] = a[..]; s += f(t[i, k])`
     """
     nest, loop = on.nest, on.loop
     demand(memory == "shared", "values are put into shared memory")
-    point = _find_user(loop)
-    number, path = point.phase, find_path(nest.body, point)
+    number = _find_user(loop)
     phase, dims = nest.phases[number], nest.dims[number]
-    own = [axis for axis, dim in enumerate(dims) if dim.within is None]
-    root = _find_value(phase, value)
-    loops = [n for n in path if isinstance(n, Loop)]
-    around = loops[: next(i for i, n in enumerate(loops) if n is loop) + 1]
-    tiles = list(dict.fromkeys(n.dim for n in loops if n.dim.within is not None))
-    footprint, settled = dict[Dim, None](), set[Dim]()
-    for axis in own:
-        dim = dims[axis]
-        found = [t for t in tiles if t.within is not None and covers(t.within, dim)]
-        found = [t for t in found if _meets(t, around, loops)]
-        if not found and not any(covers(n.dim, dim) for n in loops[len(around) :]):
-            settled.add(dim)
-        # What lies beyond the last point that is reduced is put there as 0.
-        if axis in phase.space.inner:
-            footprint |= dict.fromkeys(found)
-        if phase.find_moving(axis)[root]:
-            footprint |= dict.fromkeys(found)
-            known = bool(found) or dim in settled
-            demand(known, f"what it goes over along '{dim.name}' is no tile")
-    footprint = {each: None for each in tiles if each in footprint}
-    demand(bool(footprint), "nothing that the loops below go over moves it")
-    for each in footprint:
-        inner = loops[len(around) :]
-        moved = [n for n in inner if each.within is not None and covers(n.dim, each.within)]
-        demand(not moved, f"where '{each.name}' starts is not known yet")
+    root, name = _find_value(phase, value), on.name or value.replace("%", "value")
+    footprint, settled = _infer_footprint(nest, loop, number, root)
     sides = {each.name: each for each in footprint}
     demand(beside in sides, f"it lies along {' and '.join(sides)}")
-    places, step = dict[Dim, int](), 1
+    places, size = dict[Dim, int](), 1
     for each in (sides[beside], *(t for t in footprint if t.name != beside)):
-        places[each] = step
-        step *= count_points(each) + (pad if step == 1 else 0)
-    taken = {buffer.name for buffer in nest.buffers}
-    name = on.name or value
-    demand(f"{name}#tile" not in taken, f"there is a tile '{name}'")
+        places[each] = size
+        size *= count_points(each) + (pad if size == 1 else 0)
+    demand(all(b.name != f"{name}#tile" for b in nest.buffers), f"there is a tile '{name}'")
+    own = [axis for axis, dim in enumerate(dims) if dim.within is None]
     conditions = _list_own(phase, dims, footprint, settled)
     made = stage_value(_without_tiles(phase, own), root, conditions, f"{name}#tile")
-    dtype = made.elements.results[0][0].dtype
-    first = next(iter(footprint))
+    ((view, _),) = made.elements.results
     wanted = f"{name.partition('.')[0]}_tile"
-    buffer = Buffer(f"{name}#tile", dtype, step, first, wanted, linear=True, shared=True)
+    buffer = Buffer(view.tensor, view.dtype, size, sides[beside], wanted, linear=True, shared=True)
     held = sum(b.size * max(4, b.dtype.bytes) for b in (*nest.buffers, buffer) if b.shared)
-    demand(held <= _MOST_BYTES, "tiles take more memory than a group has")
-    filled, fill = _fill(
-        len(nest.phases), name, buffer, footprint, places, is_padded=bool(phase.accumulators)
-    )
-    for each in filled:
-        demand(each.name not in list_names(nest), f"there is a dimension '{each.name}'")
-    read = Read(View(buffer.name, dtype, (), local=True), dtype)
+    demand(held <= on.limits.shared_bytes, "tiles take more memory than a group has")
+    tiles = {t: Dim(f"{name}_{t.wanted}", t.size, within=t.within) for t in footprint}
+    into = Into(
+        buffer, tiles[sides[beside]], tile=tuple((tiles[t], step) for t, step in places.items()),
+        is_padded=bool(phase.accumulators),
+    )  # fmt: skip
+    fill: Node = Point(len(nest.phases), (into,))
+    for dim in reversed(tiles.values()):
+        demand(dim.name not in list_names(nest), f"there is a dimension '{dim.name}'")
+        fill = Loop(dim, Kind.LOOP, 1, (fill,), dim.name)
     steps = {each: places[each] for each in footprint}
-    changed, axes = _read_tile(nest, number, root, read, steps, settled)
-    stages = Stage((buffer,), (fill,), repeats=loop.kind is not Kind.GROUP)
-    body = loop.body
-    match body:
+    changed, axes = _read_tile(nest, number, root, view, steps, settled)
+    filled = Stage((buffer,), (fill,), repeats=loop.kind is not Kind.GROUP)
+    match loop.body:
         case (Stage() as others, *rest):
-            buffers = (*others.buffers, buffer)
-            stages = dataclasses.replace(others, buffers=buffers, body=(*others.body, fill))
-            body = tuple(rest)
-        case _:
+            buffers, body = (*others.buffers, buffer), (*others.body, fill)
+            filled = dataclasses.replace(others, buffers=buffers, body=body)
+        case rest:
             pass
-    nest = on.replace(dataclasses.replace(loop, body=(stages, *body)))
+    nest = on.replace(dataclasses.replace(loop, body=(filled, *rest)))
     phases = (*nest.phases[:number], changed, *nest.phases[number + 1 :], made)
     every = (*nest.dims[:number], axes, *nest.dims[number + 1 :], tuple(dims[a] for a in own))
     return dataclasses.replace(nest, phases=phases, dims=every, buffers=(*nest.buffers, buffer))
 
 
-_MOST_BYTES = 1 << 15
-"""Of shared memory: what every language and device gives a group."""
+def _infer_footprint(
+    nest: Nest, loop: Loop, number: int, root: int
+) -> tuple[tuple[Dim, ...], set[Dim]]:
+    """The tiles of which a step of a loop takes more than one point of a value, outermost first;
+    and the dimensions that are settled there. Refuses a value of which it takes more than tiles."""
+    phase, dims = nest.phases[number], nest.dims[number]
+    (point,) = [n for n in walk((loop,), filled=False) if isinstance(n, Point)]
+    loops = [n for n in find_path(nest.body, point) if isinstance(n, Loop)]
+    place = next(i for i, n in enumerate(loops) if n is loop) + 1
+    around, inner = loops[:place], loops[place:]
+    several = [n.dim for n in around if n.kind is Kind.LANE] + [n.dim for n in inner]
+    tiles = dict.fromkeys(n.dim for n in loops if n.dim.within is not None and n.dim in several)
+    taken, settled = set[Dim](), set[Dim]()
+    for axis, dim in enumerate(dims):
+        found = [t for t in tiles if t.within is not None and covers(t.within, dim)]
+        if dim.within is not None:
+            continue
+        if not found and not any(covers(n.dim, dim) for n in inner):
+            settled.add(dim)
+        moves = phase.find_moving(axis)[root]
+        demand(not moves or bool(found) or dim in settled,
+               f"what it goes over along '{dim.name}' is no tile")  # fmt: skip
+        # What lies beyond the last point that is reduced is put there, too, as 0.
+        if moves or axis in phase.space.inner:
+            taken.update(found)
+    demand(bool(taken), "nothing that the loops below go over moves it")
+    for each in taken:
+        moved = any(each.within is not None and covers(n.dim, each.within) for n in inner)
+        demand(not moved, f"where '{each.name}' starts is not known yet")
+    return tuple(tile for tile in tiles if tile in taken), settled
 
 
-def _meets(tile: Dim, around: Sequence[Loop], loops: Sequence[Loop]) -> bool:
-    """Whether several points of a tile are gone over, by loops inside or by work items."""
-    inner = loops[len(around) :]
-    return any(n.dim is tile for n in inner) or any(
-        n.dim is tile and n.kind is Kind.LANE for n in around
-    )
-
-
-def _find_user(loop: Loop) -> Point:
-    """The one point inside a loop that may read what is put into memory there."""
+def _find_user(loop: Loop) -> int:
+    """The one phase inside a loop that may read what is put into memory there."""
     points = [n for n in walk(loop.body, filled=False) if isinstance(n, Point)]
     demand(len(points) == 1 and not points[0].into, "one phase reads what is staged")
-    return points[0]
+    return points[0].phase
 
 
 def _find_value(phase: Phase, name: str) -> int:
@@ -247,29 +241,11 @@ def _list_own(
     return found
 
 
-def _fill(
-    number: int,
-    name: str,
-    buffer: Buffer,
-    footprint: Iterable[Dim],
-    places: Mapping[Dim, int],
-    *,
-    is_padded: bool,
-) -> tuple[list[Dim], Node]:
-    """The block that puts a value into its tile, and the dimensions that it walks."""
-    own = {t: Dim(f"{name}_{t.wanted}", t.size, within=t.within) for t in footprint}
-    tile = tuple((own[each], step) for each, step in places.items())
-    node: Node = Point(number, (Into(buffer, tile[0][0], tile=tile, is_padded=is_padded),))
-    for dim in reversed(own.values()):
-        node = Loop(dim, Kind.LOOP, 1, (node,), dim.name)
-    return list(own.values()), node
-
-
 def _read_tile(
     nest: Nest,
     number: int,
     root: int,
-    read: Read,
+    view: View,
     places: Mapping[Dim, int],
     settled: Collection[Dim],
 ) -> tuple[Phase, tuple[Dim, ...]]:
@@ -282,7 +258,7 @@ def _read_tile(
     dims = (*dims, *new)
     ends = [a for a in axes if any(covers(dims[a].within or dims[a], dim) for dim in outputs)]
     steps = tuple(places.get(dim, 0) for dim in dims)
-    read = dataclasses.replace(read, view=dataclasses.replace(read.view, strides=steps))
+    read = Read(dataclasses.replace(view, strides=steps), view.dtype)
     elements = _replace_value(phase.elements, root, read)
     known = {v: (*s, *(0 for _ in new)) for v, s in space.strides.items()} | {read.view: steps}
     strides = {view: known[view] for view in elements.views()}

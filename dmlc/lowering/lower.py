@@ -158,7 +158,9 @@ class _Writer:
         which they stand there."""
         lanes = self._nest.lanes
         idle = [name for name, side in lanes if side > 1 and name not in scope.used]
-        loops = [n for n in walk((node,) if idle else ()) if isinstance(n, Loop)]
+        if not idle or isinstance(node, Stage):
+            return []
+        loops = [n for n in walk((node,), filled=False) if isinstance(n, Loop)]
         taken = {loop.wanted for loop in loops if loop.kind is Kind.LANE}
         others = {name for axes in self._standings for name, _ in axes}
         stands_elsewhere = not others.isdisjoint(taken | scope.used)

@@ -25,7 +25,7 @@ Step: TypeAlias = tuple[str, int, int]
 """A way to draw a call, the loop from which on one is looked for that it suits, and its number."""
 
 AXES = "row", "column"
-VALUES = "left", "right", "A", "B"
+VALUES = "left", "right", "%0", "%1"
 TILE = "(tile)"
 """Stands for the name of any tile."""
 

@@ -82,7 +82,8 @@ def test_every_primitive_is_legal_often_enough() -> None:
         kernels = read(name, sizes, draw.choice(FOLDS))
         for nest in start(kernels):
             done.update(follow(nest, kernels.function, LIMITS, steps)[1])
-    rare = {"share", "vectorize whole", "vectorize gather", "stream", "pack", "part"}
+    rare = {"share", "vectorize whole", "vectorize gather", "stream", "pack", "part", "fission"}
+    rare |= {"items of a block"}
     assert set(DRAWN) - set(done) <= rare
     assert min(n for name, n in done.items() if name not in rare) >= 10, done
 
@@ -574,6 +575,7 @@ def test_blocks_of_a_group_have_axes_of_their_own() -> None:
         (BLOCKS[:8], "fission tile Y", "serial loops around a point"),
         (BLOCKS[:8], "stage tile %9 shared row", "not one value is called '%9'"),
         (("fuse i0 as i",), "rename i1.2", "no loop is called"),
+        (("split i1 2", "fuse i0 as i", "tile i 4 as row"), "reorder row", "settled outside"),
         (("fission i0 Y", "fuse i0 as i"), "rename i0.2 as j", "several loops keeps its name"),
     ],
 )
@@ -584,6 +586,16 @@ def test_blocks_are_refused_that_change_results(
     kernels = read("transposed", (9, 3, 10), "sum")
     with pytest.raises(ScheduleError, match=message):
         apply(begun, kernels.function, LIMITS, *parse_script(refused))
+
+
+def test_all_work_items_reduce_what_they_fill_tiles_for() -> None:
+    """Those that nothing around a reduction is for have its outcome, too: they read it later."""
+    lines = ("deal i0.2 item 2", "tile k 2", "stage k X shared k_tile", "bind X_k_tile side")
+    nest = change("rows", *lines, sizes=(1, 2, 1))
+    kernels = read("rows", (1, 2, 1), "sum")
+    inputs = {"X": np.float32([[[1.0], [2.0]]]), "W": np.float32([3.0])}
+    got = run_kernels(kernels.function, kernels.lower([nest]), inputs)
+    assert got["Y"].tolist() == [[[10.0], [11.0]]]
 
 
 def test_groups_are_parted() -> None:

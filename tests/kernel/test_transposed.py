@@ -200,9 +200,9 @@ def test_a_nest_says_how_a_tile_is_filled() -> None:
     assert lower(Transposed(64, 96).make()).schedule == (
         "group tile (i0, i1): 0..6",
         "  put into shared x0_tile (1,056)",
-        "    lane column: 32",
-        "      lane row: 8 by 4",
-        "        vector row: 4",
+        "    lane x0_column: 32",
+        "      lane x0_row: 8 by 4",
+        "        vector x0_row: 4",
         "          keep x0_tile",
         "  lane row: 32",
         "    lane column: 8 by 4",

@@ -145,3 +145,13 @@ def test_names_of_buffers_and_arrays() -> None:
     empty = dataclasses.replace(KERNEL, arrays=(k.Array("own", DataType.FLOAT32, 0),))
     with pytest.raises(InternalError, match="array 'own' has 0 elements"):
         verify_kernel(empty, "test")
+
+
+def test_scopes_may_have_one_name_for_what_differs_between_items_and_what_does_not() -> None:
+    differs = k.If(below(LANE), (k.Let(PLACE, LANE), k.Let(VALUE, load(PLACE))))
+    alike = k.If(below(GROUP), (k.Let(PLACE, GROUP), k.If(below(PLACE), (k.Barrier(),))))
+    for body in ((differs, alike), (alike, differs)):
+        verify_kernel(dataclasses.replace(KERNEL, body=body), "test")
+    turned = k.If(below(GROUP), (k.Let(PLACE, LANE), k.If(below(PLACE), (k.Barrier(),))))
+    with pytest.raises(InternalError, match="a barrier stands where items of a group"):
+        verify_kernel(dataclasses.replace(KERNEL, body=(alike, turned)), "test")
