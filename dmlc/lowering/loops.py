@@ -624,14 +624,16 @@ class Loops:
 
     def _find_end(self, dim: Dim, scope: Scope, body: list[k.Statement]) -> k.Expression:
         """The end of a dimension: that of the last piece of a longer one may come sooner."""
-        first = dim.parts[0][0] if dim.parts else dim
+        (first, step), *finer = dim.parts or ((dim, 1),)
         rest = self._find_rest(first, scope)
         if rest is None:
             return dim.count
         length = operate("min", first.count, rest)
         if first is dim:
             return self._frame.name(body, "end", length)
-        inner = multiply_sizes(measure(part.size) for part, _ in dim.parts[1:])
+        if step > 1:
+            length = operate("div", operate("add", length, index(step - 1)), index(step))
+        inner = multiply_sizes(divide_up(measure(part.size), each) for part, each in finer)
         return self._frame.name(body, "points", multiply(length, inner))
 
     # Rows --------------------------------------------------------------------------------------
