@@ -38,6 +38,7 @@ from dmlc.loops.nodes import (
     Point,
     Reduce,
     Turns,
+    comes_out_even,
     find_shared,
     list_loops,
     list_phases,
@@ -580,16 +581,17 @@ class Loops:
     ) -> Scope:
         """What is known where the loops inside, of which one is the first, have one of so many
         steps of a dimension."""
-        start = multiply(digit, step)
+        start, rest = multiply(digit, step), self._find_rest(dim, scope)
+        count = dim.count if rest is None else operate("min", dim.count, rest)
         if not isinstance(dim.size, int) and not first.extent:
             start = self._frame.name(body, f"first_{dim.wanted}", start)
-            end = operate("min", add(start, index(step)), dim.count)
+            end = operate("min", add(start, index(step)), count)
             stop = self._frame.name(body, f"end_{dim.wanted}", end)
             return scope.narrow(dim, start=start, stop=stop)
         single = dim.count_steps(step) <= 1
         if single or not isinstance(dim.size, int) or isinstance(start, k.Literal):
             return scope.narrow(dim, start=start)
-        is_block, is_whole = dim is self._nest.block, dim.size % step == 0
+        is_block, is_whole = dim is self._nest.block, comes_out_even(dim, step)
         start = self._frame.name(body, "first" if is_block else f"first_{dim.wanted}", start)
         if first.dim.within is dim:
             # Tiles look for the end of the whole dimension.
@@ -597,11 +599,11 @@ class Loops:
         if is_block:
             stop: k.Expression = index(step)
             if not is_whole:
-                rest = operate("sub", index(dim.size), start)
-                stop = self._frame.name(body, "count", operate("min", stop, rest))
+                left = operate("sub", count, start)
+                stop = self._frame.name(body, "count", operate("min", stop, left))
             return scope.narrow(dim, start=start, stop=stop)
         end: k.Expression = add(start, index(step))
-        end = end if is_whole else operate("min", end, index(dim.size))
+        end = end if is_whole else operate("min", end, count)
         return scope.narrow(dim, start=start, stop=self._frame.name(body, f"end_{dim.wanted}", end))
 
     # Pieces of longer dimensions ---------------------------------------------------------------

@@ -102,9 +102,7 @@ def test_a_dimension_that_numbers_pieces_keeps_its_name() -> None:
         apply(nest, function.function, LIMITS, *parse_script("rename i0 as j"))
 
 
-@pytest.mark.parametrize(
-    "script", ["split k1 8\nfuse k as m", "split k 2\nreorder k\nfuse k_block"]
-)
+@pytest.mark.parametrize("script", ["split k1 8\nfuse k", "split k 2\nreorder k\nfuse k_block"])
 def test_numbers_of_steps_end_with_a_shorter_piece(script: str) -> None:
     """Of four rows the second piece has one, of two steps of eight: there are two numbers."""
     kernels = read("channels", (4, 2, 16), "sum")
