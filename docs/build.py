@@ -142,7 +142,7 @@ def _list_codes() -> str:
 def _list_primitives() -> str:
     """What every primitive of schedules does, in its own words."""
     lines: list[str] = []
-    for found in PRIMITIVES.values():
+    for _, found in sorted(PRIMITIVES.items()):
         lines += ["", f"## `{found.usage}`", "", *inspect.cleandoc(found.words).splitlines()]
     return "\n".join([*lines, ""])
 

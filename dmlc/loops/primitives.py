@@ -112,7 +112,7 @@ def _describe_loops(nest: Nest) -> str:
 def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nest:
     found = PRIMITIVES.get(call.verb)
     if found is None:
-        raise ScheduleError(f"no primitive is called so: {', '.join(PRIMITIVES)} are")
+        raise ScheduleError(f"no primitive is called so: {', '.join(sorted(PRIMITIVES))} are")
     loops = {n.name: n for n in walk(nest.body) if isinstance(n, Loop)}
     given, loop = list(call.arguments), next(iter(loops.values()), None)
     if found.takes_loop:

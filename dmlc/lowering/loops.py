@@ -38,6 +38,7 @@ from dmlc.loops.nodes import (
     Point,
     Reduce,
     Turns,
+    comes_out_even,
     find_shared,
     list_loops,
     list_phases,
@@ -581,16 +582,17 @@ class Loops:
     ) -> Scope:
         """What is known where the loops inside, of which one is the first, have one of so many
         steps of a dimension."""
-        start = multiply(digit, step)
+        start, rest = multiply(digit, step), self._find_rest(dim, scope)
+        count = dim.count if rest is None else operate("min", dim.count, rest)
         if not isinstance(dim.size, int) and not first.extent:
             start = self._frame.name(body, f"first_{dim.wanted}", start)
-            end = operate("min", add(start, index(step)), dim.count)
+            end = operate("min", add(start, index(step)), count)
             stop = self._frame.name(body, f"end_{dim.wanted}", end)
             return scope.narrow(dim, start=start, stop=stop)
         single = dim.count_steps(step) <= 1
         if single or not isinstance(dim.size, int) or isinstance(start, k.Literal):
             return scope.narrow(dim, start=start)
-        is_block, is_whole = dim is self._nest.block, dim.size % step == 0
+        is_block, is_whole = dim is self._nest.block, comes_out_even(dim, step)
         start = self._frame.name(body, "first" if is_block else f"first_{dim.wanted}", start)
         if first.dim.within is dim:
             # Tiles look for the end of the whole dimension.
@@ -598,11 +600,11 @@ class Loops:
         if is_block:
             stop: k.Expression = index(step)
             if not is_whole:
-                rest = operate("sub", index(dim.size), start)
-                stop = self._frame.name(body, "count", operate("min", stop, rest))
+                left = operate("sub", count, start)
+                stop = self._frame.name(body, "count", operate("min", stop, left))
             return scope.narrow(dim, start=start, stop=stop)
         end: k.Expression = add(start, index(step))
-        end = end if is_whole else operate("min", end, index(dim.size))
+        end = end if is_whole else operate("min", end, count)
         return scope.narrow(dim, start=start, stop=self._frame.name(body, f"end_{dim.wanted}", end))
 
     # Pieces of longer dimensions ---------------------------------------------------------------
@@ -625,14 +627,16 @@ class Loops:
 
     def _find_end(self, dim: Dim, scope: Scope, body: list[k.Statement]) -> k.Expression:
         """The end of a dimension: that of the last piece of a longer one may come sooner."""
-        first = dim.parts[0][0] if dim.parts else dim
+        (first, step), *finer = dim.parts or ((dim, 1),)
         rest = self._find_rest(first, scope)
         if rest is None:
             return dim.count
         length = operate("min", first.count, rest)
         if first is dim:
             return self._frame.name(body, "end", length)
-        inner = multiply_sizes(measure(part.size) for part, _ in dim.parts[1:])
+        if step > 1:
+            length = operate("div", operate("add", length, index(step - 1)), index(step))
+        inner = multiply_sizes(divide_up(measure(part.size), each) for part, each in finer)
         return self._frame.name(body, "points", multiply(length, inner))
 
     # Rows --------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def test_a_nest_prints_one_line_per_loop() -> None:
         ("split i0", "it takes a loop and a number"),
         ("split", "it names no loop"),
         ("split i9 2", "no loop is called 'i9': i0, k, k1, i1.2 are"),
-        ("spilt i0 2", "no primitive is called so: .*split, fuse, "),
+        ("spilt i0 2", "no primitive is called so: .* split, "),
         ("bind k group", "outermost loop"),
         ("bind k lane", "outermost loops of a group"),
         ("deal i0 row 3", "power of two"),

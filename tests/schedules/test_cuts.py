@@ -102,6 +102,28 @@ def test_a_dimension_that_numbers_pieces_keeps_its_name() -> None:
         apply(nest, function.function, LIMITS, *parse_script("rename i0 as j"))
 
 
+@pytest.mark.parametrize("script", ["split k1 8\nfuse k", "split k 2\nreorder k\nfuse k_block"])
+def test_numbers_of_steps_end_with_a_shorter_piece(script: str) -> None:
+    """Of four rows the second piece has one, of two steps of eight: there are two numbers."""
+    kernels = read("channels", (4, 2, 16), "sum")
+    made: list[k.Kernel] = []
+    for phases, stages in kernels.phases:
+        first, *rest = phases
+        divided = cut_points(phases, parse_script("rfactor k 3")[0])
+        parts = [
+            store_partials(first, divided),
+            (combine_partials(first, divided.parallel_sizes), *rest),
+        ]
+        nests = [naive(part) for part in parts]
+        nests[0] = apply(nests[0], kernels.function, LIMITS, *parse_script(script))
+        made += [make_kernel(kernels.function, part, stages, (stages,), CPU, LIMITS, nest=nest)
+                 for part, nest in zip(parts, nests, strict=True)]  # fmt: skip
+    inputs = kernels.inputs(0)
+    got = run_kernels(kernels.function, made, inputs)
+    for result, values in evaluate(kernels.function, inputs).items():
+        np.testing.assert_array_equal(got[result], values)
+
+
 def test_a_cut_names_the_loops_of_the_naive_nest() -> None:
     (phases, _), *_ = read("rows", (3, 4, 5), "sum").phases
     names = name_points(phases[0])

@@ -25,7 +25,7 @@ from dmlc.kernel.target import find_profile
 from dmlc.loops.naive import naive
 from dmlc.loops.nodes import Nest
 from dmlc.loops.script import ScheduleError
-from dmlc.loops.sections import print_sections, read_sections
+from dmlc.loops.sections import Sections, print_sections, read_sections
 from dmlc.pipeline import Steps, compile_kernels, describe_schedules, find_nests, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
@@ -152,6 +152,22 @@ def test_a_rule_cuts_by_the_same_call() -> None:
     first, second = make(long, f"kernel C\n{cut}")
     assert (first.title, first.cut, second.title) == ("C_parts", ("C", cut), "C")
     assert (first, second) == make_kernels(ir.parse(long), "opencl", "gpu")[1]
+
+
+def test_parts_of_a_program_have_sections_under_names_of_their_own() -> None:
+    """What runs before a loop over time, a step of it, and what runs after."""
+    name = "directml.RNN"
+    operator = Operator(library.find(name).operators[name])
+    function = next(read_cases(operator, operator.definition.examples[0])).call.function
+    program = dmlc.compile(function, profile="gpu")
+    assert program.repeats
+    assert program.with_schedule(describe_schedules(function, "opencl", "gpu")) == program
+    (kernel,) = make(PLAIN, "")
+    sections = Sections().follow([kernel])
+    assert sections.rename(kernel).title == "Y.2"
+    again = sections.follow([sections.rename(kernel)])
+    assert again.rename(dataclasses.replace(kernel, cut=("M", "rfactor k 2"))).title == "Y.3"
+    assert again.name("M") == "M"
 
 
 # What is asked for ------------------------------------------------------------------------------
