@@ -19,6 +19,7 @@ from dmlc.loops.nodes import (
     find_shared,
     inside,
     list_loops,
+    list_standings,
     walk,
 )
 from dmlc.loops.script import ScheduleError, demand, replace_node
@@ -93,6 +94,7 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = Fa
     meets = reduces(nest, loop) or shared
     demand(not written or not meets, "in what is written out, work items reduce nothing")
     demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
+    demand_free(nest, name)
     lanes = dict(nest.lanes)
     demand(lanes.setdefault(name, extent) == extent, "an axis of work items has one extent")
     loops += [n for n in walk(loop.body) if isinstance(n, Loop)]
@@ -100,6 +102,12 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = Fa
     demand(name not in taken, "an axis of work items has one loop")
     demand(math.prod(lanes.values()) <= MOST_ITEMS, "a group has so many work items at most")
     return dataclasses.replace(nest, lanes=tuple(lanes.items()))
+
+
+def demand_free(nest: Nest, name: str) -> None:
+    """Refuses an axis of all work items that is one of a block's own."""
+    taken = {own for axes in list_standings(nest) for own, _ in axes}
+    demand(name not in taken, f"a block has an axis '{name}' of its own")
 
 
 def _take_own(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: int) -> Nest:

@@ -19,6 +19,7 @@ from dmlc.loops.legality import (
     MOST_ITEMS,
     MOST_UNROLLED,
     count_steps,
+    demand_free,
     demand_ranges,
     demand_serial,
     demand_unpacked,
@@ -274,6 +275,7 @@ def axis(on: On, name: str, extent: int) -> Nest:
     have neighbours side by side; loops may name others, behind it."""
     lanes = dict(on.nest.lanes)
     demand(name not in lanes, f"there is an axis '{name}'")
+    demand_free(on.nest, name)
     demand(name != "group" and "." not in name, "an axis is called otherwise")
     demand(extent > 0 and extent & (extent - 1) == 0, "work items are a power of two")
     loops = [n for n in walk(on.nest.body) if isinstance(n, Loop)]

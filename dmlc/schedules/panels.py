@@ -223,6 +223,10 @@ class _Packed:
             else _count(last)
         )
         lanes = choose_lanes(phase, axis, length, self._p)
+        moving = phase.find_moving(axis)
+        if any(moving[condition] for condition in conditions):
+            # A condition is tested once for all lanes.
+            lanes = 1
         node: Node = Point(number, (into,))
         for dim in reversed(order):
             if dim is last and lanes > 1:

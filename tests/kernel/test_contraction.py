@@ -292,6 +292,16 @@ def test_padding_meets_no_infinity(kind: str) -> None:
             np.testing.assert_array_equal(found[name], values)
 
 
+@pytest.mark.parametrize("where", ["lt(add(r0, i1), 20)", "le(r0, i0)", "ge(mul(r0, 2), i1)"])
+@pytest.mark.parametrize(("target", "profile"), PROFILES)
+def test_a_condition_moves_along_what_is_packed(target: str, profile: str, where: str) -> None:
+    text = product(
+        "i0 < 40, i1 < 40", "mul(%A[i0, r0], %B[r0, i1])", "%A: f32[40, 20], %B: f32[20, 40]",
+        f" where {where}",
+    )  # fmt: skip
+    run(*make_kernels(ir.parse(text), target, profile))
+
+
 def test_zeros_of_either_sign_add_up_to_a_positive_one() -> None:
     function = Product(17, 16, 3, after=False).make()
     sizes = {p.name: [int(e) for e in p.extents] for p in function.parameters}

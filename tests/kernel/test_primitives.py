@@ -567,6 +567,7 @@ def test_blocks_of_a_group_have_axes_of_their_own() -> None:
     ("lines", "refused", "message"),
     [
         (BLOCKS, "bind column rows own", "an axis of a tile is its own"),
+        (BLOCKS, "axis side 2", "a block has an axis 'side' of its own"),
         (BLOCKS[:9], "bind row up own", "a group has not so many work items"),
         (BLOCKS[:6], "bind row up own", "blocks of a group have axes of their own"),
         (BLOCKS[:9], "bind row up mine", "block's own, if that is said"),
