@@ -101,6 +101,7 @@ def _share_out(rule: Rule, apart: int, has_parts: bool) -> None:
         if has_parts:
             rule.do("split", name, apart, name=f"{name}_part")
         rule.do("split", name, VECTOR, name=items)
+        rule.do("unroll", name)
     column_part, row_part = (["column_part"], ["row_part"]) if has_parts else ([], [])
     for name in row_part:
         rule.do("unroll", name)
@@ -111,8 +112,6 @@ def _share_out(rule: Rule, apart: int, has_parts: bool) -> None:
     rule.do("bind", "columns", "columns")
     rule.put_in_order(["columns", *column_part])
     for name in ("column", "row", *row_part, *column_part):
-        if name in ("column", "row"):
-            rule.do("unroll", name)
         rule.do("jam", name)
 
 

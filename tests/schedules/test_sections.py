@@ -139,8 +139,8 @@ def test_a_kernel_shows_its_script_above_it_or_else_its_loops() -> None:
     (kernel,) = dmlc.compile(ir.parse(PLAIN), profile="gpu").kernels
     assert "//     split i 4 as lane\n" in kernel.source
     assert "vector i: 4" not in kernel.source
-    first = dmlc.compile(ir.parse(PRODUCT.replace("512", "32768")), profile="gpu").kernels[0]
-    assert "//     group tile (i0, i1" in first.source
+    first = dmlc.compile(ir.parse(PRODUCT), profile="cpu").kernels[0]
+    assert re.search("//     group .*: 0\\.\\.", first.source)
 
 
 def test_a_rule_cuts_by_the_same_call() -> None:
@@ -275,7 +275,9 @@ def test_random_scripts_are_right_or_refused(target: str, profile: str, seed: in
     for number, name in enumerate(FUNCTIONS):
         draw = random.Random(f"{target} {profile} {seed} {number}")
         a, b, c = (draw.randint(1, most) for most in (6, 7, 40))
-        text = FUNCTIONS[name].format(a=a, b=b, c=c, last_b=b - 1, fold=draw.choice(FOLDS))
+        text = FUNCTIONS[name].format(
+            a=a, b=b, c=c, two_a=2 * a, last_b=b - 1, fold=draw.choice(FOLDS)
+        )
         function, seen = ir.parse(text.replace("s64", "s32")), dict[str, Nest]()
         find_nests(function, target, profile, seen)
         lines: list[str] = []
