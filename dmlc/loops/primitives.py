@@ -471,7 +471,9 @@ def _put_side_by_side(on: On, lanes: int) -> Nest:
         demand(phase.lies_together(axis), "what is read and stored does not lie side by side")
         moving = phase.find_moving(axis)
         guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
-        demand(not any(moving[g] for g in guards) or not phase.tests_guard,
+        # Along points, and for outputs of a block, guards choose what each lane adds.
+        tested = phase.tests_guard and not reduces(nest, loop)
+        demand(not tested or not any(moving[g] for g in guards),
                 "a guard that protects reads is the same in all lanes")  # fmt: skip
     if loop.dim is nest.block:
         return on.replace(made)

@@ -695,7 +695,9 @@ class Loops:
         at = self._values.position(number, next_row.note(number, bases={}), partly=True)
         rows: dict[k.Expression, k.Local] = {}
         found: dict[str, k.Expression] = {}
-        for view in self._nest.phases[number].elements.buffers():
+        elements = self._nest.phases[number].elements
+        stored = {view.tensor for view, _ in elements.results}
+        for view in (view for view in elements.buffers() if view.tensor not in stored):
             steps = dict(self._values.terms[number][view])
             if view.dtype.bytes != 2 or steps.get(node.dim) != 1 or not steps.get(dim):
                 continue

@@ -153,6 +153,16 @@ def test_the_next_row_of_halves_is_fetched_ahead(
     assert text.count("prefetch ") == fetched
 
 
+def test_what_a_reduction_stores_is_not_fetched() -> None:
+    text = """
+    func @f(%X: f16[4, 8, 2048], %W: f16[8]) -> (%S, %Y) {
+      %Y: f16[i0 < 4, i1 < 8, i2 < 2048] = mul(%X[i0, i1, i2], %W[i1])
+      %S: f32[i0 < 8] = sum[r0 < 4, r1 < 2048] cast(%X[r0, i0, r1], f32)
+    }"""
+    (kernel,) = lower(ir.parse(text))
+    assert {s.buffer for s in walk(kernel.body) if isinstance(s, k.Prefetch)} == {"X"}
+
+
 def test_registers_are_flushed_every_few_thousand_points() -> None:
     (kernel,) = lower(fold((40, 100_000), (0,)))
     strips = [loop for loop in loops(kernel) if loop.step == 4096]
