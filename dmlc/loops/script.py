@@ -13,7 +13,7 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits
 from dmlc.loops.nodes import Call, Kind, Loop, Nest, Node, Pack, Point, Reduce, list_loops, walk
-from dmlc.source import DmlcError, Source, Span
+from dmlc.source import DmlcError, InternalError, Source, Span
 
 
 class ScheduleError(DmlcError):
@@ -101,6 +101,8 @@ def primitive(
 ) -> Callable[[Callable[..., Nest]], Callable[..., Nest]]:
     def register(run: Callable[..., Nest]) -> Callable[..., Nest]:
         name = run.__name__
+        if name in PRIMITIVES:
+            raise InternalError(f"two primitives are called '{name}'")
         PRIMITIVES[name] = Primitive(name, arguments, optional, takes_loop, run)
         return run
 
