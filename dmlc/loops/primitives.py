@@ -141,6 +141,7 @@ def split(on: On, factor: int) -> Nest:
     """
     loop = demand_serial(on.loop, "split")
     demand(factor > 1, "a loop is split by two steps at least")
+    demand(loop.step * factor <= _MOST_POINTS, f"a step has {_MOST_POINTS:,} points at most")
     loops = list_loops(on.nest.body, loop.dim)
     around = loops[: next(i for i, each in enumerate(loops) if each is loop)]
     # Steps of loops are counted by the loop around, whatever that is bound to later on.
@@ -370,6 +371,9 @@ def unroll(on: On) -> Nest:
 
 
 _MOST_UNROLLED = 16
+_MOST_POINTS = 1 << 30
+"""Points of a step, at most: the last one may end beyond the largest size that is counted, and
+positions have 32 bits."""
 
 
 @primitive(Argument.NUMBER, Argument.WORD, optional=1)

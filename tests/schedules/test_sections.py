@@ -320,6 +320,7 @@ def test_random_scripts_are_right_or_refused(target: str, profile: str, seed: in
         (PLAIN, "kernel Y\naxis a 1024", "own.txt:1:8: error: a group of 'Y' has 1,024 work items"),
         (COUNTED, "kernel Y\nonce as o\nbind o group", "1:8: error: the elements of 'Y' are "),
         (COUNTED, "kernel Y\nnormalize i as j\nbind j group", "and its steps are not numbered"),
+        (COUNTED, "kernel Y\nsplit i 1073741825", "a step has 1,073,741,824 points at most"),
         (COUNTED, "kernel Y\nsplit i 8", "the elements of 'Y' are counted when it runs"),
         (PRODUCT, "kernel C\nsplit k 4\nrfactor k 8", "3:1: error: rfactor k 8: a section begins"),
         (PRODUCT, "kernel C\nrfactor k 512", "2:1: error: rfactor k 512: 'k' has 512 points"),
