@@ -150,6 +150,7 @@ def split(on: On, factor: int) -> Nest:
     """
     loop = demand_serial(on.loop, "split")
     demand(factor > 1, "a loop is split by two steps at least")
+    demand(loop.step * factor <= _MOST_POINTS, f"a step has {_MOST_POINTS:,} points at most")
     around = list_around(on.nest, loop)
     # Steps of loops are counted by the loop around, whatever that is bound to later on.
     fits = all(each.step >= loop.step * factor for each in around)
@@ -418,6 +419,11 @@ def roll(on: On) -> Nest:
     extent = count_steps(nest, loop)
     demand(extent is not None, "its steps are not one number")
     return on.replace(dataclasses.replace(loop, extent=extent or 1))
+
+
+_MOST_POINTS = 1 << 30
+"""Points of a step, at most: the last one may end beyond the largest size that is counted, and
+positions have 32 bits."""
 
 
 @primitive(Argument.NUMBER, Argument.WORD, optional=1, takes_block=True)

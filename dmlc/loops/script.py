@@ -27,7 +27,7 @@ from dmlc.loops.nodes import (
     list_loops,
     walk,
 )
-from dmlc.source import DmlcError, Source, Span
+from dmlc.source import DmlcError, InternalError, Source, Span
 
 
 class ScheduleError(DmlcError):
@@ -117,6 +117,8 @@ def primitive(
 ) -> Callable[[Callable[..., Nest]], Callable[..., Nest]]:
     def register(run: Callable[..., Nest]) -> Callable[..., Nest]:
         name = run.__name__
+        if name in PRIMITIVES:
+            raise InternalError(f"two primitives are called '{name}'")
         PRIMITIVES[name] = Primitive(name, arguments, optional, takes_loop, run, takes_block)
         return run
 

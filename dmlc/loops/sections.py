@@ -197,7 +197,8 @@ def _add(named: dict[str, Section], current: str, line: Span) -> None:
     section = named.get(current)
     if section is None:
         return
-    if call.verb != RFACTOR:
+    # Without a number of points it parts a reduction in its own kernel, as other calls do.
+    if call.verb != RFACTOR or len(call.arguments) == 1:
         named[current] = dataclasses.replace(section, calls=(*section.calls, call))
     elif section.lines:
         raise ScheduleError(f"{call}: a section begins with it, and has it once", line)

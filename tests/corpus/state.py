@@ -134,7 +134,7 @@ def _compile(name: str, kind: str, function: Function) -> Compiled:
         for of_parts in zip(*each, strict=False)  # None where one of them has none.
     )
     host, sources = list(describe(program)), [kernel.source for kernel in program.kernels]
-    bare = (re.sub(r"[ \t]*//.*|^\n", "", source, flags=re.M) for source in sources)
+    bare = (re.sub(r"^[ \t]*//.*\n|[ \t]*//.*|^\n", "", source, flags=re.M) for source in sources)
     text = "\n".join([*(f"// {line}" for line in host), *sources])
     text = text.replace(f"dmlc {VERSION}", "dmlc")
     entry = Entry(make_hash("\n".join([*host, *bare])), make_hash(text), len(kernels), figures)

@@ -104,10 +104,11 @@ def test_other_code_is_named_with_its_difference(
     assert run()[0] == 0
 
 
+@pytest.mark.parametrize("more", ["Start", "And\n//\n    // so on.\n// Launch"])
 def test_other_comments_are_counted_apart(
-    run: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+    more: str, run: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change_sources(monkeypatch, lambda source: source.replace("Launch", "Start"))
+    change_sources(monkeypatch, lambda source: source.replace("Launch", more))
     code, out = run()
     assert code == 1
     assert "comments)\n" in out

@@ -377,3 +377,12 @@ def test_the_command_says_what_is_wrong(command: Dmlc) -> None:
     done = command("inspect", RELU_GRAD)
     assert done.status == 1
     assert "sizes that are not known" in done.err
+
+
+def test_a_schedule_of_ones_own_is_inspected() -> None:
+    sizes = {"ATensor": (1, 1, 64, 4096), "BTensor": (1, 1, 4096, 64)}
+    tensors = {name: dmlc.TensorDesc("FLOAT32", own) for name, own in sizes.items()}
+    product = dmlc.operator("directml.GEMM").bind(tensors)
+    for schedule, kernels in (("kernel OutputTensor", 1), ("kernel OutputTensor\nrfactor k 64", 2)):
+        found = dmlc.inspect(product, [GPU], schedule=schedule)
+        assert len(found.kernels) == kernels
