@@ -3,16 +3,21 @@
 //     OutputTensor[i0, i1] = ATensor[i0, i1] + BTensor[i0, i1]
 //
 // Dispatch 6 groups of 256 threads; a group computes a tile of 32 by 32 elements.
-//     group tile (i0, i1): 0..6
-//       put into shared a_tile (1,056)
-//         lane column: 32
-//           lane row: 8 by 4
-//             vector row: 4
-//               keep a_tile
-//       lane row: 32
-//         lane column: 8 by 4
-//           vector column: 4
-//             store OutputTensor
+//     tile i0 32 as row
+//     tile i1 32 as column
+//     reorder row
+//     fuse i0 as tile
+//     bind tile group
+//     stage tile %0 shared column 1 as a
+//     bind row rows
+//     split column 4 as columns
+//     vectorize column 4 whole
+//     bind columns columns
+//     reorder a_row
+//     bind a_column a_rows
+//     split a_row 4 as a_rows.2
+//     vectorize a_row 4 whole
+//     bind a_rows.2 a_columns
 //   t0: ATensor, float32, read
 //   t1: BTensor, float32, read
 //   u0: OutputTensor, float32, written
@@ -28,31 +33,31 @@ groupshared float a_tile[1056];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint row1 = lane_id / 8;
-    const uint column1 = lane_id % 8;
+    const uint rows = lane_id / 8;
+    const uint columns = lane_id % 8;
     const uint tile = group_id.x;
     const uint i0 = tile / 3;
     const uint first_i0 = i0 * 32;
     const uint i1 = tile % 3;
     const uint first_i1 = i1 * 32;
-    const uint i1_1 = first_i1 + row1;
+    const uint i1_1 = first_i1 + rows;
     const uint at = min(i1_1, 79u);
-    const uint row = column1 * 4;
-    const uint i0_1 = first_i0 + row;
+    const uint a_row = columns * 4;
+    const uint i0_1 = first_i0 + a_row;
     const uint at_1 = min(i0_1, 44u);
     precise const float4 a = ATensor[at_1 / 4 + at * 12];
-    const uint place = row * 33 + row1;
+    const uint place = rows + a_row * 33;
     a_tile[place] = a.x;
     a_tile[place + 33] = a.y;
     a_tile[place + 66] = a.z;
     a_tile[place + 99] = a.w;
-    const uint i0_2 = first_i0 + row1;
+    const uint i0_2 = first_i0 + rows;
     GroupMemoryBarrierWithGroupSync();
     if (i0_2 < 48) {
-        const uint i1_2 = first_i1 + row;
+        const uint i1_2 = first_i1 + a_row;
         const uint offset = i0_2 * 80 + i1_2;
         if (i1_2 < 80) {
-            precise const float4 a_1 = float4(a_tile[row1 * 33 + row], a_tile[row1 * 33 + row + 1], a_tile[row1 * 33 + row + 2], a_tile[row1 * 33 + row + 3]);
+            precise const float4 a_1 = float4(a_tile[rows * 33 + a_row], a_tile[rows * 33 + a_row + 1], a_tile[rows * 33 + a_row + 2], a_tile[rows * 33 + a_row + 3]);
             precise const float4 b = BTensor[offset / 4];
             precise const float4 output = a_1 + b;
             OutputTensor[offset / 4] = output;

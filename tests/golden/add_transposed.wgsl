@@ -3,16 +3,19 @@
 //     OutputTensor[i0, i1] = ATensor[i0, i1] + BTensor[i0, i1]
 //
 // Dispatch 6 groups of 256 invocations; a group computes a tile of 32 by 32 elements.
-//     group tile (i0, i1): 0..6
-//       put into shared a_tile (1,056)
-//         lane column: 8
-//           unroll column: 4 by 8
-//             lane row: 32
-//               keep a_tile
-//       lane row: 8
-//         unroll row: 4 by 8
-//           lane column: 32
-//             store OutputTensor
+//     tile i0 32 as row
+//     tile i1 32 as column
+//     reorder row
+//     fuse i0 as tile
+//     bind tile group
+//     stage tile %0 shared column 1 as a
+//     deal row rows 8
+//     unroll row
+//     bind column columns
+//     reorder a_row
+//     deal a_column a_rows 8
+//     unroll a_column
+//     bind a_row a_columns
 //   binding 0: ATensor, float32, read
 //   binding 1: BTensor, float32, read
 //   binding 2: OutputTensor, float32, written
@@ -28,44 +31,44 @@ fn main(
     @builtin(workgroup_id) group_id: vec3<u32>,
     @builtin(local_invocation_index) lane_id: u32,
 ) {
-    let row1: u32 = lane_id / 32;
-    let column1: u32 = lane_id % 32;
+    let rows: u32 = lane_id / 32;
+    let columns: u32 = lane_id % 32;
     let tile: u32 = group_id.x;
     let i0: u32 = tile / 3;
     let first_i0: u32 = i0 * 32;
     let i1: u32 = tile % 3;
     let first_i1: u32 = i1 * 32;
-    let i1_1: u32 = first_i1 + row1;
+    let i1_1: u32 = first_i1 + rows;
     let at: u32 = min(i1_1, 79u);
-    let i0_1: u32 = first_i0 + column1;
+    let i0_1: u32 = first_i0 + columns;
     let at_1: u32 = min(i0_1, 47u);
     let a: f32 = ATensor[at_1 + at * 48];
-    let column: u32 = row1 + 8;
-    let i1_2: u32 = first_i1 + column;
+    let a_column: u32 = rows + 8;
+    let i1_2: u32 = first_i1 + a_column;
     let at_2: u32 = min(i1_2, 79u);
     let a_1: f32 = ATensor[at_1 + at_2 * 48];
-    let column_1: u32 = row1 + 16;
-    let i1_3: u32 = first_i1 + column_1;
+    let a_column_1: u32 = rows + 16;
+    let i1_3: u32 = first_i1 + a_column_1;
     let at_3: u32 = min(i1_3, 79u);
     let a_2: f32 = ATensor[at_1 + at_3 * 48];
-    let column_2: u32 = row1 + 24;
-    let i1_4: u32 = first_i1 + column_2;
+    let a_column_2: u32 = rows + 24;
+    let i1_4: u32 = first_i1 + a_column_2;
     let at_4: u32 = min(i1_4, 79u);
     let a_3: f32 = ATensor[at_1 + at_4 * 48];
-    a_tile[column1 * 33 + row1] = a;
-    a_tile[column1 * 33 + column] = a_1;
-    a_tile[column1 * 33 + column_1] = a_2;
-    a_tile[column1 * 33 + column_2] = a_3;
+    a_tile[rows + columns * 33] = a;
+    a_tile[a_column + columns * 33] = a_1;
+    a_tile[a_column_1 + columns * 33] = a_2;
+    a_tile[a_column_2 + columns * 33] = a_3;
     workgroupBarrier();
 
-    for (var each: u32 = 0; each < 4; each++) {
-        let row: u32 = row1 + each * 8;
-        let i0_2: u32 = first_i0 + row;
+    for (var row: u32 = 0; row < 4; row++) {
+        let row_1: u32 = rows + row * 8;
+        let i0_2: u32 = first_i0 + row_1;
         if (i0_2 < 48) {
-            let i1_5: u32 = first_i1 + column1;
+            let i1_5: u32 = first_i1 + columns;
             let offset: u32 = i0_2 * 80 + i1_5;
             if (i1_5 < 80) {
-                let a_4: f32 = a_tile[row * 33 + column1];
+                let a_4: f32 = a_tile[row_1 * 33 + columns];
                 let b: f32 = BTensor[offset];
                 let output: f32 = a_4 + b;
                 OutputTensor[offset] = output;

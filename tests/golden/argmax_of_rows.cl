@@ -4,13 +4,10 @@
 //     M[i0] = max[r1 < 200](X[i0, r1])
 //
 // Launch 1 group of 1 work item; each computes 60 outputs.
-//     group block (i0): 0..60 by 60
-//       loop block: 60
-//         reduce P, M
-//           reduce P, M
-//             vector i1: 0..200 by 16
-//               add to P, M
-//         store P, M
+//     normalize i0 as block
+//     split block 60 as block.2
+//     bind block.2 group
+//     vectorize k 16 as i
 //   argument 0: X, float32, read
 //   argument 1: P, int32, written
 //   argument 2: M, float32, written

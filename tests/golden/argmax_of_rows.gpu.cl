@@ -4,14 +4,13 @@
 //     M[i0] = max[r1 < 200](X[i0, r1])
 //
 // Launch 15 groups of 256 work items; a group computes 4 outputs, with 64 lanes on each.
-//     group output (i0): 0..60 by 4
-//       lane output: 4
-//         reduce P, M
-//           loop k: 0..200 by 256
-//             lane k: 64 by 4
-//               vector k: 4
-//                 add to P, M
-//         store P, M
+//     axis row 64
+//     axis column 4
+//     normalize i0 as output
+//     split output 4 as group
+//     bind group group
+//     bind output column
+//     share k row 4 1 as strip
 //   argument 0: X, float32, read
 //   argument 1: P, int32, written
 //   argument 2: M, float32, written

@@ -4,12 +4,11 @@
 //     M[i0] = max[r1 < 200](X[i0, r1])
 //
 // Dispatch 60 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
-//     group output (i0): 0..60
-//       reduce P, M
-//         loop k: 0..200 by 256
-//           lane k: 256
-//             add to P, M
-//       store P, M
+//     axis row 256
+//     axis column 1
+//     normalize i0 as output
+//     bind output group
+//     share k row 1 1 as strip
 //   binding 0: X, float32, read
 //   binding 1: P, int32, written
 //   binding 2: M, float32, written

@@ -4,14 +4,9 @@
 //         9](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1])
 //
 // Launch 15 groups of 1 work item; each computes 8 outputs.
-//     group block (i0, i1): 0..30 by 2
-//       loop block: 2
-//         loop i2: 0..4
-//           reduce Output
-//             loop k: 0..3
-//               loop k1: 0..2
-//                 add to Output
-//           store Output
+//     fuse i0 as block
+//     split block 2 as begin
+//     bind begin group
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 

@@ -4,9 +4,11 @@
 //         9](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1])
 //
 // Dispatch 1 group of 256 threads; each computes 4 neighbouring outputs.
-//     group output (i0, i1, i2): 0..30 by 256
-//       lane output: 256
-//         store Output
+//     fuse i0 as output
+//     fuse output as output
+//     split output 256 as group
+//     bind group group
+//     bind output lane
 //   t0: Input, float32, read
 //   u0: Output, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis

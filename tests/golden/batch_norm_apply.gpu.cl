@@ -5,10 +5,16 @@
 //         (InputTensor[i0, i1, i2, i3] - MeanTensor[0, i1, 0, 0]) + BiasTensor[0, i1, 0, 0]
 //
 // Launch 7 groups of 256 work items; each computes 4 neighbouring elements.
-//     group i (i0, i1, i2): 0..6,720 by 1,024
-//       lane i: 256 by 4
-//         vector i: 4
-//           store OutputTensor
+//     fuse i0 as i
+//     fuse i as i
+//     split i 1024 as group
+//     bind group group
+//     split i 1024 as k
+//     unroll k
+//     split i 4 as lane
+//     bind lane lane
+//     vectorize i 4 whole
+//     reorder k
 //   argument 0: InputTensor, float32, read
 //   argument 1: MeanTensor, float32, read
 //   argument 2: VarianceTensor, float32, read

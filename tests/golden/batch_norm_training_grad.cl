@@ -13,21 +13,19 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 16 groups of 1 work item; each computes 4 outputs.
-//     group block (i1): 0..16
-//       reduce dy_sum, dy_centered_sum
-//         loop i0: 0..32
-//           loop i1: 0..64
-//             reduce dy_sum, dy_centered_sum
-//               vector i2: 0..196 by 16
-//                 add to dy_sum, dy_centered_sum
-//       vector i1: 0..64 by 4
-//         store dbias, dscale
-//       vector i1: 0..64 by 4
-//         keep factors
-//       loop i0: 0..32, backwards
-//         loop i1: 0..64
-//           vector i2: 0..196 by 16
-//             store dx
+//     split i0 4 as part
+//     normalize part as block
+//     bind block group
+//     expand i0 as j
+//     reorder j
+//     vectorize k1 16 as i
+//     vectorize j.2 4 as i.2
+//     hoist j.3 as factors
+//     vectorize factors 4 as i.3
+//     reorder j.3
+//     vectorize i2.2 16 as i.4
+//     stream i.4
+//     reverse i0.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read
@@ -38,6 +36,26 @@
 //   argument 7: dx, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float4 fma_float4(const float4 x, const float4 y, const float4 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void batch_norm_training_grad(
@@ -67,26 +85,26 @@ __kernel void batch_norm_training_grad(
         vstore16((float16)(0.0f), 0, dy_centered_sum_total + j);
     }
 
-    for (uint i0 = 0; i0 < 32; ++i0) {
+    for (uint k = 0; k < 32; ++k) {
         for (uint j = 0; j < 4; ++j) {
-            const uint i1 = first + j;
-            const float mean_value = mean[i1];
+            const uint i0 = first + j;
+            const float mean_value = mean[i0];
             float16 dy_sum_value = 0.0f;
             float16 dy_centered_sum_value = 0.0f;
             float4 dy_sum_rest = 0.0f;
             float4 dy_centered_sum_rest = 0.0f;
-            const uint row_start = i0 * 12544 + i1 * 196;
+            const uint row_start = k * 12544 + i0 * 196;
             for (uint i = 0; i < 192; i += 16) {
                 const float16 dy_value = vload16(0, dy + row_start + i);
                 const float16 x_value = vload16(0, x + row_start + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
             }
             for (uint i = 192; i < 196; i += 4) {
                 const float4 dy_value = vload4(0, dy + row_start + i);
                 const float4 x_value = vload4(0, x + row_start + i);
                 dy_sum_rest += dy_value;
-                dy_centered_sum_rest += dy_value * (x_value - mean_value);
+                dy_centered_sum_rest = fma_float4(dy_value, x_value - mean_value, dy_centered_sum_rest);
             }
             vstore16(vload16(0, dy_sum_total + j * 16) + dy_sum_value, 0, dy_sum_total + j * 16);
             vstore16(vload16(0, dy_centered_sum_total + j * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j * 16);
@@ -108,39 +126,39 @@ __kernel void batch_norm_training_grad(
         dy_centered_sum_block[j] = dy_centered_sum_total[j * 16];
     }
 
-    for (uint j = 0; j < 4; j += 4) {
-        const float4 dy_sum_value = vload4(0, dy_sum_block + j);
-        const float4 dy_centered_sum_value = vload4(0, dy_centered_sum_block + j);
-        const float4 variance_value = vload4(0, variance + first + j);
+    for (uint i = 0; i < 4; i += 4) {
+        const float4 dy_sum_value = vload4(0, dy_sum_block + i);
+        const float4 dy_centered_sum_value = vload4(0, dy_centered_sum_block + i);
+        const float4 variance_value = vload4(0, variance + first + i);
         const float4 dscale_value = dy_centered_sum_value * (1.0f / sqrt(variance_value + 0.001f));
-        vstore4(dy_sum_value, 0, dbias + first + j);
-        vstore4(dscale_value, 0, dscale + first + j);
+        vstore4(dy_sum_value, 0, dbias + first + i);
+        vstore4(dscale_value, 0, dscale + first + i);
     }
 
-    for (uint j = 0; j < 4; j += 4) {
-        const float4 scale_value = vload4(0, scale + first + j);
-        const float4 variance_value = vload4(0, variance + first + j);
+    for (uint i = 0; i < 4; i += 4) {
+        const float4 scale_value = vload4(0, scale + first + i);
+        const float4 variance_value = vload4(0, variance + first + i);
         const float4 factor = variance_value + 0.001f;
         const float4 factor_1 = scale_value * (1.0f / sqrt(factor));
-        const float4 dy_sum_value = vload4(0, dy_sum_block + j);
+        const float4 dy_sum_value = vload4(0, dy_sum_block + i);
         const float4 factor_2 = dy_sum_value / 6272.0f;
-        const float4 dy_centered_sum_value = vload4(0, dy_centered_sum_block + j);
+        const float4 dy_centered_sum_value = vload4(0, dy_centered_sum_block + i);
         const float4 factor_3 = dy_centered_sum_value / 6272.0f;
-        vstore4(factor, 0, factors + j);
-        vstore4(factor_1, 0, factors_1 + j);
-        vstore4(factor_2, 0, factors_2 + j);
-        vstore4(factor_3, 0, factors_3 + j);
+        vstore4(factor, 0, factors + i);
+        vstore4(factor_1, 0, factors_1 + i);
+        vstore4(factor_2, 0, factors_2 + i);
+        vstore4(factor_3, 0, factors_3 + i);
     }
 
     for (uint i0 = 32; i0-- > 0;) {
         for (uint j = 0; j < 4; ++j) {
-            const uint i1 = first + j;
+            const uint i0_1 = first + j;
             const float factor = factors[j];
             const float factor_1 = factors_1[j];
             const float factor_2 = factors_2[j];
-            const float mean_value = mean[i1];
+            const float mean_value = mean[i0_1];
             const float factor_3 = factors_3[j];
-            const uint row_start = i0 * 12544 + i1 * 196;
+            const uint row_start = i0 * 12544 + i0_1 * 196;
             for (uint i = 0; i < 192; i += 16) {
                 const float16 dy_value = vload16(0, dy + row_start + i);
                 const float16 x_value = vload16(0, x + row_start + i);

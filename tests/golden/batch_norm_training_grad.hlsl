@@ -13,19 +13,14 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 64 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
-//     group output (i0): 0..64
-//       reduce dy_sum, dy_centered_sum
-//         loop element (k, k1): 0..6,272 by 4,096
-//           lane element: 256 by 4
-//             unroll element: 4 by 1,024
-//               vector element: 4
-//                 add to dy_sum, dy_centered_sum
-//       store dbias, dscale
-//       loop element (i0, i2): 0..6,272 by 4,096
-//         lane element: 256 by 4
-//           unroll element: 4 by 1,024
-//             vector element: 4
-//               store dx
+//     axis row 256
+//     axis column 1
+//     normalize i0 as output
+//     bind output group
+//     fuse k as element
+//     share element row 4 4 as strip
+//     fuse i0.2 as element
+//     share element row 4 4 as strip.2
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   t2: mean, float32, read
@@ -85,13 +80,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 dy_value_3 = dy[offset_3 / 4];
     precise const float4 x_value_3 = x[offset_3 / 4];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    precise const float4 value = x_value - mean_value;
+    dy_centered_sum_value = mad(dy_value, value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    precise const float4 value_1 = x_value_1 - mean_value;
+    dy_centered_sum_value = mad(dy_value_1, value_1, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    precise const float4 value_2 = x_value_2 - mean_value;
+    dy_centered_sum_value = mad(dy_value_2, value_2, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    precise const float4 value_3 = x_value_3 - mean_value;
+    dy_centered_sum_value = mad(dy_value_3, value_3, dy_centered_sum_value);
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
         const uint first_1 = strip + row * 4;
@@ -101,7 +100,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        precise const float4 value_4 = x_value_4 - mean_value;
+        dy_centered_sum_value = mad(dy_value_4, value_4, dy_centered_sum_value);
     }
     const uint first_1 = 6144 + row * 4;
     if (first_1 < 6272) {
@@ -111,7 +111,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        precise const float4 value_4 = x_value_4 - mean_value;
+        dy_centered_sum_value = mad(dy_value_4, value_4, dy_centered_sum_value);
     }
     precise const float2 dy_sum_half = dy_sum_value.xy + dy_sum_value.zw;
     precise float dy_sum_total = dy_sum_half.x + dy_sum_half.y;
@@ -145,21 +146,21 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     }
     precise const float scale_value = scale[output];
     precise const float variance_value = variance[output];
-    precise const float value = variance_value + 0.001f;
-    precise const float value_1 = scale_value * (1.0f / sqrt(value));
-    precise const float value_2 = dy_sum_total / 6272.0f;
-    precise const float value_3 = dy_centered_sum_total / 6272.0f;
-    precise const float4 dx_value = value_1
-        * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
+    precise const float value_4 = variance_value + 0.001f;
+    precise const float value_5 = scale_value * (1.0f / sqrt(value_4));
+    precise const float value_6 = dy_sum_total / 6272.0f;
+    precise const float value_7 = dy_centered_sum_total / 6272.0f;
+    precise const float4 dx_value = value_5
+        * (dy_value - value_6 - ((x_value - mean_value) * value_7) / value_4);
     dx[offset / 4] = dx_value;
-    precise const float4 dx_value_1 = value_1
-        * (dy_value_1 - value_2 - ((x_value_1 - mean_value) * value_3) / value);
+    precise const float4 dx_value_1 = value_5
+        * (dy_value_1 - value_6 - ((x_value_1 - mean_value) * value_7) / value_4);
     dx[offset_1 / 4] = dx_value_1;
-    precise const float4 dx_value_2 = value_1
-        * (dy_value_2 - value_2 - ((x_value_2 - mean_value) * value_3) / value);
+    precise const float4 dx_value_2 = value_5
+        * (dy_value_2 - value_6 - ((x_value_2 - mean_value) * value_7) / value_4);
     dx[offset_2 / 4] = dx_value_2;
-    precise const float4 dx_value_3 = value_1
-        * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
+    precise const float4 dx_value_3 = value_5
+        * (dy_value_3 - value_6 - ((x_value_3 - mean_value) * value_7) / value_4);
     dx[offset_3 / 4] = dx_value_3;
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
@@ -169,8 +170,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint offset_4 = i0 * 12544 + output * 196 + i2;
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
-        precise const float4 dx_value_4 = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        precise const float4 dx_value_4 = value_5
+            * (dy_value_4 - value_6 - ((x_value_4 - mean_value) * value_7) / value_4);
         dx[offset_4 / 4] = dx_value_4;
     }
     if (first_1 < 6272) {
@@ -179,8 +180,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint offset_4 = i0 * 12544 + output * 196 + i2;
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
-        precise const float4 dx_value_4 = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        precise const float4 dx_value_4 = value_5
+            * (dy_value_4 - value_6 - ((x_value_4 - mean_value) * value_7) / value_4);
         dx[offset_4 / 4] = dx_value_4;
     }
 }

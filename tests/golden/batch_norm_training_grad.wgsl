@@ -13,17 +13,14 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 64 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
-//     group output (i0): 0..64
-//       reduce dy_sum, dy_centered_sum
-//         loop element (k, k1): 0..6,272 by 1,024
-//           lane element: 256
-//             unroll element: 4 by 256
-//               add to dy_sum, dy_centered_sum
-//       store dbias, dscale
-//       loop element (i0, i2): 0..6,272 by 1,024
-//         lane element: 256
-//           unroll element: 4 by 256
-//             store dx
+//     axis row 256
+//     axis column 1
+//     normalize i0 as output
+//     bind output group
+//     fuse k as element
+//     share element row 1 4 as strip
+//     fuse i0.2 as element
+//     share element row 1 4 as strip.2
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: mean, float32, read
@@ -101,13 +98,13 @@ fn main(
         let dy_value_3: f32 = dy[offset_3];
         let x_value_3: f32 = x[offset_3];
         dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
         dy_sum_value += dy_value_1;
-        dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+        dy_centered_sum_value = fma(dy_value_1, pin(x_value_1 - mean_value), dy_centered_sum_value);
         dy_sum_value += dy_value_2;
-        dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+        dy_centered_sum_value = fma(dy_value_2, pin(x_value_2 - mean_value), dy_centered_sum_value);
         dy_sum_value += dy_value_3;
-        dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+        dy_centered_sum_value = fma(dy_value_3, pin(x_value_3 - mean_value), dy_centered_sum_value);
     }
     let first: u32 = 6144 + row;
     if (first < 6272) {
@@ -117,7 +114,7 @@ fn main(
         let dy_value: f32 = dy[offset];
         let x_value: f32 = x[offset];
         dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;

@@ -9,22 +9,25 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 384 outputs.
-//     group block (i1): 0..2 by 2
-//       loop block: 2
-//         reduce dy_sum, dy_centered_sum
-//           loop i0: 0..50 by 4
-//             vector i1: 0..300 by 16
-//               reduce dy_sum, dy_centered_sum
-//                 unroll i0: 4
-//                   add to dy_sum, dy_centered_sum
-//         vector i1: 0..300 by 16
-//           store dbias, dscale
-//         vector i1: 0..300 by 16
-//           keep factors
-//         loop i0: 0..50 by 4, backwards
-//           vector i1: 0..300 by 16
-//             unroll i0: 4
-//               store dx
+//     split i0 192 as part
+//     normalize part as block
+//     split block 2 as block.2
+//     bind block.2 group
+//     expand i0 as j
+//     split k 4 as band
+//     reorder j
+//     unroll k
+//     resume k
+//     vectorize j 16 as i
+//     vectorize j.2 16 as i.2
+//     hoist j.3 as factors
+//     vectorize factors 16 as i.3
+//     split i0.2 4 as band.2
+//     reorder j.3
+//     unroll i0.2
+//     vectorize j.3 16 as i.4
+//     stream i.4
+//     reverse band.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read
@@ -35,6 +38,26 @@
 //   argument 7: dx, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void batch_norm_training_grad(
@@ -63,121 +86,121 @@ __kernel void batch_norm_training_grad(
         }
         for (uint band = 0; band < 48; band += 4) {
             const uint vector_end = count - count % 16;
-            for (uint j = 0; j < vector_end; j += 16) {
-                const float16 mean_value = vload16(0, mean + first + j);
-                float16 dy_sum_value = vload16(0, dy_sum_block + j);
-                float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
+            for (uint i = 0; i < vector_end; i += 16) {
+                const float16 mean_value = vload16(0, mean + first + i);
+                float16 dy_sum_value = vload16(0, dy_sum_block + i);
+                float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + i);
                 #pragma unroll
-                for (uint i0 = band; i0 < band + 4; ++i0) {
-                    const uint offset = first + i0 * 300 + j;
+                for (uint k = band; k < band + 4; ++k) {
+                    const uint offset = first + k * 300 + i;
                     const float16 dy_value = vload16(0, dy + offset);
                     const float16 x_value = vload16(0, x + offset);
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += dy_value * (x_value - mean_value);
+                    dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
-                vstore16(dy_sum_value, 0, dy_sum_block + j);
-                vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + j);
+                vstore16(dy_sum_value, 0, dy_sum_block + i);
+                vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + i);
             }
-            for (uint j = vector_end; j < count; ++j) {
-                const float mean_value = mean[first + j];
-                float dy_sum_value = dy_sum_block[j];
-                float dy_centered_sum_value = dy_centered_sum_block[j];
+            for (uint i = vector_end; i < count; ++i) {
+                const float mean_value = mean[first + i];
+                float dy_sum_value = dy_sum_block[i];
+                float dy_centered_sum_value = dy_centered_sum_block[i];
                 #pragma unroll
-                for (uint i0 = band; i0 < band + 4; ++i0) {
-                    const uint offset = first + i0 * 300 + j;
+                for (uint k = band; k < band + 4; ++k) {
+                    const uint offset = first + k * 300 + i;
                     const float dy_value = dy[offset];
                     const float x_value = x[offset];
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += dy_value * (x_value - mean_value);
+                    dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
-                dy_sum_block[j] = dy_sum_value;
-                dy_centered_sum_block[j] = dy_centered_sum_value;
+                dy_sum_block[i] = dy_sum_value;
+                dy_centered_sum_block[i] = dy_centered_sum_value;
             }
         }
-        for (uint i0 = 48; i0 < 50; ++i0) {
+        for (uint k = 48; k < 50; ++k) {
             const uint vector_end = count - count % 16;
-            const uint offset = first + i0 * 300;
-            for (uint j = 0; j < vector_end; j += 16) {
-                const float16 mean_value = vload16(0, mean + first + j);
-                float16 dy_sum_value = vload16(0, dy_sum_block + j);
-                float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
-                const float16 dy_value = vload16(0, dy + offset + j);
-                const float16 x_value = vload16(0, x + offset + j);
+            const uint offset = first + k * 300;
+            for (uint i = 0; i < vector_end; i += 16) {
+                const float16 mean_value = vload16(0, mean + first + i);
+                float16 dy_sum_value = vload16(0, dy_sum_block + i);
+                float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + i);
+                const float16 dy_value = vload16(0, dy + offset + i);
+                const float16 x_value = vload16(0, x + offset + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
-                vstore16(dy_sum_value, 0, dy_sum_block + j);
-                vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + j);
+                dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
+                vstore16(dy_sum_value, 0, dy_sum_block + i);
+                vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + i);
             }
-            for (uint j = vector_end; j < count; ++j) {
-                const float mean_value = mean[first + j];
-                float dy_sum_value = dy_sum_block[j];
-                float dy_centered_sum_value = dy_centered_sum_block[j];
-                const float dy_value = dy[offset + j];
-                const float x_value = x[offset + j];
+            for (uint i = vector_end; i < count; ++i) {
+                const float mean_value = mean[first + i];
+                float dy_sum_value = dy_sum_block[i];
+                float dy_centered_sum_value = dy_centered_sum_block[i];
+                const float dy_value = dy[offset + i];
+                const float x_value = x[offset + i];
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
-                dy_sum_block[j] = dy_sum_value;
-                dy_centered_sum_block[j] = dy_centered_sum_value;
+                dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
+                dy_sum_block[i] = dy_sum_value;
+                dy_centered_sum_block[i] = dy_centered_sum_value;
             }
         }
         const uint vector_end = count - count % 16;
-        for (uint j = 0; j < vector_end; j += 16) {
-            const float16 dy_sum_value = vload16(0, dy_sum_block + j);
-            const float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
-            const float16 variance_value = vload16(0, variance + first + j);
+        for (uint i = 0; i < vector_end; i += 16) {
+            const float16 dy_sum_value = vload16(0, dy_sum_block + i);
+            const float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + i);
+            const float16 variance_value = vload16(0, variance + first + i);
             const float16 dscale_value = dy_centered_sum_value
                 * (1.0f / sqrt(variance_value + 0.001f));
-            vstore16(dy_sum_value, 0, dbias + first + j);
-            vstore16(dscale_value, 0, dscale + first + j);
+            vstore16(dy_sum_value, 0, dbias + first + i);
+            vstore16(dscale_value, 0, dscale + first + i);
         }
-        for (uint j = vector_end; j < count; ++j) {
-            const float dy_sum_value = dy_sum_block[j];
-            const float dy_centered_sum_value = dy_centered_sum_block[j];
-            const float variance_value = variance[first + j];
+        for (uint i = vector_end; i < count; ++i) {
+            const float dy_sum_value = dy_sum_block[i];
+            const float dy_centered_sum_value = dy_centered_sum_block[i];
+            const float variance_value = variance[first + i];
             const float dscale_value = dy_centered_sum_value
                 * (1.0f / sqrt(variance_value + 0.001f));
-            dbias[first + j] = dy_sum_value;
-            dscale[first + j] = dscale_value;
+            dbias[first + i] = dy_sum_value;
+            dscale[first + i] = dscale_value;
         }
-        for (uint j = 0; j < vector_end; j += 16) {
-            const float16 scale_value = vload16(0, scale + first + j);
-            const float16 variance_value = vload16(0, variance + first + j);
+        for (uint i = 0; i < vector_end; i += 16) {
+            const float16 scale_value = vload16(0, scale + first + i);
+            const float16 variance_value = vload16(0, variance + first + i);
             const float16 factor = variance_value + 0.001f;
             const float16 factor_1 = scale_value * (1.0f / sqrt(factor));
-            const float16 dy_sum_value = vload16(0, dy_sum_block + j);
+            const float16 dy_sum_value = vload16(0, dy_sum_block + i);
             const float16 factor_2 = dy_sum_value / 50.0f;
-            const float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
+            const float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + i);
             const float16 factor_3 = dy_centered_sum_value / 50.0f;
-            vstore16(factor, 0, factors + j);
-            vstore16(factor_1, 0, factors_1 + j);
-            vstore16(factor_2, 0, factors_2 + j);
-            vstore16(factor_3, 0, factors_3 + j);
+            vstore16(factor, 0, factors + i);
+            vstore16(factor_1, 0, factors_1 + i);
+            vstore16(factor_2, 0, factors_2 + i);
+            vstore16(factor_3, 0, factors_3 + i);
         }
-        for (uint j = vector_end; j < count; ++j) {
-            const float scale_value = scale[first + j];
-            const float variance_value = variance[first + j];
+        for (uint i = vector_end; i < count; ++i) {
+            const float scale_value = scale[first + i];
+            const float variance_value = variance[first + i];
             const float factor = variance_value + 0.001f;
             const float factor_1 = scale_value * (1.0f / sqrt(factor));
-            const float dy_sum_value = dy_sum_block[j];
+            const float dy_sum_value = dy_sum_block[i];
             const float factor_2 = dy_sum_value / 50.0f;
-            const float dy_centered_sum_value = dy_centered_sum_block[j];
+            const float dy_centered_sum_value = dy_centered_sum_block[i];
             const float factor_3 = dy_centered_sum_value / 50.0f;
-            factors[j] = factor;
-            factors_1[j] = factor_1;
-            factors_2[j] = factor_2;
-            factors_3[j] = factor_3;
+            factors[i] = factor;
+            factors_1[i] = factor_1;
+            factors_2[i] = factor_2;
+            factors_3[i] = factor_3;
         }
         for (uint band = 0; band < 48; band += 4) {
             const uint i0 = 44 - band;
-            for (uint j = 0; j < vector_end; j += 16) {
-                const float16 factor = vload16(0, factors + j);
-                const float16 factor_1 = vload16(0, factors_1 + j);
-                const float16 factor_2 = vload16(0, factors_2 + j);
-                const float16 mean_value = vload16(0, mean + first + j);
-                const float16 factor_3 = vload16(0, factors_3 + j);
+            for (uint i = 0; i < vector_end; i += 16) {
+                const float16 factor = vload16(0, factors + i);
+                const float16 factor_1 = vload16(0, factors_1 + i);
+                const float16 factor_2 = vload16(0, factors_2 + i);
+                const float16 mean_value = vload16(0, mean + first + i);
+                const float16 factor_3 = vload16(0, factors_3 + i);
                 #pragma unroll
                 for (uint i0_1 = i0; i0_1 < i0 + 4; ++i0_1) {
-                    const uint offset = first + i0_1 * 300 + j;
+                    const uint offset = first + i0_1 * 300 + i;
                     const float16 dy_value = vload16(0, dy + offset);
                     const float16 x_value = vload16(0, x + offset);
                     const float16 dx_value = factor_1
@@ -185,15 +208,15 @@ __kernel void batch_norm_training_grad(
                     vstore16(dx_value, 0, dx + offset);
                 }
             }
-            for (uint j = vector_end; j < count; ++j) {
-                const float factor = factors[j];
-                const float factor_1 = factors_1[j];
-                const float factor_2 = factors_2[j];
-                const float mean_value = mean[first + j];
-                const float factor_3 = factors_3[j];
+            for (uint i = vector_end; i < count; ++i) {
+                const float factor = factors[i];
+                const float factor_1 = factors_1[i];
+                const float factor_2 = factors_2[i];
+                const float mean_value = mean[first + i];
+                const float factor_3 = factors_3[i];
                 #pragma unroll
                 for (uint i0_1 = i0; i0_1 < i0 + 4; ++i0_1) {
-                    const uint offset = first + i0_1 * 300 + j;
+                    const uint offset = first + i0_1 * 300 + i;
                     const float dy_value = dy[offset];
                     const float x_value = x[offset];
                     const float dx_value = factor_1
@@ -204,29 +227,29 @@ __kernel void batch_norm_training_grad(
         }
         for (uint i0 = 48; i0 < 50; ++i0) {
             const uint offset = first + i0 * 300;
-            for (uint j = 0; j < vector_end; j += 16) {
-                const float16 factor = vload16(0, factors + j);
-                const float16 factor_1 = vload16(0, factors_1 + j);
-                const float16 factor_2 = vload16(0, factors_2 + j);
-                const float16 mean_value = vload16(0, mean + first + j);
-                const float16 factor_3 = vload16(0, factors_3 + j);
-                const float16 dy_value = vload16(0, dy + offset + j);
-                const float16 x_value = vload16(0, x + offset + j);
+            for (uint i = 0; i < vector_end; i += 16) {
+                const float16 factor = vload16(0, factors + i);
+                const float16 factor_1 = vload16(0, factors_1 + i);
+                const float16 factor_2 = vload16(0, factors_2 + i);
+                const float16 mean_value = vload16(0, mean + first + i);
+                const float16 factor_3 = vload16(0, factors_3 + i);
+                const float16 dy_value = vload16(0, dy + offset + i);
+                const float16 x_value = vload16(0, x + offset + i);
                 const float16 dx_value = factor_1
                     * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
-                vstore16(dx_value, 0, dx + offset + j);
+                vstore16(dx_value, 0, dx + offset + i);
             }
-            for (uint j = vector_end; j < count; ++j) {
-                const float factor = factors[j];
-                const float factor_1 = factors_1[j];
-                const float factor_2 = factors_2[j];
-                const float mean_value = mean[first + j];
-                const float factor_3 = factors_3[j];
-                const float dy_value = dy[offset + j];
-                const float x_value = x[offset + j];
+            for (uint i = vector_end; i < count; ++i) {
+                const float factor = factors[i];
+                const float factor_1 = factors_1[i];
+                const float factor_2 = factors_2[i];
+                const float mean_value = mean[first + i];
+                const float factor_3 = factors_3[i];
+                const float dy_value = dy[offset + i];
+                const float x_value = x[offset + i];
                 const float dx_value = factor_1
                     * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
-                dx[offset + j] = dx_value;
+                dx[offset + i] = dx_value;
             }
         }
     }

@@ -9,18 +9,14 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Dispatch 10 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
-//     group output (i0): 0..300 by 32
-//       lane output: 32
-//         reduce dy_sum, dy_centered_sum
-//           loop k: 0..50 by 32
-//             lane k: 8
-//               unroll k: 4 by 8
-//                 add to dy_sum, dy_centered_sum
-//         store dbias, dscale
-//         loop i0: 0..50 by 32
-//           lane i0: 8
-//             unroll i0: 4 by 8
-//               store dx
+//     axis row 8
+//     axis column 32
+//     normalize i0 as output
+//     split output 32 as group
+//     bind group group
+//     bind output column
+//     share k row 1 4 as strip
+//     share i0.2 row 1 4 as strip.2
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   t2: mean, float32, read
@@ -74,13 +70,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float dy_value_3 = dy[offset_3];
     precise const float x_value_3 = x[offset_3];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    precise const float value = x_value - mean_value;
+    dy_centered_sum_value = mad(dy_value, value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    precise const float value_1 = x_value_1 - mean_value;
+    dy_centered_sum_value = mad(dy_value_1, value_1, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    precise const float value_2 = x_value_2 - mean_value;
+    dy_centered_sum_value = mad(dy_value_2, value_2, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    precise const float value_3 = x_value_3 - mean_value;
+    dy_centered_sum_value = mad(dy_value_3, value_3, dy_centered_sum_value);
 
     for (uint strip = 32; strip < 48; strip += 8) {
         const uint first = strip + row;
@@ -88,7 +88,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float dy_value_4 = dy[offset_4];
         precise const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        precise const float value_4 = x_value_4 - mean_value;
+        dy_centered_sum_value = mad(dy_value_4, value_4, dy_centered_sum_value);
     }
     const uint first = 48 + row;
     const uint offset_4 = at + first * 300;
@@ -96,7 +97,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float dy_value_4 = dy[offset_4];
         precise const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        precise const float value_4 = x_value_4 - mean_value;
+        dy_centered_sum_value = mad(dy_value_4, value_4, dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
@@ -117,18 +119,18 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     }
     precise const float scale_value = scale[at];
     precise const float variance_value = variance[at];
-    precise const float value = variance_value + 0.001f;
-    precise const float value_1 = scale_value * (1.0f / sqrt(value));
-    precise const float value_2 = dy_sum_value / 50.0f;
-    precise const float value_3 = dy_centered_sum_value / 50.0f;
+    precise const float value_4 = variance_value + 0.001f;
+    precise const float value_5 = scale_value * (1.0f / sqrt(value_4));
+    precise const float value_6 = dy_sum_value / 50.0f;
+    precise const float value_7 = dy_centered_sum_value / 50.0f;
 
     for (uint k_3 = 0; k_3 < 4; ++k_3) {
         const uint i0 = row + k_3 * 8;
         const uint offset_5 = at + i0 * 300;
         precise const float dy_value_4 = dy[offset_5];
         precise const float x_value_4 = x[offset_5];
-        precise const float dx_value = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        precise const float dx_value = value_5
+            * (dy_value_4 - value_6 - ((x_value_4 - mean_value) * value_7) / value_4);
         if (output < 300) {
             dx[offset_5] = dx_value;
         }
@@ -139,8 +141,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint offset_5 = at + first_1 * 300;
         precise const float dy_value_4 = dy[offset_5];
         precise const float x_value_4 = x[offset_5];
-        precise const float dx_value = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        precise const float dx_value = value_5
+            * (dy_value_4 - value_6 - ((x_value_4 - mean_value) * value_7) / value_4);
         if (output < 300) {
             dx[offset_5] = dx_value;
         }
@@ -148,8 +150,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (first < 50) {
         precise const float dy_value_4 = dy[offset_4];
         precise const float x_value_4 = x[offset_4];
-        precise const float dx_value = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        precise const float dx_value = value_5
+            * (dy_value_4 - value_6 - ((x_value_4 - mean_value) * value_7) / value_4);
         if (output < 300) {
             dx[offset_4] = dx_value;
         }

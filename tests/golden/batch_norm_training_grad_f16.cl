@@ -12,22 +12,18 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 40 outputs.
-//     group block (i1): 0..20 by 20
-//       loop block: 20
-//         reduce dy_sum, dy_centered_sum
-//           loop i0: 0..4
-//             loop i1: 0..40
-//               reduce dy_sum, dy_centered_sum
-//                 vector i2: 0..49 by 16
-//                   add to dy_sum, dy_centered_sum
-//         loop i1: 0..40
-//           store dbias, dscale
-//         loop i1: 0..40
-//           keep factors
-//         loop i0: 0..4, backwards
-//           loop i1: 0..40
-//             vector i2: 0..49 by 16
-//               store dx
+//     split i0 2 as part
+//     normalize part as block
+//     split block 20 as block.2
+//     bind block.2 group
+//     expand i0 as j
+//     reorder j
+//     vectorize k1 16 as i
+//     hoist j.3 as factors
+//     reorder j.3
+//     vectorize i2.2 16 as i.2
+//     stream i.2
+//     reverse i0.2
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -45,6 +41,26 @@ static float16 load_half_x16(__global const half *from)
     const ushort8 low = vload8(0, (__global const ushort *)from);
     const ushort8 high = vload8(1, (__global const ushort *)from);
     return (float16)(vload_half8(0, (const half *)&low), vload_half8(0, (const half *)&high));
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
 }
 
 // Rounds to nearest even, and stores a copy, as halves are loaded.
@@ -84,26 +100,26 @@ __kernel void batch_norm_training_grad(
             vstore16((float16)(0.0f), 0, dy_sum_total + j);
             vstore16((float16)(0.0f), 0, dy_centered_sum_total + j);
         }
-        for (uint i0 = 0; i0 < 4; ++i0) {
+        for (uint k = 0; k < 4; ++k) {
             for (uint j = 0; j < 2; ++j) {
-                const uint i1 = first + j;
-                const float mean_value = vload_half(i1, mean);
+                const uint i0 = first + j;
+                const float mean_value = vload_half(i0, mean);
                 float16 dy_sum_value = 0.0f;
                 float16 dy_centered_sum_value = 0.0f;
                 float dy_sum_rest = 0.0f;
                 float dy_centered_sum_rest = 0.0f;
-                const uint row_start = i0 * 1960 + i1 * 49;
+                const uint row_start = k * 1960 + i0 * 49;
                 for (uint i = 0; i < 48; i += 16) {
                     const float16 dy_value = load_half_x16(dy + row_start + i);
                     const float16 x_value = load_half_x16(x + row_start + i);
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += dy_value * (x_value - mean_value);
+                    dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
                 for (uint i = 48; i < 49; ++i) {
                     const float dy_value = vload_half(row_start + i, dy);
                     const float x_value = vload_half(row_start + i, x);
                     dy_sum_rest += dy_value;
-                    dy_centered_sum_rest += dy_value * (x_value - mean_value);
+                    dy_centered_sum_rest = fma_float(dy_value, x_value - mean_value, dy_centered_sum_rest);
                 }
                 vstore16(vload16(0, dy_sum_total + j * 16) + dy_sum_value, 0, dy_sum_total + j * 16);
                 vstore16(vload16(0, dy_centered_sum_total + j * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j * 16);
@@ -132,29 +148,29 @@ __kernel void batch_norm_training_grad(
             vstore_half_rte(dy_sum_value, first + j, dbias);
             vstore_half_rte(dscale_value, first + j, dscale);
         }
-        for (uint j = 0; j < 2; ++j) {
-            const float scale_value = vload_half(first + j, scale);
-            const float variance_value = vload_half(first + j, variance);
+        for (uint factors_4 = 0; factors_4 < 2; ++factors_4) {
+            const float scale_value = vload_half(first + factors_4, scale);
+            const float variance_value = vload_half(first + factors_4, variance);
             const float factor = variance_value + 0.001f;
             const float factor_1 = scale_value * (1.0f / sqrt(factor));
-            const float dy_sum_value = dy_sum_block[j];
+            const float dy_sum_value = dy_sum_block[factors_4];
             const float factor_2 = dy_sum_value / 196.0f;
-            const float dy_centered_sum_value = dy_centered_sum_block[j];
+            const float dy_centered_sum_value = dy_centered_sum_block[factors_4];
             const float factor_3 = dy_centered_sum_value / 196.0f;
-            factors[j] = factor;
-            factors_1[j] = factor_1;
-            factors_2[j] = factor_2;
-            factors_3[j] = factor_3;
+            factors[factors_4] = factor;
+            factors_1[factors_4] = factor_1;
+            factors_2[factors_4] = factor_2;
+            factors_3[factors_4] = factor_3;
         }
         for (uint i0 = 4; i0-- > 0;) {
             for (uint j = 0; j < 2; ++j) {
-                const uint i1 = first + j;
+                const uint i0_1 = first + j;
                 const float factor = factors[j];
                 const float factor_1 = factors_1[j];
                 const float factor_2 = factors_2[j];
-                const float mean_value = vload_half(i1, mean);
+                const float mean_value = vload_half(i0_1, mean);
                 const float factor_3 = factors_3[j];
-                const uint row_start = i0 * 1960 + i1 * 49;
+                const uint row_start = i0 * 1960 + i0_1 * 49;
                 for (uint i = 0; i < 48; i += 16) {
                     const float16 dy_value = load_half_x16(dy + row_start + i);
                     const float16 x_value = load_half_x16(x + row_start + i);

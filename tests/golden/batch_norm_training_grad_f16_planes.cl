@@ -13,17 +13,15 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 2 groups of 1 work item; each computes 5 outputs.
-//     group block (i1): 0..8 by 5
-//       loop block: 5
-//         reduce dy_sum, dy_centered_sum
-//           loop i0: 0..4
-//             reduce dy_sum, dy_centered_sum
-//               vector i2: 0..1,600 by 16
-//                 add to dy_sum, dy_centered_sum
-//         store dbias, dscale
-//         loop i0: 0..4, backwards
-//           vector i2: 0..1,600 by 16
-//             store dx
+//     normalize i0 as block
+//     split block 5 as begin
+//     bind begin group
+//     partial k1
+//     vectorize k1 16 as i
+//     prefetch k
+//     vectorize i2.2 16 as i.2
+//     stream i.2
+//     reverse i0.2
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -51,6 +49,16 @@ static float16 load_half_x16(__global const half *from)
     const ushort8 low = vload8(0, (__global const ushort *)from);
     const ushort8 high = vload8(1, (__global const ushort *)from);
     return (float16)(vload_half8(0, (const half *)&low), vload_half8(0, (const half *)&high));
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
 }
 
 // Rounds to nearest even, and stores a copy, as halves are loaded.
@@ -85,19 +93,19 @@ __kernel void batch_norm_training_grad(
         const float mean_value = vload_half(block, mean);
         vstore16((float16)(0.0f), 0, dy_sum_total);
         vstore16((float16)(0.0f), 0, dy_centered_sum_total);
-        for (uint i0 = 0; i0 < 4; ++i0) {
+        for (uint k = 0; k < 4; ++k) {
             float16 dy_sum_value = 0.0f;
             float16 dy_centered_sum_value = 0.0f;
-            const uint row_start = i0 * 12800 + block * 1600;
-            const uint next_i0 = min(i0 + 1, 3u);
-            const uint next_row = next_i0 * 12800 + block * 1600;
+            const uint row_start = k * 12800 + block * 1600;
+            const uint next_k = min(k + 1, 3u);
+            const uint next_row = next_k * 12800 + block * 1600;
             for (uint i = 0; i < 1600; i += 16) {
                 prefetch_line(&dy[(next_row + i)]);
                 prefetch_line(&x[(next_row + i)]);
                 const float16 dy_value = load_half_x16(dy + row_start + i);
                 const float16 x_value = load_half_x16(x + row_start + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
             }
             vstore16(vload16(0, dy_sum_total) + dy_sum_value, 0, dy_sum_total);
             vstore16(vload16(0, dy_centered_sum_total) + dy_centered_sum_value, 0, dy_centered_sum_total);

@@ -13,21 +13,14 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 8 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
-//     group output (i0): 0..8
-//       reduce dy_sum, dy_centered_sum
-//         loop element (k, k1): 0..6,400 by 6,144
-//           lane element: 256 by 8
-//             unroll element: 3 by 2,048
-//               unroll element: 2 by 4
-//                 vector element: 4
-//                   add to dy_sum, dy_centered_sum
-//       store dbias, dscale
-//       loop element (i0, i2): 0..6,400 by 6,144
-//         lane element: 256 by 8
-//           unroll element: 3 by 2,048
-//             unroll element: 2 by 4
-//               vector element: 4
-//                 store dx
+//     axis row 256
+//     axis column 1
+//     normalize i0 as output
+//     bind output group
+//     fuse k as element
+//     share element row 8 3 as strip
+//     fuse i0.2 as element
+//     share element row 8 3 as strip.2
 //   t0: x, float16, read
 //   t1: dy, float16, read
 //   t2: mean, float16, read
@@ -99,17 +92,23 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 dy_value_5 = (float4)dy[offset_5 / 4];
     precise const float4 x_value_5 = (float4)x[offset_5 / 4];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    precise const float4 value = x_value - mean_value;
+    dy_centered_sum_value = mad(dy_value, value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    precise const float4 value_1 = x_value_1 - mean_value;
+    dy_centered_sum_value = mad(dy_value_1, value_1, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    precise const float4 value_2 = x_value_2 - mean_value;
+    dy_centered_sum_value = mad(dy_value_2, value_2, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    precise const float4 value_3 = x_value_3 - mean_value;
+    dy_centered_sum_value = mad(dy_value_3, value_3, dy_centered_sum_value);
     dy_sum_value += dy_value_4;
-    dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    precise const float4 value_4 = x_value_4 - mean_value;
+    dy_centered_sum_value = mad(dy_value_4, value_4, dy_centered_sum_value);
     dy_sum_value += dy_value_5;
-    dy_centered_sum_value += dy_value_5 * (x_value_5 - mean_value);
+    precise const float4 value_5 = x_value_5 - mean_value;
+    dy_centered_sum_value = mad(dy_value_5, value_5, dy_centered_sum_value);
     const uint first_1 = 6144 + row * 8;
 
     for (uint part = 0; part < 2; ++part) {
@@ -121,7 +120,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             precise const float4 dy_value_6 = (float4)dy[offset_6 / 4];
             precise const float4 x_value_6 = (float4)x[offset_6 / 4];
             dy_sum_value += dy_value_6;
-            dy_centered_sum_value += dy_value_6 * (x_value_6 - mean_value);
+            precise const float4 value_6 = x_value_6 - mean_value;
+            dy_centered_sum_value = mad(dy_value_6, value_6, dy_centered_sum_value);
         }
     }
     precise const float2 dy_sum_half = dy_sum_value.xy + dy_sum_value.zw;
@@ -156,27 +156,27 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     }
     precise const float scale_value = (float)scale[output];
     precise const float variance_value = (float)variance[output];
-    precise const float value = variance_value + 0.001f;
-    precise const float value_1 = scale_value * (1.0f / sqrt(value));
-    precise const float value_2 = dy_sum_total / 6400.0f;
-    precise const float value_3 = dy_centered_sum_total / 6400.0f;
-    precise const float4 dx_value = value_1
-        * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
+    precise const float value_6 = variance_value + 0.001f;
+    precise const float value_7 = scale_value * (1.0f / sqrt(value_6));
+    precise const float value_8 = dy_sum_total / 6400.0f;
+    precise const float value_9 = dy_centered_sum_total / 6400.0f;
+    precise const float4 dx_value = value_7
+        * (dy_value - value_8 - ((x_value - mean_value) * value_9) / value_6);
     dx[offset / 4] = (float16_t4)dx_value;
-    precise const float4 dx_value_1 = value_1
-        * (dy_value_1 - value_2 - ((x_value_1 - mean_value) * value_3) / value);
+    precise const float4 dx_value_1 = value_7
+        * (dy_value_1 - value_8 - ((x_value_1 - mean_value) * value_9) / value_6);
     dx[offset_1 / 4] = (float16_t4)dx_value_1;
-    precise const float4 dx_value_2 = value_1
-        * (dy_value_2 - value_2 - ((x_value_2 - mean_value) * value_3) / value);
+    precise const float4 dx_value_2 = value_7
+        * (dy_value_2 - value_8 - ((x_value_2 - mean_value) * value_9) / value_6);
     dx[offset_2 / 4] = (float16_t4)dx_value_2;
-    precise const float4 dx_value_3 = value_1
-        * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
+    precise const float4 dx_value_3 = value_7
+        * (dy_value_3 - value_8 - ((x_value_3 - mean_value) * value_9) / value_6);
     dx[offset_3 / 4] = (float16_t4)dx_value_3;
-    precise const float4 dx_value_4 = value_1
-        * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+    precise const float4 dx_value_4 = value_7
+        * (dy_value_4 - value_8 - ((x_value_4 - mean_value) * value_9) / value_6);
     dx[offset_4 / 4] = (float16_t4)dx_value_4;
-    precise const float4 dx_value_5 = value_1
-        * (dy_value_5 - value_2 - ((x_value_5 - mean_value) * value_3) / value);
+    precise const float4 dx_value_5 = value_7
+        * (dy_value_5 - value_8 - ((x_value_5 - mean_value) * value_9) / value_6);
     dx[offset_5 / 4] = (float16_t4)dx_value_5;
 
     for (uint part = 0; part < 2; ++part) {
@@ -187,8 +187,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             const uint offset_6 = i0 * 12800 + output * 1600 + i2;
             precise const float4 dy_value_6 = (float4)dy[offset_6 / 4];
             precise const float4 x_value_6 = (float4)x[offset_6 / 4];
-            precise const float4 dx_value_6 = value_1
-                * (dy_value_6 - value_2 - ((x_value_6 - mean_value) * value_3) / value);
+            precise const float4 dx_value_6 = value_7
+                * (dy_value_6 - value_8 - ((x_value_6 - mean_value) * value_9) / value_6);
             dx[offset_6 / 4] = (float16_t4)dx_value_6;
         }
     }

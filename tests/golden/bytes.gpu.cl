@@ -4,12 +4,16 @@
 //     equal[i0] = (!mask[i0]) || a[i0] == b[i0]
 //
 // Launch ceil(n / 8,192) groups of 256 work items; each computes 2 times 16 neighbouring elements.
-//     group i: 0..n by 8,192
-//       lane i: 256 by 16
-//         unroll i: 2 by 4,096
-//           unroll i: 4 by 4
-//             vector i: 4
-//               store chosen, equal
+//     split i 8192 as group
+//     bind group group
+//     split i 4096 as k
+//     unroll k
+//     split i 16 as lane
+//     bind lane lane
+//     split i 4 as part
+//     unroll part
+//     vectorize i 4 whole
+//     reorder k
 //   argument 0: mask, bool, read
 //   argument 1: a, int8, read
 //   argument 2: b, int8, read

@@ -5,12 +5,16 @@
 //
 // Dispatch ceil(n / 8,192) groups of 256 threads; each computes 2 times 16 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 8,192
-//       lane i: 256 by 16
-//         unroll i: 2 by 4,096
-//           unroll i: 4 by 4
-//             vector i: 4
-//               store chosen, equal
+//     split i 8192 as group
+//     bind group group
+//     split i 4096 as k
+//     unroll k
+//     split i 16 as lane
+//     bind lane lane
+//     split i 4 as part
+//     unroll part
+//     vectorize i 4 whole
+//     reorder k
 //   t0: mask, bool, four to a word, read
 //   t1: a, int8, four to a word, read
 //   t2: b, int8, four to a word, read

@@ -3,10 +3,14 @@
 //     y[i0, i1, i2] = min(max(x[i0, i1, i2], low[i1, 0]), inf)
 //
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
-//     group i (i0, i1, i2): 0..120 by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store y
+//     fuse i0 as i
+//     fuse i as i
+//     split i 1024 as group
+//     bind group group
+//     split i 256 as k
+//     unroll k
+//     bind i lane
+//     reorder k
 //   t0: x, float64, read
 //   t1: low, float64, read
 //   u0: y, float64, written

@@ -4,12 +4,11 @@
 //         b[i0, i1, i2, i3, i4, i5, i6, i7]
 //
 // Launch 1 group of 1 work item; each computes 720 elements.
-//     group block: 0..1
-//       loop i0: 0..2
-//         loop i1: 0..6
-//           loop i2: 0..2
-//             vector i: 0..30 by 16
-//               store y
+//     rename i3 as i
+//     vectorize i 16 as i
+//     stream i
+//     once as block
+//     bind block group
 //   argument 0: a, float32, read
 //   argument 1: b, float32, read
 //   argument 2: y, float32, written

@@ -4,10 +4,11 @@
 //         Indices[i0, i1]), 0), 5), i2]
 //
 // Launch 1 group of 1 work item; each computes 60 elements.
-//     group block: 0..1
-//       loop i0: 0..12
-//         vector i: 0..5 by 16
-//           store Output
+//     rename i1 as i
+//     vectorize i 16 as i
+//     stream i
+//     once as block
+//     bind block group
 //   argument 0: Input, float32, read
 //   argument 1: Indices, int32, read
 //   argument 2: Output, float32, written

@@ -4,10 +4,13 @@
 //         Indices[i0, i1]), 0), 5), i2]
 //
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
-//     group i (i0, i1): 0..60 by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store Output
+//     fuse i0 as i
+//     split i 1024 as group
+//     bind group group
+//     split i 256 as k
+//     unroll k
+//     bind i lane
+//     reorder k
 //   binding 0: Input, float32, read
 //   binding 1: Indices, int32, read
 //   binding 2: Output, float32, written

@@ -4,11 +4,14 @@
 //     shifted[i0] = shift_left(count[i0], bit_and(count[i0], 31))
 //
 // Launch ceil(n / 4,096) groups of 256 work items; each computes 4 times 4 neighbouring elements.
-//     group i: 0..n by 4,096
-//       lane i: 256 by 4
-//         unroll i: 4 by 1,024
-//           vector i: 4
-//             store quotient, shifted
+//     split i 4096 as group
+//     bind group group
+//     split i 1024 as k
+//     unroll k
+//     split i 4 as lane
+//     bind lane lane
+//     vectorize i 4 whole
+//     reorder k
 //   argument 0: a, int32, read
 //   argument 1: b, int32, read
 //   argument 2: count, uint32, read

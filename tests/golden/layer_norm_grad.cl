@@ -5,20 +5,28 @@
 //     dx[i0, i1] = dy[i0, i1] * scale[i1] - (sum[i0] / 256 + x[i0, i1] * (moment[i0] / 256))
 //
 // Launch 4 groups of 1 work item; each computes 128 outputs.
-//     group block (i0): 0..512 by 128
-//       loop block: 128
-//         reduce sum, moment
-//           reduce sum, moment
-//             vector i1: 0..256 by 16
-//               add to sum, moment
-//         vector i1: 0..256 by 16
-//           store dx
+//     normalize i0 as block
+//     split block 128 as begin
+//     bind begin group
+//     vectorize k 16 as i
+//     vectorize i1.1 16 as i.2
+//     stream i.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: scale, float32, read
 //   argument 3: dx, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void layer_norm_grad_1(
@@ -45,7 +53,7 @@ __kernel void layer_norm_grad_1(
             const float16 value = dy_value * scale_value;
             const float16 x_value = vload16(0, x + row_start + i);
             sum_value += value;
-            moment_value += value * x_value;
+            moment_value = fma_float16(value, x_value, moment_value);
         }
         vstore16(vload16(0, sum_total) + sum_value, 0, sum_total);
         vstore16(vload16(0, moment_total) + moment_value, 0, moment_total);
@@ -77,21 +85,32 @@ __kernel void layer_norm_grad_1(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0]), in 4 pieces
 //
 // Launch 4 groups of 1 work item; each computes 256 outputs.
-//     group block (i0, i2): 0..4
-//       reduce dscale, dbias
-//         loop i1: 0..128 by 4
-//           vector i2: 0..256 by 16
-//             reduce dscale, dbias
-//               unroll i1: 4
-//                 add to dscale, dbias
-//       vector i2: 0..256 by 16
-//         store dscale_parts, dbias_parts
+//     split i1 256 as part
+//     fuse i0 as block
+//     bind block group
+//     expand i1 as j
+//     split k 4 as band
+//     reorder j
+//     unroll k
+//     resume k
+//     vectorize j 16 as i
+//     vectorize j.2 16 as i.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: dscale_parts, float32, written
 //   argument 3: dbias_parts, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void layer_norm_grad_2(
@@ -112,28 +131,28 @@ __kernel void layer_norm_grad_2(
 
     for (uint band = 0; band < 128; band += 4) {
         const uint row_start = block * 32768;
-        for (uint j = 0; j < 256; j += 16) {
-            float16 dscale_value = vload16(0, dscale_block + j);
-            float16 dbias_value = vload16(0, dbias_block + j);
+        for (uint i = 0; i < 256; i += 16) {
+            float16 dscale_value = vload16(0, dscale_block + i);
+            float16 dbias_value = vload16(0, dbias_block + i);
             #pragma unroll
-            for (uint i1 = band; i1 < band + 4; ++i1) {
-                const uint offset = row_start + i1 * 256 + j;
+            for (uint k = band; k < band + 4; ++k) {
+                const uint offset = row_start + k * 256 + i;
                 const float16 dy_value = vload16(0, dy + offset);
                 const float16 x_value = vload16(0, x + offset);
-                dscale_value += dy_value * x_value;
+                dscale_value = fma_float16(dy_value, x_value, dscale_value);
                 dbias_value += dy_value;
             }
-            vstore16(dscale_value, 0, dscale_block + j);
-            vstore16(dbias_value, 0, dbias_block + j);
+            vstore16(dscale_value, 0, dscale_block + i);
+            vstore16(dbias_value, 0, dbias_block + i);
         }
     }
     const uint row_start = block * 256;
 
-    for (uint j = 0; j < 256; j += 16) {
-        const float16 dscale = vload16(0, dscale_block + j);
-        const float16 dbias = vload16(0, dbias_block + j);
-        vstore16(dscale, 0, dscale_parts + row_start + j);
-        vstore16(dbias, 0, dbias_parts + row_start + j);
+    for (uint i = 0; i < 256; i += 16) {
+        const float16 dscale = vload16(0, dscale_block + i);
+        const float16 dbias = vload16(0, dbias_block + i);
+        vstore16(dscale, 0, dscale_parts + row_start + i);
+        vstore16(dbias, 0, dbias_parts + row_start + i);
     }
 }
 
@@ -143,15 +162,16 @@ __kernel void layer_norm_grad_2(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Launch 1 group of 1 work item; each computes 256 outputs.
-//     group block (i1): 0..1
-//       reduce dscale, dbias
-//         loop i0: 0..4 by 4
-//           vector i1: 0..256 by 16
-//             reduce dscale, dbias
-//               unroll i0: 4
-//                 add to dscale, dbias
-//       vector i1: 0..256 by 16
-//         store dscale, dbias
+//     split i0 256 as part
+//     normalize part as block
+//     bind block group
+//     expand i0 as j
+//     split k 4 as band
+//     reorder j
+//     unroll k
+//     resume k
+//     vectorize j 16 as i
+//     vectorize j.2 16 as i.2
 //   argument 0: dscale, float32, written
 //   argument 1: dbias, float32, written
 //   argument 2: dscale_parts, float32, read
@@ -175,26 +195,26 @@ __kernel void layer_norm_grad_3(
     }
 
     for (uint band = 0; band < 4; band += 4) {
-        for (uint j = 0; j < 256; j += 16) {
-            float16 dscale_value = vload16(0, dscale_block + j);
-            float16 dbias_value = vload16(0, dbias_block + j);
+        for (uint i = 0; i < 256; i += 16) {
+            float16 dscale_value = vload16(0, dscale_block + i);
+            float16 dbias_value = vload16(0, dbias_block + i);
             #pragma unroll
-            for (uint i0 = band; i0 < band + 4; ++i0) {
-                const uint offset = i0 * 256 + j;
+            for (uint k = band; k < band + 4; ++k) {
+                const uint offset = k * 256 + i;
                 const float16 dscale_parts_value = vload16(0, dscale_parts + offset);
                 const float16 dbias_parts_value = vload16(0, dbias_parts + offset);
                 dscale_value += dscale_parts_value;
                 dbias_value += dbias_parts_value;
             }
-            vstore16(dscale_value, 0, dscale_block + j);
-            vstore16(dbias_value, 0, dbias_block + j);
+            vstore16(dscale_value, 0, dscale_block + i);
+            vstore16(dbias_value, 0, dbias_block + i);
         }
     }
 
-    for (uint j = 0; j < 256; j += 16) {
-        const float16 dscale_value = vload16(0, dscale_block + j);
-        const float16 dbias_value = vload16(0, dbias_block + j);
-        vstore16(dscale_value, 0, dscale + j);
-        vstore16(dbias_value, 0, dbias + j);
+    for (uint i = 0; i < 256; i += 16) {
+        const float16 dscale_value = vload16(0, dscale_block + i);
+        const float16 dbias_value = vload16(0, dbias_block + i);
+        vstore16(dscale_value, 0, dscale + i);
+        vstore16(dbias_value, 0, dbias + i);
     }
 }

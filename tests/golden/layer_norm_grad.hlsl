@@ -71,10 +71,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 x_value_1 = x[(row_start + first) / 4 + 32];
     precise const float4 value = dy_value * scale_value;
     sum_value += value;
-    moment_value += value * x_value;
+    moment_value = mad(value, x_value, moment_value);
     precise const float4 value_1 = dy_value_1 * scale_value_1;
     sum_value += value_1;
-    moment_value += value_1 * x_value_1;
+    moment_value = mad(value_1, x_value_1, moment_value);
     precise const float2 sum_half = sum_value.xy + sum_value.zw;
     precise float sum_total = sum_half.x + sum_half.y;
     precise const float2 moment_half = moment_value.xy + moment_value.zw;
@@ -102,11 +102,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float value_2 = sum_total * 0.00390625f;
     precise const float value_3 = moment_total * 0.00390625f;
     precise const float4 dx_value = dy_value * scale_value - (value_2 + x_value * value_3);
-    dscale_part += dy_value * x_value;
+    dscale_part = mad(dy_value, x_value, dscale_part);
     dbias_part += dy_value;
     dx[(row_start + first) / 4] = dx_value;
     precise const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value_2 + x_value_1 * value_3);
-    dscale_part_1 += dy_value_1 * x_value_1;
+    dscale_part_1 = mad(dy_value_1, x_value_1, dscale_part_1);
     dbias_part_1 += dy_value_1;
     dx[(row_start + first) / 4 + 32] = dx_value_1;
     GroupMemoryBarrierWithGroupSync();
@@ -168,14 +168,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Dispatch 16 groups of 256 threads; a group computes 16 outputs, with 16 lanes on each.
-//     group output (i0): 0..256 by 16
-//       lane output: 16
-//         reduce dscale, dbias
-//           loop k: 0..64 by 64
-//             lane k: 16
-//               unroll k: 4 by 16
-//                 add to dscale, dbias
-//         store dscale, dbias
+//     axis row 16
+//     axis column 16
+//     normalize i0 as output
+//     split output 16 as group
+//     bind group group
+//     bind output column
+//     share k row 1 4 as strip
 //   u0: dscale, float32, written
 //   u1: dbias, float32, written
 //   t0: dscale_parts, float32, read

@@ -90,16 +90,16 @@ fn main(
     let x_value_3: f32 = x[row_start + i2_2];
     let value: f32 = pin(dy_value * scale_value);
     sum_value += value;
-    moment_value += value * x_value;
+    moment_value = fma(value, x_value, moment_value);
     let value_1: f32 = pin(dy_value_1 * scale_value_1);
     sum_value += value_1;
-    moment_value += value_1 * x_value_1;
+    moment_value = fma(value_1, x_value_1, moment_value);
     let value_2: f32 = pin(dy_value_2 * scale_value_2);
     sum_value += value_2;
-    moment_value += value_2 * x_value_2;
+    moment_value = fma(value_2, x_value_2, moment_value);
     let value_3: f32 = pin(dy_value_3 * scale_value_3);
     sum_value += value_3;
-    moment_value += value_3 * x_value_3;
+    moment_value = fma(value_3, x_value_3, moment_value);
     workgroupBarrier();
     sum_lanes[lane_id] = sum_value;
     moment_lanes[lane_id] = moment_value;
@@ -123,19 +123,19 @@ fn main(
     let value_4: f32 = pin(sum_value * 0.00390625f);
     let value_5: f32 = pin(moment_value * 0.00390625f);
     let dx_value: f32 = dy_value * scale_value - pin(value_4 + x_value * value_5);
-    dscale_part += dy_value * x_value;
+    dscale_part = fma(dy_value, x_value, dscale_part);
     dbias_part += dy_value;
     dx[row_start + row] = dx_value;
     let dx_value_1: f32 = dy_value_1 * scale_value_1 - pin(value_4 + x_value_1 * value_5);
-    dscale_part_1 += dy_value_1 * x_value_1;
+    dscale_part_1 = fma(dy_value_1, x_value_1, dscale_part_1);
     dbias_part_1 += dy_value_1;
     dx[row_start + i2] = dx_value_1;
     let dx_value_2: f32 = dy_value_2 * scale_value_2 - pin(value_4 + x_value_2 * value_5);
-    dscale_part_2 += dy_value_2 * x_value_2;
+    dscale_part_2 = fma(dy_value_2, x_value_2, dscale_part_2);
     dbias_part_2 += dy_value_2;
     dx[row_start + i2_1] = dx_value_2;
     let dx_value_3: f32 = dy_value_3 * scale_value_3 - pin(value_4 + x_value_3 * value_5);
-    dscale_part_3 += dy_value_3 * x_value_3;
+    dscale_part_3 = fma(dy_value_3, x_value_3, dscale_part_3);
     dbias_part_3 += dy_value_3;
     dx[row_start + i2_2] = dx_value_3;
     workgroupBarrier();
@@ -209,14 +209,13 @@ fn main(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Dispatch 32 groups of 256 invocations; a group computes 8 outputs, with 32 lanes on each.
-//     group output (i0): 0..256 by 8
-//       lane output: 8
-//         reduce dscale, dbias
-//           loop k: 0..128 by 128
-//             lane k: 32
-//               unroll k: 4 by 32
-//                 add to dscale, dbias
-//         store dscale, dbias
+//     axis row 32
+//     axis column 8
+//     normalize i0 as output
+//     split output 8 as group
+//     bind group group
+//     bind output column
+//     share k row 1 4 as strip
 //   binding 0: dscale, float32, written
 //   binding 1: dbias, float32, written
 //   binding 2: dscale_parts, float32, read

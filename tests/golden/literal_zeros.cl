@@ -4,9 +4,10 @@
 //     z[i0] = zero[i0] / 0
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     group i: 0..n by 32,768
-//       vector i: 32,768 by 16
-//         store y, z
+//     split i 32768 as begin
+//     bind begin group
+//     vectorize i 16
+//     stream i
 //   argument 0: x, float32, read
 //   argument 1: zero, float64, read
 //   argument 2: y, float32, written

@@ -4,13 +4,11 @@
 //         && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
-//     group output (i0, i1, i2): 0..120 by 256
-//       lane output: 256
-//         reduce Output
-//           loop k: 0..3
-//             loop k1: 0..3
-//               add to Output
-//         store Output
+//     fuse i0 as output
+//     fuse output as output
+//     split output 256 as group
+//     bind group group
+//     bind output lane
 //   binding 0: Input, float32, read
 //   binding 1: Output, float32, written
 
@@ -66,13 +64,11 @@ fn main(
 //         9 && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
-//     group output (i0, i1, i2): 0..120 by 256
-//       lane output: 256
-//         reduce Place
-//           loop k: 0..3
-//             loop k1: 0..3
-//               add to Place
-//         store Place
+//     fuse i0 as output
+//     fuse output as output
+//     split output 256 as group
+//     bind group group
+//     bind output lane
 //   binding 0: Input, float32, read
 //   binding 1: Place, uint32, written
 

@@ -4,10 +4,9 @@
 //         Input[min(max(i0 - 1, 0), 3), min(max(i1 - 2, 0), 4)] : -1
 //
 // Launch 1 group of 1 work item; each computes 56 elements.
-//     group block: 0..1
-//       loop i0: 0..7
-//         loop i: 0..8
-//           store Output
+//     rename i1 as i
+//     once as block
+//     bind block group
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 

@@ -4,12 +4,16 @@
 //
 // Dispatch ceil(n / 8,192) groups of 256 threads; each computes 4 times 8 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 8,192
-//       lane i: 256 by 8
-//         unroll i: 4 by 2,048
-//           unroll i: 2 by 4
-//             vector i: 4
-//               store OutputGradientTensor
+//     split i 8192 as group
+//     bind group group
+//     split i 2048 as k
+//     unroll k
+//     split i 8 as lane
+//     bind lane lane
+//     split i 4 as part
+//     unroll part
+//     vectorize i 4 whole
+//     reorder k
 //   t0: InputTensor, bfloat16, read
 //   t1: InputGradientTensor, bfloat16, read
 //   u0: OutputGradientTensor, bfloat16, written

@@ -5,13 +5,11 @@
 //         dY[i0, i1, i2 * 2 - 1 + r0, i3 * 2 - 1 + r1])
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
-//     group output (i0, i1, i2): 0..72 by 256
-//       lane output: 256
-//         reduce dX
-//           loop k: 0..4
-//             loop k1: 0..4
-//               add to dX
-//         store dX
+//     fuse i0 as output
+//     fuse output as output
+//     split output 256 as group
+//     bind group group
+//     bind output lane
 //   t0: dY, float32, read
 //   t1: dX_weights, float32, read
 //   u0: dX, float32, written
@@ -45,7 +43,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                     if (position_3 >= 0 && position_3 < 6) {
                         precise const float d_x_weights_1 = dX_weights[k1];
                         precise const float d_y = dY[position_2 * 6 + position_3 + i0 * 48];
-                        d_x += d_x_weights * d_x_weights_1 * d_y;
+                        precise const float value = d_x_weights * d_x_weights_1;
+                        d_x = mad(value, d_y, d_x);
                     }
                 }
             }

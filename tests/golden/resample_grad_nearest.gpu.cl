@@ -4,13 +4,10 @@
 //         2](dY[i0, i1, i2 * 2 + r0, (i3 * 5 + 1) / 2 + r1])
 //
 // Launch 1 group of 256 work items; each computes 1 output.
-//     group output (i0, i1): 0..120 by 256
-//       lane output: 256
-//         reduce dX
-//           loop k: 0..2
-//             loop k1: 0..3
-//               add to dX
-//         store dX
+//     fuse i0 as output
+//     split output 256 as group
+//     bind group group
+//     bind output lane
 //   argument 0: dY, float32, read
 //   argument 1: dX, float32, written
 

@@ -4,13 +4,10 @@
 //         2](dY[i0, i1, i2 * 2 + r0, (i3 * 5 + 1) / 2 + r1])
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
-//     group output (i0, i1): 0..120 by 256
-//       lane output: 256
-//         reduce dX
-//           loop k: 0..2
-//             loop k1: 0..3
-//               add to dX
-//         store dX
+//     fuse i0 as output
+//     split output 256 as group
+//     bind group group
+//     bind output lane
 //   t0: dY, float32, read
 //   u0: dX, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis

@@ -9,11 +9,9 @@
 //         min(max((i3 + 1) / 2 - 1 + 1, 0), 2)] * Y_weights[i3]) * Y_weights_3[i2]
 //
 // Launch 1 group of 1 work item; each computes 288 elements.
-//     group block: 0..1
-//       loop i0: 0..6
-//         loop i1: 0..8
-//           loop i: 0..6
-//             store Y
+//     rename i2 as i
+//     once as block
+//     bind block group
 //   argument 0: X, float32, read
 //   argument 1: Y_weights, float32, read
 //   argument 2: Y_weights_2, float32, read

@@ -3,9 +3,10 @@
 //     OutputTensor[i0, i1] = InputTensor[i0, i1] * exp(-ScaleTensor[0, 0])
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     group i: 0..n by 32,768
-//       vector i: 32,768 by 16
-//         store OutputTensor
+//     split i 32768 as begin
+//     bind begin group
+//     vectorize i 16
+//     stream i
 //   argument 0: InputTensor, float32, read
 //   argument 1: ScaleTensor, float32, read
 //   argument 2: OutputTensor, float32, written

@@ -4,12 +4,10 @@
 //         index(Starts[i0 + 1])](X[r0, i1])
 //
 // Launch 1 group of 256 work items; each computes 1 output.
-//     group output (i0, i1): 0..100 by 256
-//       lane output: 256
-//         reduce Y
-//           loop k: 0..12
-//             add to Y
-//         store Y
+//     fuse i0 as output
+//     split output 256 as group
+//     bind group group
+//     bind output lane
 //   argument 0: Starts, int32, read
 //   argument 1: X, float32, read
 //   argument 2: Y, float32, written

@@ -3,10 +3,9 @@
 //     Output[i0, i1] = Input[i0 + 1, i1 * 2 + 1]
 //
 // Launch 1 group of 1 work item; each computes 8 elements.
-//     group block: 0..1
-//       loop i0: 0..2
-//         loop i: 0..4
-//           store Output
+//     rename i1 as i
+//     once as block
+//     bind block group
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 

@@ -5,22 +5,15 @@
 //     Y[i0, i1] = exp(X[i0, i1] - most[i0, 0]) / total[i0, 0]
 //
 // Dispatch 15 groups of 256 threads; a group computes 4 outputs, with 64 lanes on each.
-//     group output (i0): 0..60 by 4
-//       lane output: 4
-//         reduce most
-//           loop k: 0..200 by 256
-//             lane k: 64 by 4
-//               vector k: 4
-//                 add to most
-//         reduce total
-//           loop k: 0..200 by 256
-//             lane k: 64 by 4
-//               vector k: 4
-//                 add to total
-//         loop i1: 0..200 by 256
-//           lane i1: 64 by 4
-//             vector i1: 4
-//               store Y
+//     axis row 64
+//     axis column 4
+//     normalize i0 as output
+//     split output 4 as group
+//     bind group group
+//     bind output column
+//     share k row 4 1 as strip
+//     share k.1 row 4 1 as strip.2
+//     share i1.2 row 4 1 as strip.3
 //   t0: X, float32, read
 //   u0: Y, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis

@@ -3,12 +3,9 @@
 //     Output[i0, i1, i2, i3] = Input[i0, i1 % 3, i2 * 2 + (i1 / 3) / 2, i3 * 2 + (i1 / 3) % 2]
 //
 // Launch 1 group of 1 work item; each computes 144 elements.
-//     group block: 0..1
-//       loop i0: 0..2
-//         loop i1: 0..12
-//           loop i2: 0..2
-//             loop i: 0..3
-//               store Output
+//     rename i3 as i
+//     once as block
+//     bind block group
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 

@@ -3,13 +3,11 @@
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1]), in 4 pieces
 //
 // Launch 4 groups of 1 work item; each computes 1 output.
-//     group block (i0): 0..4
-//       reduce S
-//         loop i1: 0..37,500 by 4,096
-//           reduce S
-//             vector i1: 4,096 by 16
-//               add to S
-//       store S_parts
+//     normalize i0 as block
+//     bind block group
+//     split k 4096 as strip
+//     partial k
+//     vectorize k 16 as i
 //   argument 0: X, float32, read
 //   argument 1: S_parts, float32, written
 
@@ -55,12 +53,9 @@ __kernel void sum_of_everything_1(
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1])
 //
 // Launch 1 group of 1 work item; each computes 1 output.
-//     group block: 0..1
-//       reduce S
-//         reduce S
-//           vector i0: 0..4 by 4
-//             add to S
-//       store S
+//     once as block
+//     bind block group
+//     vectorize k 4 as i
 //   argument 0: S, float32, written
 //   argument 1: S_parts, float32, read
 
@@ -92,9 +87,10 @@ __kernel void sum_of_everything_2(
 //     Y[i0, i1] = X[i0, i1] - S[0, 0] / 150000
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     group i: 0..n by 32,768
-//       vector i: 32,768 by 16
-//         store Y
+//     split i 32768 as begin
+//     bind begin group
+//     vectorize i 16
+//     stream i
 //   argument 0: X, float32, read
 //   argument 1: S, float32, read
 //   argument 2: Y, float32, written

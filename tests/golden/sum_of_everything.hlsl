@@ -3,14 +3,11 @@
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1]), in 36 pieces
 //
 // Dispatch 36 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
-//     group output (i0): 0..36
-//       reduce S
-//         loop k: 0..4,224 by 4,096
-//           lane k: 256 by 4
-//             unroll k: 4 by 1,024
-//               vector k: 4
-//                 add to S
-//       store S_parts
+//     axis row 256
+//     axis column 1
+//     normalize i0 as output
+//     bind output group
+//     share k row 4 4 as strip
 //   t0: X, float32, read
 //   u0: S_parts, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
@@ -80,18 +77,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //     Y[i0, i1] = X[i0, i1] - S[0, 0] / 150000
 //
 // Dispatch 36 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
-//     group output (i0): 0..36
-//       reduce S
-//         loop k: 0..36 by 8
-//           unroll k: 8
-//             add to S
-//       i0: 0
-//         store S
-//       loop i1: 0..4,224 by 4,096
-//         lane i1: 256 by 4
-//           unroll i1: 4 by 1,024
-//             vector i1: 4
-//               store Y
+//     axis row 256
+//     axis column 1
+//     normalize i0 as output
+//     bind output group
+//     split k 8 as part
+//     unroll k as part.2
+//     share i1.2 row 4 4 as strip
 //   t0: X, float32, read
 //   u0: S, float32, written
 //   u1: Y, float32, written

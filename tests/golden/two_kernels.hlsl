@@ -4,15 +4,13 @@
 //     total[i0] = total_exact[i0]
 //
 // Dispatch 2 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
-//     group output (i0): 0..64 by 32
-//       lane output: 32
-//         reduce total_exact
-//           loop k: 0..40 by 64
-//             lane k: 8 by 8
-//               unroll k: 2 by 4
-//                 vector k: 4
-//                   add to total_exact
-//         store total
+//     axis row 8
+//     axis column 32
+//     normalize i0 as output
+//     split output 32 as group
+//     bind group group
+//     bind output column
+//     share k row 8 1 as strip
 //   t0: x, float16, read
 //   u0: total, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
@@ -63,10 +61,15 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
 // Dispatch 3 groups of 256 threads; each computes 4 neighbouring elements.
-//     group i (i0, i1): 0..2,560 by 1,024
-//       lane i: 256 by 4
-//         vector i: 4
-//           store y
+//     fuse i0 as i
+//     split i 1024 as group
+//     bind group group
+//     split i 1024 as k
+//     unroll k
+//     split i 4 as lane
+//     bind lane lane
+//     vectorize i 4 whole
+//     reorder k
 //   t0: x, float16, read
 //   t1: total, float16, read
 //   u0: y, float32, written

@@ -4,13 +4,13 @@
 //     total[i0] = total_exact[i0]
 //
 // Dispatch 16 groups of 256 invocations; a group computes 4 outputs, with 64 lanes on each.
-//     group output (i0): 0..64 by 4
-//       lane output: 4
-//         reduce total_exact
-//           loop k: 0..40 by 64
-//             lane k: 64
-//               add to total_exact
-//         store total
+//     axis row 64
+//     axis column 4
+//     normalize i0 as output
+//     split output 4 as group
+//     bind group group
+//     bind output column
+//     share k row 1 1 as strip
 //   binding 0: x, float16, read
 //   binding 1: total, float16, written
 
@@ -85,10 +85,13 @@ fn main(
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
 // Dispatch 3 groups of 256 invocations; each computes 4 elements, 256 apart.
-//     group i (i0, i1): 0..2,560 by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store y
+//     fuse i0 as i
+//     split i 1024 as group
+//     bind group group
+//     split i 256 as k
+//     unroll k
+//     bind i lane
+//     reorder k
 //   binding 0: x, float16, read
 //   binding 1: total, float16, read
 //   binding 2: y, float32, written

@@ -4,11 +4,14 @@
 //     dgate[i0] = dy[i0] * x[i0] + (tanh(gate[i0]) + tanh(gate[i0]))
 //
 // Launch ceil(n / 2,048) groups of 256 work items; each computes 2 times 4 neighbouring elements.
-//     group i: 0..n by 2,048
-//       lane i: 256 by 4
-//         unroll i: 2 by 1,024
-//           vector i: 4
-//             store dx, dgate
+//     split i 2048 as group
+//     bind group group
+//     split i 1024 as k
+//     unroll k
+//     split i 4 as lane
+//     bind lane lane
+//     vectorize i 4 whole
+//     reorder k
 //   argument 0: x, float32, read
 //   argument 1: gate, float32, read
 //   argument 2: dy, float32, read

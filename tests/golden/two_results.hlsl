@@ -5,11 +5,14 @@
 //
 // Dispatch ceil(n / 2,048) groups of 256 threads; each computes 2 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 2,048
-//       lane i: 256 by 4
-//         unroll i: 2 by 1,024
-//           vector i: 4
-//             store dx, dgate
+//     split i 2048 as group
+//     bind group group
+//     split i 1024 as k
+//     unroll k
+//     split i 4 as lane
+//     bind lane lane
+//     vectorize i 4 whole
+//     reorder k
 //   t0: x, float32, read
 //   t1: gate, float32, read
 //   t2: dy, float32, read
