@@ -4,11 +4,14 @@
 //
 // Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 4,096
-//       lane i: 256 by 4
-//         unroll i: 4 by 1,024
-//           vector i: 4
-//             store OutputGradientTensor
+//     split i 4096 as group
+//     bind group group
+//     split i 1024 as k
+//     unroll k
+//     split i 4 as lane
+//     bind lane lane
+//     vectorize i 4 whole
+//     reorder k
 //   t0: InputTensor, float32, read
 //   t1: InputGradientTensor, float32, read
 //   u0: OutputGradientTensor, float32, written

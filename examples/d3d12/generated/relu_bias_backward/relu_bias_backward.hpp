@@ -158,9 +158,9 @@ inline constexpr std::size_t kernel_count = 2;
 
 inline constexpr std::array<Kernel, kernel_count> kernels = {{
     {"relu_bias_backward_1", "main", "-T cs_6_2 -E main -HV 2021 -Gis",
-     {3530, 0xc1951fa9d9eba46c}, {0, 0}},
+     {3451, 0x2b8b23f2648ab0c2}, {0, 0}},
     {"relu_bias_backward_2", "main", "-T cs_6_2 -E main -HV 2021 -Gis",
-     {2438, 0x6cc04d612b047151}, {0, 0}},
+     {2388, 0xc3cd3eaaf2aeaa77}, {0, 0}},
 }};
 
 struct Release
