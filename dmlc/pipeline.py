@@ -63,7 +63,7 @@ class Steps:
     schedule: Source | None = None
     """Schedules of a person's own for some kernels: see `loops.sections`. With it, `lower` is the
     usual one."""
-    contract: bool = True
+    contract: bool = False
     """Whether products that are summed are rounded with their sum."""
 
 
@@ -79,7 +79,7 @@ def compile(
     *,
     root_signature: bool = True,
     shader_model: str | None = None,
-    contract: bool = True,
+    contract: bool = False,
     float_controls: Sequence[int] | None = None,
     schedule: str | Source | None = None,
 ) -> Program:
@@ -89,9 +89,9 @@ def compile(
     more: an element-wise operator needs no sizes.
     `target` is `opencl`, `hlsl` or `wgsl`; `profile` is `cpu` or `gpu`, by default what the target
     mostly runs on. HLSL carries its root signature, unless `root_signature` is false; it is written
-    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. A product that is added to a
-    sum of FLOAT32 is multiplied and added in one instruction, and rounded once, where the device
-    has that instruction. Without `contract`, it is rounded before it is added, on every device.
+    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. With `contract`, a product that
+    is added to a sum of FLOAT32 is multiplied and added in one instruction, and rounded once, where
+    the device has that instruction: closer to the exact sum, but not the same bits on every device.
     `float_controls` are the widths in bits of the floats, all of 16, 32 and 64 by default, of which
     the SPIR-V of HLSL asks drivers to keep NaN, infinities and the signs of zeros
     (`SignedZeroInfNanPreserve`). A device that does not list a width cannot take it.
@@ -282,7 +282,7 @@ def compile_kernels(
     profile: str | None = None,
     *,
     shader_model: str | None = None,
-    contract: bool = True,
+    contract: bool = False,
     steps: Steps = USUAL,
 ) -> tuple[Program, Function, tuple[Kernel, ...]]:
     """What `compile` gives and what `make_kernels` gives, lowered once."""
@@ -366,7 +366,7 @@ def _render(
     dialect: Dialect,
     shape: Profile,
     root_signature: bool = True,
-    contract: bool = True,
+    contract: bool = False,
     interpreted: bool = False,
 ) -> Program:
     """The program of a function as it was bound, from the kernels of each part."""

@@ -76,11 +76,12 @@ def profile_option(function: F) -> F:
 
 
 def contract_option(function: F) -> F:
-    """The option `--no-contract` of a command."""
+    """The option `--contract` of a command."""
     return click.option(
-        "--contract/--no-contract", default=True,
+        "--contract", is_flag=True,
         help="A product that is added to a sum of FLOAT32 is rounded once, with the sum, where a "
-        "device has an instruction for both. Without: before it is added too, on every device.",
+        "device has an instruction for both: faster and closer, but not the same bits on every "
+        "device.",
     )(function)  # fmt: skip
 
 

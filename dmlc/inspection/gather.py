@@ -47,7 +47,7 @@ def inspect(
     gpus: str | Sequence[str] = (radv.DEFAULT,),
     *,
     shader_model: str = "6.2",
-    contract: bool = True,
+    contract: bool = False,
     sizes: Mapping[str, int] = MappingProxyType({}),
     schedule: str | Source | None = None,
 ) -> Inspection:

@@ -115,7 +115,7 @@ class DispatchModel:
 
 
 def make_model(
-    proof: Proof, shader_model: str | None = None, contract: bool = True
+    proof: Proof, shader_model: str | None = None, contract: bool = False
 ) -> DispatchModel:
     """The model of a proof. Raises `DmlcError` where HLSL cannot express it."""
     function = proof.function

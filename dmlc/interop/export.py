@@ -66,7 +66,7 @@ FORMATS: Mapping[str, ProofFormat] = MappingProxyType(
 
 
 def export_proof(
-    proof: Proof, to: str, shader_model: str | None = None, contract: bool = True
+    proof: Proof, to: str, shader_model: str | None = None, contract: bool = False
 ) -> Export:
     """A proof as the files that a tool runs; `to` is one of `FORMATS`. Raises `DmlcError` where
     HLSL or the tool's files cannot express it."""

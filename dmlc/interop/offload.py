@@ -63,7 +63,7 @@ _CONSTANT_BUFFER = "Arguments"
 _WIDTH = 96
 
 
-def make_test(proof: Proof, shader_model: str | None = None, contract: bool = True) -> str:
+def make_test(proof: Proof, shader_model: str | None = None, contract: bool = False) -> str:
     """The text of a test file. Raises `UnsupportedError` for what no such file can say, and
     `DmlcError` where HLSL cannot express the function."""
     program = compile(
