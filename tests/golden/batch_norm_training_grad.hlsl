@@ -80,17 +80,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 dy_value_3 = dy[offset_3 / 4];
     precise const float4 x_value_3 = x[offset_3 / 4];
     dy_sum_value += dy_value;
-    precise const float4 value = x_value - mean_value;
-    dy_centered_sum_value = mad(dy_value, value, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value * (x_value - mean_value);
     dy_sum_value += dy_value_1;
-    precise const float4 value_1 = x_value_1 - mean_value;
-    dy_centered_sum_value = mad(dy_value_1, value_1, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
     dy_sum_value += dy_value_2;
-    precise const float4 value_2 = x_value_2 - mean_value;
-    dy_centered_sum_value = mad(dy_value_2, value_2, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
     dy_sum_value += dy_value_3;
-    precise const float4 value_3 = x_value_3 - mean_value;
-    dy_centered_sum_value = mad(dy_value_3, value_3, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
         const uint first_1 = strip + row * 4;
@@ -100,8 +96,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
         dy_sum_value += dy_value_4;
-        precise const float4 value_4 = x_value_4 - mean_value;
-        dy_centered_sum_value = mad(dy_value_4, value_4, dy_centered_sum_value);
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
     }
     const uint first_1 = 6144 + row * 4;
     if (first_1 < 6272) {
@@ -111,8 +106,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
         dy_sum_value += dy_value_4;
-        precise const float4 value_4 = x_value_4 - mean_value;
-        dy_centered_sum_value = mad(dy_value_4, value_4, dy_centered_sum_value);
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
     }
     precise const float2 dy_sum_half = dy_sum_value.xy + dy_sum_value.zw;
     precise float dy_sum_total = dy_sum_half.x + dy_sum_half.y;
@@ -146,21 +140,21 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     }
     precise const float scale_value = scale[output];
     precise const float variance_value = variance[output];
-    precise const float value_4 = variance_value + 0.001f;
-    precise const float value_5 = scale_value * (1.0f / sqrt(value_4));
-    precise const float value_6 = dy_sum_total / 6272.0f;
-    precise const float value_7 = dy_centered_sum_total / 6272.0f;
-    precise const float4 dx_value = value_5
-        * (dy_value - value_6 - ((x_value - mean_value) * value_7) / value_4);
+    precise const float value = variance_value + 0.001f;
+    precise const float value_1 = scale_value * (1.0f / sqrt(value));
+    precise const float value_2 = dy_sum_total / 6272.0f;
+    precise const float value_3 = dy_centered_sum_total / 6272.0f;
+    precise const float4 dx_value = value_1
+        * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
     dx[offset / 4] = dx_value;
-    precise const float4 dx_value_1 = value_5
-        * (dy_value_1 - value_6 - ((x_value_1 - mean_value) * value_7) / value_4);
+    precise const float4 dx_value_1 = value_1
+        * (dy_value_1 - value_2 - ((x_value_1 - mean_value) * value_3) / value);
     dx[offset_1 / 4] = dx_value_1;
-    precise const float4 dx_value_2 = value_5
-        * (dy_value_2 - value_6 - ((x_value_2 - mean_value) * value_7) / value_4);
+    precise const float4 dx_value_2 = value_1
+        * (dy_value_2 - value_2 - ((x_value_2 - mean_value) * value_3) / value);
     dx[offset_2 / 4] = dx_value_2;
-    precise const float4 dx_value_3 = value_5
-        * (dy_value_3 - value_6 - ((x_value_3 - mean_value) * value_7) / value_4);
+    precise const float4 dx_value_3 = value_1
+        * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
     dx[offset_3 / 4] = dx_value_3;
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
@@ -170,8 +164,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint offset_4 = i0 * 12544 + output * 196 + i2;
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
-        precise const float4 dx_value_4 = value_5
-            * (dy_value_4 - value_6 - ((x_value_4 - mean_value) * value_7) / value_4);
+        precise const float4 dx_value_4 = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
         dx[offset_4 / 4] = dx_value_4;
     }
     if (first_1 < 6272) {
@@ -180,8 +174,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint offset_4 = i0 * 12544 + output * 196 + i2;
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
-        precise const float4 dx_value_4 = value_5
-            * (dy_value_4 - value_6 - ((x_value_4 - mean_value) * value_7) / value_4);
+        precise const float4 dx_value_4 = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
         dx[offset_4 / 4] = dx_value_4;
     }
 }

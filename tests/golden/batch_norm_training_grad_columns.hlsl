@@ -70,17 +70,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float dy_value_3 = dy[offset_3];
     precise const float x_value_3 = x[offset_3];
     dy_sum_value += dy_value;
-    precise const float value = x_value - mean_value;
-    dy_centered_sum_value = mad(dy_value, value, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value * (x_value - mean_value);
     dy_sum_value += dy_value_1;
-    precise const float value_1 = x_value_1 - mean_value;
-    dy_centered_sum_value = mad(dy_value_1, value_1, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
     dy_sum_value += dy_value_2;
-    precise const float value_2 = x_value_2 - mean_value;
-    dy_centered_sum_value = mad(dy_value_2, value_2, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
     dy_sum_value += dy_value_3;
-    precise const float value_3 = x_value_3 - mean_value;
-    dy_centered_sum_value = mad(dy_value_3, value_3, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
 
     for (uint strip = 32; strip < 48; strip += 8) {
         const uint first = strip + row;
@@ -88,8 +84,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float dy_value_4 = dy[offset_4];
         precise const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        precise const float value_4 = x_value_4 - mean_value;
-        dy_centered_sum_value = mad(dy_value_4, value_4, dy_centered_sum_value);
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
     }
     const uint first = 48 + row;
     const uint offset_4 = at + first * 300;
@@ -97,8 +92,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float dy_value_4 = dy[offset_4];
         precise const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        precise const float value_4 = x_value_4 - mean_value;
-        dy_centered_sum_value = mad(dy_value_4, value_4, dy_centered_sum_value);
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
@@ -119,18 +113,18 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     }
     precise const float scale_value = scale[at];
     precise const float variance_value = variance[at];
-    precise const float value_4 = variance_value + 0.001f;
-    precise const float value_5 = scale_value * (1.0f / sqrt(value_4));
-    precise const float value_6 = dy_sum_value / 50.0f;
-    precise const float value_7 = dy_centered_sum_value / 50.0f;
+    precise const float value = variance_value + 0.001f;
+    precise const float value_1 = scale_value * (1.0f / sqrt(value));
+    precise const float value_2 = dy_sum_value / 50.0f;
+    precise const float value_3 = dy_centered_sum_value / 50.0f;
 
     for (uint k_3 = 0; k_3 < 4; ++k_3) {
         const uint i0 = row + k_3 * 8;
         const uint offset_5 = at + i0 * 300;
         precise const float dy_value_4 = dy[offset_5];
         precise const float x_value_4 = x[offset_5];
-        precise const float dx_value = value_5
-            * (dy_value_4 - value_6 - ((x_value_4 - mean_value) * value_7) / value_4);
+        precise const float dx_value = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
         if (output < 300) {
             dx[offset_5] = dx_value;
         }
@@ -141,8 +135,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint offset_5 = at + first_1 * 300;
         precise const float dy_value_4 = dy[offset_5];
         precise const float x_value_4 = x[offset_5];
-        precise const float dx_value = value_5
-            * (dy_value_4 - value_6 - ((x_value_4 - mean_value) * value_7) / value_4);
+        precise const float dx_value = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
         if (output < 300) {
             dx[offset_5] = dx_value;
         }
@@ -150,8 +144,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (first < 50) {
         precise const float dy_value_4 = dy[offset_4];
         precise const float x_value_4 = x[offset_4];
-        precise const float dx_value = value_5
-            * (dy_value_4 - value_6 - ((x_value_4 - mean_value) * value_7) / value_4);
+        precise const float dx_value = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
         if (output < 300) {
             dx[offset_4] = dx_value;
         }

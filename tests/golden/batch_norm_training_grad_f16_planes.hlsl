@@ -92,23 +92,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 dy_value_5 = (float4)dy[offset_5 / 4];
     precise const float4 x_value_5 = (float4)x[offset_5 / 4];
     dy_sum_value += dy_value;
-    precise const float4 value = x_value - mean_value;
-    dy_centered_sum_value = mad(dy_value, value, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value * (x_value - mean_value);
     dy_sum_value += dy_value_1;
-    precise const float4 value_1 = x_value_1 - mean_value;
-    dy_centered_sum_value = mad(dy_value_1, value_1, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
     dy_sum_value += dy_value_2;
-    precise const float4 value_2 = x_value_2 - mean_value;
-    dy_centered_sum_value = mad(dy_value_2, value_2, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
     dy_sum_value += dy_value_3;
-    precise const float4 value_3 = x_value_3 - mean_value;
-    dy_centered_sum_value = mad(dy_value_3, value_3, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
     dy_sum_value += dy_value_4;
-    precise const float4 value_4 = x_value_4 - mean_value;
-    dy_centered_sum_value = mad(dy_value_4, value_4, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
     dy_sum_value += dy_value_5;
-    precise const float4 value_5 = x_value_5 - mean_value;
-    dy_centered_sum_value = mad(dy_value_5, value_5, dy_centered_sum_value);
+    dy_centered_sum_value += dy_value_5 * (x_value_5 - mean_value);
     const uint first_1 = 6144 + row * 8;
 
     for (uint part = 0; part < 2; ++part) {
@@ -120,8 +114,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             precise const float4 dy_value_6 = (float4)dy[offset_6 / 4];
             precise const float4 x_value_6 = (float4)x[offset_6 / 4];
             dy_sum_value += dy_value_6;
-            precise const float4 value_6 = x_value_6 - mean_value;
-            dy_centered_sum_value = mad(dy_value_6, value_6, dy_centered_sum_value);
+            dy_centered_sum_value += dy_value_6 * (x_value_6 - mean_value);
         }
     }
     precise const float2 dy_sum_half = dy_sum_value.xy + dy_sum_value.zw;
@@ -156,27 +149,27 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     }
     precise const float scale_value = (float)scale[output];
     precise const float variance_value = (float)variance[output];
-    precise const float value_6 = variance_value + 0.001f;
-    precise const float value_7 = scale_value * (1.0f / sqrt(value_6));
-    precise const float value_8 = dy_sum_total / 6400.0f;
-    precise const float value_9 = dy_centered_sum_total / 6400.0f;
-    precise const float4 dx_value = value_7
-        * (dy_value - value_8 - ((x_value - mean_value) * value_9) / value_6);
+    precise const float value = variance_value + 0.001f;
+    precise const float value_1 = scale_value * (1.0f / sqrt(value));
+    precise const float value_2 = dy_sum_total / 6400.0f;
+    precise const float value_3 = dy_centered_sum_total / 6400.0f;
+    precise const float4 dx_value = value_1
+        * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
     dx[offset / 4] = (float16_t4)dx_value;
-    precise const float4 dx_value_1 = value_7
-        * (dy_value_1 - value_8 - ((x_value_1 - mean_value) * value_9) / value_6);
+    precise const float4 dx_value_1 = value_1
+        * (dy_value_1 - value_2 - ((x_value_1 - mean_value) * value_3) / value);
     dx[offset_1 / 4] = (float16_t4)dx_value_1;
-    precise const float4 dx_value_2 = value_7
-        * (dy_value_2 - value_8 - ((x_value_2 - mean_value) * value_9) / value_6);
+    precise const float4 dx_value_2 = value_1
+        * (dy_value_2 - value_2 - ((x_value_2 - mean_value) * value_3) / value);
     dx[offset_2 / 4] = (float16_t4)dx_value_2;
-    precise const float4 dx_value_3 = value_7
-        * (dy_value_3 - value_8 - ((x_value_3 - mean_value) * value_9) / value_6);
+    precise const float4 dx_value_3 = value_1
+        * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
     dx[offset_3 / 4] = (float16_t4)dx_value_3;
-    precise const float4 dx_value_4 = value_7
-        * (dy_value_4 - value_8 - ((x_value_4 - mean_value) * value_9) / value_6);
+    precise const float4 dx_value_4 = value_1
+        * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
     dx[offset_4 / 4] = (float16_t4)dx_value_4;
-    precise const float4 dx_value_5 = value_7
-        * (dy_value_5 - value_8 - ((x_value_5 - mean_value) * value_9) / value_6);
+    precise const float4 dx_value_5 = value_1
+        * (dy_value_5 - value_2 - ((x_value_5 - mean_value) * value_3) / value);
     dx[offset_5 / 4] = (float16_t4)dx_value_5;
 
     for (uint part = 0; part < 2; ++part) {
@@ -187,8 +180,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             const uint offset_6 = i0 * 12800 + output * 1600 + i2;
             precise const float4 dy_value_6 = (float4)dy[offset_6 / 4];
             precise const float4 x_value_6 = (float4)x[offset_6 / 4];
-            precise const float4 dx_value_6 = value_7
-                * (dy_value_6 - value_8 - ((x_value_6 - mean_value) * value_9) / value_6);
+            precise const float4 dx_value_6 = value_1
+                * (dy_value_6 - value_2 - ((x_value_6 - mean_value) * value_3) / value);
             dx[offset_6 / 4] = (float16_t4)dx_value_6;
         }
     }

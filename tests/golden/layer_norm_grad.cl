@@ -18,16 +18,6 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
-// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
-static float16 fma_float16(const float16 x, const float16 y, const float16 z)
-{
-#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    return fma(x, y, z);
-#else
-    return x * y + z;
-#endif
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void layer_norm_grad_1(
     __global const float *x,
@@ -53,7 +43,7 @@ __kernel void layer_norm_grad_1(
             const float16 value = dy_value * scale_value;
             const float16 x_value = vload16(0, x + row_start + i);
             sum_value += value;
-            moment_value = fma_float16(value, x_value, moment_value);
+            moment_value += value * x_value;
         }
         vstore16(vload16(0, sum_total) + sum_value, 0, sum_total);
         vstore16(vload16(0, moment_total) + moment_value, 0, moment_total);
@@ -102,16 +92,6 @@ __kernel void layer_norm_grad_1(
 
 #pragma OPENCL FP_CONTRACT OFF
 
-// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
-static float16 fma_float16(const float16 x, const float16 y, const float16 z)
-{
-#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    return fma(x, y, z);
-#else
-    return x * y + z;
-#endif
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void layer_norm_grad_2(
     __global const float *x,
@@ -139,7 +119,7 @@ __kernel void layer_norm_grad_2(
                 const uint offset = row_start + k * 256 + i;
                 const float16 dy_value = vload16(0, dy + offset);
                 const float16 x_value = vload16(0, x + offset);
-                dscale_value = fma_float16(dy_value, x_value, dscale_value);
+                dscale_value += dy_value * x_value;
                 dbias_value += dy_value;
             }
             vstore16(dscale_value, 0, dscale_block + i);

@@ -35,16 +35,6 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
-// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
-static float4 fma_float4(const float4 x, const float4 y, const float4 z)
-{
-#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    return fma(x, y, z);
-#else
-    return x * y + z;
-#endif
-}
-
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void layer_norm_grad_1(
     __global const float *x,
@@ -78,10 +68,10 @@ __kernel void layer_norm_grad_1(
     const float4 x_value_1 = vload4(0, x + row_start + i2);
     const float4 value = dy_value * scale_value;
     sum_value += value;
-    moment_value = fma_float4(value, x_value, moment_value);
+    moment_value += value * x_value;
     const float4 value_1 = dy_value_1 * scale_value_1;
     sum_value += value_1;
-    moment_value = fma_float4(value_1, x_value_1, moment_value);
+    moment_value += value_1 * x_value_1;
     const float2 sum_half = sum_value.s01 + sum_value.s23;
     float sum_total = sum_half.s0 + sum_half.s1;
     const float2 moment_half = moment_value.s01 + moment_value.s23;
@@ -109,11 +99,11 @@ __kernel void layer_norm_grad_1(
     const float value_2 = sum_total * 0.00390625f;
     const float value_3 = moment_total * 0.00390625f;
     const float4 dx_value = dy_value * scale_value - (value_2 + x_value * value_3);
-    dscale_part = fma_float4(dy_value, x_value, dscale_part);
+    dscale_part += dy_value * x_value;
     dbias_part += dy_value;
     vstore4(dx_value, 0, dx + row_start + first);
     const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value_2 + x_value_1 * value_3);
-    dscale_part_1 = fma_float4(dy_value_1, x_value_1, dscale_part_1);
+    dscale_part_1 += dy_value_1 * x_value_1;
     dbias_part_1 += dy_value_1;
     vstore4(dx_value_1, 0, dx + row_start + i2);
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -71,10 +71,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 x_value_1 = x[(row_start + first) / 4 + 32];
     precise const float4 value = dy_value * scale_value;
     sum_value += value;
-    moment_value = mad(value, x_value, moment_value);
+    moment_value += value * x_value;
     precise const float4 value_1 = dy_value_1 * scale_value_1;
     sum_value += value_1;
-    moment_value = mad(value_1, x_value_1, moment_value);
+    moment_value += value_1 * x_value_1;
     precise const float2 sum_half = sum_value.xy + sum_value.zw;
     precise float sum_total = sum_half.x + sum_half.y;
     precise const float2 moment_half = moment_value.xy + moment_value.zw;
@@ -102,11 +102,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float value_2 = sum_total * 0.00390625f;
     precise const float value_3 = moment_total * 0.00390625f;
     precise const float4 dx_value = dy_value * scale_value - (value_2 + x_value * value_3);
-    dscale_part = mad(dy_value, x_value, dscale_part);
+    dscale_part += dy_value * x_value;
     dbias_part += dy_value;
     dx[(row_start + first) / 4] = dx_value;
     precise const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value_2 + x_value_1 * value_3);
-    dscale_part_1 = mad(dy_value_1, x_value_1, dscale_part_1);
+    dscale_part_1 += dy_value_1 * x_value_1;
     dbias_part_1 += dy_value_1;
     dx[(row_start + first) / 4 + 32] = dx_value_1;
     GroupMemoryBarrierWithGroupSync();

@@ -27,26 +27,6 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
-// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
-static float4 fma_float4(const float4 x, const float4 y, const float4 z)
-{
-#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    return fma(x, y, z);
-#else
-    return x * y + z;
-#endif
-}
-
-// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
-static float fma_float(const float x, const float y, const float z)
-{
-#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    return fma(x, y, z);
-#else
-    return x * y + z;
-#endif
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void resample_grad_linear(
     __global const float *dY,
@@ -100,7 +80,7 @@ __kernel void resample_grad_linear(
                     if (position_1 >= 0 && position_1 < 8) {
                         const float d_x_rows_weights_4 = dX_rows_weights[k];
                         const float4 d_y = vload4(0, dY + position_1 * 6 + (i0 * 48 + i));
-                        d_x_rows = fma_float4((float4)(d_x_rows_weights_4), d_y, d_x_rows);
+                        d_x_rows += d_x_rows_weights_4 * d_y;
                     }
                 }
                 vstore4(d_x_rows, 0, d_x_rows_row + i);
@@ -112,7 +92,7 @@ __kernel void resample_grad_linear(
                     if (position_1 >= 0 && position_1 < 8) {
                         const float d_x_rows_weights_4 = dX_rows_weights[k];
                         const float d_y = dY[position_1 * 6 + (i0 * 48 + i)];
-                        d_x_rows = fma_float(d_x_rows_weights_4, d_y, d_x_rows);
+                        d_x_rows += d_x_rows_weights_4 * d_y;
                     }
                 }
                 d_x_rows_row[i] = d_x_rows;
@@ -126,7 +106,7 @@ __kernel void resample_grad_linear(
                 if (position_1 >= 0 && position_1 < 6) {
                     const float d_x_rows = d_x_rows_row[position_1];
                     const float d_x_rows_weights_4 = dX_rows_weights[k];
-                    d_x = fma_float(d_x_rows, d_x_rows_weights_4, d_x);
+                    d_x += d_x_rows * d_x_rows_weights_4;
                 }
             }
             d_x_row[x] = d_x;
