@@ -170,7 +170,9 @@ def name_kernel(function: ir.Function, phases: Sequence[Phase]) -> str:
     reduced = {name for p in phases for each in p.accumulators for name, _ in each.stages}
     tensors = function.tensors()
     between = [name for name in stored if name not in tensors]
-    return between[0] if between else function.sort_tensors({*stored, *reduced})[-1]
+    # A part of a tensor is called after it.
+    made = {name.partition("#")[0] for name in (*stored, *reduced)}
+    return between[0] if between else function.sort_tensors(made)[-1]
 
 
 def _find_launch(nest: Nest, limits: Limits, given: k.Scalar | None) -> k.Launch:

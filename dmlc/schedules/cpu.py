@@ -421,7 +421,7 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
         if strips or split:
             rule.do("partial", loops[first + split])
         elif not block and lanes == 1:
-            rule.do("relax", loops[0])
+            rule.offers("relax", loops[0])
     if across:
         rule.do("unroll", row)
         if phase.accumulators:

@@ -493,7 +493,7 @@ def test_what_is_no_number_takes_no_part_in_tiles(fold: str) -> None:
         ((*TILED, *STAGED), "bind left_point own", "a group has not so many work items"),
         ((*TILED, *STAGED), "unroll k", "settled|work items have points|steps of several"),
         (TILED[:9], "jam down", "work items jam nothing"),
-        (("tile k 4 as point",), "jam point", "no reduction comes first"),
+        (("tile k 4 as point",), "jam point", "only outputs are reduced side by side"),
         ((), "jam i0", "no reduction comes first|too many outputs at once"),
         (("vectorize i1 4",), "jam i1", "work items jam nothing"),
         (("recheck i1",), "recheck i1", "more than one reduction"),
