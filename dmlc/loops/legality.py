@@ -186,3 +186,14 @@ def forget_order(nest: Nest, loop: Loop) -> Nest:
         if isinstance(node, Reduce) and node.serial:
             nest = replace_node(nest, node, dataclasses.replace(node, serial=False))
     return nest
+
+
+def demand_alike(nest: Nest) -> None:
+    """Refuses loops side by side over what a work group has, some of which go by its range and
+    others have so many steps."""
+    for group in walk(nest.body):
+        if isinstance(group, Loop) and group.kind is Kind.GROUP:
+            loops = list_loops(group.body, group.dim)
+            inner = {id(n) for loop in loops for n in list_loops(loop.body, group.dim)}
+            counted = {bool(n.extent) for n in loops if id(n) not in inner and n.dim is group.dim}
+            demand(len(counted) < 2, "loops side by side have so many steps, or go by their range")

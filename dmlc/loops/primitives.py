@@ -19,6 +19,7 @@ from dmlc.loops.legality import (
     MOST_ITEMS,
     MOST_UNROLLED,
     count_steps,
+    demand_alike,
     demand_free,
     demand_ranges,
     demand_serial,
@@ -136,6 +137,7 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         demand(fits, f"'{value}' is not {argument.value}")
     made = found.run(On(nest, function, limits, loop, call.name), *given)
     check_items(made)
+    demand_alike(made)
     return dataclasses.replace(made, script=(*nest.script, call))
 
 

@@ -578,6 +578,7 @@ def test_blocks_of_a_group_have_axes_of_their_own() -> None:
         (("fuse i0 as i",), "rename i1.2", "no loop is called"),
         (("split i1 2", "fuse i0 as i", "tile i 4 as row"), "reorder row", "settled outside"),
         (("fission i0 Y", "fuse i0 as i"), "rename i0.2 as j", "several loops keeps its name"),
+        (("split i0 3 as g", "bind g group", "fission i0 Y"), "unroll i0", "side by side"),
     ],
 )
 def test_blocks_are_refused_that_change_results(
