@@ -15,7 +15,7 @@ from dmlc.codegen.functions import Helper
 from dmlc.codegen.trace import Definition
 from dmlc.kernel.target import Limits
 from dmlc.program import Language
-from dmlc.scalars import KERNEL_OPERATIONS, TENSOR_TYPES, DataType
+from dmlc.scalars import MULTIPLY_ADD, OPERATIONS, TENSOR_TYPES, DataType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ def operation_pairs() -> tuple[tuple[str, DataType], ...]:
     """Every operation with every type its operands may have: what a dialect's table covers."""
     return tuple(
         (operation.name, dtype)
-        for operation in KERNEL_OPERATIONS.values()
+        for operation in OPERATIONS.values()
         for dtype in (*COMPUTE_TYPES, DataType.INDEX)
         if operation.operands.accept(dtype)
     )
@@ -292,14 +292,15 @@ def spell_portable(name: str) -> Entry:
     """An operation on FLOAT32 by its definition in `float32`, which is written out."""
     if name not in FUNCTIONS:
         return Unsupported(f"codegen/float32.py has no definition of '{name}'")
-    return Spelling(spell_call("{H}", KERNEL_OPERATIONS[name].arity), helper=FUNCTIONS[name])
+    return Spelling(spell_call("{H}", OPERATIONS[name].arity), helper=FUNCTIONS[name])
 
 
 def make_table(
     spell: Callable[[str, DataType], Entry],
 ) -> Mapping[tuple[str, DataType], Entry]:
     """The total table of operations that a function spells."""
-    return MappingProxyType({pair: spell(*pair) for pair in operation_pairs()})
+    pairs = (*operation_pairs(), (MULTIPLY_ADD.name, DataType.FLOAT32))
+    return MappingProxyType({pair: spell(*pair) for pair in pairs})
 
 
 def make_conversions(

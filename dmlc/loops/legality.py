@@ -69,6 +69,8 @@ def only_loop(outer: Loop | Reduce) -> Loop:
 
 
 MOST_ITEMS = 1024
+WIDTHS = 4, 8, 16
+WIDTHS_ONLY = "vectors have 4, 8 or 16 lanes"
 MOST_UNROLLED = 16
 
 

@@ -18,6 +18,8 @@ from dmlc.kernel.target import Limits
 from dmlc.loops.legality import (
     MOST_ITEMS,
     MOST_UNROLLED,
+    WIDTHS,
+    WIDTHS_ONLY,
     count_steps,
     demand_alike,
     demand_free,
@@ -443,6 +445,7 @@ def vectorize(on: On, lanes: int, how: str = "") -> Nest:
         return vectorize_tile(on, lanes)
     loop = demand_serial(on.loop, "put in vectors")
     demand(loop.step == 1, "only serial loops by ones go in vectors")
+    demand(lanes in WIDTHS, WIDTHS_ONLY)
     demand(how == "whole" or not loop.dim.parts, "vectors run along one dimension")
     demand(how == "" or loop.dim is not on.nest.block, "outputs of a block lie side by side")
     if how == "whole":
@@ -553,7 +556,8 @@ def pack(on: On, lanes: int) -> Nest:
     results = [view for view, _ in phase.elements.results]
     beside = all(phase.space.strides[view][axis] == 1 for view in results)
     beside = beside and bool(results) and not phase.accumulators
-    demand(beside and lanes > 1, "what is stored does not lie side by side")
+    demand(beside, "what is stored does not lie side by side")
+    demand(lanes in WIDTHS, WIDTHS_ONLY)
     names = tuple(view.tensor for view in results)
     each = dataclasses.replace(loop, extent=lanes, name=on.find_name("j"))
     packed = Pack(loop.dim, names, lanes, (each,))

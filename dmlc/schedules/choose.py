@@ -180,12 +180,12 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
         return None
     # Pieces of what lies side by side start on cache lines.
     line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
-    if _is_gpu(p):
-        return make_cut(phases[0], axis, find_length(size, pieces, line))
     length = -(-size // pieces)
-    if phases[0].elements.results:
+    if _is_gpu(p):
+        length = find_length(size, pieces, line)
+    elif phases[0].elements.results:
         length = -(-length // line) * line
-    return make_cut(phases[0], axis, length)
+    return make_cut(phases[0], axis, length) if length < size else None
 
 
 def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> bool:

@@ -53,7 +53,7 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "deal a tile": lambda number: ("deal", f"own{number}", 2),
     "fission": lambda number: ("fission", ("Y", "Z")[number % 2]),
     "items of a block": lambda number: ("bind", f"own{number}", "own"),
-    "pack": lambda number: ("pack", (2, 4)[number % 2]),
+    "pack": lambda number: ("pack", (4, 16)[number % 2]),
     "vectorize": lambda number: ("vectorize", (4, 16)[number % 2]),
     "vectorize whole": lambda number: ("vectorize", 4, "whole"),
     "vectorize gather": lambda number: ("vectorize", 8, ("gather", "aligned")[number % 2]),

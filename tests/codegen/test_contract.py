@@ -8,7 +8,7 @@ import pytest
 from dmlc.pipeline import compile
 from tests.products import Product
 
-FUSED = {"hlsl": "mad(", "opencl": "fma(", "wgsl": "fma("}
+FUSED = {"hlsl": "= mad(", "opencl": "= fma_float", "wgsl": "= fma("}
 
 
 @pytest.mark.parametrize("target", FUSED)
