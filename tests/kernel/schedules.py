@@ -80,8 +80,6 @@ FUNCTIONS = {
         func @f(%X: f32[{a}, {b}]) -> (%Y) {{
           %Y: f32[i0 < {a}] = {fold}[r1 < {b} where le(r1, i0)] %X[i0, r1]
         }}""",
-}
-FUNCTIONS |= {
     "product": """
         func @f(%A: f32[{a}, {c}], %B: f32[{c}, {b}], %W: f32[{b}]) -> (%Y) {{
           %S: f32[i0 < {a}, i1 < {b}] = sum[r0 < {c}] mul(%A[i0, r0], %B[r0, i1])

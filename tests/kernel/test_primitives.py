@@ -595,7 +595,8 @@ def test_all_work_items_reduce_what_they_fill_tiles_for() -> None:
     lines = ("deal i0.2 item 2", "tile k 2", "stage k X shared k_tile", "bind X_k_tile side")
     nest = change("rows", *lines, sizes=(1, 2, 1))
     kernels = read("rows", (1, 2, 1), "sum")
-    inputs = {"X": np.float32([[[1.0], [2.0]]]), "W": np.float32([3.0])}
+    given = {"X": [[[1.0], [2.0]]], "W": [3.0]}
+    inputs = {name: np.array(values, np.float32) for name, values in given.items()}
     got = run_kernels(kernels.function, kernels.lower([nest]), inputs)
     assert got["Y"].tolist() == [[[10.0], [11.0]]]
 
