@@ -95,6 +95,7 @@ def tile(on: On, size: int) -> Nest:
     demand(not loop.backwards and not loop.interleaved, "only loops from first to last are tiled")
     computed = any(covers(dim, each) for own in nest.dims for each in own)
     demand(computed, "the loop walks no dimension of what is computed")
+    demand(all(step == 1 for _, step in dim.parts), "numbered steps are not tiled")
     demand(size > 1, "a tile has two points at least")
     name = on.take(f"{loop.name}_tile", beside=True)
     demand(name not in list_names(nest), f"there is a dimension '{name}'")

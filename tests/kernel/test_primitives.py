@@ -480,6 +480,7 @@ def test_what_is_no_number_takes_no_part_in_tiles(fold: str) -> None:
     [
         (("tile i1 4 as column",), "stage i1 left shared column", "one phase reads what is"),
         (("tile i0 4",), "tile i0_tile 2", "a dimension in steps is not tiled"),
+        (("split i1 2 as n", "fuse i0 as mn"), "tile mn 4", "numbered steps are not tiled"),
         (("tile i0 4 as row",), "fuse i0", "settled|range|a loop of their own"),
         (("tile i0 4 as row",), "reorder i0", "settled outside"),
         (("tile k 8 as point",), "vectorize point 4", "vectors of a tile are whole"),
@@ -576,7 +577,6 @@ def test_blocks_of_a_group_have_axes_of_their_own() -> None:
         (BLOCKS[:8], "fission tile Y", "serial loops around a point"),
         (BLOCKS[:8], "stage tile %9 shared row", "not one value is called '%9'"),
         (("fuse i0 as i",), "rename i1.2", "no loop is called"),
-        (("split i1 2", "fuse i0 as i", "tile i 4 as row"), "reorder row", "settled outside"),
         (("fission i0 Y", "fuse i0 as i"), "rename i0.2 as j", "several loops keeps its name"),
         (("split i0 3 as g", "bind g group", "fission i0 Y"), "unroll i0", "side by side"),
     ],
