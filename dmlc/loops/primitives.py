@@ -153,7 +153,8 @@ def fuse(on: On) -> Nest:
     meets = any(isinstance(n, Reduce) for n in walk(inner.body))
     demand(inner.dim.piece is None or not meets, "a piece of a longer dimension goes outermost")
     name = on.take(f"{outer.name}_{inner.name}")
-    return on.replace(Loop(number_steps(name, parts), Kind.LOOP, 1, inner.body, name))
+    dim = number_steps(on.name_dim(name), parts)
+    return on.replace(Loop(dim, Kind.LOOP, 1, inner.body, name))
 
 
 @primitive()
@@ -169,7 +170,7 @@ def normalize(on: On) -> Nest:
     demand(not loop.dim.parts and loop.dim.piece is None, "what is made of others stays so")
     demand_ranges(loop)
     name = on.take(f"{loop.name}_number")
-    dim = number_steps(name, [(loop.dim, loop.step)])
+    dim = number_steps(on.name_dim(name), [(loop.dim, loop.step)])
     return on.replace(Loop(dim, Kind.LOOP, 1, loop.body, name))
 
 
@@ -182,7 +183,7 @@ def once(on: On) -> Nest:
     grouped = any(isinstance(n, Loop) and n.kind is Kind.GROUP for n in on.nest.body)
     demand(not grouped, "work groups take the outermost loop")
     name = on.take("once", beside=True)
-    around = Loop(Dim(name, 1), Kind.LOOP, 1, on.nest.body, name)
+    around = Loop(Dim(on.name_dim(name), 1), Kind.LOOP, 1, on.nest.body, name)
     return dataclasses.replace(on.nest, body=(around,))
 
 
@@ -192,9 +193,10 @@ def rename(on: On) -> Nest:
     loop, old = on.loop, on.loop.dim
     demand(len(list_loops(on.nest.body, old)) == 1, "a dimension of several loops keeps its name")
     demand(not old.parts and old.piece is None, "a dimension of parts keeps its name")
-    new = dataclasses.replace(old, name=on.take(loop.name))
+    name = on.take(loop.name)
+    new = dataclasses.replace(old, name=on.name_dim(name, but=old))
     dims = tuple(tuple(new if d is old else d for d in own) for own in on.nest.dims)
-    nest = on.replace(dataclasses.replace(loop, dim=new, name=new.name))
+    nest = on.replace(dataclasses.replace(loop, dim=new, name=name))
     return dataclasses.replace(nest, dims=dims)
 
 
@@ -496,7 +498,7 @@ def pair(on: On) -> Nest:
     demand(packed, "what is stored has gaps between its elements")
     size = -(-dim.size // 2) if isinstance(dim.size, int) else dim.size
     name = on.take("pair")
-    walked = Dim(name, size, ((dim, 2),))
+    walked = Dim(on.name_dim(name), size, ((dim, 2),))
     side = Loop(dim, Kind.UNROLL, 1, loop.body, on.find_name("side"), 2)
     names = tuple(view.tensor for view in stored)
     return on.replace(Loop(walked, Kind.LOOP, 1, (Pack(walked, names, 2, (side,)),), name))

@@ -96,7 +96,7 @@ def make_kernel(
         index.signed,
         stages,
         passes,
-        schedule=tuple(str(nest).splitlines()),
+        schedule=tuple(nest.list_lines()),
     )
     return run_passes(made, function, limits)
 

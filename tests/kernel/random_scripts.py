@@ -61,13 +61,13 @@ def run_script(number: int) -> Failure | None:
     nests: list[Nest] = []
     try:
         kernels = read(name, sizes, fold)
-        for nest in start(kernels):
-            nests.append(follow(nest, kernels.function, LIMITS, draw_chain(draw))[0])
+        nests += (follow(nest, kernels.function, LIMITS, draw_chain(draw))[0]
+                  for nest in start(kernels))  # fmt: skip
         inputs = kernels.inputs(number % 2**32)
         got = run_kernels(kernels.function, kernels.lower(nests), inputs)
         for result, values in evaluate(kernels.function, inputs).items():
             assert np.array_equal(got[result], values), f"'{result}' is wrong"
-    except Exception as error:  # noqa: BLE001  (whatever goes wrong is what is looked for)
+    except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         kind = f"{type(error).__name__} in {place.name}:{place.lineno}"
         scripts = "\n--\n".join(print_script(nest.script) for nest in nests)

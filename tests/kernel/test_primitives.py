@@ -17,7 +17,7 @@ from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.target import GPU, Limits
 from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Call, Loop, Nest, Reduce, walk
+from dmlc.loops.nodes import Call, Loop, Nest, Reduce, list_dims, walk
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import PRIMITIVES, ScheduleError, parse_script, print_script
 from dmlc.program import Program
@@ -143,16 +143,16 @@ def change(
 
 def test_a_nest_prints_one_line_per_loop() -> None:
     nest = change("rows", "bind i0 group", "vectorize k1 16")
-    assert str(nest).splitlines() == [
-        "group i0: 0..4",
-        "  reduce S",
-        "    reduce S",
-        "      loop k: 0..5",
-        "        vector k1: 0..16 by 16",
-        "          add to S",
-        "  store S",
-        "  loop i1: 0..80",
-        "    store Y",
+    assert nest.list_lines() == [
+        "group i0 by 1 as i0: 0..4",
+        "  reduce 0 array yes: S",
+        "    reduce 0: S",
+        "      loop k by 1 as k: 0..5",
+        "        vector k1 by 16 as k1 rest [4]: 0..16",
+        "          point 0: add to S",
+        "  point 1: store S",
+        "  loop i1.2 by 1 as i1.2: 0..80",
+        "    point 2: store Y",
     ]
 
 
@@ -252,17 +252,17 @@ def test_a_loop_is_split_before_its_steps_change_places() -> None:
 def test_work_items_share_what_they_reduce() -> None:
     script = ("axis row 4", "bind i0 group", "fuse k as element", "share element row 4 2 as strip")
     nest = change("rows", *script, sizes=(4, 8, 32))
-    assert str(nest).splitlines() == [
-        "group i0: 0..4",
-        "  reduce S",
-        "    loop element (k, k1): 0..256 by 32",
-        "      lane element: 4 by 4",
-        "        unroll element: 2 by 16",
-        "          vector element: 4",
-        "            add to S",
-        "  store S",
-        "  loop i1: 0..256",
-        "    store Y",
+    assert nest.list_lines() == [
+        "group i0 by 1 as i0: 0..4",
+        "  reduce 0: S",
+        "    loop element by 32 as strip: 0..256 of k, k1",
+        "      lane element by 4 as row extent 4",
+        "        unroll element by 16 as k extent 2",
+        "          vector element by 4 as i extent 1",
+        "            point 0: add to S",
+        "  point 1: store S",
+        "  loop i1.2 by 1 as i1.2: 0..256",
+        "    point 2: store Y",
     ]
     kernels = read("rows", (4, 8, 32), "sum")
     inputs = kernels.inputs(0)
@@ -270,6 +270,13 @@ def test_work_items_share_what_they_reduce() -> None:
     got = run_kernels(kernels.function, [kernel], inputs)
     for result, values in evaluate(kernels.function, inputs).items():
         assert np.array_equal(got[result], values)
+
+
+def test_dimensions_have_names_of_their_own_though_loops_may_take_one_again() -> None:
+    script = ("fuse k as part", "split part 2 as block", "unroll part as two", "fuse i0.2 as part")
+    nest = change("channels", *script)
+    assert [name for name in loops(nest) if name.startswith("part")] == ["part"]
+    assert [dim.name for dim in list_dims(nest) if dim.wanted == "part"] == ["part", "part.2"]
 
 
 def test_reductions_forget_their_order() -> None:

@@ -198,16 +198,17 @@ def test_work_items_that_run_together_use_different_banks(work: Transposed) -> N
 
 def test_a_nest_says_how_a_tile_is_filled() -> None:
     assert lower(Transposed(64, 96).make()).schedule == (
-        "group tile (i0, i1): 0..6",
-        "  put into shared x0_tile (1,056)",
-        "    lane column: 32",
-        "      lane row: 8 by 4",
-        "        vector row: 4",
-        "          keep x0_tile",
-        "  lane row: 32",
-        "    lane column: 8 by 4",
-        "      vector column: 4",
-        "        store y",
+        "group tile by 1 as tile: 0..6 of i0, i1",
+        "  stage [X0#tile0] repeats no: put into shared x0_tile (1,056)",
+        "    lane column by 1 as row0 extent 32",
+        "      lane row by 4 as column0 extent 8",
+        "        vector row by 4 as part extent 1",
+        "          point 0 into [(buffer X0#tile0 dim i0 tile [[row 33] [column 1]]"
+        " is_padded no lane 33)]: keep x0_tile",
+        "  lane row.1 by 1 as row1 extent 32",
+        "    lane column.1 by 4 as column1 extent 8",
+        "      vector column.1 by 4 as part extent 1",
+        "        point 1: store y",
     )
 
 

@@ -1,0 +1,55 @@
+"""The nests that rules choose for the library's operators."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dmlc import ir, library
+from dmlc.binding import Operator
+from dmlc.kernel import nodes as k
+from dmlc.kernel.target import Limits
+from dmlc.loops.nodes import Nest
+from dmlc.loops.phases import Phase
+from dmlc.lowering import assemble
+from dmlc.pipeline import make_kernels
+from dmlc.source import UnsupportedError
+from dmlc.testing.examples import read_cases
+
+TARGETS = (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", None), ("wgsl", None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """A nest that a rule has chosen, and what it was told."""
+
+    nest: Nest
+    function: ir.Function
+    phases: Sequence[Phase]
+    limits: Limits
+    count: k.Scalar | None
+
+
+def choose_nests(
+    name: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
+) -> list[Chosen]:
+    """The nests of all kernels of the first example of an operator."""
+    chosen: list[Chosen] = []
+    choose = assemble.choose
+
+    def watch(function: Any, phases: Any, p: Any, limits: Any, *rest: Any, **options: Any) -> Nest:
+        nest = choose(function, phases, p, limits, *rest, **options)
+        chosen.append(Chosen(nest, function, phases, limits, options["count"]))
+        return nest
+
+    monkeypatch.setattr(assemble, "choose", watch)
+    operator = Operator(library.find(name).operators[name])
+    function = next(read_cases(operator, operator.definition.examples[0])).call.function
+    # HLSL has few operations of FLOAT64, and WGSL few types.
+    with contextlib.suppress(UnsupportedError):
+        make_kernels(function, target, profile)
+    return chosen
