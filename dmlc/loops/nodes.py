@@ -479,20 +479,21 @@ def roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
 
 
 def scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
-    """The same point by point, where work items go in whole vectors along a dimension: neighbours
-    take neighbouring points, each of them as many as before."""
-
-    lanes, *inner = list_loops(nodes, dim)
+    """The same point by point, where a group goes in whole vectors along a dimension: work items
+    that are neighbours take neighbouring points, each of them as many as before."""
+    loops = list_loops(nodes, dim)
+    items = math.prod(n.extent for n in loops if n.kind is Kind.LANE)
+    inner = [n for n in loops if n.kind is not Kind.LANE]
     points = math.prod(n.step if n.kind is Kind.VECTOR else n.extent for n in inner)
 
     def change(node: Node) -> Node:
         if isinstance(node, Loop) and node.dim is dim:
             made = Loop(dim, node.kind, 1, tuple(map(change, node.body)), node.name, 1)
-            if node is lanes:
+            if node.kind is Kind.LANE:
                 return dataclasses.replace(made, extent=node.extent)
             if node is inner[0]:
                 # As many loops as before, of which one has all the steps.
-                return dataclasses.replace(made, kind=Kind.LOOP, step=lanes.extent, extent=points)
+                return dataclasses.replace(made, kind=Kind.LOOP, step=items, extent=points)
             return made
         if isinstance(node, Loop | Reduce | Pack):
             return dataclasses.replace(node, body=tuple(map(change, node.body)))
@@ -545,6 +546,8 @@ def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
     match node:
         case Loop():
             return _describe_range(node, [each for each in around if isinstance(each, Loop)])
+        case Point() | Reduce() | Numbers() if node.phase >= len(nest.phases):
+            return "no phase"
         case Point():
             return _describe_point(node, nest.phases[node.phase])
         case Reduce() | Numbers():

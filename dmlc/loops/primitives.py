@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 
 from dmlc import ir
+from dmlc.kernel.passes import verifies_each
 from dmlc.kernel.target import Limits
 from dmlc.loops.legality import (
     MOST_ITEMS,
@@ -43,6 +44,7 @@ from dmlc.loops.nodes import (
     Reduce,
     find_shared,
     in_vectors,
+    list_dims,
     list_loops,
     list_phases,
     number_steps,
@@ -60,6 +62,7 @@ from dmlc.loops.script import (
     replace_node,
 )
 from dmlc.loops.vectorize import vectorize_reads
+from dmlc.loops.verify import verify_nest
 from dmlc.sizes import is_multiple
 from dmlc.source import InternalError
 
@@ -110,7 +113,10 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         fits = isinstance(value, int) is (argument is Argument.NUMBER)
         demand(fits, f"'{value}' is not {argument.value}")
     made = found.run(On(nest, function, limits, loop, call.name), *given)
-    return dataclasses.replace(made, script=(*nest.script, call))
+    made = dataclasses.replace(made, script=(*nest.script, call))
+    if verifies_each():
+        verify_nest(made)
+    return made
 
 
 # The primitives --------------------------------------------------------------------------------
@@ -127,7 +133,8 @@ def split(on: On, factor: int) -> Nest:
     loops = list_loops(on.nest.body, loop.dim)
     around = loops[: next(i for i, each in enumerate(loops) if each is loop)]
     # Steps of loops are counted by the loop around, whatever that is bound to later on.
-    fits = all(each.step >= loop.step * factor for each in around)
+    cuts = [each.step for each in around] + list_cuts(on.nest, loop.dim)
+    fits = all(step >= loop.step * factor for step in cuts)
     demand(fits, "the part of a step is split into shorter ones")
     name = on.take(f"{loop.name}_block", beside=True)
     return on.replace(dataclasses.replace(loop, step=loop.step * factor, body=(loop,), name=name))
@@ -193,6 +200,9 @@ def rename(on: On) -> Nest:
     loop, old = on.loop, on.loop.dim
     demand(len(list_loops(on.nest.body, old)) == 1, "a dimension of several loops keeps its name")
     demand(not old.parts and old.piece is None, "a dimension of parts keeps its name")
+    made_of = [part for dim in list_dims(on.nest) for part, _ in dim.parts]
+    made_of += [dim.piece[0] for dim in list_dims(on.nest) if dim.piece is not None]
+    demand(old not in made_of, "a dimension that others are made of keeps its name")
     name = on.take(loop.name)
     new = dataclasses.replace(old, name=on.name_dim(name, but=old))
     dims = tuple(tuple(new if d is old else d for d in own) for own in on.nest.dims)
@@ -210,8 +220,10 @@ def reorder(on: On) -> Nest:
     outer, inner = on.loop, only_loop(on.loop)
     demand(outer.kind is not Kind.GROUP, "work groups take the outermost loop")
     if outer.dim is inner.dim:
-        counted = bool(outer.extent and inner.extent)
+        finer = list_loops(inner.body, inner.dim)
+        counted = all(n.extent for n in (outer, inner, *finer))
         demand(counted, "the steps of a loop go by its range, which is settled outside")
+        demand(inner.kind is not Kind.VECTOR, "of the loops over a dimension, vectors are inside")
     settles = any(inner.dim is part for part, _ in outer.dim.parts)
     demand(not settles, "the steps of a loop go by its range, which is settled outside")
     demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
@@ -270,8 +282,11 @@ def deal(on: On, axis: str, extent: int) -> Nest:
     place = next(i for i, each in enumerate(loops) if each is loop)
     around, finer = loops[:place], loops[place + 1 :]
     demand(all(n.kind is Kind.GROUP for n in around), "a part of a step is not dealt")
-    fits = all(n.extent for n in finer) and (bool(around) or loop.step == 1)
-    demand(fits, "what is in a step that is dealt is written out, in work groups")
+    fits = all(n.extent and n.kind is not Kind.LANE for n in finer)
+    demand(
+        fits and (bool(around) or loop.step == 1),
+        "what is in a step that is dealt is written out, in work groups",
+    )
     demand(not around or around[-1].step % (loop.step * extent) == 0,
             "work groups deal out whole rounds")  # fmt: skip
     shared = any(isinstance(n, Reduce) and find_shared(n) for n in walk(loop.body))
@@ -337,6 +352,8 @@ def unroll(on: On) -> Nest:
     `for i in 0..4: f(i) -> f(0); f(1); f(2); f(3)`
     """
     loop, nest = demand_unpacked(on.loop, "written out"), on.nest
+    shared = any(isinstance(n, Reduce) and find_shared(n) for n in walk(loop.body))
+    demand(not shared, "in what is written out, work items reduce nothing")
     extent = count_steps(nest, loop)
     demand(extent is not None and extent <= _MOST_UNROLLED, "too many steps to write out")
     around = list_around(nest, loop)
@@ -444,7 +461,8 @@ def _put_apart(on: On, lanes: int, *, aligned: bool) -> Nest:
         raise ScheduleError("reads lie at places that are not alike")
     steps = [n.step for n in list_loops(nest.body, loop.dim) if n is not loop]
     steps += list_cuts(nest, loop.dim)
-    demand(not steps or found.first == 0, "a part of the dimension starts where no vector does")
+    whole = found.first == 0 and found.last % LANES == 0
+    demand(not steps or whole, "a part of the dimension starts or ends where no vector does")
     demand(not any(step % LANES for step in steps), "a part of the dimension has half a vector")
     made = Loop(loop.dim, Kind.VECTOR, lanes, loop.body, on.take(loop.name), vectorization=found)
     return on.replace(made)
@@ -467,7 +485,8 @@ def pack(on: On, lanes: int) -> Nest:
     number = find_point(loop, "packed")
     phase = nest.phases[number]
     demand(not loop.dim.parts and loop.step == 1, "points of one dimension are packed, by ones")
-    demand(len(list_loops(nest.body, loop.dim)) == 1, "a dimension in steps is not packed")
+    alone = len(list_loops(nest.body, loop.dim)) == 1 and not list_cuts(nest, loop.dim)
+    demand(alone, "a dimension in steps is not packed")
     axis = find_axis(nest, number, loop)
     results = [view for view, _ in phase.elements.results]
     beside = all(phase.space.strides[view][axis] == 1 for view in results)

@@ -16,12 +16,13 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import OPEN, name_sizes
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.names import Names
-from dmlc.kernel.passes import run_passes
+from dmlc.kernel.passes import run_passes, verifies_each
 from dmlc.kernel.rows import place_rows
 from dmlc.kernel.target import RUN_TIME_COUNT, Limits, Profile
 from dmlc.loops.element import Gather, Read, View
 from dmlc.loops.nodes import Kind, Loop, Nest, walk
 from dmlc.loops.phases import Phase
+from dmlc.loops.verify import verify_nest
 from dmlc.lowering.lower import lower_nest
 from dmlc.schedules.choose import choose
 from dmlc.schedules.streaming import Streaming, measure_footprint
@@ -66,6 +67,8 @@ def make_kernel(
     streaming = Streaming(buffers, threshold)
     if nest is None:
         nest = choose(function, phases, profile, limits, streaming, serial=serial, count=given)
+    if verifies_each():
+        verify_nest(nest)
     if nest.holds:
         passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
     launch = _find_launch(nest, limits)

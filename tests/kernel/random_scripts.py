@@ -17,6 +17,7 @@ import traceback
 import numpy as np
 
 from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.passes import set_verify_each
 from dmlc.loops.nodes import Nest
 from dmlc.loops.script import print_script
 from dmlc.reference import evaluate
@@ -59,6 +60,7 @@ def run_script(number: int) -> Failure | None:
     if draw.random() < 0.15:
         sizes = (draw.randint(1, 3), draw.randint(1, 3), draw.choice(_LONG))
     nests: list[Nest] = []
+    set_verify_each(True)
     try:
         kernels = read(name, sizes, fold)
         nests += (follow(nest, kernels.function, LIMITS, draw_chain(draw))[0]
@@ -90,11 +92,13 @@ def main(arguments: list[str] | None = None) -> int:
         for failure in itertools.filterfalse(lambda each: each is None, found):
             assert failure is not None
             failed += 1
+            if failure.kind not in shortest:
+                print(f"script {failure.number}: {failure.kind}", flush=True)
             known = shortest.setdefault(failure.kind, failure)
             if failure.length < known.length:
                 shortest[failure.kind] = failure
     for failure in shortest.values():
-        print(f"script {failure.number}: {failure.kind}\n{failure.words}\n")
+        print(f"\nscript {failure.number}: {failure.kind}\n{failure.words}")
     print(f"{given.count:,} scripts, {failed:,} wrong, {len(shortest)} kinds")
     return 1 if failed else 0
 

@@ -198,6 +198,56 @@ def test_what_would_change_results_is_refused(refused: str, message: str) -> Non
         change("rows", refused, sizes=(4, 20, 16))
 
 
+@pytest.mark.parametrize(
+    ("name", "lines", "message"),
+    [
+        # Each was legal once, and its kernel was wrong, or its nest no order of the points.
+        ("rows", ("split k 3", "normalize k_block", "rename k"), "others are made of"),
+        ("transposed", ("bind i0 group", "split i1 8", "vectorize i1 8 gather"),
+         "ends where no vector does"),
+        ("normalized", ("split k 8", "normalize k_block", "split k 16"), "split into shorter ones"),
+        ("normalized", ("axis row 1", "share i0.2 row 1 1", "deal strip column 4"),
+         "written out, in work groups"),
+        ("normalized", ("split k 16", "bind k_block lane", "once", "unroll once"),
+         "work items reduce nothing"),
+        ("normalized", ("split i0.2 3", "normalize i0.2_block", "pack i0.2 4"), "is not packed"),
+        ("element-wise", ("split i0 4 as a", "bind a group", "split i0 4 as b", "unroll b",
+                          "split i0 2 as c", "unroll c", "reorder b"), "settled outside"),
+        ("flat", ("split i 8 as a", "bind a group", "split i 4 as b", "bind b lane",
+                  "vectorize i 4 whole", "reorder lane"), "vectors are inside"),
+    ],
+)  # fmt: skip
+def test_what_was_wrong_once_is_refused(name: str, lines: tuple[str, ...], message: str) -> None:
+    sizes = (1, 3, 32) if name in ("transposed", "normalized") else (8, 4, 32)
+    with pytest.raises(ScheduleError, match=message):
+        change(name, *lines, sizes=sizes)
+
+
+def test_a_group_without_work_items_of_its_own_goes_point_by_point_at_its_end() -> None:
+    kernels = read("flat", (1, 1, 10), "sum")
+    script = parse_script("split i 4 as block\nbind block group\nvectorize i 4 whole")
+    (nest,) = start(kernels)
+    lowered = kernels.lower([apply(nest, kernels.function, LIMITS, *script)])
+    inputs = kernels.inputs(0)
+    got = run_kernels(kernels.function, lowered, inputs)["Y"]
+    assert np.array_equal(got, evaluate(kernels.function, inputs)["Y"])
+
+
+def test_one_work_item_may_stand_around_those_that_go_beyond_the_end() -> None:
+    kernels = read("rows", (2, 5, 8), "sum")
+    script = """
+        axis row 1
+        bind i0 group
+        share i1.2 row 8 4
+        bind strip column
+        reorder column"""
+    (nest,) = start(kernels)
+    lowered = kernels.lower([apply(nest, kernels.function, LIMITS, *parse_script(script))])
+    inputs = kernels.inputs(0)
+    got = run_kernels(kernels.function, lowered, inputs)["Y"]
+    assert np.array_equal(got, evaluate(kernels.function, inputs)["Y"])
+
+
 def test_every_primitive_says_what_it_does() -> None:
     for name, primitive in PRIMITIVES.items():
         assert primitive.words.endswith((".", "`")), name
