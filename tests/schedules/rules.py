@@ -47,9 +47,29 @@ def choose_nests(
         return nest
 
     monkeypatch.setattr(assemble, "choose", watch)
+    _lower(name, target, profile)
+    return chosen
+
+
+def list_nests(
+    name: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
+) -> list[Nest]:
+    """The nests of the same kernels, and of those that no rule chooses for."""
+    nests: list[Nest] = []
+    lower = assemble.lower_nest
+
+    def watch(nest: Nest, *rest: Any) -> Any:
+        nests.append(nest)
+        return lower(nest, *rest)
+
+    monkeypatch.setattr(assemble, "lower_nest", watch)
+    _lower(name, target, profile)
+    return nests
+
+
+def _lower(name: str, target: str, profile: str | None) -> None:
     operator = Operator(library.find(name).operators[name])
     function = next(read_cases(operator, operator.definition.examples[0])).call.function
     # HLSL has few operations of FLOAT64, and WGSL few types.
     with contextlib.suppress(UnsupportedError):
         make_kernels(function, target, profile)
-    return chosen

@@ -1,4 +1,4 @@
-"""The nests that rules choose, as text, as JSON, and before the verifier."""
+"""The nests of kernels as text and as JSON: what is printed says all, and is read back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dmlc import library
 from dmlc.loops.nodes import Loop, Nest
 from dmlc.loops.parse import nest_from_json, nest_to_json, parse_nest
 from dmlc.source import DmlcError
-from tests.schedules.rules import TARGETS, choose_nests
+from tests.schedules.nest_mutants import CASES, is_same, make
+from tests.schedules.rules import TARGETS, list_nests
 
 SCALED = "directml.BATCH_NORMALIZATION_TRAINING_GRAD"
 
@@ -21,16 +22,30 @@ SCALED = "directml.BATCH_NORMALIZATION_TRAINING_GRAD"
 def test_a_nest_reads_back_from_its_text_and_its_json(
     name: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for chosen in choose_nests(name, target, profile, monkeypatch):
-        nest = chosen.nest
+    for nest in list_nests(name, target, profile, monkeypatch):
         text = parse_nest(str(nest), nest.phases)
         assert text == nest
         assert str(text) == str(nest)
         assert nest_from_json(nest_to_json(nest), nest.phases) == nest
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_a_nest_of_each_family_reads_back(case: str) -> None:
+    for nest in make(case).nests:
+        assert parse_nest(str(nest), nest.phases) == nest
+        assert nest_from_json(nest_to_json(nest), nest.phases) == nest
+
+
+def test_a_nest_that_is_read_makes_the_same_kernel() -> None:
+    made = make("product, panels")
+    (nest,) = made.nests
+    # What is for a person is in no text.
+    again = dataclasses.replace(parse_nest(str(nest), nest.phases), words=nest.words)
+    assert is_same(made.lower(0, again), made.kernels[0])
+
+
 def choose_one(monkeypatch: pytest.MonkeyPatch, name: str = SCALED) -> Nest:
-    return choose_nests(name, "hlsl", None, monkeypatch)[0].nest
+    return list_nests(name, "hlsl", None, monkeypatch)[0]
 
 
 def test_a_print_says_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
