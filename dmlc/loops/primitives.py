@@ -164,8 +164,7 @@ def split(on: On, factor: int) -> Nest:
     demand(fits, "the part of a step is split into shorter ones")
     name = on.take(f"{loop.name}_block", beside=True)
     step = loop.step * factor
-    made = dataclasses.replace(loop, step=step, body=(loop,), name=name, backwards=False)
-    return on.replace(made)
+    return on.replace(dataclasses.replace(loop, step=step, body=(loop,), name=name, backwards=False))
 
 
 @primitive()

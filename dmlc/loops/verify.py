@@ -275,7 +275,7 @@ class _Verifier:
         # Who fills a tile goes over it anew.
         again = {n.dim.within for n in path[staged:] if isinstance(n, Loop)}
         loops = [n for place, n in enumerate(path) if isinstance(n, Loop)
-                 and (place >= staged or not n.dim.within or n.dim.within not in again)]  # fmt: skip
+                 and (place >= staged or n.dim.within not in again - {None})]  # fmt: skip
         for place, loop in enumerate(loops):
             steps = self._find_steps(loop.dim, dim)
             if steps is not None:

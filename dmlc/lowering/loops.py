@@ -23,6 +23,7 @@ from dmlc.kernel.arithmetic import (
 )
 from dmlc.loops.element import View
 from dmlc.loops.nodes import (
+    Dim,
     Kind,
     Loop,
     Node,
