@@ -163,8 +163,8 @@ def split(on: On, factor: int) -> Nest:
     fits = all(step >= loop.step * factor for step in cuts)
     demand(fits, "the part of a step is split into shorter ones")
     name = on.take(f"{loop.name}_block", beside=True)
-    step = loop.step * factor
-    return on.replace(dataclasses.replace(loop, step=step, body=(loop,), name=name, backwards=False))
+    made = dataclasses.replace(loop, step=loop.step * factor, body=(loop,), name=name)
+    return on.replace(dataclasses.replace(made, backwards=False))
 
 
 @primitive()
