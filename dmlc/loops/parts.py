@@ -244,7 +244,7 @@ def hoist(on: On) -> Nest:
     if before is None:
         raise ScheduleError("nothing that takes work is the same for all points of an output")
     size = loop.dim.size if isinstance(loop.dim.size, int) else 0
-    width = -(-min([*list_cuts(nest, loop.dim), size]) // _LANES) * _LANES
+    width = -(-max(1, min([*list_cuts(nest, loop.dim), size])) // _LANES) * _LANES
     views = [view for view, _ in before.elements.results]
     buffers = [Buffer(v.tensor, v.dtype, width, loop.dim, "factors") for v in views]
     into = tuple(Into(buffer, loop.dim) for buffer in buffers)
