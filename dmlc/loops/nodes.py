@@ -485,7 +485,9 @@ def roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
     so long at least."""
     made: list[Node] = []
     for node in nodes:
-        if not isinstance(node, Loop | Reduce | Pack):
+        if isinstance(node, Numbers):
+            node = dataclasses.replace(node, others=roll(node.others, dim, least))
+        if not isinstance(node, Loop | Reduce | Pack | Numbers):
             made.append(node)
             continue
         node = dataclasses.replace(node, body=roll(node.body, dim, least))

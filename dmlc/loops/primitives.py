@@ -22,7 +22,6 @@ from dmlc.loops.legality import (
     WIDTHS,
     WIDTHS_ONLY,
     count_steps,
-    demand_alike,
     demand_free,
     demand_ranges,
     demand_serial,
@@ -31,6 +30,7 @@ from dmlc.loops.legality import (
     find_path,
     find_point,
     forget_order,
+    is_alike,
     list_around,
     list_cuts,
     only_loop,
@@ -142,7 +142,8 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         demand(fits, f"'{value}' is not {argument.value}")
     made = found.run(On(nest, function, limits, loop, call.name), *given)
     check_items(made)
-    demand_alike(made)
+    alike = all(is_alike(n) for n in walk(made.body) if isinstance(n, Loop))
+    demand(alike, "loops side by side have so many steps, or go by their range")
     made = dataclasses.replace(made, script=(*nest.script, call))
     if verifies_each():
         verify_nest(made)

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from dmlc.kernel.arithmetic import make_size
 from dmlc.loops.element import Gather, Read
+from dmlc.loops.legality import is_alike
 from dmlc.loops.nodes import (
     Dim,
     Fill,
@@ -159,6 +160,8 @@ class _Verifier:
     def _verify_loop(self, path: Path, loop: Loop) -> None:
         what, nest = f"loop '{loop.name}' over '{loop.dim.name}'", self._nest
         around = [n for n in path[:-1] if isinstance(n, Loop)]
+        # Who fills a tile may stand otherwise, and adds nothing.
+        filled = max((place for place, n in enumerate(path) if isinstance(n, Stage)), default=0)
         self._demand(loop.step > 0 and loop.extent >= 0, f"{what} takes no steps")
         self._demand(loop.body, f"{what} has nothing inside")
         if loop.kind is Kind.GROUP:
@@ -168,8 +171,11 @@ class _Verifier:
         if loop.kind is Kind.LANE:
             axes = dict(axis for own in (nest.lanes, *list_standings(nest)) for axis in own)
             self._demand(axes.get(loop.wanted, 1) == loop.extent, f"{what} has no such work items")
-            taken = [n.wanted for n in around if n.kind is Kind.LANE]
-            self._demand(loop.wanted not in taken, f"{what} takes work items that are taken")
+            taken = [n for n in around if n.kind is Kind.LANE]
+            free = all(n.wanted != loop.wanted for n in taken)
+            self._demand(free, f"{what} takes work items that are taken")
+            beside = {n.wanted in dict(nest.lanes) for n in (loop, *taken) if n in path[filled:]}
+            self._demand(len(beside) == 1, f"{what} is of a block with other work items")
         if loop.kind is Kind.UNROLL:
             self._demand(loop.extent > 0, f"{what} is written out without end")
         if loop.kind is Kind.VECTOR:
@@ -179,6 +185,9 @@ class _Verifier:
                 all(n.kind is not Kind.VECTOR for n in below), f"{what} has vectors inside"
             )
             self._verify_vector(path, loop, what)
+        whole = loop.step == 1 or loop.kind is Kind.VECTOR
+        self._demand(whole or loop.dim is not nest.block, f"{what} goes over a block in steps")
+        self._demand(is_alike(loop), f"{what} has others side by side inside that are not alike")
         steps = (loop.step, *loop.rest)
         shorter = all(a > b > 1 and a % b == 0 for a, b in itertools.pairwise(steps))
         self._demand(shorter and (not loop.rest or loop.kind is Kind.VECTOR), f"{what} has no rest")
@@ -186,8 +195,6 @@ class _Verifier:
             first, last = loop.part
             self._demand(0 <= first <= last and not loop.extent, f"{what} has no such part")
         self._demand(loop.ahead is not loop.dim, f"{what} goes on in no other loop")
-        # What fills a tile adds nothing.
-        filled = max((place for place, n in enumerate(path) if isinstance(n, Stage)), default=0)
         serial = [n for n in path[filled:] if isinstance(n, Reduce) and n.serial]
         self._demand(not serial or (loop.kind in (Kind.LOOP, Kind.UNROLL) and not loop.backwards),
             f"{what} takes points of a sum out of their order")  # fmt: skip

@@ -189,7 +189,7 @@ class Loops(Points):
             return self._settle(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
-        if any(n.kind is Kind.LANE and n.dim is dim for n in finer):
+        if finer and finer[0].kind is Kind.LANE and finer[0].dim is dim:
             return body + self._write_rounds(node, scope, start, stop)
         scope = scope.narrow(dim, is_loose=False)
         if self._is_row(node) or (is_wide and dim is self._nest.block):

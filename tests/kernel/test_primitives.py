@@ -297,6 +297,24 @@ def test_each_work_item_has_an_array_of_its_own() -> None:
     check_script("normalized", script, (3, 1, 14))
 
 
+@pytest.mark.parametrize(
+    ("name", "script", "sizes"),
+    [
+        # Each copy of what is written out has registers of its own.
+        ("product", "split i1 2; unroll i1; jam i1; unroll i0", (2, 4, 8)),
+        # A tile that is left over has points that are checked, too.
+        ("product", "split i1 3; unroll i1; recheck i1; relax k; jam i1", (2, 5, 8)),
+        # A range is settled by what is known around it.
+        ("windows", "axis row 2; fuse i0 as m; split m 2 as b; bind b group; deal m column 2;"
+         " jam m", (3, 6, 1)),
+        # Of the loops around work items, the innermost goes in rounds.
+        ("rows", "axis row 1; fuse k as m; share m row; partial row; split strip 8", (1, 4, 7)),
+    ],
+)  # fmt: skip
+def test_what_was_wrong_once_is_right(name: str, script: str, sizes: tuple[int, int, int]) -> None:
+    check_script(name, script.replace("; ", "\n"), sizes)
+
+
 def test_a_vector_has_no_block() -> None:
     with pytest.raises(ScheduleError, match="no vectors of blocks"):
         change("element-wise", "vectorize i2 4", "reorder i1", "expand i1")
@@ -338,6 +356,18 @@ def test_what_is_interleaved_has_all_its_steps(script: str, message: str) -> Non
                           "split i0 2 as c", "unroll c", "reorder b"), "settled outside"),
         ("flat", ("split i 8 as a", "bind a group", "split i 4 as b", "bind b lane",
                   "vectorize i 4 whole", "reorder lane"), "vectors are inside"),
+        # What fills a tile stands inside a reduction, and is no part of it.
+        ("product", ("tile k 8 as point", "stage k left shared point", "partial left_point"),
+         "walks no points that are reduced"),
+        # Work items stand in one way in a block.
+        ("element-wise", ("axis row 32", "bind i0 group", "bind i1 up own", "bind i2 row"),
+         "has axes of its own"),
+        ("element-wise", ("axis row 32", "bind i0 group", "reorder i1", "bind i2 row",
+                          "reorder row", "bind i1 up own"), "has other axes"),
+        ("transposed", ("split i1 8 as g", "reorder i0", "bind g group", "split i1 4 as b",
+                        "unroll b", "reorder i0", "reorder i0", "fission i1 Y", "unroll i1"),
+         "side by side"),
+        ("transposed", ("fission i1 Y", "split i1.2 4", "expand i1"), "several loops go over"),
     ],
 )  # fmt: skip
 def test_what_was_wrong_once_is_refused(name: str, lines: tuple[str, ...], message: str) -> None:
