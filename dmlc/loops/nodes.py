@@ -1,9 +1,9 @@
 """A schedule as a value: the loops of one kernel, as a tree over the phases that it computes.
 
 The algorithm is what `phases` holds: at each point of a domain some scalar work, whose values are
-stored or reduced. A `Nest` says in which order the points are computed, and by whom. `verbs` makes
-one nest of another, `schedule` chooses, and `lower` writes the statements. A nest prints, one line
-per loop.
+stored or reduced. A `Nest` says in which order the points are computed, and by whom. `primitives`
+make one nest of another, rules choose, and `lower` writes the statements. A nest prints whole, one
+line per node.
 
 A dimension is walked by one or more loops, the coarser ones in larger steps: each narrows the range
 that those of smaller steps walk. Dimensions may be merged into one, which is walked in their place;
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, cast, get_args
@@ -400,14 +401,21 @@ def _list_values(nest: Nest) -> list[Dim | Buffer]:
         if isinstance(value, tuple):
             for each in cast("tuple[Any, ...]", value):
                 look(each)
-        elif dataclasses.is_dataclass(value) and not isinstance(value, Phase):
-            for field in dataclasses.fields(value):
-                look(getattr(value, field.name))
+        elif names := _list_fields(cast("type[Any]", type(value))):
+            for name in names:
+                look(getattr(value, name))
             if isinstance(value, Dim | Buffer):
                 found.setdefault(value)
 
-    look(nest)
+    look((nest.dims, nest.body, nest.buffers, nest.block))
     return list(found)
+
+
+@functools.cache
+def _list_fields(of: type[Any]) -> tuple[str, ...]:
+    """The fields of a class that may have dimensions, or what has some."""
+    fields = dataclasses.fields(of) if dataclasses.is_dataclass(of) else ()
+    return tuple(field.name for field in fields if field.type not in ("bool", "int", "str"))
 
 
 def inside(node: Node) -> tuple[Node, ...]:

@@ -116,38 +116,38 @@ class _Verifier:
         numbers = {p[-1].phase for p in self._paths if isinstance(p[-1], Point | Reduce | Numbers)}
         self._demand(numbers <= set(range(len(nest.phases))), "a node is of no phase")
         turns = {path[-1].turn for path in self._paths if isinstance(path[-1], Turns)}
-        for number, (phase, dims) in enumerate(zip(nest.phases, nest.dims, strict=True)):
-            fits = (len(dims) == 1 and phase.space.packed) or all(
+        for number, (phase, own) in enumerate(zip(nest.phases, nest.dims, strict=True)):
+            fits = (len(own) == 1 and phase.space.packed) or all(
                 dim.size == extent
                 or not isinstance(dim.size, int)
                 or not isinstance(extent, int)
                 or dim in turns
-                for dim, extent in zip(dims, phase.space.extents, strict=False)
+                for dim, extent in zip(own, phase.space.extents, strict=False)
             )
             self._demand(fits or self._is_local(number), f"phase {number} has other dimensions")
             for axis, piece in phase.space.pieces.items():
-                found = dims[axis].piece if axis < len(dims) else None
+                found = own[axis].piece if axis < len(own) else None
                 same = found is None or found[1] == make_size(piece.size)
                 self._demand(same, f"phase {number} has a piece of another dimension")
-        for dim in list_dims(nest):
+        dims = list_dims(nest)
+        for dim in dims:
             counts = [part.count_steps(step) for part, step in dim.parts]
             fits = not all(counts) or not isinstance(dim.size, int) or not counts
             self._demand(
                 fits or dim.size == math.prod(counts), f"'{dim.name}' is not all its parts"
             )
-        for kind, values in (("dimensions", list_dims(nest)), ("buffers", list_buffers(nest))):
+        loops = [n for (*_, n) in self._paths if isinstance(n, Loop) and nest.script]
+        buffers = list_buffers(nest)
+        for kind, values in (("dimensions", dims), ("buffers", buffers), ("loops", loops)):
             names = collections.Counter(each.name for each in values)
             twice = [name for name, count in names.items() if count > 1]
             self._demand(not twice, f"several {kind} are called {', '.join(twice)}")
-        names = collections.Counter(p[-1].name for p in self._paths if isinstance(p[-1], Loop))
-        twice = [name for name, count in names.items() if count > 1]
-        self._demand(not nest.script or not twice, f"several loops are called {', '.join(twice)}")
         self._demand(nest.streams <= set(range(len(nest.phases))), "no such phase streams")
         groups = math.prod(extent for _, extent in nest.lanes)
         for axes in (nest.lanes, *list_standings(nest)):
             fits = math.prod(extent for _, extent in axes) <= groups
             self._demand(fits, "there are not so many work items where a block has its own axes")
-        self._demand(set(list_buffers(nest)) <= set(nest.buffers), "a buffer is not the nest's")
+        self._demand(set(buffers) <= set(nest.buffers), "a buffer is not the nest's")
 
     def _is_local(self, number: int) -> bool:
         """Whether a phase's points are counted where a tile starts."""

@@ -8,6 +8,7 @@ what is written out or shared by work items is guarded.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -189,7 +190,8 @@ class Loops(Points):
             return self._settle(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
-        if finer and finer[0].kind is Kind.LANE and finer[0].dim is dim:
+        counted = itertools.takewhile(lambda n: n.extent, finer)
+        if any(n.kind is Kind.LANE and n.dim is dim for n in counted):
             return body + self._write_rounds(node, scope, start, stop)
         scope = scope.narrow(dim, is_loose=False)
         if self._is_row(node) or (is_wide and dim is self._nest.block):
