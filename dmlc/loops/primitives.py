@@ -73,7 +73,7 @@ from dmlc.loops.tiling import covers, vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.loops.verify import verify_nest
 from dmlc.sizes import is_multiple
-from dmlc.source import InternalError, list_names
+from dmlc.source import list_names
 
 
 def chain(nodes: Sequence[Node]) -> list[Loop]:
@@ -131,8 +131,6 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         demand(whole, "the loop over a block of outputs stays whole")
     if loop is None:
         raise ScheduleError("there are no loops")
-    if len(loops) < sum(isinstance(n, Loop) for n in walk(nest.body)):
-        raise InternalError(f"two loops have one name:\n{nest}")
     takes = len(found.arguments)
     if not takes - found.optional <= len(given) <= takes:
         wanted = " and ".join(a.value for a in found.arguments) or "nothing"

@@ -182,7 +182,7 @@ def jam(on: On) -> Nest:
     rest = [node for node in after if not isinstance(node, Numbers)]
     if rest:
         made.append(put(rest, names.take(loop.name)))
-    return _replace_all(nest, loop, made)
+    return replace_node(nest, loop, *made)
 
 
 @primitive()
@@ -232,7 +232,7 @@ def fission(on: On, results: str) -> Nest:
         return Point(count)
 
     phases = (*nest.phases[:number], first, *nest.phases[number + 1 :], second)
-    nest = _replace_all(nest, loop, (loop, copy(loop)))
+    nest = replace_node(nest, loop, loop, copy(loop))
     return dataclasses.replace(nest, phases=phases, dims=(*nest.dims, nest.dims[number]))
 
 
@@ -245,17 +245,6 @@ def _list_always(node: Node) -> list[Node]:
     """A node and all inside, but what is done in rare cases."""
     nodes = node.body if isinstance(node, Numbers) else inside(node)
     return [node, *(n for each in nodes for n in _list_always(each))]
-
-
-def _replace_all(nest: Nest, old: Node, new: Sequence[Node]) -> Nest:
-    """The nest with several nodes in place of one."""
-    path = find_path(nest.body, old)
-    nodes = path[-2].body if len(path) > 1 and isinstance(path[-2], Loop) else nest.body
-    body = tuple(m for n in nodes for m in (new if n is old else (n,)))
-    if len(path) == 1:
-        return dataclasses.replace(nest, body=body)
-    demand(isinstance(path[-2], Loop), "it stands in no loop")
-    return replace_node(nest, path[-2], dataclasses.replace(path[-2], body=body))
 
 
 class _Names:
