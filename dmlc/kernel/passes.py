@@ -62,6 +62,11 @@ def set_verify_each(on: bool) -> bool:
     return before
 
 
+def verifies_each() -> bool:
+    """Whether the verifier looks at what each step makes."""
+    return _verifies_each
+
+
 def run_passes(
     kernel: k.Kernel, function: ir.Function, limits: Limits, passes: Sequence[Pass] = PASSES
 ) -> k.Kernel:

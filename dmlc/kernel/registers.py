@@ -47,8 +47,8 @@ class _Registers:
 
     def write(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
         """The statements, with variables where the first of them is that puts something into an
-        array: what it is put into then begins there."""
-        made: list[k.Statement] = []
+        array: what it is put into then begins there, and ends with the block."""
+        made, known = list[k.Statement](), dict(self._known)
         for statement in statements:
             changed = map_expressions(statement, self._change)
             body = find_body(changed)
@@ -64,6 +64,7 @@ class _Registers:
                     made.append(k.Assign(local, changed.value))
                 continue
             made.append(changed)
+        self._known = known
         return made
 
     def _name(self, part: tuple[str, int]) -> k.Local:

@@ -15,6 +15,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits
 from dmlc.loops.nodes import (
     Call,
+    Dim,
     Kind,
     Loop,
     Nest,
@@ -24,6 +25,7 @@ from dmlc.loops.nodes import (
     Point,
     Reduce,
     Stage,
+    list_dims,
     list_loops,
     walk,
 )
@@ -110,6 +112,10 @@ class On:
             return wanted
         stem = wanted.partition(".")[0]
         return next(n for i in range(2, len(taken) + 3) if (n := f"{stem}.{i}") not in taken)
+
+    def name_dim(self, wanted: str, but: Dim | None = None) -> str:
+        """A name for a dimension, which no other has, `but` the one that it stands for."""
+        return self.find_name(wanted, {dim.name for dim in list_dims(self.nest) if dim is not but})
 
 
 def primitive(

@@ -26,6 +26,7 @@ from dmlc.loops.phases import Phase
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import ScheduleError
 from dmlc.loops.sections import NONE, Section, Sections
+from dmlc.loops.verify import verify_nest
 from dmlc.lowering.lower import lower_nest
 from dmlc.schedules.choose import choose
 from dmlc.schedules.streaming import Streaming, measure_footprint
@@ -80,6 +81,7 @@ def make_kernel(
         nest = apply(naive(phases, given), function, limits, *section.calls)
         nest = dataclasses.replace(nest, words="by a schedule of its own")
         _check_words(nest, limits, section)
+    verify_nest(nest)
     own.see(title, nest)
     if nest.holds:
         passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
@@ -122,7 +124,7 @@ def make_kernel(
         index.signed,
         stages,
         passes,
-        schedule=tuple(str(nest).splitlines()),
+        schedule=tuple(nest.list_lines()),
         title=title,
         script=tuple(map(str, nest.script)),
         cut=cut,

@@ -28,6 +28,10 @@ FUNCTIONS = {
         func @f(%X: f32[{a}, {b}, {c}], %W: f32[{b}]) -> (%Y) {{
           %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = add(%X[i0, i1, i2], mul(%W[i1], 2.0))
         }}""",
+    "flat": """
+        func @f(%X: f32[{a}, {b}, {c}]) -> (%Y) {{
+          %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = neg(%X[i0, i1, i2])
+        }}""",
     "transposed": """
         func @f(%X: f32[{c}, {b}, {a}], %W: f32[{a}, {c}]) -> (%Y, %Z) {{
           %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = add(%X[i2, i1, i0], %W[i0, i2])

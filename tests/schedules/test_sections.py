@@ -177,7 +177,7 @@ def test_a_script_of_ones_own_makes_the_kernel() -> None:
     text = "kernel Y\nsplit i0 8 as rows // a few\nbind rows group\n\nvectorize i1 16"
     (kernel,) = make(PLAIN, text, "cpu")
     assert kernel.script == ("split i0 8 as rows", "bind rows group", "vectorize i1 16")
-    assert kernel.schedule[0] == "group i0: 0..100 by 8"
+    assert kernel.schedule[0] == "group i0 by 8 as rows: 0..100"
     run(PLAIN, text, "cpu")
 
 

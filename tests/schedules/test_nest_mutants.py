@@ -1,0 +1,47 @@
+"""A broken nest is found out with no device: by the verifier, by that of kernels, or by what the
+kernel does in the interpreter."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlc.testing.mutate_nests import KINDS
+from tests.schedules.nest_mutants import CASES, OTHER, SAME, find
+
+FREE = {
+    "a step is one longer": "vectors may be of any width, and what is left over has its own loops",
+    "a step is doubled": "vectors and serial steps may be of any width",
+    "a step is halved": "vectors and serial steps may be of any width",
+    "an extent is one more": "steps beyond the end of a dimension do nothing",
+    "a loop is missing": "a loop of one step walks what there is without it too",
+    "a loop stands twice": "a loop of one step may stand around another",
+    "a loop walks another dimension": "where both have one step of that length",
+    "work items go one after the other": "what no axis shares, the first work item does",
+    "a loop is written out once": "a loop of one step may be written out",
+    "points beyond the end count": "points may be clamped where others are left out",
+    "work groups take a loop inside": "where there are none, they may take the outermost loop",
+    "a stretch of vectors ends one late": "where the point behind it is like those before",
+    "neighbours change places": "two reductions, or two phases that keep nothing, have no order",
+    "a reduction resumes, or not, the other way": "its own part may be added to the whole instead",
+    "a tile has other lanes": "arrays in memory have no lanes of their own",
+    "a buffer is filled from one on": "some of the zeros around a row are never read",
+    "a buffer is filled up to one less": "some of the zeros around a row are never read",
+    "a buffer is filled too far": "what is filled before anything is put there does no harm",
+    "a pack is missing": "points may be stored one by one",
+    "a dimension is one shorter": "a tile of whole blocks may have fewer rows that count",
+}
+"""Kinds that may make another order of the same phases instead of a broken nest: what passes all
+checks has the right results. What has the same code says the same in another way."""
+
+
+def test_there_are_many_kinds_and_cases_for_each() -> None:
+    assert len(KINDS) >= 40
+    assert set(FREE) <= set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_broken_nests_are_found_out(kind: str) -> None:
+    found = find(kind, list(CASES), most=2)
+    finders = {finder for finder, _ in found} - {SAME}
+    assert finders - {OTHER}, f"no mutant is found out: {dict(found)}"
+    assert OTHER not in finders or kind in FREE, dict(found)
