@@ -12,7 +12,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply
 from dmlc.kernel.frame import Frame, Near
 from dmlc.kernel.names import local_name, split_words
-from dmlc.loops.accumulate import Slot, begin, finish, merge, start
+from dmlc.loops.accumulate import Slot, State, begin, count_lanes, finish, merge, start
 from dmlc.loops.nodes import Tile
 from dmlc.loops.phases import Accumulator
 from dmlc.scalars import DataType
@@ -190,7 +190,7 @@ def enter_tile(
     frame: Frame,
     state: Accumulators,
     output: k.Expression,
-    points: Sequence[Sequence[k.Expression]],
+    points: Sequence[State],
 ) -> list[k.Statement]:
     """Points enter a tile at an output."""
     return [
@@ -244,7 +244,7 @@ def keep(state: Accumulators, held: Accumulators, output: k.Expression) -> list[
 
 
 def enter(
-    frame: Frame, state: Accumulators, lanes: int, points: Sequence[Sequence[k.Expression]]
+    frame: Frame, state: Accumulators, lanes: int, points: Sequence[State]
 ) -> list[k.Statement]:
     """Points enter registers: for each reduction the parts of what it adds."""
     made: list[k.Statement] = []
@@ -255,10 +255,10 @@ def enter(
 
 
 def enter_arrays(
-    frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: Sequence[k.Expression]
+    frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: State
 ) -> list[k.Statement]:
-    """A state enters arrays at a place."""
-    mine = own.read(place, other[0].type.lanes)
+    """A state, or a point, enters arrays at a place."""
+    mine = own.read(place, count_lanes(other))
     made, merged = merge(each.reduction, mine, other, frame.names.take)
     return [*made, *own.write(place, merged)]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import ZERO, both
 from dmlc.kernel.frame import Frame
-from dmlc.loops.accumulate import contribute, finish
+from dmlc.loops.accumulate import State, contribute, finish
 from dmlc.loops.element import list_conditions
 from dmlc.loops.nodes import Kind, Loop, Nest, Node, Reduce, find_shared, walk
 from dmlc.lowering.accumulators import (
@@ -183,7 +183,7 @@ class Reductions:
             return []
         if emitter.joint is not None:
             masks = sorted(emitter.joint.masks - emitter.joint.certain)
-        points: list[tuple[k.Expression, ...]] = []
+        points: list[State] = []
         for accumulator in state.accumulators:
             reduction = accumulator.reduction
             guard: k.Expression | None = None
@@ -199,9 +199,8 @@ class Reductions:
                     holds = both(guard, holds)
                 guard = holds
             place = None if reduction.place is None else emitter.value(reduction.place, lanes)
-            points.append(
-                contribute(accumulator.slots, emitter.value(reduction.value, lanes), guard, place)
-            )
+            values = [emitter.value(n, lanes) for n in reduction.values]
+            points.append(contribute(accumulator.slots, values, guard, place))
         if state.tile is not None:
             return enter_tile(self._frame, state, scope.output, points)
         return enter(self._frame, state, lanes, points)
