@@ -60,7 +60,7 @@ class Accumulator:
 class Scatter:
     """Where a phase puts its points: each is combined with the element that a value says, from
     where `view` is. Of its results, which are local, the first says it, and is less than 0 where
-    the point belongs to none; what follows is the value of the point, or the two factors of one."""
+    the point belongs to none; the second is what the point has."""
 
     view: View
     combiner: str

@@ -186,17 +186,15 @@ def _copy_tile(
     return made
 
 
-def enter_tile(
-    frame: Frame,
-    state: Accumulators,
-    output: k.Expression,
-    points: Sequence[State],
+def enter_block(
+    frame: Frame, state: Accumulators, output: k.Expression, points: Sequence[State]
 ) -> list[k.Statement]:
-    """Points enter a tile at an output."""
+    """Points enter a tile, or arrays, at an output."""
+    place = output if state.tile is not None else multiply(output, state.lanes)
     return [
         made
         for (each, own), other in zip(state.pair(), points, strict=True)
-        for made in enter_arrays(frame, each, own, output, other)
+        for made in enter_arrays(frame, each, own, place, other)
     ]
 
 
@@ -277,12 +275,10 @@ def flush(
         )
     made: list[k.Statement] = []
     for lanes, states in part.registers.items():
-        if not whole.arrays:
+        if whole.arrays:
+            made += enter_block(frame, whole, output, states)
+        else:
             made += enter(frame, whole, lanes, states)
-            continue
-        at = multiply(output, whole.lanes)
-        for (each, own), state in zip(whole.pair(), states, strict=True):
-            made += enter_arrays(frame, each, own, at, state)
     return made
 
 

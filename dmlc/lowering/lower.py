@@ -27,7 +27,6 @@ from dmlc.kernel.arithmetic import (
 )
 from dmlc.kernel.frame import Frame
 from dmlc.kernel.names import Names, local_name, split_words
-from dmlc.loops.accumulate import combine
 from dmlc.loops.element import list_stored
 from dmlc.loops.nodes import (
     Fill,
@@ -56,7 +55,7 @@ from dmlc.lowering.reductions import Reductions
 from dmlc.lowering.scope import Scope
 from dmlc.lowering.shuffles import load_patterns
 from dmlc.lowering.values import Values
-from dmlc.scalars import DataType
+from dmlc.scalars import COMBINERS, DataType
 from dmlc.schedules.streaming import Streaming
 
 _WORD = k.Type(DataType.UINT32)
@@ -259,14 +258,14 @@ class _Writer:
     ) -> list[k.Statement]:
         """A point enters the element that it says, of those from `start` on."""
         emitter = self._values.emitter(number, scope)
-        place, *values = (emitter.value(root) for root in emitter.list_results())
+        place, value = (emitter.value(root) for root in emitter.list_results())
         inside = operate("ge", place, zero_of(place.type.dtype))
         then: list[k.Statement] = []
         element = add(start, k.Convert(place, k.INDEX))
         if not isinstance(element, k.Local):
             element = self.frame.name(then, "element", element)
-        own = k.Load(scatter.view.tensor, element, values[0].type)
-        combined = combine(scatter.combiner, own, values)
+        own = k.Load(scatter.view.tensor, element, value.type)
+        combined = operate(COMBINERS[scatter.combiner].name, own, value)
         then.append(k.Store(scatter.view.tensor, element, combined))
         return [k.If(inside, tuple(then))]
 

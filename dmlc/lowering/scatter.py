@@ -6,10 +6,9 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc import ir
-from dmlc.ir.nodes import list_folded
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.element import Elements, View, collect_elements, prune, tensor_strides
+from dmlc.loops.element import Elements, View, collect_elements, tensor_strides
 from dmlc.loops.nodes import Dim, Kind, Loop, Nest, Node, Point, in_vectors, share_blocks
 from dmlc.loops.phases import Phase, Scatter
 from dmlc.loops.sections import Sections
@@ -68,11 +67,8 @@ def _collect_points(function: ir.Function, walk: Walk, view: View) -> Phase:
     added = (walk.place, walk.value)
     known_to = dataclasses.replace(function, stages=(*function.stages, *added))
     elements = collect_elements(known_to, tuple(stage.name for stage in added))
-    (place, first), (point, root) = elements.results
-    roots = (first, *list_folded(elements.values, root, walk.combiner))
-    views = (dataclasses.replace(v, local=True) for v in (place, *[point] * (len(roots) - 1)))
-    results = tuple(zip(views, roots, strict=True))
-    elements = prune(dataclasses.replace(elements, results=results))
+    results = tuple((dataclasses.replace(v, local=True), n) for v, n in elements.results)
+    elements = dataclasses.replace(elements, results=results)
     space = keep_all(elements)
     own = dict(
         zip((ir.Index(axis) for axis in range(len(view.strides))), view.strides, strict=True)
