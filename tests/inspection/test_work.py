@@ -62,4 +62,4 @@ def test_only_points_that_take_part_are_operations() -> None:
     # Along each axis the outer two of four outputs have one of three taps in the padding.
     assert find_density(function, window) == pytest.approx((10 / 12) ** 2)
     assert count_points(window) == 2 * 16 * 18
-    assert count_work(function).operations == pytest.approx(2 * 2 * 16 * 18 * (10 / 12) ** 2)
+    assert count_work(function).operations == pytest.approx(2 * 16 * 18 * (10 / 12) ** 2)
