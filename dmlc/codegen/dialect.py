@@ -15,7 +15,7 @@ from dmlc.codegen.functions import Helper
 from dmlc.codegen.trace import Definition
 from dmlc.kernel.target import Limits
 from dmlc.program import Language
-from dmlc.scalars import MULTIPLY_ADD, OPERATIONS, TENSOR_TYPES, DataType
+from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -299,8 +299,7 @@ def make_table(
     spell: Callable[[str, DataType], Entry],
 ) -> Mapping[tuple[str, DataType], Entry]:
     """The total table of operations that a function spells."""
-    pairs = (*operation_pairs(), (MULTIPLY_ADD.name, DataType.FLOAT32))
-    return MappingProxyType({pair: spell(*pair) for pair in pairs})
+    return MappingProxyType({pair: spell(*pair) for pair in operation_pairs()})
 
 
 def make_conversions(

@@ -25,7 +25,7 @@ from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
 
-_ARITHMETIC = ("add", "sub", "mul", "div", "div_nearest")
+_ARITHMETIC = ("add", "sub", "mul", "fma", "div", "div_nearest")
 _SPLIT = "\0"
 """Stands where a long line may be broken."""
 _INFIX = re.compile(r"\{0\} (\S+) \{1\}")

@@ -54,7 +54,6 @@ def render(
     root_signature: bool = True,
     origins: Sequence[Origin] = (),
     unfused: Unfused | None = None,
-    contract: bool = False,
     repeats: Sequence[Repeat] = (),
     interpreted: bool = False,
 ) -> Program:
@@ -62,7 +61,6 @@ def render(
     made of, and `unfused` what there was before.
 
     HLSL carries its root signature, unless a host that makes its own wants it left out. With
-    `contract`, products that are summed are added before they are rounded, where a device can. With
     `interpreted`, each kernel is kept beside its source, for a simulated device.
     """
     tensors = _list_tensors(function, kernels, dialect, repeats)
@@ -115,7 +113,6 @@ def render(
         max((kernel.effort for kernel in kernels), default=1.0),
         function.checks,
         unfused,
-        contract,
         tuple(repeats),
     )
 

@@ -36,7 +36,7 @@ from dmlc.kernel.interpret import Launch, evaluate_kernel, run_kernel
 from dmlc.kernel.memory import Cells, Items, Mask, Memory, Who
 from dmlc.kernel.precise import passes_on
 from dmlc.program import KernelSource
-from dmlc.scalars import MULTIPLY_ADD, Array, DataType, Kind, convert
+from dmlc.scalars import Array, DataType, Kind, convert
 
 _BITWISE = ("isnan", "mod", "round_float16", "round_bfloat16")
 """What HLSL's own functions compute of the bits of a FLOAT32: nothing is left open."""
@@ -230,7 +230,8 @@ class StrictLaunch(Launch):
     def _find_evaluation(self, node: k.Operate) -> Callable[..., Array]:
         operation, dtype = node.operation, node.operands[0].type.dtype
         evaluate = super()._find_evaluation(node)
-        if operation is MULTIPLY_ADD and self._has(Freedom.CONTRACTION) and self._take_key() & 1:
+        free = self._has(Freedom.CONTRACTION)
+        if operation.name == "fma" and free and self._take_key() & 1:
             evaluate = _multiply_then_add
         defined = operation if isinstance(operation, Definition) else self._find_function(node)
         if defined is not None:

@@ -158,6 +158,7 @@ _OPERATIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType({
     "add": _add,
     "sub": _subtract,
     "mul": _multiply,
+    "fma": lambda x, y, z: _add(_multiply(x, y), z),
     "div": _divide,
     "div_nearest": _divide,
     "neg": _negate,

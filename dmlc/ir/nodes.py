@@ -269,6 +269,16 @@ class Reduction:
     axes: tuple[tuple[int, Extent], ...]
 
 
+def list_folded(values: Sequence[object], root: int, combiner: str) -> tuple[int, ...]:
+    """What a reduction takes of a point whose value is `root`: that; or, of a sum of products, the
+    two factors, whose product in FLOAT32 is added before it is rounded."""
+    match values[root]:
+        case Apply(operation=operation, operands=factors) if operation.name == "mul":
+            return factors if combiner == "sum" else (root,)
+        case _:
+            return (root,)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
     """A tensor, defined element by element; packed in memory, last axis fastest, unless the

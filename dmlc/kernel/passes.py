@@ -13,7 +13,6 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index
 from dmlc.kernel.cleanup import clean_up
-from dmlc.kernel.contract import contract_sums
 from dmlc.kernel.expand import expand_loops
 from dmlc.kernel.join_reads import join_reads
 from dmlc.kernel.join_words import join_words
@@ -41,10 +40,6 @@ PASSES: tuple[Pass, ...] = (
     Pass("join_words", join_words),
     Pass("name_registers", lambda kernel, _: name_registers(kernel)),
     Pass("multiply_exactly", lambda kernel, _: multiply_exactly(kernel)),
-    Pass(
-        "contract_sums",
-        lambda kernel, limits: contract_sums(kernel) if limits.contracts else kernel,
-    ),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
     Pass("place_vectors", lambda kernel, limits: place_vectors(kernel, limits.vector_lanes)),

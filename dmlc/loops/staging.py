@@ -154,9 +154,8 @@ def _find_value(phase: Phase, name: str) -> int:
     if name.startswith("%") and name[1:].isdecimal():
         found = [number for number in range(len(elements.values)) if name == f"%{number}"]
     if name in FACTORS and len(elements.reductions) == 1:
-        product = elements.values[elements.reductions[0].value]
-        if isinstance(product, ir.Apply) and product.operation.name == "mul":
-            found = [product.operands[FACTORS.index(name)]]
+        factors = elements.reductions[0].values
+        found = [factors[FACTORS.index(name)]] if len(factors) == 2 else []
     if not found:
         reads = enumerate(elements.values)
         found = [n for n, v in reads if isinstance(v, Read | Gather) and v.view.tensor == name]
@@ -300,11 +299,10 @@ def _replace_value(elements: Elements, root: int, read: Read) -> Elements:
     values = list(elements.values)
     if len(elements.reductions) == 1:
         (reduction,) = elements.reductions
-        product = values[reduction.value]
-        if isinstance(product, ir.Apply) and root in product.operands:
-            operands = tuple(len(values) if o == root else o for o in product.operands)
-            values += [read, dataclasses.replace(product, operands=operands)]
-            reduction = dataclasses.replace(reduction, value=len(values) - 1)
+        if len(reduction.values) == 2 and root in reduction.values:
+            factors = tuple(len(values) if n == root else n for n in reduction.values)
+            values.append(read)
+            reduction = dataclasses.replace(reduction, values=factors)
             return prune(
                 dataclasses.replace(elements, values=tuple(values), reductions=(reduction,))
             )
@@ -337,10 +335,7 @@ def _reads_tiles(
     if len(elements.reductions) != 1 or elements.reductions[0].combiner != "sum":
         return False
     (reduction,) = elements.reductions
-    product, numbers = elements.values[reduction.value], (reduction.value,)
-    if isinstance(product, ir.Apply) and product.operation.name == "mul":
-        numbers = product.operands
-    reads = [elements.values[n] for n in numbers]
+    reads = [elements.values[n] for n in reduction.values]
     views = [v.view for v in reads if isinstance(v, Read) and v.view.local]
     if len(views) < len(reads) or elements.results:
         return False

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, Factor, find_divided
-from dmlc.loops.element import Gather, operands
+from dmlc.loops.element import Gather
 from dmlc.loops.nodes import Loop, Nest, walk
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import FACTORS, stage_value
@@ -145,8 +145,7 @@ def _fill(
 def _name_factor(found: Contraction, factor: Factor) -> str:
     """What the primitive that stages a factor calls it."""
     (reduction,) = found.phase.elements.reductions
-    product = found.phase.elements.values[reduction.value]
-    return FACTORS[operands(product).index(factor.value)]
+    return FACTORS[reduction.values.index(factor.value)]
 
 
 def lies_along(phase: Phase, first: int, second: int) -> bool:

@@ -25,7 +25,7 @@ def inspect(function: ir.Function) -> Compiled:
 @pytest.mark.parametrize(
     ("a_transposed", "b_transposed"), [(False, False), (False, True), (True, False), (True, True)]
 )
-def test_a_product_takes_two_instructions_a_point_and_little_more(
+def test_a_product_takes_one_instruction_a_point_and_little_more(
     a_transposed: bool, b_transposed: bool
 ) -> None:
     product = Product(
@@ -33,19 +33,11 @@ def test_a_product_takes_two_instructions_a_point_and_little_more(
     )
     compiled = inspect(product.make())
     assert compiled.instructions_per_point is not None
-    assert compiled.instructions_per_point <= 2.4
+    assert 1 <= compiled.instructions_per_point <= 1.4
     assert min(compiled.loads) == 16
     # Of these 64 are sums, four times as many as those of smaller products that have 48 registers.
     assert compiled.registers is not None
     assert compiled.registers <= by_mesa(132, 252)
-
-
-def test_a_contracted_product_takes_one_instruction_a_point_and_little_more() -> None:
-    function = Product(1024, 1024, 1024, after=False).make()
-    (kernel,) = dmlc.inspect(function, [GPU, GPU], contract=True).kernels
-    (compiled,) = kernel.compiled
-    assert compiled.instructions_per_point is not None
-    assert 1 <= compiled.instructions_per_point <= 1.4
 
 
 def test_kernels_of_open_sizes_are_looked_at_where_one_says() -> None:

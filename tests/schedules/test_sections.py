@@ -434,7 +434,7 @@ def test_a_program_of_ones_own_schedule_runs_on_a_device() -> None:
 
 def test_what_is_compiled_again_has_the_same_settings() -> None:
     function = ir.parse(PRODUCT)
-    settings = {"target": "hlsl", "contract": True, "float_controls": [32], "shader_model": "6.0"}
+    settings = {"target": "hlsl", "float_controls": [32], "shader_model": "6.0"}
     program = dmlc.compile(function, **settings, root_signature=False)  # type: ignore[arg-type]
     text = "kernel C\nrfactor k 64"
     again = program.with_schedule(text)
