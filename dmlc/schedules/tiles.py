@@ -36,10 +36,17 @@ _PAD = 4
 banks, and vectors still begin where vectors do."""
 
 
-def count_tiles(found: Contraction, p: Profile) -> int:
-    """The groups that tiles take."""
-    side, _ = _choose_sides(found, p)
-    return found.batches * -(-found.rows // side) * -(-found.columns // side)
+def count_items(found: Contraction) -> int:
+    """The work items that the largest tiles take which suit the rows and columns, each with as many
+    outputs as it can have."""
+    side, each = _limit_sides(found)
+    tiles = found.batches * -(-found.rows // side) * -(-found.columns // side)
+    return tiles * (side // each) ** 2
+
+
+def _limit_sides(found: Contraction) -> tuple[int, int]:
+    is_narrow = min(found.rows, found.columns) <= _SMALL
+    return (_SMALL, _FEW) if is_narrow else (_LARGE, _MANY)
 
 
 def _choose_sides(found: Contraction, p: Profile) -> tuple[int, int]:
@@ -47,9 +54,9 @@ def _choose_sides(found: Contraction, p: Profile) -> tuple[int, int]:
     if found.is_open:
         # One tile for all sizes: a work item with many outputs would leave small ones few groups.
         return _LARGE, _FEW
-    many = found.batches * -(-found.rows // _LARGE) * -(-found.columns // _LARGE)
-    side = _LARGE if many >= p.groups else _SMALL
-    return side, _MANY if many >= 2 * p.groups else _FEW
+    (side, each), items = _limit_sides(found), count_items(found)
+    most = p.groups * p.group_size
+    return side if items >= most // 4 else _SMALL, each if items >= most // 2 else _FEW
 
 
 def choose_tiles(

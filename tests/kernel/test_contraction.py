@@ -218,12 +218,12 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 LARGE: dict[str, tuple[ir.Function, int]] = {
     # The rows, and columns, of outputs that a work item has.
     "one tile": (Product(63, 33, 17).make(), 4),
-    "a part of a tile": (Product(65, 30, 17, before=True).make(), 8),
+    "a part of a tile": (Product(65, 34, 17, before=True).make(), 8),
     "a batch": (Product(64, 64, 32, 2, b_transposed=True).make(), 8),
     "a factor that all share": (Product(40, 68, 33, 3, "b", a_transposed=True).make(), 8),
     "transposed outputs": (Product(68, 33, 3, y_transposed=True, dtype="f16").make(), 8),
-    "a convolution": (Windows(2, 4, 9, 7, 36, 3, 1, 2, 2, 2).make("forward"), 8),
-    "a gradient": (Windows(2, 16, 9, 9, 17, 3, 2, 1).make("data"), 8),
+    "a convolution": (Windows(2, 4, 9, 7, 68, 3, 1, 2, 2, 2).make("forward"), 8),
+    "a gradient": (Windows(2, 34, 9, 9, 17, 3, 2, 1).make("data"), 8),
 }
 
 
@@ -240,7 +240,7 @@ def test_large_tiles_are_those_of_the_reference(kind: str, target: str) -> None:
 
 @pytest.mark.usefixtures("small_gpu")
 def test_an_output_of_a_large_tile_that_is_nan_is_computed_again() -> None:
-    function = Windows(2, 16, 8, 8, 17, 3, 1, 1).make("forward")
+    function = Windows(2, 16, 8, 8, 34, 3, 1, 1).make("forward")
     inputs = {name: values.copy() for name, values in make_inputs(function, 1).items()}
     inputs["weights"][5, 3, 0, 0] = np.inf
     found, wanted = interpret(function, inputs, "hlsl", "gpu"), evaluate(function, inputs)
@@ -267,6 +267,26 @@ def test_a_long_sum_of_few_outputs_is_taken_in_pieces(target: str, profile: str)
     assert len(kernels) == 2
     assert is_tiled(kernels)
     run(fused, kernels)
+
+
+FEW_TILES: dict[str, ir.Function] = {
+    "few rows and columns": Product(256, 256, 4096).make(),
+    "as many tiles as units of a device": Product(768, 768, 2048).make(),
+    "the weights of a convolution": Windows(32, 128, 28, 28, 128, 3, 1, 1).make("weights"),
+    "those of its groups": Windows(8, 128, 28, 28, 128, 3, 1, 1, 1, 4).make("weights"),
+    "those of strides": Windows(32, 128, 28, 28, 128, 3, 2, 1).make("weights"),
+}
+
+
+@pytest.mark.parametrize("kind", FEW_TILES)
+def test_pieces_of_a_product_fill_a_large_device(kind: str) -> None:
+    """An H100 has 132 units: each has two waves of work items at least."""
+    _, kernels = make_kernels(FEW_TILES[kind], "hlsl", "gpu")
+    first, _ = kernels
+    assert is_tiled((first,))
+    launch = first.launch
+    assert isinstance(launch.count, int)
+    assert launch.count // launch.per_group * launch.group_size >= 132 * 64
 
 
 def interpret_all(function: ir.Function, inputs: Mapping[str, Array]) -> list[dict[str, Array]]:
