@@ -289,6 +289,26 @@ def test_pieces_of_a_product_fill_a_large_device(kind: str) -> None:
     assert launch.count // launch.per_group * launch.group_size >= 132 * 64
 
 
+SKINNY: dict[str, tuple[Product, str]] = {
+    "few rows": (Product(8, 130, 300), "128 by 8"),
+    "few rows of a transposed factor": (Product(3, 68, 257, b_transposed=True), "8 by 128"),
+    "few rows, in one piece": (Product(2, 65, 100, before=True), "8 by 128"),
+    "no more than 16 rows": (Product(16, 129, 100, 2, "a"), "16 by 128"),
+    "few columns": (Product(129, 9, 65, 2, "b", a_transposed=True), "128 by 16"),
+    "halves": (Product(8, 128, 264, dtype="f16", b_transposed=True), "128 by 8"),
+    "halves in vectors": (Product(4, 64, 100, dtype="f16"), "8 by 128"),
+}
+
+
+@pytest.mark.parametrize("kind", SKINNY)
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+def test_skinny_products_are_those_of_the_reference(kind: str, target: str) -> None:
+    product, sides = SKINNY[kind]
+    fused, kernels = make_kernels(product.make(), target, "gpu")
+    assert f"a group computes a tile of {sides} outputs, and each 4 by 4" == kernels[0].walk
+    run(fused, kernels)
+
+
 def interpret_all(function: ir.Function, inputs: Mapping[str, Array]) -> list[dict[str, Array]]:
     return [interpret(function, inputs, *which) for which in PROFILES]
 
