@@ -7,12 +7,14 @@ decide how large tiles are. Every output is one sum, whose points are added in t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, Factor, find_divided
 from dmlc.loops.element import Gather
+from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Loop, Nest, walk
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import FACTORS, stage_value
@@ -29,6 +31,8 @@ instructions."""
 _MANY, _FEW = 8, 4
 """Rows, and columns, of outputs that one work item has: many where there are tiles enough, for a
 group has fewer work items then. Each takes fewer reads of shared memory, and all more registers."""
+_BYTES = 16
+"""What a work item reads of memory at once, at most."""
 _WRITTEN = 256
 """Products of a work item that are written out, at most."""
 _PAD = 4
@@ -36,28 +40,50 @@ _PAD = 4
 banks, and vectors still begin where vectors do."""
 
 
-def count_tiles(found: Contraction, p: Profile) -> int:
-    """The groups that tiles take."""
-    side, _ = _choose_sides(found, p)
-    return found.batches * -(-found.rows // side) * -(-found.columns // side)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """How large tiles are."""
+
+    rows: int
+    columns: int
+    each: int
+    """Rows, and columns, of outputs that one work item has."""
+
+    @property
+    def items(self) -> int:
+        """The work items of a group."""
+        return self.rows // self.each * (self.columns // self.each)
+
+    def count_items(self, found: Contraction) -> int:
+        """The work items of all groups."""
+        tiles = found.batches * -(-found.rows // self.rows) * -(-found.columns // self.columns)
+        return tiles * self.items
 
 
-def _choose_sides(found: Contraction, p: Profile) -> tuple[int, int]:
-    """The rows, and columns, of a tile, and those of a work item in it."""
+def limit_shape(found: Contraction) -> Shape:
+    """The largest tiles that suit the rows and columns, with as many outputs for each work item as
+    it can have."""
+    is_narrow = min(found.rows, found.columns) <= _SMALL
+    return Shape(_SMALL, _SMALL, _FEW) if is_narrow else Shape(_LARGE, _LARGE, _MANY)
+
+
+def choose_shape(found: Contraction, p: Profile) -> Shape:
+    """The tiles of a product of many rows and columns."""
     if found.is_open:
         # One tile for all sizes: a work item with many outputs would leave small ones few groups.
-        return _LARGE, _FEW
-    many = found.batches * -(-found.rows // _LARGE) * -(-found.columns // _LARGE)
-    side = _LARGE if many >= p.groups else _SMALL
-    return side, _MANY if many >= 2 * p.groups else _FEW
+        return Shape(_LARGE, _LARGE, _FEW)
+    shape = limit_shape(found)
+    items, most = shape.count_items(found), p.groups * p.group_size
+    side = shape.rows if items >= most // 4 else _SMALL
+    return Shape(side, side, shape.each if items >= most // 2 else _FEW)
 
 
 def choose_tiles(
-    function: ir.Function, phases: Sequence[Phase], found: Contraction, p: Profile, limits: Limits
+    function: ir.Function, phases: Sequence[Phase], found: Contraction, shape: Shape, limits: Limits
 ) -> Nest:
     """The nest of a contraction, and of what derives from it. What is `found` has the groups of a
     convolution, and the like, as axes of their own."""
-    rule, (side, each) = Rule(function, limits, phases), _choose_sides(found, p)
+    rule, each = Rule(function, limits, phases), shape.each
     while (divided := find_divided(rule.nest.phases[0])) is not None:
         axis, length = divided
         rule.do("part", rule.nest.dims[0][axis].name, length)
@@ -72,34 +98,35 @@ def choose_tiles(
         rule.do("recheck", columns[-1])
     rule.put_in_order(points)
     m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
-    rule.do("tile", m, side, name="row")
-    rule.do("tile", n, side, name="column")
+    rule.do("tile", m, shape.rows, name="row")
+    rule.do("tile", n, shape.columns, name="column")
     rule.do("tile", k, _DEPTH, name="point")
     rule.do("reorder", "row")
     rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
-    _share_out(rule, side // each * VECTOR, each > VECTOR)
+    _share_out(rule, shape)
     rule.do("split", "point", _AT_ONCE, name="points")
     rule.do("unroll" if each**2 * _DEPTH <= _WRITTEN else "roll", "points")
     rule.do("unroll", "point")
     if each > VECTOR:
         rule.do("reorder", "point")
-    for factor, name, own in ((found.left, "left", "row"), (found.right, "right", "column")):
-        _fill(rule, found, factor, (k, name, own), (side, (side // each) ** 2))
+    _fill(rule, found, found.left, (k, "left", "row"), (shape.rows, shape.items))
+    _fill(rule, found, found.right, (k, "right", "column"), (shape.columns, shape.items))
     last = rule.nest.dims[1].index(dims[found.right.axes[-1]])
     if takes_vectors(rule.nest.phases[1], last, limits):
         loops = [n for n in walk(rule.nest.body) if isinstance(n, Loop) and n.dim.name == "column"]
         _, stored, *_ = (loop.name for loop in loops if loop.step == 1)
         rule.do("vectorize", stored, VECTOR, "whole")
-    each_has = f"{each} by {each}"
-    return rule.finish(f"a group computes a tile of {side} by {side} outputs, and each {each_has}")
+    sides = f"{shape.rows} by {shape.columns}"
+    return rule.finish(f"a group computes a tile of {sides} outputs, and each {each} by {each}")
 
 
-def _share_out(rule: Rule, apart: int, has_parts: bool) -> None:
+def _share_out(rule: Rule, shape: Shape) -> None:
     """Some rows and columns of a tile for each work item, a few neighbours at a time, and so far
     apart that work items side by side read side by side."""
-    for name, items in (("column", "columns"), ("row", "rows")):
+    has_parts = shape.each > VECTOR
+    for name, items, side in (("column", "columns", shape.columns), ("row", "rows", shape.rows)):
         if has_parts:
-            rule.do("split", name, apart, name=f"{name}_part")
+            rule.do("split", name, side // shape.each * VECTOR, name=f"{name}_part")
         rule.do("split", name, VECTOR, name=items)
         rule.do("unroll", name)
     column_part, row_part = (["column_part"], ["row_part"]) if has_parts else ([], [])
@@ -133,13 +160,22 @@ def _fill(
     (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     if not is_along:
         rule.do("reorder", along)
-    width = VECTOR if wide else 1
-    across = min(many // width, items)
-    rule.take(other, f"{name}_rows", count, items // across)
+    width = _find_unit(phase, many) if wide else 1
+    across = min(many // width, items, MOST_UNROLLED * items // count)
+    rule.take(other, f"{name}_rows", count, min(count, items // across))
     neighbours = rule.do("split", along, width, name=f"{name}_part") if wide else along
-    rule.do("bind", neighbours, f"{name}_columns")
+    rule.take(neighbours, f"{name}_columns", many // width, across)
+    if width > VECTOR:
+        rule.do("unroll", rule.do("split", along, VECTOR, name=f"{name}_half"))
     if wide:
         rule.do("vectorize", along, VECTOR, "whole")
+
+
+def _find_unit(phase: Phase, many: int) -> int:
+    """The neighbours of so many that a work item reads at once: 16 bytes of the smallest elements,
+    or a vector where these would be all there are."""
+    sizes = [view.dtype.bytes for view in phase.elements.buffers() if not view.local]
+    return max(VECTOR, min(_BYTES // min(sizes, default=_BYTES), many // 2))
 
 
 def _name_factor(found: Contraction, factor: Factor) -> str:

@@ -40,6 +40,24 @@ def test_a_product_takes_one_instruction_a_point_and_little_more(
     assert compiled.registers <= by_mesa(132, 252)
 
 
+@pytest.mark.parametrize("b_transposed", [False, True])
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_a_skinny_product_reads_its_matrix_at_the_speed_of_memory(
+    b_transposed: bool, dtype: str
+) -> None:
+    product = Product(8, 2048, 2048, b_transposed=b_transposed, dtype=dtype, after=False)
+    found = dmlc.inspect(product.make(), [GPU])
+    first, _ = found.kernels
+    (compiled,) = first.compiled
+    assert min(compiled.loads) == 16
+    assert compiled.spilled_registers == 0
+    assert (compiled.bytes_in_flight or 0) >= 64
+    assert first.groups >= 132
+    # Of a few microseconds, two launches take half.
+    assert found.find_share(GPU, "h100") >= (0.5 if dtype == "f32" else 0.35)
+    assert found.find_share(GPU, "8cu") >= 0.7
+
+
 def test_kernels_of_open_sizes_are_looked_at_where_one_says() -> None:
     """Products of open sizes go through tiles; loads are of 4 bytes, whatever their addresses."""
     function = SUBJECTS["gemm"].bind()

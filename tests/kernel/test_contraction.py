@@ -218,12 +218,12 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 LARGE: dict[str, tuple[ir.Function, int]] = {
     # The rows, and columns, of outputs that a work item has.
     "one tile": (Product(63, 33, 17).make(), 4),
-    "a part of a tile": (Product(65, 30, 17, before=True).make(), 8),
+    "a part of a tile": (Product(65, 34, 17, before=True).make(), 8),
     "a batch": (Product(64, 64, 32, 2, b_transposed=True).make(), 8),
     "a factor that all share": (Product(40, 68, 33, 3, "b", a_transposed=True).make(), 8),
     "transposed outputs": (Product(68, 33, 3, y_transposed=True, dtype="f16").make(), 8),
-    "a convolution": (Windows(2, 4, 9, 7, 36, 3, 1, 2, 2, 2).make("forward"), 8),
-    "a gradient": (Windows(2, 16, 9, 9, 17, 3, 2, 1).make("data"), 8),
+    "a convolution": (Windows(2, 4, 9, 7, 68, 3, 1, 2, 2, 2).make("forward"), 8),
+    "a gradient": (Windows(2, 34, 9, 9, 17, 3, 2, 1).make("data"), 8),
 }
 
 
@@ -240,7 +240,7 @@ def test_large_tiles_are_those_of_the_reference(kind: str, target: str) -> None:
 
 @pytest.mark.usefixtures("small_gpu")
 def test_an_output_of_a_large_tile_that_is_nan_is_computed_again() -> None:
-    function = Windows(2, 16, 8, 8, 17, 3, 1, 1).make("forward")
+    function = Windows(2, 16, 8, 8, 34, 3, 1, 1).make("forward")
     inputs = {name: values.copy() for name, values in make_inputs(function, 1).items()}
     inputs["weights"][5, 3, 0, 0] = np.inf
     found, wanted = interpret(function, inputs, "hlsl", "gpu"), evaluate(function, inputs)
@@ -266,6 +266,46 @@ def test_a_long_sum_of_few_outputs_is_taken_in_pieces(target: str, profile: str)
     fused, kernels = make_kernels(Product(16, 17, 3000).make(), target, profile)
     assert len(kernels) == 2
     assert is_tiled(kernels)
+    run(fused, kernels)
+
+
+FEW_TILES: dict[str, ir.Function] = {
+    "few rows and columns": Product(256, 256, 4096).make(),
+    "as many tiles as units of a device": Product(768, 768, 2048).make(),
+    "the weights of a convolution": Windows(32, 128, 28, 28, 128, 3, 1, 1).make("weights"),
+    "those of its groups": Windows(8, 128, 28, 28, 128, 3, 1, 1, 1, 4).make("weights"),
+    "those of strides": Windows(32, 128, 28, 28, 128, 3, 2, 1).make("weights"),
+}
+
+
+@pytest.mark.parametrize("kind", FEW_TILES)
+def test_pieces_of_a_product_fill_a_large_device(kind: str) -> None:
+    """An H100 has 132 units: each has two waves of work items at least."""
+    _, kernels = make_kernels(FEW_TILES[kind], "hlsl", "gpu")
+    first, _ = kernels
+    assert is_tiled((first,))
+    launch = first.launch
+    assert isinstance(launch.count, int)
+    assert launch.count // launch.per_group * launch.group_size >= 132 * 64
+
+
+SKINNY: dict[str, tuple[Product, str]] = {
+    "few rows": (Product(8, 130, 300), "128 by 8"),
+    "few rows of a transposed factor": (Product(3, 68, 257, b_transposed=True), "8 by 128"),
+    "few rows, in one piece": (Product(2, 65, 100, before=True), "8 by 128"),
+    "no more than 16 rows": (Product(16, 129, 100, 2, "a"), "16 by 128"),
+    "few columns": (Product(129, 9, 65, 2, "b", a_transposed=True), "128 by 16"),
+    "halves": (Product(8, 128, 264, dtype="f16", b_transposed=True), "128 by 8"),
+    "halves in vectors": (Product(4, 64, 100, dtype="f16"), "8 by 128"),
+}
+
+
+@pytest.mark.parametrize("kind", SKINNY)
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+def test_skinny_products_are_those_of_the_reference(kind: str, target: str) -> None:
+    product, sides = SKINNY[kind]
+    fused, kernels = make_kernels(product.make(), target, "gpu")
+    assert f"a group computes a tile of {sides} outputs, and each 4 by 4" == kernels[0].walk
     run(fused, kernels)
 
 

@@ -52,6 +52,10 @@ def check(function: ir.Function, way: tuple[str, str]) -> None:
 @example(product=Product(130, 130, 65, 2, "b"), way=WAYS[1])
 @example(product=Product(130, 130, 65, 2, "b"), way=WAYS[2])
 @example(product=Product(128, 64, 64, before=True, dtype="f16"), way=WAYS[2])
+@example(product=Product(8, 130, 300), way=WAYS[1])
+@example(product=Product(3, 129, 257, 2, b_transposed=True), way=WAYS[2])
+@example(product=Product(129, 16, 65, 2, "b", dtype="f16"), way=WAYS[1])
+@example(product=Product(4, 64, 264, dtype="f16", b_transposed=True), way=WAYS[2])
 @example(product=Product(65, 33, 20, 128), way=WAYS[1])
 @example(product=Product(65, 33, 20, 128), way=WAYS[2])
 def test_products_on_devices(product: Product, way: tuple[str, str]) -> None:
