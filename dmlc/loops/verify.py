@@ -411,7 +411,7 @@ class _Verifier:
             outputs = set(self._nest.dims[node.phase]) - set(self._list_reduced(node.phase))
             for loop in _list_loops(own[: own.index(part)] if part is not None else own):
                 apart = loop.output or loop.kind in (Kind.LANE, Kind.VECTOR)
-                apart = apart or _count_steps(loop) == 1
+                apart = apart or _count_steps(loop) == 1 or self._nest.phases[node.phase].is_across
                 self._demand(apart or not self._list_parts(loop.dim) & outputs,
                     f"outputs of '{loop.name}' have one accumulator")  # fmt: skip
                 steps = loop.extent or -(-_size(loop.dim) // loop.step)
