@@ -19,10 +19,12 @@ from dmlc.loops.nodes import (
     find_shared,
     inside,
     list_loops,
+    list_phases,
     list_standings,
     walk,
 )
 from dmlc.loops.script import ScheduleError, demand, replace_node
+from dmlc.source import list_names
 
 
 def demand_serial(loop: Loop, what: str) -> Loop:
@@ -206,3 +208,18 @@ def _list_next(nodes: Sequence[Node], dim: Dim) -> Iterator[Loop]:
             yield node
         else:
             yield from _list_next(inside(node), dim)
+
+
+def describe_loops(nest: Nest) -> str:
+    """The loops of a nest, each with the tensors whose sums or elements it walks."""
+    said: list[str] = []
+    for loop in (n for n in walk(nest.body) if isinstance(n, Loop)):
+        phases = [nest.phases[number] for number in list_phases(loop)]
+        added = [each.name for phase in phases for each in phase.accumulators]
+        what = ("reduces", added) if reduces(nest, loop) else ("computes", list[str]())
+        if not what[1]:
+            stored = [view.tensor for p in phases for view, _ in p.elements.results]
+            what = ("computes", [*added, *stored])
+        names = dict.fromkeys(name.partition("#")[0] for name in what[1])
+        said.append(f"{loop.name} {what[0]} {list_names((*names,), 4)}")
+    return f"loops: {'; '.join(said)}" if said else "there are no loops"

@@ -26,6 +26,7 @@ from dmlc.loops.legality import (
     demand_ranges,
     demand_serial,
     demand_unpacked,
+    describe_loops,
     find_axis,
     find_path,
     find_point,
@@ -73,7 +74,6 @@ from dmlc.loops.tiling import covers, vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.loops.verify import verify_nest
 from dmlc.sizes import is_multiple
-from dmlc.source import list_names
 
 
 def chain(nodes: Sequence[Node]) -> list[Loop]:
@@ -95,25 +95,10 @@ def apply(nest: Nest, function: ir.Function, limits: Limits, *calls: Call) -> Ne
         try:
             nest = _apply(nest, function, limits, call)
         except ScheduleError as error:
-            notes = [] if call.span is None else [_describe_loops(nest)]
+            notes = [] if call.span is None else [describe_loops(nest)]
             message = f"{call}: {error.diagnostics[0].message}"
             raise ScheduleError(message, call.span, notes) from None
     return nest
-
-
-def _describe_loops(nest: Nest) -> str:
-    """The loops of a nest, each with the tensors whose sums or elements it walks."""
-    said: list[str] = []
-    for loop in (n for n in walk(nest.body) if isinstance(n, Loop)):
-        phases = [nest.phases[number] for number in list_phases(loop)]
-        added = [each.name for phase in phases for each in phase.accumulators]
-        what = ("reduces", added) if reduces(nest, loop) else ("computes", list[str]())
-        if not what[1]:
-            stored = [view.tensor for p in phases for view, _ in p.elements.results]
-            what = ("computes", [*added, *stored])
-        names = dict.fromkeys(name.partition("#")[0] for name in what[1])
-        said.append(f"{loop.name} {what[0]} {list_names((*names,), 4)}")
-    return f"loops: {'; '.join(said)}" if said else "there are no loops"
 
 
 def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nest:

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from dmlc.kernel.arithmetic import make_size
@@ -32,10 +32,13 @@ from dmlc.loops.nodes import (
     Point,
     Reduce,
     Stage,
+    Tile,
     Turns,
+    find_shared,
     inside,
     list_buffers,
     list_dims,
+    list_items,
     list_phases,
     list_standings,
     walk,
@@ -100,6 +103,9 @@ class _Verifier:
                 case Numbers(phase=number):
                     reduced = [n.phase for n in self._before() if isinstance(n, Reduce)]
                     self._demand(number in reduced, f"what phase {number} reduces is not known")
+                    again = [any(isinstance(n, Reduce) for n in walk(part))
+                             for part in (path[-1].body, path[-1].others)]  # fmt: skip
+                    self._demand(again == [False, True], f"phase {number} is checked the other way")
                 case Permute() as permute:
                     self._demand(permute.row in self._nest.buffers, "what is permuted is no buffer")
                     self._demand(self._settles(path, permute.dim), "what is permuted is not known")
@@ -133,9 +139,8 @@ class _Verifier:
         for dim in dims:
             counts = [part.count_steps(step) for part, step in dim.parts]
             fits = not all(counts) or not isinstance(dim.size, int) or not counts
-            self._demand(
-                fits or dim.size == math.prod(counts), f"'{dim.name}' is not all its parts"
-            )
+            fits = fits or dim.size == math.prod(counts)
+            self._demand(fits, f"'{dim.name}' is not all its parts")
         loops = [n for (*_, n) in self._paths if isinstance(n, Loop) and nest.script]
         buffers = list_buffers(nest)
         for kind, values in (("dimensions", dims), ("buffers", buffers), ("loops", loops)):
@@ -159,7 +164,7 @@ class _Verifier:
 
     def _verify_loop(self, path: Path, loop: Loop) -> None:
         what, nest = f"loop '{loop.name}' over '{loop.dim.name}'", self._nest
-        around = [n for n in path[:-1] if isinstance(n, Loop)]
+        around = _list_loops(path[:-1])
         # Who fills a tile may stand otherwise, and adds nothing.
         filled = max((place for place, n in enumerate(path) if isinstance(n, Stage)), default=0)
         self._demand(loop.step > 0 and loop.extent >= 0, f"{what} takes no steps")
@@ -180,10 +185,8 @@ class _Verifier:
             self._demand(loop.extent > 0, f"{what} is written out without end")
         if loop.kind is Kind.VECTOR:
             self._demand(loop.step > 1 and loop.extent <= 1, f"{what} has no vectors")
-            below = [n for n in walk(loop.body) if isinstance(n, Loop)]
-            self._demand(
-                all(n.kind is not Kind.VECTOR for n in below), f"{what} has vectors inside"
-            )
+            single = all(n.kind is not Kind.VECTOR for n in _list_loops(walk(loop.body)))
+            self._demand(single, f"{what} has vectors inside")
             self._verify_vector(path, loop, what)
         whole = loop.step == 1 or loop.kind is Kind.VECTOR
         self._demand(whole or loop.dim is not nest.block, f"{what} goes over a block in steps")
@@ -251,7 +254,7 @@ class _Verifier:
         plain = not point.into and not point.name and not self._is_local(number)
         # A sum may be made anew at each step of what stands around it.
         within = path[path.index(around[0]) :] if around else path
-        for loop in (n for n in within if isinstance(n, Loop)):
+        for loop in _list_loops(within):
             walked = self._list_parts(loop.dim)
             again = plain and not walked & own and _count_steps(loop) != 1
             again = again and not any(isinstance(n, Once) and n.dim in walked for n in path)
@@ -280,7 +283,7 @@ class _Verifier:
         found: list[_Digit] = []
         staged = next((place for place, n in enumerate(path) if isinstance(n, Stage)), 0)
         # Who fills a tile goes over it anew.
-        again = {n.dim.within for n in path[staged:] if isinstance(n, Loop)}
+        again = {n.dim.within for n in _list_loops(path[staged:])}
         loops = [n for place, n in enumerate(path) if isinstance(n, Loop)
                  and (place >= staged or n.dim.within not in again - {None})]  # fmt: skip
         for place, loop in enumerate(loops):
@@ -361,15 +364,13 @@ class _Verifier:
         around = [n for n in path[:-1] if isinstance(n, Reduce) and n.phase == node.phase]
         if not node.body:
             begun = [n for n in self._before() if isinstance(n, Reduce) and not n.ends]
-            self._demand(
-                any(n.phase == node.phase for n in begun), f"{what} ends, and has not begun"
-            )
+            known = any(n.phase == node.phase for n in begun)
+            self._demand(known, f"{what} ends, and has not begun")
             return
         points = [n for n in walk(node.body) if isinstance(n, Point) and n.phase == node.phase]
         self._demand(points, f"{what} has no points")
-        ended = [
-            n for (*_, n) in self._paths[self._place :] if isinstance(n, Reduce) and not n.body
-        ]
+        later = (n for (*_, n) in self._paths[self._place :])
+        ended = [n for n in later if isinstance(n, Reduce) and not n.body]
         self._demand(node.ends or any(n.phase == node.phase for n in ended), f"{what} has no end")
         if around:
             several = [n for n in walk(around[-1].body) if isinstance(n, Loop) and not n.extent
@@ -378,35 +379,28 @@ class _Verifier:
                 f"{what} is a part of one that has no arrays")  # fmt: skip
         self._demand(not node.resumes or around, f"{what} resumes nothing")
         inner = set(self._list_reduced(node.phase))
-        between = [
-            n for n in path[path.index(around[-1]) if around else 0 :] if isinstance(n, Loop)
-        ]
         if not around and node.tile is None:
-            kept = set[Dim]() if node.into is None else {node.into.dim}
-            lost = [n for n in between if self._list_parts(n.dim) & (inner - kept)
-                    and _count_steps(n) != 1]  # fmt: skip
+            kept = inner - (set() if node.into is None else {node.into.dim})
+            lost = [n for n in _list_loops(path) if _count_steps(n) != 1]
+            lost = [n for n in lost if self._list_parts(n.dim) & kept]
             self._demand(not lost, f"{what} begins again at each step of '{_name(lost)}'")
         wide = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.VECTOR]
         summed = [n for n in wide if self._list_parts(n.dim) & inner]
         plain = not around and not node.array and node.tile is None
         self._demand(not (plain and summed and any(not n.extent for n in summed)),
             f"{what} has no accumulators for the lanes of '{_name(summed)}'")  # fmt: skip
-        self._demand(
-            not node.joins or node.joins in dict(nest.lanes), f"{what} joins no work items"
-        )
+        joins = not node.joins or node.joins in dict(nest.lanes)
+        self._demand(joins, f"{what} joins no work items")
         if node.tile is not None:
-            tile = node.tile
-            fits = (
-                tile.rows > 0 and tile.pitch >= tile.columns > 0 and tile.columns % tile.lanes == 0
-            )
-            self._demand(fits, f"{what} has a tile that overlaps itself")
-            self._verify_tile(path, node)
+            self._verify_tile(path, node, node.tile, what)
 
-    def _verify_tile(self, path: Path, node: Reduce) -> None:
+    def _verify_tile(self, path: Path, node: Reduce, tile: Tile, what: str) -> None:
         """Each output inside has an accumulator of its own."""
-        tile = node.tile
-        if tile is None:
-            return
+        fits = min(tile.rows, tile.columns) > 0 and tile.columns <= tile.pitch
+        fits = fits and tile.columns % tile.lanes == 0
+        self._demand(fits, f"{what} has a tile that overlaps itself")
+        alone = not find_shared(dataclasses.replace(node, tile=None))
+        self._demand(node.joins or alone, f"{what} shares tiles that are not joined")
         for own in (p[len(path) :] for p in self._paths if p[-1] is not node and node in p):
             if not isinstance(own[-1], Point) or own[-1].phase != node.phase:
                 continue
@@ -414,11 +408,15 @@ class _Verifier:
             last = 0
             if part is not None and part.tile is not None:
                 last = (part.tile.rows - 1) * tile.pitch + part.tile.columns - 1
-            for loop in own[: own.index(part)] if part is not None else own:
-                if isinstance(loop, Loop):
-                    steps = loop.extent or -(-_size(loop.dim) // loop.step)
-                    last += loop.output * max(0, steps - 1) * (1 if loop.extent else loop.step)
-                    last += loop.step - 1 if loop.kind is Kind.VECTOR else 0
+            outputs = set(self._nest.dims[node.phase]) - set(self._list_reduced(node.phase))
+            for loop in _list_loops(own[: own.index(part)] if part is not None else own):
+                apart = loop.output or loop.kind in (Kind.LANE, Kind.VECTOR)
+                apart = apart or _count_steps(loop) == 1 or self._nest.phases[node.phase].is_across
+                self._demand(apart or not self._list_parts(loop.dim) & outputs,
+                    f"outputs of '{loop.name}' have one accumulator")  # fmt: skip
+                steps = loop.extent or -(-_size(loop.dim) // loop.step)
+                last += loop.output * max(0, steps - 1) * (1 if loop.extent else loop.step)
+                last += loop.step - 1 if loop.kind is Kind.VECTOR else 0
             room = tile.rows * tile.pitch
             self._demand(last < room, f"a tile has {room} accumulators, and points go beyond")
 
@@ -428,14 +426,10 @@ class _Verifier:
         names = ", ".join(pack.buffers)
         stored = {view.tensor for number in list_phases(pack)
                   for view, _ in self._nest.phases[number].elements.results}  # fmt: skip
-        self._demand(
-            pack.buffers and set(pack.buffers) <= stored,
-            f"{names} is not stored where it is packed",
-        )
-        self._demand(
-            pack.in_words or set(pack.buffers) == stored, f"{names} is not all of a vector"
-        )
-        each = [n for n in pack.body if isinstance(n, Loop)]
+        packed = set(pack.buffers)
+        self._demand(packed and packed <= stored, f"{names} is not stored where it is packed")
+        self._demand(pack.in_words or packed == stored, f"{names} is not all of a vector")
+        each = _list_loops(pack.body)
         dim = pack.dim.parts[0][0] if pack.in_words else pack.dim
         fits = len(each) == len(pack.body) == 1
         fits = fits and each[0].dim is dim and each[0].extent == pack.lanes and each[0].step == 1
@@ -457,6 +451,8 @@ class _Verifier:
         points = [n for n in walk(stage.body) if isinstance(n, Point)]
         filled = {into.buffer for point in points for into in point.into}
         self._demand(filled == set(stage.buffers), f"{names} is not what is filled")
+        alone = all(b.shared for b in stage.buffers) or not list_items(stage)
+        self._demand(alone, f"{names} is filled by work items that do not share it")
         loops = [n for n in path if isinstance(n, Loop) and n.kind in (Kind.LOOP, Kind.UNROLL)]
         again = any(_count_steps(n) != 1 for n in loops) and any(b.shared for b in stage.buffers)
         self._demand(stage.repeats or not again, f"{names} is filled again while others read it")
@@ -487,8 +483,8 @@ class _Verifier:
 
     def _find_part(self, path: Path, dim: Dim) -> tuple[int, int]:
         """The points of a dimension that a path walks, and what a step of it has of these."""
-        parts = [n.part for n in path if isinstance(n, Loop) and n.dim is dim and n.part]
-        steps = [self._find_steps(n.dim, dim) for n in path if isinstance(n, Loop)]
+        parts = [n.part for n in _list_loops(path) if n.dim is dim and n.part]
+        steps = [self._find_steps(n.dim, dim) for n in _list_loops(path)]
         least = min([_size(dim), *(step for step in steps if step is not None)])
         return parts[-1] if parts else (0, least)
 
@@ -497,16 +493,15 @@ class _Verifier:
         filled: dict[str, set[int]] = {}
         for path in self._paths:
             node = path[-1]
-            if isinstance(node, Fill):
-                filled.setdefault(node.buffer.name, set())
+            for name in self._list_made(node):
+                filled.setdefault(name, set())
             if isinstance(node, Reduce) and node.into is not None:
                 self._note_filled(path, node.into, filled)
             if not isinstance(node, Point):
                 continue
             for value in self._nest.phases[node.phase].elements.values:
                 if isinstance(value, Read | Gather) and value.view.local:
-                    buffer = next((b for b in self._nest.buffers if b.name == value.view.tensor), 0)
-                    self._demand(not buffer or value.view.tensor in filled,
+                    self._demand(value.view.tensor in filled,
                         f"'{value.view.tensor}' is read before it is filled")  # fmt: skip
             for into in node.into:
                 self._note_filled(path, into, filled)
@@ -516,6 +511,22 @@ class _Verifier:
             missing = len(wanted - places)
             self._demand(-1 in places or not missing or buffer.shared,
                 f"{missing} elements of '{buffer.name}' are not filled")  # fmt: skip
+
+    def _list_made(self, node: Node) -> list[str]:
+        """The names by which others read what a node makes, but for buffers."""
+        match node:
+            case Fill():
+                return [node.buffer.name]
+            case Permute():
+                return list(node.patterns.named)
+            case Point():
+                return [node.name]
+            case Reduce():
+                made = self._nest.phases[node.phase].accumulators
+                slots = [each.slot_name(n) for each in made for n in range(len(each.slots))]
+                return [*slots, *(stage for each in made for stage, _ in each.stages)]
+            case _:
+                return []
 
     def _note_filled(self, path: Path, into: Into, filled: dict[str, set[int]]) -> None:
         places = filled.setdefault(into.buffer.name, set())
@@ -546,6 +557,10 @@ def _size(dim: Dim) -> int:
     return dim.size if isinstance(dim.size, int) else 1
 
 
+def _list_loops(nodes: Iterable[Node]) -> list[Loop]:
+    return [node for node in nodes if isinstance(node, Loop)]
+
+
 def _name(loops: Sequence[Loop]) -> str:
     return ", ".join(loop.name for loop in loops)
 
@@ -571,16 +586,14 @@ def _excludes(first: Path, second: Path) -> bool:
     if place is None:
         return False
     own, other = first[place], second[place]
+    cases: tuple[tuple[Node, ...], ...] = ()
     match first[place - 1] if place else None:
-        case Numbers(body=body, others=others):
-            return any(own is n for n in body) and any(other is n for n in others)
-        case Turns(cases=cases, others=others):
-            stands = [
-                [any(x is n for n in case) for case in (*cases, others)] for x in (own, other)
-            ]
-            return stands[0] != stands[1]
+        case Numbers() as node:
+            cases = (node.body, node.others)
+        case Turns() as node:
+            cases = (*node.cases, node.others)
+        case _ if isinstance(own, Loop) and isinstance(other, Loop) and own.dim is other.dim:
+            return bool(own.part and other.part and own.part[1] <= other.part[0])
         case _:
-            pass
-    if isinstance(own, Loop) and isinstance(other, Loop) and own.dim is other.dim:
-        return bool(own.part and other.part and own.part[1] <= other.part[0])
-    return False
+            return False
+    return not any({id(own), id(other)} <= set(map(id, case)) for case in cases)
