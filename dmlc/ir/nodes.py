@@ -227,6 +227,8 @@ class Body:
             instruction = instructions[value]
             given = operands(instruction)
             missing = [o for o in given if o not in number]
+            if len(given) == 3 and isinstance(instruction, Apply):
+                missing.sort(key=given[2].__ne__)  # What is added to comes first, as in a sum.
             if missing:
                 pending.extend(reversed(missing))
                 continue

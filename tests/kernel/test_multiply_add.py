@@ -16,6 +16,8 @@ from dmlc.kernel.arithmetic import operate
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.rewrite import find_body, map_expressions, map_operands, replace_body
+from dmlc.loops.primitives import apply
+from dmlc.loops.script import parse_script
 from dmlc.pipeline import compile, make_kernels
 from dmlc.scalars import OPERATIONS, Array
 from dmlc.testing.schedules import draw_steps, follow
@@ -192,9 +194,15 @@ def test_a_point_that_takes_no_part_leaves_a_sum_as_it_is() -> None:
     kernels = read("masked product", (4, 5, 4), "sum")
     inputs = draw_inputs(kernels.function)
     inputs["B"][:, 3], inputs["A"][0, 2] = np.inf, np.nan
-    for target, profile in (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu")):
-        fused, made = make_kernels(kernels.function, target, profile)
-        found = run_kernels(fused, made, inputs)["Y"]
+    (nest,) = start(kernels)
+    masked = apply(nest, kernels.function, LIMITS, *parse_script("vectorize k 4"))
+    ways = [kernels.lower([nest]), kernels.lower([masked])]
+    assert ["select(" in print_kernel(made) for (made,) in ways] == [False, True]
+    ways += [
+        make_kernels(kernels.function, *way)[1] for way in (("opencl", "gpu"), ("hlsl", "gpu"))
+    ]
+    for made in ways:
+        found = run_kernels(kernels.function, made, inputs)["Y"]
         assert np.isfinite(found[:3]).all()
         assert not np.isfinite(found[3]).any()
 
