@@ -50,8 +50,13 @@ def find_sparse(phase: Phase, *, even: bool = True) -> Sparse | None:
 def list_sparse(phase: Phase) -> list[Sparse]:
     """All of these axes."""
     reductions = phase.elements.reductions
-    folds = reductions and reductions[0].guard is not None
-    if not folds or phase.space.is_open or any(r.place is not None for r in reductions):
+    guards = {reduction.guard for reduction in reductions}
+    if (
+        len(guards) != 1
+        or None in guards
+        or phase.space.is_open
+        or any(r.place is not None for r in reductions)
+    ):
         return []
     found = (_read_condition(phase, number) for number in list_conditions(phase.elements))
     return [each for each in found if each is not None]

@@ -289,6 +289,13 @@ def test_pieces_of_a_product_fill_a_large_device(kind: str) -> None:
     assert launch.count // launch.per_group * launch.group_size >= 132 * 64
 
 
+def test_pieces_leave_points_side_by_side() -> None:
+    """The weights of points: images are shared out, and their rows are read in vectors."""
+    function = Windows(32, 128, 56, 56, 128, 1).make("weights")
+    _, kernels = make_kernels(function, "hlsl", "gpu")
+    assert any("vector left_point" in line for line in kernels[0].schedule)
+
+
 SPREAD: dict[str, tuple[Windows, int]] = {
     # The points of each output that are gone through.
     "strides": (Windows(2, 18, 8, 12, 17, 3, 2, 1), 17 * 2 * 2),
