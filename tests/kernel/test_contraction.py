@@ -322,6 +322,14 @@ def test_points_between_strides_are_left_out(kind: str, target: str, profile: st
     run(fused, kernels)
 
 
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+def test_few_channels_leave_points_between_strides_out_as_well(target: str) -> None:
+    """Work items reduce outputs of their own: nothing is parted, no size comes out even."""
+    fused, kernels = make_kernels(Windows(2, 3, 33, 31, 16, 7, 2, 3).make("data"), target, "gpu")
+    assert sum(line.startswith("thin") for kernel in kernels for line in kernel.script) == 2
+    run(fused, kernels)
+
+
 SKINNY: dict[str, tuple[Product, str]] = {
     "few rows": (Product(8, 130, 300), "128 by 8"),
     "few rows of a transposed factor": (Product(3, 68, 257, b_transposed=True), "8 by 128"),
