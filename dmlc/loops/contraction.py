@@ -27,6 +27,7 @@ from dmlc.loops.element import (
 )
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.space import Space
+from dmlc.loops.thin import find_sparse, thin_points
 from dmlc.scalars import DataType
 from dmlc.sizes import estimate, multiply
 
@@ -168,8 +169,12 @@ def _find_beside(after: Phase, space: Space) -> int | None:
 
 
 def part_axes(phases: Sequence[Phase]) -> tuple[Phase, ...]:
-    """The phases with parallel axes in two where positions along them are divided: the groups of a
-    convolution, for one, which are a batch. As they are, where nothing is divided so."""
+    """The phases without the points that a guard leaves out by turns; and with parallel axes in two
+    where positions along them are divided: the groups of a convolution, for one, which are a batch.
+    As they are, where there is nothing of either."""
+    sparse = find_sparse(phases[0])
+    if sparse is not None:
+        return part_axes((thin_points(phases[0], sparse), *phases[1:]))
     found = find_divided(phases[0])
     if found is None:
         return tuple(phases)

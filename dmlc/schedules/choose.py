@@ -34,6 +34,8 @@ _FILL = 4
 """Tiles of a contraction in pieces, by those that keep a CPU busy."""
 _LEAST_DEPTH = 256
 """Points of a piece of a contraction, at least."""
+_NEARLY = 4
+"""Work items that fill a GPU, by those that are enough in pieces along another axis."""
 _LEAST_PIECES = {False: 2, True: 3}
 """Pieces of a contraction, at least, by whether it is for a GPU, where small tiles serve as well as
 two pieces, and a launch less."""
@@ -186,6 +188,12 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     if product is not None:
         wanted = _count_pieces(product, p)
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
+    if product is not None and _is_gpu(p) and long == [space.inner[-1]]:
+        # Points that lie side by side stay so, and are read in vectors, where pieces of others
+        # nearly fill a device.
+        items = _NEARLY * limit_shape(product).count_items(product)
+        full = -(-p.groups * p.group_size // items)
+        long = [axis for axis in space.inner if space.sizes[axis] >= full]
     axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
     size = space.sizes[axis]
     pieces = min(wanted, size)

@@ -18,6 +18,7 @@ from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Loop, Nest, walk
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import FACTORS, stage_value
+from dmlc.loops.thin import find_sparse
 from dmlc.loops.tiling import takes_vectors
 from dmlc.schedules.rule import Rule
 
@@ -84,6 +85,8 @@ def choose_tiles(
     """The nest of a contraction, and of what derives from it. What is `found` has the groups of a
     convolution, and the like, as axes of their own."""
     rule, each = Rule(function, limits, phases), shape.each
+    while (sparse := find_sparse(rule.nest.phases[0])) is not None:
+        rule.do("thin", rule.nest.dims[0][sparse.axis].name, sparse.number)
     while (divided := find_divided(rule.nest.phases[0])) is not None:
         axis, length = divided
         rule.do("part", rule.nest.dims[0][axis].name, length)

@@ -44,6 +44,7 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "unroll": lambda number: ("unroll",),
     "roll": lambda number: ("roll",),
     "part": lambda number: ("part", (2, 3)[number % 2]),
+    "thin": lambda number: ("thin", (2, 3)[number % 2]),
     "tile": lambda number: ("tile", (2, 3, 4, 8)[number]),
     "tile all": lambda number: ("tile", (2, 4)[number % 2]),
     "jam": lambda number: ("jam",),

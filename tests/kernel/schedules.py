@@ -80,6 +80,12 @@ FUNCTIONS = {
               ge(sub(add(i1, r0), 1), 0), lt(sub(add(i1, r0), 1), {b}))]
             %X[i0, sub(add(i1, r0), 1)]
         }}""",
+    "spread": """
+        func @f(%X: f32[{a}, {b}, {c}]) -> (%Y) {{
+          %Y: f32[i0 < {a}, i1 < {c}] = {fold}[r0 < {b}, r1 < 3 where and(
+              eq(mod(sub(add(i1, 1), r1), 2), 0), ge(sub(add(i1, 1), r1), 0))]
+            %X[i0, r0, div(sub(add(i1, 1), r1), 2)]
+        }}""",
     "triangle": """
         func @f(%X: f32[{a}, {b}]) -> (%Y) {{
           %Y: f32[i0 < {a}] = {fold}[r1 < {b} where le(r1, i0)] %X[i0, r1]

@@ -289,6 +289,47 @@ def test_pieces_of_a_product_fill_a_large_device(kind: str) -> None:
     assert launch.count // launch.per_group * launch.group_size >= 132 * 64
 
 
+def test_pieces_leave_points_side_by_side() -> None:
+    """The weights of points: images are shared out, and their rows are read in vectors."""
+    function = Windows(32, 128, 56, 56, 128, 1).make("weights")
+    _, kernels = make_kernels(function, "hlsl", "gpu")
+    assert any("vector left_point" in line for line in kernels[0].schedule)
+
+
+SPREAD: dict[str, tuple[Windows, int]] = {
+    # The points of each output that are gone through.
+    "strides": (Windows(2, 18, 8, 12, 17, 3, 2, 1), 17 * 2 * 2),
+    "groups": (Windows(2, 36, 8, 6, 34, 3, 2, 1, 1, 2), 17 * 2 * 2),
+    "dilated windows": (Windows(2, 16, 9, 12, 16, 4, 3, 2, 2), 16 * 2 * 2),
+    "a size that strides do not divide": (Windows(1, 16, 9, 8, 17, 3, 2, 1), 17 * 3 * 2),
+}
+
+
+@pytest.mark.parametrize("kind", SPREAD)
+@pytest.mark.parametrize(("target", "profile"), PROFILES)
+def test_points_between_strides_are_left_out(kind: str, target: str, profile: str) -> None:
+    windows, points = SPREAD[kind]
+    function = windows.make("data")
+    fusion = find_fusion(function, target, profile)
+    (group,) = fusion.groups
+    stored = {r.name for r in fusion.function.results}
+    phases = collect_phases(fusion.function, group.parallel, group.passes, stored)
+    found = find_contraction(part_axes(phases))
+    assert found is not None
+    assert found.depth == points
+    fused, kernels = make_kernels(function, target, profile)
+    assert is_tiled(kernels)
+    run(fused, kernels)
+
+
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+def test_few_channels_leave_points_between_strides_out_as_well(target: str) -> None:
+    """Work items reduce outputs of their own: nothing is parted, no size comes out even."""
+    fused, kernels = make_kernels(Windows(2, 3, 33, 31, 16, 7, 2, 3).make("data"), target, "gpu")
+    assert sum(line.startswith("thin") for kernel in kernels for line in kernel.script) == 2
+    run(fused, kernels)
+
+
 SKINNY: dict[str, tuple[Product, str]] = {
     "few rows": (Product(8, 130, 300), "128 by 8"),
     "few rows of a transposed factor": (Product(3, 68, 257, b_transposed=True), "8 by 128"),
@@ -313,10 +354,10 @@ def interpret_all(function: ir.Function, inputs: Mapping[str, Array]) -> list[di
     return [interpret(function, inputs, *which) for which in PROFILES]
 
 
-@pytest.mark.parametrize("kind", ["forward", "data"])
-def test_padding_meets_no_infinity(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "stride"), [("forward", 1), ("data", 1), ("data", 2)])
+def test_padding_meets_no_infinity(kind: str, stride: int) -> None:
     """An element in the padding takes no part, whatever the weight is it would be multiplied by."""
-    function = Windows(1, 16, 6, 6, 16, 3, 1, 1).make(kind)
+    function = Windows(1, 16, 6, 6, 16, 3, stride, 1).make(kind)
     random = np.random.default_rng(3)
     inputs = {
         p.name: random.integers(-2, 3, [int(e) for e in p.extents]).astype(np.float32)

@@ -83,6 +83,7 @@ def test_every_primitive_is_legal_often_enough() -> None:
         for nest in start(kernels):
             done.update(follow(nest, kernels.function, LIMITS, steps)[1])
     rare = {"share", "vectorize whole", "vectorize gather", "stream", "pack", "part", "fission"}
+    rare |= {"thin"}
     rare |= {"items of a block"}
     assert set(DRAWN) - set(done) <= rare
     assert min(n for name, n in done.items() if name not in rare) > 1, done
@@ -581,6 +582,7 @@ def test_what_is_no_number_takes_no_part_in_tiles(fold: str) -> None:
         (("vectorize i1 4",), "jam i1", "work items jam nothing"),
         (("recheck i1",), "recheck i1", "more than one reduction"),
         ((), "part i0 2", "no positions along it are divided by 2"),
+        ((), "thin k 2", "no guard lets every 2th point through first"),
         ((), "roll i0", "steps of tiles are counted"),
         ((*TILED, "axis own 4"), "bind k own", "sums of their own"),
     ],
