@@ -37,6 +37,26 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float4 fma_float4(const float4 x, const float4 y, const float4 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void batch_norm_training_grad(
     __global const float *x,
@@ -78,13 +98,13 @@ __kernel void batch_norm_training_grad(
                 const float16 dy_value = vload16(0, dy + row_start + i);
                 const float16 x_value = vload16(0, x + row_start + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
             }
             for (uint i = 192; i < 196; i += 4) {
                 const float4 dy_value = vload4(0, dy + row_start + i);
                 const float4 x_value = vload4(0, x + row_start + i);
                 dy_sum_rest += dy_value;
-                dy_centered_sum_rest += dy_value * (x_value - mean_value);
+                dy_centered_sum_rest = fma_float4(dy_value, x_value - mean_value, dy_centered_sum_rest);
             }
             vstore16(vload16(0, dy_sum_total + j * 16) + dy_sum_value, 0, dy_sum_total + j * 16);
             vstore16(vload16(0, dy_centered_sum_total + j * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j * 16);

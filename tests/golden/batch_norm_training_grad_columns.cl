@@ -39,6 +39,26 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void batch_norm_training_grad(
     __global const float *x,
@@ -76,7 +96,7 @@ __kernel void batch_norm_training_grad(
                     const float16 dy_value = vload16(0, dy + offset);
                     const float16 x_value = vload16(0, x + offset);
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += dy_value * (x_value - mean_value);
+                    dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
                 vstore16(dy_sum_value, 0, dy_sum_block + i);
                 vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + i);
@@ -91,7 +111,7 @@ __kernel void batch_norm_training_grad(
                     const float dy_value = dy[offset];
                     const float x_value = x[offset];
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += dy_value * (x_value - mean_value);
+                    dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
                 dy_sum_block[i] = dy_sum_value;
                 dy_centered_sum_block[i] = dy_centered_sum_value;
@@ -107,7 +127,7 @@ __kernel void batch_norm_training_grad(
                 const float16 dy_value = vload16(0, dy + offset + i);
                 const float16 x_value = vload16(0, x + offset + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
                 vstore16(dy_sum_value, 0, dy_sum_block + i);
                 vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + i);
             }
@@ -118,7 +138,7 @@ __kernel void batch_norm_training_grad(
                 const float dy_value = dy[offset + i];
                 const float x_value = x[offset + i];
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
                 dy_sum_block[i] = dy_sum_value;
                 dy_centered_sum_block[i] = dy_centered_sum_value;
             }

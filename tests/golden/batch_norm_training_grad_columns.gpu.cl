@@ -28,6 +28,16 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void batch_norm_training_grad(
     __global const float *x,
@@ -66,13 +76,13 @@ __kernel void batch_norm_training_grad(
     const float dy_value_3 = dy[offset_3];
     const float x_value_3 = x[offset_3];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_centered_sum_value = fma_float(dy_value_1, x_value_1 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_centered_sum_value = fma_float(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_centered_sum_value = fma_float(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
 
     for (uint strip = 32; strip < 48; strip += 8) {
         const uint first = strip + row;
@@ -80,7 +90,7 @@ __kernel void batch_norm_training_grad(
         const float dy_value_4 = dy[offset_4];
         const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = fma_float(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
     const uint first = 48 + row;
     const uint offset_4 = at + first * 300;
@@ -88,7 +98,7 @@ __kernel void batch_norm_training_grad(
         const float dy_value_4 = dy[offset_4];
         const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = fma_float(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
     dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
     dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;

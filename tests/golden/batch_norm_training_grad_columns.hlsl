@@ -70,13 +70,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float dy_value_3 = dy[offset_3];
     precise const float x_value_3 = x[offset_3];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_centered_sum_value = mad(dy_value_1, x_value_1 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_centered_sum_value = mad(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_centered_sum_value = mad(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
 
     for (uint strip = 32; strip < 48; strip += 8) {
         const uint first = strip + row;
@@ -84,7 +84,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float dy_value_4 = dy[offset_4];
         precise const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
     const uint first = 48 + row;
     const uint offset_4 = at + first * 300;
@@ -92,7 +92,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float dy_value_4 = dy[offset_4];
         precise const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;

@@ -86,13 +86,13 @@ fn main(
     let dy_value_3: f32 = dy[offset_3];
     let x_value_3: f32 = x[offset_3];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_centered_sum_value = fma(dy_value_1, pin(x_value_1 - mean_value), dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_centered_sum_value = fma(dy_value_2, pin(x_value_2 - mean_value), dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_centered_sum_value = fma(dy_value_3, pin(x_value_3 - mean_value), dy_centered_sum_value);
 
     for (var strip: u32 = 32; strip < 48; strip += 8) {
         let first: u32 = strip + row;
@@ -100,7 +100,7 @@ fn main(
         let dy_value_4: f32 = dy[offset_4];
         let x_value_4: f32 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = fma(dy_value_4, pin(x_value_4 - mean_value), dy_centered_sum_value);
     }
     let first: u32 = 48 + row;
     let offset_4: u32 = at + first * 300;
@@ -108,7 +108,7 @@ fn main(
         let dy_value_4: f32 = dy[offset_4];
         let x_value_4: f32 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = fma(dy_value_4, pin(x_value_4 - mean_value), dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;

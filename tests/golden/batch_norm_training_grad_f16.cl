@@ -43,6 +43,26 @@ static float16 load_half_x16(__global const half *from)
     return (float16)(vload_half8(0, (const half *)&low), vload_half8(0, (const half *)&high));
 }
 
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 // Rounds to nearest even, and stores a copy, as halves are loaded.
 static void store_half_x16(const float16 value, __global half *to)
 {
@@ -93,13 +113,13 @@ __kernel void batch_norm_training_grad(
                     const float16 dy_value = load_half_x16(dy + row_start + i);
                     const float16 x_value = load_half_x16(x + row_start + i);
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += dy_value * (x_value - mean_value);
+                    dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
                 for (uint i = 48; i < 49; ++i) {
                     const float dy_value = vload_half(row_start + i, dy);
                     const float x_value = vload_half(row_start + i, x);
                     dy_sum_rest += dy_value;
-                    dy_centered_sum_rest += dy_value * (x_value - mean_value);
+                    dy_centered_sum_rest = fma_float(dy_value, x_value - mean_value, dy_centered_sum_rest);
                 }
                 vstore16(vload16(0, dy_sum_total + j * 16) + dy_sum_value, 0, dy_sum_total + j * 16);
                 vstore16(vload16(0, dy_centered_sum_total + j * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j * 16);

@@ -31,6 +31,16 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void batch_norm_training_grad(
     __global const half *x,
@@ -57,7 +67,7 @@ __kernel void batch_norm_training_grad(
         const float dy_value = vload_half(offset, dy);
         const float x_value = vload_half(offset, x);
         dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
     }
     dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
     dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;

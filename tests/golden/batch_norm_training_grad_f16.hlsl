@@ -61,7 +61,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float dy_value = (float)dy[offset];
         precise const float x_value = (float)x[offset];
         dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;

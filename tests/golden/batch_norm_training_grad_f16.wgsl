@@ -91,7 +91,7 @@ fn main(
         let dy_value: f32 = f32(dy[offset]);
         let x_value: f32 = f32(x[offset]);
         dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;

@@ -51,6 +51,16 @@ static float16 load_half_x16(__global const half *from)
     return (float16)(vload_half8(0, (const half *)&low), vload_half8(0, (const half *)&high));
 }
 
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 // Rounds to nearest even, and stores a copy, as halves are loaded.
 static void store_half_x16(const float16 value, __global half *to)
 {
@@ -95,7 +105,7 @@ __kernel void batch_norm_training_grad(
                 const float16 dy_value = load_half_x16(dy + row_start + i);
                 const float16 x_value = load_half_x16(x + row_start + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
             }
             vstore16(vload16(0, dy_sum_total) + dy_sum_value, 0, dy_sum_total);
             vstore16(vload16(0, dy_centered_sum_total) + dy_centered_sum_value, 0, dy_centered_sum_total);

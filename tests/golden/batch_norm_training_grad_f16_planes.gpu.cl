@@ -32,6 +32,16 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float4 fma_float4(const float4 x, const float4 y, const float4 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void batch_norm_training_grad(
     __global const half *x,
@@ -88,17 +98,17 @@ __kernel void batch_norm_training_grad(
     const float4 dy_value_5 = vload_half4(0, dy + offset_5);
     const float4 x_value_5 = vload_half4(0, x + offset_5);
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value_1, x_value_1 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_4;
-    dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_5;
-    dy_centered_sum_value += dy_value_5 * (x_value_5 - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value_5, x_value_5 - mean_value, dy_centered_sum_value);
     const uint first_1 = 6144 + row * 8;
 
     #pragma unroll
@@ -111,7 +121,7 @@ __kernel void batch_norm_training_grad(
             const float4 dy_value_6 = vload_half4(0, dy + offset_6);
             const float4 x_value_6 = vload_half4(0, x + offset_6);
             dy_sum_value += dy_value_6;
-            dy_centered_sum_value += dy_value_6 * (x_value_6 - mean_value);
+            dy_centered_sum_value = fma_float4(dy_value_6, x_value_6 - mean_value, dy_centered_sum_value);
         }
     }
     const float2 dy_sum_half = dy_sum_value.s01 + dy_sum_value.s23;

@@ -112,13 +112,13 @@ fn main(
         let dy_value_3: f32 = f32(dy[offset_3]);
         let x_value_3: f32 = f32(x[offset_3]);
         dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
         dy_sum_value += dy_value_1;
-        dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+        dy_centered_sum_value = fma(dy_value_1, pin(x_value_1 - mean_value), dy_centered_sum_value);
         dy_sum_value += dy_value_2;
-        dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+        dy_centered_sum_value = fma(dy_value_2, pin(x_value_2 - mean_value), dy_centered_sum_value);
         dy_sum_value += dy_value_3;
-        dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+        dy_centered_sum_value = fma(dy_value_3, pin(x_value_3 - mean_value), dy_centered_sum_value);
     }
     let first: u32 = 6144 + row;
     let k: u32 = first / 1600;
@@ -127,7 +127,7 @@ fn main(
     let dy_value: f32 = f32(dy[offset]);
     let x_value: f32 = f32(x[offset]);
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     workgroupBarrier();

@@ -18,6 +18,16 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void layer_norm_grad_1(
     __global const float *x,
@@ -40,10 +50,9 @@ __kernel void layer_norm_grad_1(
         for (uint i = 0; i < 256; i += 16) {
             const float16 dy_value = vload16(0, dy + row_start + i);
             const float16 scale_value = vload16(0, scale + i);
-            const float16 value = dy_value * scale_value;
             const float16 x_value = vload16(0, x + row_start + i);
-            sum_value += value;
-            moment_value += value * x_value;
+            sum_value = fma_float16(dy_value, scale_value, sum_value);
+            moment_value = fma_float16(dy_value * scale_value, x_value, moment_value);
         }
         vstore16(vload16(0, sum_total) + sum_value, 0, sum_total);
         vstore16(vload16(0, moment_total) + moment_value, 0, moment_total);
@@ -92,6 +101,16 @@ __kernel void layer_norm_grad_1(
 
 #pragma OPENCL FP_CONTRACT OFF
 
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void layer_norm_grad_2(
     __global const float *x,
@@ -119,7 +138,7 @@ __kernel void layer_norm_grad_2(
                 const uint offset = row_start + k * 256 + i;
                 const float16 dy_value = vload16(0, dy + offset);
                 const float16 x_value = vload16(0, x + offset);
-                dscale_value += dy_value * x_value;
+                dscale_value = fma_float16(dy_value, x_value, dscale_value);
                 dbias_value += dy_value;
             }
             vstore16(dscale_value, 0, dscale_block + i);

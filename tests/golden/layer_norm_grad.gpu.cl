@@ -7,25 +7,26 @@
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Launch 64 groups of 256 work items; a group takes 8 rows, 8 at a time, with 32 lanes on each.
-//     group i0: 0..64
-//       reduce dscale, dbias
-//         lane i1: 8
-//           reduce sum, moment
-//             loop i2: 0..256 by 256
-//               lane i2: 32 by 4
-//                 unroll i2: 2 by 128
-//                   vector i2: 4
-//                     add to sum, moment
-//           loop i2: 0..256 by 256
-//             lane i2: 32 by 4
-//               unroll i2: 2 by 128
-//                 vector i2: 4
-//                   add to dscale, dbias; store dx
-//       loop i2: 0..256 by 256
-//         lane i2: 32 by 4
-//           unroll i2: 2 by 128
-//             vector i2: 4
-//               store dscale_parts, dbias_parts
+//     group i0 by 1 as part: 0..64
+//       reduce 1 array yes tile (rows 2 columns 4 pitch 4 lanes 4 registers yes) joins column: dscale, dbias
+//         loop i1 by 8 as step extent 1
+//           lane i1 by 1 as column extent 8
+//             reduce 0: sum, moment
+//               loop i2.0 by 256: 0..256
+//                 lane i2.0 by 4 as row extent 32
+//                   unroll i2.0 by 128 as k extent 2 output 4
+//                     vector i2.0 by 4 as i extent 1 clamps yes
+//                       point 0: add to sum, moment
+//             loop i2.1 by 256: 0..256
+//               lane i2.1 by 4 as row extent 32
+//                 unroll i2.1 by 128 as k extent 2 output 4
+//                   vector i2.1 by 4 as i extent 1 clamps yes
+//                     point 1: add to dscale, dbias; store dx
+//       loop i2.2 by 256: 0..256
+//         lane i2.2 by 4 as row extent 32
+//           unroll i2.2 by 128 as k extent 2 output 4
+//             vector i2.2 by 4 as i extent 1 clamps yes
+//               point 2: store dscale_parts, dbias_parts
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: scale, float32, read
@@ -34,6 +35,16 @@
 //   argument 5: dbias_parts, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float4 fma_float4(const float4 x, const float4 y, const float4 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void layer_norm_grad_1(
@@ -66,12 +77,10 @@ __kernel void layer_norm_grad_1(
     const float4 dy_value_1 = vload4(0, dy + row_start + i2);
     const float4 scale_value_1 = vload4(0, scale + i2);
     const float4 x_value_1 = vload4(0, x + row_start + i2);
-    const float4 value = dy_value * scale_value;
-    sum_value += value;
-    moment_value += value * x_value;
-    const float4 value_1 = dy_value_1 * scale_value_1;
-    sum_value += value_1;
-    moment_value += value_1 * x_value_1;
+    sum_value = fma_float4(dy_value, scale_value, sum_value);
+    moment_value = fma_float4(dy_value * scale_value, x_value, moment_value);
+    sum_value = fma_float4(dy_value_1, scale_value_1, sum_value);
+    moment_value = fma_float4(dy_value_1 * scale_value_1, x_value_1, moment_value);
     const float2 sum_half = sum_value.s01 + sum_value.s23;
     float sum_total = sum_half.s0 + sum_half.s1;
     const float2 moment_half = moment_value.s01 + moment_value.s23;
@@ -96,14 +105,14 @@ __kernel void layer_norm_grad_1(
         sum_total += sum_lanes[column + part * 8];
         moment_total += moment_lanes[column + part * 8];
     }
-    const float value_2 = sum_total * 0.00390625f;
-    const float value_3 = moment_total * 0.00390625f;
-    const float4 dx_value = dy_value * scale_value - (value_2 + x_value * value_3);
-    dscale_part += dy_value * x_value;
+    const float value = sum_total * 0.00390625f;
+    const float value_1 = moment_total * 0.00390625f;
+    const float4 dx_value = dy_value * scale_value - (value + x_value * value_1);
+    dscale_part = fma_float4(dy_value, x_value, dscale_part);
     dbias_part += dy_value;
     vstore4(dx_value, 0, dx + row_start + first);
-    const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value_2 + x_value_1 * value_3);
-    dscale_part_1 += dy_value_1 * x_value_1;
+    const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value + x_value_1 * value_1);
+    dscale_part_1 = fma_float4(dy_value_1, x_value_1, dscale_part_1);
     dbias_part_1 += dy_value_1;
     vstore4(dx_value_1, 0, dx + row_start + i2);
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -7,25 +7,26 @@
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Dispatch 64 groups of 256 threads; a group takes 8 rows, 8 at a time, with 32 lanes on each.
-//     group i0: 0..64
-//       reduce dscale, dbias
-//         lane i1: 8
-//           reduce sum, moment
-//             loop i2: 0..256 by 256
-//               lane i2: 32 by 4
-//                 unroll i2: 2 by 128
-//                   vector i2: 4
-//                     add to sum, moment
-//           loop i2: 0..256 by 256
-//             lane i2: 32 by 4
-//               unroll i2: 2 by 128
-//                 vector i2: 4
-//                   add to dscale, dbias; store dx
-//       loop i2: 0..256 by 256
-//         lane i2: 32 by 4
-//           unroll i2: 2 by 128
-//             vector i2: 4
-//               store dscale_parts, dbias_parts
+//     group i0 by 1 as part: 0..64
+//       reduce 1 array yes tile (rows 2 columns 4 pitch 4 lanes 4 registers yes) joins column: dscale, dbias
+//         loop i1 by 8 as step extent 1
+//           lane i1 by 1 as column extent 8
+//             reduce 0: sum, moment
+//               loop i2.0 by 256: 0..256
+//                 lane i2.0 by 4 as row extent 32
+//                   unroll i2.0 by 128 as k extent 2 output 4
+//                     vector i2.0 by 4 as i extent 1 clamps yes
+//                       point 0: add to sum, moment
+//             loop i2.1 by 256: 0..256
+//               lane i2.1 by 4 as row extent 32
+//                 unroll i2.1 by 128 as k extent 2 output 4
+//                   vector i2.1 by 4 as i extent 1 clamps yes
+//                     point 1: add to dscale, dbias; store dx
+//       loop i2.2 by 256: 0..256
+//         lane i2.2 by 4 as row extent 32
+//           unroll i2.2 by 128 as k extent 2 output 4
+//             vector i2.2 by 4 as i extent 1 clamps yes
+//               point 2: store dscale_parts, dbias_parts
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   t2: scale, float32, read
@@ -69,12 +70,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 dy_value_1 = dy[(row_start + first) / 4 + 32];
     precise const float4 scale_value_1 = scale[first / 4 + 32];
     precise const float4 x_value_1 = x[(row_start + first) / 4 + 32];
-    precise const float4 value = dy_value * scale_value;
-    sum_value += value;
-    moment_value += value * x_value;
-    precise const float4 value_1 = dy_value_1 * scale_value_1;
-    sum_value += value_1;
-    moment_value += value_1 * x_value_1;
+    sum_value = mad(dy_value, scale_value, sum_value);
+    moment_value = mad(dy_value * scale_value, x_value, moment_value);
+    sum_value = mad(dy_value_1, scale_value_1, sum_value);
+    moment_value = mad(dy_value_1 * scale_value_1, x_value_1, moment_value);
     precise const float2 sum_half = sum_value.xy + sum_value.zw;
     precise float sum_total = sum_half.x + sum_half.y;
     precise const float2 moment_half = moment_value.xy + moment_value.zw;
@@ -99,14 +98,14 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         sum_total += sum_lanes[column + part * 8];
         moment_total += moment_lanes[column + part * 8];
     }
-    precise const float value_2 = sum_total * 0.00390625f;
-    precise const float value_3 = moment_total * 0.00390625f;
-    precise const float4 dx_value = dy_value * scale_value - (value_2 + x_value * value_3);
-    dscale_part += dy_value * x_value;
+    precise const float value = sum_total * 0.00390625f;
+    precise const float value_1 = moment_total * 0.00390625f;
+    precise const float4 dx_value = dy_value * scale_value - (value + x_value * value_1);
+    dscale_part = mad(dy_value, x_value, dscale_part);
     dbias_part += dy_value;
     dx[(row_start + first) / 4] = dx_value;
-    precise const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value_2 + x_value_1 * value_3);
-    dscale_part_1 += dy_value_1 * x_value_1;
+    precise const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value + x_value_1 * value_1);
+    dscale_part_1 = mad(dy_value_1, x_value_1, dscale_part_1);
     dbias_part_1 += dy_value_1;
     dx[(row_start + first) / 4 + 32] = dx_value_1;
     GroupMemoryBarrierWithGroupSync();

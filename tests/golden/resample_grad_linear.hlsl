@@ -43,7 +43,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                     if (position_3 >= 0 && position_3 < 6) {
                         precise const float d_x_weights_1 = dX_weights[k1];
                         precise const float d_y = dY[position_2 * 6 + position_3 + i0 * 48];
-                        d_x += d_x_weights * d_x_weights_1 * d_y;
+                        d_x = mad(d_x_weights * d_x_weights_1, d_y, d_x);
                     }
                 }
             }

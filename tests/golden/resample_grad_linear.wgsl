@@ -53,7 +53,7 @@ fn main(
                     if (position_3 >= 0 && position_3 < 6) {
                         let d_x_weights_1: f32 = dX_weights[k1];
                         let d_y: f32 = dY[position_2 * 6 + position_3 + i0 * 48];
-                        d_x += pin(d_x_weights * d_x_weights_1) * d_y;
+                        d_x = fma(pin(d_x_weights * d_x_weights_1), d_y, d_x);
                     }
                 }
             }
