@@ -12,14 +12,14 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
-    "ir": 5_660,
-    "kernel": 6_180,
-    "transform": 10_790,
-    "loops": 7_510,
-    "schedules": 2_730,
-    "lowering": 3_980,
+    "ir": 5_700,
+    "kernel": 6_130,
+    "transform": 10_830,
+    "loops": 7_820,
+    "schedules": 2_840,
+    "lowering": 3_990,
 }
-"""By folder, in lines; 36,850 in all."""
+"""By folder, in lines; 37,310 in all."""
 LONGEST = 600
 """Lines of a module."""
 

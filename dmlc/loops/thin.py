@@ -189,7 +189,8 @@ def _point(axis: int, step: int, count: int) -> tuple[int, ...]:
 
 def _move(reduction: Reduction, numbers: dict[int, int]) -> Reduction:
     guard = None if reduction.guard is None else numbers[reduction.guard]
-    return dataclasses.replace(reduction, value=numbers[reduction.value], guard=guard)
+    values = tuple(numbers[value] for value in reduction.values)
+    return dataclasses.replace(reduction, values=values, guard=guard)
 
 
 @primitive(Argument.NUMBER)
