@@ -199,6 +199,7 @@ def test_products_are_those_of_the_reference(product: Product, which: tuple[str,
 @example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="forward", which=PROFILES[0])
 @example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="weights", which=PROFILES[2])
 @example(windows=Windows(2, 2, 10, 9, 17, 2, 1, 2), kind="forward", which=PROFILES[2])
+@example(windows=Windows(2, 6, 6, 8, 16, 3, 4, 1, 2), kind="data", which=PROFILES[2])
 def test_windows_are_those_of_the_reference(
     windows: Windows, kind: str, which: tuple[str, str]
 ) -> None:

@@ -71,6 +71,7 @@ def test_products_on_devices(product: Product, way: tuple[str, str]) -> None:
 @example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="forward", way=WAYS[2])
 @example(windows=Windows(2, 16, 9, 9, 17, 3, 2, 1), kind="data", way=WAYS[0])
 @example(windows=Windows(2, 16, 9, 9, 17, 3, 1, 1), kind="weights", way=WAYS[1])
+@example(windows=Windows(2, 6, 6, 8, 16, 3, 4, 1, 2), kind="data", way=WAYS[0])
 def test_windows_on_devices(windows: Windows, kind: str, way: tuple[str, str]) -> None:
     if min(windows.results) >= 1:
         check(windows.make(kind), way)
