@@ -225,6 +225,10 @@ class Dialect:
     barrier: str
     unroll: str
     """What stands before a loop that should be unrolled, if anything."""
+    unroll_registers: str
+    """The same of one that goes over arrays of registers; beside it, where a blank ends it."""
+    until: str
+    """How the counter of such a loop compares with its end while the loop goes on."""
     rolled: str
     """What stands before a loop that should not be, if anything."""
     lead: str

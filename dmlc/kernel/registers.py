@@ -1,4 +1,4 @@
-"""Makes locals of the arrays that are registers: every place in them is known by now.
+"""Makes locals of the arrays that are registers and of which every place is known by now.
 
 An element is a local, or a vector of neighbours where they are read and written together.
 """
@@ -9,26 +9,36 @@ import dataclasses
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.expand import list_arrays
 from dmlc.kernel.rewrite import (
     NUMBER,
     find_body,
     map_expressions,
     map_operands,
     replace_body,
+    walk_statements,
 )
 from dmlc.source import InternalError
 
 
 def name_registers(kernel: k.Kernel) -> k.Kernel:
-    """The kernel without arrays that are registers."""
-    arrays = {a.name: a for a in kernel.arrays if a.registers}
+    """The kernel without arrays that are registers; but for those that loops go over which a
+    compiler writes out."""
+    turned = find_turned(kernel)
+    arrays = {a.name: a for a in kernel.arrays if a.registers and a.name not in turned}
     if not arrays:
         return kernel
     return dataclasses.replace(
         kernel,
         body=tuple(_Registers(arrays, kernel.body).write(kernel.body)),
-        arrays=tuple(a for a in kernel.arrays if not a.registers),
+        arrays=tuple(a for a in kernel.arrays if a.name not in arrays),
     )
+
+
+def find_turned(kernel: k.Kernel) -> set[str]:
+    """The arrays that loops go over which are to be written out."""
+    loops = [s for s in walk_statements(kernel.body) if isinstance(s, k.For) and s.unroll]
+    return {name for loop in loops for name in list_arrays(loop.body)}
 
 
 class _Registers:

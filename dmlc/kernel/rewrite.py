@@ -159,3 +159,22 @@ def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Sta
     changed = map_expressions(statement, change)
     body = find_body(changed)
     return replace_body(changed, [substitute(s, old, new) for s in body]) if body else changed
+
+
+def drop_unused(statements: Sequence[k.Statement]) -> list[k.Statement]:
+    """The statements without names of positions that none of them uses."""
+    inside = walk_statements(statements)
+    parts = (p for s in inside for e in list_expressions(s) for p in walk(e))
+    used = {p.name for p in parts if isinstance(p, k.Local)}
+
+    def drop(statements: Sequence[k.Statement]) -> list[k.Statement]:
+        kept: list[k.Statement] = []
+        for each in statements:
+            local = each.local if isinstance(each, k.Let) else None
+            if local is not None and local.type == k.INDEX and local.name not in used:
+                continue
+            body = find_body(each)
+            kept.append(replace_body(each, drop(body)) if body else each)
+        return kept
+
+    return drop(statements)

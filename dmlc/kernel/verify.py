@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dmlc.kernel import nodes as k
 from dmlc.kernel.bounds import find_outside
 from dmlc.kernel.print import print_statement, show_type
+from dmlc.kernel.registers import find_turned
 from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, list_operands
 from dmlc.scalars import DataType, is_float32
 from dmlc.source import InternalError
@@ -82,7 +83,7 @@ class _Verifier:
         for array in kernel.arrays:
             if array.size < 1 or array.size % array.lanes:
                 self._fail(f"array '{array.name}' has {array.size} elements")
-            if array.registers and self._is_named:
+            if array.registers and self._is_named and array.name not in find_turned(kernel):
                 self._fail(f"array '{array.name}' has not become registers")
         self._check_statements(kernel.body)
         if launch.group_size > 1 and _has_barrier(kernel.body):
