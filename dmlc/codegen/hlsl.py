@@ -338,7 +338,7 @@ HLSL_6_2 = Dialect(
     unroll="",
     unroll_registers="[unroll] ",
     until="!=",
-    rolled="[loop]",
+    rolled="[loop] ",
     lead="",
     positions=MappingProxyType(
         {

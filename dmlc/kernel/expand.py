@@ -18,6 +18,7 @@ from dmlc.kernel.rewrite import (
     define,
     find_body,
     find_defined,
+    inline_single,
     list_expressions,
     map_expressions,
     map_operands,
@@ -45,7 +46,10 @@ def expand_loops(kernel: k.Kernel, *, keeps: bool = False) -> k.Kernel:
         return kernel
     stored = {b.name for b in kernel.buffers if b.access is not k.Access.READ}
     expander = _Expander(stored, registers, is_alone=is_alone, keeps=keeps and not is_alone)
-    return dataclasses.replace(kernel, body=tuple(expander.expand(kernel.body)))
+    body = expander.expand(kernel.body)
+    if keeps and registers and not is_alone:
+        body = inline_single(body)
+    return dataclasses.replace(kernel, body=tuple(body))
 
 
 class _Expander:

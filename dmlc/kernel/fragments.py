@@ -39,7 +39,13 @@ def hold_fragments(kernel: k.Kernel, lanes: int) -> k.Kernel:
         return kernel
     holder = _Holder(shared, 1 if lanes == 1 else _LANES)
     body = drop_unused(holder.write(kernel.body, {}))
-    return dataclasses.replace(kernel, body=tuple(body), arrays=(*kernel.arrays, *holder.made))
+    arrays = (*kernel.arrays, *holder.made)
+    if lanes > 1:
+        puts = [s for s in walk_statements(body) if isinstance(s, k.StoreLocal)]
+        narrow = {s.array for s in puts if s.value.type.lanes != lanes}
+        wide = {a.name for a in arrays if a.registers} - narrow
+        arrays = tuple(dataclasses.replace(a, lanes=lanes) if a.name in wide else a for a in arrays)
+    return dataclasses.replace(kernel, body=tuple(body), arrays=arrays)
 
 
 class _Holder:

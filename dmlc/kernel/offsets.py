@@ -32,7 +32,7 @@ _WORTH = 2
 
 def name_offsets(kernel: k.Kernel) -> k.Kernel:
     """The same kernel, with names for what its positions share."""
-    arrays = {a.name for a in kernel.arrays if a.registers}
+    arrays = {a.name for a in kernel.arrays if a.registers and a.lanes == 1}
     return dataclasses.replace(kernel, body=_Offsets(arrays).write(kernel.body, set()))
 
 

@@ -6,9 +6,11 @@ An element is a local, or a vector of neighbours where they are read and written
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import widen, zero_of
 from dmlc.kernel.expand import list_arrays
 from dmlc.kernel.rewrite import (
     NUMBER,
@@ -46,6 +48,7 @@ class _Registers:
         self._lanes = dict.fromkeys(arrays, 1)
         self._arrays = arrays
         self._measure(body)
+        self._uses = Counter(list_arrays(body))
         self._known: dict[tuple[str, int], k.Local] = {}
         """The local of each part of an array, by its number."""
 
@@ -57,9 +60,10 @@ class _Registers:
 
     def write(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
         """The statements, with variables where the first of them is that puts something into an
-        array: what it is put into then begins there."""
+        array: what it is put into then begins there, or before what is not always done."""
         made: list[k.Statement] = []
         for statement in statements:
+            made += self._begin(find_body(statement))
             changed = map_expressions(statement, self._change)
             body = find_body(changed)
             if body:
@@ -74,6 +78,19 @@ class _Registers:
                     made.append(k.Assign(local, changed.value))
                 continue
             made.append(changed)
+        return made
+
+    def _begin(self, body: Sequence[k.Statement]) -> list[k.Statement]:
+        """Variables for arrays that are used in some statements, and outside them too."""
+        made: list[k.Statement] = []
+        for array, count in Counter(list_arrays(body)).items():
+            if array not in self._arrays or count == self._uses[array]:
+                continue
+            for number in range(self._arrays[array].size // self._lanes[array]):
+                if (array, number) not in self._known:
+                    local = self._known[array, number] = self._name((array, number))
+                    zero = widen(zero_of(local.type.dtype), local.type.lanes)
+                    made.append(k.Variable(local, zero))
         return made
 
     def _name(self, part: tuple[str, int]) -> k.Local:

@@ -259,6 +259,9 @@ class Stage:
     """The values without which a point is not there: of the one phase inside."""
     repeats: bool = True
     """Whether it comes again, when some may still read what it has put there before."""
+    ahead: bool = False
+    """Whether what the next step of the loop around puts there is read before the present step uses
+    its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -528,7 +531,8 @@ def _describe(
             case Stage():
                 sizes = (f"{buffer.wanted} ({buffer.size:,})" for buffer in node.buffers)
                 shared = "shared " if any(buffer.shared for buffer in node.buffers) else ""
-                text = f"put into {shared}{', '.join(sizes)}"
+                ahead = ", a step ahead" if node.ahead else ""
+                text = f"put into {shared}{', '.join(sizes)}{ahead}"
             case Numbers():
                 names = (g.name for g in nest.phases[node.phase].accumulators)
                 yield "  " * depth + f"if all of {', '.join(names)} are numbers"

@@ -7,6 +7,8 @@ decide how large tiles are. Every output is one sum, whose points are added in t
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
 
 from dmlc import ir
@@ -19,16 +21,42 @@ from dmlc.loops.staging import FACTORS, stage_value
 from dmlc.loops.tiling import takes_vectors
 from dmlc.schedules.rule import Rule
 
-_LARGE, _SMALL = 64, 32
-"""Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
-_DEPTH = 16
-"""Points of a tile."""
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Tiling:
+    """How outputs are shared out. A group has `side` rows and columns of them, and a work item
+    `each` of both: fewer reads of shared memory for each product, and more registers."""
+
+    side: int
+    depth: int
+    """Points of a tile."""
+    each: int
+    tiles: float = 0
+    """Tiles of these that there are at least, for each group that keeps a GPU busy: with fewer,
+    most of it is idle."""
+    spare: float = math.inf
+    """The points that they have for each output, at most: those beyond the end are computed for
+    nothing."""
+    ahead: bool = False
+    """Whether the next tiles are read before the present ones are used. It takes registers, and the
+    last step reads its tiles twice."""
+
+
+_TILINGS = (
+    # At a depth of 16 the tiles are 18 KB, and 16 KB is all that Vulkan and WGSL promise a group; a
+    # work item would have 8 registers more, and an H100 half as many beside each other.
+    _Tiling(128, 8, 8, tiles=2, spare=1.25, ahead=True),
+    # 32 elements ahead were too many: RADV spilled some in convolutions.
+    _Tiling(64, 16, 8, tiles=2),
+    _Tiling(64, 16, 4, tiles=1, ahead=True),
+    _Tiling(32, 16, 4),
+)
+_OPEN = _Tiling(64, 16, 4)
+"""That of sizes which are known at run time only: a work item with many outputs would leave small
+ones few groups."""
 _AT_ONCE = 4
 """Points whose factors are read before any of them is added. More take registers, and no fewer
 instructions."""
-_MANY, _FEW = 8, 4
-"""Rows, and columns, of outputs that one work item has: many where there are tiles enough, for a
-group has fewer work items then. Each takes fewer reads of shared memory, and all more registers."""
 _WRITTEN = 256
 """Products of a work item that are written out, at most."""
 _PAD = 4
@@ -38,18 +66,25 @@ banks, and vectors still begin where vectors do."""
 
 def count_tiles(found: Contraction, p: Profile) -> int:
     """The groups that tiles take."""
-    side, _ = _choose_sides(found, p)
-    return found.batches * -(-found.rows // side) * -(-found.columns // side)
+    return _count(found, _choose_tiling(found, p))
 
 
-def _choose_sides(found: Contraction, p: Profile) -> tuple[int, int]:
-    """The rows, and columns, of a tile, and those of a work item in it."""
+def _count(found: Contraction, tiling: _Tiling) -> int:
+    rows, columns = (-(-size // tiling.side) for size in (found.rows, found.columns))
+    return found.batches * rows * columns
+
+
+def _choose_tiling(found: Contraction, p: Profile) -> _Tiling:
+    """The largest tiles of which there are enough, and that outputs fill."""
     if found.is_open:
-        # One tile for all sizes: a work item with many outputs would leave small ones few groups.
-        return _LARGE, _FEW
-    many = found.batches * -(-found.rows // _LARGE) * -(-found.columns // _LARGE)
-    side = _LARGE if many >= p.groups else _SMALL
-    return side, _MANY if many >= 2 * p.groups else _FEW
+        return _OPEN
+    outputs = found.batches * found.rows * found.columns
+    return next(
+        t
+        for t in _TILINGS
+        if (count := _count(found, t)) >= t.tiles * p.groups
+        and count * t.side**2 <= t.spare * outputs
+    )
 
 
 def choose_tiles(
@@ -57,7 +92,8 @@ def choose_tiles(
 ) -> Nest:
     """The nest of a contraction, and of what derives from it. What is `found` has the groups of a
     convolution, and the like, as axes of their own."""
-    rule, (side, each) = Rule(function, limits, phases), _choose_sides(found, p)
+    rule, tiling = Rule(function, limits, phases), _choose_tiling(found, p)
+    side, depth, each = tiling.side, tiling.depth, tiling.each
     while (divided := find_divided(rule.nest.phases[0])) is not None:
         axis, length = divided
         rule.do("part", rule.nest.dims[0][axis].name, length)
@@ -74,17 +110,20 @@ def choose_tiles(
     m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
     rule.do("tile", m, side, name="row")
     rule.do("tile", n, side, name="column")
-    rule.do("tile", k, _DEPTH, name="point")
+    rule.do("tile", k, depth, name="point")
     rule.do("reorder", "row")
     rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
     _share_out(rule, side // each * VECTOR, each > VECTOR)
     rule.do("split", "point", _AT_ONCE, name="points")
-    rule.do("unroll" if each**2 * _DEPTH <= _WRITTEN else "roll", "points")
+    rule.do("unroll" if each**2 * depth <= _WRITTEN else "roll", "points")
     rule.do("unroll", "point")
-    if each > VECTOR:
+    if each > VECTOR and _lies(found, found.right, limits) == (True, True):
+        # Columns whose points lie side by side are read one part after the other: registers.
         rule.do("reorder", "point")
     for factor, name, own in ((found.left, "left", "row"), (found.right, "right", "column")):
-        _fill(rule, found, factor, (k, name, own), (side, (side // each) ** 2))
+        _fill(rule, found, factor, (k, name, own), tiling)
+    if tiling.ahead:
+        rule.do("pipeline", k)
     last = rule.nest.dims[1].index(dims[found.right.axes[-1]])
     if takes_vectors(rule.nest.phases[1], last, limits):
         loops = [n for n in walk(rule.nest.body) if isinstance(n, Loop) and n.dim.name == "column"]
@@ -116,20 +155,15 @@ def _share_out(rule: Rule, apart: int, has_parts: bool) -> None:
 
 
 def _fill(
-    rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str],
-    sizes: tuple[int, int],
-) -> None:  # fmt: skip
+    rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str], tiling: _Tiling
+) -> None:
     """How the work items fill the tile of a factor: neighbours read side by side, four elements
     each where that can be, and these lie side by side in the tile too."""
-    (k, name, own), (side, items) = names, sizes
-    phase = stage_value(found.phase, factor.value, factor.conditions, name)
-    pieces = found.phase.space.pieces
-    last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
-    is_along = lies_along(phase, last, factor.axes[-1])
-    wide = takes_vectors(phase, last if is_along else factor.axes[-1], rule.limits)
+    (k, name, own), items = names, (tiling.side // tiling.each) ** 2
+    wide, is_along = _lies(found, factor, rule.limits)
     beside = "point" if wide and is_along else own
     rule.do("stage", k, _name_factor(found, factor), "shared", beside, _PAD, name=name)
-    rows, points = (f"{name}_{own}", side), (f"{name}_point", _DEPTH)
+    rows, points = (f"{name}_{own}", tiling.side), (f"{name}_point", tiling.depth)
     (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     if not is_along:
         rule.do("reorder", along)
@@ -140,6 +174,15 @@ def _fill(
     rule.do("bind", neighbours, f"{name}_columns")
     if wide:
         rule.do("vectorize", along, VECTOR, "whole")
+
+
+def _lies(found: Contraction, factor: Factor, limits: Limits) -> tuple[bool, bool]:
+    """Whether four neighbours of a factor are read at once, and whether they are points."""
+    phase = stage_value(found.phase, factor.value, factor.conditions, "factor")
+    pieces = found.phase.space.pieces
+    last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
+    is_along = lies_along(phase, last, factor.axes[-1])
+    return takes_vectors(phase, last if is_along else factor.axes[-1], limits), is_along
 
 
 def _name_factor(found: Contraction, factor: Factor) -> str:

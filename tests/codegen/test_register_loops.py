@@ -44,3 +44,16 @@ def test_a_product_is_kept_as_it_is_written(contract: bool) -> None:
 def test_what_derives_from_a_product_is_kept_too() -> None:
     scaled = multiply(256, Alpha=1.5, Beta=0.25)
     check_written_out(compile(scaled, "hlsl", "gpu", contract=True))
+
+
+@pytest.mark.parametrize("size", [512, 1024, 2048])
+def test_a_person_reads_a_product(size: int) -> None:
+    (kernel,) = compile(multiply(size), "hlsl", "gpu").kernels
+    assert len(kernel.source.splitlines()) <= 120
+    assert "matrix_part_2" not in kernel.source
+
+
+def test_wgsl_has_its_loops_written_out() -> None:
+    """It has no word that asks a compiler for it."""
+    (kernel,) = compile(multiply(256), "wgsl", "gpu").kernels
+    assert "matrix_part_15" in kernel.source

@@ -45,7 +45,19 @@ def test_a_contracted_product_takes_one_instruction_a_point_and_little_more() ->
     (kernel,) = dmlc.inspect(function, [GPU, GPU], contract=True).kernels
     (compiled,) = kernel.compiled
     assert compiled.instructions_per_point is not None
-    assert 1 <= compiled.instructions_per_point <= 1.4
+    assert 1 <= compiled.instructions_per_point <= 1.25
+
+
+def test_a_large_product_has_larger_tiles() -> None:
+    function = Product(2048, 2048, 2048, after=False).make()
+    (kernel,) = dmlc.inspect(function, [GPU], contract=True).kernels
+    (compiled,) = kernel.compiled
+    assert (kernel.groups, kernel.group_size) == (256, 256)
+    assert compiled.instructions_per_point is not None
+    assert 1 <= compiled.instructions_per_point <= 1.2
+    assert (compiled.spilled_registers, compiled.scratch_bytes) == (0, 0)
+    # It is promised no more.
+    assert compiled.shared_bytes <= 16384
 
 
 def test_kernels_of_open_sizes_are_looked_at_where_one_says() -> None:
