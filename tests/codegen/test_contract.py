@@ -18,7 +18,8 @@ def test_products_and_sums_are_fused_where_that_is_asked_for(target: str) -> Non
     assert [p.manifest()["contract"] for p in (plain, fused)] == [False, True]
     (before,), (after,) = plain.kernels, fused.kernels
     assert FUSED[target] not in before.source
-    assert after.source.count(FUSED[target]) > 5
+    # In HLSL and OpenCL C it stands in a loop, which a compiler writes out.
+    assert after.source.count(FUSED[target]) > (5 if target == "wgsl" else 0)
     # What comes after the sum keeps its roundings.
     assert "2.5" in after.source
     assert all("2.5" not in line for line in after.source.splitlines() if FUSED[target] in line)
