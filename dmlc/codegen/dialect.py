@@ -224,7 +224,12 @@ class Dialect:
     """A vector of `{lanes}` of the vectors `{a}` and `{b}`, numbered from those of `{a}` on."""
     barrier: str
     unroll: str
-    """What stands before a loop that should be unrolled, if anything."""
+    """What stands before a loop that should be unrolled, if anything; beside it, where a blank ends
+    that."""
+    unroll_registers: str
+    """The same of one that goes over arrays of registers."""
+    until: str
+    """How the counter of such a loop compares with its end while the loop goes on."""
     rolled: str
     """What stands before a loop that should not be, if anything."""
     lead: str

@@ -292,6 +292,7 @@ HLSL_6_2 = Dialect(
         vector_lanes=4,
         group_size=1024,
         shared_bytes=1 << 15,
+        unrolls=True,
         precise=_PRECISE,
         packed_types=BYTES,
     ),
@@ -332,9 +333,12 @@ HLSL_6_2 = Dialect(
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("HLSL has no vectors of eight"),
     barrier="GroupMemoryBarrierWithGroupSync();",
-    # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
+    # With `<` DXC makes the copies for SPIR-V itself, and those lose `precise`; with `!=` it leaves
+    # them to drivers, and says so.
     unroll="",
-    rolled="[loop]",
+    unroll_registers="[unroll] ",
+    until="!=",
+    rolled="[loop] ",
     lead="",
     positions=MappingProxyType(
         {

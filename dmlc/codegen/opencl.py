@@ -300,6 +300,7 @@ OPENCL = Dialect(
         elements_reason="64-bit offsets",
         index_bits=64,
         row=None,
+        unrolls=True,
     ),
     types=TYPES,
     index_types=MappingProxyType(
@@ -343,6 +344,8 @@ OPENCL = Dialect(
     shuffles=Spelling("{H}({a}, {b}, {lanes})", helper="shuffle"),
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     unroll="#pragma unroll",
+    unroll_registers="#pragma unroll",
+    until="<",
     rolled="",
     lead="({I})(-(ulong){p} % {n} / {s})",
     positions=MappingProxyType(

@@ -138,6 +138,8 @@ class StrictLaunch(Launch):
         self._instructions = 0
         self._keeps = False
         """Whether what is at hand makes the value of a precise local as it is written."""
+        self._precise = {a.name for a in kernel.arrays if a.registers}
+        """The arrays whose elements are like precise locals."""
         super().__init__(kernel, memories, sizes, known)
 
     def _has(self, freedom: Freedom) -> bool:
@@ -191,9 +193,17 @@ class StrictLaunch(Launch):
     # What is kept as it is written --------------------------------------------------------
 
     def _make_as(self, value: k.Expression, type: k.Type) -> Callable[[Who], Array]:
-        # Every local of floats is `precise`.
+        # Every local of floats is `precise`, and so are arrays of registers.
         self._keeps = type.dtype.is_float
         made = super()._make_as(value, type)
+        self._keeps = False
+        return made
+
+    def _make_write(
+        self, name: str, index: k.Expression, value: k.Expression
+    ) -> Callable[[Who], None]:
+        self._keeps = value.type.dtype.is_float and name in self._precise
+        made = super()._make_write(name, index, value)
         self._keeps = False
         return made
 

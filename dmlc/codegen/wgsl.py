@@ -271,6 +271,8 @@ WGSL = Dialect(
     shuffles=Unsupported("WGSL has no vectors of eight"),
     barrier="workgroupBarrier();",
     unroll="",
+    unroll_registers="",
+    until="<",
     rolled="",
     lead="",
     # Groups are dispatched in (x, y, 1).

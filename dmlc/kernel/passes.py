@@ -14,7 +14,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.expand import expand_loops
-from dmlc.kernel.join_reads import join_reads
+from dmlc.kernel.fragments import hold_fragments
 from dmlc.kernel.join_words import join_words
 from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.offsets import name_offsets
@@ -34,9 +34,9 @@ class Pass:
 
 
 PASSES: tuple[Pass, ...] = (
-    Pass("expand_loops", lambda kernel, _: expand_loops(kernel)),
+    Pass("hold_fragments", lambda kernel, limits: hold_fragments(kernel, limits.vector_lanes)),
+    Pass("expand_loops", lambda kernel, limits: expand_loops(kernel, keeps=limits.unrolls)),
     Pass("narrow_loops", lambda kernel, _: narrow_loops(kernel)),
-    Pass("join_reads", lambda kernel, limits: join_reads(kernel, limits.vector_lanes)),
     Pass("join_words", join_words),
     Pass("name_registers", lambda kernel, _: name_registers(kernel)),
     Pass("multiply_exactly", lambda kernel, _: multiply_exactly(kernel)),

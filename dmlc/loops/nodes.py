@@ -262,6 +262,9 @@ class Stage:
     """The values without which a point is not there: of the one phase inside."""
     repeats: bool = True
     """Whether it comes again, when some may still read what it has put there before."""
+    ahead: bool = False
+    """Whether what the next step of the loop around puts there is read before the present step uses
+    its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -565,7 +568,8 @@ def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
         case Stage():
             shared = "shared " * any(buffer.shared for buffer in node.buffers)
             sizes = (f"{buffer.wanted} ({buffer.size:,})" for buffer in node.buffers)
-            return f"put into {shared}{', '.join(sizes)}"
+            ahead = ", a step ahead" * node.ahead
+            return f"put into {shared}{', '.join(sizes)}{ahead}"
         case _:
             return ""
 

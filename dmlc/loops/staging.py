@@ -8,6 +8,7 @@ Who puts it there is a block of loops like any other, which further calls split,
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from dmlc import ir
@@ -44,12 +45,14 @@ from dmlc.loops.nodes import (
     walk,
 )
 from dmlc.loops.phases import Phase, with_elements
-from dmlc.loops.script import Argument, On, demand, primitive
+from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
 from dmlc.loops.space import Space
 from dmlc.loops.tiling import count_points, covers, list_names
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import InternalError
 
+MOST_AHEAD = 64
+"""Elements that a work item reads ahead, at most: each takes a register."""
 FACTORS = ("left", "right")
 """What the operands of a product are called that is summed."""
 
@@ -107,6 +110,40 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     phases = (*nest.phases[:number], changed, *nest.phases[number + 1 :], made)
     every = (*nest.dims[:number], axes, *nest.dims[number + 1 :], tuple(dims[a] for a in own))
     return dataclasses.replace(nest, phases=phases, dims=every, buffers=(*nest.buffers, buffer))
+
+
+@primitive()
+def pipeline(on: On) -> Nest:
+    """What each step of a loop puts into shared memory is read, into registers, before the step
+    before uses its own, and put there after: work items compute while memory is read.
+
+    `for k in 0..n by 16: t = a[k]; s += f(t) -> for k in 0..n + 16 by 16: if k < n: r = a[k]`, and
+    in the same step, `if k > 0: s += f(t)`, and then `if k < n: t = r`
+    """
+    loop = on.loop
+    match loop.body:
+        case (Stage(ahead=False) as filled, *_) if any(b.shared for b in filled.buffers):
+            demand(filled.repeats, "there is no step before")
+            return replace_node(on.nest, filled, dataclasses.replace(filled, ahead=True))
+        case _:
+            raise ScheduleError("no tiles are filled there, a step behind")
+
+
+def _check_ahead(loop: Loop, filled: Stage) -> None:
+    """Refuses tiles that are read ahead where that takes no registers, or too many."""
+    plain = loop.kind is Kind.LOOP and not loop.extent and not loop.backwards
+    demand(plain and not loop.interleaved, "steps that one work item takes in order look ahead")
+    pieces = any(part.piece for part, _ in loop.dim.parts[1:])
+    demand(loop.dim.within is None and not pieces, "some of its steps may not be there")
+    demand(not any(isinstance(n, Stage) for n in walk(loop.body) if n is not filled),
+           "tiles inside a loop that looks ahead are filled a step behind")  # fmt: skip
+    loops = [n for n in walk(filled.body) if isinstance(n, Loop) and n.kind is not Kind.LANE]
+    written_out = all(n.extent and n.kind in (Kind.UNROLL, Kind.VECTOR) for n in loops)
+    demand(written_out, "what is read ahead is read by loops that are written out")
+    counts = {n: n.step if n.kind is Kind.VECTOR else n.extent for n in loops}
+    held = sum(math.prod(counts[n] for n in find_path(filled.body, point) if n in counts)
+               for point in walk(filled.body) if isinstance(point, Point))  # fmt: skip
+    demand(held <= MOST_AHEAD, f"{held} elements are read ahead, of {MOST_AHEAD} at most")
 
 
 def _infer_footprint(
@@ -188,6 +225,8 @@ def check_items(nest: Nest) -> None:
         if isinstance(loop, Loop) and any(isinstance(n, Stage) for n in loop.body):
             lanes = _demand_meeting(nest, loop)
             (found,) = [n for n in loop.body if isinstance(n, Stage)]
+            if found.ahead:
+                _check_ahead(loop, found)
             for point in (n for n in walk(found.body) if isinstance(n, Point)):
                 phase, dims = nest.phases[point.phase], nest.dims[point.phase]
                 ((_, root),) = phase.elements.results

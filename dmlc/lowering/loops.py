@@ -31,11 +31,13 @@ from dmlc.loops.nodes import (
     Pack,
     Point,
     Reduce,
+    Stage,
     list_loops,
     list_phases,
     roll,
 )
 from dmlc.lowering.loop_fusion import fuse_loops
+from dmlc.lowering.pipelined import pipeline_loop
 from dmlc.lowering.points import Points
 from dmlc.lowering.scope import Scope
 from dmlc.scalars import OPERATIONS
@@ -198,10 +200,12 @@ class Loops(Points):
             scope = self._name_bases(node, scope, body)
         if not parted:
             share = _Share(node.step, start, stop)
-            return [*body, self._write_share(node, scope, share, backwards=node.backwards)]
+            return body + self._write_share(node, scope, share, backwards=node.backwards)
         ahead = self._fetch_ahead(node, scope, body)
         shares = self._share_out(node, scope, start, stop, body)
-        return body + [self._write_share(node, scope, share, ahead) for share in shares]
+        for share in shares:
+            body += self._write_share(node, scope, share, ahead)
+        return body
 
     def _write_rounds(
         self, node: Loop, scope: Scope, start: k.Expression, stop: k.Expression
@@ -254,7 +258,7 @@ class Loops(Points):
         ahead: Mapping[str, k.Expression] = MappingProxyType({}),
         *,
         backwards: bool = False,
-    ) -> k.For:
+    ) -> list[k.Statement]:
         """A part of a loop in steps of one width. By ones there are no vectors, and nothing is
         written out inside."""
         dim, width, last = node.dim, share.width, share.last
@@ -292,7 +296,9 @@ class Loops(Points):
             again = operate("min", counter, add(last, index(-width)))
             within.append(k.Let(variable, again))
         made = self._settle(node, scope, place, within)
-        return k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
+        loop = k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
+        pipelined = any(isinstance(n, Stage) and n.ahead for n in node.body)
+        return pipeline_loop(self._frame, loop) if pipelined else [loop]
 
     def _share_out(
         self,
@@ -404,7 +410,7 @@ class Loops(Points):
             scope = self._name_bases(node, scope, body)
         if subtract_known(share.last, share.first) == 1:
             return body + self._settle(node, scope, share.first, [])
-        return [*body, self._write_share(node, scope, share)]
+        return body + self._write_share(node, scope, share)
 
     # Rows --------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ decide how large tiles are. Every output is one sum, whose points are added in t
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from dmlc import ir
@@ -22,16 +23,9 @@ from dmlc.loops.thin import find_sparse
 from dmlc.loops.tiling import takes_vectors
 from dmlc.schedules.rule import Rule
 
-_LARGE, _SMALL = 64, 32
-"""Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
-_DEPTH = 16
-"""Points of a tile."""
 _AT_ONCE = 4
 """Points whose factors are read before any of them is added. More take registers, and no fewer
 instructions."""
-_MANY, _FEW = 8, 4
-"""Rows, and columns, of outputs that one work item has: many where there are tiles enough, for a
-group has fewer work items then. Each takes fewer reads of shared memory, and all more registers."""
 _BYTES = 16
 """What a work item reads of memory at once, at most."""
 _WRITTEN = 256
@@ -43,40 +37,68 @@ banks, and vectors still begin where vectors do."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """How large tiles are."""
+    """How outputs are shared out. A group has so many rows and columns of them, and a work item
+    `each` of both: fewer reads of shared memory for each product, and more registers."""
 
     rows: int
     columns: int
     each: int
-    """Rows, and columns, of outputs that one work item has."""
+    depth: int = 16
+    """Points of a tile."""
+    ahead: bool = False
+    """Whether the next tiles are read before the present ones are used. It takes registers, and the
+    last step reads its tiles twice."""
 
     @property
     def items(self) -> int:
         """The work items of a group."""
         return self.rows // self.each * (self.columns // self.each)
 
+    def count_tiles(self, found: Contraction) -> int:
+        """The groups."""
+        return found.batches * -(-found.rows // self.rows) * -(-found.columns // self.columns)
+
     def count_items(self, found: Contraction) -> int:
         """The work items of all groups."""
-        tiles = found.batches * -(-found.rows // self.rows) * -(-found.columns // self.columns)
-        return tiles * self.items
+        return self.count_tiles(found) * self.items
+
+
+_LARGE, _SMALL = Shape(64, 64, 8), Shape(32, 32, 4)
+_SHAPES = (
+    # At a depth of 16 the tiles are 18 KB, and 16 KB is all that Vulkan and WGSL promise a group; a
+    # work item would have 8 registers more, and an H100 half as many beside each other.
+    (Shape(128, 128, 8, depth=8, ahead=True), 2, 1.25),
+    # 32 elements ahead were too many: RADV spilled some in convolutions.
+    (_LARGE, 2, math.inf),
+    (Shape(64, 64, 4, ahead=True), 1, math.inf),
+    (_SMALL, 0, math.inf),
+)
+"""The first suits of which there are enough tiles for each group that keeps a GPU busy: with fewer,
+most of it is idle. The last number is that of the points they have for each output, at most: those
+beyond the end are computed for nothing."""
+_OPEN = Shape(64, 64, 4)
+"""That of sizes which are known at run time only: a work item with many outputs would leave small
+ones few groups."""
 
 
 def limit_shape(found: Contraction) -> Shape:
-    """The largest tiles that suit the rows and columns, with as many outputs for each work item as
-    it can have."""
-    is_narrow = min(found.rows, found.columns) <= _SMALL
-    return Shape(_SMALL, _SMALL, _FEW) if is_narrow else Shape(_LARGE, _LARGE, _MANY)
+    """The tiles that suit the rows and columns where there are enough of them."""
+    return _SMALL if min(found.rows, found.columns) <= _SMALL.rows else _LARGE
 
 
 def choose_shape(found: Contraction, p: Profile) -> Shape:
     """The tiles of a product of many rows and columns."""
     if found.is_open:
-        # One tile for all sizes: a work item with many outputs would leave small ones few groups.
-        return Shape(_LARGE, _LARGE, _FEW)
-    shape = limit_shape(found)
-    items, most = shape.count_items(found), p.groups * p.group_size
-    side = shape.rows if items >= most // 4 else _SMALL
-    return Shape(side, side, shape.each if items >= most // 2 else _FEW)
+        return _OPEN
+    if limit_shape(found) is _SMALL:
+        return _SMALL
+    outputs = found.batches * found.rows * found.columns
+    return next(
+        shape
+        for shape, tiles, spare in _SHAPES
+        if (count := shape.count_tiles(found)) >= tiles * p.groups
+        and count * shape.rows * shape.columns <= spare * outputs
+    )
 
 
 def choose_tiles(
@@ -103,17 +125,21 @@ def choose_tiles(
     m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
     rule.do("tile", m, shape.rows, name="row")
     rule.do("tile", n, shape.columns, name="column")
-    rule.do("tile", k, _DEPTH, name="point")
+    rule.do("tile", k, shape.depth, name="point")
     rule.do("reorder", "row")
     rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
     _share_out(rule, shape)
     rule.do("split", "point", _AT_ONCE, name="points")
-    rule.do("unroll" if each**2 * _DEPTH <= _WRITTEN else "roll", "points")
+    rule.do("unroll" if each**2 * shape.depth <= _WRITTEN else "roll", "points")
     rule.do("unroll", "point")
-    if each > VECTOR:
+    _, wide, is_along = _stage(found, found.right, limits)
+    if each > VECTOR and wide and is_along:
+        # Columns whose points lie side by side are read one part after the other: registers.
         rule.do("reorder", "point")
-    _fill(rule, found, found.left, (k, "left", "row"), (shape.rows, shape.items))
-    _fill(rule, found, found.right, (k, "right", "column"), (shape.columns, shape.items))
+    _fill(rule, found, found.left, (k, "left", "row"), shape.rows, shape)
+    _fill(rule, found, found.right, (k, "right", "column"), shape.columns, shape)
+    if shape.ahead:
+        rule.do("pipeline", k)
     last = rule.nest.dims[1].index(dims[found.right.axes[-1]])
     if takes_vectors(rule.nest.phases[1], last, limits):
         loops = [n for n in walk(rule.nest.body) if isinstance(n, Loop) and n.dim.name == "column"]
@@ -146,20 +172,16 @@ def _share_out(rule: Rule, shape: Shape) -> None:
 
 
 def _fill(
-    rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str],
-    sizes: tuple[int, int],
+    rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str], side: int,
+    shape: Shape,
 ) -> None:  # fmt: skip
     """How the work items fill the tile of a factor: neighbours read side by side, four elements
     each where that can be, and these lie side by side in the tile too."""
-    (k, name, own), (side, items) = names, sizes
-    phase = stage_value(found.phase, factor.value, factor.conditions, name)
-    pieces = found.phase.space.pieces
-    last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
-    is_along = lies_along(phase, last, factor.axes[-1])
-    wide = takes_vectors(phase, last if is_along else factor.axes[-1], rule.limits)
+    (k, name, own), items = names, shape.items
+    phase, wide, is_along = _stage(found, factor, rule.limits)
     beside = "point" if wide and is_along else own
     rule.do("stage", k, _name_factor(found, factor), "shared", beside, _PAD, name=name)
-    rows, points = (f"{name}_{own}", side), (f"{name}_point", _DEPTH)
+    rows, points = (f"{name}_{own}", side), (f"{name}_point", shape.depth)
     (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     if not is_along:
         rule.do("reorder", along)
@@ -172,6 +194,16 @@ def _fill(
         rule.do("unroll", rule.do("split", along, VECTOR, name=f"{name}_half"))
     if wide:
         rule.do("vectorize", along, VECTOR, "whole")
+
+
+def _stage(found: Contraction, factor: Factor, limits: Limits) -> tuple[Phase, bool, bool]:
+    """The phase that makes a factor, whether four neighbours are read at once, and whether they are
+    points."""
+    phase = stage_value(found.phase, factor.value, factor.conditions, "factor")
+    pieces = found.phase.space.pieces
+    last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
+    is_along = lies_along(phase, last, factor.axes[-1])
+    return phase, takes_vectors(phase, last if is_along else factor.axes[-1], limits), is_along
 
 
 def _find_unit(phase: Phase, many: int) -> int:

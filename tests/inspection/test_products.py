@@ -58,6 +58,18 @@ def test_a_skinny_product_reads_its_matrix_at_the_speed_of_memory(
     assert found.find_share(GPU, "8cu") >= 0.7
 
 
+def test_a_large_product_has_larger_tiles() -> None:
+    function = Product(2048, 2048, 2048, after=False).make()
+    (kernel,) = dmlc.inspect(function, [GPU]).kernels
+    (compiled,) = kernel.compiled
+    assert (kernel.groups, kernel.group_size) == (256, 256)
+    assert compiled.instructions_per_point is not None
+    assert 1 <= compiled.instructions_per_point <= 1.2
+    assert (compiled.spilled_registers, compiled.scratch_bytes) == (0, 0)
+    # It is promised no more.
+    assert compiled.shared_bytes <= 16384
+
+
 def test_kernels_of_open_sizes_are_looked_at_where_one_says() -> None:
     """Products of open sizes go through tiles; loads are of 4 bytes, whatever their addresses."""
     function = SUBJECTS["gemm"].bind()

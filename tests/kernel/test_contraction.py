@@ -216,15 +216,16 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "PROFILES", profiles)
 
 
-LARGE: dict[str, tuple[ir.Function, int]] = {
-    # The rows, and columns, of outputs that a work item has.
-    "one tile": (Product(63, 33, 17).make(), 4),
-    "a part of a tile": (Product(65, 34, 17, before=True).make(), 8),
-    "a batch": (Product(64, 64, 32, 2, b_transposed=True).make(), 8),
-    "a factor that all share": (Product(40, 68, 33, 3, "b", a_transposed=True).make(), 8),
-    "transposed outputs": (Product(68, 33, 3, y_transposed=True, dtype="f16").make(), 8),
-    "a convolution": (Windows(2, 4, 9, 7, 68, 3, 1, 2, 2, 2).make("forward"), 8),
-    "a gradient": (Windows(2, 34, 9, 9, 17, 3, 2, 1).make("data"), 8),
+LARGE: dict[str, tuple[ir.Function, int, int]] = {
+    # The rows, and columns, of outputs that a group has, and a work item.
+    "one tile": (Product(63, 33, 17).make(), 64, 4),
+    "a part of a tile": (Product(65, 34, 17, before=True).make(), 64, 8),
+    "a batch": (Product(64, 64, 32, 2, b_transposed=True).make(), 64, 8),
+    "a factor that all share": (Product(40, 68, 33, 3, "b", a_transposed=True).make(), 64, 8),
+    "transposed outputs": (Product(68, 33, 3, y_transposed=True, dtype="f16").make(), 64, 8),
+    "a convolution": (Windows(2, 4, 9, 7, 68, 3, 1, 2, 2, 2).make("forward"), 64, 8),
+    "a gradient": (Windows(2, 34, 9, 9, 17, 3, 2, 1).make("data"), 64, 8),
+    "large tiles, which outputs fill": (Product(121, 127, 17, 2).make(), 128, 8),
 }
 
 
@@ -232,9 +233,9 @@ LARGE: dict[str, tuple[ir.Function, int]] = {
 @pytest.mark.parametrize("target", ["hlsl", "opencl"])
 @pytest.mark.usefixtures("small_gpu")
 def test_large_tiles_are_those_of_the_reference(kind: str, target: str) -> None:
-    function, each = LARGE[kind]
+    function, side, each = LARGE[kind]
     fused, kernels = make_kernels(function, target, "gpu")
-    words = f"a group computes a tile of 64 by 64 outputs, and each {each} by {each}"
+    words = f"a group computes a tile of {side} by {side} outputs, and each {each} by {each}"
     assert words in [kernel.walk for kernel in kernels]
     run(fused, kernels)
 
