@@ -22,6 +22,7 @@ FREE = {
     "work groups take a loop inside": "where there are none, they may take the outermost loop",
     "a stretch of vectors ends one late": "where the point behind it is like those before",
     "neighbours change places": "two reductions, or two phases that keep nothing, have no order",
+    "a reduction is missing": "points may enter the whole without a part of their own",
     "a reduction resumes, or not, the other way": "its own part may be added to the whole instead",
     "a tile has other lanes": "arrays in memory have no lanes of their own",
     "a buffer is filled from one on": "some of the zeros around a row are never read",
@@ -35,6 +36,7 @@ checks has the right results. What has the same code says the same in another wa
 
 
 LATER = {
+    "work items go one after the other": "one work item may do what several share",
     "a part ends one early": "parts may go beyond the end of their dimension",
     "a part is forgotten": "parts may go beyond the end of their dimension",
     "points beyond the end count": "points may be clamped where others are left out",
