@@ -13,13 +13,13 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
     "ir": 5_700,
-    "kernel": 6_130,
+    "kernel": 6_330,
     "transform": 10_830,
-    "loops": 7_820,
-    "schedules": 2_840,
-    "lowering": 3_990,
+    "loops": 7_860,
+    "schedules": 2_870,
+    "lowering": 4_110,
 }
-"""By folder, in lines; 37,310 in all."""
+"""By folder, in lines; 37,700 in all."""
 LONGEST = 600
 """Lines of a module."""
 

@@ -263,8 +263,7 @@ class Stage:
     repeats: bool = True
     """Whether it comes again, when some may still read what it has put there before."""
     ahead: bool = False
-    """Whether what the next step of the loop around puts there is read before the present step uses
-    its own."""
+    """Whether what the next step puts there is read before the present one uses its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -568,21 +567,19 @@ def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
         case Stage():
             shared = "shared " * any(buffer.shared for buffer in node.buffers)
             sizes = (f"{buffer.wanted} ({buffer.size:,})" for buffer in node.buffers)
-            ahead = ", a step ahead" * node.ahead
-            return f"put into {shared}{', '.join(sizes)}{ahead}"
+            return f"put into {shared}{', '.join(sizes)}"
         case _:
             return ""
 
 
 def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
     """What a loop walks: `0..4,096`, or so many points of a step of the loop around it."""
-    dim = loop.dim
+    dim, size = loop.dim, loop.dim.size
     outer = [each.step for each in around if each.dim is dim]
     if loop.extent:
         return ""
     if loop.part is None and outer and outer[-1] > loop.step:
         return f"{outer[-1]:,}"
-    size = dim.size
     shown = size.name.removeprefix(OPEN) if isinstance(size, k.Scalar) else f"{size:,}"
     parts = [part.wanted for part, _ in dim.parts]
     made_of = f" of {', '.join(parts)}" if parts and not outer else ""
