@@ -13,19 +13,9 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 16 groups of 1 work item; each computes 4 outputs.
-//     split i0 4 as part
-//     normalize part as block
-//     bind block group
-//     expand i0 as j
-//     reorder j
-//     vectorize k1 16 as i
-//     vectorize j.2 4 as i.2
-//     hoist j.3 as factors
-//     vectorize factors 4 as i.3
-//     reorder j.3
-//     vectorize i2.2 16 as i.4
-//     stream i.4
-//     reverse i0.2
+//     split i0 4 as part; normalize part as block; bind block group; expand i0 as j; reorder j;
+//     vectorize k1 16 as i; vectorize j.2 4 as i.2; hoist j.3 as factors;
+//     vectorize factors 4 as i.3; reorder j.3; vectorize i2.2 16 as i.4; stream i.4; reverse i0.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read

@@ -13,14 +13,8 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 64 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
-//     axis row 256
-//     axis column 1
-//     normalize i0 as output
-//     bind output group
-//     fuse k as element
-//     share element row 4 4 as strip
-//     fuse i0.2 as element
-//     share element row 4 4 as strip.2
+//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     share element row 4 4 as strip; fuse i0.2 as element; share element row 4 4 as strip.2
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   t2: mean, float32, read

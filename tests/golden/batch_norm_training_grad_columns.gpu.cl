@@ -9,14 +9,8 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Launch 10 groups of 256 work items; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8
-//     axis column 32
-//     normalize i0 as output
-//     split output 32 as group
-//     bind group group
-//     bind output column
-//     share k row 1 4 as strip
-//     share i0.2 row 1 4 as strip.2
+//     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
+//     bind group group; bind output column; share k row 1 4 as strip; share i0.2 row 1 4 as strip.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read

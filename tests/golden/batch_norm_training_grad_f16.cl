@@ -12,18 +12,9 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 40 outputs.
-//     split i0 2 as part
-//     normalize part as block
-//     split block 20 as block.2
-//     bind block.2 group
-//     expand i0 as j
-//     reorder j
-//     vectorize k1 16 as i
-//     hoist j.3 as factors
-//     reorder j.3
-//     vectorize i2.2 16 as i.2
-//     stream i.2
-//     reverse i0.2
+//     split i0 2 as part; normalize part as block; split block 20 as block.2; bind block.2 group;
+//     expand i0 as j; reorder j; vectorize k1 16 as i; hoist j.3 as factors; reorder j.3;
+//     vectorize i2.2 16 as i.2; stream i.2; reverse i0.2
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read

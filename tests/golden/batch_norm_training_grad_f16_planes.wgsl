@@ -13,14 +13,8 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 8 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
-//     axis row 256
-//     axis column 1
-//     normalize i0 as output
-//     bind output group
-//     fuse k as element
-//     share element row 1 4 as strip
-//     fuse i0.2 as element
-//     share element row 1 4 as strip.2
+//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     share element row 1 4 as strip; fuse i0.2 as element; share element row 1 4 as strip.2
 //   binding 0: x, float16, read
 //   binding 1: dy, float16, read
 //   binding 2: mean, float16, read

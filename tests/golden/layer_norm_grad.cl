@@ -5,12 +5,8 @@
 //     dx[i0, i1] = dy[i0, i1] * scale[i1] - (sum[i0] / 256 + x[i0, i1] * (moment[i0] / 256))
 //
 // Launch 4 groups of 1 work item; each computes 128 outputs.
-//     normalize i0 as block
-//     split block 128 as begin
-//     bind begin group
-//     vectorize k 16 as i
-//     vectorize i1.1 16 as i.2
-//     stream i.2
+//     normalize i0 as block; split block 128 as begin; bind begin group; vectorize k 16 as i;
+//     vectorize i1.1 16 as i.2; stream i.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: scale, float32, read
@@ -84,16 +80,8 @@ __kernel void layer_norm_grad_1(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0]), in 4 pieces
 //
 // Launch 4 groups of 1 work item; each computes 256 outputs.
-//     split i1 256 as part
-//     fuse i0 as block
-//     bind block group
-//     expand i1 as j
-//     split k 4 as band
-//     reorder j
-//     unroll k
-//     resume k
-//     vectorize j 16 as i
-//     vectorize j.2 16 as i.2
+//     split i1 256 as part; fuse i0 as block; bind block group; expand i1 as j; split k 4 as band;
+//     reorder j; unroll k; resume k; vectorize j 16 as i; vectorize j.2 16 as i.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: dscale_parts, float32, written
@@ -161,16 +149,8 @@ __kernel void layer_norm_grad_2(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Launch 1 group of 1 work item; each computes 256 outputs.
-//     split i0 256 as part
-//     normalize part as block
-//     bind block group
-//     expand i0 as j
-//     split k 4 as band
-//     reorder j
-//     unroll k
-//     resume k
-//     vectorize j 16 as i
-//     vectorize j.2 16 as i.2
+//     split i0 256 as part; normalize part as block; bind block group; expand i0 as j;
+//     split k 4 as band; reorder j; unroll k; resume k; vectorize j 16 as i; vectorize j.2 16 as i.2
 //   argument 0: dscale, float32, written
 //   argument 1: dbias, float32, written
 //   argument 2: dscale_parts, float32, read

@@ -206,13 +206,8 @@ fn main(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Dispatch 32 groups of 256 invocations; a group computes 8 outputs, with 32 lanes on each.
-//     axis row 32
-//     axis column 8
-//     normalize i0 as output
-//     split output 8 as group
-//     bind group group
-//     bind output column
-//     share k row 1 4 as strip
+//     axis row 32; axis column 8; normalize i0 as output; split output 8 as group; bind group group;
+//     bind output column; share k row 1 4 as strip
 //   binding 0: dscale, float32, written
 //   binding 1: dbias, float32, written
 //   binding 2: dscale_parts, float32, read

@@ -5,10 +5,7 @@
 //         dY[i0, i1, i2 * 2 - 1 + r0, i3 * 2 - 1 + r1])
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
-//     fuse i0 as output
-//     fuse output as output
-//     split output 256 as group
-//     bind group group
+//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   binding 0: dY, float32, read
 //   binding 1: dX_weights, float32, read
