@@ -34,7 +34,6 @@ from dmlc.loops.nodes import (
     Stage,
     Tile,
     Turns,
-    find_shared,
     inside,
     list_buffers,
     list_dims,
@@ -396,11 +395,13 @@ class _Verifier:
 
     def _verify_tile(self, path: Path, node: Reduce, tile: Tile, what: str) -> None:
         """Each output inside has an accumulator of its own."""
-        fits = min(tile.rows, tile.columns) > 0 and tile.columns <= tile.pitch
-        fits = fits and tile.columns % tile.lanes == 0
+        fits = tile.rows > 0 and 0 < tile.columns <= tile.pitch and not tile.columns % tile.lanes
         self._demand(fits, f"{what} has a tile that overlaps itself")
-        alone = not find_shared(dataclasses.replace(node, tile=None))
-        self._demand(node.joins or alone, f"{what} shares tiles that are not joined")
+        every, inner = set(self._nest.dims[node.phase]), set(self._list_reduced(node.phase))
+        inner = every - inner if self._nest.phases[node.phase].is_across else inner
+        lanes = [n for n in _list_loops(walk(node.body, filled=False)) if n.kind is Kind.LANE]
+        shared = any(self._list_parts(n.dim) & inner for n in lanes if n.extent > 1)
+        self._demand(node.joins or not shared, f"{what} shares tiles that are not joined")
         for own in (p[len(path) :] for p in self._paths if p[-1] is not node and node in p):
             if not isinstance(own[-1], Point) or own[-1].phase != node.phase:
                 continue
@@ -408,7 +409,7 @@ class _Verifier:
             last = 0
             if part is not None and part.tile is not None:
                 last = (part.tile.rows - 1) * tile.pitch + part.tile.columns - 1
-            outputs = set(self._nest.dims[node.phase]) - set(self._list_reduced(node.phase))
+            outputs = every - set(self._list_reduced(node.phase))
             for loop in _list_loops(own[: own.index(part)] if part is not None else own):
                 apart = loop.output or loop.kind in (Kind.LANE, Kind.VECTOR)
                 apart = apart or _count_steps(loop) == 1 or self._nest.phases[node.phase].is_across
