@@ -395,8 +395,7 @@ class _Verifier:
 
     def _verify_tile(self, path: Path, node: Reduce, tile: Tile, what: str) -> None:
         """Each output inside has an accumulator of its own."""
-        fits = min(tile.rows, tile.columns) > 0 and tile.columns <= tile.pitch
-        fits = fits and tile.columns % tile.lanes == 0
+        fits = tile.rows > 0 and 0 < tile.columns <= tile.pitch and not tile.columns % tile.lanes
         self._demand(fits, f"{what} has a tile that overlaps itself")
         every, inner = set(self._nest.dims[node.phase]), set(self._list_reduced(node.phase))
         inner = every - inner if self._nest.phases[node.phase].is_across else inner
