@@ -130,7 +130,9 @@ def make_kernel(
         script=tuple(map(str, nest.script)),
         cut=cut,
     )
-    made = run_passes(made, function, limits)
+    # What is held from one pass over a row to the next is found again where loops are written out.
+    asked = dataclasses.replace(limits, unrolls=limits.unrolls and not nest.holds)
+    made = run_passes(made, function, asked)
     if section is not None and is_own:
         _check_own(made, nest, limits, section)
     return made
