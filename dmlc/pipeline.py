@@ -306,6 +306,7 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         held=shape.held * min(shape.holding, limits.group_size),
         paired_types=limits.word_types,
         walks=shape.walks,
+        least_rows=shape.online,
     )
 
 

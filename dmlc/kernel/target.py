@@ -43,6 +43,8 @@ class Profile:
     and from row to row; 0: none."""
     holding: int
     """Work items of a group, at most, where they hold rows."""
+    online: int
+    """Rows of scores, at least, that one kernel reduces online, each lane a row; 0: none."""
     walks: bool = False
     """Whether a work item may walk all points of a row, and put each where it belongs."""
 
@@ -66,6 +68,7 @@ CPU = Profile(
     cached_bytes=1 << 18,
     held=0,
     holding=1,
+    online=256,
     walks=True,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
@@ -86,6 +89,7 @@ GPU = Profile(
     cached_bytes=1 << 16,
     held=80,
     holding=512,
+    online=1 << 14,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 

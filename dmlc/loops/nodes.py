@@ -306,7 +306,22 @@ class Once:
     body: tuple[Node, ...]
 
 
-Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns | Once
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rescale:
+    """What is inside adds to a maximum; where that grows, sums of what is weighted by the
+    exponential of the distance from it are scaled, so that they are of the distance from the new
+    one. From there on the maximum is at hand, or 0 while that is a negative infinity."""
+
+    phase: int
+    """What has the maximum."""
+    sums: tuple[int, ...]
+    """The phases of the sums."""
+    body: tuple[Node, ...]
+
+
+Node: TypeAlias = (
+    Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns | Once | Rescale
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -545,6 +560,10 @@ def _describe(
                 text = f"{node.dim.wanted}: {node.first:,}..{node.last:,}{many}, else the rest"
             case Once():
                 text = f"{node.dim.wanted}: 0"
+            case Rescale():
+                named = (g.name for n in node.sums for g in nest.phases[n].accumulators)
+                (own,) = nest.phases[node.phase].accumulators
+                text = f"rescale {_list_names(named)} by {own.name}"
             case Point():
                 text = _describe_point(node, nest.phases[node.phase])
         yield "  " * depth + text

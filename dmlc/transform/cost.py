@@ -78,6 +78,8 @@ class Budget:
     """Types that are stored two elements at a time."""
     walks: bool = False
     """Whether work items go through whole rows, and may put these in order."""
+    least_rows: int = 0
+    """Rows of scores, at least, that a kernel reduces online: see `online`; 0 where none does."""
 
 
 _WEIGHTS = {
