@@ -65,7 +65,7 @@ def lower_group(
             ),
         )  # fmt: skip
     if group.online is not None:
-        nest, names = choose_online(function, group, profile), _name_members(group.passes)
+        nest, names = choose_online(function, group, profile, limits), _name_members(group.passes)
         return (
             make_kernel(
                 function, nest.phases, group.stages, names, profile, limits, nest=nest, own=own

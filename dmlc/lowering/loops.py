@@ -37,6 +37,7 @@ from dmlc.loops.nodes import (
     Pack,
     Point,
     Reduce,
+    Stage,
     Turns,
     comes_out_even,
     find_shared,
@@ -501,7 +502,8 @@ class Loops:
         if known and isinstance(size, int) and known % size == 0:
             return body + self._settle_parts(node, scope, whole, at)
         is_inside = operate("lt", at, stop)
-        if scope.origins is None:
+        shares = any(b.shared for n in walk(node.body) if isinstance(n, Stage) for b in n.buffers)
+        if scope.origins is None and not shares:
             return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, whole, at)))]
         last = index(known - scope.lanes) if known else operate("sub", stop, index(scope.lanes))
         at = self._frame.name(body, "at", operate("min", at, last))

@@ -13,15 +13,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from dmlc import ir
-from dmlc.kernel.target import Profile
+from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import (
     Collector,
     Elements,
     Gather,
     Place,
     Read,
+    Reduction,
     Value,
     View,
+    find_moving,
     operands,
     prune,
 )
@@ -40,8 +42,10 @@ from dmlc.loops.nodes import (
     Tile,
     number_steps,
 )
-from dmlc.loops.phases import Accumulator, Phase, make_accumulators
+from dmlc.loops.phases import VECTOR, Accumulator, Phase, make_accumulators
 from dmlc.loops.space import Space
+from dmlc.loops.staging import STAGED
+from dmlc.loops.tiling import takes_vectors
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
@@ -52,16 +56,26 @@ _KEYS = 8
 """Keys of a block: their scores are computed side by side, in registers."""
 _ITEMS = 128
 """Work items of a group."""
+_BLOCKS = (32, 16, 8)
+"""Keys that are put into shared memory at a time, as many as are few enough bytes."""
+_SHARED = 24 << 10
+_ACROSS = 16
+"""Work items that read a key side by side."""
 
 
-def choose_online(function: ir.Function, group: Group, p: Profile) -> Nest:
+def _none(number: int) -> Reduction:
+    """What keeps a value."""
+    return Reduction("sum", number, None, None, DataType.FLOAT32)
+
+
+def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limits) -> Nest:
     """The nest of a group whose sums are computed online."""
     if group.online is None:
         raise InternalError(f"no group that is computed online: {', '.join(group.stages)}")
     (members,) = group.passes
     derived = [m for m in members.members if m not in group.online.members]
     local = frozenset(group.local)
-    return _Rows(function, group.online, derived, local, p).choose()
+    return _Rows(function, group.online, derived, local, p, limits).choose()
 
 
 class _Rows:
@@ -74,7 +88,9 @@ class _Rows:
         derived: Sequence[Member],
         local: frozenset[str],
         p: Profile,
+        limits: Limits,
     ) -> None:
+        self._limits = limits
         self._function, self._found, self._derived, self._local = function, found, derived, local
         self._tensors = function.tensors()
         self._lanes = p.lanes
@@ -85,11 +101,14 @@ class _Rows:
         self._dims = [Dim(name, size) for name, size in zip(names, found.sizes, strict=True)]
         self._x, self._k = self._dims[found.along], self._dims[count]
         self._row = Dim("row", self._items, within=self._x)
-        self._key = Dim("key", _KEYS, within=self._k)
+        bytes_ = 4 * sum(found.sizes[count + 1 :])
+        wide = (n for n in _BLOCKS if n * bytes_ <= _SHARED)
+        self._block = _KEYS if p.lanes > 1 else next(wide, _KEYS)
+        self._key = Dim("key", self._block, within=self._k)
         self._phases: list[Phase] = []
         self._axes: list[tuple[Dim, ...]] = []
         self._buffers: list[Buffer] = []
-        self._tiles: dict[View, View] = {}
+        self._tiles: dict[Elements, View] = {}
         """What stands for what is read of the rows."""
         self._before: list[tuple[Buffer, Node]] = []
         """What fills tiles once, and for each block of keys."""
@@ -105,7 +124,7 @@ class _Rows:
         self, numbers: Sequence[int], local: Mapping[str, DataType], parallel: int
     ) -> Collector:
         """For work over some dimensions, and then over rows and keys of a block."""
-        domain = (*(self._found.sizes[n] for n in numbers), self._items, _KEYS)
+        domain = (*(self._found.sizes[n] for n in numbers), self._items, self._block)
         return Collector(self._function, domain, local, parallel)
 
     def _place(self, member: Member, numbers: Sequence[int]) -> dict[ir.Index, int]:
@@ -135,61 +154,107 @@ class _Rows:
         return _map_views(elements, change)
 
     def _stage(self, elements: Elements, numbers: Sequence[int]) -> Elements:
-        """The same with tiles in place of what is read of the rows; each is filled by a phase."""
-        along = self._found.along
-        axes = [self._dims[n] for n in numbers]
+        """The same with tiles in place of what is read of rows, and of keys; each is filled by a
+        phase. What is computed from either alone is computed once, as the tile is filled."""
+        strides = {view: view.strides for view in elements.views()}
+        moving = {n: find_moving(elements, strides, axis) for axis, n in enumerate(numbers)}
+        along, keys = moving[self._found.along], moving.get(self._found.rows)
+        if keys is not None and numbers[-1] != self._found.rows:
+            inner = moving[numbers[-1]]
+            for of_rows in (True, False):
+                if not of_rows and self._lanes > 1:
+                    continue
+                fits = [
+                    inner[n] and along[n] is of_rows and keys[n] is not of_rows
+                    for n in range(len(elements.values))
+                ]
+                elements = self._replace(elements, fits, numbers)
+        if self._lanes == 1:
+            return elements
+        read = [isinstance(v, Read) and not v.view.local for v in elements.values]
+        return self._replace(elements, [a and r for a, r in zip(along, read, strict=True)], numbers)
 
-        def change(view: View) -> View:
-            if view.local or not view.strides[along]:
-                return view
-            if self._lanes == 1 and self._k in [
-                axes[a] for a in range(len(axes)) if view.strides[a]
-            ]:
-                return view
-            if view not in self._tiles:
-                self._tiles[view] = self._fill(view, numbers)
-            return self._tiles[view]
+    def _replace(
+        self, elements: Elements, fits: Sequence[bool], numbers: Sequence[int]
+    ) -> Elements:
+        """The same with tiles for the largest of some values that are made of what is read alone."""
+        plain: list[bool] = []
+        for number, value in enumerate(elements.values):
+            own = isinstance(value, ir.Constant | ir.Apply | ir.Select | ir.Cast)
+            own = own and all(plain[o] for o in operands(value))
+            plain.append(own or (isinstance(value, Read) and not value.view.local))
+        suits = [f and p and v.dtype in STAGED for f, p, v in zip(fits, plain, elements.values, strict=True)]
+        used = {o for n, v in enumerate(elements.values) if suits[n] for o in operands(v)}
+        values = list(elements.values)
+        for number, value in enumerate(elements.values):
+            if suits[number] and number not in used:
+                made = prune(dataclasses.replace(elements, results=(), reductions=(_none(number),)))
+                key = dataclasses.replace(made, reductions=())
+                if key not in self._tiles:
+                    self._tiles[key] = self._fill(key, numbers)
+                values[number] = Read(self._tiles[key], value.dtype)
+        # Those that stand for nothing any longer keep their numbers until here.
+        return prune(dataclasses.replace(elements, values=tuple(values)))
 
-        return _map_views(elements, change)
-
-    def _fill(self, view: View, numbers: Sequence[int]) -> View:
-        """The tile of what is read, for which a phase is made that fills it."""
-        wide, count = self._lanes > 1, len(self._tiles)
-        name, own = f"{view.tensor}#tile{count or ''}", f"{view.tensor}{count or ''}"
-        step, strides = self._lanes, [0] * len(view.strides)
-        strides[-2] = int(wide)
+    def _fill(self, elements: Elements, numbers: Sequence[int]) -> View:
+        """The tile of the last value of some work, for which a phase is made that fills it."""
+        count, dtype = len(self._tiles), elements.values[-1].dtype
+        (first, *_) = elements.buffers()
+        own = f"{first.tensor}{count or ''}"
+        strides = {view: view.strides for view in elements.views()}
+        moves = [n for axis, n in enumerate(numbers) if find_moving(elements, strides, axis)[-1]]
+        of_rows, of_keys = self._found.along in moves, self._found.rows in moves
         row = Dim(f"{own}_row", self._items, within=self._x)
-        key = Dim(f"{own}_key", _KEYS, within=self._k)
-        loops, tile, size = [(row, self._items)] if wide else [], [(row, 1)] if wide else [], step
-        last, moves = row, False
-        for axis, number in enumerate(numbers):
-            dim = self._dims[number]
-            if not view.strides[axis] or number < self._found.rows:
-                continue
-            if dim is self._k:
-                last, count, moves, strides[-1] = key, _KEYS, True, step
-            else:
-                last, count, strides[axis] = dim, self._found.sizes[number], step
-            loops.append((last, count))
-            tile.append((last, step))
-            size *= count
-        dtype = view.dtype.compute
-        made = View(name, dtype, tuple(strides), local=True)
-        buffer = Buffer(name, dtype, size, last, f"{view.tensor}_tile", linear=True)
+        key = Dim(f"{own}_key", self._block, within=self._k)
+        sides = [(d, self._dims[d], self._found.sizes[d]) for d in moves if d > self._found.rows]
+        step, places = (self._lanes if of_rows else 1), [0] * (len(numbers) + 2)
+        loops, tile, size = list[tuple[Dim, int]](), list[tuple[Dim, int]](), step
+        if of_rows and self._lanes > 1:
+            loops, tile, places[-2] = [(row, self._items)], [(row, 1)], 1
+        last = row
+        if of_keys:
+            sides.append((self._found.rows, key, self._block))
+        for number, dim, extent in sides:
+            places[-1 if dim is key else numbers.index(number)] = size
+            loops.append((dim, extent))
+            tile.append((dim, size))
+            last, size = dim, size * extent
+        made = View(f"{own}#tile", dtype, tuple(places), local=True)
+        is_shared = not of_rows
+        buffer = Buffer(
+            made.tensor, dtype, size, last, f"{first.tensor}_tile", linear=True, shared=is_shared
+        )
         self._buffers.append(buffer)
-        elements = Elements(
-            (*(self._found.sizes[n] for n in numbers), self._items, _KEYS),
-            (Read(view, dtype),), ((made, 0),),
-        )  # fmt: skip
-        into = Into(buffer, last, tile=tuple(tile))
-        node: Node = Point(self._add(elements, numbers), (into,))
-        for dim, count in reversed(loops):
-            kind = Kind.LOOP if wide else Kind.UNROLL
-            node = Loop(
-                dim, kind, 1, (node,), dim.name, 0 if dim.within is None and wide else count
-            )
-        (self._within if moves else self._before).append((buffer, node))
+        work = dataclasses.replace(elements, results=((made, len(elements.values) - 1),))
+        node: Node = Point(self._add(work, numbers), (Into(buffer, last, tile=tuple(tile)),))
+        if is_shared:
+            ((inner, extent), _) = loops
+            node = self._share(node, inner, extent, key, numbers)
+        else:
+            for dim, extent in reversed(loops):
+                kind = Kind.LOOP if self._lanes > 1 else Kind.UNROLL
+                steps = 0 if dim.within is None and self._lanes > 1 else extent
+                node = Loop(dim, kind, 1, (node,), dim.name, steps)
+        (self._within if of_keys else self._before).append((buffer, node))
         return made
+
+    def _share(self, node: Node, inner: Dim, extent: int, key: Dim, numbers: Sequence[int]) -> Node:
+        """How work items fill a tile of keys: neighbours read side by side, in vectors where they
+        can."""
+        axis = numbers.index(self._dims.index(inner))
+        width = VECTOR if takes_vectors(self._phases[-1], axis, self._limits) else 1
+        across = math.gcd(extent // width, _ACROSS)
+        down = min(self._block, self._items // across)
+        if width > 1:
+            node = Loop(inner, Kind.VECTOR, width, (node,), inner.name, 1)
+        parts = extent // width // across
+        own = key.name.removesuffix("_key")
+        if parts > 1:
+            node = Loop(inner, Kind.UNROLL, width * across, (node,), inner.name, parts)
+        node = Loop(inner, Kind.LANE, width, (node,), f"{own}_columns", across)
+        if self._block > down:
+            node = Loop(key, Kind.UNROLL, down, (node,), key.name, self._block // down)
+        return Loop(key, Kind.LANE, 1, (node,), f"{own}_rows", down)
 
     def _reduce(self, member: Member, numbers: Sequence[int], local: Mapping[str, DataType]) -> int:
         """A phase that reduces one stage."""
@@ -234,10 +299,11 @@ class _Rows:
         if first is None:
             raise InternalError("nothing is summed online")
         buffer = Buffer(
-            weights.tensor, DataType.FLOAT32, _KEYS * self._lanes, self._key, "weights", linear=True
-        )
+            weights.tensor, DataType.FLOAT32, _KEYS * self._lanes, self._key, "weights",
+            linear=True, rows=self._key, pitch=self._lanes,
+        )  # fmt: skip
         self._buffers.append(buffer)
-        into = Into(buffer, self._key, self._lanes)
+        into = Into(buffer, self._key, 0)
         return self._add(first, self._own(found.rows)), into, made
 
     def _finish(self) -> list[tuple[int, Dim | None, Member]]:
@@ -315,9 +381,12 @@ class _Rows:
                 count = 0 if is_wide else extra.size
                 node = Loop(extra, inner, 1, (node,), "e", count, output=lanes)
             block.append(node)
+        if self._block > _KEYS:
+            parts = self._block // _KEYS
+            block = [Loop(self._key, Kind.LOOP, _KEYS, tuple(block), "keys", parts)]
         if self._within:
             block.insert(0, _fill_all(self._within))
-        nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, _KEYS, tuple(block), "keys"),)
+        nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, self._block, tuple(block), "block"),)
         for number, extra in reversed(sums):
             if extra is None:
                 nodes = (Reduce(number, nodes),)
