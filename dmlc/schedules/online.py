@@ -49,11 +49,9 @@ from dmlc.loops.tiling import takes_vectors
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
-from dmlc.transform.online import Online
+from dmlc.transform.online import KEYS, Online
 from dmlc.transform.passes import Member
 
-_KEYS = 8
-"""Keys of a block: their scores are computed side by side, in registers."""
 _ITEMS = 128
 """Work items of a group."""
 _BLOCKS = (32, 16, 8)
@@ -103,7 +101,7 @@ class _Rows:
         self._row = Dim("row", self._items, within=self._x)
         bytes_ = 4 * sum(found.sizes[count + 1 :])
         wide = (n for n in _BLOCKS if n * bytes_ <= _SHARED)
-        self._block = _KEYS if p.lanes > 1 else next(wide, _KEYS)
+        self._block = KEYS if p.lanes > 1 else next(wide, KEYS)
         self._key = Dim("key", self._block, within=self._k)
         self._phases: list[Phase] = []
         self._axes: list[tuple[Dim, ...]] = []
@@ -171,8 +169,9 @@ class _Rows:
                 elements = self._replace(elements, fits, numbers)
         if self._lanes == 1:
             return elements
-        read = [isinstance(v, Read) and not v.view.local for v in elements.values]
-        return self._replace(elements, [a and r for a, r in zip(along, read, strict=True)], numbers)
+        place = self._found.along
+        own = (isinstance(v, Read) and v.view.strides[place] != 0 for v in elements.values)
+        return self._replace(elements, list(own), numbers)
 
     def _replace(
         self, elements: Elements, fits: Sequence[bool], numbers: Sequence[int]
@@ -299,7 +298,7 @@ class _Rows:
         if first is None:
             raise InternalError("nothing is summed online")
         buffer = Buffer(
-            weights.tensor, DataType.FLOAT32, _KEYS * self._lanes, self._key, "weights",
+            weights.tensor, DataType.FLOAT32, KEYS * self._lanes, self._key, "weights",
             linear=True, rows=self._key, pitch=self._lanes,
         )  # fmt: skip
         self._buffers.append(buffer)
@@ -367,7 +366,7 @@ class _Rows:
         inner = Kind.LOOP if is_wide else Kind.UNROLL
         d = self._dims[found.rows + 1]
         node: Node = Loop(d, inner, 1, (self._keys(Point(scores)),), "d", 0 if is_wide else d.size)
-        tile = Tile(_KEYS, lanes, lanes, lanes, registers=True)
+        tile = Tile(KEYS, lanes, lanes, lanes, registers=True)
         block: list[Node] = [Reduce(scores, (node,), array=True, tile=tile)]
         numbers = tuple(number for number, _ in sums)
         block.append(Rescale(largest, numbers, (self._keys(Point(largest)),)))
@@ -381,9 +380,9 @@ class _Rows:
                 count = 0 if is_wide else extra.size
                 node = Loop(extra, inner, 1, (node,), "e", count, output=lanes)
             block.append(node)
-        if self._block > _KEYS:
-            parts = self._block // _KEYS
-            block = [Loop(self._key, Kind.LOOP, _KEYS, tuple(block), "keys", parts)]
+        if self._block > KEYS:
+            parts = self._block // KEYS
+            block = [Loop(self._key, Kind.LOOP, KEYS, tuple(block), "keys", parts)]
         if self._within:
             block.insert(0, _fill_all(self._within))
         nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, self._block, tuple(block), "block"),)
@@ -426,7 +425,7 @@ class _Rows:
     def _keys(self, node: Node, *, counted: bool = True) -> Node:
         """What is done for each key of a block."""
         output = self._lanes if counted else 0
-        return Loop(self._key, Kind.UNROLL, 1, (node,), "key", _KEYS, output=output)
+        return Loop(self._key, Kind.UNROLL, 1, (node,), "key", KEYS, output=output)
 
     def _copy(self, number: int, extra: Dim | None, member: Member) -> tuple[Point, Node]:
         """A point that puts what leaves into a tile, lanes side by side, and what copies that."""

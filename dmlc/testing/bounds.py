@@ -6,8 +6,8 @@ each of its results may have become: the rounding of every operation, grown or s
 after it. So a difference that cancels may be wrong in its last digits and its first, a mask where
 the comparison is a close call may go either way, and what only selects and moves is exact.
 
-A compiler may take factors out of sums, or leave them: what is allowed is the larger of the two
-errors. A product of large numbers may be too large before a factor is applied to it that would
+A compiler may take factors out of sums, or leave them, and compute softmax-weighted sums online:
+what is allowed is the largest of the errors. A product of large numbers may be too large before a factor is applied to it that would
 have made it small, and one of small numbers may vanish.
 
 Devices differ in what they promise: how near quotients and square roots are, and whether they keep
@@ -51,6 +51,7 @@ from dmlc.parameters import expect, expect_mapping
 from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
 from dmlc.scalars import OPERATIONS, Array, DataType, Operation, held_type
 from dmlc.sizes import Shapes
+from dmlc.testing.online import write_online
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.simplify import simplify
 
@@ -162,11 +163,10 @@ def bound_errors(
     given = expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays")
     rules = Rules(floats, _hold_denormals(given.values(), floats))
     bounds = _evaluate_errors(function, inputs, rules)
-    factored = _factor(function)
-    if factored is None:
-        return bounds
-    others = _evaluate_errors(factored, inputs, rules)
-    return {name: np.maximum(bound, others[name]) for name, bound in bounds.items()}
+    for other in _list_others(function):
+        others = _evaluate_errors(other, inputs, rules)
+        bounds = {name: np.maximum(bound, others[name]) for name, bound in bounds.items()}
+    return bounds
 
 
 def _hold_denormals(given: Iterable[object], floats: FloatPromises) -> bool:
@@ -184,17 +184,20 @@ def _hold_denormals(given: Iterable[object], floats: FloatPromises) -> bool:
 
 
 @functools.lru_cache(maxsize=32)
-def _factor(function: Function) -> Function | None:
-    """The function with factors taken out of its sums, as it is compiled; None where there are
-    none, or stages are computed step by step: what is allowed then is what the function itself may
-    be off by. Kept for the next device, or the next values."""
+def _list_others(function: Function) -> tuple[Function, ...]:
+    """The function as it may be compiled: with factors taken out of its sums, and with sums in the
+    order in which they are computed online. None of them where stages are computed step by step, or
+    nothing changes: what is allowed then is what the function itself may be off by. Kept for the
+    next device, or the next values."""
     if function.loops:
-        return None
+        return ()
     if not any(s.reduction is not None and s.reduction.combiner == "sum" for s in function.stages):
-        return None
+        return ()
     simplified = simplify(function)
     factored = take_out_factors(simplified)
-    return None if factored is simplified else factored
+    online = write_online(factored)
+    found = (None if factored is simplified else factored, online)
+    return tuple(other for other in found if other is not None)
 
 
 def _evaluate_errors(

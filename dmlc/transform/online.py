@@ -32,6 +32,8 @@ from dmlc.transform.cost import Budget
 from dmlc.transform.passes import Axes, Member, Pass
 from dmlc.transform.traffic import count_bytes
 
+KEYS = 8
+"""Keys of a block: their scores are computed side by side, in registers, before any is weighed."""
 _LEAST_SIZE, _MOST_SIZE = 32, 128
 """Elements of a query, and of a value: a work item has its sums of one row in registers."""
 _LEAST_KEYS = 16
