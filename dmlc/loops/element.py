@@ -216,7 +216,7 @@ def prune(elements: Elements) -> Elements:
     for number, value in enumerate(elements.values):
         if number in needed:
             numbers[number] = len(values)
-            values.append(_renumber(value, numbers))
+            values.append(renumber(value, numbers))
     reductions = tuple(
         dataclasses.replace(
             f,
@@ -230,7 +230,8 @@ def prune(elements: Elements) -> Elements:
     return Elements(elements.domain, tuple(values), results, reductions, elements.reach)
 
 
-def _renumber(value: Value, numbers: Mapping[int, int]) -> Value:
+def renumber(value: Value, numbers: Mapping[int, int]) -> Value:
+    """The same of values that have other numbers."""
     if isinstance(value, Gather):
         terms = tuple((numbers[number], step) for number, step in value.terms)
         return dataclasses.replace(value, terms=terms)

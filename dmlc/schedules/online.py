@@ -26,6 +26,7 @@ from dmlc.loops.element import (
     find_moving,
     operands,
     prune,
+    renumber,
 )
 from dmlc.loops.nodes import (
     Buffer,
@@ -47,6 +48,7 @@ from dmlc.loops.space import Space
 from dmlc.loops.staging import STAGED
 from dmlc.loops.tiling import takes_vectors
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import measure
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
 from dmlc.transform.online import KEYS, Online
@@ -135,7 +137,8 @@ class _Rows:
         """A phase over some dimensions; gives its number."""
         strides = {view: view.strides for view in elements.views()}
         parallel = tuple(n for n, d in enumerate(numbers) if d < self._found.rows)
-        self._phases.append(Phase(elements, Space(elements.domain, strides, parallel), states))
+        sizes = tuple(map(measure, elements.domain))
+        self._phases.append(Phase(elements, Space(sizes, strides, parallel), states))
         self._axes.append((*(self._dims[n] for n in numbers), self._row, self._key))
         return len(self._phases) - 1
 
@@ -176,13 +179,16 @@ class _Rows:
     def _replace(
         self, elements: Elements, fits: Sequence[bool], numbers: Sequence[int]
     ) -> Elements:
-        """The same with tiles for the largest of some values that are made of what is read alone."""
+        """The same with tiles for the largest of some values made of what is read alone."""
         plain: list[bool] = []
-        for number, value in enumerate(elements.values):
+        for value in elements.values:
             own = isinstance(value, ir.Constant | ir.Apply | ir.Select | ir.Cast)
             own = own and all(plain[o] for o in operands(value))
             plain.append(own or (isinstance(value, Read) and not value.view.local))
-        suits = [f and p and v.dtype in STAGED for f, p, v in zip(fits, plain, elements.values, strict=True)]
+        suits = [
+            f and p and v.dtype in STAGED
+            for f, p, v in zip(fits, plain, elements.values, strict=True)
+        ]
         used = {o for n, v in enumerate(elements.values) if suits[n] for o in operands(v)}
         values = list(elements.values)
         for number, value in enumerate(elements.values):
@@ -333,20 +339,17 @@ class _Rows:
         values: list[Value] = []
         numbers: dict[int, int] = {}
         for number, value in enumerate(elements.values):
-            if isinstance(value, ir.Apply | ir.Select | ir.Cast):
-                value = ir.with_operands(value, tuple(numbers[o] for o in operands(value)))
-            elif not isinstance(value, Read) and operands(value):
-                terms = tuple((numbers[n], step) for n, step in value.terms)
-                value = dataclasses.replace(value, terms=terms)
+            value = renumber(value, numbers)
             values.append(value)
-            if isinstance(value, Read) and value.view.local and value.view.tensor in local:
-                if value.view.tensor != own:
-                    values.append(Read(dataclasses.replace(value.view, tensor=own), value.dtype))
-                    at = len(values)
-                    values.append(ir.Constant(DataType.FLOAT32, -math.inf))
-                    values.append(ir.Apply(OPERATIONS["eq"], (at - 1, at), DataType.BOOL))
-                    values.append(ir.Constant(DataType.FLOAT32, math.nan))
-                    values.append(ir.Select(at + 1, at + 2, at - 2, DataType.FLOAT32))
+            if isinstance(value, Read) and value.view.tensor in local.keys() - {own}:
+                at = len(values) - 1
+                values += (
+                    Read(dataclasses.replace(value.view, tensor=own), value.dtype),
+                    ir.Constant(DataType.FLOAT32, -math.inf),
+                    ir.Apply(OPERATIONS["eq"], (at + 1, at + 2), DataType.BOOL),
+                    ir.Constant(DataType.FLOAT32, math.nan),
+                    ir.Select(at + 3, at + 4, at, DataType.FLOAT32),
+                )
             numbers[number] = len(values) - 1
         results = tuple((view, numbers[number]) for view, number in elements.results)
         return dataclasses.replace(elements, values=tuple(values), results=results)
@@ -365,7 +368,9 @@ class _Rows:
         ends = self._finish()
         inner = Kind.LOOP if is_wide else Kind.UNROLL
         d = self._dims[found.rows + 1]
-        node: Node = Loop(d, inner, 1, (self._keys(Point(scores)),), "d", 0 if is_wide else d.size)
+        node: Node = Loop(
+            d, inner, 1, (self._keys(Point(scores)),), "d", 0 if is_wide else self._measure(d)
+        )
         tile = Tile(KEYS, lanes, lanes, lanes, registers=True)
         block: list[Node] = [Reduce(scores, (node,), array=True, tile=tile)]
         numbers = tuple(number for number, _ in sums)
@@ -377,7 +382,7 @@ class _Rows:
                 part = Tile(1, lanes, lanes, lanes, registers=True)
                 node = Reduce(number, (node,), array=True, resumes=True, tile=part)
             if extra is not None:
-                count = 0 if is_wide else extra.size
+                count = 0 if is_wide else self._measure(extra)
                 node = Loop(extra, inner, 1, (node,), "e", count, output=lanes)
             block.append(node)
         if self._block > KEYS:
@@ -390,7 +395,7 @@ class _Rows:
             if extra is None:
                 nodes = (Reduce(number, nodes),)
                 continue
-            tile = Tile(extra.size, lanes, lanes, lanes, registers=not is_wide)
+            tile = Tile(self._measure(extra), lanes, lanes, lanes, registers=not is_wide)
             nodes = (Reduce(number, nodes, array=True, tile=tile),)
         nodes = (Reduce(largest, nodes),)
         after: list[Node] = []
@@ -402,7 +407,13 @@ class _Rows:
             node = point
             if extra is not None:
                 node = Loop(
-                    extra, inner, 1, (node,), "e", 0 if is_wide else extra.size, output=lanes
+                    extra,
+                    inner,
+                    1,
+                    (node,),
+                    "e",
+                    0 if is_wide else self._measure(extra),
+                    output=lanes,
                 )
             nodes = (*nodes, node)
         if is_wide:
@@ -422,6 +433,10 @@ class _Rows:
             words=f"a group goes through all keys for {self._items} rows, a lane each",
         )
 
+    def _measure(self, dim: Dim) -> int:
+        """The size of a dimension."""
+        return self._found.sizes[self._dims.index(dim)]
+
     def _keys(self, node: Node, *, counted: bool = True) -> Node:
         """What is done for each key of a block."""
         output = self._lanes if counted else 0
@@ -433,7 +448,7 @@ class _Rows:
         ((view, root),) = phase.elements.results
         dtype = phase.elements.values[root].dtype
         name = f"{member.stage}#rows"
-        size = self._lanes * (1 if extra is None else self._found.sizes[self._dims.index(extra)])
+        size = self._lanes * (1 if extra is None else self._measure(extra))
         row = Dim(f"{member.stage}_row", self._items, within=self._x)
         buffer = Buffer(name, dtype, size, extra or self._row, f"{member.stage}_rows", linear=True)
         self._buffers.append(buffer)

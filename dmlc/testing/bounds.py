@@ -7,8 +7,8 @@ after it. So a difference that cancels may be wrong in its last digits and its f
 the comparison is a close call may go either way, and what only selects and moves is exact.
 
 A compiler may take factors out of sums, or leave them, and compute softmax-weighted sums online:
-what is allowed is the largest of the errors. A product of large numbers may be too large before a factor is applied to it that would
-have made it small, and one of small numbers may vanish.
+what is allowed is the largest of the errors. A product of large numbers may be too large before a
+factor is applied to it that would have made it small, and one of small numbers may vanish.
 
 Devices differ in what they promise: how near quotients and square roots are, and whether they keep
 denormals. Where one does not, a denormal may be taken for a zero by what computes with it or

@@ -165,7 +165,9 @@ class _Writer:
 
     def _place_rows(self, made: _Body, own: list[int], axes: dict[Index, int]) -> list[int]:
         """Where a row is, by the indices of a sum."""
-        places = {dimension: own[index.axis] for index, dimension in axes.items() if not index.reduced}
+        places = {
+            dimension: own[index.axis] for index, dimension in axes.items() if not index.reduced
+        }
         rows = dict(self._found.largest.axes)
         return [
             places[rows[Index(axis)]] if Index(axis) in rows else made.number(0)

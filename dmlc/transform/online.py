@@ -2,7 +2,7 @@
 
 A maximum `m` of a row of scores, and sums of `exp(score - m) * w` along the same row, go through
 the row in blocks: where the maximum grows from `m` to `m'`, the sums so far are scaled by
-`exp(m - m')`. That is what `online` softmax is. So each score is computed once, where it is used, and
+`exp(m - m')`. That is called online softmax. So each score is computed once, where it is used, and
 none is stored. The order of rounding is another than that of the stages as written.
 
 A pattern is found by its index notation alone: three reductions or more along one axis, whose
@@ -408,9 +408,9 @@ def describe(function: Function, found: Online) -> str:
     """Why its stages are one kernel."""
     tensors = function.tensors()
     size = count_bytes(tensors[found.scores.stage]) or 0
-    reads = len(found.sums) + 1
+    reads, sums = len(found.sums) + 1, " and ".join(f"%{m.stage}" for m in found.sums)
     return (
         f"%{found.scores.stage} is never stored, which saves {size * (reads + 1):,} bytes of "
-        f"memory traffic: %{found.largest.stage} and {' and '.join(f'%{m.stage}' for m in found.sums)} "
+        f"memory traffic: %{found.largest.stage} and {sums} "
         "are computed online, block by block of each row"
     )
