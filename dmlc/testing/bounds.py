@@ -835,14 +835,18 @@ def _multiply(
     nothing = maker.apply("eq", size, maker.constant(0.0))
     whole = maker.choose(maker.apply("le", large, maker.constant(most)), large, unknown)
     whole = maker.choose(nothing, whole, maker.choose(small, unknown, whole))
-    made = [_over(stage, f"{name}_{end}", maker, factor, "product")
-            for end, factor in (("least", size), ("most", whole))]  # fmt: skip
+    ends = {"least": size, "most": whole, "each": large, "top": large}
+    made = [_over(stage, f"{name}_{end}", maker, factor, "max" if end == "top" else "product")
+            for end, factor in ends.items()]  # fmt: skip
     places = tuple(range(len(stage.extents)))
     loads = [Load(factor.name, places, _DOUBLE) for factor in made]
     loads.append(Load(stage.name, places, stage.dtype.compute))
-    exact, larger, product = range(len(places), len(places) + 3)
+    exact, larger, plain, top, product = range(len(places), len(places) + 5)
     last = _Maker(Body((*(Index(axis) for axis in places), *loads), product), {}, maker.rules)
     part = (count if math.isfinite(count) else _MOST_IN_ROW) * _EPSILON[dtype]
+    # Of factors up to 1 no part is too large, and where one vanishes, so does all but that.
+    below = last.apply("le", top, last.constant(1.0 + 1e-3))
+    larger = last.choose(below, last.apply("add", plain, last.constant(_SMALLEST[dtype])), larger)
     grown = last.apply("sub", larger, exact)
     total = last.apply("add", grown, last.apply("mul", exact, last.constant(part)))
     total = last.where_finite(product, total)
