@@ -307,6 +307,7 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         paired_types=limits.word_types,
         walks=shape.walks,
         least_rows=shape.online,
+        least_run=shape.online_run,
     )
 
 

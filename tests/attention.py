@@ -88,7 +88,7 @@ class Attention:
 
 def fuse_online(function: ir.Function, longest_row: int, budget: Budget) -> Fusion:
     """As `fuse` does, however few rows there are."""
-    return fuse(function, longest_row, dataclasses.replace(budget, least_rows=1))
+    return fuse(function, longest_row, dataclasses.replace(budget, least_rows=1, least_run=1))
 
 
 ONLINE = Steps(fuse=fuse_online)

@@ -45,6 +45,8 @@ class Profile:
     """Work items of a group, at most, where they hold rows."""
     online: int
     """Rows of scores, at least, that one kernel reduces online, each lane a row; 0: none."""
+    online_run: int
+    """And as many of them, at least, that read the same keys: a group takes no others together."""
     walks: bool = False
     """Whether a work item may walk all points of a row, and put each where it belongs."""
 
@@ -69,6 +71,7 @@ CPU = Profile(
     held=0,
     holding=1,
     online=256,
+    online_run=8,
     walks=True,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
@@ -90,6 +93,7 @@ GPU = Profile(
     held=80,
     holding=512,
     online=1 << 14,
+    online_run=64,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 

@@ -135,11 +135,7 @@ class Values:
                 raise InternalError(f"'{view.tensor}' is looked for where no point is settled")
             base = progress.bases.get(view)
             known = scope.known if base is None else scope.known.keys() - progress.based
-            # Which row of a buffer it is, the loop around says.
-            buffer = self._named.get(view.tensor) if view.local else None
-            rows = None if buffer is None else buffer.rows
-            moved = ((d, s) for d, s in terms[view] if d in known and d is not rows)
-            steps = [multiply(scope.known[d], s) for d, s in moved]
+            steps = [multiply(scope.known[d], s) for d, s in terms[view] if d in known]
             return add(*steps, index(view.offset)) if base is None else add(base, *steps)
 
         return position

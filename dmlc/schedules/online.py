@@ -56,9 +56,6 @@ from dmlc.transform.passes import Member
 
 _ITEMS = 128
 """Work items of a group."""
-_BLOCKS = (32, 16, 8)
-"""Keys that are put into shared memory at a time, as many as are few enough bytes."""
-_SHARED = 24 << 10
 _ACROSS = 16
 """Work items that read a key side by side."""
 
@@ -101,10 +98,7 @@ class _Rows:
         self._dims = [Dim(name, size) for name, size in zip(names, found.sizes, strict=True)]
         self._x, self._k = self._dims[found.along], self._dims[count]
         self._row = Dim("row", self._items, within=self._x)
-        bytes_ = 4 * sum(found.sizes[count + 1 :])
-        wide = (n for n in _BLOCKS if n * bytes_ <= _SHARED)
-        self._block = KEYS if p.lanes > 1 else next(wide, KEYS)
-        self._key = Dim("key", self._block, within=self._k)
+        self._key = Dim("key", KEYS, within=self._k)
         self._phases: list[Phase] = []
         self._axes: list[tuple[Dim, ...]] = []
         self._buffers: list[Buffer] = []
@@ -124,7 +118,7 @@ class _Rows:
         self, numbers: Sequence[int], local: Mapping[str, DataType], parallel: int
     ) -> Collector:
         """For work over some dimensions, and then over rows and keys of a block."""
-        domain = (*(self._found.sizes[n] for n in numbers), self._items, self._block)
+        domain = (*(self._found.sizes[n] for n in numbers), self._items, KEYS)
         return Collector(self._function, domain, local, parallel)
 
     def _place(self, member: Member, numbers: Sequence[int]) -> dict[ir.Index, int]:
@@ -210,7 +204,7 @@ class _Rows:
         moves = [n for axis, n in enumerate(numbers) if find_moving(elements, strides, axis)[-1]]
         of_rows, of_keys = self._found.along in moves, self._found.rows in moves
         row = Dim(f"{own}_row", self._items, within=self._x)
-        key = Dim(f"{own}_key", self._block, within=self._k)
+        key = Dim(f"{own}_key", KEYS, within=self._k)
         sides = [(d, self._dims[d], self._found.sizes[d]) for d in moves if d > self._found.rows]
         step, places = (self._lanes if of_rows else 1), [0] * (len(numbers) + 2)
         loops, tile, size = list[tuple[Dim, int]](), list[tuple[Dim, int]](), step
@@ -218,7 +212,7 @@ class _Rows:
             loops, tile, places[-2] = [(row, self._items)], [(row, 1)], 1
         last = row
         if of_keys:
-            sides.append((self._found.rows, key, self._block))
+            sides.append((self._found.rows, key, KEYS))
         for number, dim, extent in sides:
             places[-1 if dim is key else numbers.index(number)] = size
             loops.append((dim, extent))
@@ -249,7 +243,7 @@ class _Rows:
         axis = numbers.index(self._dims.index(inner))
         width = VECTOR if takes_vectors(self._phases[-1], axis, self._limits) else 1
         across = math.gcd(extent // width, _ACROSS)
-        down = min(self._block, self._items // across)
+        down = min(KEYS, self._items // across)
         if width > 1:
             node = Loop(inner, Kind.VECTOR, width, (node,), inner.name, 1)
         parts = extent // width // across
@@ -257,8 +251,8 @@ class _Rows:
         if parts > 1:
             node = Loop(inner, Kind.UNROLL, width * across, (node,), inner.name, parts)
         node = Loop(inner, Kind.LANE, width, (node,), f"{own}_columns", across)
-        if self._block > down:
-            node = Loop(key, Kind.UNROLL, down, (node,), key.name, self._block // down)
+        if down < KEYS:
+            node = Loop(key, Kind.UNROLL, down, (node,), key.name, KEYS // down)
         return Loop(key, Kind.LANE, 1, (node,), f"{own}_rows", down)
 
     def _reduce(self, member: Member, numbers: Sequence[int], local: Mapping[str, DataType]) -> int:
@@ -305,10 +299,10 @@ class _Rows:
             raise InternalError("nothing is summed online")
         buffer = Buffer(
             weights.tensor, DataType.FLOAT32, KEYS * self._lanes, self._key, "weights",
-            linear=True, rows=self._key, pitch=self._lanes,
+            linear=True,
         )  # fmt: skip
         self._buffers.append(buffer)
-        into = Into(buffer, self._key, 0)
+        into = Into(buffer, self._key, self._lanes)
         return self._add(first, self._own(found.rows)), into, made
 
     def _finish(self) -> list[tuple[int, Dim | None, Member]]:
@@ -327,6 +321,7 @@ class _Rows:
             else:
                 collector.add_stage(member.stage, axes)
             elements = self._lose_empty(self._read_lanes(collector.elements()), local)
+            elements = self._stage(elements, numbers)
             made.append(
                 (self._add(elements, numbers), self._dims[extra[0]] if extra else None, member)
             )
@@ -385,12 +380,9 @@ class _Rows:
                 count = 0 if is_wide else self._measure(extra)
                 node = Loop(extra, inner, 1, (node,), "e", count, output=lanes)
             block.append(node)
-        if self._block > KEYS:
-            parts = self._block // KEYS
-            block = [Loop(self._key, Kind.LOOP, KEYS, tuple(block), "keys", parts)]
         if self._within:
             block.insert(0, _fill_all(self._within))
-        nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, self._block, tuple(block), "block"),)
+        nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, KEYS, tuple(block), "block"),)
         for number, extra in reversed(sums):
             if extra is None:
                 nodes = (Reduce(number, nodes),)

@@ -80,6 +80,8 @@ class Budget:
     """Whether work items go through whole rows, and may put these in order."""
     least_rows: int = 0
     """Rows of scores, at least, that a kernel reduces online: see `online`; 0 where none does."""
+    least_run: int = 1
+    """And as many of them, at least, that read the same keys."""
 
 
 _WEIGHTS = {

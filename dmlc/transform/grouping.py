@@ -271,7 +271,7 @@ class Grouping:
         if not self._seen.issuperset(m.stage for m in found.members):
             return
         place = self.start(stage)
-        self.members[place] = row = Row(self._function, found)
+        self.members[place] = row = Row(self._function, found, self._budget)
         for each in row.stages.values():
             self._rooms[place].take(each)
             self._homes[each.name] = place

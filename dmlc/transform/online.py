@@ -38,8 +38,8 @@ _LEAST_SIZE, _MOST_SIZE = 32, 128
 """Elements of a query, and of a value: a work item has its sums of one row in registers."""
 _LEAST_KEYS = 16
 """Scores of a row, at least: fewer are no blocks."""
-_LEAST_RUN = 8
-"""Rows that read the same keys, at least."""
+_HELD = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
+"""The types of what tiles hold."""
 _MOST_SUMS = 4
 
 
@@ -68,8 +68,9 @@ class Row:
     """A group that computes rows online, in the making; what derives from its sums point by point
     joins it."""
 
-    def __init__(self, function: Function, found: Online) -> None:
+    def __init__(self, function: Function, found: Online, budget: Budget) -> None:
         tensors = function.tensors()
+        self._function, self._budget = function, budget
         self.online = found
         self.stages = {
             m.stage: s for m in found.members if isinstance(s := tensors[m.stage], Stage)
@@ -104,6 +105,10 @@ class Row:
         if any(stage.extent(index) != self.online.sizes[d] for index, d in axes.items()):
             return False
         if not set(range(self.online.rows)) <= set(axes.values()):
+            return False
+        if stage.dtype in self._budget.paired_types:
+            return False
+        if not _reads_evenly(self._function, stage, axes, self.online.along):
             return False
         self.stages[stage.name] = stage
         self.derived.append(Member(stage.name, tuple(axes.items())))
@@ -143,7 +148,7 @@ def free_weights(found: Sequence[Online], function: Function) -> set[str]:
 
 def find_online(function: Function, budget: Budget) -> tuple[Online, ...]:
     """The patterns among stages that are as large as they get by inlining, no stage in two."""
-    if not budget.least_rows:
+    if not budget.least_rows or function.one_step is not None:
         return ()
     found: list[Online] = []
     taken: set[str] = set()
@@ -364,33 +369,37 @@ def _reaches(body: Body, root: int, wanted: set[int]) -> bool:
 
 
 def _find_along(function: Function, members: Sequence[Member], rows: int) -> int | None:
-    """The last dimension of rows along which what scores and sums read of keys and values stands
-    still, and all that is read moves evenly."""
-    tensors = function.tensors()
-    fixed = [True] * rows
-    for member in members:
+    """The last dimension of rows, where what scores and sums read of keys and values stands still
+    along it, and all that is read moves evenly."""
+    tensors, last = function.tensors(), rows - 1
+    names = {m.stage for m in members}
+    for number, member in enumerate(members):
         stage, axes = tensors[member.stage], dict(member.axes)
-        if not isinstance(stage, Stage):
+        if not isinstance(stage, Stage) or not _reads_evenly(function, stage, axes, last):
             return None
-        forms, moved = find_affine(stage.body), find_dependencies(stage.body)
-        keeps = [
-            d for i, d in axes.items() if d >= rows and not (member is members[0] and i.reduced)
-        ]
+        # Of the scores these are the keys, and of a sum what it keeps besides rows.
+        own = {rows} if not number else {d for d in axes.values() if d > rows}
+        moved = find_dependencies(stage.body)
         for load in stage.body.loads():
-            if any(forms[number] is None for number in load.indices):
+            found = {axes.get(index) for at in load.indices for index in moved[at]}
+            if load.tensor not in names and last in found and own & found:
                 return None
-            found = {axes.get(index, -1) for number in load.indices for index in moved[number]}
-            if load.tensor in {m.stage for m in members}:
-                continue
-            beyond = [d for d in found if d > rows + 1] if member is not members[0] else (
-                [d for d in found if d in keeps]
-            )  # fmt: skip
-            for dimension in found:
-                if 0 <= dimension < rows and beyond:
-                    fixed[dimension] = False
-    # Keys belong to rows of some dimensions; one is left whose rows share them.
-    last = rows - 1
-    return last if last >= 0 and fixed[last] else None
+    return last if last >= 0 else None
+
+
+def _reads_evenly(function: Function, stage: Stage, axes: Mapping[Index, int], along: int) -> bool:
+    """Whether all that a stage reads moves evenly, and what differs from row to row is of a type
+    that tiles hold."""
+    forms, tensors = find_affine(stage.body), function.tensors()
+    for load in stage.body.loads():
+        for number in load.indices:
+            form = forms[number]
+            if form is None or any(factor < 0 for _, factor in form.factors):
+                return False
+            moves = any(axes.get(index) == along for index, _ in form.factors)
+            if moves and tensors[load.tensor].dtype.compute not in _HELD:
+                return False
+    return True
 
 
 def _suits(function: Function, found: Online, budget: Budget) -> bool:
@@ -399,7 +408,11 @@ def _suits(function: Function, found: Online, budget: Budget) -> bool:
     vectors = sizes[rows + 1 :]
     if any(not _LEAST_SIZE <= size <= _MOST_SIZE for size in vectors):
         return False
-    if sizes[rows] < _LEAST_KEYS or sizes[found.along] < _LEAST_RUN:
+    if sizes[rows] < _LEAST_KEYS or sizes[found.along] < budget.least_run:
+        return False
+    stages = (function.stage(member.stage) for member in found.members)
+    read = {load.tensor for s in stages if s is not None for load in s.body.loads()}
+    if len(read) + 1 > budget.most_buffers:
         return False
     return math.prod(sizes[:rows]) >= budget.least_rows
 

@@ -63,3 +63,64 @@ def test_scores_that_are_no_numbers(profile: str) -> None:
     inputs["V"][0, 0, 3] = np.inf
     inputs["V"][0, 0, 5, :4] = np.nan
     check(attention, profile, inputs)
+
+
+SUM = """%w: f32[i0 < 1, i1 < 2, i2 < 17, i3 < 40] = sum[r0 < 33] mul(
+                %p[i0, i1, i2, r0], %V[i0, i1, r0, i3])
+              %O: f32[i0 < 1, i1 < 17, i2 < 2, i3 < 40]"""
+PLAIN, VALUE, READ = "= %t[i0, i1, i2, i3]", "%V[i0, i1, r0, i3])", "%V: f32[1, 2, 33, 40]"
+OTHERS: dict[str, tuple[str, str, str, str]] = {
+    "a residual": (
+        READ, "%R: f32[1, 17, 2, 40]", "",
+        f"{SUM} = add(%w[i0, i2, i1, i3], %R[i0, i1, i2, i3])",
+    ),
+    "a relative bias": (READ, "%R: f32[60]", PLAIN, "= add(%t[i0, i1, i2, i3], %R[add(i2, i3)])"),
+    "flags of keys": (
+        READ, "%R: bool[1, 33]", PLAIN, "= select(%R[i0, i3], %t[i0, i1, i2, i3], -inf)",
+    ),
+    "a window": (
+        READ, "", PLAIN,
+        "= select(and(le(i3, add(i2, 3)), le(i2, add(i3, 9))), %t[i0, i1, i2, i3], -inf)",
+    ),
+    "a soft cap": (READ, "", PLAIN, "= mul(tanh(mul(%t[i0, i1, i2, i3], 0.1)), 10.0)"),
+    "dropout": (
+        READ, "%R: f32[17, 33]", "mul(%p[i0, i1, i2, r0]",
+        "mul(mul(%p[i0, i1, i2, r0], %R[i2, r0])",
+    ),
+    "values that are computed": (
+        READ, "%R: f32[33]", VALUE, "add(%V[i0, i1, r0, i3], %R[r0]))",
+    ),
+    "keys that are computed": (
+        READ, "%R: f32[2, 32]", "%K[i0, i1, i3, r0]", "add(%K[i0, i1, i3, r0], %R[i1, r0])",
+    ),
+    "strides": (
+        "%K: f32[1, 2, 33, 32]", "%K: f32[1, 2, 33, 32]{2112, 1, 64, 2}",
+        "%Q: f32[1, 2, 17, 32]", "%Q: f32[1, 2, 17, 32]{1088, 32, 64, 1}",
+    ),
+    "keys that heads share": (
+        "%K: f32[1, 2, 33, 32]", "%K: f32[1, 1, 33, 32]", "%K[i0, i1,", "%K[i0, 0,",
+    ),
+}  # fmt: skip
+"""What is given besides, and what stands in place of a text."""
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_else_is_computed_of_scores_and_sums(name: str, profile: str) -> None:
+    given, more, text, by = OTHERS[name]
+    written = str(Attention(17, 33, value_size=40).make())
+    if not text:
+        text = next(line.strip() for line in written.splitlines() if line.strip().startswith("%O:"))
+    assert given in written
+    assert text in written
+    whole = more if more.startswith(given[:3]) else ", ".join(filter(None, (given, more)))
+    function = ir.parse(written.replace(given, whole).replace(text, by))
+    random = np.random.default_rng(0)
+    inputs: dict[str, Array] = {}
+    for p in function.parameters:
+        sizes = [int(e) for e in p.extents]
+        drawn = random.standard_normal(sizes) if p.dtype.is_float else random.integers(0, 2, sizes)
+        inputs[p.name] = drawn.astype(p.dtype.dtype)
+    fused, kernels = make_kernels(function, "opencl", profile, steps=ONLINE)
+    assert len(kernels) == 1
+    hold(function, inputs, run_kernels(fused, kernels, inputs, misaligned=1))

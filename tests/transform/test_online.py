@@ -145,3 +145,10 @@ def test_the_order_written_out_computes_the_same(mask: str) -> None:
     assert (allowed >= 0)[kept].all()
     assert (allowed >= 0.99 * online)[kept].all()
     assert np.isfinite(allowed[kept]).all()
+
+
+def test_a_gpu_takes_rows_that_share_their_keys() -> None:
+    budget = make_budget(GPU, find_dialect("hlsl").limits)
+    for queries, count in ((63, 0), (64, 1)):
+        groups = fuse(Attention(queries, 64, heads=512).make(), 0, budget).groups
+        assert sum(group.online is not None for group in groups) == count
