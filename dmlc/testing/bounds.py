@@ -844,9 +844,11 @@ def _multiply(
     exact, larger, plain, top, product = range(len(places), len(places) + 5)
     last = _Maker(Body((*(Index(axis) for axis in places), *loads), product), {}, maker.rules)
     part = (count if math.isfinite(count) else _MOST_IN_ROW) * _EPSILON[dtype]
-    # Of factors up to 1 no part is too large, and where one vanishes, so does all but that.
-    below = last.apply("le", top, last.constant(1.0 + 1e-3))
-    larger = last.choose(below, last.apply("add", plain, last.constant(_SMALLEST[dtype])), larger)
+    # Of factors up to about 1 all come to less than 3, however many they are. So no part is too
+    # large, and where one vanishes, so does all but that.
+    below = last.apply("le", top, last.constant(1.0 + 1.0 / max(count, 1.0)))
+    lost = last.constant(3 * _SMALLEST[dtype])
+    larger = last.choose(below, last.apply("add", plain, lost), larger)
     grown = last.apply("sub", larger, exact)
     total = last.apply("add", grown, last.apply("mul", exact, last.constant(part)))
     total = last.where_finite(product, total)

@@ -26,7 +26,7 @@ from dmlc.ir.naming import take_name
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.inline import inline_producers
-from dmlc.transform.online import KEYS, Online, find_online
+from dmlc.transform.online import KEYS, Online, find_online, may_be_online
 from dmlc.transform.passes import Member
 
 _BUDGET = Budget(least_rows=1)
@@ -36,8 +36,7 @@ _INDEX, _FLOAT, _BOOL = DataType.INDEX, DataType.FLOAT32, DataType.BOOL
 def write_online(function: Function) -> Function | None:
     """The function with its softmax-weighted sums as a kernel computes them online; None where it
     has none."""
-    combiners = {s.reduction.combiner for s in function.stages if s.reduction is not None}
-    if not combiners.issuperset(("max", "sum")):
+    if not may_be_online(function):
         return None
     drawn = inline_producers(function, {}, (), _BUDGET)
     drawn_function = dataclasses.replace(function, stages=drawn.stages)

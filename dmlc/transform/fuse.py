@@ -17,7 +17,7 @@ from dmlc.parameters import expect
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Ordered, Plain, group_apart, group_stages
 from dmlc.transform.inline import Drawn, inline_producers
-from dmlc.transform.online import Online, Row, describe, find_online, free_weights
+from dmlc.transform.online import Online, Row, describe, find_online, free_weights, may_be_online
 from dmlc.transform.passes import Crossed, Draft, Pass
 from dmlc.transform.simplify import replace_stages, simplify_stage
 from dmlc.transform.stepwise import reduce_stepwise
@@ -156,7 +156,7 @@ def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, 
 def _find_free(function: Function, budget: Budget) -> set[str]:
     """The stages that are as large as scores, and are computed where they are read, for kernels
     compute these online."""
-    if not budget.least_rows:
+    if not budget.least_rows or not may_be_online(function):
         return set()
     drawn = inline_producers(function, {}, (), budget)
     found = find_online(dataclasses.replace(function, stages=drawn.stages), budget)

@@ -146,6 +146,12 @@ def free_weights(found: Sequence[Online], function: Function) -> set[str]:
     return free
 
 
+def may_be_online(function: Function) -> bool:
+    """Whether a function has what a pattern takes at least, which is soon said."""
+    combiners = {s.reduction.combiner for s in function.stages if s.reduction is not None}
+    return combiners.issuperset(("max", "sum"))
+
+
 def find_online(function: Function, budget: Budget) -> tuple[Online, ...]:
     """The patterns among stages that are as large as they get by inlining, no stage in two."""
     if not budget.least_rows or function.one_step is not None:
