@@ -305,7 +305,16 @@ class _Writer:
             filled = self._write_node(each, inner)
             count = math.prod(extent for _, extent in list_items(each))
             alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
-            made += guard([alone] if count < there and is_shared else [], filled)
+            # Work items that stand along a tile already fill what is theirs, as in private arrays.
+            tiles = {
+                dim
+                for n in walk((each,))
+                if isinstance(n, Point)
+                for i in n.into
+                for dim, _ in i.tile
+            }
+            is_own = not is_shared or not tiles.isdisjoint(scope.known)
+            made += guard([alone] if count < there and not is_own else [], filled)
         if is_shared:
             return [*[k.Barrier()] * node.repeats, *made, k.Barrier()]
         zeros: list[k.Statement] = []

@@ -54,8 +54,13 @@ from dmlc.transform.fuse import Group
 from dmlc.transform.online import KEYS, Online
 from dmlc.transform.passes import Member
 
-_ITEMS = 128
+_ITEMS = 64
 """Work items of a group."""
+_SHARED = 16 << 10
+"""Bytes of what is read of the rows of a group, at most, that lie in shared memory. More are a
+private array of each work item."""
+_KEY_BYTES = 8 << 10
+"""Bytes of tiles of keys, from which on no more are put there."""
 _ACROSS = 16
 """Work items that read a key side by side."""
 
@@ -157,7 +162,8 @@ class _Rows:
         if keys is not None and numbers[-1] != self._found.rows:
             inner = moving[numbers[-1]]
             for of_rows in (True, False):
-                if not of_rows and self._lanes > 1:
+                taken = sum(buffer.size * buffer.dtype.bytes for buffer, _ in self._within)
+                if not of_rows and (self._lanes > 1 or taken > _KEY_BYTES):
                     continue
                 fits = [
                     inner[n] and along[n] is of_rows and keys[n] is not of_rows
@@ -206,10 +212,19 @@ class _Rows:
         row = Dim(f"{own}_row", self._items, within=self._x)
         key = Dim(f"{own}_key", KEYS, within=self._k)
         sides = [(d, self._dims[d], self._found.sizes[d]) for d in moves if d > self._found.rows]
-        step, places = (self._lanes if of_rows else 1), [0] * (len(numbers) + 2)
-        loops, tile, size = list[tuple[Dim, int]](), list[tuple[Dim, int]](), step
-        if of_rows and self._lanes > 1:
-            loops, tile, places[-2] = [(row, self._items)], [(row, 1)], 1
+        is_shared = self._lanes == 1
+        if of_rows and is_shared:
+            # Each work item fills what it reads.
+            is_shared, row = (
+                self._share_bytes() + self._items * 4 * sides[0][2] <= _SHARED,
+                self._row,
+            )
+        apart = of_rows and (is_shared or self._lanes > 1)
+        size, places = (self._items if apart else 1), [0] * (len(numbers) + 2)
+        loops, tile = list[tuple[Dim, int]](), list[tuple[Dim, int]]()
+        if apart:
+            tile, places[-2] = [(row, 1)], 1
+            loops = [(row, self._items)] if self._lanes > 1 else []
         last = row
         if of_keys:
             sides.append((self._found.rows, key, KEYS))
@@ -219,14 +234,13 @@ class _Rows:
             tile.append((dim, size))
             last, size = dim, size * extent
         made = View(f"{own}#tile", dtype, tuple(places), local=True)
-        is_shared = not of_rows
         buffer = Buffer(
             made.tensor, dtype, size, last, f"{first.tensor}_tile", linear=True, shared=is_shared
         )
         self._buffers.append(buffer)
         work = dataclasses.replace(elements, results=((made, len(elements.values) - 1),))
         node: Node = Point(self._add(work, numbers), (Into(buffer, last, tile=tuple(tile)),))
-        if is_shared:
+        if not of_rows:
             ((inner, extent), _) = loops
             node = self._share(node, inner, extent, key, numbers)
         else:
@@ -236,6 +250,11 @@ class _Rows:
                 node = Loop(dim, kind, 1, (node,), dim.name, steps)
         (self._within if of_keys else self._before).append((buffer, node))
         return made
+
+    def _share_bytes(self) -> int:
+        """What tiles of rows take of shared memory so far."""
+        held = (buffer for buffer, _ in self._before if buffer.shared)
+        return sum(buffer.size * buffer.dtype.bytes for buffer in held)
 
     def _share(self, node: Node, inner: Dim, extent: int, key: Dim, numbers: Sequence[int]) -> Node:
         """How work items fill a tile of keys: neighbours read side by side, in vectors where they
