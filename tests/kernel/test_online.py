@@ -53,15 +53,15 @@ def test_in_the_interpreter(attention: Attention, profile: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_scores_that_are_no_numbers(profile: str) -> None:
     """Rows whose first keys, last keys, or all of them are left out; NaN, and infinities."""
-    attention = Attention(16, 24, heads=1, mask="bias")
+    attention = Attention(16, 24, heads=1, mask="bias", also="sum largest")
     inputs = attention.fill()
     bias = inputs["B"]
     bias[0], bias[1, 8:], bias[2, :20] = -np.inf, -np.inf, -np.inf
     bias[3, 0], bias[4, 23] = np.nan, np.nan
     bias[5, 0], bias[6, 23] = np.inf, np.inf
     bias[7], bias[8, ::2] = np.inf, -np.inf
-    inputs["V"][0, 0, 3] = np.inf
-    inputs["V"][0, 0, 5, :4] = np.nan
+    inputs["V"][0, 0, 3, :2] = np.inf
+    inputs["V"][0, 0, 5, 2:4] = np.nan
     check(attention, profile, inputs)
 
 
