@@ -75,16 +75,6 @@ def profile_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
-def contract_option(function: F) -> F:
-    """The option `--contract` of a command."""
-    return click.option(
-        "--contract", is_flag=True,
-        help="A product that is added to a sum of FLOAT32 is rounded once, with the sum, where a "
-        "device has an instruction for both: faster and closer, but not the same bits on every "
-        "device.",
-    )(function)  # fmt: skip
-
-
 def schedule_option(function: F) -> F:
     """The option `--schedule` of a command that makes kernels."""
     return click.option(

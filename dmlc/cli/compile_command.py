@@ -14,7 +14,6 @@ from dmlc import interop
 from dmlc.cli.arguments import (
     bind_subject,
     bindings,
-    contract_option,
     find_subject,
     profile_option,
     read_attributes,
@@ -61,7 +60,6 @@ _ALL = [target for target in TARGETS if target.is_general]
               help="The widths of floats of which .spv files ask drivers to keep NaN, infinities "
               "and the signs of zeros (SignedZeroInfNanPreserve), or none. Leave out what dmlc "
               "devices does not list of a device.")  # fmt: skip
-@contract_option
 @schedule_option
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
@@ -83,7 +81,6 @@ def command(
     profile: str | None,
     shader_model: str,
     float_controls: tuple[int, ...],
-    contract: bool,
     schedule: Source | None,
     directory: str | None,
     host: str | None,
@@ -117,7 +114,6 @@ def command(
             target=found.name,
             profile=profile,
             shader_model=shader_model if found.shader_models else None,
-            contract=contract,
             float_controls=float_controls if found.shader_models else None,
             root_signature=host is None,  # Host code makes its own.
             schedule=schedule if found.name in meant else None,
@@ -137,7 +133,6 @@ def command(
             ),
             interop.export.DXDISPATCH,
             shader_model=shader_model,
-            contract=contract,
         )
     compiled: dict[str, bytes] = {}
     for found, program in zip(targets, programs, strict=True):

@@ -1,9 +1,9 @@
 """A schedule as a value: the loops of one kernel, as a tree over the phases that it computes.
 
 The algorithm is what `phases` holds: at each point of a domain some scalar work, whose values are
-stored or reduced. A `Nest` says in which order the points are computed, and by whom. `verbs` makes
-one nest of another, `schedule` chooses, and `lower` writes the statements. A nest prints, one line
-per loop.
+stored or reduced. A `Nest` says in which order the points are computed, and by whom. `primitives`
+make one nest of another, rules choose, and `lower` writes the statements. A nest prints whole, one
+line per node.
 
 A dimension is walked by one or more loops, the coarser ones in larger steps: each narrows the range
 that those of smaller steps walk. Dimensions may be merged into one, which is walked in their place;
@@ -13,120 +13,22 @@ its number is taken apart where it is known.
 from __future__ import annotations
 
 import dataclasses
-import enum
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast, get_args
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import OPEN, make_size, measure
+from dmlc.loops.dims import SHORT_VECTOR, Buffer, Dim, Into, Kind, Tile
+from dmlc.loops.element import Value
 from dmlc.loops.permute import Patterns
 from dmlc.loops.phases import Phase
+from dmlc.loops.text import Plain, write_line
 from dmlc.loops.vectorize import Vectorization
 from dmlc.scalars import DataType
 from dmlc.sizes import divide_up, multiply
 from dmlc.source import Span
-
-SHORT_VECTOR = 4
-"""The lanes of vectors that take what longer ones leave over."""
-
-
-class Kind(enum.Enum):
-    """Who walks the steps of a loop."""
-
-    GROUP = "group"
-    """Work groups, one each."""
-    LANE = "lane"
-    """The work items of a group, one each."""
-    LOOP = "loop"
-    """One work item, one after the other."""
-    UNROLL = "unroll"
-    """The same, written out."""
-    VECTOR = "vector"
-    """One work item, as many at once as the step has elements, and what is left over in shorter
-    vectors and then one by one."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Dim:
-    """A dimension of the points of one or several phases."""
-
-    name: str
-    """No other of the nest has it: what follows a dot tells dimensions apart that are called
-    alike."""
-    size: int | k.Scalar
-    """Its extent: a number, or an argument of the kernel."""
-    parts: tuple[tuple[Dim, int], ...] = ()
-    """Of merged dimensions: each with the step that its digit of the number counts in, outermost
-    first."""
-    piece: tuple[Dim, int | k.Scalar] | None = None
-    """Of a piece of a longer dimension: which dimension numbers the pieces, and the extent of the
-    longer one."""
-    within: Dim | None = None
-    """Of a tile: the dimension that its points are of, from where the loops around start."""
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    @property
-    def wanted(self) -> str:
-        """What places along it are called after."""
-        return self.name.partition(".")[0]
-
-    @property
-    def count(self) -> k.Expression:
-        """The extent as an expression."""
-        return self.size if isinstance(self.size, k.Scalar) else k.Literal(k.INDEX, self.size)
-
-    def count_steps(self, step: int) -> int:
-        """The steps of a loop over it; none where its extent is an argument."""
-        return -(-self.size // step) if isinstance(self.size, int) else 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Buffer:
-    """An array of what a phase makes for others, an element for each point along a dimension; or of
-    a tile, which the work items of a group may share."""
-
-    name: str
-    """What it is called where it is read."""
-    dtype: DataType
-    size: int
-    dim: Dim
-    wanted: str
-    """What it is called after."""
-    linear: bool = False
-    """Whether it is read wherever strides say, and not at the point that a loop is at."""
-    rows: Dim | None = None
-    """The dimension of which the steps in the loop around it each have a row of their own."""
-    pitch: int = 0
-    """Elements from one row to the next."""
-    front: int = 0
-    """Elements before the first of a row."""
-    shared: bool = False
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Into:
-    """Where in a buffer a value is put: element `step` times the point along a dimension, and
-    `offset`."""
-
-    buffer: Buffer
-    dim: Dim
-    step: int = 1
-    offset: int = 0
-    tile: tuple[tuple[Dim, int], ...] = ()
-    """In place of them: the dimensions of a tile, each with how far apart neighbours along it lie.
-    Points count from where the loops around the tile start."""
-    is_padded: bool = True
-    """Of a tile: whether 0 is put beyond the end, where sums go; else anything may lie there."""
-    lane: int = 1
-    """How far apart the lanes of a vector lie."""
-    in_vectors: bool = False
-    """Whether vectors are put as they are, where their lanes lie side by side."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,20 +69,6 @@ class Loop:
     def wanted(self) -> str:
         """What its variable is called after, or the axis of the work items."""
         return self.name.partition(".")[0]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tile:
-    """The accumulators of a tile of outputs."""
-
-    rows: int
-    columns: int
-    pitch: int
-    """From one row to the next."""
-    lanes: int
-    """Of the vectors in a row."""
-    registers: bool
-    """Whether each is a local of its own, once the loops are written out that go over them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -259,6 +147,8 @@ class Stage:
     """The values without which a point is not there: of the one phase inside."""
     repeats: bool = True
     """Whether it comes again, when some may still read what it has put there before."""
+    ahead: bool = False
+    """Whether what the next step puts there is read before the present one uses its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -366,7 +256,68 @@ class Nest:
     """What has made it of the naive nest; empty where it was made otherwise."""
 
     def __str__(self) -> str:
-        return "\n".join(_describe(self.body, self, 0))
+        """All there is to say: the script, the work of the phases, dimensions, buffers, and the
+        nodes. `parse_nest` reads it."""
+        head = [f"call {call}" for call in self.script]
+        for number, phase in enumerate(self.phases):
+            head.append(f"// phase {number}: {_describe_point(Point(number), phase)}")
+            head += (f"//   {line}" for line in PLAIN.list_fields(phase))
+        for noun, values in (("dim", list_dims(self)), ("buffer", list_buffers(self))):
+            head += (write_line({"op": noun, **PLAIN.record(each)}) for each in values)
+        about = PLAIN.record(self, ("phases", "body", "script"))
+        return "\n".join([*head, write_line({"op": "nest", **about}), *self.list_lines()])
+
+    def list_lines(self) -> list[str]:
+        """The nodes alone, a line each."""
+        return list(PLAIN.tree(self.body, lambda node, around: _say(self, node, around)))
+
+
+PLAIN = Plain(
+    {
+        Dim: lambda dim: dim.name,
+        Buffer: lambda buffer: buffer.name,
+        k.Scalar: lambda scalar: scalar.name,
+        DataType: lambda dtype: dtype.name,
+        Call: str,
+    },
+    (*get_args(Node), *get_args(Value)),
+)
+"""How nodes are written. What dimensions and buffers are, a print says once."""
+
+
+def list_dims(nest: Nest) -> list[Dim]:
+    """All dimensions of a nest, each after those that it is made of; those of one name once, where
+    they are equal."""
+    return [each for each in _list_values(nest) if isinstance(each, Dim)]
+
+
+def list_buffers(nest: Nest) -> list[Buffer]:
+    """All buffers of a nest."""
+    return [each for each in _list_values(nest) if isinstance(each, Buffer)]
+
+
+def _list_values(nest: Nest) -> list[Dim | Buffer]:
+    found: dict[Dim | Buffer, None] = {}
+
+    def look(value: Any) -> None:
+        if isinstance(value, tuple):
+            for each in cast("tuple[Any, ...]", value):
+                look(each)
+        elif names := _list_fields(cast("type[Any]", type(value))):
+            for name in names:
+                look(getattr(value, name))
+            if isinstance(value, Dim | Buffer):
+                found.setdefault(value)
+
+    look((nest.dims, nest.body, nest.buffers, nest.block))
+    return list(found)
+
+
+@functools.cache
+def _list_fields(of: type[Any]) -> tuple[str, ...]:
+    """The fields of a class that may have dimensions, or what has some."""
+    fields = dataclasses.fields(of) if dataclasses.is_dataclass(of) else ()
+    return tuple(field.name for field in fields if field.type not in ("bool", "int", "str"))
 
 
 def inside(node: Node) -> tuple[Node, ...]:
@@ -391,9 +342,10 @@ def walk(nodes: Sequence[Node], *, filled: bool = True) -> Iterator[Node]:
             pending += reversed(inside(node))
 
 
-def list_phases(node: Node) -> tuple[int, ...]:
+def list_phases(node: Node, *, filled: bool = True) -> tuple[int, ...]:
     """The phases whose points are inside, or end there, in order."""
-    return tuple(dict.fromkeys(n.phase for n in walk((node,)) if isinstance(n, Point | Reduce)))
+    nodes = walk((node,), filled=filled)
+    return tuple(dict.fromkeys(n.phase for n in nodes if isinstance(n, Point | Reduce)))
 
 
 def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
@@ -444,7 +396,9 @@ def roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
     so long at least."""
     made: list[Node] = []
     for node in nodes:
-        if not isinstance(node, Loop | Reduce | Pack):
+        if isinstance(node, Numbers):
+            node = dataclasses.replace(node, others=roll(node.others, dim, least))
+        if not isinstance(node, Loop | Reduce | Pack | Numbers):
             made.append(node)
             continue
         node = dataclasses.replace(node, body=roll(node.body, dim, least))
@@ -461,29 +415,6 @@ def roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
             node = dataclasses.replace(node, extent=1)
         made.append(node)
     return tuple(made)
-
-
-def scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
-    """The same point by point, where work items go in whole vectors along a dimension: neighbours
-    take neighbouring points, each of them as many as before."""
-
-    lanes, *inner = list_loops(nodes, dim)
-    points = math.prod(n.step if n.kind is Kind.VECTOR else n.extent for n in inner)
-
-    def change(node: Node) -> Node:
-        if isinstance(node, Loop) and node.dim is dim:
-            made = Loop(dim, node.kind, 1, tuple(map(change, node.body)), node.name, 1)
-            if node is lanes:
-                return dataclasses.replace(made, extent=node.extent)
-            if node is inner[0]:
-                # As many loops as before, of which one has all the steps.
-                return dataclasses.replace(made, kind=Kind.LOOP, step=lanes.extent, extent=points)
-            return made
-        if isinstance(node, Loop | Reduce | Pack):
-            return dataclasses.replace(node, body=tuple(map(change, node.body)))
-        return node
-
-    return tuple(map(change, nodes))
 
 
 def in_vectors(dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i") -> Loop:
@@ -523,74 +454,40 @@ def share_blocks(
     return (Loop(block, Kind.GROUP, max(run, 1), body, name),), run
 
 
-def _describe(
-    nodes: Sequence[Node], nest: Nest, depth: int, around: Sequence[Loop] = ()
-) -> Iterator[str]:
-    for node in nodes:
-        within = around
-        match node:
-            case Loop(extent=1) if node.kind is not Kind.VECTOR:
-                yield from _describe(node.body, nest, depth, (*around, node))
-                continue
-            case Loop():
-                text = f"{node.kind.value} {_describe_range(node, around)}"
-                within = (*around, node)
-            case Reduce():
-                reduced = _list_names(g.name for g in nest.phases[node.phase].accumulators)
-                text = f"reduce {reduced}"
-            case Pack():
-                text = f"pack {', '.join(node.buffers)}"
-            case Stage():
-                sizes = (f"{buffer.wanted} ({buffer.size:,})" for buffer in node.buffers)
-                shared = "shared " if any(buffer.shared for buffer in node.buffers) else ""
-                text = f"put into {shared}{', '.join(sizes)}"
-            case Numbers():
-                names = (g.name for g in nest.phases[node.phase].accumulators)
-                yield "  " * depth + f"if all of {', '.join(names)} are numbers"
-                yield from _describe(node.body, nest, depth + 1, within)
-                yield "  " * depth + "else"
-                yield from _describe(node.others, nest, depth + 1, within)
-                continue
-            case Fill():
-                text = f"zero {node.buffer.wanted}: {node.first:,}..{node.last:,}"
-            case Permute():
-                text = f"permute {node.row.wanted}"
-            case Turns():
-                many = f" by {len(node.cases)}" if len(node.cases) > 1 else ""
-                text = f"{node.dim.wanted}: {node.first:,}..{node.last:,}{many}, else the rest"
-            case Once():
-                text = f"{node.dim.wanted}: 0"
-            case Rescale():
-                named = (g.name for n in node.sums for g in nest.phases[n].accumulators)
-                (own,) = nest.phases[node.phase].accumulators
-                text = f"rescale {_list_names(named)} by {own.name}"
-            case Point():
-                text = _describe_point(node, nest.phases[node.phase])
-        yield "  " * depth + text
-        yield from _describe(inside(node), nest, depth + 1, within)
+def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
+    """What a node comes to, for the reader of its line."""
+    match node:
+        case Loop():
+            return _describe_range(node, [each for each in around if isinstance(each, Loop)])
+        case Point() | Reduce() | Numbers() | Rescale() if node.phase >= len(nest.phases):
+            return "no phase"
+        case Point():
+            return _describe_point(node, nest.phases[node.phase])
+        case Reduce() | Numbers():
+            return _list_names(each.name for each in nest.phases[node.phase].accumulators)
+        case Rescale():
+            made = (each.name for n in node.sums for each in nest.phases[n].accumulators)
+            return _list_names(made)
+        case Stage():
+            shared = "shared " * any(buffer.shared for buffer in node.buffers)
+            sizes = (f"{buffer.wanted} ({buffer.size:,})" for buffer in node.buffers)
+            return f"put into {shared}{', '.join(sizes)}"
+        case _:
+            return ""
 
 
 def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
-    """What a loop walks: `i (i0, i1): 0..4,096 by 16`, or so many steps of a loop around it."""
-    dim = loop.dim
+    """What a loop walks: `0..4,096`, or so many points of a step of the loop around it."""
+    dim, size = loop.dim, loop.dim.size
     outer = [each.step for each in around if each.dim is dim]
-    parts = [part.wanted for part, _ in dim.parts]
-    made_of = f" ({', '.join(parts)})" if parts and not outer else ""
-    if loop.kind is Kind.VECTOR and loop.extent:
-        return f"{dim.wanted}{made_of}: {loop.step}"
     if loop.extent:
-        extent = f"{loop.extent:,}"
-    elif loop.part is not None:
-        extent = f"{loop.part[0]:,}..{loop.part[1]:,}"
-    elif outer and outer[-1] > loop.step:
-        extent = f"{outer[-1]:,}"
-    else:
-        size = dim.size
-        shown = size.name.removeprefix(OPEN) if isinstance(size, k.Scalar) else f"{size:,}"
-        extent = f"0..{shown}"
-    by = f" by {loop.step:,}" if loop.step != 1 else ""
-    beside = ", interleaved" if loop.interleaved else ""
-    return f"{dim.wanted}{made_of}: {extent}{by}{', backwards' if loop.backwards else ''}{beside}"
+        return ""
+    if loop.part is None and outer and outer[-1] > loop.step:
+        return f"{outer[-1]:,}"
+    shown = size.name.removeprefix(OPEN) if isinstance(size, k.Scalar) else f"{size:,}"
+    parts = [part.wanted for part, _ in dim.parts]
+    made_of = f" of {', '.join(parts)}" if parts and not outer else ""
+    return ("0.." + shown if loop.part is None else "..".join(map(str, loop.part))) + made_of
 
 
 def _describe_point(node: Point, phase: Phase) -> str:

@@ -297,8 +297,15 @@ class _Writer:
         used = scope.used | frozenset(self._items)
         # What fills a tile does so point by point, or in vectors of its own.
         inner = dataclasses.replace(scope, origins=origins, used=used, is_own=None, lanes=1)
+        tested: list[k.Expression] = []
         if node.conditions:
-            inner = inner.note(points[0].phase, conditions=node.conditions)
+            number = points[0].phase
+            emitter, opened = self._values.emitter(number, scope), scope.progress(number).opened
+            # What loops around settle is written by now.
+            known = [c for c in node.conditions if emitter.level(c) <= opened]
+            tested = [emitter.value(condition) for condition in known]
+            left = tuple(c for c in node.conditions if c not in known)
+            inner = inner.note(number, conditions=left)
         there, made = math.prod(side for _, side in self._nest.lanes), list[k.Statement]()
         is_shared = any(buffer.shared for buffer in node.buffers)
         for each in node.body:
@@ -306,15 +313,9 @@ class _Writer:
             count = math.prod(extent for _, extent in list_items(each))
             alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
             # Work items that stand along a tile already fill what is theirs, as in private arrays.
-            tiles = {
-                dim
-                for n in walk((each,))
-                if isinstance(n, Point)
-                for i in n.into
-                for dim, _ in i.tile
-            }
-            is_own = not is_shared or not tiles.isdisjoint(scope.known)
-            made += guard([alone] if count < there and not is_own else [], filled)
+            into = (i for n in walk((each,)) if isinstance(n, Point) for i in n.into)
+            is_own = not is_shared or any(dim in scope.known for i in into for dim, _ in i.tile)
+            made += guard([*tested, *([alone] if count < there and not is_own else [])], filled)
         if is_shared:
             return [*[k.Barrier()] * node.repeats, *made, k.Barrier()]
         zeros: list[k.Statement] = []

@@ -67,7 +67,7 @@ _ACROSS = 16
 
 def _none(number: int) -> Reduction:
     """What keeps a value."""
-    return Reduction("sum", number, None, None, DataType.FLOAT32)
+    return Reduction("sum", (number,), None, None, DataType.FLOAT32)
 
 
 def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limits) -> Nest:
@@ -135,7 +135,7 @@ class _Rows:
     ) -> int:
         """A phase over some dimensions; gives its number."""
         strides = {view: view.strides for view in elements.views()}
-        parallel = tuple(n for n, d in enumerate(numbers) if d < self._found.rows)
+        parallel = *(n for n, d in enumerate(numbers) if d < self._found.rows), len(numbers)
         sizes = tuple(map(measure, elements.domain))
         self._phases.append(Phase(elements, Space(sizes, strides, parallel), states))
         self._axes.append((*(self._dims[n] for n in numbers), self._row, self._key))
@@ -400,7 +400,7 @@ class _Rows:
                 node = Loop(extra, inner, 1, (node,), "e", count, output=lanes)
             block.append(node)
         if self._within:
-            block.insert(0, _fill_all(self._within))
+            block.insert(0, _fill_all(self._within, repeats=True))
         nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, KEYS, tuple(block), "block"),)
         for number, extra in reversed(sums):
             if extra is None:
@@ -429,7 +429,7 @@ class _Rows:
             nodes = (*nodes, node)
         if is_wide:
             nodes = (Loop(self._row, Kind.VECTOR, lanes, nodes, "row", 1),)
-        filled = (_fill_all(self._before),) if self._before else ()
+        filled = (_fill_all(self._before, repeats=False),) if self._before else ()
         nodes = (*filled, *nodes, *after)
         if not is_wide:
             nodes = (Loop(self._row, Kind.LANE, 1, nodes, "row", self._items),)
@@ -480,8 +480,8 @@ class _Rows:
         return Point(number, (Into(buffer, buffer.dim, 1 if extra is None else self._lanes),)), node
 
 
-def _fill_all(tiles: Sequence[tuple[Buffer, Node]]) -> Stage:
-    return Stage(tuple(b for b, _ in tiles), tuple(node for _, node in tiles))
+def _fill_all(tiles: Sequence[tuple[Buffer, Node]], *, repeats: bool) -> Stage:
+    return Stage(tuple(b for b, _ in tiles), tuple(node for _, node in tiles), repeats=repeats)
 
 
 def _find_weight(elements: Elements, largest: str) -> int:
