@@ -295,6 +295,9 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         held=shape.held * min(shape.holding, limits.group_size),
         paired_types=limits.word_types,
         walks=shape.walks,
+        least_rows=shape.online,
+        least_run=shape.online_run,
+        most_size=shape.online_size,
     )
 
 

@@ -43,6 +43,12 @@ class Profile:
     and from row to row; 0: none."""
     holding: int
     """Work items of a group, at most, where they hold rows."""
+    online: int
+    """Rows of scores, at least, that one kernel reduces online, each lane a row; 0: none."""
+    online_run: int
+    """And as many of them, at least, that read the same keys: a group takes no others together."""
+    online_size: int
+    """Elements of a query, or of a value, at most: a work item has sums of a whole one at hand."""
     walks: bool = False
     """Whether a work item may walk all points of a row, and put each where it belongs."""
 
@@ -66,6 +72,9 @@ CPU = Profile(
     cached_bytes=1 << 18,
     held=0,
     holding=1,
+    online=256,
+    online_run=8,
+    online_size=128,
     walks=True,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
@@ -86,6 +95,9 @@ GPU = Profile(
     cached_bytes=1 << 16,
     held=80,
     holding=512,
+    online=1 << 14,
+    online_run=64,
+    online_size=80,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 

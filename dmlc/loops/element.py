@@ -233,6 +233,7 @@ def prune(elements: Elements) -> Elements:
 
 
 def renumber(value: Value, numbers: Mapping[int, int]) -> Value:
+    """The same of values that have other numbers."""
     if isinstance(value, Gather):
         terms = tuple((numbers[number], step) for number, step in value.terms)
         return dataclasses.replace(value, terms=terms)

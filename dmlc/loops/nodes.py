@@ -13,7 +13,6 @@ its number is taken apart where it is known.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any, TypeAlias, cast, get_args
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import OPEN, make_size, measure
+from dmlc.loops.dims import SHORT_VECTOR, Buffer, Dim, Into, Kind, Tile
 from dmlc.loops.element import Value
 from dmlc.loops.permute import Patterns
 from dmlc.loops.phases import Phase
@@ -29,107 +29,6 @@ from dmlc.loops.vectorize import Vectorization
 from dmlc.scalars import DataType
 from dmlc.sizes import divide_up, multiply
 from dmlc.source import Span
-
-SHORT_VECTOR = 4
-"""The lanes of vectors that take what longer ones leave over."""
-
-
-class Kind(enum.Enum):
-    """Who walks the steps of a loop."""
-
-    GROUP = "group"
-    """Work groups, one each."""
-    LANE = "lane"
-    """The work items of a group, one each."""
-    LOOP = "loop"
-    """One work item, one after the other."""
-    UNROLL = "unroll"
-    """The same, written out."""
-    VECTOR = "vector"
-    """One work item, as many at once as the step has elements, and what is left over in shorter
-    vectors and then one by one."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Dim:
-    """A dimension of the points of one or several phases."""
-
-    name: str
-    """No other of the nest has it: what follows a dot tells dimensions apart that are called
-    alike."""
-    size: int | k.Scalar
-    """Its extent: a number, or an argument of the kernel."""
-    parts: tuple[tuple[Dim, int], ...] = ()
-    """Of merged dimensions: each with the step that its digit of the number counts in, outermost
-    first."""
-    piece: tuple[Dim, int | k.Scalar] | None = None
-    """Of a piece of a longer dimension: which dimension numbers the pieces, and the extent of the
-    longer one."""
-    within: Dim | None = None
-    """Of a tile: the dimension that its points are of, from where the loops around start."""
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    @property
-    def wanted(self) -> str:
-        """What places along it are called after."""
-        return self.name.partition(".")[0]
-
-    @property
-    def count(self) -> k.Expression:
-        """The extent as an expression."""
-        return self.size if isinstance(self.size, k.Scalar) else k.Literal(k.INDEX, self.size)
-
-    def count_steps(self, step: int) -> int:
-        """The steps of a loop over it; none where its extent is an argument."""
-        return -(-self.size // step) if isinstance(self.size, int) else 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Buffer:
-    """An array of what a phase makes for others, an element for each point along a dimension; or of
-    a tile, which the work items of a group may share."""
-
-    name: str
-    """What it is called where it is read."""
-    dtype: DataType
-    size: int
-    dim: Dim
-    wanted: str
-    """What it is called after."""
-    linear: bool = False
-    """Whether it is read wherever strides say, and not at the point that a loop is at."""
-    rows: Dim | None = None
-    """The dimension of which the steps in the loop around it each have a row of their own."""
-    pitch: int = 0
-    """Elements from one row to the next."""
-    front: int = 0
-    """Elements before the first of a row."""
-    shared: bool = False
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Into:
-    """Where in a buffer a value is put: element `step` times the point along a dimension, and
-    `offset`."""
-
-    buffer: Buffer
-    dim: Dim
-    step: int = 1
-    offset: int = 0
-    tile: tuple[tuple[Dim, int], ...] = ()
-    """In place of them: the dimensions of a tile, each with how far apart neighbours along it lie.
-    Points count from where the loops around the tile start."""
-    is_padded: bool = True
-    """Of a tile: whether 0 is put beyond the end, where sums go; else anything may lie there."""
-    lane: int = 1
-    """How far apart the lanes of a vector lie."""
-    in_vectors: bool = False
-    """Whether vectors are put as they are, where their lanes lie side by side."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,20 +69,6 @@ class Loop:
     def wanted(self) -> str:
         """What its variable is called after, or the axis of the work items."""
         return self.name.partition(".")[0]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tile:
-    """The accumulators of a tile of outputs."""
-
-    rows: int
-    columns: int
-    pitch: int
-    """From one row to the next."""
-    lanes: int
-    """Of the vectors in a row."""
-    registers: bool
-    """Whether each is a local of its own, once the loops are written out that go over them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -311,7 +196,22 @@ class Once:
     body: tuple[Node, ...]
 
 
-Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns | Once
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rescale:
+    """What is inside adds to a maximum; where that grows, sums of what is weighted by the
+    exponential of the distance from it are scaled, so that they are of the distance from the new
+    one. From there on the maximum is at hand, or 0 while that is a negative infinity."""
+
+    phase: int
+    """What has the maximum."""
+    sums: tuple[int, ...]
+    """The phases of the sums."""
+    body: tuple[Node, ...]
+
+
+Node: TypeAlias = (
+    Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns | Once | Rescale
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -442,9 +342,10 @@ def walk(nodes: Sequence[Node], *, filled: bool = True) -> Iterator[Node]:
             pending += reversed(inside(node))
 
 
-def list_phases(node: Node) -> tuple[int, ...]:
+def list_phases(node: Node, *, filled: bool = True) -> tuple[int, ...]:
     """The phases whose points are inside, or end there, in order."""
-    return tuple(dict.fromkeys(n.phase for n in walk((node,)) if isinstance(n, Point | Reduce)))
+    nodes = walk((node,), filled=filled)
+    return tuple(dict.fromkeys(n.phase for n in nodes if isinstance(n, Point | Reduce)))
 
 
 def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
@@ -558,12 +459,15 @@ def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
     match node:
         case Loop():
             return _describe_range(node, [each for each in around if isinstance(each, Loop)])
-        case Point() | Reduce() | Numbers() if node.phase >= len(nest.phases):
+        case Point() | Reduce() | Numbers() | Rescale() if node.phase >= len(nest.phases):
             return "no phase"
         case Point():
             return _describe_point(node, nest.phases[node.phase])
         case Reduce() | Numbers():
             return _list_names(each.name for each in nest.phases[node.phase].accumulators)
+        case Rescale():
+            made = (each.name for n in node.sums for each in nest.phases[n].accumulators)
+            return _list_names(made)
         case Stage():
             shared = "shared " * any(buffer.shared for buffer in node.buffers)
             sizes = (f"{buffer.wanted} ({buffer.size:,})" for buffer in node.buffers)

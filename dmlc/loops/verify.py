@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from dmlc.kernel.arithmetic import make_size
@@ -31,10 +31,10 @@ from dmlc.loops.nodes import (
     Permute,
     Point,
     Reduce,
+    Rescale,
     Stage,
     Tile,
     Turns,
-    inside,
     list_buffers,
     list_dims,
     list_items,
@@ -42,11 +42,10 @@ from dmlc.loops.nodes import (
     list_standings,
     walk,
 )
+from dmlc.loops.paths import Path, excludes, list_paths
 from dmlc.loops.permute import LANES
+from dmlc.loops.rescaling import check_rescale, list_readers
 from dmlc.source import InternalError
-
-Path = tuple[Node, ...]
-"""A node, after those around it, outermost first."""
 
 
 def verify_nest(nest: Nest) -> None:
@@ -67,7 +66,7 @@ class _Digit:
 class _Verifier:
     def __init__(self, nest: Nest) -> None:
         self._nest = nest
-        self._paths = list(_list_paths(nest.body))
+        self._paths = list(list_paths(nest.body))
         self._place = 0
         """Of the path that is looked at."""
 
@@ -110,6 +109,9 @@ class _Verifier:
                     self._demand(self._settles(path, permute.dim), "what is permuted is not known")
                 case Stage() as stage:
                     self._verify_stage(path, stage)
+                case Rescale():
+                    for holds, what in check_rescale(self._nest, path):
+                        self._demand(holds, what)
         self._verify_whole()
         self._verify_buffers()
 
@@ -118,7 +120,7 @@ class _Verifier:
     def _verify_names(self) -> None:
         nest = self._nest
         self._demand(len(nest.dims) == len(nest.phases), "phases and their dimensions differ")
-        numbers = {p[-1].phase for p in self._paths if isinstance(p[-1], Point | Reduce | Numbers)}
+        numbers = {p[-1].phase for p in self._paths if isinstance(p[-1], _OF_PHASES)}
         self._demand(numbers <= set(range(len(nest.phases))), "a node is of no phase")
         turns = {path[-1].turn for path in self._paths if isinstance(path[-1], Turns)}
         for number, (phase, own) in enumerate(zip(nest.phases, nest.dims, strict=True)):
@@ -215,7 +217,8 @@ class _Verifier:
                 f"{what} has other vectors than were found")  # fmt: skip
             return
         last = loop.dim.parts[-1][0] if loop.dim.parts else loop.dim
-        for number in list_phases(loop):
+        # Who fills a tile inside does so point by point, or in vectors of its own.
+        for number in list_phases(loop, filled=False):
             dims, phase = self._nest.dims[number], self._nest.phases[number]
             axes = [axis for axis, dim in enumerate(dims) if dim in (last, last.within)]
             strides = phase.space.strides
@@ -368,6 +371,10 @@ class _Verifier:
             return
         points = [n for n in walk(node.body) if isinstance(n, Point) and n.phase == node.phase]
         self._demand(points, f"{what} has no points")
+        inside = list(walk(node.body))
+        grows = any(isinstance(n, Rescale) and n.phase == node.phase for n in inside)
+        self._demand(grows or not list_readers(nest, node.phase, inside),
+            f"{what} is read before it is done")  # fmt: skip
         later = (n for (*_, n) in self._paths[self._place :])
         ended = [n for n in later if isinstance(n, Reduce) and not n.body]
         self._demand(node.ends or any(n.phase == node.phase for n in ended), f"{what} has no end")
@@ -535,7 +542,10 @@ class _Verifier:
             places.add(-1)
             return
         first, last = self._find_part(path, into.dim)
-        places.update(into.offset + into.step * place for place in range(first, last))
+        wide = [n for n in _list_loops(path) if n.kind is Kind.VECTOR and n.dim is not into.dim]
+        lanes = [lane * into.lane for lane in range(wide[-1].step if wide else 1)]
+        starts = (into.offset + into.step * place for place in range(first, last))
+        places.update(start + lane for start in starts for lane in lanes)
 
     def _verify_whole(self) -> None:
         """All that phases make is made, each once but where one of several ways is taken."""
@@ -544,7 +554,7 @@ class _Verifier:
             self._demand(own or 0 in phase.space.extents, f"phase {number} has no points")
             for place, path in enumerate(own):
                 for other in own[:place]:
-                    self._demand(_excludes(other, path), f"phase {number} is computed twice")
+                    self._demand(excludes(other, path), f"phase {number} is computed twice")
 
     def _before(self) -> list[Node]:
         """The nodes that come before this one, in the order in which they are done."""
@@ -552,6 +562,7 @@ class _Verifier:
 
 
 _MOST_PLACES = 1 << 16
+_OF_PHASES = Point | Reduce | Numbers | Rescale
 
 
 def _size(dim: Dim) -> int:
@@ -571,30 +582,3 @@ def _count_steps(loop: Loop) -> int:
         return loop.extent
     steps = -(-loop.dim.size // loop.step)
     return min(steps, loop.extent or steps)
-
-
-def _list_paths(nodes: Sequence[Node], around: Path = ()) -> Iterator[Path]:
-    for node in nodes:
-        path = (*around, node)
-        yield path
-        yield from _list_paths(inside(node), path)
-
-
-def _excludes(first: Path, second: Path) -> bool:
-    """Whether one of two points is done, or each for a part of its own."""
-    pairs = enumerate(zip(first, second, strict=False))
-    place = next((n for n, (a, b) in pairs if a is not b), None)
-    if place is None:
-        return False
-    own, other = first[place], second[place]
-    cases: tuple[tuple[Node, ...], ...] = ()
-    match first[place - 1] if place else None:
-        case Numbers() as node:
-            cases = (node.body, node.others)
-        case Turns() as node:
-            cases = (*node.cases, node.others)
-        case _ if isinstance(own, Loop) and isinstance(other, Loop) and own.dim is other.dim:
-            return bool(own.part and other.part and own.part[1] <= other.part[0])
-        case _:
-            return False
-    return not any({id(own), id(other)} <= set(map(id, case)) for case in cases)

@@ -35,6 +35,7 @@ from dmlc.schedules.choose import (
 from dmlc.schedules.crossing import choose_crossing, cut_rows
 from dmlc.schedules.gpu import choose_combining
 from dmlc.schedules.line_buffer import choose_line_buffer
+from dmlc.schedules.online import choose_online
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Crossed, Pass
@@ -63,6 +64,13 @@ def lower_group(
                 nest=nest, effort=effort, own=own,
             ),
         )  # fmt: skip
+    if group.online is not None:
+        nest, names = choose_online(function, group, profile, limits), _name_members(group.passes)
+        return (
+            make_kernel(
+                function, nest.phases, group.stages, names, profile, limits, nest=nest, own=own
+            ),
+        )
     if group.crossed is not None:
         return _lower_crossed(function, group, group.crossed, profile, limits, own)
     phases, alone = _arrange(function, group.parallel, group.passes, group.stages, profile)
@@ -126,7 +134,7 @@ def collect_group(
         return (Phase(elements, collapse(elements)),), (group.stages,)
     if group.ranks is not None:
         raise UnsupportedError(f"rows are put in order by '{group.ranks}' in kernels of their own")
-    if group.row is not None or group.crossed is not None:
+    if group.row is not None or group.crossed is not None or group.online is not None:
         raise UnsupportedError(
             f"the kernel of '{group.stages[0]}' holds rows, which takes a schedule of its own"
         )

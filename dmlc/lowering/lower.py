@@ -40,6 +40,7 @@ from dmlc.loops.nodes import (
     Permute,
     Point,
     Reduce,
+    Rescale,
     Stage,
     Turns,
     comes_out_even,
@@ -149,6 +150,8 @@ class _Writer:
                 return self._write_permuted(node, scope)
             case Turns():
                 return self._write_turns(node, scope)
+            case Rescale():
+                return self._reductions.rescale(node, scope)
             case Once():
                 is_first = operate("eq", scope.known[node.dim], index(0))
                 return guard([is_first], self._write(node.body, scope))
@@ -292,7 +295,8 @@ class _Writer:
         dims = [dim for point in points for into in point.into for dim, _ in into.tile]
         origins = {dim: scope.start(dim) for dim in dims}
         used = scope.used | frozenset(self._items)
-        inner = dataclasses.replace(scope, origins=origins, used=used, is_own=None)
+        # What fills a tile does so point by point, or in vectors of its own.
+        inner = dataclasses.replace(scope, origins=origins, used=used, is_own=None, lanes=1)
         tested: list[k.Expression] = []
         if node.conditions:
             number = points[0].phase
@@ -303,12 +307,16 @@ class _Writer:
             left = tuple(c for c in node.conditions if c not in known)
             inner = inner.note(number, conditions=left)
         there, made = math.prod(side for _, side in self._nest.lanes), list[k.Statement]()
+        is_shared = any(buffer.shared for buffer in node.buffers)
         for each in node.body:
             filled = self._write_node(each, inner)
             count = math.prod(extent for _, extent in list_items(each))
             alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
-            made += guard([*tested, *([alone] if count < there else [])], filled)
-        if any(buffer.shared for buffer in node.buffers):
+            # Work items that stand along a tile already fill what is theirs, as in private arrays.
+            into = (i for n in walk((each,)) if isinstance(n, Point) for i in n.into)
+            is_own = not is_shared or any(dim in scope.known for i in into for dim, _ in i.tile)
+            made += guard([*tested, *([alone] if count < there and not is_own else [])], filled)
+        if is_shared:
             return [*[k.Barrier()] * node.repeats, *made, k.Barrier()]
         zeros: list[k.Statement] = []
         for buffer in node.buffers:

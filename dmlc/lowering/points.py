@@ -27,6 +27,7 @@ from dmlc.loops.nodes import (
     Node,
     Once,
     Reduce,
+    Stage,
     Turns,
     comes_out_even,
     find_shared,
@@ -124,7 +125,10 @@ class Points:
         if known and isinstance(size, int) and known % size == 0:
             return body + self._settle_parts(node, scope, whole, at)
         is_inside = operate("lt", at, stop)
-        if scope.origins is None:
+        # Work items that fill tiles together go on to where these are: what they add is their own.
+        filled = (n for n in walk(node.body) if isinstance(n, Stage))
+        meets = node.kind is Kind.LANE and any(b.shared for n in filled for b in n.buffers)
+        if scope.origins is None and not meets:
             return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, whole, at)))]
         last = index(known - scope.lanes) if known else operate("sub", stop, index(scope.lanes))
         at = self._frame.name(body, "at", operate("min", at, last))

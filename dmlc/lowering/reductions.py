@@ -8,20 +8,23 @@ whole. What work items share becomes one in shared memory.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import ZERO, both
+from dmlc.kernel.arithmetic import ZERO, both, index, operate, widen
 from dmlc.kernel.frame import Frame
 from dmlc.loops.accumulate import State, contribute, finish
 from dmlc.loops.element import list_conditions
-from dmlc.loops.nodes import Kind, Loop, Nest, Node, Point, Reduce, find_shared, walk
+from dmlc.loops.nodes import Kind, Loop, Nest, Node, Point, Reduce, Rescale, find_shared, walk
 from dmlc.lowering.accumulators import (
     Accumulators,
+    always,
     enter,
     enter_block,
     fill,
     fill_tile,
+    find_tile,
     flush,
     have_at_hand,
     join_lanes,
@@ -36,6 +39,7 @@ from dmlc.lowering.accumulators import (
 from dmlc.lowering.joins import join_items, join_tiles
 from dmlc.lowering.scope import Scope
 from dmlc.lowering.values import Values
+from dmlc.source import InternalError
 
 
 class Reductions:
@@ -113,6 +117,50 @@ class Reductions:
         if outer is not None:
             return body + flush(frame, state, outer, scope.output)
         return body + self._finish(node, state, scope, is_blocked=is_blocked)
+
+    def rescale(self, node: Rescale, scope: Scope) -> list[k.Statement]:
+        """What is inside, and then sums scaled by how far the maximum has grown."""
+        frame, lanes, body = self._frame, scope.lanes, list[k.Statement]()
+        state = scope.progress(node.phase).state
+        if state is None:
+            raise InternalError("sums are rescaled by what is reduced nowhere")
+        (maximum,), ((own,),) = state.accumulators, state.take(frame, lanes)
+        before = frame.name(body, "before", own)
+        body += self._write(node.body, scope)
+
+        def number(value: float) -> k.Expression:
+            return widen(k.Literal(k.Type(own.type.dtype), value), lanes)
+
+        # Where it stays it may be infinite, and then is no distance from itself.
+        stays = operate("eq", before, own)
+        grown = operate("exp", operate("sub", before, own))
+        scale = frame.name(body, "scale", k.Select(stays, number(1.0), grown, own.type))
+        is_none = operate("eq", own, number(-math.inf))
+        at_hand = frame.name(body, "largest", k.Select(is_none, number(0.0), own, own.type))
+        for name, _ in maximum.stages:
+            frame.local[name] = always(at_hand)
+        scaled: list[k.Statement] = []
+        for sums in (scope.progress(phase).state for phase in node.sums):
+            if sums is None:
+                raise InternalError("sums are rescaled before there are any")
+            if not sums.arrays:
+                locals_ = [local for each in sums.take(frame, lanes) for local in each]
+                scaled += [k.Assign(local, operate("mul", local, scale)) for local in locals_]
+                continue
+            tile, place = find_tile(sums), frame.variable("j")
+            made = [
+                put
+                for _, arrays in sums.pair()
+                for put in arrays.write(
+                    place, [operate("mul", v, scale) for v in arrays.read(place, lanes)]
+                )
+            ]
+            last = index(tile.rows * tile.pitch)
+            scaled.append(k.For(place, index(0), last, lanes, tuple(made), unroll=tile.registers))
+        if lanes > 1:
+            return body + scaled
+        # It seldom grows after the first few blocks.
+        return [*body, k.If(operate("ne", scale, number(1.0)), tuple(scaled))]
 
     def _finish(
         self, node: Reduce, state: Accumulators, scope: Scope, *, is_blocked: bool

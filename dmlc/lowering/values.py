@@ -72,7 +72,8 @@ class Values:
         def depth(view: View) -> int:
             return max((levels[dim] for dim, _ in terms[view]), default=0)
 
-        vectors = [n.dim for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+        filling = _part_filling(path)
+        vectors = [n.dim for n in filling if isinstance(n, Loop) and n.kind is Kind.VECTOR]
         vectors += [dim.within for dim in vectors if dim.within is not None]
         vectors += [part for dim in vectors for part, _ in dim.parts[-1:]]
         tests, values = self.tests(number), find_levels(elements, depth)
@@ -188,7 +189,9 @@ class Values:
     def _vector_level(self, number: int) -> int:
         """The scope of a phase's loop in vectors."""
         loops = [n for n in self._paths[number] if isinstance(n, Loop)]
-        return next((i + 1 for i, n in enumerate(loops) if n.kind is Kind.VECTOR), len(loops) + 1)
+        own = sum(isinstance(n, Loop) for n in _part_filling(self._paths[number]))
+        wide = (i + 1 for i, n in enumerate(loops) if n.kind is Kind.VECTOR)
+        return next((level for level in wide if level > len(loops) - own), len(loops) + 1)
 
     def _make_buffer(self, buffer: Buffer) -> None:
         """The array of what phases make for others."""
@@ -250,6 +253,12 @@ def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
         if found:
             return (node, *found)
     return ()
+
+
+def _part_filling(path: Sequence[Node]) -> Sequence[Node]:
+    """The part of a path from where it fills tiles, which is no part of vectors around."""
+    inside = [place for place, node in enumerate(path) if isinstance(node, Stage)]
+    return path[inside[-1] :] if inside else path
 
 
 def _find_levels(dims: Sequence[Dim], path: Sequence[Node]) -> dict[Dim, int]:

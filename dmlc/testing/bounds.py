@@ -6,9 +6,9 @@ each of its results may have become: the rounding of every operation, grown or s
 after it. So a difference that cancels may be wrong in its last digits and its first, a mask where
 the comparison is a close call may go either way, and what only selects and moves is exact.
 
-A compiler may take factors out of sums, or leave them: what is allowed is the larger of the two
-errors. A product of large numbers may be too large before a factor is applied to it that would
-have made it small, and one of small numbers may vanish.
+A compiler may take factors out of sums, or leave them, and compute softmax-weighted sums online:
+what is allowed is the largest of the errors. A product of large numbers may be too large before a
+factor is applied to it that would have made it small, and one of small numbers may vanish.
 
 Devices differ in what they promise: how near quotients and square roots are, and whether they keep
 denormals. Where one does not, a denormal may be taken for a zero by what computes with it or
@@ -53,6 +53,7 @@ from dmlc.parameters import expect, expect_mapping
 from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
 from dmlc.scalars import OPERATIONS, Array, DataType, Operation, held_type
 from dmlc.sizes import Shapes
+from dmlc.testing.online import write_online
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.simplify import simplify
 
@@ -164,11 +165,10 @@ def bound_errors(
     given = expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays")
     rules = Rules(floats, _hold_denormals(given.values(), floats))
     bounds = _evaluate_errors(function, inputs, rules)
-    factored = _factor(function)
-    if factored is None:
-        return bounds
-    others = _evaluate_errors(factored, inputs, rules)
-    return {name: np.maximum(bound, others[name]) for name, bound in bounds.items()}
+    for other in _list_others(function):
+        others = _evaluate_errors(other, inputs, rules)
+        bounds = {name: np.maximum(bound, others[name]) for name, bound in bounds.items()}
+    return bounds
 
 
 def _hold_denormals(given: Iterable[object], floats: FloatPromises) -> bool:
@@ -186,17 +186,20 @@ def _hold_denormals(given: Iterable[object], floats: FloatPromises) -> bool:
 
 
 @functools.lru_cache(maxsize=32)
-def _factor(function: Function) -> Function | None:
-    """The function with factors taken out of its sums, as it is compiled; None where there are
-    none, or stages are computed step by step: what is allowed then is what the function itself may
-    be off by. Kept for the next device, or the next values."""
+def _list_others(function: Function) -> tuple[Function, ...]:
+    """The function as it may be compiled: with factors taken out of its sums, and with sums in the
+    order in which they are computed online. None of them where stages are computed step by step, or
+    nothing changes: what is allowed then is what the function itself may be off by. Kept for the
+    next device, or the next values."""
     if function.loops:
-        return None
+        return ()
     if not any(s.reduction is not None and s.reduction.combiner == "sum" for s in function.stages):
-        return None
+        return ()
     simplified = simplify(function)
     factored = take_out_factors(simplified)
-    return None if factored is simplified else factored
+    online = write_online(factored)
+    found = (None if factored is simplified else factored, online)
+    return tuple(other for other in found if other is not None)
 
 
 def _evaluate_errors(
@@ -849,14 +852,20 @@ def _multiply(
     nothing = maker.apply("eq", size, maker.constant(0.0))
     whole = maker.choose(maker.apply("le", large, maker.constant(most)), large, unknown)
     whole = maker.choose(nothing, whole, maker.choose(small, unknown, whole))
-    made = [_over(stage, f"{name}_{end}", maker, factor, "product")
-            for end, factor in (("least", size), ("most", whole))]  # fmt: skip
+    ends = {"least": size, "most": whole, "each": large, "top": large}
+    made = [_over(stage, f"{name}_{end}", maker, factor, "max" if end == "top" else "product")
+            for end, factor in ends.items()]  # fmt: skip
     places = tuple(range(len(stage.extents)))
     loads = [Load(factor.name, places, _DOUBLE) for factor in made]
     loads.append(Load(stage.name, places, stage.dtype.compute))
-    exact, larger, product = range(len(places), len(places) + 3)
+    exact, larger, plain, top, product = range(len(places), len(places) + 5)
     last = _Maker(Body((*(Index(axis) for axis in places), *loads), product), {}, maker.rules)
     part = (count if math.isfinite(count) else _MOST_IN_ROW) * _EPSILON[dtype]
+    # Of factors up to about 1 all come to less than 3, however many they are. So no part is too
+    # large, and where one vanishes, so does all but that.
+    below = last.apply("le", top, last.constant(1.0 + 1.0 / max(count, 1.0)))
+    lost = last.constant(3 * _SMALLEST[dtype])
+    larger = last.choose(below, last.apply("add", plain, lost), larger)
     grown = last.apply("sub", larger, exact)
     total = last.apply("add", grown, last.apply("mul", exact, last.constant(part)))
     total = last.where_finite(product, total)

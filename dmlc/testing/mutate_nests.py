@@ -21,6 +21,7 @@ from dmlc.loops.nodes import (
     Permute,
     Point,
     Reduce,
+    Rescale,
     Stage,
     Tile,
     Turns,
@@ -309,6 +310,10 @@ KINDS: Mapping[str, Mutation] = {
     "cases change places": _field(Turns, "cases", lambda c: c[::-1]),
     "others have no case": _lose(Turns, "others"),
     "what is done once is done at each point": _nodes(Once, _drop),
+    "sums are not rescaled": _nodes(Rescale, _drop),
+    "a sum is not rescaled": _field(Rescale, "sums", lambda sums: sums[1:]),
+    "another maximum rescales": _field(Rescale, "phase", lambda n: n - 1 if n else 1),
+    "a maximum grows twice": _nodes(Rescale, lambda n: (*n.body, n)),
     # Dimensions
     "a dimension is one longer": _everywhere(
         list_dims, "size", lambda n: n + 1 if isinstance(n, int) else None),

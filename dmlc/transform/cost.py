@@ -78,6 +78,12 @@ class Budget:
     """Types that are stored two elements at a time."""
     walks: bool = False
     """Whether work items go through whole rows, and may put these in order."""
+    least_rows: int = 0
+    """Rows of scores, at least, that a kernel reduces online: see `online`; 0 where none does."""
+    least_run: int = 1
+    """And as many of them, at least, that read the same keys."""
+    most_size: int = 128
+    """Elements of a query, or of a value, at most."""
 
 
 _WEIGHTS = {

@@ -17,6 +17,7 @@ from dmlc.parameters import expect
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Ordered, Plain, group_apart, group_stages
 from dmlc.transform.inline import Drawn, inline_producers
+from dmlc.transform.online import Online, Row, describe, find_online, free_weights, may_be_online
 from dmlc.transform.passes import Crossed, Draft, Pass
 from dmlc.transform.simplify import replace_stages, simplify_stage
 from dmlc.transform.stepwise import reduce_stepwise
@@ -52,6 +53,8 @@ class Group:
     """What some of its passes reduce `across`, as a group of its own."""
     ranks: str | None = None
     """The ranks by which it puts rows in order, where it does."""
+    online: Online | None = None
+    """The softmax-weighted sums that it computes online, where it does."""
 
     @property
     def reason(self) -> str:
@@ -129,10 +132,12 @@ def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, 
     grouped once more.
     """
     decision = decide_stored(function, budget)
-    shared = dict(decision.shared)
+    free = _find_free(function, budget)
+    stored = {name: why for name, why in decision.stored.items() if name not in free}
+    shared = {name: is_one for name, is_one in decision.shared.items() if name not in free}
     while True:
         before = len(shared)
-        drawn = inline_producers(function, decision.stored, shared, budget)
+        drawn = inline_producers(function, stored, shared, budget)
         left = dataclasses.replace(function, stages=drawn.stages)
         grouping = group_stages(left, longest_row, budget)
         homes = grouping.find_homes()
@@ -146,6 +151,16 @@ def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, 
                 del shared[name]
         if len(shared) == before:
             return drawn, grouping
+
+
+def _find_free(function: Function, budget: Budget) -> set[str]:
+    """The stages that are as large as scores, and are computed where they are read, for kernels
+    compute these online."""
+    if not budget.least_rows or not may_be_online(function):
+        return set()
+    drawn = inline_producers(function, {}, (), budget)
+    found = find_online(dataclasses.replace(function, stages=drawn.stages), budget)
+    return free_weights(found, function)
 
 
 def _describe_groups(
@@ -177,12 +192,19 @@ def _describe_groups(
             )
             crossed = made_of.crossed
         across = [m.stage for each in passes for m in each.across]
+        online = made_of.online if isinstance(made_of, Row) else None
+        if isinstance(made_of, Row):
+            passes = made_of.passes()
         reasons = _explain(found, homes, inlined, local, why, results, elementwise, across)
+        if online is not None:
+            reasons = (*reasons, describe(fused, online))
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
             reasons = (*reasons, f"a row of %{row} at a time is kept for it in a line buffer")
         ranks = found[0].name if isinstance(made_of, Ordered) else None
-        groups.append(Group(whole, reasons, parallel, passes, inlined, local, row, crossed, ranks))
+        groups.append(
+            Group(whole, reasons, parallel, passes, inlined, local, row, crossed, ranks, online)
+        )
     return tuple(groups)
 
 

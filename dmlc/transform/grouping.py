@@ -18,6 +18,7 @@ from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.crossing import cross
+from dmlc.transform.online import Online, Row, find_online
 from dmlc.transform.passes import Draft, Streams
 from dmlc.transform.ranked import Rows, list_rows
 
@@ -59,7 +60,7 @@ class Ordered(Draft):
         return stage.name in self.stages
 
 
-Members: TypeAlias = Plain | Draft
+Members: TypeAlias = Plain | Draft | Row
 
 
 class _Room:
@@ -119,7 +120,7 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     ordered = list_rows(function) if budget.walks else {}
     found = _find_rows(function, longest_row, budget)
     kept = {row: reader for row, reader in found.items() if row not in ordered}
-    grouping = Grouping(function, kept, budget, ordered)
+    grouping = Grouping(function, kept, budget, ordered, find_online(function, budget))
     for stage in _order(function, grouping.rows):
         grouping.place(stage)
     if budget.held:
@@ -204,9 +205,14 @@ class Grouping:
         rows: Mapping[str, str],
         budget: Budget,
         ordered: Mapping[str, Rows] = MappingProxyType({}),
+        online: Sequence[Online] = (),
     ) -> None:
         self._ordered = ordered
         """What kernels put in order, by its ranks."""
+        self._online = {member.stage: each for each in online for member in each.members}
+        """What kernels compute online, by each of its stages."""
+        self._seen: set[str] = set()
+        """The stages of these that have come so far."""
         self.members: list[Members] = []
         """What each group has."""
         self.rows = rows
@@ -228,6 +234,9 @@ class Grouping:
         """Finds a stage's group, or makes it one."""
         if stage.name in self._ordered:
             self._start_ordered(stage, self._ordered[stage.name])
+        if stage.name in self._online:
+            self._start_online(stage, self._online[stage.name])
+            return
         if stage.name in self._homes:
             return
         latest = max((self._homes.get(name, -1) for name in self._reads[stage.name]), default=-1)
@@ -255,6 +264,18 @@ class Grouping:
         place = self.start(ranks)
         self.members[place] = Ordered(ranks, readers)
         self._homes |= {stage.name: place for stage in readers}
+
+    def _start_online(self, stage: Stage, found: Online) -> None:
+        """Makes a group of what one kernel computes online, once all of it has come."""
+        self._seen.add(stage.name)
+        if not self._seen.issuperset(m.stage for m in found.members):
+            return
+        place = self.start(stage)
+        self.members[place] = row = Row(self._function, found, self._budget)
+        for each in row.stages.values():
+            self._rooms[place].take(each)
+            self._homes[each.name] = place
+            self._note(place, each)
 
     def cross(self) -> None:
         """Has groups that reduce the inner axes of tensors take in those that reduce their outer
@@ -337,7 +358,7 @@ class Grouping:
     def _note(self, place: int, stage: Stage) -> None:
         """Keeps where later stages that may join a group look for it."""
         kind = type(self.members[place])
-        keys: list[object] = [*self._reads[stage.name], stage.name] if kind is Draft else []
+        keys: list[object] = [] if kind is Plain else [*self._reads[stage.name], stage.name]
         keys.append(_measure(stage))
         for key in dict.fromkeys(keys):
             noted = self._noted.setdefault((kind, key), [])
@@ -350,7 +371,9 @@ class Grouping:
         groups up to `latest`."""
         if stage.name not in self._with_rows:
             keys = dict.fromkeys((*self._reads[stage.name], _measure(stage)))
-            found = {place for key in keys for place in self._list_noted(Draft, key, latest)}
+            kinds: tuple[type[Members], ...] = (Draft, Row)
+            noted = (self._list_noted(kind, key, latest) for kind in kinds for key in keys)
+            found = {place for places in noted for place in places}
             yield from sorted(found)[:_MOST_TRIED]
         if stage.reduction is None:
             places = self._list_noted(Plain, stage.extents, latest)

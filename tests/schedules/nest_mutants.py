@@ -29,6 +29,7 @@ from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.source import DmlcError, InternalError
 from dmlc.testing.mutate_nests import KINDS, list_mutants
+from tests.attention import ONLINE, Attention
 from tests.goldens import read_case
 
 VERIFIER, KERNEL, LOWERING = "the verifier", "the kernel's verifier", "lowering"
@@ -124,6 +125,8 @@ CASES: dict[str, tuple[Callable[[], ir.Function], str, str | None, str | None]] 
     "pieces": (lambda: read_case("sum_of_everything"), "wgsl", None, None),
     "all": (lambda: read_case("two_kernels"), "opencl", "cpu", None),
     "thirds": (lambda: read_case("resample_grad_thirds"), "opencl", "cpu", None),
+    "attention, vectors": (Attention(17, 17).make, "opencl", "cpu", None),
+    "attention, work items": (Attention(65, 17, heads=1).make, "opencl", "gpu", None),
 }  # fmt: skip
 SCRIPTS = {"packed": "pack i1 4"}
 """Where a case is scheduled by a script, and by no rule."""
@@ -205,7 +208,7 @@ def make(case: str) -> Made:
         return calls[-1](own)
 
     with replaced(assemble, "choose", watch), replaced(group, "make_kernel", lower):
-        function, kernels = make_kernels(build(), target, profile, shader_model=model)
+        function, kernels = make_kernels(build(), target, profile, shader_model=model, steps=ONLINE)
     assert len(nests) == len(calls) == len(kernels)
     random = np.random.default_rng(7)
     inputs = {

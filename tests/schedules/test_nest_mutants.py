@@ -28,6 +28,7 @@ FREE = {
     "a buffer is filled from one on": "some of the zeros around a row are never read",
     "a buffer is filled up to one less": "some of the zeros around a row are never read",
     "a buffer is filled too far": "what is filled before anything is put there does no harm",
+    "a buffer is shared no more": "a work item may read only what it has filled itself",
     "a pack is missing": "points may be stored one by one",
     "a dimension is one shorter": "a tile of whole blocks may have fewer rows that count",
 }
@@ -36,7 +37,6 @@ checks has the right results. What has the same code says the same in another wa
 
 
 LATER = {
-    "work items go one after the other": "one work item may do what several share",
     "a part ends one early": "parts may go beyond the end of their dimension",
     "a part is forgotten": "parts may go beyond the end of their dimension",
     "points beyond the end count": "points may be clamped where others are left out",

@@ -1,0 +1,38 @@
+"""The nodes of a nest, each with those around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dmlc.loops.nodes import Loop, Node, Numbers, Turns, inside
+
+Path = tuple[Node, ...]
+"""A node, after those around it, outermost first."""
+
+
+def list_paths(nodes: Sequence[Node], around: Path = ()) -> Iterator[Path]:
+    """Nodes and all that is inside, each with those around it."""
+    for node in nodes:
+        path = (*around, node)
+        yield path
+        yield from list_paths(inside(node), path)
+
+
+def excludes(first: Path, second: Path) -> bool:
+    """Whether one of two points is done, or each for a part of its own."""
+    pairs = enumerate(zip(first, second, strict=False))
+    place = next((n for n, (a, b) in pairs if a is not b), None)
+    if place is None:
+        return False
+    own, other = first[place], second[place]
+    cases: tuple[tuple[Node, ...], ...] = ()
+    match first[place - 1] if place else None:
+        case Numbers() as node:
+            cases = (node.body, node.others)
+        case Turns() as node:
+            cases = (*node.cases, node.others)
+        case _ if isinstance(own, Loop) and isinstance(other, Loop) and own.dim is other.dim:
+            return bool(own.part and other.part and own.part[1] <= other.part[0])
+        case _:
+            return False
+    return not any({id(own), id(other)} <= set(map(id, case)) for case in cases)

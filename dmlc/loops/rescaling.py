@@ -1,0 +1,47 @@
+"""What sums that are rescaled as a maximum grows need of the nodes around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dmlc.loops.element import Read
+from dmlc.loops.nodes import Nest, Node, Point, Reduce, Rescale, walk
+
+
+def check_rescale(nest: Nest, path: Sequence[Node]) -> Iterator[tuple[bool, str]]:
+    """What holds of a `Rescale`, the last node of a path, and what is wrong where it does not."""
+    *around, node = path
+    if not isinstance(node, Rescale):
+        return
+    what = f"the maximum of phase {node.phase}"
+    begun = {n.phase: place for place, n in enumerate(around) if isinstance(n, Reduce)}
+    yield node.phase in begun, f"{what} is reduced nowhere around"
+    combiners = [a.reduction.combiner for a in nest.phases[node.phase].accumulators]
+    yield combiners == ["max"], f"{what} is none"
+    inside = around[begun[node.phase] :]
+    weighed = tuple(n.phase for n in inside if isinstance(n, Reduce) and n.phase != node.phase)
+    yield sorted(weighed) == sorted(node.sums), f"{what} rescales other sums than are around"
+    for number in weighed:
+        sums = {a.reduction.combiner for a in nest.phases[number].accumulators}
+        yield sums == {"sum"}, f"{what} rescales what is no sum, of phase {number}"
+    whole, own = list(walk(inside[:1])), {id(n) for n in walk(node.body)}
+    points = [n for n in whole if isinstance(n, Point)]
+    grows = {id(n) for n in points if n.phase == node.phase}
+    yield bool(grows) and grows <= own, f"{what} grows where nothing is rescaled"
+    before = {id(n) for n in whole[: next(i for i, n in enumerate(whole) if n is node)]}
+    early = [n for n in points if id(n) in own | before]
+    used = list_readers(nest, node.phase, early)
+    used += [n for n in early if n.phase in weighed]
+    yield not used, f"{what} is used before it is known"
+
+
+def list_readers(nest: Nest, number: int, nodes: Iterable[Node]) -> list[Point]:
+    """The points that read what a phase reduces."""
+    names = {name for a in nest.phases[number].accumulators for name, _ in a.stages}
+    return [
+        n
+        for n in nodes
+        if isinstance(n, Point)
+        for v in nest.phases[n.phase].elements.values
+        if isinstance(v, Read) and v.view.tensor in names
+    ]

@@ -1,0 +1,126 @@
+"""Kernels that compute softmax-weighted sums online, in the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmlc import ir
+from dmlc.kernel.interpret import run_kernels
+from dmlc.pipeline import make_kernels
+from dmlc.reference import evaluate
+from dmlc.scalars import Array
+from dmlc.testing.bounds import bound_errors
+from tests.attention import ONLINE, Attention
+
+PROFILES = "cpu", "gpu"
+
+
+def hold(function: ir.Function, inputs: dict[str, Array], found: dict[str, Array]) -> None:
+    """Holds results to the reference's: within the bounds, NaN and infinities in place."""
+    wanted, allowed = evaluate(function, inputs), bound_errors(function, inputs)
+    for name, values in found.items():
+        got, expected = (v.astype(np.float64) for v in (values, wanted[name]))
+        with np.errstate(invalid="ignore"):
+            same = (np.abs(got - expected) <= allowed[name]) | (got == expected)
+        same |= np.isnan(got) & np.isnan(expected)
+        assert same.all(), name
+
+
+def check(attention: Attention, profile: str, inputs: dict[str, Array] | None = None) -> None:
+    function, inputs = attention.make(), inputs or attention.fill()
+    fused, kernels = make_kernels(function, "opencl", profile, steps=ONLINE)
+    assert len(kernels) == 1
+    hold(function, inputs, run_kernels(fused, kernels, inputs, misaligned=1))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "attention",
+    [
+        Attention(17, 33, mask="causal"),
+        Attention(9, 16, batch=2, mask="lengths", heads=1),
+        Attention(16, 40, mask="bias", heads=1, last=True),
+        Attention(33, 17, mask="flags", heads=1, dtype="f16"),
+        Attention(8, 24, mask="rows", heads=1, value_size=40, also="sum largest"),
+    ],
+    ids=str,
+)
+def test_in_the_interpreter(attention: Attention, profile: str) -> None:
+    check(attention, profile)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_scores_that_are_no_numbers(profile: str) -> None:
+    """Rows whose first keys, last keys, or all of them are left out; NaN, and infinities."""
+    attention = Attention(16, 24, heads=1, mask="bias", also="sum largest")
+    inputs = attention.fill()
+    bias = inputs["B"]
+    bias[0], bias[1, 8:], bias[2, :20] = -np.inf, -np.inf, -np.inf
+    bias[3, 0], bias[4, 23] = np.nan, np.nan
+    bias[5, 0], bias[6, 23] = np.inf, np.inf
+    bias[7], bias[8, ::2] = np.inf, -np.inf
+    inputs["V"][0, 0, 3, :2] = np.inf
+    inputs["V"][0, 0, 5, 2:4] = np.nan
+    check(attention, profile, inputs)
+
+
+SUM = """%w: f32[i0 < 1, i1 < 2, i2 < 17, i3 < 40] = sum[r0 < 33] mul(
+                %p[i0, i1, i2, r0], %V[i0, i1, r0, i3])
+              %O: f32[i0 < 1, i1 < 17, i2 < 2, i3 < 40]"""
+PLAIN, VALUE, READ = "= %t[i0, i1, i2, i3]", "%V[i0, i1, r0, i3])", "%V: f32[1, 2, 33, 40]"
+OTHERS: dict[str, tuple[str, str, str, str]] = {
+    "a residual": (
+        READ, "%R: f32[1, 17, 2, 40]", "",
+        f"{SUM} = add(%w[i0, i2, i1, i3], %R[i0, i1, i2, i3])",
+    ),
+    "a relative bias": (READ, "%R: f32[60]", PLAIN, "= add(%t[i0, i1, i2, i3], %R[add(i2, i3)])"),
+    "flags of keys": (
+        READ, "%R: bool[1, 33]", PLAIN, "= select(%R[i0, i3], %t[i0, i1, i2, i3], -inf)",
+    ),
+    "a window": (
+        READ, "", PLAIN,
+        "= select(and(le(i3, add(i2, 3)), le(i2, add(i3, 9))), %t[i0, i1, i2, i3], -inf)",
+    ),
+    "a soft cap": (READ, "", PLAIN, "= mul(tanh(mul(%t[i0, i1, i2, i3], 0.1)), 10.0)"),
+    "dropout": (
+        READ, "%R: f32[17, 33]", "mul(%p[i0, i1, i2, r0]",
+        "mul(mul(%p[i0, i1, i2, r0], %R[i2, r0])",
+    ),
+    "values that are computed": (
+        READ, "%R: f32[33]", VALUE, "add(%V[i0, i1, r0, i3], %R[r0]))",
+    ),
+    "keys that are computed": (
+        READ, "%R: f32[2, 32]", "%K[i0, i1, i3, r0]", "add(%K[i0, i1, i3, r0], %R[i1, r0])",
+    ),
+    "strides": (
+        "%K: f32[1, 2, 33, 32]", "%K: f32[1, 2, 33, 32]{2112, 1, 64, 2}",
+        "%Q: f32[1, 2, 17, 32]", "%Q: f32[1, 2, 17, 32]{1088, 32, 64, 1}",
+    ),
+    "keys that heads share": (
+        "%K: f32[1, 2, 33, 32]", "%K: f32[1, 1, 33, 32]", "%K[i0, i1,", "%K[i0, 0,",
+    ),
+}  # fmt: skip
+"""What is given besides, and what stands in place of a text."""
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_else_is_computed_of_scores_and_sums(name: str, profile: str) -> None:
+    given, more, text, by = OTHERS[name]
+    written = str(Attention(17, 33, value_size=40).make())
+    if not text:
+        text = next(line.strip() for line in written.splitlines() if line.strip().startswith("%O:"))
+    assert given in written
+    assert text in written
+    whole = more if more.startswith(given[:3]) else ", ".join(filter(None, (given, more)))
+    function = ir.parse(written.replace(given, whole).replace(text, by))
+    random = np.random.default_rng(0)
+    inputs: dict[str, Array] = {}
+    for p in function.parameters:
+        sizes = [int(e) for e in p.extents]
+        drawn = random.standard_normal(sizes) if p.dtype.is_float else random.integers(0, 2, sizes)
+        inputs[p.name] = drawn.astype(p.dtype.dtype)
+    fused, kernels = make_kernels(function, "opencl", profile, steps=ONLINE)
+    assert len(kernels) == 1
+    hold(function, inputs, run_kernels(fused, kernels, inputs, misaligned=1))

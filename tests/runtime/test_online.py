@@ -1,0 +1,40 @@
+"""Attention in one kernel on every device: as the reference has it, within the bounds of the order
+in which it is computed."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlc.pipeline import compile_by
+from dmlc.runtime import opencl, vulkan
+from tests.attention import ONLINE, Attention
+from tests.kernel.test_online import hold
+
+
+def check(attention: Attention, target: str, profile: str) -> None:
+    function, inputs = attention.make(), attention.fill()
+    program = compile_by(ONLINE, function, target, profile)
+    assert len(program.kernels) == 1
+    load = vulkan.load if target == "hlsl" else opencl.load
+    hold(function, inputs, load(program)(inputs))
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        Attention(17, 63, 32, 32),
+        Attention(63, 17, 64, 32, batch=2, mask="lengths"),
+        Attention(65, 65, 80, 64, mask="causal"),
+        Attention(129, 129, 64, 80, heads=1, mask="bias"),
+        Attention(64, 65, 32, 128, mask="flags", last=True),
+        Attention(65, 129, 64, 64, heads=1, dtype="f16", mask="causal"),
+        Attention(33, 64, 32, 32, dtype="bf16", mask="rows", also="sum"),
+    ],
+    ids=str,
+)
+def test_on_a_cpu(attention: Attention) -> None:
+    check(attention, "opencl", "cpu")
+
+
+def test_on_a_gpu() -> None:
+    check(Attention(65, 33, 32, 32, heads=1, mask="causal"), "hlsl", "gpu")
