@@ -333,6 +333,19 @@ class Program:
             raise UnsupportedError(f"{self.name} was not compiled from a function here")
         return self.remake(Source(filename, text))
 
+    def with_alternatives(self, other: Program) -> Program:
+        """The same program, whose kernels may give way to those of another one, kernel by kernel,
+        that use matrix instructions."""
+        kernels: list[KernelSource] = []
+        for kernel, made in zip(self.kernels, other.kernels, strict=True):
+            if made.matrix is not None:
+                name = f"{kernel.name}_{made.matrix.name.replace('/', '_')}"
+                made = dataclasses.replace(made, name=name, after=kernel.after)
+                alternatives = (*kernel.alternatives, made)
+                kernel = dataclasses.replace(kernel, alternatives=alternatives)
+            kernels.append(kernel)
+        return dataclasses.replace(self, kernels=tuple(kernels))
+
     def choose(self, offer: Offer) -> Program:
         """The same program with the kernels that suit a device's matrix instructions, and no
         others."""

@@ -107,8 +107,14 @@ class Expressions(abc.ABC):
                     lanes = 1
                 if lanes > 1 and spelling.vector is None:
                     return self._spell_elements(expression)
-                places = self._place_element(array, index, lanes)
-                return Text(self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX))
+                places, dtype = self._place_element(array, index, lanes), DataType.INDEX
+                stored = self._arrays[array].dtype
+                if stored.is_storage_only:
+                    places["e"] = self._fill(spelling, places, dtype, lanes, dtype)
+                    spelling, dtype = self._dialect.loads[stored], stored
+                    text = self._fill(spelling, places, stored.compute, lanes, stored)
+                    return Text(text, spelling.compound)
+                return Text(self._fill(spelling, places, dtype, lanes, dtype))
             case k.Join(low=low, high=high):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
                 first, second = self.spell(low), self.spell(high)
@@ -171,7 +177,11 @@ class Expressions(abc.ABC):
         return Text(text, known=made.known)
 
     def _spell_position(self, position: k.Position) -> Text:
-        launch = self._kernel.launch
+        launch, matrices = self._kernel.launch, self._dialect.matrices
+        if position.geometry is k.Geometry.SUBGROUP:
+            if matrices is None:
+                raise InternalError(f"target '{self._dialect.name}' has no subgroups")
+            return Text(matrices.subgroup)
         kind = "lane"
         if position.geometry is k.Geometry.GROUP:
             kind = "single" if launch.group_size == 1 else "group"

@@ -83,6 +83,7 @@ class _Joiner:
         for number, statement in enumerate(statements):
             if not isinstance(statement, k.Let):
                 written = isinstance(statement, k.StoreLocal) and statement.array in self._shared
+                written |= isinstance(statement, k.StoreMatrix)
                 if written or isinstance(statement, k.Barrier) or find_body(statement):
                     pending.clear()
                     done.clear()

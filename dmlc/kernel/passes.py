@@ -97,6 +97,8 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
             wide[statement.buffer] = max(lanes, statement.value.type.lanes)
         if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
             narrow.add(statement.array)
+        if isinstance(statement, k.LoadMatrix | k.StoreMatrix):
+            narrow.add(statement.array)
         for each in list_expressions(statement):
             parts = list(walk(each))
             loads = (e for e in parts if isinstance(e, k.Load))

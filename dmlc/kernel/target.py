@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
 from dmlc.source import UnknownNameError, unknown_name
 
@@ -130,6 +131,8 @@ class Limits:
     """Whether signed positions may have 64 bits."""
     contracts: bool = False
     """Whether a product that is added to a sum is multiplied and added in one instruction."""
+    instruction: Instruction | None = None
+    """The matrix instruction that products may be made by; None: none."""
     precise: frozenset[str] | None = None
     """The operations through which a named local pins how its operands are rounded, where the
     language pins it for named locals only. None where all arithmetic is rounded as written."""

@@ -23,6 +23,7 @@ from dmlc.kernel.arithmetic import OPEN, make_size, measure
 from dmlc.loops.permute import Patterns
 from dmlc.loops.phases import Phase
 from dmlc.loops.vectorize import Vectorization
+from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
 from dmlc.sizes import divide_up, multiply
 from dmlc.source import Span
@@ -107,6 +108,11 @@ class Buffer:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    @property
+    def element_bytes(self) -> int:
+        """What an element takes: no language packs what values are computed in."""
+        return self.dtype.bytes if self.dtype.is_storage_only else max(4, self.dtype.bytes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -306,7 +312,22 @@ class Once:
     body: tuple[Node, ...]
 
 
-Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns | Once
+@dataclasses.dataclass(frozen=True, slots=True)
+class Multiply:
+    """All points inside at once, by a matrix instruction: those of a tile of outputs, and of a tile
+    of points. The subgroups of a group share the outputs."""
+
+    phase: int
+    body: tuple[Node, ...]
+    """Loops over rows, columns and points."""
+    instruction: Instruction
+    each: tuple[int, int]
+    """The matrices of sums that a subgroup has, one below the other and side by side."""
+
+
+Node: TypeAlias = (
+    Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns | Once | Multiply
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -545,6 +566,8 @@ def _describe(
                 text = f"{node.dim.wanted}: {node.first:,}..{node.last:,}{many}, else the rest"
             case Once():
                 text = f"{node.dim.wanted}: 0"
+            case Multiply(instruction=row, each=(rows, columns)):
+                text = f"multiply by {row.name}, {rows} by {columns} for each subgroup"
             case Point():
                 text = _describe_point(node, nest.phases[node.phase])
         yield "  " * depth + text

@@ -67,6 +67,7 @@ from dmlc.loops.script import (
     replace_node,
 )
 from dmlc.loops.staging import check_items
+from dmlc.loops.tensorize import check_products
 from dmlc.loops.tiling import covers, vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.sizes import is_multiple
@@ -139,6 +140,7 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         demand(fits, f"'{value}' is not {argument.value}")
     made = found.run(On(nest, function, limits, loop, call.name), *given)
     check_items(made)
+    check_products(made)
     demand_alike(made)
     return dataclasses.replace(made, script=(*nest.script, call))
 

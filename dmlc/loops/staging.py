@@ -33,6 +33,7 @@ from dmlc.loops.nodes import (
     Into,
     Kind,
     Loop,
+    Multiply,
     Nest,
     Node,
     Numbers,
@@ -82,8 +83,10 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     made = stage_value(_without_tiles(phase, own), root, conditions, f"{name}#tile")
     ((view, _),) = made.elements.results
     wanted = f"{name.partition('.')[0]}_tile"
-    buffer = Buffer(view.tensor, view.dtype, size, sides[beside], wanted, linear=True, shared=True)
-    held = sum(b.size * max(4, b.dtype.bytes) for b in (*nest.buffers, buffer) if b.shared)
+    products = [n for n in walk(loop.body) if isinstance(n, Multiply)]
+    dtype = products[0].instruction.shape.factors if products else view.dtype
+    buffer = Buffer(view.tensor, dtype, size, sides[beside], wanted, linear=True, shared=True)
+    held = sum(b.size * b.element_bytes for b in (*nest.buffers, buffer) if b.shared)
     demand(held <= on.limits.shared_bytes, "tiles take more memory than a group has")
     tiles = {t: Dim(f"{name}_{t.wanted}", t.size, within=t.within) for t in footprint}
     into = Into(

@@ -25,7 +25,7 @@ from dmlc.runtime.dxc_library import (
     load_library,
 )
 from dmlc.runtime.spirv import ask_of_floats
-from dmlc.shader_model import dxc_arguments, dxil_arguments, is_signed
+from dmlc.shader_model import dxil_arguments, is_signed, spirv_arguments
 from dmlc.source import Diagnostic, InternalError, Source, Span, UnsupportedError
 
 _COMPILER = Interface(
@@ -172,36 +172,21 @@ def compile_spirv(
     shifts: RegisterShifts | None = None,
     special: Collection[int] = FLOAT_WIDTHS,
     denormals: Collection[int] = (),
-    matrices: bool = False,
     library: Library | None = None,
 ) -> Shader:
     """SPIR-V for Vulkan 1.1, with register t<n> at binding `shifts.t + n` of set 0 and so on.
 
     `special` are the widths in bits of floats of which it asks drivers to keep NaN, infinities and
-    the signs of zeros, and `denormals` those of which it asks them to keep denormals. What has
-    instructions for `matrices` demands Vulkan's memory model.
+    the signs of zeros, and `denormals` those of which it asks them to keep denormals.
     """
     _check_model(shader_model)
     shifts = shifts or RegisterShifts()
-    options = [
-        *dxc_arguments(source, entry_point, shader_model),
-        "-spirv",
-        "-fspv-target-env=vulkan1.1",
-        # Otherwise wave operations ask for a vendor's extension.
-        "-fspv-extension=KHR",
-    ]
+    options = spirv_arguments(source, entry_point, shader_model)
     for letter, first in (("t", shifts.t), ("u", shifts.u), ("b", shifts.b)):
         options += [f"-fvk-{letter}-shift", str(first), "0"]
-    if matrices:
-        options.append(_MEMORY_MODEL)
     made = _compile(library or load_library(), source, name, options)
     kept = {"SignedZeroInfNanPreserve": special, "DenormPreserve": denormals}
     return dataclasses.replace(made, code=ask_of_floats(made.code, kept))
-
-
-_MEMORY_MODEL = "-Oconfig=-O,--upgrade-memory-model"
-"""The usual optimizations, and then a pass of SPIRV-Tools: DXC by itself writes modules for the
-memory model of GLSL."""
 
 
 def _check_model(shader_model: str) -> None:

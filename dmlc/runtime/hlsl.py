@@ -106,7 +106,6 @@ def _compile(
         shifts=shifts,
         special=special,
         denormals=denormals,
-        matrices=kernel.matrix is not None,
         library=library,
     )
     facts = read_module(spirv.code)
