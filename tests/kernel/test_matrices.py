@@ -93,7 +93,7 @@ def test_large_tiles_leave_no_points_out(name: str) -> None:
         Product(33, 65, 40, dtype="bf16"),
         # The factor is computed: it has more digits than a half.
         Product(33, 65, 40, dtype="f16", before=True),
-        # A padded convolution leaves points of one factor out, where the other may be no number.
+        # Few rows are no tile.
         Product(3, 65, 40, dtype="f16"),
     ],
     ids=str,
