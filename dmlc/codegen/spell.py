@@ -148,8 +148,14 @@ class Speller(Expressions):
             if matrix.dtype.is_storage_only:
                 value = f"({self._dialect.storage[matrix.dtype]})({value})"
             return forms.fill.format(a=value, **places)
-        place = self.spell(statement.index).text
-        places |= {"e": f"{names.spell(statement.array)}[{place}]", "stride": statement.stride}
+        name, held = statement.array, self._arrays.get(statement.array)
+        if held is None:
+            held = self._buffers[name]
+            element = self._spell_element(name, statement.index, held.lanes)
+        else:
+            place = self._place_element(name, statement.index, held.lanes)["i"]
+            element = f"{names.spell(name)}[{place}]"
+        places |= {"e": element, "stride": statement.stride // held.lanes}
         if isinstance(statement, k.StoreMatrix):
             return forms.store.format(**places)
         return forms.load.format(layout=int(statement.transposed), **places)

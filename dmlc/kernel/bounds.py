@@ -172,10 +172,8 @@ class _Bounds:
                     k.LoadMatrix(array=name, matrix=matrix)
                     | k.StoreMatrix(array=name, matrix=matrix)
                 ):
-                    reach = self._matrices[matrix].reach(statement.stride)
-                    if isinstance(statement, k.LoadMatrix) and statement.transposed:
-                        matrix_of = self._matrices[matrix]
-                        reach = (matrix_of.columns - 1) * statement.stride + matrix_of.rows
+                    rows, length = self._matrices[matrix].lay(statement)
+                    reach = (rows - 1) * statement.stride + length
                     self._check(name, statement.index, reach, known, statement)
                 case k.If(condition=condition, then=then):
                     inside = self._assume(condition, known)

@@ -107,7 +107,12 @@ class Matrices:
     ) -> Sequence[Array]:
         """Where the elements lie that all items deal with at the same time."""
         matrix, items = self._declared[name], self._items.all.size
-        begin = np.repeat(self._agree(index, here).astype(np.int64), self._size)
+        first = self._agree(index, here).astype(np.int64)
+        uneven = first % matrix.align(statement) != 0
+        if (uneven if here is None else uneven & here).any():
+            place = int(first[uneven][0])
+            self._fail(f"a row of '{name}' begins at element {place}", None, None)
+        begin = np.repeat(first, self._size)
         numbers = np.arange(matrix.size, dtype=np.int64)
         rows, columns = numbers // matrix.columns, numbers % matrix.columns
         if isinstance(statement, k.LoadMatrix) and statement.transposed:

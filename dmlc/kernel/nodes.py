@@ -321,7 +321,8 @@ class FillMatrix:
 @dataclasses.dataclass(frozen=True, slots=True)
 class LoadMatrix:
     """A matrix takes elements of an array or a buffer: from `index` on row by row, rows `stride`
-    apart; if it is `transposed`, column by column. Items of a subgroup agree on the index."""
+    apart; if it is `transposed`, column by column. Items of a subgroup agree on the index. Each row
+    begins at a multiple of its bytes, or of `ROW_BYTES` where it is longer: Vulkan demands that."""
 
     matrix: str
     array: str
@@ -333,7 +334,7 @@ class LoadMatrix:
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreMatrix:
     """An array or a buffer takes the elements of a matrix: from `index` on row by row, rows
-    `stride` apart. Items of a subgroup agree on the index."""
+    `stride` apart, as `LoadMatrix` reads them."""
 
     array: str
     index: Expression
@@ -414,6 +415,10 @@ class Array:
     known once the loops are written out that go over them."""
 
 
+ROW_BYTES = 16
+"""At a multiple of so many bytes begins each row that a matrix is read from or stored to."""
+
+
 class Use(enum.Enum):
     """What a matrix is in a product: a factor, or the sum of products."""
 
@@ -436,9 +441,16 @@ class Matrix:
     def size(self) -> int:
         return self.rows * self.columns
 
-    def reach(self, stride: int) -> int:
-        """The elements from its first to its last, where rows lie so far apart."""
-        return (self.rows - 1) * stride + self.columns
+    def lay(self, statement: LoadMatrix | StoreMatrix) -> tuple[int, int]:
+        """How many rows it has in memory, and the elements of each: those of a matrix that is
+        transposed are its columns."""
+        is_turned = isinstance(statement, LoadMatrix) and statement.transposed
+        return (self.columns, self.rows) if is_turned else (self.rows, self.columns)
+
+    def align(self, statement: LoadMatrix | StoreMatrix) -> int:
+        """The elements of which a multiple lies before each row."""
+        _, length = self.lay(statement)
+        return min(length, ROW_BYTES // self.dtype.bytes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

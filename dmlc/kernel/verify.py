@@ -230,11 +230,11 @@ class _Verifier:
         held = self._array(name) if is_array else self._buffer(name, written=is_store)
         if isinstance(held, k.Array) and not held.shared:
             self._fail(f"the items of a subgroup do not share '{name}'")
-        if held.dtype is not matrix.dtype or held.lanes > 1:
-            self._fail(f"'{name}' holds no {matrix.dtype.short} one by one")
-        across = isinstance(statement, k.LoadMatrix) and statement.transposed
-        if statement.stride < (matrix.rows if across else matrix.columns):
-            self._fail("rows of a matrix lie in each other")
+        if held.dtype is not matrix.dtype or matrix.align(statement) % held.lanes:
+            self._fail(f"'{name}' holds no {matrix.dtype.short} of a matrix")
+        _, length = matrix.lay(statement)
+        if statement.stride < length or statement.stride % matrix.align(statement):
+            self._fail("rows of a matrix lie in each other, or do not begin evenly")
 
     def _matrix(self, name: str) -> k.Matrix:
         if name not in self._matrices:
