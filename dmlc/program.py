@@ -249,9 +249,9 @@ class KernelSource:
     and the signs of zeros."""
     interpreted: Interpreted | None = dataclasses.field(default=None, compare=False, repr=False)
     """What a simulated device runs in place of the source."""
-    matrix: Instruction | None = None
+    matrix: Instruction | None = dataclasses.field(default=None, repr=False)
     """HLSL: the matrix instruction that it uses. Its source is for Vulkan alone."""
-    alternatives: tuple[KernelSource, ...] = ()
+    alternatives: tuple[KernelSource, ...] = dataclasses.field(default=(), repr=False)
     """Kernels that do the same on the same buffers, of which a host may run the first that the
     device has all for, in place of this one."""
 

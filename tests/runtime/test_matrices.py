@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dmlc
+from dmlc.interop.cpp_header import write_header
 from dmlc.matrices import INSTRUCTIONS, NOTHING, Offer, Shape, find_denied, find_instruction
 from dmlc.program import Program
 from dmlc.runtime import vulkan
@@ -105,6 +106,14 @@ def test_results_are_right_whatever_the_device_has() -> None:
     assert ("bits depend on the device" in str(report)) is bool(report.matrices)
     (verdict,) = verify(HALVES, inputs, {}, results, floats=device.floats).values()
     assert verdict.holds
+
+
+def test_host_code_for_direct3d_runs_the_plain_kernel() -> None:
+    headers = (
+        write_header(dmlc.compile(HALVES, "hlsl", root_signature=False, matrix_instructions=names))
+        for names in (NAMES, ())
+    )
+    assert len(set(headers)) == 1
 
 
 @pytest.mark.parametrize(
