@@ -86,6 +86,23 @@ def test_large_tiles_leave_no_points_out(name: str) -> None:
     assert np.array_equal(got.reshape(wanted.shape), wanted)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes_may_be_known_at_run_time_only(name: str) -> None:
+    function = ir.parse("""
+        func @f(%A: f16[N, 70], %B: f16[70, M]) -> (%C) {
+          %C: f32[i0 < N, i1 < M] = sum[r0 < 70] mul(%A[i0, r0], %B[r0, i1])
+        }""")
+    fused, kernels = lower(function, name)
+    assert kernels[0].matrices
+    random = np.random.default_rng(0)
+    for rows, columns in ((1, 1), (63, 65)):
+        shapes = {"A": (rows, 70), "B": (70, columns)}
+        inputs = {n: random.integers(-8, 8, s).astype(np.float16) for n, s in shapes.items()}
+        got = run_kernels(fused, kernels, inputs)["C"]
+        wanted = inputs["A"].astype(np.float64) @ inputs["B"].astype(np.float64)
+        assert np.array_equal(got.reshape(wanted.shape), wanted)
+
+
 @pytest.mark.parametrize(
     "product",
     [
