@@ -109,11 +109,6 @@ class Buffer:
     def __hash__(self) -> int:
         return hash(self.name)
 
-    @property
-    def element_bytes(self) -> int:
-        """What an element takes: no language packs what values are computed in."""
-        return self.dtype.bytes if self.dtype.is_storage_only else max(4, self.dtype.bytes)
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Into:
@@ -314,15 +309,14 @@ class Once:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Multiply:
-    """All points inside at once, by a matrix instruction: those of a tile of outputs, and of a tile
-    of points. The subgroups of a group share the outputs."""
+    """All points of tiles at once, by a matrix instruction. The subgroups of a group share the
+    outputs, and have so many matrices of sums `each`: one below the other, and side by side."""
 
     phase: int
     body: tuple[Node, ...]
     """Loops over rows, columns and points."""
     instruction: Instruction
     each: tuple[int, int]
-    """The matrices of sums that a subgroup has, one below the other and side by side."""
 
 
 Node: TypeAlias = (
@@ -566,8 +560,8 @@ def _describe(
                 text = f"{node.dim.wanted}: {node.first:,}..{node.last:,}{many}, else the rest"
             case Once():
                 text = f"{node.dim.wanted}: 0"
-            case Multiply(instruction=row, each=(rows, columns)):
-                text = f"multiply by {row.name}, {rows} by {columns} for each subgroup"
+            case Multiply(instruction=row, each=(m, n)):
+                text = f"multiply by {row.name}, {m} by {n} for each subgroup"
             case Point():
                 text = _describe_point(node, nest.phases[node.phase])
         yield "  " * depth + text

@@ -47,7 +47,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.script import Argument, On, demand, primitive
 from dmlc.loops.space import Space
-from dmlc.loops.tiling import count_points, covers, list_names
+from dmlc.loops.tiling import count_points, covers, list_names, measure_shared
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import InternalError
 
@@ -86,7 +86,7 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     products = [n for n in walk(loop.body) if isinstance(n, Multiply)]
     dtype = products[0].instruction.shape.factors if products else view.dtype
     buffer = Buffer(view.tensor, dtype, size, sides[beside], wanted, linear=True, shared=True)
-    held = sum(b.size * b.element_bytes for b in (*nest.buffers, buffer) if b.shared)
+    held = measure_shared((*nest.buffers, buffer))
     demand(held <= on.limits.shared_bytes, "tiles take more memory than a group has")
     tiles = {t: Dim(f"{name}_{t.wanted}", t.size, within=t.within) for t in footprint}
     into = Into(

@@ -27,7 +27,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.phases import Phase
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
 from dmlc.loops.space import Space
-from dmlc.loops.tiling import count_points, list_names
+from dmlc.loops.tiling import count_points, list_names, measure_shared
 from dmlc.matrices import Instruction, find_instruction
 from dmlc.sizes import Measure
 from dmlc.source import InternalError
@@ -75,7 +75,7 @@ def tensorize(on: On, instruction: str, rows: int, columns: int) -> Nest:
         f"{name}#sums", accumulator.reduction.dtype, sides[0] * pitch, column.dim, f"{name}_tile",
         linear=True, shared=True,
     )  # fmt: skip
-    held = sum(b.size * b.element_bytes for b in (*nest.buffers, buffer) if b.shared)
+    held = measure_shared((*nest.buffers, buffer))
     demand(held <= on.limits.shared_bytes, "tiles take more memory than a group has")
     places = {loop.dim: pitch, column.dim: 1}
     into = Into(buffer, column.dim, tile=tuple(places.items()))
