@@ -65,8 +65,6 @@ class Steps:
     schedule: Source | None = None
     """Schedules of a person's own for some kernels: see `loops.sections`. With it, `lower` is the
     usual one."""
-    contract: bool = False
-    """Whether products that are summed are rounded with their sum."""
 
 
 USUAL = Steps()
@@ -81,7 +79,6 @@ def compile(
     *,
     root_signature: bool = True,
     shader_model: str | None = None,
-    contract: bool = False,
     float_controls: Sequence[int] | None = None,
     schedule: str | Source | None = None,
     matrix_instructions: Sequence[str] = (),
@@ -92,12 +89,10 @@ def compile(
     more: an element-wise operator needs no sizes.
     `target` is `opencl`, `hlsl` or `wgsl`; `profile` is `cpu` or `gpu`, by default what the target
     mostly runs on. HLSL carries its root signature, unless `root_signature` is false; it is written
-    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. With `contract`, a product that
-    is added to a sum of FLOAT32 is multiplied and added in one instruction, and rounded once, where
-    the device has that instruction: closer to the exact sum, but not the same bits on every device.
-    `float_controls` are the widths in bits of the floats, all of 16, 32 and 64 by default, of which
-    the SPIR-V of HLSL asks drivers to keep NaN, infinities and the signs of zeros
-    (`SignedZeroInfNanPreserve`). A device that does not list a width cannot take it.
+    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. `float_controls` are the widths
+    in bits of the floats, all of 16, 32 and 64 by default, of which the SPIR-V of HLSL asks drivers
+    to keep NaN, infinities and signs of zeros (`SignedZeroInfNanPreserve`). A device that does not
+    list a width cannot take it.
     `schedule` is the text of `Program.with_schedule`, or that with a name.
     `matrix_instructions` are names of `matrices.INSTRUCTIONS`: products of halves then have kernels
     that use these, for Vulkan, beside the plain ones, and a host takes the first that its device
@@ -108,11 +103,10 @@ def compile(
     dialect, shape = _find_kind(target, profile, shader_model)
     widths = _read_widths(float_controls, dialect)
     expect_flag("root_signature", root_signature)
-    expect_flag("contract", contract)
     own = None if schedule is None else as_source(schedule)
     bound = find_function(function)
     rows = _read_instructions(matrix_instructions)
-    make = _Compile(bound, target, shape, shader_model, root_signature, contract, widths, rows)
+    make = _Compile(bound, target, shape, shader_model, root_signature, widths, rows)
     return make(own)
 
 
@@ -132,7 +126,6 @@ class _Compile:
     shape: Profile
     shader_model: str | None
     root_signature: bool
-    contract: bool
     widths: tuple[int, ...]
     instructions: tuple[Instruction, ...] = ()
 
@@ -146,11 +139,8 @@ class _Compile:
 
     def _make(self, dialect: Dialect, schedule: Source | None) -> Program:
         """The program in a dialect."""
-        lowered = _lower(
-            self.function, dialect, self.shape, Steps(schedule=schedule, contract=self.contract)
-        )
-        settings = self.root_signature, self.contract
-        program = _render(self.function, lowered, dialect, self.shape, *settings)
+        lowered = _lower(self.function, dialect, self.shape, Steps(schedule=schedule))
+        program = _render(self.function, lowered, dialect, self.shape, self.root_signature)
         kernels = (dataclasses.replace(k, float_controls=self.widths) for k in program.kernels)
         return dataclasses.replace(program, kernels=tuple(kernels))
 
@@ -308,14 +298,13 @@ def compile_kernels(
     profile: str | None = None,
     *,
     shader_model: str | None = None,
-    contract: bool = False,
     steps: Steps = USUAL,
 ) -> tuple[Program, Function, tuple[Kernel, ...]]:
     """What `compile` gives and what `make_kernels` gives, lowered once."""
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    lowered = _lower(function, dialect, shape, dataclasses.replace(steps, contract=contract))
-    program = _render(function, lowered, dialect, shape, contract=contract)
+    lowered = _lower(function, dialect, shape, steps)
+    program = _render(function, lowered, dialect, shape)
     fused, kernels = join_parts(function, lowered)
     return program, fused, tuple(kernel for made in kernels for kernel in made)
 
@@ -367,7 +356,6 @@ def _lower(
     if steps.schedule is not None:
         own = read_sections(steps.schedule, dialect.limits, shape)
     lowered: list[Lowered] = []
-    limits = dataclasses.replace(dialect.limits, contracts=steps.contract)
     for part in part_loops(function):
         if part.function is not function:
             verify(part.function, "part_loops")
@@ -377,7 +365,7 @@ def _lower(
         if steps.lower is lower_group:
             lower = functools.partial(lower_group, own=own)
         kernels = tuple(
-            tuple(map(own.rename, lower(fusion.function, group, shape, limits)))
+            tuple(map(own.rename, lower(fusion.function, group, shape, dialect.limits)))
             for group in fusion.groups
         )
         lowered.append((part, fusion, kernels))
@@ -392,7 +380,6 @@ def _render(
     dialect: Dialect,
     shape: Profile,
     root_signature: bool = True,
-    contract: bool = False,
     interpreted: bool = False,
 ) -> Program:
     """The program of a function as it was bound, from the kernels of each part."""
@@ -418,7 +405,6 @@ def _render(
         root_signature=root_signature,
         origins=origins,
         unfused=count_unfused(function),
-        contract=contract,
         repeats=repeats,
         interpreted=interpreted,
     )

@@ -304,8 +304,6 @@ class Program:
     """What its kernels take to hold of its symbols, as conditions in C such as `N != 1`."""
     unfused: Unfused | None = None
     """None where kernels were written by hand."""
-    contract: bool = False
-    """Whether sums of products may be rounded once for each product and addition."""
     repeats: tuple[Repeat, ...] = ()
     """The kernels that run again and again, in order. None of them are another's."""
     warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
@@ -482,7 +480,6 @@ class Program:
             ),
             "scratch_bytes": self.scratch_bytes,
             "elementwise": self.elementwise,
-            "contract": self.contract,
             "fusion": self._describe_fusion(),
             "files": _describe_files(self.list_files()),
             "order": "kernels run in the order listed; a barrier stands between a kernel and those "

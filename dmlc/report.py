@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlc.ir import Apply, Function, Instruction, Stage, value_type
+from dmlc.ir.nodes import list_folded
 from dmlc.kernel.counts import Steps
 from dmlc.kernel.nodes import Access, Buffer, Kernel
 from dmlc.kernel.slow import count_points, find_density
@@ -207,24 +208,23 @@ def _count_all_operations(function: Function, names: Sequence[str]) -> float | N
     return sum(count_operations(function, stage) for stage in stages)
 
 
-def count_operations(function: Function, stage: Stage, contract: bool = False) -> float:
+def count_operations(function: Function, stage: Stage) -> float:
     """The operations on floats of a stage whose sizes are known, at the points that take part. A
-    product and its sum are one where they may be rounded once, `contract`."""
+    product and its sum are one in FLOAT32."""
     own = sum(
         isinstance(i, Apply) and _is_float(stage.body.instructions[i.operands[0]])
         for i in stage.body.instructions
     )
     if stage.reduction is not None and not stage.dtype.is_integer:
-        own += not (contract and _sums_products(stage))
+        own += not _sums_products(stage)
     return own * count_points(stage) * find_density(function, stage)
 
 
 def _sums_products(stage: Stage) -> bool:
     """Whether a stage is a sum of products of FLOAT32."""
-    last = stage.body.instructions[stage.body.result]
-    is_product = isinstance(last, Apply) and last.operation.name == "mul"
-    is_sum = stage.reduction is not None and stage.reduction.combiner == "sum"
-    return is_sum and is_product and value_type(last) is DataType.FLOAT32
+    body, combiner = stage.body, "" if stage.reduction is None else stage.reduction.combiner
+    folded = list_folded(body.instructions, body.result, combiner)
+    return len(folded) == 2 and body.dtype is DataType.FLOAT32
 
 
 def _is_float(instruction: Instruction) -> bool:

@@ -104,7 +104,6 @@ def test_opencl_manifest() -> None:
         ],
         "scratch_bytes": 0,
         "elementwise": True,
-        "contract": False,
         "fusion": {
             "before": {"kernels": 1, "bytes_read": None, "bytes_written": None},
             "after": {"kernels": 1, "bytes_read": None, "bytes_written": None},

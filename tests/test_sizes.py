@@ -56,7 +56,7 @@ def measures(draw: st.DrawFn) -> tuple[Measure, int]:
                 size, value = number + size, value + number
             case 2:
                 size, value = number * size + Size.of(other), value * number + VALUES[other]
-            case _ if "/" in str(size):
+            case _ if "/" in str(size) and value:
                 size, value = size - 1, value - 1
             case _:
                 size, value = divide_up(size, number) * 2, -(-value // number) * 2

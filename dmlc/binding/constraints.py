@@ -13,7 +13,7 @@ from dmlc.binding.facts import Binding, BoundTensor, as_values, match_dimensions
 from dmlc.binding.tensors import show_sizes
 from dmlc.binding.values import Constant, show, span_text
 from dmlc.ir import Extent
-from dmlc.ir.verify import overlaps
+from dmlc.ir.places import overlaps
 from dmlc.language import syntax
 from dmlc.language.builtins import FACTS
 from dmlc.language.check_kinds import show_ranks

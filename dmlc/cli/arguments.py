@@ -76,16 +76,6 @@ def profile_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
-def contract_option(function: F) -> F:
-    """The option `--contract` of a command."""
-    return click.option(
-        "--contract", is_flag=True,
-        help="A product that is added to a sum of FLOAT32 is rounded once, with the sum, where a "
-        "device has an instruction for both: faster and closer, but not the same bits on every "
-        "device.",
-    )(function)  # fmt: skip
-
-
 def matrix_option(function: F) -> F:
     """The option `--matrix-instruction` of a command."""
     names = [each.name for each in INSTRUCTIONS]

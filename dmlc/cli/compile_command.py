@@ -14,7 +14,6 @@ from dmlc import interop
 from dmlc.cli.arguments import (
     bind_subject,
     bindings,
-    contract_option,
     find_subject,
     matrix_option,
     profile_option,
@@ -63,7 +62,6 @@ _ALL = [target for target in TARGETS if target.is_general]
               help="The widths of floats of which .spv files ask drivers to keep NaN, infinities "
               "and the signs of zeros (SignedZeroInfNanPreserve), or none. Leave out what dmlc "
               "devices does not list of a device.")  # fmt: skip
-@contract_option
 @matrix_option
 @schedule_option
 @click.option("-o", "--output", "directory", metavar="DIR",
@@ -86,7 +84,6 @@ def command(
     profile: str | None,
     shader_model: str,
     float_controls: tuple[int, ...],
-    contract: bool,
     matrix_instructions: list[str],
     schedule: Source | None,
     directory: str | None,
@@ -125,7 +122,6 @@ def command(
             target=found.name,
             profile=profile,
             shader_model=shader_model if found.shader_models else None,
-            contract=contract,
             float_controls=float_controls if found.shader_models else None,
             root_signature=host is None,  # Host code makes its own.
             schedule=schedule if found.name in meant else None,
@@ -146,7 +142,6 @@ def command(
             ),
             interop.export.DXDISPATCH,
             shader_model=shader_model,
-            contract=contract,
         )
     compiled: dict[str, bytes] = {}
     for found, program in zip(targets, programs, strict=True):

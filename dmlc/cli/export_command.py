@@ -11,7 +11,6 @@ from dmlc import interop
 from dmlc.binding import Graph, Operator, TensorDesc
 from dmlc.cli.arguments import (
     bindings,
-    contract_option,
     find_subject,
     read_attributes,
     read_dimensions,
@@ -28,7 +27,7 @@ from dmlc.interop.export import DXDISPATCH, FORMATS
 from dmlc.ir import Function
 from dmlc.shader_model import SHADER_MODELS
 
-_OF_PROOFS = ("inputs", "seed", "shader_model", "contract")
+_OF_PROOFS = ("inputs", "seed", "shader_model")
 """The parameters that a function alone has no use for."""
 
 
@@ -48,7 +47,6 @@ _OF_PROOFS = ("inputs", "seed", "shader_model", "contract")
               help=f"The format. {describe_formats()}")  # fmt: skip
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True, help="What HLSL is written for.")  # fmt: skip
-@contract_option
 @click.option("-o", "--output", "directory", metavar="DIR", required=True,
               help="Write the files into this folder.")  # fmt: skip
 def command(
@@ -61,7 +59,6 @@ def command(
     seed: int,
     to: str,
     shader_model: str,
-    contract: bool,
     directory: str,
 ) -> None:
     """Write an operator or a graph for other tools.
@@ -91,7 +88,7 @@ def command(
             proof = interop.proof.prove(
                 subject, described, known, dims=dims, arrays=arrays, seed=seed
             )
-        export = interop.export.export_proof(proof, to, shader_model, contract)
+        export = interop.export.export_proof(proof, to, shader_model)
         place = FORMATS[to].place
     for path in write_files(directory, export.files):
         click.echo(path)

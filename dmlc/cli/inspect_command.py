@@ -9,7 +9,6 @@ import click
 from dmlc.cli.arguments import (
     bind_subject,
     bindings,
-    contract_option,
     schedule_option,
     show_warnings,
 )
@@ -32,7 +31,6 @@ from dmlc.source import Source
               "gfx1100, navi21, rembrandt and vega10, or NVIDIA's, such as sm_90.")  # fmt: skip
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True, help="What HLSL for AMD's GPUs is written for.")  # fmt: skip
-@contract_option
 @schedule_option
 @click.option("--isa", is_flag=True, help="Also give the machine code.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
@@ -44,7 +42,6 @@ def command(
     folders: tuple[str, ...],
     gpus: str,
     shader_model: str,
-    contract: bool,
     schedule: Source | None,
     isa: bool,
     as_json: bool,
@@ -59,9 +56,7 @@ def command(
     if not names:
         raise click.BadParameter("expected names of GPUs, such as gfx1100", param_hint="'--gpu'")
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
-    found = inspect(
-        function, names, shader_model=shader_model, contract=contract, schedule=schedule
-    )
+    found = inspect(function, names, shader_model=shader_model, schedule=schedule)
     show_warnings(found.warnings)
     if as_json:
         click.echo(json.dumps(found.to_json(isa), indent=2))

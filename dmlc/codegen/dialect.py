@@ -16,7 +16,7 @@ from dmlc.codegen.trace import Definition
 from dmlc.kernel.nodes import Use
 from dmlc.kernel.target import Limits
 from dmlc.program import Language
-from dmlc.scalars import MULTIPLY_ADD, OPERATIONS, TENSOR_TYPES, DataType
+from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -247,7 +247,12 @@ class Dialect:
     """A vector of `{lanes}` of the vectors `{a}` and `{b}`, numbered from those of `{a}` on."""
     barrier: str
     unroll: str
-    """What stands before a loop that should be unrolled, if anything."""
+    """What stands before a loop that should be unrolled, if anything; beside it, where a blank ends
+    that."""
+    unroll_registers: str
+    """The same of one that goes over arrays of registers."""
+    until: str
+    """How the counter of such a loop compares with its end while the loop goes on."""
     rolled: str
     """What stands before a loop that should not be, if anything."""
     lead: str
@@ -324,8 +329,7 @@ def make_table(
     spell: Callable[[str, DataType], Entry],
 ) -> Mapping[tuple[str, DataType], Entry]:
     """The total table of operations that a function spells."""
-    pairs = (*operation_pairs(), (MULTIPLY_ADD.name, DataType.FLOAT32))
-    return MappingProxyType({pair: spell(*pair) for pair in pairs})
+    return MappingProxyType({pair: spell(*pair) for pair in operation_pairs()})
 
 
 def make_conversions(

@@ -25,7 +25,7 @@ from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
 
-_ARITHMETIC = ("add", "sub", "mul", "div", "div_nearest")
+_ARITHMETIC = ("add", "sub", "mul", "fma", "div", "div_nearest")
 _SPLIT = "\0"
 """Stands where a long line may be broken."""
 _INFIX = re.compile(r"\{0\} (\S+) \{1\}")
@@ -107,14 +107,17 @@ class Expressions(abc.ABC):
                     lanes = 1
                 if lanes > 1 and spelling.vector is None:
                     return self._spell_elements(expression)
-                places, dtype = self._place_element(array, index, lanes), DataType.INDEX
-                stored = self._arrays[array].dtype
-                if stored.is_storage_only:
-                    places["e"] = self._fill(spelling, places, dtype, lanes, dtype)
-                    spelling, dtype = self._dialect.loads[stored], stored
-                    text = self._fill(spelling, places, stored.compute, lanes, stored)
-                    return Text(text, spelling.compound)
-                return Text(self._fill(spelling, places, dtype, lanes, dtype))
+                width, lane = self._arrays[array].lanes, None
+                if width > expression.type.lanes:
+                    index, lane = self._part_index(index, width)
+                places, stored = self._place_element(array, index, lanes), self._arrays[array].dtype
+                text = self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX)
+                text = text if lane is None else f"{text}[{self.spell(lane).text}]"
+                if not stored.is_storage_only:
+                    return Text(text)
+                places["e"], spelling = text, self._dialect.loads[stored]
+                text = self._fill(spelling, places, stored.compute, lanes, stored)
+                return Text(text, spelling.compound)
             case k.Join(low=low, high=high):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
                 first, second = self.spell(low), self.spell(high)
@@ -450,6 +453,15 @@ class Expressions(abc.ABC):
         at = self._spell_address(array, made)
         return {"p": self._names.spell(array), "i": made.text, "at": at, "n": lanes}
 
+    def _part_index(self, index: k.Expression, width: int) -> tuple[k.Expression, k.Expression]:
+        """Where the vector begins that an element of an array of vectors is in, and which of its
+        lanes it is."""
+        rest = _drop_multiples(index, width)
+        low, high = self._quotients.reaches.find(rest)
+        if low < 0 or high >= width:
+            return index, operate("mod", index, k.Literal(k.INDEX, width))
+        return _leave_out(index, rest), rest
+
     def _spell_elements(self, load: k.LoadLocal) -> Text:
         """Elements of an array as a vector, where the language loads one at a time."""
         one = k.Type(load.type.dtype)
@@ -635,6 +647,17 @@ def _divide_exactly(index: k.Expression, width: int) -> k.Expression | None:
         case _:
             pass
     return None
+
+
+def _leave_out(index: k.Expression, term: k.Expression) -> k.Expression:
+    """A sum without one of its terms."""
+    if index == term:
+        return k.Literal(k.INDEX, 0)
+    match index:
+        case k.Operate(operation=operation, operands=operands) if operation.name == "add":
+            return add(*(_leave_out(operand, term) for operand in operands))
+        case _:
+            return index
 
 
 def _drop_multiples(index: k.Expression, width: int) -> k.Expression:

@@ -29,6 +29,7 @@ from dmlc.codegen.dialect import (
     make_c_syntax,
     make_conversions,
     make_table,
+    spell_call,
     spell_portable,
 )
 from dmlc.codegen.functions import read_helpers
@@ -74,6 +75,7 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
     }
 )
 
+_FLOAT_CALLS = {"fma": "mad"}
 _FLOAT_HELPERS = ("min", "max", "sign", "isnan", "mod", "round_float16", "round_bfloat16")
 
 _DOUBLE_OPERATIONS = (
@@ -98,8 +100,6 @@ def _spell(name: str, dtype: DataType) -> Entry:
 
 def _spell_float(name: str, dtype: DataType) -> Entry:
     double = dtype is T.FLOAT64
-    if name == "fma":
-        return Spelling("mad({a}, {b}, {c})")
     if name == "div_nearest":
         return Spelling("{H}({a}, {b})", helper=div_nearest_double if double else div_nearest)
     if double and name not in _DOUBLE_OPERATIONS:
@@ -116,7 +116,7 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling(INFIX[name], compound=True)
     if OPERATIONS[name].transcendental:
         return spell_portable(name)
-    return Spelling(f"{name}({{a}})")
+    return Spelling(spell_call(_FLOAT_CALLS.get(name, name), OPERATIONS[name].arity))
 
 
 def _spell_integer(name: str, dtype: DataType, bits: int = 0) -> Entry:
@@ -292,6 +292,7 @@ HLSL_6_2 = Dialect(
         vector_lanes=4,
         group_size=1024,
         shared_bytes=1 << 15,
+        unrolls=True,
         precise=_PRECISE,
         packed_types=BYTES,
     ),
@@ -332,9 +333,12 @@ HLSL_6_2 = Dialect(
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("HLSL has no vectors of eight"),
     barrier="GroupMemoryBarrierWithGroupSync();",
-    # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
+    # With `<` DXC makes the copies for SPIR-V itself, and those lose `precise`; with `!=` it leaves
+    # them to drivers, and says so.
     unroll="",
-    rolled="[loop]",
+    unroll_registers="[unroll] ",
+    until="!=",
+    rolled="[loop] ",
     lead="",
     positions=MappingProxyType(
         {

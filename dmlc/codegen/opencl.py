@@ -33,7 +33,7 @@ from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.opencl_host import OPENCL_C, list_details
 from dmlc.codegen.opencl_names import BUILTINS, PREFIXES
 from dmlc.kernel.target import Limits
-from dmlc.scalars import MULTIPLY_ADD, OPERATIONS, DataType, Kind
+from dmlc.scalars import OPERATIONS, DataType, Kind
 
 T = DataType
 
@@ -102,7 +102,7 @@ def _spell_plain(name: str) -> Entry:
 
 
 def _spell_float(name: str, dtype: DataType) -> Entry:
-    arity = 3 if name == MULTIPLY_ADD.name else OPERATIONS[name].arity
+    arity = OPERATIONS[name].arity
     if name in _FLOAT_HELPERS or name in _HELPERS_BY_TYPE[dtype]:
         return Spelling(spell_call("{H}", arity), helper=name)
     if name in _ROUNDINGS:
@@ -300,6 +300,7 @@ OPENCL = Dialect(
         elements_reason="64-bit offsets",
         index_bits=64,
         row=None,
+        unrolls=True,
     ),
     types=TYPES,
     index_types=MappingProxyType(
@@ -343,6 +344,8 @@ OPENCL = Dialect(
     shuffles=Spelling("{H}({a}, {b}, {lanes})", helper="shuffle"),
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     unroll="#pragma unroll",
+    unroll_registers="#pragma unroll",
+    until="<",
     rolled="",
     lead="({I})(-(ulong){p} % {n} / {s})",
     positions=MappingProxyType(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 
 from dmlc import ir
@@ -44,6 +45,11 @@ from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST
 from dmlc.templates import load_template
 
+_SCRIPT_WIDTH = 94
+"""Columns of a line of calls."""
+_STAYS = "\0"
+"""A blank at which no line ends."""
+
 
 def render(
     function: ir.Function,
@@ -54,7 +60,6 @@ def render(
     root_signature: bool = True,
     origins: Sequence[Origin] = (),
     unfused: Unfused | None = None,
-    contract: bool = False,
     repeats: Sequence[Repeat] = (),
     interpreted: bool = False,
 ) -> Program:
@@ -62,7 +67,6 @@ def render(
     made of, and `unfused` what there was before.
 
     HLSL carries its root signature, unless a host that makes its own wants it left out. With
-    `contract`, products that are summed are added before they are rounded, where a device can. With
     `interpreted`, each kernel is kept beside its source, for a simulated device.
     """
     tensors = _list_tensors(function, kernels, dialect, repeats)
@@ -115,7 +119,6 @@ def render(
         max((kernel.effort for kernel in kernels), default=1.0),
         function.checks,
         unfused,
-        contract,
         tuple(repeats),
     )
 
@@ -290,7 +293,7 @@ def _render_kernel(
         formulas=[line for text in kernel.summary for line in wrap_comment(make_comment(text))],
         launch=_describe_launch(kernel, scalars, dialect.item),
         row=launch.row,
-        schedule=[make_comment(line) for line in kernel.script or kernel.schedule],
+        schedule=_show_schedule(kernel),
         buffers=shown,
         scalars=scalar_views,
         in_place=[
@@ -374,6 +377,15 @@ def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[Scala
         )
         for number, (scalar, value) in enumerate(kernel.scalars)
     )
+
+
+def _show_schedule(kernel: k.Kernel) -> list[str]:
+    """The calls of a kernel's script, as many to a line as fit; or else its loops."""
+    if not kernel.script:
+        return [make_comment(line) for line in kernel.schedule]
+    calls = (make_comment(call).replace(" ", _STAYS) for call in kernel.script)
+    lines = textwrap.wrap("; ".join(calls), _SCRIPT_WIDTH, break_long_words=False)
+    return [line.replace(_STAYS, " ") for line in lines]
 
 
 def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str) -> str:

@@ -36,7 +36,7 @@ from dmlc.kernel.interpret import Launch, evaluate_kernel, run_kernel
 from dmlc.kernel.memory import Cells, Items, Mask, Memory, Who
 from dmlc.kernel.precise import passes_on
 from dmlc.program import KernelSource
-from dmlc.scalars import MULTIPLY_ADD, Array, DataType, Kind, convert
+from dmlc.scalars import Array, DataType, Kind, convert
 
 _BITWISE = ("isnan", "mod", "round_float16", "round_bfloat16")
 """What HLSL's own functions compute of the bits of a FLOAT32: nothing is left open."""
@@ -138,6 +138,8 @@ class StrictLaunch(Launch):
         self._instructions = 0
         self._keeps = False
         """Whether what is at hand makes the value of a precise local as it is written."""
+        self._precise = {a.name for a in kernel.arrays if a.registers}
+        """The arrays whose elements are like precise locals."""
         super().__init__(kernel, memories, sizes, known)
 
     def _has(self, freedom: Freedom) -> bool:
@@ -191,9 +193,17 @@ class StrictLaunch(Launch):
     # What is kept as it is written --------------------------------------------------------
 
     def _make_as(self, value: k.Expression, type: k.Type) -> Callable[[Who], Array]:
-        # Every local of floats is `precise`.
+        # Every local of floats is `precise`, and so are arrays of registers.
         self._keeps = type.dtype.is_float
         made = super()._make_as(value, type)
+        self._keeps = False
+        return made
+
+    def _make_write(
+        self, name: str, index: k.Expression, value: k.Expression
+    ) -> Callable[[Who], None]:
+        self._keeps = value.type.dtype.is_float and name in self._precise
+        made = super()._make_write(name, index, value)
         self._keeps = False
         return made
 
@@ -230,7 +240,8 @@ class StrictLaunch(Launch):
     def _find_evaluation(self, node: k.Operate) -> Callable[..., Array]:
         operation, dtype = node.operation, node.operands[0].type.dtype
         evaluate = super()._find_evaluation(node)
-        if operation is MULTIPLY_ADD and self._has(Freedom.CONTRACTION) and self._take_key() & 1:
+        free = self._has(Freedom.CONTRACTION)
+        if operation.name == "fma" and free and self._take_key() & 1:
             evaluate = _multiply_then_add
         defined = operation if isinstance(operation, Definition) else self._find_function(node)
         if defined is not None:

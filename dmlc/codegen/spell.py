@@ -20,6 +20,7 @@ from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
 from dmlc.kernel.cleanup import clean_up
+from dmlc.kernel.expand import list_arrays
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType
@@ -92,10 +93,13 @@ class Speller(Expressions):
             case k.For():
                 dialect = self._dialect
                 hint = dialect.unroll if statement.unroll else ""
+                hint = dialect.unroll_registers if self._is_register_loop(statement) else hint
                 hint = dialect.rolled if statement.rolled else hint
-                lines = [f"{indent}{hint}"] if hint else []
                 head, first = self._spell_head(statement)
-                lines += [f"{indent}{head}", *(f"{indent}{_INDENT}{line}" for line in first)]
+                beside = hint.endswith(" ")
+                lines = [f"{indent}{hint}"] if hint and not beside else []
+                lines.append(f"{indent}{hint if beside else ''}{head}")
+                lines += [f"{indent}{_INDENT}{line}" for line in first]
                 body = self.spell_statements(statement.body, depth + 1)
                 return [*lines, *body, f"{indent}}}"]
             case k.InsertHalf():
@@ -184,8 +188,14 @@ class Speller(Expressions):
             first = [syntax.countdown_body.format(i=name)] if syntax.countdown_body else []
             return f"for ({self._count(name, stop.text)}; {condition}) {{", first
         step = syntax.increment.format(i=name) if loop.step == 1 else f"{name} += {loop.step}"
-        condition = f"{name} < {stop.beside('<', is_first=False)}"
+        counted = loop.step == 1 and isinstance(loop.stop, k.Literal)
+        until = self._dialect.until if counted and self._is_register_loop(loop) else "<"
+        condition = f"{name} {until} {stop.beside('<', is_first=False)}"
         return f"for ({self._count(name, begin.text)}; {condition}; {step}) {{", []
+
+    def _is_register_loop(self, loop: k.For) -> bool:
+        """Whether a loop that is to be written out goes over arrays of registers."""
+        return loop.unroll and any(self._arrays[n].registers for n in list_arrays(loop.body))
 
     def _count(self, name: str, start: str) -> str:
         """The declaration of a loop's counter."""
@@ -197,6 +207,8 @@ class Speller(Expressions):
         syntax, name = self._dialect.syntax, self._names.spell(array.name)
         form = syntax.shared_array if array.shared else syntax.array
         name_of_type = self._name_stored(array.dtype, array.lanes)
+        if array.registers:
+            name_of_type = self._dialect.variable("", name_of_type, array.dtype).rstrip()
         size, lanes = self._measure(array.dtype), self._array_lanes.get(array.name, 1)
         aligned = ""
         if lanes > array.lanes and array.size * size >= _ALIGNED:
@@ -234,7 +246,8 @@ class Speller(Expressions):
         if lanes == self._arrays[put.array].lanes:
             lanes = 1
         places = self._place_element(put.array, put.index, lanes)
-        value = self._repeat(put.value, self._pin(put.value))
+        hidden = self._zeros.hide(put.value) if self._arrays[put.array].registers else None
+        value = self._repeat(put.value, hidden or self._pin(put.value))
         places["a"], stored = value.text, self._arrays[put.array].dtype
         if stored.is_storage_only:
             spelling = self._dialect.elements

@@ -24,6 +24,7 @@ from dmlc.codegen.dialect import (
     Unsupported,
     make_conversions,
     make_table,
+    spell_call,
     spell_portable,
 )
 from dmlc.codegen.functions import read_helpers
@@ -103,8 +104,6 @@ def _spell(name: str, dtype: DataType) -> Entry:
 
 
 def _spell_float(name: str) -> Entry:
-    if name == "fma":
-        return Spelling("fma({a}, {b}, {c})")
     if name == "round_bfloat16":
         return _refuse(T.BFLOAT16)
     if name == "ne":
@@ -120,7 +119,7 @@ def _spell_float(name: str) -> Entry:
         return Spelling("{H}({a}, {b})", helper=div_nearest)
     if OPERATIONS[name].transcendental:
         return spell_portable(name)
-    return Spelling(f"{name}({{a}})")
+    return Spelling(spell_call(name, OPERATIONS[name].arity))
 
 
 def _spell_integer(name: str, dtype: DataType) -> Entry:
@@ -272,6 +271,8 @@ WGSL = Dialect(
     shuffles=Unsupported("WGSL has no vectors of eight"),
     barrier="workgroupBarrier();",
     unroll="",
+    unroll_registers="",
+    until="<",
     rolled="",
     lead="",
     # Groups are dispatched in (x, y, 1).

@@ -35,7 +35,7 @@ from dmlc.inspection.turns import weigh_stretches
 from dmlc.inspection.work import count_work
 from dmlc.ir.specialize import specialize
 from dmlc.kernel.arithmetic import bind_sizes
-from dmlc.parameters import expect_flag, expect_items, expect_text
+from dmlc.parameters import expect_items, expect_text
 from dmlc.pipeline import USUAL, Steps, as_source, compile_kernels
 from dmlc.source import DmlcError, Source
 
@@ -47,7 +47,6 @@ def inspect(
     gpus: str | Sequence[str] = (radv.DEFAULT,),
     *,
     shader_model: str = "6.2",
-    contract: bool = False,
     sizes: Mapping[str, int] = MappingProxyType({}),
     schedule: str | Source | None = None,
 ) -> Inspection:
@@ -56,15 +55,14 @@ def inspect(
     A function is given as to `compile`. Where sizes of it are left open, `sizes` says at which its
     kernels, which serve all, are looked at: `{"N": 32}`. `gpus` are names that Mesa's
     RADV has for AMD's, such as `gfx1100`, whose kernels are HLSL, for `shader_model`; or NVIDIA's,
-    such as `sm_90`, whose kernels are OpenCL C. `contract` and `schedule` are those of `compile`.
-    Raises as `compile` does, `UnavailableError` where a compiler is missing, `UnknownNameError` for
+    such as `sm_90`, whose kernels are OpenCL C. `schedule` is that of `compile`. Raises
+    as `compile` does, `UnavailableError` where a compiler is missing, `UnknownNameError` for
     a GPU that it does not know, and `UnsupportedError` for data types that a GPU lacks.
     """
     items = (gpus,) if isinstance(gpus, str) else expect_items("gpus", gpus, "names of GPUs")
     given = [expect_text("gpus", name, "the name of a GPU") for name in items]
     names = list(dict.fromkeys(given))
     expect_text("shader_model", shader_model)
-    expect_flag("contract", contract)
     if not names:
         raise DmlcError("gpus names no GPU", notes=["gpus=['gfx1100'], say"])
     bound = find_function(function)
@@ -86,11 +84,9 @@ def inspect(
             notes=[f"{', '.join(of_nvidia)} run OpenCL C, and the others HLSL: other kernels"],
         )
     if of_nvidia:
-        made = compile_kernels(bound, "opencl", "gpu", contract=contract, steps=steps)
+        made = compile_kernels(bound, "opencl", "gpu", steps=steps)
     else:
-        made = compile_kernels(
-            bound, "hlsl", shader_model=shader_model, contract=contract, steps=steps
-        )
+        made = compile_kernels(bound, "hlsl", shader_model=shader_model, steps=steps)
     program, lowered, kernels = made
     if bound.symbols():
         lowered = specialize(lowered, sizes)
@@ -103,7 +99,7 @@ def inspect(
         _inspect_kernel(launch, tuple(of_gpu[number] for of_gpu in compiled))
         for number, launch in enumerate(launches)
     )
-    work = count_work(lowered, contract)
+    work = count_work(lowered)
     rooflines = tuple(
         Roofline(
             device.name,

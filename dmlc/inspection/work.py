@@ -11,9 +11,8 @@ from dmlc.report import count_operations
 from dmlc.transform.traffic import count_bytes, list_moves
 
 
-def count_work(function: ir.Function, contract: bool = False) -> Work:
-    """The least bytes and operations of a function whose sizes are known; products and their sums
-    are one operation each with `contract`."""
+def count_work(function: ir.Function) -> Work:
+    """The least bytes and operations of a function whose sizes are known."""
     names = tuple(stage.name for stage in function.stages)
     moves = list_moves(function, names)
     results = {result.name for result in function.results}
@@ -23,7 +22,7 @@ def count_work(function: ir.Function, contract: bool = False) -> Work:
         for m in moves
         if m.tensor not in tables
     )
-    operations = sum(count_operations(function, stage, contract) for stage in function.stages)
+    operations = sum(count_operations(function, stage) for stage in function.stages)
     return Work(moved, operations, _find_rereads(function))
 
 

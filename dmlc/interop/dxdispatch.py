@@ -114,14 +114,10 @@ class DispatchModel:
         }
 
 
-def make_model(
-    proof: Proof, shader_model: str | None = None, contract: bool = False
-) -> DispatchModel:
+def make_model(proof: Proof, shader_model: str | None = None) -> DispatchModel:
     """The model of a proof. Raises `DmlcError` where HLSL cannot express it."""
     function = proof.function
-    program = compile(
-        function, "hlsl", root_signature=False, shader_model=shader_model, contract=contract
-    )
+    program = compile(function, "hlsl", root_signature=False, shader_model=shader_model)
     program.refuse_repeats("a model dispatches each kernel once")
     files = {name_file(p.name, ".hlsl"): p.source.encode() for p in program.kernels}
     files |= {

@@ -33,18 +33,18 @@ class ProofFormat:
     summary: str
     place: str
     """Where its commands are run."""
-    write: Callable[[Proof, str | None, bool], Export]
-    """The files of a proof, for a shader model, with sums that may be contracted or not."""
+    write: Callable[[Proof, str | None], Export]
+    """The files of a proof, for a shader model."""
 
 
-def _write_model(proof: Proof, shader_model: str | None, contract: bool) -> Export:
-    model = make_model(proof, shader_model, contract)
+def _write_model(proof: Proof, shader_model: str | None) -> Export:
+    model = make_model(proof, shader_model)
     return Export(model.all_files(), tuple(model.list_commands()))
 
 
-def _write_test(proof: Proof, shader_model: str | None, contract: bool) -> Export:
+def _write_test(proof: Proof, shader_model: str | None) -> Export:
     name = name_file(proof.function.name, ".test")
-    text = make_test(proof, shader_model, contract)
+    text = make_test(proof, shader_model)
     return Export({name: text.encode()}, (spell_command("llvm-lit", name),))
 
 
@@ -65,14 +65,12 @@ FORMATS: Mapping[str, ProofFormat] = MappingProxyType(
 """The formats of proofs, by name."""
 
 
-def export_proof(
-    proof: Proof, to: str, shader_model: str | None = None, contract: bool = False
-) -> Export:
+def export_proof(proof: Proof, to: str, shader_model: str | None = None) -> Export:
     """A proof as the files that a tool runs; `to` is one of `FORMATS`. Raises `DmlcError` where
     HLSL or the tool's files cannot express it."""
     if to not in FORMATS:
         raise UnknownNameError(unknown_name("format", to, FORMATS))
-    return FORMATS[to].write(proof, shader_model, contract)
+    return FORMATS[to].write(proof, shader_model)
 
 
 def export_case(case: Case, folder: str | Path, to: str = DXDISPATCH) -> list[Path]:

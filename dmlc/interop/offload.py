@@ -63,12 +63,10 @@ _CONSTANT_BUFFER = "Arguments"
 _WIDTH = 96
 
 
-def make_test(proof: Proof, shader_model: str | None = None, contract: bool = False) -> str:
+def make_test(proof: Proof, shader_model: str | None = None) -> str:
     """The text of a test file. Raises `UnsupportedError` for what no such file can say, and
     `DmlcError` where HLSL cannot express the function."""
-    program = compile(
-        proof.function, "hlsl", root_signature=False, shader_model=shader_model, contract=contract
-    )
+    program = compile(proof.function, "hlsl", root_signature=False, shader_model=shader_model)
     program.refuse_repeats("a test file runs each kernel once")
     values = _find_values(proof, program, shader_model)
     parts: list[tuple[KernelSource, str, str]] = []

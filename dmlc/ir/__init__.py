@@ -47,10 +47,11 @@ from dmlc.ir.nodes import (
     with_operands,
 )
 from dmlc.ir.parse import parse
+from dmlc.ir.places import reads_own_place
 from dmlc.ir.ranges import Interval, Ranges
 from dmlc.ir.semantics import CONVERSIONS, SEMANTICS, Semantics
 from dmlc.ir.specialize import specialize
-from dmlc.ir.verify import Fault, check_in_place, find_fault, reads_own_place, verify
+from dmlc.ir.verify import Fault, check_in_place, find_fault, verify
 from dmlc.scalars import (
     COMBINERS,
     OPERATIONS,

@@ -138,6 +138,10 @@ def _step(round_one: Callable[[float], int]) -> Callable[[Fraction], Fraction]:
     return step
 
 
+def _multiply_add(left: Fraction, right: Fraction, other: Fraction) -> Fraction:
+    return _add(_multiply(left, right), other)
+
+
 def _root(given: Fraction) -> Fraction:
     low, high = max(given.low, 0.0), max(given.high, 0.0)
     return _widen(Fraction(math.sqrt(low), math.sqrt(high), given.nan or given.low < 0))
@@ -158,6 +162,7 @@ _OPERATIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType({
     "add": _add,
     "sub": _subtract,
     "mul": _multiply,
+    "fma": _multiply_add,
     "div": _divide,
     "div_nearest": _divide,
     "neg": _negate,

@@ -227,6 +227,8 @@ class Body:
             instruction = instructions[value]
             given = operands(instruction)
             missing = [o for o in given if o not in number]
+            if len(given) == 3 and isinstance(instruction, Apply):
+                missing.sort(key=given[2].__ne__)  # What is added to comes first, as in a sum.
             if missing:
                 pending.extend(reversed(missing))
                 continue
@@ -267,6 +269,16 @@ class Reduction:
 
     combiner: str
     axes: tuple[tuple[int, Extent], ...]
+
+
+def list_folded(values: Sequence[object], root: int, combiner: str) -> tuple[int, ...]:
+    """What a reduction takes of a point whose value is `root`: that; or, of a sum of products, the
+    two factors, whose product in FLOAT32 is added before it is rounded."""
+    match values[root]:
+        case Apply(operation=operation, operands=factors) if operation.name == "mul":
+            return factors if combiner == "sum" else (root,)
+        case _:
+            return (root,)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -172,6 +172,10 @@ class Records:
         head = tuple(self.form.head())
         return cast(T, _Reading(self, version).make(kind, content, where, head))
 
+    def make(self, content: _Object, kind: type[T]) -> T:
+        """What an object of the present version says. Raises `DmlcError` as `read` does."""
+        return cast(T, _Reading(self, self.form.version).make(kind, content, name_class(kind)))
+
     def _spell(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
         if kind is tuple:
@@ -220,15 +224,22 @@ class _Reading:
                 return None
             if all(map(dataclasses.is_dataclass, kinds)) and len(kinds) > 1:
                 return self._choose(kinds, value, place)
-            if set(kinds) == {int, str}:
-                kind = str if isinstance(value, str) else int
+            if len(kinds) == 2 and int in kinds and float not in kinds:
+                (word,) = (each for each in kinds if each is not int)
+                kind = word if isinstance(value, str) else int
                 return self._plain(kind, value, where, key, _EXTENT)
             if float in kinds:
                 return value  # Of which type it is, and whether it is one, `make` knows.
             (kind,) = kinds
             kinds = list(typing.get_args(kind))
-        if typing.get_origin(kind) is tuple:
+        origin = typing.get_origin(kind)
+        if origin is tuple:
             return self._read_items(kinds, value, where, key)
+        if origin is frozenset:
+            return frozenset(self._read_items([*kinds, ...], value, where, key))
+        if origin is Mapping:
+            pair = tuple[tuple(kinds)]
+            return dict(self._read_items([pair, ...], value, where, key))
         if kind in self._records.nouns:
             return self._choose([kind], value, place)
         if dataclasses.is_dataclass(kind) and kind not in self._records.words:

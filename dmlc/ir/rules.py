@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.ir.nodes import Apply, Cast, Constant, Instruction, Select, operands, value_type
-from dmlc.scalars import Array, DataType, convert
+from dmlc.scalars import OPERATIONS, Array, DataType, convert
 
 Values: TypeAlias = Sequence[Instruction]
 Rule: TypeAlias = Callable[[Instruction, Values], "int | Instruction | None"]
@@ -149,6 +149,20 @@ def drop_neutral(instruction: Instruction, values: Values) -> int | None:
     return left if name in _SAME and left == right else None
 
 
+def part_multiply_add(instruction: Instruction, values: Values) -> Instruction | None:
+    """`fma(x, 1, z)` is `z + x`, and `fma(x, y, -0.0)` is `x * y`: each is rounded once either way.
+    NaN, infinities and zeros come out the same."""
+    if not isinstance(instruction, Apply) or instruction.operation.name != "fma":
+        return None
+    x, y, z = instruction.operands
+    for one, other in ((x, y), (y, x)):
+        if _is_constant(values[other], 1):
+            return Apply(OPERATIONS["add"], (z, one), instruction.dtype)
+    if _is_constant(values[z], -0.0):
+        return Apply(OPERATIONS["mul"], (x, y), instruction.dtype)
+    return None
+
+
 def absorb(instruction: Instruction, values: Values) -> Instruction | None:
     """Integers and booleans only: `x * 0`, `x & 0`, `x % 1`, `x - x` and `x ^ x` are 0, `x | -1`
     is -1, `x && false` is false and `x || true` is true. Floats are left: 0 times NaN or infinity
@@ -209,6 +223,7 @@ RULES: tuple[Rule, ...] = (
     drop_cast,
     cancel_unary,
     drop_neutral,
+    part_multiply_add,
     absorb,
     compare_same,
 )

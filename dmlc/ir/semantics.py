@@ -49,6 +49,9 @@ mul: the product
   float: mul(0, inf) = nan; mul(-1, 0) = -0
   signed: mul(MIN, -1) = MIN
 
+fma: the product of two operands and the third, rounded once where the device can
+  float: fma(2, 3, 1) = 7; fma(inf, 1, -inf) = nan; fma(0, inf, 1) = nan; fma(-1, 0, -0) = -0
+
 div: the quotient; of integers the part before the point, and 0 where the divisor is 0
   float: div(1, 0) = inf; div(1, -0) = -inf; div(0, 0) = nan; div(inf, inf) = nan
   integer: div(7, 2) = 3; div(7, 0) = 0

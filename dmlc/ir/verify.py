@@ -20,7 +20,6 @@ from dmlc.ir.inside import find_outside, is_empty
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
     Body,
-    Constant,
     Delay,
     Extent,
     Index,
@@ -38,19 +37,16 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.ir.operand_types import check_constant, check_rank, check_types
+from dmlc.ir.places import is_own_place, overlaps
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_ranges
 from dmlc.parameters import expect, expect_items, wrong_kind
 from dmlc.scalars import COMBINERS, Operands
 from dmlc.scalars import DataType as T
 from dmlc.sizes import (
     LARGEST,
-    Measure,
-    estimate,
-    find_least,
     find_symbols,
     holds,
     list_symbols,
-    measure,
     parse_size,
 )
 from dmlc.source import DmlcError, InternalError, Span
@@ -505,23 +501,6 @@ def _check_results(function: Function) -> Fault | None:
     return None
 
 
-def overlaps(sizes: Sequence[Extent], strides: Sequence[Extent]) -> bool:
-    """Whether two elements of a tensor of these sizes and strides may share memory.
-
-    True for every layout that overlaps, for the rare interleaved ones that do not, and for those
-    that only some of the sizes that symbols may have keep apart.
-    """
-    if 0 in sizes:
-        return False
-    axes = [(measure(s), measure(n)) for s, n in zip(strides, sizes, strict=True) if n != 1]
-    reach: Measure = 0
-    for stride, size in sorted(axes, key=lambda axis: (estimate(axis[0]), estimate(axis[1]))):
-        if find_least(stride - reach) <= 0:
-            return True
-        reach = reach + (size - 1) * stride
-    return False
-
-
 def check_in_place(function: Function, pairs: Sequence[tuple[str, str]]) -> Fault | None:
     """The first reason, if any, why some (result, parameter) pair may not share memory: they
     differ in layout, or an element of the parameter is read elsewhere than at its own place."""
@@ -559,7 +538,7 @@ def _find_reads_elsewhere(function: Function) -> dict[str, Stage]:
     found: dict[str, Stage] = {}
     for stage in function.stages:
         for load in stage.body.loads():
-            if load.tensor not in found and not _is_own_place(stage, load):
+            if load.tensor not in found and not is_own_place(stage, load):
                 found[load.tensor] = stage
     return found
 
@@ -585,23 +564,3 @@ def _have_one_layout(
     ours, theirs = function.strides(stage.name), function.strides(parameter.name)
     # The stride of an axis of one element is never used.
     return all(a == b for a, b, n in zip(ours, theirs, stage.extents, strict=True) if n != 1)
-
-
-def reads_own_place(stage: Stage, load: Load) -> bool:
-    """Whether a load is at the very element that the stage is computing."""
-    expect("stage", stage, Stage, "an ir.Stage")
-    return _is_own_place(stage, expect("load", load, Load, "an ir.Load"))
-
-
-def _is_own_place(stage: Stage, load: Load) -> bool:
-    if stage.reduction is not None or len(load.indices) != len(stage.extents):
-        return False
-    for axis, number in enumerate(load.indices):
-        match stage.body.instructions[number]:
-            case Index(axis=own, reduced=False) if own == axis:
-                pass
-            case Constant(dtype=T.INDEX, value=0) if stage.extents[axis] == 1:
-                pass
-            case _:
-                return False
-    return True

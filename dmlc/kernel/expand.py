@@ -18,10 +18,12 @@ from dmlc.kernel.rewrite import (
     define,
     find_body,
     find_defined,
+    inline_single,
     list_expressions,
     map_expressions,
     map_operands,
     replace_body,
+    substitute,
     walk,
     walk_statements,
 )
@@ -34,28 +36,39 @@ _MOST_READS = 24
 """Values read before the first of them is used, at most: each takes a register."""
 
 
-def expand_loops(kernel: k.Kernel) -> k.Kernel:
+def expand_loops(kernel: k.Kernel, *, keeps: bool = False) -> k.Kernel:
     """The kernel with loops written out that are to be, where all they do is to compute and store.
-    Where groups have one work item these are only the loops over arrays that become registers."""
+    Where groups have one work item these are only the loops over arrays that become registers; else
+    a language may have a compiler write out those, and `keeps` them."""
     registers = {a.name for a in kernel.arrays if a.registers}
-    if kernel.launch.group_size == 1 and not registers:
+    is_alone = kernel.launch.group_size == 1
+    if is_alone and not registers:
         return kernel
     stored = {b.name for b in kernel.buffers if b.access is not k.Access.READ}
-    expander = _Expander(stored, registers, is_alone=kernel.launch.group_size == 1)
-    return dataclasses.replace(kernel, body=tuple(expander.expand(kernel.body)))
+    expander = _Expander(stored, registers, is_alone=is_alone, keeps=keeps and not is_alone)
+    body = expander.expand(kernel.body)
+    if keeps and registers and not is_alone:
+        body = inline_single(body)
+    return dataclasses.replace(kernel, body=tuple(body))
 
 
 class _Expander:
-    def __init__(self, stored: set[str], registers: set[str], *, is_alone: bool) -> None:
+    def __init__(
+        self, stored: set[str], registers: set[str], *, is_alone: bool, keeps: bool
+    ) -> None:
         self._stored = stored
         """The buffers that may change."""
         self._registers = registers
         self._is_alone = is_alone
+        self._keeps = keeps
         self._numbers = itertools.count()
 
     def expand(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
         made: list[k.Statement] = []
         for statement in statements:
+            if isinstance(statement, k.For) and self._keeps and self._is_bound(statement):
+                made.append(start_at_zero(statement))
+                continue
             inside = find_body(statement)
             if inside:
                 statement = replace_body(statement, self.expand(inside))
@@ -67,10 +80,10 @@ class _Expander:
 
     def _write_out(self, loop: k.For) -> list[k.Statement]:
         """The steps of a loop, where it is one to be written out; else the loop."""
-        steps = _list_steps(loop)
+        steps = list_steps(loop)
         if not steps:
             return [loop]
-        is_bound = bool(self._registers.intersection(_list_arrays(loop.body)))
+        is_bound = self._is_bound(loop)
         straight = all(isinstance(s, _STRAIGHT) for s in loop.body)
         reads = sum(isinstance(s, k.Let) for s in loop.body) * len(steps)
         if is_bound and (not straight or reads > _MOST_READS):
@@ -79,6 +92,11 @@ class _Expander:
             return self._read_first(loop, steps)
         return [loop]
 
+    def _is_bound(self, loop: k.For) -> bool:
+        """Whether a loop is to be written out that goes over registers."""
+        arrays = list_arrays(loop.body) if list_steps(loop) else ()
+        return not self._registers.isdisjoint(arrays)
+
     def _take_step(self, loop: k.For, step: k.Expression) -> list[k.Statement]:
         """A step of a loop as it stands."""
         known: dict[str, k.Expression] = {loop.variable.name: step}
@@ -86,7 +104,7 @@ class _Expander:
         def copy(statements: Sequence[k.Statement]) -> list[k.Statement]:
             made: list[k.Statement] = []
             for statement in statements:
-                changed = map_expressions(statement, lambda e: _replace(e, known))
+                changed = map_expressions(statement, lambda e: replace(e, known))
                 local = find_defined(changed)
                 if isinstance(changed, k.Let) and isinstance(changed.value, k.Local | k.Literal):
                     known[changed.local.name] = changed.value
@@ -115,7 +133,7 @@ class _Expander:
             known: dict[str, k.Expression] = {loop.variable.name: step}
             late = set(assigned)
             for statement in loop.body:
-                made = map_expressions(statement, lambda e, known=known: _replace(e, known))
+                made = map_expressions(statement, lambda e, known=known: replace(e, known))
                 if not isinstance(made, k.Let):
                     rest.append(made)
                     continue
@@ -147,7 +165,7 @@ class _Expander:
 _STRAIGHT = k.Let | k.Store | k.StoreLocal | k.Assign
 
 
-def _list_steps(loop: k.For) -> list[k.Expression]:
+def list_steps(loop: k.For) -> list[k.Expression]:
     """What the variable of a loop is in each of its steps; nothing where it stays a loop."""
     start, length = loop.start, _measure(loop.start, loop.stop)
     if length is None or not loop.unroll:
@@ -156,6 +174,17 @@ def _list_steps(loop: k.For) -> list[k.Expression]:
         index(int(start.value) + gone) if isinstance(start, k.Literal) else add(start, index(gone))
         for gone in range(0, length, loop.step)
     ]
+
+
+def start_at_zero(loop: k.For) -> k.For:
+    """A loop that is written out, and such loops inside, whose variables count their steps."""
+    body = tuple(start_at_zero(s) if isinstance(s, k.For) else s for s in loop.body)
+    steps = list_steps(loop)
+    if not steps or (loop.start == index(0) and loop.step == 1):
+        return dataclasses.replace(loop, body=body)
+    place = add(loop.start, multiply(loop.variable, loop.step))
+    body = tuple(substitute(s, loop.variable, place) for s in body)
+    return dataclasses.replace(loop, start=index(0), stop=index(len(steps)), step=1, body=body)
 
 
 def _measure(start: k.Expression, stop: k.Expression) -> int | None:
@@ -169,7 +198,7 @@ def _measure(start: k.Expression, stop: k.Expression) -> int | None:
             return subtract_known(stop, start)
 
 
-def _list_arrays(statements: Sequence[k.Statement]) -> list[str]:
+def list_arrays(statements: Sequence[k.Statement]) -> list[str]:
     """The arrays that statements read and write."""
     found: list[str] = []
     for statement in walk_statements(statements):
@@ -208,12 +237,12 @@ def _read_before_waiting(statements: Sequence[k.Statement], stored: set[str]) ->
     return made
 
 
-def _replace(expression: k.Expression, known: Mapping[str, k.Expression]) -> k.Expression:
+def replace(expression: k.Expression, known: Mapping[str, k.Expression]) -> k.Expression:
     """An expression with others for some of its locals; sums and products of positions are kept
     short."""
     if isinstance(expression, k.Local):
         return known.get(expression.name, expression)
-    made = map_operands(expression, lambda e: _replace(e, known))
+    made = map_operands(expression, lambda e: replace(e, known))
     match made:
         case k.Operate(operands=(left, k.Literal(value=number)), type=k.INDEX) if (
             made.operation.name == "mul"

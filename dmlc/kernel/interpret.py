@@ -26,7 +26,7 @@ from dmlc import ir
 from dmlc.ir.specialize import evaluate_strides
 from dmlc.kernel import nodes as k
 from dmlc.kernel.matrices import Matrices
-from dmlc.kernel.memory import Cells, Memory, Who, WorkItems
+from dmlc.kernel.memory import Cells, Memory, Who, WorkItems, lay_out, view_of
 from dmlc.kernel.print import print_expression, print_statement
 from dmlc.kernel.rewrite import walk
 from dmlc.kernel.rows import STEP
@@ -478,7 +478,11 @@ class Launch:
 
     def _find_evaluation(self, node: k.Operate) -> Callable[..., Array]:
         """What computes an operation, of values of its operands."""
-        return _find_evaluation(node, self._index)
+        operation, divisor = node.operation, node.operands[-1]
+        is_plain = isinstance(divisor, k.Literal) and divisor.type == k.INDEX and divisor.value != 0
+        if self._index.kind == "u" and is_plain:
+            return _COUNTED.get(operation.name, operation.evaluate)
+        return operation.evaluate
 
     def _make_choice(self, node: k.Select) -> _Value:
         condition, then = self._make(node.condition), self._make(node.then)
@@ -522,15 +526,6 @@ _COUNTED: Mapping[str, Callable[..., Array]] = {"div": np.floor_divide, "mod": n
 """Quotients of numbers without a sign by what is not 0."""
 
 
-def _find_evaluation(node: k.Operate, index: np.dtype[Any]) -> Callable[..., Array]:
-    """What computes an operation, where positions are of a type."""
-    operation, divisor = node.operation, node.operands[-1]
-    is_plain = isinstance(divisor, k.Literal) and divisor.type == k.INDEX and divisor.value != 0
-    if index.kind == "u" and is_plain:
-        return _COUNTED.get(operation.name, operation.evaluate)
-    return operation.evaluate
-
-
 # Programs ------------------------------------------------------------------------------------
 
 
@@ -571,9 +566,9 @@ def run_kernels(
         values = inputs_of[parameter.name]
         extents = [evaluate_size(e, sizes) for e in parameter.extents]
         strides = evaluate_strides(parameter, sizes)
-        memory = _lay_out(extents, strides, parameter.dtype, filled=True)
+        memory = lay_out(extents, strides, parameter.dtype, filled=True)
         memory.misaligned = misaligned
-        _view(memory, extents, strides)[...] = values.reshape(extents)
+        view_of(memory.values, extents, strides)[...] = values.reshape(extents)
         memories[parameter.name] = memory
     for table in function.tables:
         values = np.array(table.values, table.dtype.dtype)
@@ -585,7 +580,7 @@ def run_kernels(
     for stage in function.stages:
         extents = [evaluate_size(e, sizes) for e in stage.extents]
         filled = stage.name in looped
-        memory = _lay_out(extents, layouts.get(stage.name), stage.dtype, filled=filled)
+        memory = lay_out(extents, layouts.get(stage.name), stage.dtype, filled=filled)
         memory.misaligned = misaligned
         memories[stage.name] = memory
     once = ((number, dict[str, int]()) for number in range(len(kernels)))
@@ -603,32 +598,9 @@ def run_kernels(
         extents = [evaluate_size(e, sizes) for e in stage.extents]
         memory = memories[result.name]
         strides = layouts[result.name]
-        if not _view_of(memory.filled, extents, strides).all():
+        if not view_of(memory.filled, extents, strides).all():
             raise KernelFault(f"'{result.name}' has elements that no kernel writes")
-        values = _view(memory, extents, strides).copy()
+        values = view_of(memory.values, extents, strides).copy()
         is_run = shape is not None and counted in stage.extents
         found[result.name] = values.reshape(shape) if is_run else values
     return found
-
-
-def _lay_out(
-    extents: Sequence[int], strides: Sequence[int] | None, dtype: DataType, *, filled: bool
-) -> Memory:
-    """Memory that holds a tensor from its first to its last element."""
-    if math.prod(extents) == 0:
-        return Memory(np.zeros(0, dtype.dtype), filled=filled)
-    steps = ir.packed_strides(tuple(extents)) if strides is None else strides
-    last = sum((e - 1) * s for e, s in zip(extents, steps, strict=True))
-    return Memory(np.zeros(last + 1, dtype.dtype), filled=filled)
-
-
-def _view(memory: Memory, extents: Sequence[int], strides: Sequence[int] | None) -> Array:
-    return _view_of(memory.values, extents, strides)
-
-
-def _view_of(flat: Array, extents: Sequence[int], strides: Sequence[int] | None) -> Array:
-    """The elements of a tensor in flat memory."""
-    if strides is None:
-        return flat.reshape(tuple(extents))
-    steps = [s * flat.itemsize for s in strides]
-    return np.lib.stride_tricks.as_strided(flat, tuple(extents), steps)

@@ -14,7 +14,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.parse import parse_type
 from dmlc.kernel.print import show_type
 from dmlc.parameters import expect, expect_text
-from dmlc.scalars import KERNEL_OPERATIONS, DataType
+from dmlc.scalars import DataType
 
 
 def kernel_to_json(kernel: k.Kernel) -> str:
@@ -50,5 +50,4 @@ _RECORDS = Records(
     },
     nouns={"statement": get_args(k.Statement), "expression": get_args(k.Expression)},
     tuples={"scalars": "pairs of a scalar and what it is"},
-    operations=KERNEL_OPERATIONS,
 )

@@ -6,12 +6,14 @@ elements that are not there or that nobody has written, and races.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from dmlc import ir
 from dmlc.scalars import Array, DataType, convert
 
 _NOBODY, _SEVERAL = -1, -2
@@ -196,3 +198,22 @@ class Cells:
     def forget(self, groups: Mask | None = None) -> None:
         """Some groups are in step again; all, where none are given."""
         self._memory.users.forget(groups)
+
+
+def lay_out(
+    extents: Sequence[int], strides: Sequence[int] | None, dtype: DataType, *, filled: bool
+) -> Memory:
+    """Memory that holds a tensor from its first to its last element."""
+    if math.prod(extents) == 0:
+        return Memory(np.zeros(0, dtype.dtype), filled=filled)
+    steps = ir.packed_strides(tuple(extents)) if strides is None else strides
+    last = sum((e - 1) * s for e, s in zip(extents, steps, strict=True))
+    return Memory(np.zeros(last + 1, dtype.dtype), filled=filled)
+
+
+def view_of(flat: Array, extents: Sequence[int], strides: Sequence[int] | None) -> Array:
+    """The elements of a tensor in flat memory."""
+    if strides is None:
+        return flat.reshape(tuple(extents))
+    steps = [s * flat.itemsize for s in strides]
+    return np.lib.stride_tricks.as_strided(flat, tuple(extents), steps)

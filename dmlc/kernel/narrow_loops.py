@@ -100,7 +100,8 @@ class _Narrowing:
         starts, stops, rest = [loop.start], [loop.stop], list[k.Expression]()
         for part in _part(condition, conditions):
             bound = _find_bound(part, loop.variable, known)
-            if bound is None or changing & bound.place.terms.keys():
+            read = () if bound is None else (e for t in bound.place.terms for e in walk(t))
+            if bound is None or not changing.isdisjoint(read):
                 rest.append(part)
             elif self._is_end(bound) or (fills and self._is_signed and not bound.further):
                 (starts if bound.starts else stops).append(_settle(bound, loop))

@@ -409,10 +409,11 @@ class Array:
     shared: bool = False
     lanes: int = 1
     """Where more than 1, it is an array of vectors of so many elements: what is read and stored of
-    it is one of these."""
+    it is one of these. Of registers, an element may be read, too."""
     registers: bool = False
     """Whether each of its elements, or vectors of them, becomes a local of its own: all places are
-    known once the loops are written out that go over them."""
+    known once the loops are written out that go over them, by the time that it is printed or by a
+    compiler."""
 
 
 ROW_BYTES = 16

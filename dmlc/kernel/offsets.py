@@ -1,4 +1,5 @@
-"""Names the positions in buffers, and the parts of positions, that stand in several places.
+"""Names the positions in buffers and in arrays of registers, and the parts of positions, that stand
+in several places.
 
 A position is written out wherever an element is read or stored. Where the same one, or the same
 part of several, serves more than once, it gets a name in the outermost scope that has all it is
@@ -8,7 +9,7 @@ computed from in sight.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import (
@@ -31,7 +32,8 @@ _WORTH = 2
 
 def name_offsets(kernel: k.Kernel) -> k.Kernel:
     """The same kernel, with names for what its positions share."""
-    return dataclasses.replace(kernel, body=_Offsets().write(kernel.body, set()))
+    arrays = {a.name for a in kernel.arrays if a.registers and a.lanes == 1}
+    return dataclasses.replace(kernel, body=_Offsets(arrays).write(kernel.body, set()))
 
 
 @dataclasses.dataclass(slots=True)
@@ -46,7 +48,8 @@ class _Uses:
 
 
 class _Offsets:
-    def __init__(self) -> None:
+    def __init__(self, arrays: Collection[str]) -> None:
+        self._arrays = arrays
         self._count = 0
         self._variables: set[str] = set()
         self._places: dict[int, tuple[k.Statement, tuple[k.Expression, ...]]] = {}
@@ -137,19 +140,24 @@ class _Offsets:
             pending += [(o, part if fits else None) for o in part.operands]
 
     def _list_places(self, statement: k.Statement) -> tuple[k.Expression, ...]:
-        """The positions in buffers that a statement names, and those of its body."""
+        """The positions that a statement names, once for each lane of registers, and those of its
+        body."""
         known = self._places.get(id(statement))
         if known is not None:
             return known[1]
         found: list[k.Expression] = []
         if isinstance(statement, k.Store | k.Prefetch | k.StoreWord):
             found.append(statement.index)
+        if isinstance(statement, k.StoreLocal) and statement.array in self._arrays:
+            found += [statement.index] * statement.value.type.lanes
         for expression in list_expressions(statement):
             pending = [expression]
             while pending:
                 part = pending.pop()
                 if isinstance(part, k.Load):
                     found.append(part.index)
+                if isinstance(part, k.LoadLocal) and part.array in self._arrays:
+                    found += [part.index] * part.type.lanes
                 pending += list_operands(part)
         for inner in find_body(statement):
             found += self._list_places(inner)

@@ -15,7 +15,7 @@ from dmlc.ir.scan import LITERALS, Open, Scanner, Token, token_pattern
 from dmlc.kernel import nodes as k
 from dmlc.kernel.print import RESERVED
 from dmlc.parameters import expect_text
-from dmlc.scalars import KERNEL_OPERATIONS, DataType
+from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import DmlcError, Source, unknown_name
 
 _VECTOR = re.compile(r"(\w+)x(\d{1,4})")
@@ -398,9 +398,9 @@ class _Parser(Scanner[k.Expression]):
                     self.span(token),
                 )
             return self._read(token.text, given[0])
-        operation = KERNEL_OPERATIONS.get(token.text)
+        operation = OPERATIONS.get(token.text)
         if operation is None and token.text not in _CALLS:
-            known = [*KERNEL_OPERATIONS, *_CALLS]
+            known = [*OPERATIONS, *_CALLS]
             raise DmlcError(unknown_name("operation", token.text, known, self.span(token)))
         arity = _CALLS[token.text] if operation is None else operation.arity
         self.check_arity(token, arity, given)

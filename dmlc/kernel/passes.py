@@ -13,9 +13,8 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index
 from dmlc.kernel.cleanup import clean_up
-from dmlc.kernel.contract import contract_sums
 from dmlc.kernel.expand import expand_loops
-from dmlc.kernel.join_reads import join_reads
+from dmlc.kernel.fragments import hold_fragments
 from dmlc.kernel.join_words import join_words
 from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.offsets import name_offsets
@@ -35,16 +34,12 @@ class Pass:
 
 
 PASSES: tuple[Pass, ...] = (
-    Pass("expand_loops", lambda kernel, _: expand_loops(kernel)),
+    Pass("hold_fragments", lambda kernel, limits: hold_fragments(kernel, limits.vector_lanes)),
+    Pass("expand_loops", lambda kernel, limits: expand_loops(kernel, keeps=limits.unrolls)),
     Pass("narrow_loops", lambda kernel, _: narrow_loops(kernel)),
-    Pass("join_reads", lambda kernel, limits: join_reads(kernel, limits.vector_lanes)),
     Pass("join_words", join_words),
     Pass("name_registers", lambda kernel, _: name_registers(kernel)),
     Pass("multiply_exactly", lambda kernel, _: multiply_exactly(kernel)),
-    Pass(
-        "contract_sums",
-        lambda kernel, limits: contract_sums(kernel) if limits.contracts else kernel,
-    ),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
     Pass("place_vectors", lambda kernel, limits: place_vectors(kernel, limits.vector_lanes)),
@@ -60,6 +55,11 @@ def set_verify_each(on: bool) -> bool:
     global _verifies_each
     before, _verifies_each = _verifies_each, on
     return before
+
+
+def verifies_each() -> bool:
+    """Whether the verifier looks at what each step makes."""
+    return _verifies_each
 
 
 def run_passes(

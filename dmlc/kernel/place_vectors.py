@@ -13,12 +13,11 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add
 from dmlc.kernel.arithmetic import index as literal
 from dmlc.kernel.rewrite import (
+    drop_unused,
     find_body,
-    list_expressions,
     map_expressions,
     map_operands,
     replace_body,
-    walk,
 )
 from dmlc.kernel.sums import Sum, add_up
 
@@ -29,7 +28,6 @@ def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     fixed number of lanes."""
     if lanes < 2:
         return kernel
-    used: dict[str, int] = {}
 
     def write(statements: Sequence[k.Statement], places: _Places) -> list[k.Statement]:
         def change(expression: k.Expression) -> k.Expression:
@@ -52,30 +50,8 @@ def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
             made.append(statement)
         return made
 
-    def count(statements: Sequence[k.Statement]) -> None:
-        for each in statements:
-            for expression in list_expressions(each):
-                for part in walk(expression):
-                    if isinstance(part, k.Local):
-                        used[part.name] = used.get(part.name, 0) + 1
-            count(find_body(each))
-
-    def drop(statements: Sequence[k.Statement]) -> list[k.Statement]:
-        kept: list[k.Statement] = []
-        for each in statements:
-            if (
-                isinstance(each, k.Let)
-                and each.local.type == k.INDEX
-                and not used.get(each.local.name)
-            ):
-                continue
-            inside = find_body(each)
-            kept.append(replace_body(each, drop(inside)) if inside else each)
-        return kept
-
     made = write(kernel.body, _Places({}, {}, {}))
-    count(made)
-    return dataclasses.replace(kernel, body=tuple(drop(made)))
+    return dataclasses.replace(kernel, body=tuple(drop_unused(made)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

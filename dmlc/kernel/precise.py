@@ -30,7 +30,8 @@ def name_arithmetic(kernel: k.Kernel, precise: Collection[str] | None) -> k.Kern
     `precise` alone. As it is, where that is None."""
     if precise is None:
         return kernel
-    return dataclasses.replace(kernel, body=tuple(_Arithmetic(precise).write(kernel.body)))
+    arrays = {a.name for a in kernel.arrays if a.registers}
+    return dataclasses.replace(kernel, body=tuple(_Arithmetic(precise, arrays).write(kernel.body)))
 
 
 def passes_on(expression: k.Expression, precise: Collection[str]) -> bool:
@@ -46,8 +47,10 @@ def passes_on(expression: k.Expression, precise: Collection[str]) -> bool:
 
 
 class _Arithmetic:
-    def __init__(self, precise: Collection[str]) -> None:
+    def __init__(self, precise: Collection[str], arrays: Collection[str]) -> None:
         self._precise = precise
+        self._arrays = arrays
+        """Those whose elements are like locals."""
         self._count = 0
         self._named: list[k.Statement] = []
         """The locals that the statement at hand needs."""
@@ -59,6 +62,8 @@ class _Arithmetic:
             match statement:
                 case k.Let(local=local) | k.Variable(local=local) | k.Assign(local=local):
                     keeps = local.type.dtype.is_float
+                case k.StoreLocal(array=array, value=value):
+                    keeps = array in self._arrays and value.type.dtype.is_float
                 case _:
                     keeps = False
             changed = map_expressions(statement, self._keep if keeps else self._name)

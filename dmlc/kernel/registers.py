@@ -1,4 +1,4 @@
-"""Makes locals of the arrays that are registers: every place in them is known by now.
+"""Makes locals of the arrays that are registers and of which every place is known by now.
 
 An element is a local, or a vector of neighbours where they are read and written together.
 """
@@ -6,29 +6,41 @@ An element is a local, or a vector of neighbours where they are read and written
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import widen, zero_of
+from dmlc.kernel.expand import list_arrays
 from dmlc.kernel.rewrite import (
     NUMBER,
     find_body,
     map_expressions,
     map_operands,
     replace_body,
+    walk_statements,
 )
 from dmlc.source import InternalError
 
 
 def name_registers(kernel: k.Kernel) -> k.Kernel:
-    """The kernel without arrays that are registers."""
-    arrays = {a.name: a for a in kernel.arrays if a.registers}
+    """The kernel without arrays that are registers; but for those that loops go over which a
+    compiler writes out."""
+    turned = find_turned(kernel)
+    arrays = {a.name: a for a in kernel.arrays if a.registers and a.name not in turned}
     if not arrays:
         return kernel
     return dataclasses.replace(
         kernel,
         body=tuple(_Registers(arrays, kernel.body).write(kernel.body)),
-        arrays=tuple(a for a in kernel.arrays if not a.registers),
+        arrays=tuple(a for a in kernel.arrays if a.name not in arrays),
     )
+
+
+def find_turned(kernel: k.Kernel) -> set[str]:
+    """The arrays that loops go over which are to be written out."""
+    loops = [s for s in walk_statements(kernel.body) if isinstance(s, k.For) and s.unroll]
+    return {name for loop in loops for name in list_arrays(loop.body)}
 
 
 class _Registers:
@@ -36,6 +48,7 @@ class _Registers:
         self._lanes = dict.fromkeys(arrays, 1)
         self._arrays = arrays
         self._measure(body)
+        self._uses = Counter(list_arrays(body))
         self._known: dict[tuple[str, int], k.Local] = {}
         """The local of each part of an array, by its number."""
 
@@ -47,9 +60,11 @@ class _Registers:
 
     def write(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
         """The statements, with variables where the first of them is that puts something into an
-        array: what it is put into then begins there."""
-        made: list[k.Statement] = []
+        array: what it is put into then begins there, or before what is not always done, and ends
+        with the block."""
+        made, known = list[k.Statement](), dict(self._known)
         for statement in statements:
+            made += self._begin(find_body(statement))
             changed = map_expressions(statement, self._change)
             body = find_body(changed)
             if body:
@@ -64,6 +79,20 @@ class _Registers:
                     made.append(k.Assign(local, changed.value))
                 continue
             made.append(changed)
+        self._known = known
+        return made
+
+    def _begin(self, body: Sequence[k.Statement]) -> list[k.Statement]:
+        """Variables for arrays that are used in some statements, and outside them too."""
+        made: list[k.Statement] = []
+        for array, count in Counter(list_arrays(body)).items():
+            if array not in self._arrays or count == self._uses[array]:
+                continue
+            for number in range(self._arrays[array].size // self._lanes[array]):
+                if (array, number) not in self._known:
+                    local = self._known[array, number] = self._name((array, number))
+                    zero = widen(zero_of(local.type.dtype), local.type.lanes)
+                    made.append(k.Variable(local, zero))
         return made
 
     def _name(self, part: tuple[str, int]) -> k.Local:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, get_args
 
 from dmlc.kernel import nodes as k
+from dmlc.scalars import DataType
 from dmlc.source import InternalError
 
 NUMBER = "#"
@@ -162,3 +163,57 @@ def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Sta
     changed = map_expressions(statement, change)
     body = find_body(changed)
     return replace_body(changed, [substitute(s, old, new) for s in body]) if body else changed
+
+
+def inline_single(statements: Sequence[k.Statement]) -> list[k.Statement]:
+    """The statements, where a position that is used once, and no more often than it is named,
+    stands there itself; and so does an element that is read right before it is used."""
+    uses: dict[str, int] = {}
+    for statement in walk_statements(statements):
+        for part in (p for e in list_expressions(statement) for p in walk(e)):
+            if isinstance(part, k.Local):
+                uses[part.name] = uses.get(part.name, 0) + 1
+    here = [p for s in statements for e in list_expressions(s) for p in walk(e)]
+    single = {p.name for p in here if isinstance(p, k.Local) and uses[p.name] == 1}
+    known, made = dict[str, k.Expression](), list[k.Statement]()
+
+    def change(expression: k.Expression) -> k.Expression:
+        if isinstance(expression, k.Local):
+            return known.get(expression.name, expression)
+        return map_operands(expression, change)
+
+    for statement in statements:
+        changed = map_expressions(statement, change)
+        if isinstance(changed, k.Let) and changed.local.name in single:
+            stays = changed.local.type.dtype is not DataType.INDEX
+            if not stays or _is_put_next(statement, statements):
+                known[changed.local.name] = changed.value
+                continue
+        made.append(replace_body(changed, inline_single(find_body(changed))))
+    return made
+
+
+def _is_put_next(let: k.Statement, statements: Sequence[k.Statement]) -> bool:
+    """Whether an element is read right before it is put into an array."""
+    after = statements[[s is let for s in statements].index(True) + 1 :][:1]
+    if not isinstance(let, k.Let) or not isinstance(let.value, k.Load | k.LoadLocal):
+        return False
+    return any(isinstance(s, k.StoreLocal) and s.value == let.local for s in after)
+
+
+def drop_unused(statements: Sequence[k.Statement]) -> list[k.Statement]:
+    """The statements without the values that none of them uses."""
+    used: set[str] = set()
+
+    def drop(statements: Sequence[k.Statement]) -> list[k.Statement]:
+        kept: list[k.Statement] = []
+        for each in reversed(statements):
+            if isinstance(each, k.Let) and each.local.name not in used:
+                continue
+            each = replace_body(each, drop(find_body(each)))
+            parts = (p for e in list_expressions(each) for p in walk(e))
+            used.update(p.name for p in parts if isinstance(p, k.Local))
+            kept.append(each)
+        return kept[::-1]
+
+    return drop(statements)

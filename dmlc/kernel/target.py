@@ -129,10 +129,11 @@ class Limits:
     """Memory of a group, at most, of one that is larger than the profile has them."""
     has_wide_positions: bool = True
     """Whether signed positions may have 64 bits."""
-    contracts: bool = False
-    """Whether a product that is added to a sum is multiplied and added in one instruction."""
     instruction: Instruction | None = None
     """The matrix instruction that products may be made by; None: none."""
+    unrolls: bool = False
+    """Whether compilers write out the loops that they are asked to, and then keep in registers the
+    arrays that these go over."""
     precise: frozenset[str] | None = None
     """The operations through which a named local pins how its operands are rounded, where the
     language pins it for named locals only. None where all arithmetic is rounded as written."""

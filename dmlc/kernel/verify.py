@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dmlc.kernel import nodes as k
 from dmlc.kernel.bounds import find_outside
 from dmlc.kernel.print import print_statement, show_type
+from dmlc.kernel.registers import find_turned
 from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, list_operands
 from dmlc.scalars import DataType, is_float32
 from dmlc.source import InternalError
@@ -88,7 +89,7 @@ class _Verifier:
         for array in kernel.arrays:
             if array.size < 1 or array.size % array.lanes:
                 self._fail(f"array '{array.name}' has {array.size} elements")
-            if array.registers and self._is_named:
+            if array.registers and self._is_named and array.name not in find_turned(kernel):
                 self._fail(f"array '{array.name}' has not become registers")
         self._check_statements(kernel.body)
         if launch.group_size > 1 and (kernel.matrices or _has_barrier(kernel.body)):
@@ -177,7 +178,7 @@ class _Verifier:
                 self._expect(index, k.INDEX)
                 held = self._array(array)
                 self._expect(value, k.Type(held.dtype.compute, value.type.lanes))
-                self._check_whole(held, value.type)
+                self._check_whole(held, value.type, held.lanes)
             case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
                 self._expect(index, k.INDEX)
                 stored = self._buffer(buffer, written=True)
@@ -273,9 +274,10 @@ class _Verifier:
             whole = show_type(k.Type(buffer.dtype, buffer.lanes))
             self._fail(f"'{buffer.name}' holds {whole}, and {type.lanes} elements are taken")
 
-    def _check_whole(self, array: k.Array, type: k.Type) -> None:
-        """What is read and stored of an array of vectors is one of these."""
-        if array.lanes > 1 and type.lanes != array.lanes:
+    def _check_whole(self, array: k.Array, type: k.Type, reads: int) -> None:
+        """What is read and stored of an array of vectors is one of these; or it has so many lanes
+        as registers are read in."""
+        if array.lanes > 1 and type.lanes not in (array.lanes, reads):
             whole = show_type(k.Type(array.dtype, array.lanes))
             self._fail(f"'{array.name}' holds {whole}, and {type.lanes} elements are taken")
 
@@ -329,7 +331,7 @@ class _Verifier:
                 if not array.shared:
                     self._sources.add(_ITEM)
                 self._agree(expression, array.dtype.compute, made.lanes)
-                self._check_whole(array, made)
+                self._check_whole(array, made, 1 if array.registers else array.lanes)
             case k.Select(condition=condition, then=then, otherwise=otherwise):
                 self._expect(then, made)
                 self._expect(otherwise, made)

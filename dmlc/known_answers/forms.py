@@ -161,8 +161,12 @@ def _list_operations(words: _Words, dialect: Dialect, floats: FloatPromises) -> 
             continue
         if isinstance(dialect.operations[operation.name, dtype], Unsupported):
             continue
-        called = f"{operation.name}({', '.join('ab'[: operation.arity])})"
-        shown = f"{operation.name}({', '.join('AB'[: operation.arity])})"
+        operands = ("A", "B")[: operation.arity]
+        if operation.arity == 3:
+            # A product of halves is exact: a device may round once or twice.
+            operands = ("round_float16(A)", "round_float16(B)", "A")
+        shown = f"{operation.name}({', '.join(operands)})"
+        called = shown.lower()
         ulps = _ULPS if operation.transcendental else _find_ulps(operation.name, dtype, floats)
         if dtype is DataType.BOOL:
             yield _Form(shown, called)

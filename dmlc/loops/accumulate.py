@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -54,13 +55,34 @@ def start(slot: Slot, lanes: int = 1) -> k.Expression:
     return widen(k.Literal(k.Type(slot.dtype), slot.first), lanes)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Product:
+    """A point of a sum of products, or as many as the factors have lanes: it takes part where
+    `guard` holds, and is added before it is rounded."""
+
+    factors: Sequence[k.Expression]
+    guard: k.Expression | None
+
+
+State: TypeAlias = Sequence[k.Expression] | Product
+"""What enters the state of a reduction: that of some points, or a point."""
+
+
+def count_lanes(state: State) -> int:
+    parts = state.factors if isinstance(state, Product) else state
+    return parts[0].type.lanes
+
+
 def contribute(
     slots: Sequence[Slot],
-    value: k.Expression,
+    values: Sequence[k.Expression],
     guard: k.Expression | None,
     place: k.Expression | None,
-) -> tuple[k.Expression, ...]:
-    """The state of one point, or of as many as `value` has lanes."""
+) -> State:
+    """What one point brings, or as many as its `values` have lanes."""
+    if len(values) > 1:
+        return Product(values, guard)
+    (value,) = values
     lanes = value.type.lanes
     if value.type.dtype is DataType.BOOL:
         value = k.Convert(value, k.Type(DataType.INT32, lanes))
@@ -73,10 +95,18 @@ def contribute(
     )
 
 
+def combine(combiner: str, total: k.Expression, values: Sequence[k.Expression]) -> k.Expression:
+    """A value, or a product of FLOAT32 that is not rounded before, enters a total."""
+    if len(values) == 2 and total.type.dtype is DataType.FLOAT32:
+        return operate("fma", *values, total)
+    value = values[0] if len(values) == 1 else operate("mul", *values)
+    return operate(COMBINERS[combiner].name, total, value)
+
+
 def merge(
     reduction: Reduction,
     mine: Sequence[k.Expression],
-    other: Sequence[k.Expression],
+    other: State,
     name: Callable[[str], str],
     *,
     in_order: bool = False,
@@ -84,6 +114,11 @@ def merge(
     """Two states as one, with the statements it takes first. Of equal extremes the one with the
     lower number stays, and a NaN is more extreme than any number. What comes `in_order` has the
     higher number."""
+    if isinstance(other, Product):
+        made = combine(reduction.combiner, mine[0], other.factors)
+        return [], (
+            made if other.guard is None else k.Select(other.guard, made, mine[0], made.type),
+        )
     if not is_positional(reduction):
         combiner = _BOOLEAN.get(reduction.combiner) or COMBINERS[reduction.combiner].name
         return [], (operate(combiner, mine[0], other[0]),)

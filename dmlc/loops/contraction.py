@@ -27,7 +27,8 @@ from dmlc.loops.element import (
 )
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.space import Space
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.loops.thin import find_sparse, thin_points
+from dmlc.scalars import DataType
 from dmlc.sizes import estimate, multiply
 
 _NUMBERS = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
@@ -110,14 +111,9 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
     if len(phase.accumulators) != 1 or elements.results or not space.inner:
         return None
     (reduction,) = elements.reductions
-    if reduction.combiner != "sum" or reduction.dtype not in _NUMBERS:
+    values = reduction.values
+    if len(values) != 2 or reduction.dtype not in _NUMBERS or 0 in space.extents:
         return None
-    if 0 in space.extents:
-        return None
-    product = elements.values[reduction.value]
-    if not isinstance(product, ir.Apply) or product.operation.name != "mul":
-        return None
-    values = product.operands
     if not all(is_plain(elements, value, reduction.dtype) for value in values):
         return None
     moves = {axis: phase.find_moving(axis) for axis in space.parallel}
@@ -173,8 +169,12 @@ def _find_beside(after: Phase, space: Space) -> int | None:
 
 
 def part_axes(phases: Sequence[Phase]) -> tuple[Phase, ...]:
-    """The phases with parallel axes in two where positions along them are divided: the groups of a
-    convolution, for one, which are a batch. As they are, where nothing is divided so."""
+    """The phases without the points that a guard leaves out by turns; and with parallel axes in two
+    where positions along them are divided: the groups of a convolution, for one, which are a batch.
+    As they are, where there is nothing of either."""
+    sparse = find_sparse(phases[0])
+    if sparse is not None:
+        return part_axes((thin_points(phases[0], sparse), *phases[1:]))
     found = find_divided(phases[0])
     if found is None:
         return tuple(phases)
@@ -308,11 +308,10 @@ def multiply_tiles(
     first = View(name, found.dtype, (row, 0, point), local=True)
     name, column, point = right
     second = View(name, found.dtype, (0, column, point), local=True)
-    product = ir.Apply(OPERATIONS["mul"], (0, 1), found.dtype)
     reads = tuple(Read(view, found.dtype) for view in (first, second))
     (accumulator,) = found.phase.accumulators
-    reduction = dataclasses.replace(accumulator.reduction, value=2, guard=None)
-    elements = Elements(sizes, (*reads, product), (), (reduction,))
+    reduction = dataclasses.replace(accumulator.reduction, values=(0, 1), guard=None)
+    elements = Elements(sizes, reads, (), (reduction,))
     strides = {view: view.strides for view in (first, second)}
     space = Space(sizes, strides, (0, 1))
     return Phase(elements, space, (dataclasses.replace(accumulator, reduction=reduction),))

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from dmlc import ir
+from dmlc.ir.nodes import list_folded
 from dmlc.ir.ranges import Interval
 from dmlc.ir.rules import fold_constants
 from dmlc.loops.access import Positions, join_digits, read_positions
@@ -72,11 +73,12 @@ Value: TypeAlias = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reduction:
-    """A value reduced over the inner dimensions. Where `guard` does not hold, a point takes no
-    part. `place` is a value too: the point's number, where the combiner gives a position."""
+    """A value reduced over the inner dimensions, or the product of two of `values`, which enters a
+    sum. Where `guard` does not hold, a point takes no part. `place` is a value too: the point's
+    number, where the combiner gives a position."""
 
     combiner: str
-    value: int
+    values: tuple[int, ...]
     guard: int | None
     place: int | None
     dtype: DataType
@@ -121,8 +123,8 @@ class Elements:
 
     def roots(self) -> tuple[int, ...]:
         """The values that leave: stored or reduced."""
-        folded = [n for f in self.reductions for n in (f.value, f.guard, f.place) if n is not None]
-        return (*(number for _, number in self.results), *folded)
+        folded = [n for f in self.reductions for n in (*f.values, f.guard, f.place)]
+        return (*(number for _, number in self.results), *(n for n in folded if n is not None))
 
 
 def operands(value: Value) -> tuple[int, ...]:
@@ -185,7 +187,7 @@ def list_joins(elements: Elements) -> frozenset[int]:
     joins, _ = _part_guard(elements)
     others = {o for n, v in enumerate(elements.values) if n not in joins for o in operands(v)}
     others.update(number for _, number in elements.results)
-    others.update(f.value for f in elements.reductions)
+    others.update(n for f in elements.reductions for n in f.values)
     return frozenset(n for n in joins if n not in others)
 
 
@@ -216,11 +218,11 @@ def prune(elements: Elements) -> Elements:
     for number, value in enumerate(elements.values):
         if number in needed:
             numbers[number] = len(values)
-            values.append(_renumber(value, numbers))
+            values.append(renumber(value, numbers))
     reductions = tuple(
         dataclasses.replace(
             f,
-            value=numbers[f.value],
+            values=tuple(numbers[n] for n in f.values),
             guard=None if f.guard is None else numbers[f.guard],
             place=None if f.place is None else numbers[f.place],
         )
@@ -230,7 +232,7 @@ def prune(elements: Elements) -> Elements:
     return Elements(elements.domain, tuple(values), results, reductions, elements.reach)
 
 
-def _renumber(value: Value, numbers: Mapping[int, int]) -> Value:
+def renumber(value: Value, numbers: Mapping[int, int]) -> Value:
     if isinstance(value, Gather):
         terms = tuple((numbers[number], step) for number, step in value.terms)
         return dataclasses.replace(value, terms=terms)
@@ -306,8 +308,9 @@ class Collector:
         self._results: list[tuple[View, int]] = []
         self._reductions: dict[Reduction, int] = {}
         self._reach: Interval = (0, 0)
-        self._joins = False
-        """Whether digits have been put together, which nothing may need then."""
+        self._has_spare = False
+        """Whether something was copied that nothing may need: digits that have been put together,
+        or a product that enters a sum unrounded."""
 
     def elements(self) -> Elements:
         made = Elements(
@@ -317,7 +320,7 @@ class Collector:
             tuple(self._reductions),
             self._reach,
         )
-        return prune(made) if self._joins else made
+        return prune(made) if self._has_spare else made
 
     def _strides(self, name: str) -> tuple[Measure, ...]:
         if name not in self._known_strides:
@@ -341,12 +344,14 @@ class Collector:
         if reduction is None:
             raise InternalError(f"{name} reductions nothing")
         numbers = self._copy(stage, axes)
-        value = numbers[stage.body.result]
+        folded = list_folded(stage.body.instructions, stage.body.result, reduction.combiner)
+        self._has_spare |= stage.body.result not in folded
+        values = tuple(numbers[n] for n in folded)
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
         place = None
         if reduction.combiner in ir.POSITIONAL_COMBINERS:
             place = self._add(self._place(reduction, axes))
-        reduction = Reduction(reduction.combiner, value, guard, place, stage.body.dtype)
+        reduction = Reduction(reduction.combiner, values, guard, place, stage.body.dtype)
         return self._reductions.setdefault(reduction, len(self._reductions))
 
     def add_copy(self, name: str, axes: Mapping[ir.Index, int]) -> None:
@@ -475,7 +480,7 @@ class Collector:
                 if index in axes:
                     strides[axes[index]] += factor * step
         joined = join_digits(stage.body, uneven)
-        self._joins |= len(joined) < len(uneven)
+        self._has_spare |= len(joined) < len(uneven)
         for number, step in joined:
             terms[numbers[number]] = terms.get(numbers[number], 0) + step
         dtype = self._tensors[load.tensor].dtype

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dmlc.loops.nodes import (
     Dim,
@@ -19,10 +19,12 @@ from dmlc.loops.nodes import (
     find_shared,
     inside,
     list_loops,
+    list_phases,
     list_standings,
     walk,
 )
 from dmlc.loops.script import ScheduleError, demand, replace_node
+from dmlc.source import list_names
 
 
 def demand_serial(loop: Loop, what: str) -> Loop:
@@ -102,6 +104,7 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = Fa
     loops += [n for n in walk(loop.body) if isinstance(n, Loop)]
     taken = {n.wanted for n in loops if n.kind is Kind.LANE}
     demand(name not in taken, "an axis of work items has one loop")
+    demand(taken <= set(lanes), "the block has axes of its own")
     demand(math.prod(lanes.values()) <= MOST_ITEMS, "a group has so many work items at most")
     return dataclasses.replace(nest, lanes=tuple(lanes.items()))
 
@@ -120,14 +123,15 @@ def _take_own(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: i
     demand(fits, "work items take the outermost loops of a tile")
     alone = not any(isinstance(n, Reduce | Stage) for n in walk(path))
     demand(alone, "work items that stand otherwise reduce nothing")
-    demand(not any(n.wanted in dict(nest.lanes) for n in loops), "the block has other axes")
+    inner = [n for n in walk(loop.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
+    other = any(n.wanted in dict(nest.lanes) for n in (*loops, *inner))
+    demand(not other, "the block has other axes")
     demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
     taken = {n.wanted for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LANE}
     demand(name not in taken and name not in dict(nest.lanes), "an axis of a tile is its own")
-    own = [n.extent for n in (*loops, *walk(loop.body)) if isinstance(n, Loop)
-           and n.kind is Kind.LANE]  # fmt: skip
+    own = math.prod(n.extent for n in (*loops, *inner) if n.kind is Kind.LANE)
     there = math.prod(side for _, side in nest.lanes)
-    demand(math.prod(own) * extent <= there, "a group has not so many work items")
+    demand(own * extent <= there, "a group has not so many work items")
     return nest
 
 
@@ -144,10 +148,10 @@ def find_path(nodes: Sequence[Node], wanted: Node) -> list[Node]:
 
 def reduces(nest: Nest, loop: Loop) -> bool:
     """Whether a loop walks points that are reduced."""
-    return any(isinstance(n, Reduce) for n in _path_of_points(nest, loop))
+    return any(isinstance(n, Reduce) for n in find_points_path(nest, loop))
 
 
-def _path_of_points(nest: Nest, loop: Loop) -> list[Node]:
+def find_points_path(nest: Nest, loop: Loop) -> list[Node]:
     """A loop and those around it that walk the same points: not those that a tile is filled in."""
     path = find_path(nest.body, loop)
     stages = [i for i, n in enumerate(path) if isinstance(n, Stage)]
@@ -184,18 +188,38 @@ def list_cuts(nest: Nest, dim: Dim) -> list[int]:
 
 def forget_order(nest: Nest, loop: Loop) -> Nest:
     """Has reductions no longer rely on the order of their points, where a loop walks these."""
-    for node in _path_of_points(nest, loop):
+    for node in find_points_path(nest, loop):
         if isinstance(node, Reduce) and node.serial:
             nest = replace_node(nest, node, dataclasses.replace(node, serial=False))
     return nest
 
 
-def demand_alike(nest: Nest) -> None:
-    """Refuses loops side by side over what a work group has, some of which go by its range and
-    others have so many steps."""
-    for group in walk(nest.body):
-        if isinstance(group, Loop) and group.kind is Kind.GROUP:
-            loops = list_loops(group.body, group.dim)
-            inner = {id(n) for loop in loops for n in list_loops(loop.body, group.dim)}
-            counted = {bool(n.extent) for n in loops if id(n) not in inner and n.dim is group.dim}
-            demand(len(counted) < 2, "loops side by side have so many steps, or go by their range")
+def is_alike(loop: Loop) -> bool:
+    """Whether loops side by side over what one has all go by its range, or all have so many
+    steps."""
+    dims = (loop.dim, *(part for part, _ in loop.dim.parts))
+    return all(len({bool(n.extent) for n in _list_next(loop.body, dim)}) < 2 for dim in dims)
+
+
+def _list_next(nodes: Sequence[Node], dim: Dim) -> Iterator[Loop]:
+    """The loops over a dimension in some nodes, but for those in others of them."""
+    for node in nodes:
+        if isinstance(node, Loop) and node.dim is dim:
+            yield node
+        else:
+            yield from _list_next(inside(node), dim)
+
+
+def describe_loops(nest: Nest) -> str:
+    """The loops of a nest, each with the tensors whose sums or elements it walks."""
+    said: list[str] = []
+    for loop in (n for n in walk(nest.body) if isinstance(n, Loop)):
+        phases = [nest.phases[number] for number in list_phases(loop)]
+        added = [each.name for phase in phases for each in phase.accumulators]
+        what = ("reduces", added) if reduces(nest, loop) else ("computes", list[str]())
+        if not what[1]:
+            stored = [view.tensor for p in phases for view, _ in p.elements.results]
+            what = ("computes", [*added, *stored])
+        names = dict.fromkeys(name.partition("#")[0] for name in what[1])
+        said.append(f"{loop.name} {what[0]} {list_names((*names,), 4)}")
+    return f"loops: {'; '.join(said)}" if said else "there are no loops"

@@ -11,7 +11,6 @@ side by side have columns in common, and then the same values.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,8 +21,19 @@ import numpy as np
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
-from dmlc.loops.terms import MOST_TERMS, Line, Terms, find_nothing, list_terms, write_values
-from dmlc.scalars import COMBINERS, Array, combiner_identity
+from dmlc.ir.nodes import list_folded
+from dmlc.loops.terms import (
+    MOST_TERMS,
+    Line,
+    Terms,
+    find_nothing,
+    is_fused,
+    list_terms,
+    write_point,
+    write_product,
+    write_values,
+)
+from dmlc.scalars import Array, combiner_identity
 from dmlc.transform.factor import list_factors
 
 _MOST_TERMS = 256
@@ -176,9 +186,9 @@ class _Writer:
         identity = builder.add(ir.Constant(dtype, combiner_identity(combiner, dtype)))
         total = identity if is_whole else None
         for column in self._list_points(columns):
-            inside: int | None = None
+            points: list[tuple[list[int], list[int | None]]] = []
             values: list[int] = []
-            conditions: dict[int, int | None] = {}
+            end: int | None = None
             for point in self._list_points(self._inner, column):
                 if not self._takes_part(point):
                     continue
@@ -186,14 +196,17 @@ class _Writer:
                 if found is None:
                     return None
                 values, conditions = found
-                term = self._multiply(values[f] for f in factors)
-                for axis, condition in conditions.items():
-                    if axis != last:
-                        term = self._choose(condition, term, nothing)
-                inside = self._combine(inside, term)
-            if inside is not None:
-                term = self._multiply((inside, *(values[w] for w in weights)))
-                total = self._combine(total, self._choose(conditions[last], term, nothing))
+                end = conditions.pop(last)
+                points.append(([values[f] for f in factors], [*conditions.values()]))
+            if len(points) == 1 and not weights:
+                ((own, others),) = points
+                total = self._enter(total, own, (*others, end))
+            elif points:
+                inside: int | None = None
+                for own, others in points:
+                    inside = self._enter(inside, own, others)
+                if inside is not None:
+                    total = self._enter(total, (inside, *(values[w] for w in weights)), (end,))
         total = builder.add(ir.Constant(dtype, nothing)) if total is None else total
         moving = {ir.Index(axis) for axis in self._terms} | {*self._inner}
         own = [c for c in self._facts.conditions if not moving & {*self._facts.dependencies[c]}]
@@ -251,30 +264,37 @@ class _Writer:
         Other than of sums, or where columns have one point each, all are taken for the former."""
         facts = self._facts
         reduction, body = facts.stage.reduction, facts.stage.body
-        if reduction is None or reduction.combiner != "sum" or len(columns) == len(self._inner):
-            return [body.result], []
+        combiner = "" if reduction is None else reduction.combiner
+        folded = [*list_folded(body.instructions, body.result, combiner)]
+        if combiner != "sum" or len(columns) == len(self._inner):
+            return folded, []
         over = {ir.Index(list(self._terms)[-1]), *columns}
         factors = list_factors(body)
         weights = [f for f in factors if facts.dependencies[f] and facts.is_over(f, over)]
         inner = [f for f in factors if f not in weights]
-        return (inner, weights) if inner else ([body.result], [])
+        return (inner, weights) if inner and weights else (folded, [])
 
-    def _multiply(self, factors: Iterable[int]) -> int:
-        return functools.reduce(lambda one, other: self._builder.apply("mul", one, other), factors)
-
-    def _combine(self, one: int | None, other: int) -> int:
+    def _enter(
+        self, total: int | None, factors: Sequence[int], conditions: Iterable[int | None]
+    ) -> int:
+        """A point, which is a product, enters what there is so far where some conditions hold."""
         reduction, dtype = self._facts.stage.reduction, self._facts.stage.body.dtype
-        if one is None or reduction is None:
-            return other
-        return self._builder.add(ir.Apply(COMBINERS[reduction.combiner], (one, other), dtype))
+        combiner = "" if reduction is None else reduction.combiner
+        if total is not None and is_fused(combiner, factors, dtype):
+            made = write_point(self._builder, combiner, total, factors, dtype)
+            return self._choose(conditions, made, total)
+        none = self._builder.add(ir.Constant(dtype, find_nothing(combiner, dtype)))
+        term = self._choose(conditions, write_product(self._builder, factors), none)
+        return (
+            term if total is None else write_point(self._builder, combiner, total, (term,), dtype)
+        )
 
-    def _choose(self, condition: int | None, term: int, nothing: float) -> int:
-        """A term where a condition holds; elsewhere what changes nothing."""
-        if condition is None:
-            return term
-        dtype = self._facts.stage.body.dtype
-        none = self._builder.add(ir.Constant(dtype, nothing))
-        return self._builder.add(ir.Select(condition, term, none, dtype))
+    def _choose(self, conditions: Iterable[int | None], made: int, none: int) -> int:
+        """A value where some conditions hold; elsewhere another."""
+        for condition in conditions:
+            if condition is not None:
+                made = self._builder.select(condition, made, none)
+        return made
 
     def _write_point(
         self, point: Mapping[ir.Index, int]

@@ -1,9 +1,9 @@
 """A schedule as a value: the loops of one kernel, as a tree over the phases that it computes.
 
 The algorithm is what `phases` holds: at each point of a domain some scalar work, whose values are
-stored or reduced. A `Nest` says in which order the points are computed, and by whom. `verbs` makes
-one nest of another, `schedule` chooses, and `lower` writes the statements. A nest prints, one line
-per loop.
+stored or reduced. A `Nest` says in which order the points are computed, and by whom. `primitives`
+make one nest of another, rules choose, and `lower` writes the statements. A nest prints whole, one
+line per node.
 
 A dimension is walked by one or more loops, the coarser ones in larger steps: each narrows the range
 that those of smaller steps walk. Dimensions may be merged into one, which is walked in their place;
@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast, get_args
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import OPEN, make_size, measure
+from dmlc.loops.element import Value
 from dmlc.loops.permute import Patterns
 from dmlc.loops.phases import Phase
+from dmlc.loops.text import Plain, write_line
 from dmlc.loops.vectorize import Vectorization
 from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
@@ -260,6 +263,8 @@ class Stage:
     """The values without which a point is not there: of the one phase inside."""
     repeats: bool = True
     """Whether it comes again, when some may still read what it has put there before."""
+    ahead: bool = False
+    """Whether what the next step puts there is read before the present one uses its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -366,7 +371,69 @@ class Nest:
     """What has made it of the naive nest; empty where it was made otherwise."""
 
     def __str__(self) -> str:
-        return "\n".join(_describe(self.body, self, 0))
+        """All there is to say: the script, the work of the phases, dimensions, buffers, and the
+        nodes. `parse_nest` reads it."""
+        head = [f"call {call}" for call in self.script]
+        for number, phase in enumerate(self.phases):
+            head.append(f"// phase {number}: {_describe_point(Point(number), phase)}")
+            head += (f"//   {line}" for line in PLAIN.list_fields(phase))
+        for noun, values in (("dim", list_dims(self)), ("buffer", list_buffers(self))):
+            head += (write_line({"op": noun, **PLAIN.record(each)}) for each in values)
+        about = PLAIN.record(self, ("phases", "body", "script"))
+        return "\n".join([*head, write_line({"op": "nest", **about}), *self.list_lines()])
+
+    def list_lines(self) -> list[str]:
+        """The nodes alone, a line each."""
+        return list(PLAIN.tree(self.body, lambda node, around: _say(self, node, around)))
+
+
+PLAIN = Plain(
+    {
+        Dim: lambda dim: dim.name,
+        Buffer: lambda buffer: buffer.name,
+        k.Scalar: lambda scalar: scalar.name,
+        DataType: lambda dtype: dtype.name,
+        Call: str,
+        Instruction: lambda instruction: instruction.name,
+    },
+    (*get_args(Node), *get_args(Value)),
+)
+"""How nodes are written. What dimensions and buffers are, a print says once."""
+
+
+def list_dims(nest: Nest) -> list[Dim]:
+    """All dimensions of a nest, each after those that it is made of; those of one name once, where
+    they are equal."""
+    return [each for each in _list_values(nest) if isinstance(each, Dim)]
+
+
+def list_buffers(nest: Nest) -> list[Buffer]:
+    """All buffers of a nest."""
+    return [each for each in _list_values(nest) if isinstance(each, Buffer)]
+
+
+def _list_values(nest: Nest) -> list[Dim | Buffer]:
+    found: dict[Dim | Buffer, None] = {}
+
+    def look(value: Any) -> None:
+        if isinstance(value, tuple):
+            for each in cast("tuple[Any, ...]", value):
+                look(each)
+        elif names := _list_fields(cast("type[Any]", type(value))):
+            for name in names:
+                look(getattr(value, name))
+            if isinstance(value, Dim | Buffer):
+                found.setdefault(value)
+
+    look((nest.dims, nest.body, nest.buffers, nest.block))
+    return list(found)
+
+
+@functools.cache
+def _list_fields(of: type[Any]) -> tuple[str, ...]:
+    """The fields of a class that may have dimensions, or what has some."""
+    fields = dataclasses.fields(of) if dataclasses.is_dataclass(of) else ()
+    return tuple(field.name for field in fields if field.type not in ("bool", "int", "str"))
 
 
 def inside(node: Node) -> tuple[Node, ...]:
@@ -439,53 +506,6 @@ def comes_out_even(dim: Dim, step: int) -> bool:
     return bool(sizes) and not any(isinstance(n, int) and n % step for n in sizes)
 
 
-def roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
-    """The same with one step of the written out loops over a dimension, of those whose steps are
-    so long at least."""
-    made: list[Node] = []
-    for node in nodes:
-        if not isinstance(node, Loop | Reduce | Pack):
-            made.append(node)
-            continue
-        node = dataclasses.replace(node, body=roll(node.body, dim, least))
-        if isinstance(node, Pack) and node.dim is dim:
-            made += node.body
-            continue
-        if (
-            isinstance(node, Loop)
-            and node.dim is dim
-            and node.extent
-            and node.kind is not Kind.LANE
-            and node.step >= least
-        ):
-            node = dataclasses.replace(node, extent=1)
-        made.append(node)
-    return tuple(made)
-
-
-def scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
-    """The same point by point, where work items go in whole vectors along a dimension: neighbours
-    take neighbouring points, each of them as many as before."""
-
-    lanes, *inner = list_loops(nodes, dim)
-    points = math.prod(n.step if n.kind is Kind.VECTOR else n.extent for n in inner)
-
-    def change(node: Node) -> Node:
-        if isinstance(node, Loop) and node.dim is dim:
-            made = Loop(dim, node.kind, 1, tuple(map(change, node.body)), node.name, 1)
-            if node is lanes:
-                return dataclasses.replace(made, extent=node.extent)
-            if node is inner[0]:
-                # As many loops as before, of which one has all the steps.
-                return dataclasses.replace(made, kind=Kind.LOOP, step=lanes.extent, extent=points)
-            return made
-        if isinstance(node, Loop | Reduce | Pack):
-            return dataclasses.replace(node, body=tuple(map(change, node.body)))
-        return node
-
-    return tuple(map(change, nodes))
-
-
 def in_vectors(dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i") -> Loop:
     """A loop in vectors, what is left over in shorter ones, and then one by one."""
     rest = (SHORT_VECTOR,) if lanes > SHORT_VECTOR else ()
@@ -523,72 +543,37 @@ def share_blocks(
     return (Loop(block, Kind.GROUP, max(run, 1), body, name),), run
 
 
-def _describe(
-    nodes: Sequence[Node], nest: Nest, depth: int, around: Sequence[Loop] = ()
-) -> Iterator[str]:
-    for node in nodes:
-        within = around
-        match node:
-            case Loop(extent=1) if node.kind is not Kind.VECTOR:
-                yield from _describe(node.body, nest, depth, (*around, node))
-                continue
-            case Loop():
-                text = f"{node.kind.value} {_describe_range(node, around)}"
-                within = (*around, node)
-            case Reduce():
-                reduced = _list_names(g.name for g in nest.phases[node.phase].accumulators)
-                text = f"reduce {reduced}"
-            case Pack():
-                text = f"pack {', '.join(node.buffers)}"
-            case Stage():
-                sizes = (f"{buffer.wanted} ({buffer.size:,})" for buffer in node.buffers)
-                shared = "shared " if any(buffer.shared for buffer in node.buffers) else ""
-                text = f"put into {shared}{', '.join(sizes)}"
-            case Numbers():
-                names = (g.name for g in nest.phases[node.phase].accumulators)
-                yield "  " * depth + f"if all of {', '.join(names)} are numbers"
-                yield from _describe(node.body, nest, depth + 1, within)
-                yield "  " * depth + "else"
-                yield from _describe(node.others, nest, depth + 1, within)
-                continue
-            case Fill():
-                text = f"zero {node.buffer.wanted}: {node.first:,}..{node.last:,}"
-            case Permute():
-                text = f"permute {node.row.wanted}"
-            case Turns():
-                many = f" by {len(node.cases)}" if len(node.cases) > 1 else ""
-                text = f"{node.dim.wanted}: {node.first:,}..{node.last:,}{many}, else the rest"
-            case Once():
-                text = f"{node.dim.wanted}: 0"
-            case Multiply(instruction=row, each=(m, n)):
-                text = f"multiply by {row.name}, {m} by {n} for each subgroup"
-            case Point():
-                text = _describe_point(node, nest.phases[node.phase])
-        yield "  " * depth + text
-        yield from _describe(inside(node), nest, depth + 1, within)
+def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
+    """What a node comes to, for the reader of its line."""
+    match node:
+        case Loop():
+            return _describe_range(node, [each for each in around if isinstance(each, Loop)])
+        case Point() | Reduce() | Numbers() if node.phase >= len(nest.phases):
+            return "no phase"
+        case Point():
+            return _describe_point(node, nest.phases[node.phase])
+        case Reduce() | Numbers():
+            return _list_names(each.name for each in nest.phases[node.phase].accumulators)
+        case Stage():
+            shared = "shared " * any(buffer.shared for buffer in node.buffers)
+            sizes = (f"{buffer.wanted} ({buffer.size:,})" for buffer in node.buffers)
+            return f"put into {shared}{', '.join(sizes)}"
+        case _:
+            return ""
 
 
 def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
-    """What a loop walks: `i (i0, i1): 0..4,096 by 16`, or so many steps of a loop around it."""
-    dim = loop.dim
+    """What a loop walks: `0..4,096`, or so many points of a step of the loop around it."""
+    dim, size = loop.dim, loop.dim.size
     outer = [each.step for each in around if each.dim is dim]
-    parts = [part.wanted for part, _ in dim.parts]
-    made_of = f" ({', '.join(parts)})" if parts and not outer else ""
-    if loop.kind is Kind.VECTOR and loop.extent:
-        return f"{dim.wanted}{made_of}: {loop.step}"
     if loop.extent:
-        extent = f"{loop.extent:,}"
-    elif loop.part is not None:
-        extent = f"{loop.part[0]:,}..{loop.part[1]:,}"
-    elif outer and outer[-1] > loop.step:
-        extent = f"{outer[-1]:,}"
-    else:
-        size = dim.size
-        shown = size.name.removeprefix(OPEN) if isinstance(size, k.Scalar) else f"{size:,}"
-        extent = f"0..{shown}"
-    by = f" by {loop.step:,}" if loop.step != 1 else ""
-    beside = ", interleaved" if loop.interleaved else ""
-    return f"{dim.wanted}{made_of}: {extent}{by}{', backwards' if loop.backwards else ''}{beside}"
+        return ""
+    if loop.part is None and outer and outer[-1] > loop.step:
+        return f"{outer[-1]:,}"
+    shown = size.name.removeprefix(OPEN) if isinstance(size, k.Scalar) else f"{size:,}"
+    parts = [part.wanted for part, _ in dim.parts]
+    made_of = f" of {', '.join(parts)}" if parts and not outer else ""
+    return ("0.." + shown if loop.part is None else "..".join(map(str, loop.part))) + made_of
 
 
 def _describe_point(node: Point, phase: Phase) -> str:

@@ -16,6 +16,7 @@ from dmlc.loops.legality import (
     demand_unpacked,
     find_axis,
     find_path,
+    find_points_path,
     forget_order,
     list_around,
     list_cuts,
@@ -62,6 +63,7 @@ def expand(on: On) -> Nest:
     demand(plain and not loop.interleaved, "a block is made of the points of one dimension")
     cuts = set(list_cuts(nest, loop.dim))
     demand(not list_around(nest, loop) and len(cuts) < 2, "the steps around are numbered first")
+    demand(list_loops(nest.body, loop.dim) == [loop], "several loops go over what is in a block")
     size = loop.dim.size
     known = isinstance(size, int) and min([*cuts, size]) <= _MOST_OUTPUTS
     demand(known, f"a block has {_MOST_OUTPUTS:,} outputs at most")
@@ -116,7 +118,7 @@ def partial(on: On) -> Nest:
     `s = sum(for k: for l: f(k, l)) -> s = sum(for k: sum(for l: f(k, l)))`
     """
     loop, nest = on.loop, on.nest
-    path = find_path(nest.body, loop)
+    path = find_points_path(nest, loop)
     around = [n for n in path if isinstance(n, Reduce)]
     demand(bool(around), "the loop walks no points that are reduced")
     whole = around[-1]
@@ -158,7 +160,7 @@ def _list_wide(nodes: Sequence[Node]) -> list[Loop]:
 def add_up_lanes(nest: Nest, loop: Loop) -> Nest:
     """The nest where a loop in vectors, along points that are reduced, has just been made: each of
     its lanes makes a part, which is added to accumulators of its own."""
-    around = [n for n in find_path(nest.body, loop) if isinstance(n, Reduce)]
+    around = [n for n in find_points_path(nest, loop) if isinstance(n, Reduce)]
     part = dataclasses.replace(around[-1], serial=False)
     demand(part.into is None and part.tile is None and not part.resumes,
            "lanes have accumulators of their own")  # fmt: skip
@@ -185,7 +187,7 @@ def resume(on: On) -> Nest:
     `s[i] += sum(for k: f(i, k)) -> t = s[i]; for k: t += f(i, k); s[i] = t`
     """
     loop, nest = on.loop, on.nest
-    around = [n for n in find_path(nest.body, loop) if isinstance(n, Reduce)]
+    around = [n for n in find_points_path(nest, loop) if isinstance(n, Reduce)]
     part = around[-1] if around else None
     if part is None or len(around) < 2 or part.body != (loop,) or part.array:
         raise ScheduleError("the loop is not all of a part")
@@ -244,7 +246,7 @@ def hoist(on: On) -> Nest:
     if before is None:
         raise ScheduleError("nothing that takes work is the same for all points of an output")
     size = loop.dim.size if isinstance(loop.dim.size, int) else 0
-    width = -(-min([*list_cuts(nest, loop.dim), size]) // _LANES) * _LANES
+    width = -(-max(1, min([*list_cuts(nest, loop.dim), size])) // _LANES) * _LANES
     views = [view for view, _ in before.elements.results]
     buffers = [Buffer(v.tensor, v.dtype, width, loop.dim, "factors") for v in views]
     into = tuple(Into(buffer, loop.dim) for buffer in buffers)

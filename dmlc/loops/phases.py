@@ -372,7 +372,9 @@ def combine_partials(phase: Phase, sizes: tuple[int, ...]) -> Phase:
             numbers[0] = len(values)
             values.append(ir.Apply(OPERATIONS["ne"], compared, DataType.BOOL))
         place = numbers[1] if is_positional(each.reduction) else None
-        reduction = dataclasses.replace(each.reduction, value=numbers[0], guard=None, place=place)
+        reduction = dataclasses.replace(
+            each.reduction, values=(numbers[0],), guard=None, place=place
+        )
         accumulators.append(Accumulator(reduction, each.slots, each.stages))
     elements = Elements(sizes, tuple(values), (), tuple(g.reduction for g in accumulators))
     space = dataclasses.replace(keep_all(elements), parallel=tuple(range(1, len(sizes))))

@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 
 from dmlc import ir
+from dmlc.kernel.passes import verifies_each
 from dmlc.kernel.target import Limits
 from dmlc.loops.legality import (
     MOST_ITEMS,
@@ -21,15 +22,16 @@ from dmlc.loops.legality import (
     WIDTHS,
     WIDTHS_ONLY,
     count_steps,
-    demand_alike,
     demand_free,
     demand_ranges,
     demand_serial,
     demand_unpacked,
+    describe_loops,
     find_axis,
     find_path,
     find_point,
     forget_order,
+    is_alike,
     list_around,
     list_cuts,
     only_loop,
@@ -49,6 +51,7 @@ from dmlc.loops.nodes import (
     Reduce,
     find_shared,
     in_vectors,
+    list_dims,
     list_loops,
     list_phases,
     number_steps,
@@ -70,8 +73,8 @@ from dmlc.loops.staging import check_items
 from dmlc.loops.tensorize import check_products
 from dmlc.loops.tiling import covers, vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
+from dmlc.loops.verify import verify_nest
 from dmlc.sizes import is_multiple
-from dmlc.source import InternalError, list_names
 
 
 def chain(nodes: Sequence[Node]) -> list[Loop]:
@@ -93,25 +96,10 @@ def apply(nest: Nest, function: ir.Function, limits: Limits, *calls: Call) -> Ne
         try:
             nest = _apply(nest, function, limits, call)
         except ScheduleError as error:
-            notes = [] if call.span is None else [_describe_loops(nest)]
+            notes = [] if call.span is None else [describe_loops(nest)]
             message = f"{call}: {error.diagnostics[0].message}"
             raise ScheduleError(message, call.span, notes) from None
     return nest
-
-
-def _describe_loops(nest: Nest) -> str:
-    """The loops of a nest, each with the tensors whose sums or elements it walks."""
-    said: list[str] = []
-    for loop in (n for n in walk(nest.body) if isinstance(n, Loop)):
-        phases = [nest.phases[number] for number in list_phases(loop)]
-        added = [each.name for phase in phases for each in phase.accumulators]
-        what = ("reduces", added) if reduces(nest, loop) else ("computes", list[str]())
-        if not what[1]:
-            stored = [view.tensor for p in phases for view, _ in p.elements.results]
-            what = ("computes", [*added, *stored])
-        names = dict.fromkeys(name.partition("#")[0] for name in what[1])
-        said.append(f"{loop.name} {what[0]} {list_names((*names,), 4)}")
-    return f"loops: {'; '.join(said)}" if said else "there are no loops"
 
 
 def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nest:
@@ -129,8 +117,6 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         demand(whole, "the loop over a block of outputs stays whole")
     if loop is None:
         raise ScheduleError("there are no loops")
-    if len(loops) < sum(isinstance(n, Loop) for n in walk(nest.body)):
-        raise InternalError(f"two loops have one name:\n{nest}")
     takes = len(found.arguments)
     if not takes - found.optional <= len(given) <= takes:
         wanted = " and ".join(a.value for a in found.arguments) or "nothing"
@@ -141,8 +127,12 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
     made = found.run(On(nest, function, limits, loop, call.name), *given)
     check_items(made)
     check_products(made)
-    demand_alike(made)
-    return dataclasses.replace(made, script=(*nest.script, call))
+    alike = all(is_alike(n) for n in walk(made.body) if isinstance(n, Loop))
+    demand(alike, "loops side by side have so many steps, or go by their range")
+    made = dataclasses.replace(made, script=(*nest.script, call))
+    if verifies_each():
+        verify_nest(made)
+    return made
 
 
 # The primitives --------------------------------------------------------------------------------
@@ -159,12 +149,12 @@ def split(on: On, factor: int) -> Nest:
     demand(loop.step * factor <= _MOST_POINTS, f"a step has {_MOST_POINTS:,} points at most")
     around = list_around(on.nest, loop)
     # Steps of loops are counted by the loop around, whatever that is bound to later on.
-    fits = all(each.step >= loop.step * factor for each in around)
+    cuts = [each.step for each in around] + list_cuts(on.nest, loop.dim)
+    fits = all(step >= loop.step * factor for step in cuts)
     demand(fits, "the part of a step is split into shorter ones")
     name = on.take(f"{loop.name}_block", beside=True)
-    step = loop.step * factor
-    made = dataclasses.replace(loop, step=step, body=(loop,), name=name, backwards=False)
-    return on.replace(made)
+    made = dataclasses.replace(loop, step=loop.step * factor, body=(loop,), name=name)
+    return on.replace(dataclasses.replace(made, backwards=False))
 
 
 @primitive()
@@ -192,7 +182,8 @@ def fuse(on: On) -> Nest:
     meets = any(isinstance(n, Reduce) for n in walk(inner.body))
     demand(inner.dim.piece is None or not meets, "a piece of a longer dimension goes outermost")
     name = on.take(f"{outer.name}_{inner.name}")
-    return on.replace(Loop(number_steps(name, parts), Kind.LOOP, 1, inner.body, name))
+    dim = number_steps(on.name_dim(name), parts)
+    return on.replace(Loop(dim, Kind.LOOP, 1, inner.body, name))
 
 
 @primitive()
@@ -209,7 +200,7 @@ def normalize(on: On) -> Nest:
     demand(plain, "what is made of others stays so")
     demand_ranges(loop)
     name = on.take(f"{loop.name}_number")
-    dim = number_steps(name, [(loop.dim, loop.step)])
+    dim = number_steps(on.name_dim(name), [(loop.dim, loop.step)])
     return on.replace(Loop(dim, Kind.LOOP, 1, loop.body, name))
 
 
@@ -222,7 +213,7 @@ def once(on: On) -> Nest:
     grouped = any(isinstance(n, Loop) and n.kind is Kind.GROUP for n in on.nest.body)
     demand(not grouped, "work groups take the outermost loop")
     name = on.take("once", beside=True)
-    around = Loop(Dim(name, 1), Kind.LOOP, 1, on.nest.body, name)
+    around = Loop(Dim(on.name_dim(name), 1), Kind.LOOP, 1, on.nest.body, name)
     return dataclasses.replace(on.nest, body=(around,))
 
 
@@ -235,11 +226,14 @@ def rename(on: On) -> Nest:
     demand(alone, "a dimension of several loops keeps its name")
     plain = not old.parts and old.piece is None and old.within is None
     demand(plain, "a dimension of parts keeps its name")
-    made_of = [dim.piece[0] for own in on.nest.dims for dim in own if dim.piece is not None]
+    made_of = [part for dim in list_dims(on.nest) for part, _ in dim.parts]
+    made_of += [dim.piece[0] for dim in list_dims(on.nest) if dim.piece is not None]
+    made_of += [dim.within for dim in list_dims(on.nest) if dim.within is not None]
     demand(old not in made_of, "a dimension that others are made of keeps its name")
-    new = dataclasses.replace(old, name=on.take(loop.name))
+    name = on.take(loop.name)
+    new = dataclasses.replace(old, name=on.name_dim(name, but=old))
     dims = tuple(tuple(new if d is old else d for d in own) for own in on.nest.dims)
-    nest = on.replace(dataclasses.replace(loop, dim=new, name=new.name))
+    nest = on.replace(dataclasses.replace(loop, dim=new, name=name))
     return dataclasses.replace(nest, dims=dims)
 
 
@@ -260,6 +254,7 @@ def reorder(on: On) -> Nest:
     if outer.dim is inner.dim:
         counted = all(n.extent for n in (outer, *list_loops(outer.body, outer.dim)))
         demand(counted, "the steps of a loop go by its range, which is settled outside")
+        demand(inner.kind is not Kind.VECTOR, "of the loops over a dimension, vectors are inside")
     around, inside = ({n.dim, n.dim.within} - {None} for n in (outer, inner))
     settles = outer.dim is not inner.dim and any(
         covers(whole, dim) for whole in around for dim in inside if whole and dim
@@ -330,7 +325,8 @@ def deal(on: On, axis: str, extent: int, whose: str = "") -> Nest:
     demand(all(n.kind is Kind.GROUP for n in around), "a part of a step is not dealt")
     size = loop.dim.size if loop.dim.within is not None else 1
     even = isinstance(size, int) and size % (loop.step * extent) == 0
-    fits = all(n.extent for n in finer) and (bool(around) or loop.step == 1 or even)
+    fits = all(n.extent and n.kind is not Kind.LANE for n in finer)
+    fits &= bool(around) or loop.step == 1 or even
     demand(fits, "what is in a step that is dealt is written out, in work groups")
     demand(not around or around[-1].step % (loop.step * extent) == 0,
             "work groups deal out whole rounds")  # fmt: skip
@@ -399,6 +395,8 @@ def unroll(on: On) -> Nest:
     `for i in 0..4: f(i) -> f(0); f(1); f(2); f(3)`
     """
     loop, nest = demand_unpacked(on.loop, "written out"), on.nest
+    shared = any(isinstance(n, Reduce) and find_shared(n) for n in walk(loop.body))
+    demand(not shared, "in what is written out, work items reduce nothing")
     extent = count_steps(nest, loop)
     demand(extent is not None and extent <= MOST_UNROLLED, "too many steps to write out")
     around = list_around(nest, loop)
@@ -412,19 +410,6 @@ def unroll(on: On) -> Nest:
                 "steps of several elements are written out in work groups alone")  # fmt: skip
     name = on.take(loop.name)
     return on.replace(dataclasses.replace(loop, kind=Kind.UNROLL, extent=extent or 1, name=name))
-
-
-@primitive()
-def roll(on: On) -> Nest:
-    """A loop whose steps are counted, and which compilers are asked not to write out.
-
-    `for i in 0..64 by 4 -> for n in 0..16, rolled: i = 4 * n`
-    """
-    loop, nest = demand_unpacked(on.loop, "rolled"), on.nest
-    demand(loop.dim.within is not None, "the steps of tiles are counted")
-    extent = count_steps(nest, loop)
-    demand(extent is not None, "its steps are not one number")
-    return on.replace(dataclasses.replace(loop, extent=extent or 1))
 
 
 _MOST_POINTS = 1 << 30
@@ -530,7 +515,8 @@ def _put_apart(on: On, lanes: int, *, aligned: bool) -> Nest:
         raise ScheduleError("reads lie at places that are not alike")
     steps = [n.step for n in list_loops(nest.body, loop.dim) if n is not loop]
     steps += list_cuts(nest, loop.dim)
-    demand(not steps or found.first == 0, "a part of the dimension starts where no vector does")
+    whole = found.first == 0 and found.last % LANES == 0
+    demand(not steps or whole, "a part of the dimension starts or ends where no vector does")
     demand(not any(step % LANES for step in steps), "a part of the dimension has half a vector")
     made = Loop(loop.dim, Kind.VECTOR, lanes, loop.body, on.take(loop.name), vectorization=found)
     return on.replace(made)
@@ -553,7 +539,8 @@ def pack(on: On, lanes: int) -> Nest:
     number = find_point(loop, "packed")
     phase = nest.phases[number]
     demand(not loop.dim.parts and loop.step == 1, "points of one dimension are packed, by ones")
-    demand(len(list_loops(nest.body, loop.dim)) == 1, "a dimension in steps is not packed")
+    alone = len(list_loops(nest.body, loop.dim)) == 1 and not list_cuts(nest, loop.dim)
+    demand(alone, "a dimension in steps is not packed")
     axis = find_axis(nest, number, loop)
     results = [view for view, _ in phase.elements.results]
     beside = all(phase.space.strides[view][axis] == 1 for view in results)
@@ -585,7 +572,7 @@ def pair(on: On) -> Nest:
     demand(packed, "what is stored has gaps between its elements")
     size = -(-dim.size // 2) if isinstance(dim.size, int) else dim.size
     name = on.take("pair")
-    walked = Dim(name, size, ((dim, 2),))
+    walked = Dim(on.name_dim(name), size, ((dim, 2),))
     side = Loop(dim, Kind.UNROLL, 1, loop.body, on.find_name("side"), 2)
     names = tuple(view.tensor for view in stored)
     return on.replace(Loop(walked, Kind.LOOP, 1, (Pack(walked, names, 2, (side,)),), name))

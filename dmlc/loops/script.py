@@ -15,6 +15,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits
 from dmlc.loops.nodes import (
     Call,
+    Dim,
     Kind,
     Loop,
     Multiply,
@@ -25,6 +26,7 @@ from dmlc.loops.nodes import (
     Point,
     Reduce,
     Stage,
+    list_dims,
     list_loops,
     walk,
 )
@@ -112,6 +114,10 @@ class On:
         stem = wanted.partition(".")[0]
         return next(n for i in range(2, len(taken) + 3) if (n := f"{stem}.{i}") not in taken)
 
+    def name_dim(self, wanted: str, but: Dim | None = None) -> str:
+        """A name for a dimension, which no other has, `but` the one that it stands for."""
+        return self.find_name(wanted, {dim.name for dim in list_dims(self.nest) if dim is not but})
+
 
 def primitive(
     *arguments: Argument, optional: int = 0, takes_loop: bool = True, takes_block: bool = False
@@ -133,13 +139,16 @@ _LINE = re.compile(r"(?P<verb>\w+)(?P<arguments>(\s+\S+)*?)(\s+as\s+(?P<name>\S+
 
 
 def list_lines(source: Source) -> Iterator[Span]:
-    """The lines of a text that say something, without what follows `//`."""
+    """The lines of a text that say something, without what follows `//`; and what stands between
+    the `;` of one, each by itself."""
     start = 0
     for line in source.text.split("\n"):
-        said = line.partition("//")[0]
-        if said.strip():
-            first = start + len(said) - len(said.lstrip())
-            yield Span(source, first, start + len(said.rstrip()))
+        first = start
+        for said in line.partition("//")[0].split(";"):
+            if said.strip():
+                begin = first + len(said) - len(said.lstrip())
+                yield Span(source, begin, first + len(said.rstrip()))
+            first += len(said) + 1
         start += len(line) + 1
 
 
@@ -155,8 +164,9 @@ def parse_call(line: Span) -> Call:
 
 
 def parse_script(text: str, name: str = "<script>") -> tuple[Call, ...]:
-    """The calls of a script, one to a line; what follows `//` is left out. Raises `ScheduleError`,
-    with the place, where a line is no call; errors call the text by its `name`."""
+    """The calls of a script, one to a line, or with a `;` between; what follows `//` is left out.
+    Raises `ScheduleError`, with the place, where a line is no call; errors call the text by its
+    `name`."""
     return tuple(map(parse_call, list_lines(Source(name, text))))
 
 

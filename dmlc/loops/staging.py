@@ -8,6 +8,7 @@ Who puts it there is a block of loops like any other, which further calls split,
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from dmlc import ir
@@ -45,12 +46,14 @@ from dmlc.loops.nodes import (
     walk,
 )
 from dmlc.loops.phases import Phase, with_elements
-from dmlc.loops.script import Argument, On, demand, primitive
+from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
 from dmlc.loops.space import Space
 from dmlc.loops.tiling import count_points, covers, list_names, measure_shared
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import InternalError
 
+MOST_AHEAD = 64
+"""Elements that a work item reads ahead, at most: each takes a register."""
 FACTORS = ("left", "right")
 """What the operands of a product are called that is summed."""
 
@@ -112,6 +115,40 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     return dataclasses.replace(nest, phases=phases, dims=every, buffers=(*nest.buffers, buffer))
 
 
+@primitive()
+def pipeline(on: On) -> Nest:
+    """What each step of a loop puts into shared memory is read, into registers, before the step
+    before uses its own, and put there after: work items compute while memory is read.
+
+    `for k in 0..n by 16: t = a[k]; s += f(t) -> for k in 0..n + 16 by 16: if k < n: r = a[k]`, and
+    in the same step, `if k > 0: s += f(t)`, and then `if k < n: t = r`
+    """
+    loop = on.loop
+    match loop.body:
+        case (Stage(ahead=False) as filled, *_) if any(b.shared for b in filled.buffers):
+            demand(filled.repeats, "there is no step before")
+            return replace_node(on.nest, filled, dataclasses.replace(filled, ahead=True))
+        case _:
+            raise ScheduleError("no tiles are filled there, a step behind")
+
+
+def _check_ahead(loop: Loop, filled: Stage) -> None:
+    """Refuses tiles that are read ahead where that takes no registers, or too many."""
+    plain = loop.kind is Kind.LOOP and not loop.extent and not loop.backwards
+    demand(plain and not loop.interleaved, "steps that one work item takes in order look ahead")
+    pieces = any(part.piece for part, _ in loop.dim.parts[1:])
+    demand(loop.dim.within is None and not pieces, "some of its steps may not be there")
+    demand(not any(isinstance(n, Stage) for n in walk(loop.body) if n is not filled),
+           "tiles inside a loop that looks ahead are filled a step behind")  # fmt: skip
+    loops = [n for n in walk(filled.body) if isinstance(n, Loop) and n.kind is not Kind.LANE]
+    written_out = all(n.extent and n.kind in (Kind.UNROLL, Kind.VECTOR) for n in loops)
+    demand(written_out, "what is read ahead is read by loops that are written out")
+    counts = {n: n.step if n.kind is Kind.VECTOR else n.extent for n in loops}
+    held = sum(math.prod(counts[n] for n in find_path(filled.body, point) if n in counts)
+               for point in walk(filled.body) if isinstance(point, Point))  # fmt: skip
+    demand(held <= MOST_AHEAD, f"{held} elements are read ahead, of {MOST_AHEAD} at most")
+
+
 def _infer_footprint(
     nest: Nest, loop: Loop, number: int, root: int
 ) -> tuple[tuple[Dim, ...], set[Dim]]:
@@ -157,9 +194,8 @@ def _find_value(phase: Phase, name: str) -> int:
     if name.startswith("%") and name[1:].isdecimal():
         found = [number for number in range(len(elements.values)) if name == f"%{number}"]
     if name in FACTORS and len(elements.reductions) == 1:
-        product = elements.values[elements.reductions[0].value]
-        if isinstance(product, ir.Apply) and product.operation.name == "mul":
-            found = [product.operands[FACTORS.index(name)]]
+        factors = elements.reductions[0].values
+        found = [factors[FACTORS.index(name)]] if len(factors) == 2 else []
     if not found:
         reads = enumerate(elements.values)
         found = [n for n, v in reads if isinstance(v, Read | Gather) and v.view.tensor == name]
@@ -192,6 +228,8 @@ def check_items(nest: Nest) -> None:
         if isinstance(loop, Loop) and any(isinstance(n, Stage) for n in loop.body):
             lanes = _demand_meeting(nest, loop)
             (found,) = [n for n in loop.body if isinstance(n, Stage)]
+            if found.ahead:
+                _check_ahead(loop, found)
             for point in (n for n in walk(found.body) if isinstance(n, Point)):
                 phase, dims = nest.phases[point.phase], nest.dims[point.phase]
                 ((_, root),) = phase.elements.results
@@ -303,11 +341,10 @@ def _replace_value(elements: Elements, root: int, read: Read) -> Elements:
     values = list(elements.values)
     if len(elements.reductions) == 1:
         (reduction,) = elements.reductions
-        product = values[reduction.value]
-        if isinstance(product, ir.Apply) and root in product.operands:
-            operands = tuple(len(values) if o == root else o for o in product.operands)
-            values += [read, dataclasses.replace(product, operands=operands)]
-            reduction = dataclasses.replace(reduction, value=len(values) - 1)
+        if len(reduction.values) == 2 and root in reduction.values:
+            factors = tuple(len(values) if n == root else n for n in reduction.values)
+            values.append(read)
+            reduction = dataclasses.replace(reduction, values=factors)
             return prune(
                 dataclasses.replace(elements, values=tuple(values), reductions=(reduction,))
             )
@@ -340,10 +377,7 @@ def _reads_tiles(
     if len(elements.reductions) != 1 or elements.reductions[0].combiner != "sum":
         return False
     (reduction,) = elements.reductions
-    product, numbers = elements.values[reduction.value], (reduction.value,)
-    if isinstance(product, ir.Apply) and product.operation.name == "mul":
-        numbers = product.operands
-    reads = [elements.values[n] for n in numbers]
+    reads = [elements.values[n] for n in reduction.values]
     views = [v.view for v in reads if isinstance(v, Read) and v.view.local]
     if len(views) < len(reads) or elements.results:
         return False

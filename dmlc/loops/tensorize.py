@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from dmlc import ir
 from dmlc.kernel.target import Limits
 from dmlc.loops.element import Gather, Read, View
 from dmlc.loops.legality import MOST_ITEMS, demand_free, find_path
@@ -59,13 +58,9 @@ def tensorize(on: On, instruction: str, rows: int, columns: int) -> Nest:
     _check_factors(nest, reduce, row)
     *outer, points = inner
     shape, after = row.shape, column.body[1:]
-    sides = count_points(loop.dim), count_points(column.dim), count_points(points.dim)
-    parts = (rows * shape.m, columns * shape.n, shape.k)
+    sides = count_points(loop.dim), count_points(column.dim)
     demand(rows > 0 and columns > 0, "a subgroup has one matrix of sums at least")
-    even = all(side % part == 0 for side, part in zip(sides, parts, strict=True))
-    size = f"{parts[0]} by {parts[1]} outputs, and {parts[2]} points"
-    demand(even, f"the tile is no whole number of {size}")
-    items = sides[0] // parts[0] * (sides[1] // parts[1]) * row.subgroup
+    items = sides[0] // (rows * shape.m) * (sides[1] // (columns * shape.n)) * row.subgroup
     demand(items <= MOST_ITEMS, "a group has so many work items at most")
     demand_free(nest, ITEMS)
     (accumulator,) = nest.phases[reduce.phase].accumulators
@@ -154,10 +149,9 @@ def _check_factors(nest: Nest, reduce: Reduce, row: Instruction) -> None:
     plain = len(elements.reductions) == 1 and not elements.results
     demand(plain and elements.reductions[0].combiner == "sum", "only sums are tensorized")
     (reduction,) = elements.reductions
-    product = elements.values[reduction.value]
-    is_product = isinstance(product, ir.Apply) and product.operation.name == "mul"
+    is_product = len(reduction.values) == 2
     demand(is_product and reduction.dtype is shape.sum.compute, f"sums are of {shape.sum.name}")
-    for number in product.operands if isinstance(product, ir.Apply) else ():
+    for number in reduction.values:
         value = elements.values[number]
         is_read = isinstance(value, Read | Gather) and value.view.dtype is shape.factors
         demand(is_read, f"the factors are {shape.factors.name} as they lie in memory")
@@ -198,25 +192,58 @@ def _read_sums(
 
 def check_products(nest: Nest) -> None:
     """Refuses a nest in which something is changed of what matrix instructions do at once."""
-    for node in walk(nest.body):
-        if isinstance(node, Multiply):
-            loops = [n for n in walk(node.body) if isinstance(n, Loop)]
-            plain = all(n.kind is Kind.LOOP and n.step == 1 and not n.extent for n in loops)
-            demand(plain and len(loops) == 3, "what matrices multiply stays as it is")
-            (reduce,) = [n for n in find_path(nest.body, node) if isinstance(n, Reduce)]
-            around = find_path((reduce,), node)[1:-1]
-            serial = all(isinstance(n, Loop) and n.kind is Kind.LOOP for n in around)
-            demand(serial, "all work items make a product together")
+    wrong = find_wrong(nest)
+    demand(not wrong, wrong)
 
 
-def check_staged(nest: Nest) -> None:
-    """Refuses a product of matrices whose factors lie in no tiles."""
+def find_wrong(nest: Nest) -> str:
+    """What is wrong with products of matrices in a nest; empty where nothing is."""
+    for node in walk(nest.body):
+        if isinstance(node, Reduce) and node.into is not None and node.into.tile:
+            products = [n for n in walk(node.body) if isinstance(n, Multiply)]
+            wrong = "sums in a shared tile are not those of one product of matrices"
+            wrong = _find_wrong(nest, node, products[0]) if len(products) == 1 else wrong
+            if wrong:
+                return wrong
+        path = find_path(nest.body, node) if isinstance(node, Multiply) else []
+        if path and not any(isinstance(n, Reduce) and n.into for n in path):
+            return "matrices have no sums"
+    return ""
+
+
+def _find_wrong(nest: Nest, reduce: Reduce, node: Multiply) -> str:
+    """The same of one product, and of the reduction whose points it takes."""
+    loops = [n for n in walk(node.body) if isinstance(n, Loop)]
+    plain = all(n.kind is Kind.LOOP and n.step == 1 and not n.extent for n in loops)
+    tiles = [n.dim.size for n in loops if n.dim.within is not None]
+    points = [n for n in walk(node.body) if not isinstance(n, Loop)]
+    if not plain or len(tiles) != 3 or points != [Point(node.phase)] or node.phase != reduce.phase:
+        return "what matrices multiply stays as it is"
+    around = find_path((reduce,), node)[1:-1]
+    if not all(isinstance(n, Loop) and n.kind is Kind.LOOP for n in around):
+        return "all work items make a product together"
+    row, (rows, columns) = node.instruction, node.each
+    sides = [tile if isinstance(tile, int) else 0 for tile in tiles]
+    parts = (max(rows, 1) * row.shape.m, max(columns, 1) * row.shape.n, row.shape.k)
+    if any(not side or side % part for side, part in zip(sides, parts, strict=True)):
+        return (f"the tile is no whole number of {parts[0]} by {parts[1]} outputs, and "
+                f"{parts[2]} points")  # fmt: skip
+    subgroups = sides[0] // parts[0] * (sides[1] // parts[1])
+    if nest.lanes != ((ITEMS, subgroups * row.subgroup),):
+        return "the work items of a group are not those of its subgroups"
+    into = reduce.into
+    fits = into is not None and into.buffer.shared and [d for d, _ in into.tile] == [
+        n.dim for n in loops[:2]]  # fmt: skip
+    return "" if fits else "the sums of matrices are put into no shared tile of theirs"
+
+
+def check_staged(nest: Nest, limits: Limits) -> None:
+    """Refuses a product of matrices whose factors lie in no tiles, or that a target has not."""
     for node in walk(nest.body):
         if isinstance(node, Multiply):
+            find_row(limits, node.instruction.name)
             (reduction,) = nest.phases[node.phase].elements.reductions
-            product = nest.phases[node.phase].elements.values[reduction.value]
-            values = product.operands if isinstance(product, ir.Apply) else ()
-            reads = [nest.phases[node.phase].elements.values[n] for n in values]
+            reads = [nest.phases[node.phase].elements.values[n] for n in reduction.values]
             staged = all(isinstance(v, Read) and v.view.local for v in reads)
             plain = staged and reduction.guard is None
             demand(plain, "the factors of matrices are staged, each in a tile")

@@ -8,8 +8,9 @@ at all of them is a constant. Which places go together is the callers' business.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from dmlc.ir import Apply, Body, Constant, Index, Instruction, Load, Stage, valu
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped
 from dmlc.ir.index import IndexFacts
+from dmlc.ir.nodes import list_folded
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
 
 MOST_TERMS = 16
@@ -93,6 +95,7 @@ class Terms:
         turn = builder.add(self.over[0])
         rows = np.asarray(places)
         positions = {i for load in body.loads() for i in load.indices}
+        folded = list_folded(body.instructions, body.result, reduction.combiner)
         uneven = 0
         for point in self.points:
             passes = self.holds[(rows, *point)]
@@ -112,8 +115,8 @@ class Terms:
                 may_step = number in positions or isinstance(body.instructions[number], Load)
                 uneven += line is None and may_step
             numbers = write_values(builder, body, lines, fixed, known)
-            term = numbers[body.result]
-            total = builder.add(Apply(COMBINERS[reduction.combiner], (total, term), body.dtype))
+            values = [numbers[n] for n in folded]
+            total = write_point(builder, reduction.combiner, total, values, body.dtype)
         axis = self.over[0].axis
         extents = (*stage.extents[:axis], len(places), *stage.extents[axis + 1 :])
         made = dataclasses.replace(
@@ -164,6 +167,26 @@ def write_values(
         elif line is not None:
             replaced[number] = builder.add(line)
     return builder.copy(body, replaced)
+
+
+def write_point(
+    builder: BodyBuilder, combiner: str, total: int, values: Sequence[int], dtype: DataType
+) -> int:
+    """A point enters what a reduction has come to, as `accumulate.combine` has it: products of
+    FLOAT32 are added before they are rounded."""
+    if is_fused(combiner, values, dtype):
+        return builder.apply("fma", write_product(builder, values[:-1]), values[-1], total)
+    operation = COMBINERS[combiner]
+    return builder.add(Apply(operation, (total, write_product(builder, values)), dtype))
+
+
+def is_fused(combiner: str, values: Sequence[int], dtype: DataType) -> bool:
+    """Whether a product enters a total before it is rounded."""
+    return combiner == "sum" and len(values) > 1 and dtype is DataType.FLOAT32
+
+
+def write_product(builder: BodyBuilder, values: Iterable[int]) -> int:
+    return functools.reduce(lambda one, other: builder.apply("mul", one, other), values)
 
 
 def _fit_line(instruction: Instruction, turns: Array, values: Array) -> Line | None:

@@ -13,6 +13,7 @@ from dmlc.loops.legality import (
     MOST_UNROLLED,
     count_steps,
     demand_serial,
+    demand_unpacked,
     find_path,
     list_around,
     list_cuts,
@@ -32,6 +33,7 @@ from dmlc.loops.nodes import (
     Stage,
     Tile,
     inside,
+    list_dims,
     list_loops,
     list_phases,
     walk,
@@ -43,9 +45,9 @@ from dmlc.source import InternalError
 
 
 def list_names(nest: Nest) -> set[str]:
-    """What loops and the dimensions that they walk are called."""
-    loops = [n for n in walk(nest.body) if isinstance(n, Loop)]
-    return {name for n in loops for name in (n.name, n.dim.name)}
+    """What loops and dimensions are called."""
+    loops = {n.name for n in walk(nest.body) if isinstance(n, Loop)}
+    return loops | {dim.name for dim in list_dims(nest)}
 
 
 @primitive(Argument.NUMBER)
@@ -73,7 +75,7 @@ def part(on: On, length: int) -> Nest:
     name = on.take(f"{loop.name}_rest", beside=True)
     size = dim.size if isinstance(dim.size, int) else 1
     demand(size % length == 0, "it does not come out even")
-    pair = dataclasses.replace(dim, size=size // length), Dim(name, length)
+    pair = dataclasses.replace(dim, size=size // length), Dim(on.name_dim(name), length)
     for number, axis in axes.items():
         phases[number] = part_parallel(phases[number], spaces[number].parallel.index(axis), length)
         dims[number] = (*dims[number][:axis], *pair, *dims[number][axis + 1 :])
@@ -188,7 +190,20 @@ def jam(on: On) -> Nest:
     rest = [node for node in after if not isinstance(node, Numbers)]
     if rest:
         made.append(put(rest, names.take(loop.name)))
-    return _replace_all(nest, loop, made)
+    return replace_node(nest, loop, *made)
+
+
+@primitive()
+def roll(on: On) -> Nest:
+    """A loop whose steps are counted, and which compilers are asked not to write out.
+
+    `for i in 0..64 by 4 -> for n in 0..16, rolled: i = 4 * n`
+    """
+    loop, nest = demand_unpacked(on.loop, "rolled"), on.nest
+    demand(loop.dim.within is not None, "the steps of tiles are counted")
+    extent = count_steps(nest, loop)
+    demand(extent is not None, "its steps are not one number")
+    return on.replace(dataclasses.replace(loop, extent=extent or 1))
 
 
 @primitive(Argument.WORD)
@@ -225,7 +240,7 @@ def fission(on: On, results: str) -> Nest:
         return Point(count)
 
     phases = (*nest.phases[:number], first, *nest.phases[number + 1 :], second)
-    nest = _replace_all(nest, loop, (loop, copy(loop)))
+    nest = replace_node(nest, loop, loop, copy(loop))
     return dataclasses.replace(nest, phases=phases, dims=(*nest.dims, nest.dims[number]))
 
 
@@ -238,17 +253,6 @@ def _list_always(node: Node) -> list[Node]:
     """A node and all inside, but what is done in rare cases."""
     nodes = node.body if isinstance(node, Numbers) else inside(node)
     return [node, *(n for each in nodes for n in _list_always(each))]
-
-
-def _replace_all(nest: Nest, old: Node, new: Sequence[Node]) -> Nest:
-    """The nest with several nodes in place of one."""
-    path = find_path(nest.body, old)
-    nodes = path[-2].body if len(path) > 1 and isinstance(path[-2], Loop) else nest.body
-    body = tuple(m for n in nodes for m in (new if n is old else (n,)))
-    if len(path) == 1:
-        return dataclasses.replace(nest, body=body)
-    demand(isinstance(path[-2], Loop), "it stands in no loop")
-    return replace_node(nest, path[-2], dataclasses.replace(path[-2], body=body))
 
 
 class _Names:
@@ -289,21 +293,30 @@ def recheck(on: On) -> Nest:
     demand(all(each.reduction.dtype.is_float and each.reduction.combiner == "sum"
                for each in accumulators), "sums of floats are checked")  # fmt: skip
     phases, dims, numbers = list(nest.phases), list(nest.dims), dict[int, int]()
-    names, walked = _Names(nest), dict[Dim, Dim]()
-    for node in found:
-        if isinstance(node, Loop) and node.dim not in walked:
-            walked[node.dim] = dataclasses.replace(node.dim, name=names.take(node.dim.name))
+    names, made = _Names(nest), dict[Dim, Dim]()
+    walked = {n.dim for n in found if isinstance(n, Loop)}
+
+    def renew(dim: Dim) -> Dim:
+        """A dimension of the copy, made of others of it."""
+        if dim not in made:
+            parts = tuple((renew(part), step) for part, step in dim.parts)
+            within = None if dim.within is None else renew(dim.within)
+            new = dataclasses.replace(dim, parts=parts, within=within)
+            is_own = dim in walked or new != dim
+            made[dim] = dataclasses.replace(new, name=names.take(dim.name)) if is_own else dim
+        return made[dim]
+
     for number in dict.fromkeys(n.phase for n in found if isinstance(n, Reduce | Point)):
         numbers[number] = len(phases)
         phases.append(nest.phases[number])
-        dims.append(tuple(walked.get(dim, dim) for dim in nest.dims[number]))
+        dims.append(tuple(map(renew, nest.dims[number])))
 
     def copy(node: Node) -> Node:
         match node:
             case Loop():
                 name = names.take(node.name)
                 body = tuple(map(copy, node.body))
-                return dataclasses.replace(node, dim=walked[node.dim], name=name, body=body)
+                return dataclasses.replace(node, dim=renew(node.dim), name=name, body=body)
             case Reduce():
                 body = tuple(map(copy, node.body))
                 return dataclasses.replace(node, phase=numbers[node.phase], body=body)

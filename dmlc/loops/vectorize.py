@@ -371,7 +371,7 @@ class _Finder:
         """Whether conditions that are tested once for all lanes are made of something that has to
         be computed lane by lane for others: positions have both forms, and tables' entries one."""
         elements, values = self._elements, self._elements.values
-        roots = [*self.masks, *(f.value for f in elements.reductions)]
+        roots = [*self.masks, *(n for f in elements.reductions for n in f.values)]
         roots += [number for _, number in elements.results]
         others = frozenset[int]().union(*(list_needed(elements, root) for root in roots))
         parts = frozenset[int]().union(*(list_needed(elements, c) for c in tested))

@@ -12,7 +12,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply
 from dmlc.kernel.frame import Frame, Near
 from dmlc.kernel.names import local_name, split_words
-from dmlc.loops.accumulate import Slot, begin, finish, merge, start
+from dmlc.loops.accumulate import Slot, State, begin, count_lanes, finish, merge, start
 from dmlc.loops.nodes import Tile
 from dmlc.loops.phases import Accumulator
 from dmlc.scalars import DataType
@@ -186,17 +186,15 @@ def _copy_tile(
     return made
 
 
-def enter_tile(
-    frame: Frame,
-    state: Accumulators,
-    output: k.Expression,
-    points: Sequence[Sequence[k.Expression]],
+def enter_block(
+    frame: Frame, state: Accumulators, output: k.Expression, points: Sequence[State]
 ) -> list[k.Statement]:
-    """Points enter a tile at an output."""
+    """Points enter a tile, or arrays, at an output."""
+    place = output if state.tile is not None else multiply(output, state.lanes)
     return [
         made
         for (each, own), other in zip(state.pair(), points, strict=True)
-        for made in enter_arrays(frame, each, own, output, other)
+        for made in enter_arrays(frame, each, own, place, other)
     ]
 
 
@@ -244,7 +242,7 @@ def keep(state: Accumulators, held: Accumulators, output: k.Expression) -> list[
 
 
 def enter(
-    frame: Frame, state: Accumulators, lanes: int, points: Sequence[Sequence[k.Expression]]
+    frame: Frame, state: Accumulators, lanes: int, points: Sequence[State]
 ) -> list[k.Statement]:
     """Points enter registers: for each reduction the parts of what it adds."""
     made: list[k.Statement] = []
@@ -255,10 +253,10 @@ def enter(
 
 
 def enter_arrays(
-    frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: Sequence[k.Expression]
+    frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: State
 ) -> list[k.Statement]:
-    """A state enters arrays at a place."""
-    mine = own.read(place, other[0].type.lanes)
+    """A state, or a point, enters arrays at a place."""
+    mine = own.read(place, count_lanes(other))
     made, merged = merge(each.reduction, mine, other, frame.names.take)
     return [*made, *own.write(place, merged)]
 
@@ -277,12 +275,10 @@ def flush(
         )
     made: list[k.Statement] = []
     for lanes, states in part.registers.items():
-        if not whole.arrays:
+        if whole.arrays:
+            made += enter_block(frame, whole, output, states)
+        else:
             made += enter(frame, whole, lanes, states)
-            continue
-        at = multiply(output, whole.lanes)
-        for (each, own), state in zip(whole.pair(), states, strict=True):
-            made += enter_arrays(frame, each, own, at, state)
     return made
 
 

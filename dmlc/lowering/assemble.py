@@ -16,7 +16,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import OPEN, name_sizes
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.names import Names
-from dmlc.kernel.passes import run_passes
+from dmlc.kernel.passes import run_passes, verifies_each
 from dmlc.kernel.rows import place_rows
 from dmlc.kernel.target import RUN_TIME_COUNT, Limits, Profile
 from dmlc.loops.element import Gather, Read, View
@@ -27,6 +27,7 @@ from dmlc.loops.primitives import apply
 from dmlc.loops.script import ScheduleError
 from dmlc.loops.sections import NONE, Section, Sections
 from dmlc.loops.tensorize import check_staged
+from dmlc.loops.verify import verify_nest
 from dmlc.lowering.lower import lower_nest
 from dmlc.schedules.choose import choose
 from dmlc.schedules.streaming import Streaming, measure_footprint
@@ -81,6 +82,8 @@ def make_kernel(
         nest = apply(naive(phases, given), function, limits, *section.calls)
         nest = dataclasses.replace(nest, words="by a schedule of its own")
         _check_words(nest, limits, section)
+    if verifies_each():
+        verify_nest(nest)
     own.see(title, nest)
     if nest.holds:
         passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
@@ -98,7 +101,7 @@ def make_kernel(
     if is_own:
         vectors = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.VECTOR]
         lanes = max((n.step for n in vectors if not n.extent), default=lanes)
-    check_staged(nest)
+    check_staged(nest, limits)
     statements, arrays, matrices = lower_nest(nest, names, lanes, streaming, launch.row)
     if function.one_step is not None:
         statements = place_rows(statements, function.one_step, names)
@@ -124,13 +127,15 @@ def make_kernel(
         index.signed,
         stages,
         passes,
-        schedule=tuple(str(nest).splitlines()),
+        schedule=tuple(nest.list_lines()),
         title=title,
         script=tuple(map(str, nest.script)),
         cut=cut,
         matrices=matrices,
     )
-    made = run_passes(made, function, limits)
+    # What is held from one pass over a row to the next is found again where loops are written out.
+    asked = dataclasses.replace(limits, unrolls=limits.unrolls and not nest.holds)
+    made = run_passes(made, function, asked)
     if section is not None and is_own:
         _check_own(made, nest, limits, section)
     return made

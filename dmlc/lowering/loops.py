@@ -1,57 +1,46 @@
 """The loops of a nest.
 
-Each narrows the range of its dimension or settles a point of it. Where a dimension is no whole
-number of steps, serial loops and vectors leave a remainder to loops of shorter steps, and what is
-written out or shared by work items is guarded.
+Each narrows the range of its dimension or settles a point of it (`points`). Where a dimension is no
+whole number of steps, serial loops and vectors leave a remainder to loops of shorter steps, and
+what is written out or shared by work items is guarded.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import (
     ZERO,
     add,
-    both,
-    guard,
     index,
-    measure,
     multiply,
     operate,
-    size,
-    split_number,
     subtract_known,
 )
-from dmlc.kernel.frame import Frame
 from dmlc.loops.element import View
 from dmlc.loops.nodes import (
     Dim,
     Kind,
     Loop,
-    Nest,
     Node,
-    Once,
+    Numbers,
     Pack,
     Point,
     Reduce,
-    Turns,
-    comes_out_even,
-    find_shared,
+    Stage,
     list_loops,
     list_phases,
-    roll,
-    scalarize,
-    walk,
 )
 from dmlc.lowering.loop_fusion import fuse_loops
+from dmlc.lowering.pipelined import pipeline_loop
+from dmlc.lowering.points import Points
 from dmlc.lowering.scope import Scope
-from dmlc.lowering.values import Values
 from dmlc.scalars import OPERATIONS
-from dmlc.sizes import Measure, divide_up
-from dmlc.sizes import multiply as multiply_sizes
 from dmlc.source import InternalError
 
 
@@ -64,25 +53,8 @@ class _Share:
     last: k.Expression
 
 
-class Loops:
+class Loops(Points):
     """Writes the loops of one nest, and has `write` write what is inside them."""
-
-    def __init__(
-        self,
-        nest: Nest,
-        frame: Frame,
-        values: Values,
-        items: Mapping[str, k.Expression],
-        limit: int | None,
-        write: Callable[[Sequence[Node], Scope], list[k.Statement]],
-    ) -> None:
-        self._nest = nest
-        self._frame = frame
-        self._values = values
-        self._items = items
-        """The number of this work item along each axis of its group."""
-        self._limit = limit
-        self._write = write
 
     def write(self, node: Loop, scope: Scope) -> list[k.Statement]:
         """A loop and all that is inside: nothing, where its dimension has no points."""
@@ -132,7 +104,7 @@ class Loops:
         one goes point by point, its work items on neighbouring points."""
         dim, step, body = node.dim, node.step, list[k.Statement]()
         within, beyond = scope.narrow(dim, is_loose=False), scope.narrow(dim, is_loose=True)
-        scalar = dataclasses.replace(node, body=scalarize(node.body, dim))
+        scalar = dataclasses.replace(node, body=_scalarize(node.body, dim))
         size = dim.size if isinstance(dim.size, int) else None
         if size is not None and size < step:
             return self._settle(scalar, beyond, index(0), body)
@@ -151,9 +123,9 @@ class Loops:
     def _write_lane(self, node: Loop, scope: Scope) -> list[k.Statement]:
         dim, body = node.dim, list[k.Statement]()
         scope = dataclasses.replace(scope, used=scope.used | {node.wanted})
+        scope = self._note_end(node, scope, body)
         if node.extent == 1:
             return self._settle(node, scope, scope.start(dim), body)
-        scope = self._note_end(node, scope, body)
         start = add(scope.start(dim), multiply(self._items[node.wanted], node.step))
         inner = list_loops(node.body, dim)
         if any(n.step <= node.step or n.kind is Kind.VECTOR for n in inner if not n.extent):
@@ -220,17 +192,20 @@ class Loops:
             return self._settle(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
-        if any(n.kind is Kind.LANE and n.dim is dim for n in finer):
+        counted = itertools.takewhile(lambda n: n.extent, finer)
+        if any(n.kind is Kind.LANE and n.dim is dim for n in counted):
             return body + self._write_rounds(node, scope, start, stop)
         scope = scope.narrow(dim, is_loose=False)
         if self._is_row(node) or (is_wide and dim is self._nest.block):
             scope = self._name_bases(node, scope, body)
         if not parted:
             share = _Share(node.step, start, stop)
-            return [*body, self._write_share(node, scope, share, backwards=node.backwards)]
+            return body + self._write_share(node, scope, share, backwards=node.backwards)
         ahead = self._fetch_ahead(node, scope, body)
         shares = self._share_out(node, scope, start, stop, body)
-        return body + [self._write_share(node, scope, share, ahead) for share in shares]
+        for share in shares:
+            body += self._write_share(node, scope, share, ahead)
+        return body
 
     def _write_rounds(
         self, node: Loop, scope: Scope, start: k.Expression, stop: k.Expression
@@ -241,7 +216,7 @@ class Loops:
         loops = list_loops(node.body, dim)
         (width,) = {n.step * n.extent for n in loops if n.kind is Kind.LANE}
         node = dataclasses.replace(node, name=node.name or "strip")
-        once = dataclasses.replace(node, step=width, body=roll(node.body, dim, width))
+        once = dataclasses.replace(node, step=width, body=_roll(node.body, dim, width))
         scope = scope.narrow(dim, stop=stop)
         length = subtract_known(stop, start)
         if length is None:
@@ -283,7 +258,7 @@ class Loops:
         ahead: Mapping[str, k.Expression] = MappingProxyType({}),
         *,
         backwards: bool = False,
-    ) -> k.For:
+    ) -> list[k.Statement]:
         """A part of a loop in steps of one width. By ones there are no vectors, and nothing is
         written out inside."""
         dim, width, last = node.dim, share.width, share.last
@@ -303,7 +278,7 @@ class Loops:
             within += [k.Prefetch(b, add(at, variable)) for b, at in ahead.items() if whole]
             scope = dataclasses.replace(scope, lanes=width)
         elif not whole:
-            node = dataclasses.replace(node, body=roll(node.body, dim))
+            node = dataclasses.replace(node, body=_roll(node.body, dim))
         finer = list_loops(node.body, dim)
         if finer and not finer[0].extent and finer[0].dim is dim:
             end: k.Expression = add(variable, index(width))
@@ -321,7 +296,9 @@ class Loops:
             again = operate("min", counter, add(last, index(-width)))
             within.append(k.Let(variable, again))
         made = self._settle(node, scope, place, within)
-        return k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
+        loop = k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
+        pipelined = any(isinstance(n, Stage) and n.ahead for n in node.body)
+        return pipeline_loop(self._frame, loop) if pipelined else [loop]
 
     def _share_out(
         self,
@@ -433,211 +410,7 @@ class Loops:
             scope = self._name_bases(node, scope, body)
         if subtract_known(share.last, share.first) == 1:
             return body + self._settle(node, scope, share.first, [])
-        return [*body, self._write_share(node, scope, share)]
-
-    # Points ----------------------------------------------------------------------------------
-
-    def _settle(
-        self, node: Loop, scope: Scope, place: k.Expression, body: list[k.Statement]
-    ) -> list[k.Statement]:
-        """What is inside a step of a loop that starts at a place: a range for the loops inside, or
-        a point. `body` has the statements before it."""
-        dim = node.dim
-        scope = dataclasses.replace(scope, depth=scope.depth + 1)
-        further = list_loops(node.body, dim)
-        if further:
-            named = node.kind is Kind.LANE and isinstance(place, k.Operate | k.Position)
-            if named and any(loop.kind is Kind.UNROLL for loop in further):
-                place = self._frame.name(body, "first", place)
-            counted = node.extent and node.kind in (Kind.UNROLL, Kind.LOOP)
-            if counted and not further[0].extent:
-                place = self._frame.name(body, f"first_{dim.wanted}", place)
-                end = scope.span(dim).stop or self._find_end(dim, scope, body)
-                last = operate("max", place, operate("min", add(place, index(node.step)), end))
-                scope = scope.narrow(dim, stop=self._frame.name(body, f"end_{dim.wanted}", last))
-            return body + self._write(node.body, scope.narrow(dim, start=place))
-        if isinstance(place, k.Operate | k.Position):
-            place = self._frame.name(body, dim.wanted, place)
-        if dim.within is not None:
-            return body + self._settle_tile(node, scope, dim.within, place)
-        if not scope.span(dim).is_loose:
-            return body + self._settle_parts(node, scope, dim, place)
-        is_inside = operate("lt", place, scope.span(dim).stop or dim.count)
-        scope = scope.narrow(dim, is_loose=False)
-        if len(dim.parts) == 1:
-            part, step = dim.parts[0]
-            is_inside = operate("lt", multiply(place, step), part.count)
-        meets = any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body))
-        if not meets and not node.clamps:
-            return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, dim, place)))]
-        # All work items meet the barriers inside: those beyond the end repeat the last point.
-        stop = scope.span(dim).stop or dim.count
-        last = operate("sub", stop, index(scope.lanes))
-        last = index(int(stop.value) - scope.lanes) if isinstance(stop, k.Literal) else last
-        place = self._frame.name(body, "at", operate("min", place, last))
-        if not meets:
-            is_inside = self._frame.name(body, "inside", is_inside)
-        is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
-        there = scope.is_there if meets else is_inside
-        scope = dataclasses.replace(scope, is_own=is_own, is_there=there)
-        return body + self._settle_parts(node, scope, dim, place)
-
-    def _settle_tile(
-        self, node: Loop, scope: Scope, whole: Dim, place: k.Expression
-    ) -> list[k.Statement]:
-        """What is inside where a point of a tile is settled, and so is that of the dimension it is
-        of. Where the tile goes beyond the end, nothing is, unless it is put into a buffer: then
-        others stand in for the points."""
-        body, size = list[k.Statement](), node.dim.size
-        scope = scope.settle({node.dim: place})
-        parts = {whole, *(part for part, _ in whole.parts)}
-        if not any(parts & set(self._nest.dims[number]) for number in list_phases(node)):
-            return self._write(node.body, scope)
-        at = add(scope.start(whole), place)
-        if isinstance(at, k.Operate):
-            at = self._frame.name(body, whole.wanted, at)
-        stop = self._find_end(whole, scope, body)
-        known = int(stop.value) if isinstance(stop, k.Literal) else 0
-        if known and isinstance(size, int) and known % size == 0:
-            return body + self._settle_parts(node, scope, whole, at)
-        is_inside = operate("lt", at, stop)
-        if scope.origins is None:
-            return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, whole, at)))]
-        last = index(known - scope.lanes) if known else operate("sub", stop, index(scope.lanes))
-        at = self._frame.name(body, "at", operate("min", at, last))
-        is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
-        scope = dataclasses.replace(scope, is_own=is_own)
-        return body + self._settle_parts(node, scope, whole, at)
-
-    def _settle_parts(
-        self, node: Loop, scope: Scope, dim: Dim, place: k.Expression
-    ) -> list[k.Statement]:
-        """What is inside where a point of a dimension is settled, and so are the dimensions that it
-        was made of."""
-        scope = scope.settle({dim: place})
-        if not dim.parts:
-            return self._write(node.body, scope)
-        body: list[k.Statement] = []
-        needed = {
-            part
-            for number in list_phases(node)
-            for terms in self._values.terms[number].values()
-            for part, _ in terms
-        }
-        needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns | Once))
-        counts = [
-            part.count_steps(step)
-            if isinstance(part.size, int)
-            else divide_up(measure(part.size), step)
-            for part, step in dim.parts
-        ]
-        if len(counts) == 1:
-            digits = [place]
-        elif all(isinstance(count, int) for count in counts):
-            digits = split_number(place, counts)
-        else:
-            digits = self._split_open(place, counts, body)
-        settled: dict[Dim, k.Expression] = {}
-        checks: list[k.Expression] = []
-        inside = scope
-        for number, (part, step) in enumerate(dim.parts):
-            digit = digits[number]
-            loops = list_loops(node.body, part)
-            if part not in needed and not loops and part.piece is None:
-                continue
-            if isinstance(digit, k.Operate):
-                digit = self._frame.name(body, part.wanted, digit)
-            if loops:
-                inside = self._narrow(part, step, digit, inside, body, loops[0])
-                continue
-            settled[part] = digit
-            rest = self._find_rest(part, scope) if number else None
-            checks += [] if rest is None else [operate("lt", digit, rest)]
-        return body + guard(checks, self._write(node.body, inside.settle(settled)))
-
-    def _split_open(
-        self, place: k.Expression, counts: Sequence[Measure], body: list[k.Statement]
-    ) -> list[k.Expression]:
-        """The digits of a number, some of whose sizes are known at run time only: one division for
-        each but the first, for machines take long over one."""
-        outermost = next((n for n, count in enumerate(counts) if count != 1), 0)
-        digits: list[k.Expression] = [ZERO] * len(counts)
-        for number in range(len(counts) - 1, outermost, -1):
-            if counts[number] == 1:
-                continue
-            above = self._frame.name(body, "above", operate("div", place, size(counts[number])))
-            digits[number] = operate("sub", place, multiply(above, counts[number]))
-            place = above
-        digits[outermost] = place
-        return digits
-
-    def _narrow(
-        self,
-        dim: Dim,
-        step: int,
-        digit: k.Expression,
-        scope: Scope,
-        body: list[k.Statement],
-        first: Loop,
-    ) -> Scope:
-        """What is known where the loops inside, of which one is the first, have one of so many
-        steps of a dimension."""
-        start, rest = multiply(digit, step), self._find_rest(dim, scope)
-        count = dim.count if rest is None else operate("min", dim.count, rest)
-        if not isinstance(dim.size, int) and not first.extent:
-            start = self._frame.name(body, f"first_{dim.wanted}", start)
-            end = operate("min", add(start, index(step)), count)
-            stop = self._frame.name(body, f"end_{dim.wanted}", end)
-            return scope.narrow(dim, start=start, stop=stop)
-        single = dim.count_steps(step) <= 1
-        if single or not isinstance(dim.size, int) or isinstance(start, k.Literal):
-            return scope.narrow(dim, start=start)
-        is_block, is_whole = dim is self._nest.block, comes_out_even(dim, step)
-        start = self._frame.name(body, "first" if is_block else f"first_{dim.wanted}", start)
-        if first.dim.within is dim:
-            # Tiles look for the end of the whole dimension.
-            return scope.narrow(dim, start=start)
-        if is_block:
-            stop: k.Expression = index(step)
-            if not is_whole:
-                left = operate("sub", count, start)
-                stop = self._frame.name(body, "count", operate("min", stop, left))
-            return scope.narrow(dim, start=start, stop=stop)
-        end: k.Expression = add(start, index(step))
-        end = end if is_whole else operate("min", end, count)
-        return scope.narrow(dim, start=start, stop=self._frame.name(body, f"end_{dim.wanted}", end))
-
-    # Pieces of longer dimensions ---------------------------------------------------------------
-
-    def _find_rest(self, dim: Dim, scope: Scope) -> k.Expression | None:
-        """How much of a longer dimension is left where a piece of it starts; None where all pieces
-        are whole."""
-        if dim.piece is None:
-            return None
-        number, whole = dim.piece
-        length, total = measure(dim.size), measure(whole)
-        if isinstance(length, int) and isinstance(total, int):
-            if not total % length:
-                # Where positions are not counted from it, the number may not be known.
-                return None
-            return operate("sub", index(total), multiply(scope.known[number], length))
-        before = multiply(scope.known[number], length)
-        # There may be pieces beyond the end.
-        return operate("sub", size(total), operate("min", before, size(total)))
-
-    def _find_end(self, dim: Dim, scope: Scope, body: list[k.Statement]) -> k.Expression:
-        """The end of a dimension: that of the last piece of a longer one may come sooner."""
-        (first, step), *finer = dim.parts or ((dim, 1),)
-        rest = self._find_rest(first, scope)
-        if rest is None:
-            return dim.count
-        length = operate("min", first.count, rest)
-        if first is dim:
-            return self._frame.name(body, "end", length)
-        if step > 1:
-            length = operate("div", operate("add", length, index(step - 1)), index(step))
-        inner = multiply_sizes(divide_up(measure(part.size), each) for part, each in finer)
-        return self._frame.name(body, "points", multiply(length, inner))
+        return body + self._write_share(node, scope, share)
 
     # Rows --------------------------------------------------------------------------------------
 
@@ -706,3 +479,53 @@ class Loops:
                 rows[start] = self._frame.name(body, "next_row", start)
             found[view.tensor] = rows[start]
         return found
+
+
+def _scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
+    """The same point by point, where a group goes in whole vectors along a dimension: work items
+    that are neighbours take neighbouring points, each of them as many as before."""
+    loops = list_loops(nodes, dim)
+    items = math.prod(n.extent for n in loops if n.kind is Kind.LANE)
+    inner = [n for n in loops if n.kind is not Kind.LANE]
+    points = math.prod(n.step if n.kind is Kind.VECTOR else n.extent for n in inner)
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Loop) and node.dim is dim:
+            made = Loop(dim, node.kind, 1, tuple(map(change, node.body)), node.name, 1)
+            if node.kind is Kind.LANE:
+                return dataclasses.replace(made, extent=node.extent)
+            if node is inner[0]:
+                # As many loops as before, of which one has all the steps.
+                return dataclasses.replace(made, kind=Kind.LOOP, step=items, extent=points)
+            return made
+        if isinstance(node, Loop | Reduce | Pack):
+            return dataclasses.replace(node, body=tuple(map(change, node.body)))
+        return node
+
+    return tuple(map(change, nodes))
+
+
+def _roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
+    """The same with one step of the written out loops over a dimension, of those whose steps are
+    so long at least."""
+    made: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Numbers):
+            node = dataclasses.replace(node, others=_roll(node.others, dim, least))
+        if not isinstance(node, Loop | Reduce | Pack | Numbers):
+            made.append(node)
+            continue
+        node = dataclasses.replace(node, body=_roll(node.body, dim, least))
+        if isinstance(node, Pack) and node.dim is dim:
+            made += node.body
+            continue
+        if (
+            isinstance(node, Loop)
+            and node.dim is dim
+            and node.extent
+            and node.kind is not Kind.LANE
+            and node.step >= least
+        ):
+            node = dataclasses.replace(node, extent=1)
+        made.append(node)
+    return tuple(made)

@@ -304,14 +304,21 @@ class _Writer:
         origins = {dim: scope.start(dim) for dim in dims}
         used = scope.used | frozenset(self._items)
         inner = dataclasses.replace(scope, origins=origins, used=used, is_own=None)
+        tested: list[k.Expression] = []
         if node.conditions:
-            inner = inner.note(points[0].phase, conditions=node.conditions)
+            number = points[0].phase
+            emitter, opened = self._values.emitter(number, scope), scope.progress(number).opened
+            # What loops around settle is written by now.
+            known = [c for c in node.conditions if emitter.level(c) <= opened]
+            tested = [emitter.value(condition) for condition in known]
+            left = tuple(c for c in node.conditions if c not in known)
+            inner = inner.note(number, conditions=left)
         there, made = math.prod(side for _, side in self._nest.lanes), list[k.Statement]()
         for each in node.body:
             filled = self._write_node(each, inner)
             count = math.prod(extent for _, extent in list_items(each))
             alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
-            made += guard([alone] if count < there else [], filled)
+            made += guard([*tested, *([alone] if count < there else [])], filled)
         if any(buffer.shared for buffer in node.buffers):
             return [*[k.Barrier()] * node.repeats, *made, k.Barrier()]
         zeros: list[k.Statement] = []

@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 
-from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply, operate, zero_of
 from dmlc.kernel.frame import Frame
@@ -142,10 +141,9 @@ class Products:
         """Where the factors lie of rows, and of columns."""
         elements = self._nest.phases[node.phase].elements
         (reduction,) = elements.reductions
-        product = elements.values[reduction.value]
         found: dict[Dim, _Rows] = {}
         arrays = {b.name: name for b, name in self._values.arrays.items()}
-        for number in product.operands if isinstance(product, ir.Apply) else ():
+        for number in reduction.values:
             value = elements.values[number]
             if not isinstance(value, Read):
                 raise InternalError("a factor of matrices lies in no tile")

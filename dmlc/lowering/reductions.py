@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import ZERO, both
 from dmlc.kernel.frame import Frame
-from dmlc.loops.accumulate import contribute, finish
+from dmlc.loops.accumulate import State, contribute, finish
 from dmlc.loops.element import list_conditions
-from dmlc.loops.nodes import Kind, Loop, Nest, Node, Reduce, find_shared, walk
+from dmlc.loops.nodes import Kind, Loop, Nest, Node, Point, Reduce, find_shared, walk
 from dmlc.lowering.accumulators import (
     Accumulators,
     enter,
-    enter_tile,
+    enter_block,
     fill,
     fill_tile,
     flush,
@@ -65,6 +65,9 @@ class Reductions:
             return self._finish(node, self._begun[number], scope, is_blocked=False)
         accumulators = self._nest.phases[number].accumulators
         outer = scope.progress(number).state
+        if outer is not None and not node.resumes and all(isinstance(n, Point) for n in node.body):
+            # A part of one point is that point, which enters the whole.
+            return self._write_inside(node, scope, is_first=False)
         loops = [n for n in walk(node.body) if isinstance(n, Loop)]
         is_blocked = any(n.dim is self._nest.block for n in loops)
         body: list[k.Statement] = []
@@ -183,7 +186,7 @@ class Reductions:
             return []
         if emitter.joint is not None:
             masks = sorted(emitter.joint.masks - emitter.joint.certain)
-        points: list[tuple[k.Expression, ...]] = []
+        points: list[State] = []
         for accumulator in state.accumulators:
             reduction = accumulator.reduction
             guard: k.Expression | None = None
@@ -199,11 +202,10 @@ class Reductions:
                     holds = both(guard, holds)
                 guard = holds
             place = None if reduction.place is None else emitter.value(reduction.place, lanes)
-            points.append(
-                contribute(accumulator.slots, emitter.value(reduction.value, lanes), guard, place)
-            )
-        if state.tile is not None:
-            return enter_tile(self._frame, state, scope.output, points)
+            values = [emitter.value(n, lanes) for n in reduction.values]
+            points.append(contribute(accumulator.slots, values, guard, place))
+        if state.arrays:
+            return enter_block(self._frame, state, scope.output, points)
         return enter(self._frame, state, lanes, points)
 
 

@@ -72,12 +72,9 @@ class Values:
         def depth(view: View) -> int:
             return max((levels[dim] for dim, _ in terms[view]), default=0)
 
-        wide = [n for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR]
-        vectors = [n.dim for n in wide]
+        vectors = [n.dim for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR]
         vectors += [dim.within for dim in vectors if dim.within is not None]
         vectors += [part for dim in vectors for part, _ in dim.parts[-1:]]
-        if all(n.vectorization is None for n in wide):
-            self._check_vectors(number, vectors)
         tests, values = self.tests(number), find_levels(elements, depth)
         if tests:
             # Reads that a guard protects come after all of its conditions.
@@ -99,16 +96,6 @@ class Values:
             list_joins(elements) if tests else (),
             joint,
         )
-
-    def _check_vectors(self, number: int, vectors: Sequence[Dim]) -> None:
-        """Raises `InternalError` where a schedule puts what does not lie side by side into vectors:
-        they would have other elements."""
-        for view in self._nest.phases[number].elements.buffers():
-            for dim, step in self.terms[number][view]:
-                if dim in vectors and step != 1:
-                    raise InternalError(
-                        f"'{view.tensor}' goes in vectors along '{dim.name}', by {step}"
-                    )
 
     def tests(self, number: int) -> bool:
         """Whether the guard of a phase's reductions is tested before what it protects is read;

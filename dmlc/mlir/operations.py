@@ -36,6 +36,7 @@ _PLAIN: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "add": ("arith.addf", "arith.addi", "arith.addi"),
         "sub": ("arith.subf", "arith.subi", "arith.subi"),
         "mul": ("arith.mulf", "arith.muli", "arith.muli"),
+        "fma": ("math.fma", "", ""),
         "div": ("arith.divf", "arith.divsi", "arith.divui"),
         "div_nearest": ("arith.divf", "", ""),
         "mod": ("arith.remf", "arith.remsi", "arith.remui"),

@@ -177,6 +177,8 @@ class Arithmetic:
                 return self.truncate(x)
             case "div" | "div_nearest":
                 return self.add("Div", *given)
+            case "fma":
+                return self.add("Add", self.add("Mul", *given[:2]), given[2])
             case "mod":
                 shape = np.broadcast_shapes(*(value.shape for value in given))
                 return self.nodes.add("Mod", given, x.element, shape, fmod=1)

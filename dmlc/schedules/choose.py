@@ -17,12 +17,12 @@ from dmlc.loops.nodes import Call, Nest
 from dmlc.loops.phases import Phase
 from dmlc.loops.rfactor import make_cut
 from dmlc.loops.space import find_length
-from dmlc.schedules import cpu, gpu, open_sizes
+from dmlc.schedules import cpu, gpu, open_sizes, skinny
 from dmlc.schedules.matrices import choose_matrices
 from dmlc.schedules.panels import choose_panels, count_panels
 from dmlc.schedules.rule import Work
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
-from dmlc.schedules.tiles import choose_tiles, count_tiles
+from dmlc.schedules.tiles import choose_shape, choose_tiles, limit_shape
 from dmlc.source import InternalError
 
 _PIECES = {True: 8, False: 4}
@@ -32,9 +32,14 @@ _LEAST_ROWS = {False: 6, True: 16}
 """Rows of a contraction that is cut into tiles, at least, by whether it is for a GPU."""
 _LEAST_COLUMNS = 16
 _FILL = 4
-"""Tiles of a contraction in pieces, by those that keep a device busy."""
+"""Tiles of a contraction in pieces, by those that keep a CPU busy."""
 _LEAST_DEPTH = 256
 """Points of a piece of a contraction, at least."""
+_NEARLY = 4
+"""Work items that fill a GPU, by those that are enough in pieces along another axis."""
+_LEAST_PIECES = {False: 2, True: 3}
+"""Pieces of a contraction, at least, by whether it is for a GPU, where small tiles serve as well as
+two pieces, and a launch less."""
 
 
 def _is_gpu(p: Profile) -> bool:
@@ -44,10 +49,10 @@ def _is_gpu(p: Profile) -> bool:
 def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
     """The contraction that some phases are, where it is worth tiles."""
     found = find_contraction(part_axes(phases))
+    if found is None or (_is_gpu(p) and skinny.find_shape(found) is not None):
+        return found
     least = _LEAST_ROWS[_is_gpu(p)]
-    if found is None or found.rows < least or found.columns < _LEAST_COLUMNS:
-        return None
-    return found
+    return found if found.rows >= least and found.columns >= _LEAST_COLUMNS else None
 
 
 def choose(
@@ -77,9 +82,11 @@ def _choose_product(work: Work) -> Nest | None:
     if found is None:
         return None
     if work.is_gpu:
-        given = work.function, work.phases, found, p, work.limits
-        made = choose_matrices(*given)
-        return choose_tiles(*given) if made is None else made
+        made = choose_matrices(work.function, work.phases, found, p, work.limits)
+        if made is not None:
+            return made
+        shape = choose_shape(found, p)
+        return choose_tiles(work.function, work.phases, found, shape, work.limits)
     (_, after) = part_axes(work.phases)
     return choose_panels(found, after, p)
 
@@ -103,6 +110,7 @@ def _choose_cpu(work: Work) -> Nest | None:
 
 
 RULES: tuple[Callable[[Work], Nest | None], ...] = (
+    skinny.choose_skinny,
     _choose_product,
     _choose_open,
     _choose_gpu,
@@ -156,11 +164,19 @@ def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
 
 
 def _count_pieces(product: Contraction, p: Profile) -> int:
-    """The pieces that the points of a contraction are cut into, where it has too few tiles."""
-    groups = (count_tiles if _is_gpu(p) else count_panels)(product, p)
-    if groups >= p.groups:
-        return 1
-    return min(-(-_FILL * p.groups // groups), product.depth // _LEAST_DEPTH)
+    """The pieces that the points of a contraction are cut into, where it has too few tiles. Large
+    tiles and pieces read less than small tiles do, so that those are counted on a GPU. What the
+    pieces come to takes a fifth of the time of the products at the most, for each is deep."""
+    shape = skinny.find_shape(product) if _is_gpu(p) else None
+    if shape is not None:
+        return skinny.count_pieces(product, shape, p)
+    if _is_gpu(p):
+        wanted, items = p.groups * p.group_size, limit_shape(product).count_items(product)
+    else:
+        wanted, items = _FILL * p.groups, count_panels(product, p)
+    enough = wanted // (2 if _is_gpu(p) else _FILL)
+    pieces = 1 if items >= enough else min(-(-wanted // items), product.depth // _LEAST_DEPTH)
+    return pieces if pieces >= _LEAST_PIECES[_is_gpu(p)] else 1
 
 
 def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
@@ -176,6 +192,12 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     if product is not None:
         wanted = _count_pieces(product, p)
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
+    if product is not None and _is_gpu(p) and long == [space.inner[-1]]:
+        # Points that lie side by side stay so, and are read in vectors, where pieces of others
+        # nearly fill a device.
+        items = _NEARLY * limit_shape(product).count_items(product)
+        full = -(-p.groups * p.group_size // items)
+        long = [axis for axis in space.inner if space.sizes[axis] >= full]
     axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
     size = space.sizes[axis]
     pieces = min(wanted, size)

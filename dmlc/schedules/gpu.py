@@ -21,6 +21,7 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.primitives import chain
+from dmlc.loops.thin import find_sparse
 from dmlc.schedules.rule import Rule
 from dmlc.schedules.transposed import choose_transposed, lies_both_ways
 from dmlc.sizes import is_multiple, multiply
@@ -200,6 +201,8 @@ def choose_serial(
 ) -> Nest:
     """Each work item has an output, whose points it reduces one after the other."""
     rule = Rule(function, limits, phases)
+    while (sparse := find_sparse(rule.nest.phases[0], even=False)) is not None:
+        rule.do("thin", rule.nest.dims[0][sparse.axis].name, sparse.number)
     output = rule.fuse(rule.outer, "output")
     rule.do("bind", rule.do("split", output, p.group_size, name="group"), "group")
     rule.do("bind", output, "lane")

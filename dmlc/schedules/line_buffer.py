@@ -387,7 +387,8 @@ def _copy(view: View, read: View, dtype: DataType, count: int) -> Phase:
 
 def _hides_zeros(total: ir.Stage, row: str) -> bool:
     """Whether it does not show if an element of the row is a positive or a negative zero: a sum
-    starts from a positive one, and stays so whichever is added, times a factor or not."""
+    starts from a positive one, and stays so whichever is added, times a factor or not, unless a
+    product is too small for a number."""
     body, reduction = total.body, total.reduction
     if reduction is None or reduction.combiner != "sum" or not total.body.dtype.is_float:
         return False

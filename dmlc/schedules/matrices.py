@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, Factor, find_divided
-from dmlc.loops.element import Gather, Read, operands
+from dmlc.loops.element import Gather, Read
 from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Loop, Nest, walk
 from dmlc.loops.phases import VECTOR, Phase
-from dmlc.loops.staging import FACTORS, stage_value
+from dmlc.loops.staging import stage_value
 from dmlc.loops.tiling import takes_vectors
 from dmlc.matrices import Instruction
 from dmlc.schedules.rule import Rule
-from dmlc.schedules.tiles import lies_along
+from dmlc.schedules.tiles import lies_along, name_factor
 
 _LARGE, _SMALL = 64, 32
 """Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
@@ -101,10 +101,8 @@ def _fill(
     last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
     is_along = lies_along(phase, last, factor.axes[-1])
     wide = takes_vectors(phase, last if is_along else factor.axes[-1], rule.limits)
-    (reduction,) = found.phase.elements.reductions
-    product = found.phase.elements.values[reduction.value]
-    called = FACTORS[operands(product).index(factor.value)]
-    rule.do("stage", k, called, "shared", "point" if is_along else own, _PAD, name=name)
+    beside = "point" if is_along else own
+    rule.do("stage", k, name_factor(found, factor), "shared", beside, _PAD, name=name)
     rows, points = (f"{name}_{own}", side), (f"{name}_point", _DEPTH)
     (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     if not is_along:

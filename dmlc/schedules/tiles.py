@@ -7,28 +7,27 @@ decide how large tiles are. Every output is one sum, whose points are added in t
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, Factor, find_divided
-from dmlc.loops.element import Gather, operands
+from dmlc.loops.element import Gather
+from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Loop, Nest, walk
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import FACTORS, stage_value
+from dmlc.loops.thin import find_sparse
 from dmlc.loops.tiling import takes_vectors
 from dmlc.schedules.rule import Rule
 
-_LARGE, _SMALL = 64, 32
-"""Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
-_DEPTH = 16
-"""Points of a tile."""
 _AT_ONCE = 4
 """Points whose factors are read before any of them is added. More take registers, and no fewer
 instructions."""
-_MANY, _FEW = 8, 4
-"""Rows, and columns, of outputs that one work item has: many where there are tiles enough, for a
-group has fewer work items then. Each takes fewer reads of shared memory, and all more registers."""
+_BYTES = 16
+"""What a work item reads of memory at once, at most."""
 _WRITTEN = 256
 """Products of a work item that are written out, at most."""
 _PAD = 4
@@ -36,28 +35,80 @@ _PAD = 4
 banks, and vectors still begin where vectors do."""
 
 
-def count_tiles(found: Contraction, p: Profile) -> int:
-    """The groups that tiles take."""
-    side, _ = _choose_sides(found, p)
-    return found.batches * -(-found.rows // side) * -(-found.columns // side)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """How outputs are shared out. A group has so many rows and columns of them, and a work item
+    `each` of both: fewer reads of shared memory for each product, and more registers."""
+
+    rows: int
+    columns: int
+    each: int
+    depth: int = 16
+    """Points of a tile."""
+    ahead: bool = False
+    """Whether the next tiles are read before the present ones are used. It takes registers, and the
+    last step reads its tiles twice."""
+
+    @property
+    def items(self) -> int:
+        """The work items of a group."""
+        return self.rows // self.each * (self.columns // self.each)
+
+    def count_tiles(self, found: Contraction) -> int:
+        """The groups."""
+        return found.batches * -(-found.rows // self.rows) * -(-found.columns // self.columns)
+
+    def count_items(self, found: Contraction) -> int:
+        """The work items of all groups."""
+        return self.count_tiles(found) * self.items
 
 
-def _choose_sides(found: Contraction, p: Profile) -> tuple[int, int]:
-    """The rows, and columns, of a tile, and those of a work item in it."""
+_LARGE, _SMALL = Shape(64, 64, 8), Shape(32, 32, 4)
+_SHAPES = (
+    # At a depth of 16 the tiles are 18 KB, and 16 KB is all that Vulkan and WGSL promise a group; a
+    # work item would have 8 registers more, and an H100 half as many beside each other.
+    (Shape(128, 128, 8, depth=8, ahead=True), 2, 1.25),
+    # 32 elements ahead were too many: RADV spilled some in convolutions.
+    (_LARGE, 2, math.inf),
+    (Shape(64, 64, 4, ahead=True), 1, math.inf),
+    (_SMALL, 0, math.inf),
+)
+"""The first suits of which there are enough tiles for each group that keeps a GPU busy: with fewer,
+most of it is idle. The last number is that of the points they have for each output, at most: those
+beyond the end are computed for nothing."""
+_OPEN = Shape(64, 64, 4)
+"""That of sizes which are known at run time only: a work item with many outputs would leave small
+ones few groups."""
+
+
+def limit_shape(found: Contraction) -> Shape:
+    """The tiles that suit the rows and columns where there are enough of them."""
+    return _SMALL if min(found.rows, found.columns) <= _SMALL.rows else _LARGE
+
+
+def choose_shape(found: Contraction, p: Profile) -> Shape:
+    """The tiles of a product of many rows and columns."""
     if found.is_open:
-        # One tile for all sizes: a work item with many outputs would leave small ones few groups.
-        return _LARGE, _FEW
-    many = found.batches * -(-found.rows // _LARGE) * -(-found.columns // _LARGE)
-    side = _LARGE if many >= p.groups else _SMALL
-    return side, _MANY if many >= 2 * p.groups else _FEW
+        return _OPEN
+    if limit_shape(found) is _SMALL:
+        return _SMALL
+    outputs = found.batches * found.rows * found.columns
+    return next(
+        shape
+        for shape, tiles, spare in _SHAPES
+        if (count := shape.count_tiles(found)) >= tiles * p.groups
+        and count * shape.rows * shape.columns <= spare * outputs
+    )
 
 
 def choose_tiles(
-    function: ir.Function, phases: Sequence[Phase], found: Contraction, p: Profile, limits: Limits
+    function: ir.Function, phases: Sequence[Phase], found: Contraction, shape: Shape, limits: Limits
 ) -> Nest:
     """The nest of a contraction, and of what derives from it. What is `found` has the groups of a
     convolution, and the like, as axes of their own."""
-    rule, (side, each) = Rule(function, limits, phases), _choose_sides(found, p)
+    rule, each = Rule(function, limits, phases), shape.each
+    while (sparse := find_sparse(rule.nest.phases[0])) is not None:
+        rule.do("thin", rule.nest.dims[0][sparse.axis].name, sparse.number)
     while (divided := find_divided(rule.nest.phases[0])) is not None:
         axis, length = divided
         rule.do("part", rule.nest.dims[0][axis].name, length)
@@ -72,34 +123,39 @@ def choose_tiles(
         rule.do("recheck", columns[-1])
     rule.put_in_order(points)
     m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
-    rule.do("tile", m, side, name="row")
-    rule.do("tile", n, side, name="column")
-    rule.do("tile", k, _DEPTH, name="point")
+    rule.do("tile", m, shape.rows, name="row")
+    rule.do("tile", n, shape.columns, name="column")
+    rule.do("tile", k, shape.depth, name="point")
     rule.do("reorder", "row")
     rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
-    _share_out(rule, side // each * VECTOR, each > VECTOR)
+    _share_out(rule, shape)
     rule.do("split", "point", _AT_ONCE, name="points")
-    rule.do("unroll" if each**2 * _DEPTH <= _WRITTEN else "roll", "points")
+    rule.do("unroll" if each**2 * shape.depth <= _WRITTEN else "roll", "points")
     rule.do("unroll", "point")
-    if each > VECTOR:
+    _, wide, is_along = _stage(found, found.right, limits)
+    if each > VECTOR and wide and is_along:
+        # Columns whose points lie side by side are read one part after the other: registers.
         rule.do("reorder", "point")
-    for factor, name, own in ((found.left, "left", "row"), (found.right, "right", "column")):
-        _fill(rule, found, factor, (k, name, own), (side, (side // each) ** 2))
+    _fill(rule, found, found.left, (k, "left", "row"), shape.rows, shape)
+    _fill(rule, found, found.right, (k, "right", "column"), shape.columns, shape)
+    if shape.ahead:
+        rule.do("pipeline", k)
     last = rule.nest.dims[1].index(dims[found.right.axes[-1]])
     if takes_vectors(rule.nest.phases[1], last, limits):
         loops = [n for n in walk(rule.nest.body) if isinstance(n, Loop) and n.dim.name == "column"]
         _, stored, *_ = (loop.name for loop in loops if loop.step == 1)
         rule.do("vectorize", stored, VECTOR, "whole")
-    each_has = f"{each} by {each}"
-    return rule.finish(f"a group computes a tile of {side} by {side} outputs, and each {each_has}")
+    sides = f"{shape.rows} by {shape.columns}"
+    return rule.finish(f"a group computes a tile of {sides} outputs, and each {each} by {each}")
 
 
-def _share_out(rule: Rule, apart: int, has_parts: bool) -> None:
+def _share_out(rule: Rule, shape: Shape) -> None:
     """Some rows and columns of a tile for each work item, a few neighbours at a time, and so far
     apart that work items side by side read side by side."""
-    for name, items in (("column", "columns"), ("row", "rows")):
+    has_parts = shape.each > VECTOR
+    for name, items, side in (("column", "columns", shape.columns), ("row", "rows", shape.rows)):
         if has_parts:
-            rule.do("split", name, apart, name=f"{name}_part")
+            rule.do("split", name, side // shape.each * VECTOR, name=f"{name}_part")
         rule.do("split", name, VECTOR, name=items)
         rule.do("unroll", name)
     column_part, row_part = (["column_part"], ["row_part"]) if has_parts else ([], [])
@@ -116,37 +172,51 @@ def _share_out(rule: Rule, apart: int, has_parts: bool) -> None:
 
 
 def _fill(
-    rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str],
-    sizes: tuple[int, int],
+    rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str], side: int,
+    shape: Shape,
 ) -> None:  # fmt: skip
     """How the work items fill the tile of a factor: neighbours read side by side, four elements
     each where that can be, and these lie side by side in the tile too."""
-    (k, name, own), (side, items) = names, sizes
-    phase = stage_value(found.phase, factor.value, factor.conditions, name)
-    pieces = found.phase.space.pieces
-    last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
-    is_along = lies_along(phase, last, factor.axes[-1])
-    wide = takes_vectors(phase, last if is_along else factor.axes[-1], rule.limits)
+    (k, name, own), items = names, shape.items
+    phase, wide, is_along = _stage(found, factor, rule.limits)
     beside = "point" if wide and is_along else own
-    rule.do("stage", k, _name_factor(found, factor), "shared", beside, _PAD, name=name)
-    rows, points = (f"{name}_{own}", side), (f"{name}_point", _DEPTH)
+    rule.do("stage", k, name_factor(found, factor), "shared", beside, _PAD, name=name)
+    rows, points = (f"{name}_{own}", side), (f"{name}_point", shape.depth)
     (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     if not is_along:
         rule.do("reorder", along)
-    width = VECTOR if wide else 1
-    across = min(many // width, items)
-    rule.take(other, f"{name}_rows", count, items // across)
+    width = _find_unit(phase, many) if wide else 1
+    across = min(many // width, items, MOST_UNROLLED * items // count)
+    rule.take(other, f"{name}_rows", count, min(count, items // across))
     neighbours = rule.do("split", along, width, name=f"{name}_part") if wide else along
-    rule.do("bind", neighbours, f"{name}_columns")
+    rule.take(neighbours, f"{name}_columns", many // width, across)
+    if width > VECTOR:
+        rule.do("unroll", rule.do("split", along, VECTOR, name=f"{name}_half"))
     if wide:
         rule.do("vectorize", along, VECTOR, "whole")
 
 
-def _name_factor(found: Contraction, factor: Factor) -> str:
+def _stage(found: Contraction, factor: Factor, limits: Limits) -> tuple[Phase, bool, bool]:
+    """The phase that makes a factor, whether four neighbours are read at once, and whether they are
+    points."""
+    phase = stage_value(found.phase, factor.value, factor.conditions, "factor")
+    pieces = found.phase.space.pieces
+    last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
+    is_along = lies_along(phase, last, factor.axes[-1])
+    return phase, takes_vectors(phase, last if is_along else factor.axes[-1], limits), is_along
+
+
+def _find_unit(phase: Phase, many: int) -> int:
+    """The neighbours of so many that a work item reads at once: 16 bytes of the smallest elements,
+    or a vector where these would be all there are."""
+    sizes = [view.dtype.bytes for view in phase.elements.buffers() if not view.local]
+    return max(VECTOR, min(_BYTES // min(sizes, default=_BYTES), many // 2))
+
+
+def name_factor(found: Contraction, factor: Factor) -> str:
     """What the primitive that stages a factor calls it."""
     (reduction,) = found.phase.elements.reductions
-    product = found.phase.elements.values[reduction.value]
-    return FACTORS[operands(product).index(factor.value)]
+    return FACTORS[reduction.values.index(factor.value)]
 
 
 def lies_along(phase: Phase, first: int, second: int) -> bool:

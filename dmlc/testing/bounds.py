@@ -43,6 +43,8 @@ from dmlc.ir import (
     operands,
     value_type,
 )
+from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.driver import apply_rules
 from dmlc.ir.index import find_index_only
 from dmlc.ir.nodes import POSITIONAL_COMBINERS
 from dmlc.ir.specialize import specialize
@@ -210,7 +212,10 @@ def _evaluate_errors(
 
 
 def make_error_function(function: Function, rules: Rules = Rules(LEAST)) -> Function:
-    """The function from the same parameters to the error of each result, in order."""
+    """The function from the same parameters to the error of each result, in order. What is rounded
+    once or twice, as a device has it, is rounded twice here."""
+    if any("fma" in map(_name, stage.body.instructions) for stage in function.stages):
+        function = apply_rules(function, _part_multiply_add)
     taken = set(function.tensors())
     sources: dict[str, _Source] = {}
     stages: list[Stage] = []
@@ -253,6 +258,18 @@ def make_error_function(function: Function, rules: Rules = Rules(LEAST)) -> Func
         tables=function.tables,
         loops=tuple(loops),
     )
+
+
+def _name(instruction: Instruction) -> str:
+    return instruction.operation.name if isinstance(instruction, Apply) else ""
+
+
+def _part_multiply_add(builder: BodyBuilder, instruction: Instruction) -> int | None:
+    """A product and a sum in place of both at once."""
+    if _name(instruction) != "fma":
+        return None
+    x, y, z = operands(instruction)
+    return builder.apply("add", builder.apply("mul", x, y), z)
 
 
 def _delay_errors(

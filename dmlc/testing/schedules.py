@@ -42,13 +42,16 @@ DRAWN: Mapping[str, Callable[[int], Sequence[str | int]]] = {
     "deal": lambda number: ("deal", AXES[number % 2], (2, 4)[number // 2]),
     "share": lambda number: ("share", AXES[number % 2], (1, 4, 8, 4)[number], (1, 2, 4, 1)[number]),
     "unroll": lambda number: ("unroll",),
+    "unroll all": lambda number: ("unroll",),
     "roll": lambda number: ("roll",),
     "part": lambda number: ("part", (2, 3)[number % 2]),
+    "thin": lambda number: ("thin", (2, 3)[number % 2]),
     "tile": lambda number: ("tile", (2, 3, 4, 8)[number]),
     "tile all": lambda number: ("tile", (2, 4)[number % 2]),
     "jam": lambda number: ("jam",),
     "recheck": lambda number: ("recheck",),
     "stage": lambda number: ("stage", VALUES[number], "shared", TILE, (0, 0, 1, 4)[number]),
+    "pipeline": lambda number: ("pipeline",),
     "items of a tile": lambda number: ("bind", f"own{number}"),
     "deal a tile": lambda number: ("deal", f"own{number}", 2),
     "fission": lambda number: ("fission", ("Y", "Z")[number % 2]),
@@ -79,13 +82,14 @@ _BLOCKED = ("hoist", "split", *["reorder"] * 4, "unroll", "partial", "resume", *
             "reverse", "prefetch")  # fmt: skip
 
 
-_ALL = ("vectorize all", "tile all")
+_ALL = ("vectorize all", "tile all", "unroll all")
 """What is done with all loops that it suits."""
 
 
 def draw_steps(random: Random, names: Sequence[str] = tuple(DRAWN)) -> list[Step]:
     """Some steps. Of five, one has what it takes to interleave loops, where there are vectors, one
-    what makes a block of outputs, whose loops then change places, and one what stages values."""
+    what makes a block of outputs, whose loops then change places, and one what stages values, some
+    of them a step ahead."""
 
     def draw(name: str) -> Step:
         return name, random.randrange(8), random.randrange(4)
@@ -97,7 +101,8 @@ def draw_steps(random: Random, names: Sequence[str] = tuple(DRAWN)) -> list[Step
     if kind == 4:
         begun = [("tile all", 0, random.randrange(2)), *[("reorder", 1, 0)] * random.randrange(2)]
         staged = [("stage", random.randrange(8), n) for n in random.sample(range(4), 2)]
-        return [*some(2), *begun, *some(3), *staged, *some(4)]
+        ahead = [("unroll all", 0, 0), ("pipeline", 0, 0)] * random.randrange(2)
+        return [*some(2), *begun, *some(3), *staged, *some(2), *ahead, *some(3)]
     if kind > 1 or "expand" not in names:
         return some(8)
     if kind == 1:

@@ -178,6 +178,11 @@ def _product(point: Point) -> Sequence[Part]:
     return _plain(point.times(right), point.times(left))
 
 
+def _multiply_add(point: Point) -> Sequence[Part]:
+    left, right, _ = point.operands
+    return _plain(point.times(right), point.times(left), point.adjoint)
+
+
 def _quotient(point: Point) -> Sequence[Part]:
     _, divisor = point.operands
     unit = point.over(divisor)
@@ -205,6 +210,7 @@ DERIVATIVES: Mapping[str, Rule] = MappingProxyType(
         "add": lambda p: _plain(p.adjoint, p.adjoint),
         "sub": lambda p: _plain(p.adjoint, p.apply("neg", p.adjoint)),
         "mul": _product,
+        "fma": _multiply_add,
         "div": _quotient,
         "div_nearest": _quotient,
         "mod": _remainder,

@@ -18,11 +18,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from dmlc.ir import Body, Cast, Constant, Function, Index, Load, Select, Stage, packed_strides
+from dmlc.ir import (
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Function,
+    Index,
+    Load,
+    Select,
+    Stage,
+    packed_strides,
+)
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
 from dmlc.ir.index import IndexFacts, reach_back
@@ -186,13 +197,35 @@ def _shorten(plan: Plan) -> Plan | None:
         ]
         if plans:
             return min(plans, key=lambda p: p.rank)
-    if 2 * most > plan.size:
+    if 2 * most > plan.size or _is_product(plan.facts):
         return None
     # The places that pass, and then the last of them again.
     order = np.argsort(~holds, axis=1, kind="stable")[:, :most]
     number = np.minimum(np.arange(most)[None, :], np.maximum(counts - 1, 0)[:, None])
     chosen = np.take_along_axis(order, number, axis=1)
     return dataclasses.replace(plan, places=plan.band[:, :1] + chosen)
+
+
+_LEAST_SIDE = 16
+"""Rows, and columns, of a matrix product, at least."""
+
+
+def _is_product(facts: IndexFacts) -> bool:
+    """Whether a stage sums products of matrices: places out of tables would mix rows and columns,
+    and schedules leave points between strides out themselves."""
+    body, reduction = facts.stage.body, facts.stage.reduction
+    match body.instructions[body.result]:
+        case Apply(operation=operation, operands=(left, right)) if operation.name == "mul":
+            sides = [facts.dependencies[operand] for operand in (left, right)]
+        case _:
+            return False
+
+    def count(own: Collection[Index], others: Collection[Index]) -> int:
+        alone = [facts.stage.extent(i) for i in own if not i.reduced and i not in others]
+        return math.prod(size for size in alone if isinstance(size, int))
+
+    counts = count(sides[0], sides[1]), count(sides[1], sides[0])
+    return reduction is not None and reduction.combiner == "sum" and min(counts) >= _LEAST_SIDE
 
 
 def _find_last(plan: Plan) -> Array:

@@ -9,6 +9,7 @@
 #define op_add(T, x, y) (T)(x + y)
 #define op_sub(T, x, y) (T)(x - y)
 #define op_mul(T, x, y) (T)(x * y)
+#define op_fma(T, x, y, z) (T)fma(x, y, z)
 #define op_div(T, x, y) (T)((T)0.5 || y ? x / y : 0)
 #define op_div_nearest(T, x, y) (T)(x / y)
 #define op_mod(T, x, y) (T)((T)0.5 ? fmod(x, y) : y ? x - y * (x / y) : 0)

@@ -35,7 +35,7 @@ def test_the_command_on_graphs(dmlc: Dmlc) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [("--seed", "1"), ("--input", "X=x.npy"), ("--contract",), ("--shader-model", "6.0")]
+    "option", [("--seed", "1"), ("--input", "X=x.npy"), ("--shader-model", "6.0")]
 )
 def test_the_command_refuses_what_is_said_of_data(dmlc: Dmlc, option: tuple[str, ...]) -> None:
     found = dmlc("export", "directml.GEMM", "--to", "onnx", *option, "-o", "out")

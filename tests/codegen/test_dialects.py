@@ -11,7 +11,7 @@ import pytest
 from dmlc.codegen import functions
 from dmlc.codegen.dialect import COMPUTE_TYPES, Dialect, Spelling, Unsupported, operation_pairs
 from dmlc.codegen.targets import TARGETS, find_dialect
-from dmlc.scalars import KERNEL_OPERATIONS, TENSOR_TYPES, DataType
+from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 from dmlc.source import UnknownNameError
 
 HLSL, OPENCL, WGSL = (find_dialect(name) for name in ("hlsl", "opencl", "wgsl"))
@@ -26,7 +26,7 @@ def test_every_operation_is_spelled_or_refused_with_a_reason(dialect: Dialect) -
         if isinstance(entry, Unsupported):
             assert len(entry.reason) > 10, (name, dtype)
             continue
-        operands = KERNEL_OPERATIONS[name].arity
+        operands = OPERATIONS[name].arity
         for text in (entry.text, entry.vector or entry.text):
             used = set(re.findall(r"\{([01abc])\}", text))
             assert {{"0": "a", "1": "b"}.get(u, u) for u in used} == set("abc"[:operands])

@@ -169,7 +169,7 @@ def test_operands_of_operations(dialect: Dialect) -> None:
         if not isinstance(entry, Spelling) or called not in OPERATIONS:
             continue
         for lanes in list_lanes(dialect, dtype):
-            others = [name(letter, dtype, lanes) for letter in "uv"][: OPERATIONS[called].arity]
+            others = [name(letter, dtype, lanes) for letter in "uvw"][: OPERATIONS[called].arity]
             for number in range(len(others)):
                 operands = [*others[:number], stand(dtype, lanes), *others[number + 1 :]]
                 check(dialect, operate(called, *operands), dtype, lanes)

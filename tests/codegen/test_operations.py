@@ -24,7 +24,7 @@ def make_body(operation: Operation, dtype: DataType) -> ir.Body:
     """The operation on the elements of A and B, or of A alone."""
     compute = dtype.compute
     loads = [ir.Load(name, (0,), compute) for name in ("A", "B")[: operation.arity]]
-    numbers = tuple(range(1, 1 + operation.arity))
+    numbers = (1, 2, 1)[: operation.arity]
     apply = ir.Apply(operation, numbers, operation.result_type(compute))
     return ir.Body.make((ir.Index(0), *loads, apply), len(loads) + 1)
 

@@ -95,7 +95,7 @@ def list_values(dtype: DataType, x: str, y: str) -> list[str]:
         if o.operands.accept(dtype) and is_spelled(o.name, dtype) and not o.gives_bool
         if not o.transcendental or o.name in ("exp", "pow")
     ]
-    made = [f"{o.name}({', '.join([x, y][: o.arity])})" for o in names]
+    made = [f"{o.name}({', '.join([x, y, x][: o.arity])})" for o in names]
     made.append(f"select(gt(sub({x}, {y}), {y}), neg({x}), mul({x}, {y}))")
     other = F64 if dtype is F32 else F32
     made.append(f"cast(mul(cast({x}, {other.short}), 3.5:{other.short}), {dtype.short})")
@@ -137,7 +137,7 @@ def test_every_operation_in_every_other(name: str, dtype: DataType) -> None:
             case "store":
                 formulas.append(value)
             case _:
-                operands = [value, "%y[i0]"][: OPERATIONS[name].arity]
+                operands = [value, "%y[i0]", "%x[i0]"][: OPERATIONS[name].arity]
                 text = f"{name}({', '.join(operands)})"
                 if OPERATIONS[name].gives_bool:
                     text = f"select({text}, %x[i0], %y[i0])"

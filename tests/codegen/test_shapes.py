@@ -115,6 +115,7 @@ STRIDES: list[tuple[tuple[int, ...], Steps, tuple[int, ...], Steps]] = [
 and the strides of the result."""
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(
     ("case", "dtype", "profile"),
     cover(2, range(len(STRIDES)), ("s32", "f16", "bf16", "s8"), PROFILES),

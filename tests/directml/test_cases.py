@@ -41,6 +41,7 @@ def read(values: list[int | float | str], desc: TensorDesc) -> Array:
     return lay_out(np.array(numbers, desc.data_type.dtype), desc)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", ["reference", "opencl", "vulkan"])
 @pytest.mark.parametrize("name", [*FOLLOWED, *NOW_FOLLOWED])
 def test_what_is_followed_gives_what_directml_does(name: str, device: str) -> None:

@@ -3,11 +3,7 @@
 //     sum[i0, i1, i2] = a[i0, i1, i2] + b[i0, i1, i2]
 //
 // Launch 1 group of 1 work item; each computes 222 elements.
-//     rename i2 as i
-//     vectorize i 16 as i
-//     stream i
-//     once as block
-//     bind block group
+//     rename i2 as i; vectorize i 16 as i; stream i; once as block; bind block group
 //   argument 0: a, float16, read
 //   argument 1: b, float16, read
 //   argument 2: sum, float16, written

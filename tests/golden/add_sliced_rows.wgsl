@@ -3,14 +3,8 @@
 //     sum[i0, i1, i2] = a[i0, i1, i2] + b[i0, i1, i2]
 //
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     fuse i as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
+//     unroll k; bind i lane; reorder k
 //   binding 0: a, float16, read
 //   binding 1: b, float16, read
 //   binding 2: sum, float16, written

@@ -3,15 +3,8 @@
 //     OutputTensor[i0, i1] = ATensor[i0, i1] + BTensor[i0, i1]
 //
 // Launch 1 group of 1 work item; each computes 3,840 elements in tiles of 256 by 8.
-//     rename i0 as row
-//     rename i1 as column
-//     split row 256 as rows
-//     split column 128 as columns
-//     reorder row
-//     split column 8 as tile
-//     reorder row
-//     fuse rows as block
-//     bind block group
+//     rename i0 as row; rename i1 as column; split row 256 as rows; split column 128 as columns;
+//     reorder row; split column 8 as tile; reorder row; fuse rows as block; bind block group
 //   argument 0: ATensor, float32, read
 //   argument 1: BTensor, float32, read
 //   argument 2: OutputTensor, float32, written

@@ -3,21 +3,10 @@
 //     OutputTensor[i0, i1] = ATensor[i0, i1] + BTensor[i0, i1]
 //
 // Dispatch 6 groups of 256 threads; a group computes a tile of 32 by 32 elements.
-//     tile i0 32 as row
-//     tile i1 32 as column
-//     reorder row
-//     fuse i0 as tile
-//     bind tile group
-//     stage tile %0 shared column 1 as a
-//     bind row rows
-//     split column 4 as columns
-//     vectorize column 4 whole
-//     bind columns columns
-//     reorder a_row
-//     bind a_column a_rows
-//     split a_row 4 as a_rows.2
-//     vectorize a_row 4 whole
-//     bind a_rows.2 a_columns
+//     tile i0 32 as row; tile i1 32 as column; reorder row; fuse i0 as tile; bind tile group;
+//     stage tile %0 shared column 1 as a; bind row rows; split column 4 as columns;
+//     vectorize column 4 whole; bind columns columns; reorder a_row; bind a_column a_rows;
+//     split a_row 4 as a_rows.2; vectorize a_row 4 whole; bind a_rows.2 a_columns
 //   t0: ATensor, float32, read
 //   t1: BTensor, float32, read
 //   u0: OutputTensor, float32, written

@@ -3,19 +3,9 @@
 //     OutputTensor[i0, i1] = ATensor[i0, i1] + BTensor[i0, i1]
 //
 // Dispatch 6 groups of 256 invocations; a group computes a tile of 32 by 32 elements.
-//     tile i0 32 as row
-//     tile i1 32 as column
-//     reorder row
-//     fuse i0 as tile
-//     bind tile group
-//     stage tile %0 shared column 1 as a
-//     deal row rows 8
-//     unroll row
-//     bind column columns
-//     reorder a_row
-//     deal a_column a_rows 8
-//     unroll a_column
-//     bind a_row a_columns
+//     tile i0 32 as row; tile i1 32 as column; reorder row; fuse i0 as tile; bind tile group;
+//     stage tile %0 shared column 1 as a; deal row rows 8; unroll row; bind column columns;
+//     reorder a_row; deal a_column a_rows 8; unroll a_column; bind a_row a_columns
 //   binding 0: ATensor, float32, read
 //   binding 1: BTensor, float32, read
 //   binding 2: OutputTensor, float32, written

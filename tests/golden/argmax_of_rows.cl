@@ -4,10 +4,7 @@
 //     M[i0] = max[r1 < 200](X[i0, r1])
 //
 // Launch 1 group of 1 work item; each computes 60 outputs.
-//     normalize i0 as block
-//     split block 60 as block.2
-//     bind block.2 group
-//     vectorize k 16 as i
+//     normalize i0 as block; split block 60 as block.2; bind block.2 group; vectorize k 16 as i
 //   argument 0: X, float32, read
 //   argument 1: P, int32, written
 //   argument 2: M, float32, written

@@ -4,13 +4,8 @@
 //     M[i0] = max[r1 < 200](X[i0, r1])
 //
 // Launch 15 groups of 256 work items; a group computes 4 outputs, with 64 lanes on each.
-//     axis row 64
-//     axis column 4
-//     normalize i0 as output
-//     split output 4 as group
-//     bind group group
-//     bind output column
-//     share k row 4 1 as strip
+//     axis row 64; axis column 4; normalize i0 as output; split output 4 as group; bind group group;
+//     bind output column; share k row 4 1 as strip
 //   argument 0: X, float32, read
 //   argument 1: P, int32, written
 //   argument 2: M, float32, written

@@ -4,10 +4,7 @@
 //     M[i0] = max[r1 < 200](X[i0, r1])
 //
 // Dispatch 60 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
-//     axis row 256
-//     axis column 1
-//     normalize i0 as output
-//     bind output group
+//     axis row 256; axis column 1; normalize i0 as output; bind output group;
 //     share k row 1 1 as strip
 //   binding 0: X, float32, read
 //   binding 1: P, int32, written

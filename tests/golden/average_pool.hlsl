@@ -4,10 +4,7 @@
 //         9](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1])
 //
 // Dispatch 1 group of 256 threads; each computes 4 neighbouring outputs.
-//     fuse i0 as output
-//     fuse output as output
-//     split output 256 as group
-//     bind group group
+//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   t0: Input, float32, read
 //   u0: Output, float32, written

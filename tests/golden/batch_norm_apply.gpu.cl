@@ -5,16 +5,8 @@
 //         (InputTensor[i0, i1, i2, i3] - MeanTensor[0, i1, 0, 0]) + BiasTensor[0, i1, 0, 0]
 //
 // Launch 7 groups of 256 work items; each computes 4 neighbouring elements.
-//     fuse i0 as i
-//     fuse i as i
-//     split i 1024 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 1024 as k;
+//     unroll k; split i 4 as lane; bind lane lane; vectorize i 4 whole; reorder k
 //   argument 0: InputTensor, float32, read
 //   argument 1: MeanTensor, float32, read
 //   argument 2: VarianceTensor, float32, read

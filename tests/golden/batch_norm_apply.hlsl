@@ -5,16 +5,8 @@
 //         (InputTensor[i0, i1, i2, i3] - MeanTensor[0, i1, 0, 0]) + BiasTensor[0, i1, 0, 0]
 //
 // Dispatch 7 groups of 256 threads; each computes 4 neighbouring elements.
-//     fuse i0 as i
-//     fuse i as i
-//     split i 1024 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 1024 as k;
+//     unroll k; split i 4 as lane; bind lane lane; vectorize i 4 whole; reorder k
 //   t0: InputTensor, float32, read
 //   t1: MeanTensor, float32, read
 //   t2: VarianceTensor, float32, read
@@ -55,8 +47,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 output = value_1 * (input - mean) + bias;
         OutputTensor[first / 4] = output;
     } else {
-        [loop]
-        for (uint k = 0; k < 4; ++k) {
+        [loop] for (uint k = 0; k < 4; ++k) {
             const uint i = begin + lane_id + k * 256;
             if (i < 6720) {
                 const uint i1 = (i / 1120) % 3;

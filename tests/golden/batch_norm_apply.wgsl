@@ -5,14 +5,8 @@
 //         (InputTensor[i0, i1, i2, i3] - MeanTensor[0, i1, 0, 0]) + BiasTensor[0, i1, 0, 0]
 //
 // Dispatch 7 groups of 256 invocations; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     fuse i as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
+//     unroll k; bind i lane; reorder k
 //   binding 0: InputTensor, float32, read
 //   binding 1: MeanTensor, float32, read
 //   binding 2: VarianceTensor, float32, read

@@ -13,19 +13,9 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 16 groups of 1 work item; each computes 4 outputs.
-//     split i0 4 as part
-//     normalize part as block
-//     bind block group
-//     expand i0 as j
-//     reorder j
-//     vectorize k1 16 as i
-//     vectorize j.2 4 as i.2
-//     hoist j.3 as factors
-//     vectorize factors 4 as i.3
-//     reorder j.3
-//     vectorize i2.2 16 as i.4
-//     stream i.4
-//     reverse i0.2
+//     split i0 4 as part; normalize part as block; bind block group; expand i0 as j; reorder j;
+//     vectorize k1 16 as i; vectorize j.2 4 as i.2; hoist j.3 as factors;
+//     vectorize factors 4 as i.3; reorder j.3; vectorize i2.2 16 as i.4; stream i.4; reverse i0.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read
@@ -36,6 +26,26 @@
 //   argument 7: dx, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float4 fma_float4(const float4 x, const float4 y, const float4 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void batch_norm_training_grad(
@@ -78,13 +88,13 @@ __kernel void batch_norm_training_grad(
                 const float16 dy_value = vload16(0, dy + row_start + i);
                 const float16 x_value = vload16(0, x + row_start + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
             }
             for (uint i = 192; i < 196; i += 4) {
                 const float4 dy_value = vload4(0, dy + row_start + i);
                 const float4 x_value = vload4(0, x + row_start + i);
                 dy_sum_rest += dy_value;
-                dy_centered_sum_rest += dy_value * (x_value - mean_value);
+                dy_centered_sum_rest = fma_float4(dy_value, x_value - mean_value, dy_centered_sum_rest);
             }
             vstore16(vload16(0, dy_sum_total + j * 16) + dy_sum_value, 0, dy_sum_total + j * 16);
             vstore16(vload16(0, dy_centered_sum_total + j * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j * 16);

@@ -13,14 +13,8 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 64 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
-//     axis row 256
-//     axis column 1
-//     normalize i0 as output
-//     bind output group
-//     fuse k as element
-//     share element row 4 4 as strip
-//     fuse i0.2 as element
-//     share element row 4 4 as strip.2
+//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     share element row 4 4 as strip; fuse i0.2 as element; share element row 4 4 as strip.2
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   t2: mean, float32, read
@@ -80,13 +74,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 dy_value_3 = dy[offset_3 / 4];
     precise const float4 x_value_3 = x[offset_3 / 4];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_centered_sum_value = mad(dy_value_1, x_value_1 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_centered_sum_value = mad(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_centered_sum_value = mad(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
 
     for (uint strip = 4096; strip < 6144; strip += 1024) {
         const uint first_1 = strip + row * 4;
@@ -96,7 +90,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
     const uint first_1 = 6144 + row * 4;
     if (first_1 < 6272) {
@@ -106,7 +100,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 dy_value_4 = dy[offset_4 / 4];
         precise const float4 x_value_4 = x[offset_4 / 4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
     precise const float2 dy_sum_half = dy_sum_value.xy + dy_sum_value.zw;
     precise float dy_sum_total = dy_sum_half.x + dy_sum_half.y;

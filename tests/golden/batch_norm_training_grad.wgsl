@@ -13,14 +13,8 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 64 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
-//     axis row 256
-//     axis column 1
-//     normalize i0 as output
-//     bind output group
-//     fuse k as element
-//     share element row 1 4 as strip
-//     fuse i0.2 as element
-//     share element row 1 4 as strip.2
+//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     share element row 1 4 as strip; fuse i0.2 as element; share element row 1 4 as strip.2
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: mean, float32, read
@@ -98,13 +92,13 @@ fn main(
         let dy_value_3: f32 = dy[offset_3];
         let x_value_3: f32 = x[offset_3];
         dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
         dy_sum_value += dy_value_1;
-        dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+        dy_centered_sum_value = fma(dy_value_1, pin(x_value_1 - mean_value), dy_centered_sum_value);
         dy_sum_value += dy_value_2;
-        dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+        dy_centered_sum_value = fma(dy_value_2, pin(x_value_2 - mean_value), dy_centered_sum_value);
         dy_sum_value += dy_value_3;
-        dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+        dy_centered_sum_value = fma(dy_value_3, pin(x_value_3 - mean_value), dy_centered_sum_value);
     }
     let first: u32 = 6144 + row;
     if (first < 6272) {
@@ -114,7 +108,7 @@ fn main(
         let dy_value: f32 = dy[offset];
         let x_value: f32 = x[offset];
         dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;

@@ -9,24 +9,10 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 384 outputs.
-//     split i0 192 as part
-//     normalize part as block
-//     split block 2 as block.2
-//     bind block.2 group
-//     expand i0 as j
-//     split k 4 as band
-//     reorder j
-//     unroll k
-//     resume k
-//     vectorize j 16 as i
-//     vectorize j.2 16 as i.2
-//     hoist j.3 as factors
-//     vectorize factors 16 as i.3
-//     split i0.2 4 as band.2
-//     reorder j.3
-//     unroll i0.2
-//     vectorize j.3 16 as i.4
-//     stream i.4
+//     split i0 192 as part; normalize part as block; split block 2 as block.2; bind block.2 group;
+//     expand i0 as j; split k 4 as band; reorder j; unroll k; resume k; vectorize j 16 as i;
+//     vectorize j.2 16 as i.2; hoist j.3 as factors; vectorize factors 16 as i.3;
+//     split i0.2 4 as band.2; reorder j.3; unroll i0.2; vectorize j.3 16 as i.4; stream i.4;
 //     reverse band.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
@@ -38,6 +24,26 @@
 //   argument 7: dx, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void batch_norm_training_grad(
@@ -76,7 +82,7 @@ __kernel void batch_norm_training_grad(
                     const float16 dy_value = vload16(0, dy + offset);
                     const float16 x_value = vload16(0, x + offset);
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += dy_value * (x_value - mean_value);
+                    dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
                 vstore16(dy_sum_value, 0, dy_sum_block + i);
                 vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + i);
@@ -91,7 +97,7 @@ __kernel void batch_norm_training_grad(
                     const float dy_value = dy[offset];
                     const float x_value = x[offset];
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += dy_value * (x_value - mean_value);
+                    dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
                 dy_sum_block[i] = dy_sum_value;
                 dy_centered_sum_block[i] = dy_centered_sum_value;
@@ -107,7 +113,7 @@ __kernel void batch_norm_training_grad(
                 const float16 dy_value = vload16(0, dy + offset + i);
                 const float16 x_value = vload16(0, x + offset + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
                 vstore16(dy_sum_value, 0, dy_sum_block + i);
                 vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + i);
             }
@@ -118,7 +124,7 @@ __kernel void batch_norm_training_grad(
                 const float dy_value = dy[offset + i];
                 const float x_value = x[offset + i];
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
                 dy_sum_block[i] = dy_sum_value;
                 dy_centered_sum_block[i] = dy_centered_sum_value;
             }

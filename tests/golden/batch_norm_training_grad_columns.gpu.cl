@@ -9,14 +9,8 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Launch 10 groups of 256 work items; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8
-//     axis column 32
-//     normalize i0 as output
-//     split output 32 as group
-//     bind group group
-//     bind output column
-//     share k row 1 4 as strip
-//     share i0.2 row 1 4 as strip.2
+//     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
+//     bind group group; bind output column; share k row 1 4 as strip; share i0.2 row 1 4 as strip.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read
@@ -27,6 +21,16 @@
 //   argument 7: dx, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void batch_norm_training_grad(
@@ -66,13 +70,13 @@ __kernel void batch_norm_training_grad(
     const float dy_value_3 = dy[offset_3];
     const float x_value_3 = x[offset_3];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_centered_sum_value = fma_float(dy_value_1, x_value_1 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_centered_sum_value = fma_float(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_centered_sum_value = fma_float(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
 
     for (uint strip = 32; strip < 48; strip += 8) {
         const uint first = strip + row;
@@ -80,7 +84,7 @@ __kernel void batch_norm_training_grad(
         const float dy_value_4 = dy[offset_4];
         const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = fma_float(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
     const uint first = 48 + row;
     const uint offset_4 = at + first * 300;
@@ -88,7 +92,7 @@ __kernel void batch_norm_training_grad(
         const float dy_value_4 = dy[offset_4];
         const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = fma_float(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
     dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
     dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;

@@ -9,14 +9,8 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Dispatch 10 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8
-//     axis column 32
-//     normalize i0 as output
-//     split output 32 as group
-//     bind group group
-//     bind output column
-//     share k row 1 4 as strip
-//     share i0.2 row 1 4 as strip.2
+//     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
+//     bind group group; bind output column; share k row 1 4 as strip; share i0.2 row 1 4 as strip.2
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   t2: mean, float32, read
@@ -70,13 +64,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float dy_value_3 = dy[offset_3];
     precise const float x_value_3 = x[offset_3];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_centered_sum_value = mad(dy_value_1, x_value_1 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_centered_sum_value = mad(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_centered_sum_value = mad(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
 
     for (uint strip = 32; strip < 48; strip += 8) {
         const uint first = strip + row;
@@ -84,7 +78,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float dy_value_4 = dy[offset_4];
         precise const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
     const uint first = 48 + row;
     const uint offset_4 = at + first * 300;
@@ -92,7 +86,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float dy_value_4 = dy[offset_4];
         precise const float x_value_4 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;

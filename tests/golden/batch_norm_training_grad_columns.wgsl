@@ -9,14 +9,8 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Dispatch 10 groups of 256 invocations; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8
-//     axis column 32
-//     normalize i0 as output
-//     split output 32 as group
-//     bind group group
-//     bind output column
-//     share k row 1 4 as strip
-//     share i0.2 row 1 4 as strip.2
+//     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
+//     bind group group; bind output column; share k row 1 4 as strip; share i0.2 row 1 4 as strip.2
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: mean, float32, read
@@ -86,13 +80,13 @@ fn main(
     let dy_value_3: f32 = dy[offset_3];
     let x_value_3: f32 = x[offset_3];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = fma(dy_value, pin(x_value - mean_value), dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_centered_sum_value = fma(dy_value_1, pin(x_value_1 - mean_value), dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_centered_sum_value = fma(dy_value_2, pin(x_value_2 - mean_value), dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_centered_sum_value = fma(dy_value_3, pin(x_value_3 - mean_value), dy_centered_sum_value);
 
     for (var strip: u32 = 32; strip < 48; strip += 8) {
         let first: u32 = strip + row;
@@ -100,7 +94,7 @@ fn main(
         let dy_value_4: f32 = dy[offset_4];
         let x_value_4: f32 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = fma(dy_value_4, pin(x_value_4 - mean_value), dy_centered_sum_value);
     }
     let first: u32 = 48 + row;
     let offset_4: u32 = at + first * 300;
@@ -108,7 +102,7 @@ fn main(
         let dy_value_4: f32 = dy[offset_4];
         let x_value_4: f32 = x[offset_4];
         dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+        dy_centered_sum_value = fma(dy_value_4, pin(x_value_4 - mean_value), dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;

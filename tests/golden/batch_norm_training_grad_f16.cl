@@ -12,18 +12,9 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 40 outputs.
-//     split i0 2 as part
-//     normalize part as block
-//     split block 20 as block.2
-//     bind block.2 group
-//     expand i0 as j
-//     reorder j
-//     vectorize k1 16 as i
-//     hoist j.3 as factors
-//     reorder j.3
-//     vectorize i2.2 16 as i.2
-//     stream i.2
-//     reverse i0.2
+//     split i0 2 as part; normalize part as block; split block 20 as block.2; bind block.2 group;
+//     expand i0 as j; reorder j; vectorize k1 16 as i; hoist j.3 as factors; reorder j.3;
+//     vectorize i2.2 16 as i.2; stream i.2; reverse i0.2
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -41,6 +32,26 @@ static float16 load_half_x16(__global const half *from)
     const ushort8 low = vload8(0, (__global const ushort *)from);
     const ushort8 high = vload8(1, (__global const ushort *)from);
     return (float16)(vload_half8(0, (const half *)&low), vload_half8(0, (const half *)&high));
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
 }
 
 // Rounds to nearest even, and stores a copy, as halves are loaded.
@@ -93,13 +104,13 @@ __kernel void batch_norm_training_grad(
                     const float16 dy_value = load_half_x16(dy + row_start + i);
                     const float16 x_value = load_half_x16(x + row_start + i);
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += dy_value * (x_value - mean_value);
+                    dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
                 }
                 for (uint i = 48; i < 49; ++i) {
                     const float dy_value = vload_half(row_start + i, dy);
                     const float x_value = vload_half(row_start + i, x);
                     dy_sum_rest += dy_value;
-                    dy_centered_sum_rest += dy_value * (x_value - mean_value);
+                    dy_centered_sum_rest = fma_float(dy_value, x_value - mean_value, dy_centered_sum_rest);
                 }
                 vstore16(vload16(0, dy_sum_total + j * 16) + dy_sum_value, 0, dy_sum_total + j * 16);
                 vstore16(vload16(0, dy_centered_sum_total + j * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j * 16);

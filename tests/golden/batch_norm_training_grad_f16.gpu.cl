@@ -12,14 +12,8 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 40 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
-//     axis row 256
-//     axis column 1
-//     normalize i0 as output
-//     bind output group
-//     fuse k as element
-//     share element row 1 1 as strip
-//     fuse i0.2 as element
-//     share element row 1 1 as strip.2
+//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     share element row 1 1 as strip; fuse i0.2 as element; share element row 1 1 as strip.2
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -30,6 +24,16 @@
 //   argument 7: dx, float16, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void batch_norm_training_grad(
@@ -57,7 +61,7 @@ __kernel void batch_norm_training_grad(
         const float dy_value = vload_half(offset, dy);
         const float x_value = vload_half(offset, x);
         dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
     }
     dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
     dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;

@@ -12,14 +12,8 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 40 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
-//     axis row 256
-//     axis column 1
-//     normalize i0 as output
-//     bind output group
-//     fuse k as element
-//     share element row 1 1 as strip
-//     fuse i0.2 as element
-//     share element row 1 1 as strip.2
+//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     share element row 1 1 as strip; fuse i0.2 as element; share element row 1 1 as strip.2
 //   t0: x, float16, read
 //   t1: dy, float16, read
 //   t2: mean, float16, read
@@ -61,7 +55,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float dy_value = (float)dy[offset];
         precise const float x_value = (float)x[offset];
         dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;

@@ -13,15 +13,8 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 2 groups of 1 work item; each computes 5 outputs.
-//     normalize i0 as block
-//     split block 5 as begin
-//     bind begin group
-//     partial k1
-//     vectorize k1 16 as i
-//     prefetch k
-//     vectorize i2.2 16 as i.2
-//     stream i.2
-//     reverse i0.2
+//     normalize i0 as block; split block 5 as begin; bind begin group; partial k1;
+//     vectorize k1 16 as i; prefetch k; vectorize i2.2 16 as i.2; stream i.2; reverse i0.2
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -49,6 +42,16 @@ static float16 load_half_x16(__global const half *from)
     const ushort8 low = vload8(0, (__global const ushort *)from);
     const ushort8 high = vload8(1, (__global const ushort *)from);
     return (float16)(vload_half8(0, (const half *)&low), vload_half8(0, (const half *)&high));
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
 }
 
 // Rounds to nearest even, and stores a copy, as halves are loaded.
@@ -95,7 +98,7 @@ __kernel void batch_norm_training_grad(
                 const float16 dy_value = load_half_x16(dy + row_start + i);
                 const float16 x_value = load_half_x16(x + row_start + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_centered_sum_value = fma_float16(dy_value, x_value - mean_value, dy_centered_sum_value);
             }
             vstore16(vload16(0, dy_sum_total) + dy_sum_value, 0, dy_sum_total);
             vstore16(vload16(0, dy_centered_sum_total) + dy_centered_sum_value, 0, dy_centered_sum_total);

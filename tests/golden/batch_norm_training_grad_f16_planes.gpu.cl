@@ -13,14 +13,8 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 8 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
-//     axis row 256
-//     axis column 1
-//     normalize i0 as output
-//     bind output group
-//     fuse k as element
-//     share element row 8 3 as strip
-//     fuse i0.2 as element
-//     share element row 8 3 as strip.2
+//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     share element row 8 3 as strip; fuse i0.2 as element; share element row 8 3 as strip.2
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -31,6 +25,16 @@
 //   argument 7: dx, float16, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float4 fma_float4(const float4 x, const float4 y, const float4 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void batch_norm_training_grad(
@@ -88,17 +92,17 @@ __kernel void batch_norm_training_grad(
     const float4 dy_value_5 = vload_half4(0, dy + offset_5);
     const float4 x_value_5 = vload_half4(0, x + offset_5);
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value_1, x_value_1 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_4;
-    dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_5;
-    dy_centered_sum_value += dy_value_5 * (x_value_5 - mean_value);
+    dy_centered_sum_value = fma_float4(dy_value_5, x_value_5 - mean_value, dy_centered_sum_value);
     const uint first_1 = 6144 + row * 8;
 
     #pragma unroll
@@ -111,7 +115,7 @@ __kernel void batch_norm_training_grad(
             const float4 dy_value_6 = vload_half4(0, dy + offset_6);
             const float4 x_value_6 = vload_half4(0, x + offset_6);
             dy_sum_value += dy_value_6;
-            dy_centered_sum_value += dy_value_6 * (x_value_6 - mean_value);
+            dy_centered_sum_value = fma_float4(dy_value_6, x_value_6 - mean_value, dy_centered_sum_value);
         }
     }
     const float2 dy_sum_half = dy_sum_value.s01 + dy_sum_value.s23;

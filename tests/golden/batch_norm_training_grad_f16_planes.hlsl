@@ -13,14 +13,8 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 8 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
-//     axis row 256
-//     axis column 1
-//     normalize i0 as output
-//     bind output group
-//     fuse k as element
-//     share element row 8 3 as strip
-//     fuse i0.2 as element
-//     share element row 8 3 as strip.2
+//     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
+//     share element row 8 3 as strip; fuse i0.2 as element; share element row 8 3 as strip.2
 //   t0: x, float16, read
 //   t1: dy, float16, read
 //   t2: mean, float16, read
@@ -92,17 +86,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 dy_value_5 = (float4)dy[offset_5 / 4];
     precise const float4 x_value_5 = (float4)x[offset_5 / 4];
     dy_sum_value += dy_value;
-    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
-    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_centered_sum_value = mad(dy_value_1, x_value_1 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
-    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_centered_sum_value = mad(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_3;
-    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_centered_sum_value = mad(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_4;
-    dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_5;
-    dy_centered_sum_value += dy_value_5 * (x_value_5 - mean_value);
+    dy_centered_sum_value = mad(dy_value_5, x_value_5 - mean_value, dy_centered_sum_value);
     const uint first_1 = 6144 + row * 8;
 
     for (uint part = 0; part < 2; ++part) {
@@ -114,7 +108,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             precise const float4 dy_value_6 = (float4)dy[offset_6 / 4];
             precise const float4 x_value_6 = (float4)x[offset_6 / 4];
             dy_sum_value += dy_value_6;
-            dy_centered_sum_value += dy_value_6 * (x_value_6 - mean_value);
+            dy_centered_sum_value = mad(dy_value_6, x_value_6 - mean_value, dy_centered_sum_value);
         }
     }
     precise const float2 dy_sum_half = dy_sum_value.xy + dy_sum_value.zw;

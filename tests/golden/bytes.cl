@@ -4,10 +4,7 @@
 //     equal[i0] = (!mask[i0]) || a[i0] == b[i0]
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     split i 32768 as begin
-//     bind begin group
-//     vectorize i 16
-//     stream i
+//     split i 32768 as begin; bind begin group; vectorize i 16; stream i
 //   argument 0: mask, bool, read
 //   argument 1: a, int8, read
 //   argument 2: b, int8, read

@@ -4,16 +4,8 @@
 //     equal[i0] = (!mask[i0]) || a[i0] == b[i0]
 //
 // Launch ceil(n / 8,192) groups of 256 work items; each computes 2 times 16 neighbouring elements.
-//     split i 8192 as group
-//     bind group group
-//     split i 4096 as k
-//     unroll k
-//     split i 16 as lane
-//     bind lane lane
-//     split i 4 as part
-//     unroll part
-//     vectorize i 4 whole
-//     reorder k
+//     split i 8192 as group; bind group group; split i 4096 as k; unroll k; split i 16 as lane;
+//     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
 //   argument 0: mask, bool, read
 //   argument 1: a, int8, read
 //   argument 2: b, int8, read

@@ -5,16 +5,8 @@
 //
 // Dispatch ceil(n / 8,192) groups of 256 threads; each computes 2 times 16 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     split i 8192 as group
-//     bind group group
-//     split i 4096 as k
-//     unroll k
-//     split i 16 as lane
-//     bind lane lane
-//     split i 4 as part
-//     unroll part
-//     vectorize i 4 whole
-//     reorder k
+//     split i 8192 as group; bind group group; split i 4096 as k; unroll k; split i 16 as lane;
+//     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
 //   t0: mask, bool, four to a word, read
 //   t1: a, int8, four to a word, read
 //   t2: b, int8, four to a word, read
@@ -152,8 +144,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             pack_bool_x4(equal_value_6), pack_bool_x4(equal_value_7));
     } else {
         const uint first = begin + lane_id;
-        [loop]
-        for (uint k = 0; k < 32; ++k) {
+        [loop] for (uint k = 0; k < 32; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
                 const bool mask_value = bool_at(mask[i / 16][(i / 4) % 4], (i & 3) * 8);

@@ -3,11 +3,7 @@
 //     y[i0, i1, i2] = min(max(x[i0, i1, i2], low[i1, 0]), inf)
 //
 // Launch 1 group of 1 work item; each computes 120 elements.
-//     rename i2 as i
-//     vectorize i 16 as i
-//     stream i
-//     once as block
-//     bind block group
+//     rename i2 as i; vectorize i 16 as i; stream i; once as block; bind block group
 //   argument 0: x, float64, read
 //   argument 1: low, float64, read
 //   argument 2: y, float64, written

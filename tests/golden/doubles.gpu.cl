@@ -3,14 +3,8 @@
 //     y[i0, i1, i2] = min(max(x[i0, i1, i2], low[i1, 0]), inf)
 //
 // Launch 1 group of 256 work items; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     fuse i as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
+//     unroll k; bind i lane; reorder k
 //   argument 0: x, float64, read
 //   argument 1: low, float64, read
 //   argument 2: y, float64, written

@@ -4,11 +4,7 @@
 //         b[i0, i1, i2, i3, i4, i5, i6, i7]
 //
 // Launch 1 group of 1 work item; each computes 720 elements.
-//     rename i3 as i
-//     vectorize i 16 as i
-//     stream i
-//     once as block
-//     bind block group
+//     rename i3 as i; vectorize i 16 as i; stream i; once as block; bind block group
 //   argument 0: a, float32, read
 //   argument 1: b, float32, read
 //   argument 2: y, float32, written

@@ -4,15 +4,8 @@
 //         b[i0, i1, i2, i3, i4, i5, i6, i7]
 //
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     fuse i as i
-//     fuse i as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; fuse i as i; fuse i as i; split i 1024 as group; bind group group;
+//     split i 256 as k; unroll k; bind i lane; reorder k
 //   t0: a, float32, read
 //   t1: b, float32, read
 //   u0: y, float32, written

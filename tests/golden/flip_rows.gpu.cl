@@ -3,13 +3,8 @@
 //     Output[i0, i1] = Input[i0, 6 - i1]
 //
 // Launch 1 group of 256 work items; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
+//     bind i lane; reorder k
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 

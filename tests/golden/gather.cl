@@ -4,11 +4,7 @@
 //         Indices[i0, i1]), 0), 5), i2]
 //
 // Launch 1 group of 1 work item; each computes 60 elements.
-//     rename i1 as i
-//     vectorize i 16 as i
-//     stream i
-//     once as block
-//     bind block group
+//     rename i1 as i; vectorize i 16 as i; stream i; once as block; bind block group
 //   argument 0: Input, float32, read
 //   argument 1: Indices, int32, read
 //   argument 2: Output, float32, written

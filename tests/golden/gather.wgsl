@@ -4,13 +4,8 @@
 //         Indices[i0, i1]), 0), 5), i2]
 //
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
+//     bind i lane; reorder k
 //   binding 0: Input, float32, read
 //   binding 1: Indices, int32, read
 //   binding 2: Output, float32, written

@@ -3,10 +3,7 @@
 //     OutputTensor[i0] = 0.5 * InputTensor[i0] * (1 + erf(InputTensor[i0] * 0.70710677))
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     split i 32768 as begin
-//     bind begin group
-//     vectorize i 16
-//     stream i
+//     split i 32768 as begin; bind begin group; vectorize i 16; stream i
 //   argument 0: InputTensor, float32, read
 //   argument 1: OutputTensor, float32, written
 //   argument 2: n, uint, the number of elements

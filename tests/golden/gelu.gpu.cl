@@ -3,14 +3,8 @@
 //     OutputTensor[i0] = 0.5 * InputTensor[i0] * (1 + erf(InputTensor[i0] * 0.70710677))
 //
 // Launch ceil(n / 2,048) groups of 256 work items; each computes 2 times 4 neighbouring elements.
-//     split i 2048 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     split i 2048 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
+//     bind lane lane; vectorize i 4 whole; reorder k
 //   argument 0: InputTensor, float32, read
 //   argument 1: OutputTensor, float32, written
 //   argument 2: n, uint, the number of elements

@@ -4,14 +4,8 @@
 //
 // Dispatch ceil(n / 2,048) groups of 256 threads; each computes 2 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     split i 2048 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     split i 2048 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
+//     bind lane lane; vectorize i 4 whole; reorder k
 //   t0: InputTensor, float32, read
 //   u0: OutputTensor, float32, written
 //   b0: n, uint, the number of elements
@@ -111,8 +105,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 output_1 = 0.5f * input_1 * (1.0f + portable_erf_x4(value_1));
         OutputTensor[first / 4 + 256] = output_1;
     } else {
-        [loop]
-        for (uint k = 0; k < 8; ++k) {
+        [loop] for (uint k = 0; k < 8; ++k) {
             const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 precise const float input = InputTensor[i / 4][i % 4];

@@ -4,10 +4,7 @@
 //     shifted[i0] = shift_left(count[i0], bit_and(count[i0], 31))
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     split i 32768 as begin
-//     bind begin group
-//     vectorize i 16
-//     stream i
+//     split i 32768 as begin; bind begin group; vectorize i 16; stream i
 //   argument 0: a, int32, read
 //   argument 1: b, int32, read
 //   argument 2: count, uint32, read

@@ -4,14 +4,8 @@
 //     shifted[i0] = shift_left(count[i0], bit_and(count[i0], 31))
 //
 // Launch ceil(n / 4,096) groups of 256 work items; each computes 4 times 4 neighbouring elements.
-//     split i 4096 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
+//     bind lane lane; vectorize i 4 whole; reorder k
 //   argument 0: a, int32, read
 //   argument 1: b, int32, read
 //   argument 2: count, uint32, read

@@ -5,18 +5,24 @@
 //     dx[i0, i1] = dy[i0, i1] * scale[i1] - (sum[i0] / 256 + x[i0, i1] * (moment[i0] / 256))
 //
 // Launch 4 groups of 1 work item; each computes 128 outputs.
-//     normalize i0 as block
-//     split block 128 as begin
-//     bind begin group
-//     vectorize k 16 as i
-//     vectorize i1.1 16 as i.2
-//     stream i.2
+//     normalize i0 as block; split block 128 as begin; bind begin group; vectorize k 16 as i;
+//     vectorize i1.1 16 as i.2; stream i.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: scale, float32, read
 //   argument 3: dx, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void layer_norm_grad_1(
@@ -40,10 +46,9 @@ __kernel void layer_norm_grad_1(
         for (uint i = 0; i < 256; i += 16) {
             const float16 dy_value = vload16(0, dy + row_start + i);
             const float16 scale_value = vload16(0, scale + i);
-            const float16 value = dy_value * scale_value;
             const float16 x_value = vload16(0, x + row_start + i);
-            sum_value += value;
-            moment_value += value * x_value;
+            sum_value = fma_float16(dy_value, scale_value, sum_value);
+            moment_value = fma_float16(dy_value * scale_value, x_value, moment_value);
         }
         vstore16(vload16(0, sum_total) + sum_value, 0, sum_total);
         vstore16(vload16(0, moment_total) + moment_value, 0, moment_total);
@@ -75,22 +80,24 @@ __kernel void layer_norm_grad_1(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0]), in 4 pieces
 //
 // Launch 4 groups of 1 work item; each computes 256 outputs.
-//     split i1 256 as part
-//     fuse i0 as block
-//     bind block group
-//     expand i1 as j
-//     split k 4 as band
-//     reorder j
-//     unroll k
-//     resume k
-//     vectorize j 16 as i
-//     vectorize j.2 16 as i.2
+//     split i1 256 as part; fuse i0 as block; bind block group; expand i1 as j; split k 4 as band;
+//     reorder j; unroll k; resume k; vectorize j 16 as i; vectorize j.2 16 as i.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: dscale_parts, float32, written
 //   argument 3: dbias_parts, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float16 fma_float16(const float16 x, const float16 y, const float16 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void layer_norm_grad_2(
@@ -119,7 +126,7 @@ __kernel void layer_norm_grad_2(
                 const uint offset = row_start + k * 256 + i;
                 const float16 dy_value = vload16(0, dy + offset);
                 const float16 x_value = vload16(0, x + offset);
-                dscale_value += dy_value * x_value;
+                dscale_value = fma_float16(dy_value, x_value, dscale_value);
                 dbias_value += dy_value;
             }
             vstore16(dscale_value, 0, dscale_block + i);
@@ -142,16 +149,8 @@ __kernel void layer_norm_grad_2(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Launch 1 group of 1 work item; each computes 256 outputs.
-//     split i0 256 as part
-//     normalize part as block
-//     bind block group
-//     expand i0 as j
-//     split k 4 as band
-//     reorder j
-//     unroll k
-//     resume k
-//     vectorize j 16 as i
-//     vectorize j.2 16 as i.2
+//     split i0 256 as part; normalize part as block; bind block group; expand i0 as j;
+//     split k 4 as band; reorder j; unroll k; resume k; vectorize j 16 as i; vectorize j.2 16 as i.2
 //   argument 0: dscale, float32, written
 //   argument 1: dbias, float32, written
 //   argument 2: dscale_parts, float32, read

@@ -7,25 +7,26 @@
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Launch 64 groups of 256 work items; a group takes 8 rows, 8 at a time, with 32 lanes on each.
-//     group i0: 0..64
-//       reduce dscale, dbias
-//         lane i1: 8
-//           reduce sum, moment
-//             loop i2: 0..256 by 256
-//               lane i2: 32 by 4
-//                 unroll i2: 2 by 128
-//                   vector i2: 4
-//                     add to sum, moment
-//           loop i2: 0..256 by 256
-//             lane i2: 32 by 4
-//               unroll i2: 2 by 128
-//                 vector i2: 4
-//                   add to dscale, dbias; store dx
-//       loop i2: 0..256 by 256
-//         lane i2: 32 by 4
-//           unroll i2: 2 by 128
-//             vector i2: 4
-//               store dscale_parts, dbias_parts
+//     group i0 by 1 as part: 0..64
+//       reduce 1 array yes tile (rows 2 columns 4 pitch 4 lanes 4 registers yes) joins column: dscale, dbias
+//         loop i1 by 8 as step extent 1
+//           lane i1 by 1 as column extent 8
+//             reduce 0: sum, moment
+//               loop i2.0 by 256: 0..256
+//                 lane i2.0 by 4 as row extent 32
+//                   unroll i2.0 by 128 as k extent 2 output 4
+//                     vector i2.0 by 4 as i extent 1 clamps yes
+//                       point 0: add to sum, moment
+//             loop i2.1 by 256: 0..256
+//               lane i2.1 by 4 as row extent 32
+//                 unroll i2.1 by 128 as k extent 2 output 4
+//                   vector i2.1 by 4 as i extent 1 clamps yes
+//                     point 1: add to dscale, dbias; store dx
+//       loop i2.2 by 256: 0..256
+//         lane i2.2 by 4 as row extent 32
+//           unroll i2.2 by 128 as k extent 2 output 4
+//             vector i2.2 by 4 as i extent 1 clamps yes
+//               point 2: store dscale_parts, dbias_parts
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: scale, float32, read
@@ -34,6 +35,16 @@
 //   argument 5: dbias_parts, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float4 fma_float4(const float4 x, const float4 y, const float4 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void layer_norm_grad_1(
@@ -48,13 +59,17 @@ __kernel void layer_norm_grad_1(
     __local float sum_lanes[256];
     __local float moment_lanes[256];
     __local float tiles[2048] __attribute__((aligned(16)));
+    float dscale_part[8];
+    float dbias_part[8];
     const uint row = (uint)get_local_id(0) / 8;
     const uint column = (uint)get_local_id(0) % 8;
     const uint i0 = (uint)get_group_id(0);
-    float4 dscale_part = 0.0f;
-    float4 dbias_part = 0.0f;
-    float4 dscale_part_1 = 0.0f;
-    float4 dbias_part_1 = 0.0f;
+
+    #pragma unroll
+    for (uint j = 0; j < 2; ++j) {
+        vstore4((float4)(0.0f), 0, dscale_part + j * 4);
+        vstore4((float4)(0.0f), 0, dbias_part + j * 4);
+    }
     float4 sum_value = 0.0f;
     float4 moment_value = 0.0f;
     const uint row_start = i0 * 2048 + column * 256;
@@ -66,12 +81,10 @@ __kernel void layer_norm_grad_1(
     const float4 dy_value_1 = vload4(0, dy + row_start + i2);
     const float4 scale_value_1 = vload4(0, scale + i2);
     const float4 x_value_1 = vload4(0, x + row_start + i2);
-    const float4 value = dy_value * scale_value;
-    sum_value += value;
-    moment_value += value * x_value;
-    const float4 value_1 = dy_value_1 * scale_value_1;
-    sum_value += value_1;
-    moment_value += value_1 * x_value_1;
+    sum_value = fma_float4(dy_value, scale_value, sum_value);
+    moment_value = fma_float4(dy_value * scale_value, x_value, moment_value);
+    sum_value = fma_float4(dy_value_1, scale_value_1, sum_value);
+    moment_value = fma_float4(dy_value_1 * scale_value_1, x_value_1, moment_value);
     const float2 sum_half = sum_value.s01 + sum_value.s23;
     float sum_total = sum_half.s0 + sum_half.s1;
     const float2 moment_half = moment_value.s01 + moment_value.s23;
@@ -96,66 +109,70 @@ __kernel void layer_norm_grad_1(
         sum_total += sum_lanes[column + part * 8];
         moment_total += moment_lanes[column + part * 8];
     }
-    const float value_2 = sum_total * 0.00390625f;
-    const float value_3 = moment_total * 0.00390625f;
-    const float4 dx_value = dy_value * scale_value - (value_2 + x_value * value_3);
-    dscale_part += dy_value * x_value;
-    dbias_part += dy_value;
-    vstore4(dx_value, 0, dx + row_start + first);
-    const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value_2 + x_value_1 * value_3);
-    dscale_part_1 += dy_value_1 * x_value_1;
-    dbias_part_1 += dy_value_1;
-    vstore4(dx_value_1, 0, dx + row_start + i2);
+    const float value = sum_total * 0.00390625f;
+    const float value_1 = moment_total * 0.00390625f;
+
+    #pragma unroll
+    for (uint k = 0; k < 2; ++k) {
+        const uint i2_1 = first + k * 128;
+        const float4 dy_value_2 = vload4(0, dy + row_start + i2_1);
+        const float4 scale_value_2 = vload4(0, scale + i2_1);
+        const float4 x_value_2 = vload4(0, x + row_start + i2_1);
+        const float4 dx_value = dy_value_2 * scale_value_2 - (value + x_value_2 * value_1);
+        vstore4(fma_float4(dy_value_2, x_value_2, vload4(0, dscale_part + k * 4)), 0, dscale_part + k * 4);
+        vstore4(vload4(0, dbias_part + k * 4) + dy_value_2, 0, dbias_part + k * 4);
+        vstore4(dx_value, 0, dx + row_start + i2_1);
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    vstore4(dscale_part, 0, tiles + (uint)get_local_id(0) * 4);
-    vstore4(dscale_part_1, 0, tiles + (uint)get_local_id(0) * 4 + 1024);
+    vstore4(vload4(0, dscale_part), 0, tiles + (uint)get_local_id(0) * 4);
+    vstore4(vload4(0, dscale_part + 4), 0, tiles + (uint)get_local_id(0) * 4 + 1024);
     barrier(CLK_LOCAL_MEM_FENCE);
-    dscale_part = vload4(0, tiles + row * 32);
-    dscale_part += vload4(0, tiles + row * 32 + 4);
-    dscale_part += vload4(0, tiles + row * 32 + 8);
-    dscale_part += vload4(0, tiles + row * 32 + 12);
-    dscale_part += vload4(0, tiles + row * 32 + 16);
-    dscale_part += vload4(0, tiles + row * 32 + 20);
-    dscale_part += vload4(0, tiles + row * 32 + 24);
-    dscale_part += vload4(0, tiles + row * 32 + 28);
-    dscale_part_1 = vload4(0, tiles + row * 32 + 1024);
-    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 4);
-    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 8);
-    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 12);
-    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 16);
-    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 20);
-    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 24);
-    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 28);
+    vstore4(vload4(0, tiles + row * 32), 0, dscale_part);
+    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 4), 0, dscale_part);
+    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 8), 0, dscale_part);
+    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 12), 0, dscale_part);
+    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 16), 0, dscale_part);
+    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 20), 0, dscale_part);
+    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 24), 0, dscale_part);
+    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 28), 0, dscale_part);
+    vstore4(vload4(0, tiles + row * 32 + 1024), 0, dscale_part + 4);
+    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 4), 0, dscale_part + 4);
+    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 8), 0, dscale_part + 4);
+    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 12), 0, dscale_part + 4);
+    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 16), 0, dscale_part + 4);
+    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 20), 0, dscale_part + 4);
+    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 24), 0, dscale_part + 4);
+    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 28), 0, dscale_part + 4);
     barrier(CLK_LOCAL_MEM_FENCE);
-    vstore4(dbias_part, 0, tiles + (uint)get_local_id(0) * 4);
-    vstore4(dbias_part_1, 0, tiles + (uint)get_local_id(0) * 4 + 1024);
+    vstore4(vload4(0, dbias_part), 0, tiles + (uint)get_local_id(0) * 4);
+    vstore4(vload4(0, dbias_part + 4), 0, tiles + (uint)get_local_id(0) * 4 + 1024);
     barrier(CLK_LOCAL_MEM_FENCE);
-    dbias_part = vload4(0, tiles + row * 32);
-    dbias_part += vload4(0, tiles + row * 32 + 4);
-    dbias_part += vload4(0, tiles + row * 32 + 8);
-    dbias_part += vload4(0, tiles + row * 32 + 12);
-    dbias_part += vload4(0, tiles + row * 32 + 16);
-    dbias_part += vload4(0, tiles + row * 32 + 20);
-    dbias_part += vload4(0, tiles + row * 32 + 24);
-    dbias_part += vload4(0, tiles + row * 32 + 28);
-    dbias_part_1 = vload4(0, tiles + row * 32 + 1024);
-    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 4);
-    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 8);
-    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 12);
-    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 16);
-    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 20);
-    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 24);
-    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 28);
+    vstore4(vload4(0, tiles + row * 32), 0, dbias_part);
+    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 4), 0, dbias_part);
+    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 8), 0, dbias_part);
+    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 12), 0, dbias_part);
+    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 16), 0, dbias_part);
+    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 20), 0, dbias_part);
+    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 24), 0, dbias_part);
+    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 28), 0, dbias_part);
+    vstore4(vload4(0, tiles + row * 32 + 1024), 0, dbias_part + 4);
+    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 4), 0, dbias_part + 4);
+    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 8), 0, dbias_part + 4);
+    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 12), 0, dbias_part + 4);
+    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 16), 0, dbias_part + 4);
+    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 20), 0, dbias_part + 4);
+    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 24), 0, dbias_part + 4);
+    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 28), 0, dbias_part + 4);
     if (column == 0) {
         const uint row_start_1 = i0 * 256;
-        const float4 dscale = dscale_part;
-        const float4 dbias = dbias_part;
-        const float4 dscale_1 = dscale_part_1;
-        const float4 dbias_1 = dbias_part_1;
-        vstore4(dscale, 0, dscale_parts + row_start_1 + first);
-        vstore4(dbias, 0, dbias_parts + row_start_1 + first);
-        vstore4(dscale_1, 0, dscale_parts + row_start_1 + i2);
-        vstore4(dbias_1, 0, dbias_parts + row_start_1 + i2);
+        #pragma unroll
+        for (uint k = 0; k < 2; ++k) {
+            const uint i2_1 = first + k * 128;
+            const float4 dscale = vload4(0, dscale_part + k * 4);
+            const float4 dbias = vload4(0, dbias_part + k * 4);
+            vstore4(dscale, 0, dscale_parts + row_start_1 + i2_1);
+            vstore4(dbias, 0, dbias_parts + row_start_1 + i2_1);
+        }
     }
 }
 
@@ -165,13 +182,8 @@ __kernel void layer_norm_grad_1(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Launch 16 groups of 256 work items; a group computes 16 outputs, with 16 lanes on each.
-//     axis row 16
-//     axis column 16
-//     normalize i0 as output
-//     split output 16 as group
-//     bind group group
-//     bind output column
-//     share k row 1 4 as strip
+//     axis row 16; axis column 16; normalize i0 as output; split output 16 as group;
+//     bind group group; bind output column; share k row 1 4 as strip
 //   argument 0: dscale, float32, written
 //   argument 1: dbias, float32, written
 //   argument 2: dscale_parts, float32, read

@@ -7,25 +7,26 @@
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Dispatch 64 groups of 256 threads; a group takes 8 rows, 8 at a time, with 32 lanes on each.
-//     group i0: 0..64
-//       reduce dscale, dbias
-//         lane i1: 8
-//           reduce sum, moment
-//             loop i2: 0..256 by 256
-//               lane i2: 32 by 4
-//                 unroll i2: 2 by 128
-//                   vector i2: 4
-//                     add to sum, moment
-//           loop i2: 0..256 by 256
-//             lane i2: 32 by 4
-//               unroll i2: 2 by 128
-//                 vector i2: 4
-//                   add to dscale, dbias; store dx
-//       loop i2: 0..256 by 256
-//         lane i2: 32 by 4
-//           unroll i2: 2 by 128
-//             vector i2: 4
-//               store dscale_parts, dbias_parts
+//     group i0 by 1 as part: 0..64
+//       reduce 1 array yes tile (rows 2 columns 4 pitch 4 lanes 4 registers yes) joins column: dscale, dbias
+//         loop i1 by 8 as step extent 1
+//           lane i1 by 1 as column extent 8
+//             reduce 0: sum, moment
+//               loop i2.0 by 256: 0..256
+//                 lane i2.0 by 4 as row extent 32
+//                   unroll i2.0 by 128 as k extent 2 output 4
+//                     vector i2.0 by 4 as i extent 1 clamps yes
+//                       point 0: add to sum, moment
+//             loop i2.1 by 256: 0..256
+//               lane i2.1 by 4 as row extent 32
+//                 unroll i2.1 by 128 as k extent 2 output 4
+//                   vector i2.1 by 4 as i extent 1 clamps yes
+//                     point 1: add to dscale, dbias; store dx
+//       loop i2.2 by 256: 0..256
+//         lane i2.2 by 4 as row extent 32
+//           unroll i2.2 by 128 as k extent 2 output 4
+//             vector i2.2 by 4 as i extent 1 clamps yes
+//               point 2: store dscale_parts, dbias_parts
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   t2: scale, float32, read
@@ -49,16 +50,19 @@ groupshared float4 tiles[512];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    precise float4 dscale_part[2];
+    precise float4 dbias_part[2];
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     precise const float zero = asfloat(group_id.z);
 
     const uint row = lane_id / 8;
     const uint column = lane_id % 8;
     const uint i0 = group_id.x;
-    precise float4 dscale_part = zero;
-    precise float4 dbias_part = zero;
-    precise float4 dscale_part_1 = zero;
-    precise float4 dbias_part_1 = zero;
+
+    [unroll] for (uint j = 0; j != 2; ++j) {
+        dscale_part[j] = (float4)(zero);
+        dbias_part[j] = (float4)(zero);
+    }
     precise float4 sum_value = zero;
     precise float4 moment_value = zero;
     const uint row_start = i0 * 2048 + column * 256;
@@ -69,12 +73,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float4 dy_value_1 = dy[(row_start + first) / 4 + 32];
     precise const float4 scale_value_1 = scale[first / 4 + 32];
     precise const float4 x_value_1 = x[(row_start + first) / 4 + 32];
-    precise const float4 value = dy_value * scale_value;
-    sum_value += value;
-    moment_value += value * x_value;
-    precise const float4 value_1 = dy_value_1 * scale_value_1;
-    sum_value += value_1;
-    moment_value += value_1 * x_value_1;
+    sum_value = mad(dy_value, scale_value, sum_value);
+    moment_value = mad(dy_value * scale_value, x_value, moment_value);
+    sum_value = mad(dy_value_1, scale_value_1, sum_value);
+    moment_value = mad(dy_value_1 * scale_value_1, x_value_1, moment_value);
     precise const float2 sum_half = sum_value.xy + sum_value.zw;
     precise float sum_total = sum_half.x + sum_half.y;
     precise const float2 moment_half = moment_value.xy + moment_value.zw;
@@ -99,66 +101,68 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         sum_total += sum_lanes[column + part * 8];
         moment_total += moment_lanes[column + part * 8];
     }
-    precise const float value_2 = sum_total * 0.00390625f;
-    precise const float value_3 = moment_total * 0.00390625f;
-    precise const float4 dx_value = dy_value * scale_value - (value_2 + x_value * value_3);
-    dscale_part += dy_value * x_value;
-    dbias_part += dy_value;
-    dx[(row_start + first) / 4] = dx_value;
-    precise const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value_2 + x_value_1 * value_3);
-    dscale_part_1 += dy_value_1 * x_value_1;
-    dbias_part_1 += dy_value_1;
-    dx[(row_start + first) / 4 + 32] = dx_value_1;
+    precise const float value = sum_total * 0.00390625f;
+    precise const float value_1 = moment_total * 0.00390625f;
+
+    [unroll] for (uint k = 0; k != 2; ++k) {
+        const uint i2 = first + k * 128;
+        precise const float4 dy_value_2 = dy[(row_start + i2) / 4];
+        precise const float4 scale_value_2 = scale[i2 / 4];
+        precise const float4 x_value_2 = x[(row_start + i2) / 4];
+        precise const float4 dx_value = dy_value_2 * scale_value_2 - (value + x_value_2 * value_1);
+        dscale_part[k] = mad(dy_value_2, x_value_2, dscale_part[k]);
+        dbias_part[k] = dbias_part[k] + dy_value_2;
+        dx[(row_start + i2) / 4] = dx_value;
+    }
     GroupMemoryBarrierWithGroupSync();
-    tiles[lane_id] = dscale_part;
-    tiles[lane_id + 256] = dscale_part_1;
+    tiles[lane_id] = dscale_part[0];
+    tiles[lane_id + 256] = dscale_part[1];
     GroupMemoryBarrierWithGroupSync();
-    dscale_part = tiles[row * 8];
-    dscale_part += tiles[row * 8 + 1];
-    dscale_part += tiles[row * 8 + 2];
-    dscale_part += tiles[row * 8 + 3];
-    dscale_part += tiles[row * 8 + 4];
-    dscale_part += tiles[row * 8 + 5];
-    dscale_part += tiles[row * 8 + 6];
-    dscale_part += tiles[row * 8 + 7];
-    dscale_part_1 = tiles[row * 8 + 256];
-    dscale_part_1 += tiles[row * 8 + 256 + 1];
-    dscale_part_1 += tiles[row * 8 + 256 + 2];
-    dscale_part_1 += tiles[row * 8 + 256 + 3];
-    dscale_part_1 += tiles[row * 8 + 256 + 4];
-    dscale_part_1 += tiles[row * 8 + 256 + 5];
-    dscale_part_1 += tiles[row * 8 + 256 + 6];
-    dscale_part_1 += tiles[row * 8 + 256 + 7];
+    dscale_part[0] = tiles[row * 8];
+    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 1];
+    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 2];
+    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 3];
+    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 4];
+    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 5];
+    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 6];
+    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 7];
+    dscale_part[1] = tiles[row * 8 + 256];
+    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 1];
+    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 2];
+    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 3];
+    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 4];
+    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 5];
+    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 6];
+    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 7];
     GroupMemoryBarrierWithGroupSync();
-    tiles[lane_id] = dbias_part;
-    tiles[lane_id + 256] = dbias_part_1;
+    tiles[lane_id] = dbias_part[0];
+    tiles[lane_id + 256] = dbias_part[1];
     GroupMemoryBarrierWithGroupSync();
-    dbias_part = tiles[row * 8];
-    dbias_part += tiles[row * 8 + 1];
-    dbias_part += tiles[row * 8 + 2];
-    dbias_part += tiles[row * 8 + 3];
-    dbias_part += tiles[row * 8 + 4];
-    dbias_part += tiles[row * 8 + 5];
-    dbias_part += tiles[row * 8 + 6];
-    dbias_part += tiles[row * 8 + 7];
-    dbias_part_1 = tiles[row * 8 + 256];
-    dbias_part_1 += tiles[row * 8 + 256 + 1];
-    dbias_part_1 += tiles[row * 8 + 256 + 2];
-    dbias_part_1 += tiles[row * 8 + 256 + 3];
-    dbias_part_1 += tiles[row * 8 + 256 + 4];
-    dbias_part_1 += tiles[row * 8 + 256 + 5];
-    dbias_part_1 += tiles[row * 8 + 256 + 6];
-    dbias_part_1 += tiles[row * 8 + 256 + 7];
+    dbias_part[0] = tiles[row * 8];
+    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 1];
+    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 2];
+    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 3];
+    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 4];
+    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 5];
+    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 6];
+    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 7];
+    dbias_part[1] = tiles[row * 8 + 256];
+    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 1];
+    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 2];
+    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 3];
+    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 4];
+    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 5];
+    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 6];
+    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 7];
     if (column == 0) {
         const uint row_start_1 = i0 * 256;
-        precise const float4 dscale = dscale_part;
-        precise const float4 dbias = dbias_part;
-        precise const float4 dscale_1 = dscale_part_1;
-        precise const float4 dbias_1 = dbias_part_1;
-        dscale_parts[(row_start_1 + first) / 4] = dscale;
-        dbias_parts[(row_start_1 + first) / 4] = dbias;
-        dscale_parts[(row_start_1 + first) / 4 + 32] = dscale_1;
-        dbias_parts[(row_start_1 + first) / 4 + 32] = dbias_1;
+        [unroll] for (uint k = 0; k != 2; ++k) {
+            const uint i2 = first + k * 128;
+            precise const float4 dscale = dscale_part[k];
+            precise const float4 dbias = dbias_part[k];
+            dscale_parts[(row_start_1 + i2) / 4] = dscale;
+            dbias_parts[(row_start_1 + i2) / 4] = dbias;
+        }
     }
 }
 
@@ -168,13 +172,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Dispatch 16 groups of 256 threads; a group computes 16 outputs, with 16 lanes on each.
-//     axis row 16
-//     axis column 16
-//     normalize i0 as output
-//     split output 16 as group
-//     bind group group
-//     bind output column
-//     share k row 1 4 as strip
+//     axis row 16; axis column 16; normalize i0 as output; split output 16 as group;
+//     bind group group; bind output column; share k row 1 4 as strip
 //   u0: dscale, float32, written
 //   u1: dbias, float32, written
 //   t0: dscale_parts, float32, read

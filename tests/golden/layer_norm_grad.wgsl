@@ -7,22 +7,23 @@
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Dispatch 128 groups of 256 invocations; a group takes 4 rows, 4 at a time, with 64 lanes on each.
-//     group i0: 0..128
-//       reduce dscale, dbias
-//         lane i1: 4
-//           reduce sum, moment
-//             loop i2: 0..256 by 256
-//               lane i2: 64
-//                 unroll i2: 4 by 64
-//                   add to sum, moment
-//           loop i2: 0..256 by 256
-//             lane i2: 64
-//               unroll i2: 4 by 64
-//                 add to dscale, dbias; store dx
-//       loop i2: 0..256 by 256
-//         lane i2: 64
-//           unroll i2: 4 by 64
-//             store dscale_parts, dbias_parts
+//     group i0 by 1 as part: 0..128
+//       reduce 1 array yes tile (rows 4 columns 1 pitch 1 lanes 1 registers yes) joins column: dscale, dbias
+//         loop i1 by 4 as step extent 1
+//           lane i1 by 1 as column extent 4
+//             reduce 0: sum, moment
+//               loop i2.0 by 256: 0..256
+//                 lane i2.0 by 1 as row extent 64
+//                   unroll i2.0 by 64 as k extent 4 output 1 clamps yes
+//                     point 0: add to sum, moment
+//             loop i2.1 by 256: 0..256
+//               lane i2.1 by 1 as row extent 64
+//                 unroll i2.1 by 64 as k extent 4 output 1 clamps yes
+//                   point 1: add to dscale, dbias; store dx
+//       loop i2.2 by 256: 0..256
+//         lane i2.2 by 1 as row extent 64
+//           unroll i2.2 by 64 as k extent 4 output 1 clamps yes
+//             point 2: store dscale_parts, dbias_parts
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: scale, float32, read
@@ -88,18 +89,14 @@ fn main(
     let dy_value_3: f32 = dy[row_start + i2_2];
     let scale_value_3: f32 = scale[i2_2];
     let x_value_3: f32 = x[row_start + i2_2];
-    let value: f32 = pin(dy_value * scale_value);
-    sum_value += value;
-    moment_value += value * x_value;
-    let value_1: f32 = pin(dy_value_1 * scale_value_1);
-    sum_value += value_1;
-    moment_value += value_1 * x_value_1;
-    let value_2: f32 = pin(dy_value_2 * scale_value_2);
-    sum_value += value_2;
-    moment_value += value_2 * x_value_2;
-    let value_3: f32 = pin(dy_value_3 * scale_value_3);
-    sum_value += value_3;
-    moment_value += value_3 * x_value_3;
+    sum_value = fma(dy_value, scale_value, sum_value);
+    moment_value = fma(pin(dy_value * scale_value), x_value, moment_value);
+    sum_value = fma(dy_value_1, scale_value_1, sum_value);
+    moment_value = fma(pin(dy_value_1 * scale_value_1), x_value_1, moment_value);
+    sum_value = fma(dy_value_2, scale_value_2, sum_value);
+    moment_value = fma(pin(dy_value_2 * scale_value_2), x_value_2, moment_value);
+    sum_value = fma(dy_value_3, scale_value_3, sum_value);
+    moment_value = fma(pin(dy_value_3 * scale_value_3), x_value_3, moment_value);
     workgroupBarrier();
     sum_lanes[lane_id] = sum_value;
     moment_lanes[lane_id] = moment_value;
@@ -120,22 +117,22 @@ fn main(
         sum_value += sum_lanes[column + part * 4];
         moment_value += moment_lanes[column + part * 4];
     }
-    let value_4: f32 = pin(sum_value * 0.00390625f);
-    let value_5: f32 = pin(moment_value * 0.00390625f);
-    let dx_value: f32 = dy_value * scale_value - pin(value_4 + x_value * value_5);
-    dscale_part += dy_value * x_value;
+    let value: f32 = pin(sum_value * 0.00390625f);
+    let value_1: f32 = pin(moment_value * 0.00390625f);
+    let dx_value: f32 = dy_value * scale_value - pin(value + x_value * value_1);
+    dscale_part = fma(dy_value, x_value, dscale_part);
     dbias_part += dy_value;
     dx[row_start + row] = dx_value;
-    let dx_value_1: f32 = dy_value_1 * scale_value_1 - pin(value_4 + x_value_1 * value_5);
-    dscale_part_1 += dy_value_1 * x_value_1;
+    let dx_value_1: f32 = dy_value_1 * scale_value_1 - pin(value + x_value_1 * value_1);
+    dscale_part_1 = fma(dy_value_1, x_value_1, dscale_part_1);
     dbias_part_1 += dy_value_1;
     dx[row_start + i2] = dx_value_1;
-    let dx_value_2: f32 = dy_value_2 * scale_value_2 - pin(value_4 + x_value_2 * value_5);
-    dscale_part_2 += dy_value_2 * x_value_2;
+    let dx_value_2: f32 = dy_value_2 * scale_value_2 - pin(value + x_value_2 * value_1);
+    dscale_part_2 = fma(dy_value_2, x_value_2, dscale_part_2);
     dbias_part_2 += dy_value_2;
     dx[row_start + i2_1] = dx_value_2;
-    let dx_value_3: f32 = dy_value_3 * scale_value_3 - pin(value_4 + x_value_3 * value_5);
-    dscale_part_3 += dy_value_3 * x_value_3;
+    let dx_value_3: f32 = dy_value_3 * scale_value_3 - pin(value + x_value_3 * value_1);
+    dscale_part_3 = fma(dy_value_3, x_value_3, dscale_part_3);
     dbias_part_3 += dy_value_3;
     dx[row_start + i2_2] = dx_value_3;
     workgroupBarrier();
@@ -209,13 +206,8 @@ fn main(
 //     dbias[i0] = sum[r0 < 512](dy[r0, i0])
 //
 // Dispatch 32 groups of 256 invocations; a group computes 8 outputs, with 32 lanes on each.
-//     axis row 32
-//     axis column 8
-//     normalize i0 as output
-//     split output 8 as group
-//     bind group group
-//     bind output column
-//     share k row 1 4 as strip
+//     axis row 32; axis column 8; normalize i0 as output; split output 8 as group; bind group group;
+//     bind output column; share k row 1 4 as strip
 //   binding 0: dscale, float32, written
 //   binding 1: dbias, float32, written
 //   binding 2: dscale_parts, float32, read

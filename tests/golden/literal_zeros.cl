@@ -4,10 +4,7 @@
 //     z[i0] = zero[i0] / 0
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     split i 32768 as begin
-//     bind begin group
-//     vectorize i 16
-//     stream i
+//     split i 32768 as begin; bind begin group; vectorize i 16; stream i
 //   argument 0: x, float32, read
 //   argument 1: zero, float64, read
 //   argument 2: y, float32, written

@@ -4,12 +4,7 @@
 //     z[i0] = zero[i0] / 0
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
 //   argument 0: x, float32, read
 //   argument 1: zero, float64, read
 //   argument 2: y, float32, written

@@ -5,12 +5,7 @@
 //
 // Dispatch ceil(n / 1,024) groups of 256 threads; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     split i 1024 as group; bind group group; split i 256 as k; unroll k; bind i lane; reorder k
 //   t0: x, float32, read
 //   t1: zero, float64, read
 //   u0: y, float32, written

@@ -3,11 +3,7 @@
 //     y[i0, i1] = x[i0, i1] * scale[i0, 0]
 //
 // Launch 9 groups of 1 work item; each computes 32,768 elements of a row.
-//     rename i1 as i1
-//     split i1 32768 as piece
-//     vectorize i1 16 as i
-//     stream i
-//     fuse i0 as block
+//     rename i1 as i1; split i1 32768 as piece; vectorize i1 16 as i; stream i; fuse i0 as block;
 //     bind block group
 //   argument 0: x, float32, read
 //   argument 1: scale, float32, read

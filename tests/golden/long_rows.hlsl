@@ -3,13 +3,8 @@
 //     y[i0, i1] = x[i0, i1] * scale[i0, 0]
 //
 // Dispatch 206 groups of 256 threads; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
+//     bind i lane; reorder k
 //   t0: x, float32, read
 //   t1: scale, float32, read
 //   u0: y, float32, written

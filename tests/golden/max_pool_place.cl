@@ -4,9 +4,7 @@
 //         && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Launch 15 groups of 1 work item; each computes 8 outputs.
-//     fuse i0 as block
-//     split block 2 as begin
-//     bind begin group
+//     fuse i0 as block; split block 2 as begin; bind begin group
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 
@@ -57,9 +55,7 @@ __kernel void max_pool_place_1(
 //         9 && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Launch 15 groups of 1 work item; each computes 8 outputs.
-//     fuse i0 as block
-//     split block 2 as begin
-//     bind begin group
+//     fuse i0 as block; split block 2 as begin; bind begin group
 //   argument 0: Input, float32, read
 //   argument 1: Place, uint32, written
 

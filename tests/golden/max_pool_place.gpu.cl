@@ -4,10 +4,7 @@
 //         && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Launch 1 group of 256 work items; each computes 1 output.
-//     fuse i0 as output
-//     fuse output as output
-//     split output 256 as group
-//     bind group group
+//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
@@ -56,10 +53,7 @@ __kernel void max_pool_place_1(
 //         9 && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Launch 1 group of 256 work items; each computes 1 output.
-//     fuse i0 as output
-//     fuse output as output
-//     split output 256 as group
-//     bind group group
+//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   argument 0: Input, float32, read
 //   argument 1: Place, uint32, written

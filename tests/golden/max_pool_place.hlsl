@@ -4,10 +4,7 @@
 //         && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
-//     fuse i0 as output
-//     fuse output as output
-//     split output 256 as group
-//     bind group group
+//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   t0: Input, float32, read
 //   u0: Output, float32, written
@@ -62,10 +59,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //         9 && i3 * 2 + r1 - 1 >= 0](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1 - 1])
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
-//     fuse i0 as output
-//     fuse output as output
-//     split output 256 as group
-//     bind group group
+//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   t0: Input, float32, read
 //   u0: Place, uint32, written

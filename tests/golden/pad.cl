@@ -4,9 +4,7 @@
 //         Input[min(max(i0 - 1, 0), 3), min(max(i1 - 2, 0), 4)] : -1
 //
 // Launch 1 group of 1 work item; each computes 56 elements.
-//     rename i1 as i
-//     once as block
-//     bind block group
+//     rename i1 as i; once as block; bind block group
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 

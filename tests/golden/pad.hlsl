@@ -4,13 +4,8 @@
 //         Input[min(max(i0 - 1, 0), 3), min(max(i1 - 2, 0), 4)] : -1
 //
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
+//     bind i lane; reorder k
 //   t0: Input, float32, read
 //   u0: Output, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis

@@ -4,13 +4,8 @@
 //
 // Dispatch ceil(n / 1,024) groups of 256 threads; each computes 2 pairs of elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     pair i as pair
-//     split pair 512 as group
-//     bind group group
-//     split pair 256 as k
-//     unroll k
-//     bind pair lane
-//     reorder k
+//     pair i as pair; split pair 512 as group; bind group group; split pair 256 as k; unroll k;
+//     bind pair lane; reorder k
 //   t0: InputTensor, bfloat16, two to a word, read
 //   t1: InputGradientTensor, bfloat16, two to a word, read
 //   u0: OutputGradientTensor, bfloat16, two to a word, written

@@ -3,10 +3,7 @@
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     split i 32768 as begin
-//     bind begin group
-//     vectorize i 16
-//     stream i
+//     split i 32768 as begin; bind begin group; vectorize i 16; stream i
 //   argument 0: InputTensor, bfloat16, read
 //   argument 1: InputGradientTensor, bfloat16, read
 //   argument 2: OutputGradientTensor, bfloat16, written

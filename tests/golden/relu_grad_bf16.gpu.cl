@@ -3,16 +3,8 @@
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
 // Launch ceil(n / 8,192) groups of 256 work items; each computes 4 times 8 neighbouring elements.
-//     split i 8192 as group
-//     bind group group
-//     split i 2048 as k
-//     unroll k
-//     split i 8 as lane
-//     bind lane lane
-//     split i 4 as part
-//     unroll part
-//     vectorize i 4 whole
-//     reorder k
+//     split i 8192 as group; bind group group; split i 2048 as k; unroll k; split i 8 as lane;
+//     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
 //   argument 0: InputTensor, bfloat16, read
 //   argument 1: InputGradientTensor, bfloat16, read
 //   argument 2: OutputGradientTensor, bfloat16, written

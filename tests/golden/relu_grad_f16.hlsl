@@ -4,16 +4,8 @@
 //
 // Dispatch ceil(n / 8,192) groups of 256 threads; each computes 4 times 8 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     split i 8192 as group
-//     bind group group
-//     split i 2048 as k
-//     unroll k
-//     split i 8 as lane
-//     bind lane lane
-//     split i 4 as part
-//     unroll part
-//     vectorize i 4 whole
-//     reorder k
+//     split i 8192 as group; bind group group; split i 2048 as k; unroll k; split i 8 as lane;
+//     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
 //   t0: InputTensor, float16, read
 //   t1: InputGradientTensor, float16, read
 //   u0: OutputGradientTensor, float16, written
@@ -85,8 +77,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         OutputGradientTensor[first / 4 + 1537] = (float16_t4)output_gradient_7;
     } else {
         const uint first = begin + lane_id;
-        [loop]
-        for (uint k = 0; k < 32; ++k) {
+        [loop] for (uint k = 0; k < 32; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
                 precise const float input = (float)InputTensor[i / 4][i % 4];

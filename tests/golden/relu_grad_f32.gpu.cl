@@ -3,14 +3,8 @@
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
 // Launch ceil(n / 4,096) groups of 256 work items; each computes 4 times 4 neighbouring elements.
-//     split i 4096 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
+//     bind lane lane; vectorize i 4 whole; reorder k
 //   argument 0: InputTensor, float32, read
 //   argument 1: InputGradientTensor, float32, read
 //   argument 2: OutputGradientTensor, float32, written

@@ -6,26 +6,48 @@
 //         6](dX_rows[i0, i1, i2, i3 * 2 - 1 + r1] * dX_rows_weights[r1])
 //
 // Launch 12 groups of 1 work item; each computes 2 rows of 3 outputs.
-//     group block (i0, i1): 0..24 by 2
-//       loop block: 2
-//         i1: 1..3, else the rest
-//           vector x: 0..6 by 16
-//             keep d_x_rows_row
-//           vector x: 0..6 by 16
-//             reduce dX_rows
-//               loop k: 0..4
-//                 add to dX_rows
-//         loop x: 0..3
-//           reduce dX
-//             loop k: 0..4
-//               add to dX
-//         vector x: 0..3 by 16
-//           store dX
+//     group block by 2 as begin: 0..24 of i0, i1
+//       loop block by 1 as block: 2
+//         turns i1 first 1 last 3 turn turn.0.0
+//         case
+//           vector x by 16 as i rest [4]: 0..6
+//             point 0 into [(buffer dX_rows dim x)]: keep d_x_rows_row
+//         else
+//           vector x by 16 as i rest [4]: 0..6
+//             reduce 1 serial yes into (buffer dX_rows dim x): dX_rows
+//               loop k.1.0 by 1 as k: 0..4
+//                 point 1: add to dX_rows
+//         loop x.1 by 1 as x part [0 3]: 0..3
+//           reduce 2 serial yes into (buffer dX dim x.1): dX
+//             loop k.2.0 by 1 as k: 0..4
+//               point 2: add to dX
+//         vector x.1 by 16 as i rest [4]: 0..3
+//           point 3: store dX
 //   argument 0: dY, float32, read
 //   argument 1: dX_rows_weights, float32, read
 //   argument 2: dX, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float4 fma_float4(const float4 x, const float4 y, const float4 z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void resample_grad_linear(
@@ -56,19 +78,21 @@ __kernel void resample_grad_linear(
             for (int i = 0; i < 4; i += 4) {
                 const float4 d_y = vload4(0, dY + row_start + i);
                 const float4 d_y_1 = vload4(0, dY + row_start_1 + i);
+                const float4 value = fma_float4((float4)(d_x_rows_weights_1), d_y_1, d_x_rows_weights * d_y);
                 const float4 d_y_2 = vload4(0, dY + row_start_2 + i);
+                const float4 value_1 = fma_float4((float4)(d_x_rows_weights_2), d_y_2, value);
                 const float4 d_y_3 = vload4(0, dY + row_start_3 + i);
-                const float4 d_x_rows = d_x_rows_weights * d_y + d_x_rows_weights_1 * d_y_1 + d_x_rows_weights_2 * d_y_2
-                    + d_x_rows_weights_3 * d_y_3;
+                const float4 d_x_rows = fma_float4((float4)(d_x_rows_weights_3), d_y_3, value_1);
                 vstore4(d_x_rows, 0, d_x_rows_row + i);
             }
             for (int i = 4; i < 6; ++i) {
                 const float d_y = dY[row_start + i];
                 const float d_y_1 = dY[row_start_1 + i];
+                const float value = fma_float(d_x_rows_weights_1, d_y_1, d_x_rows_weights * d_y);
                 const float d_y_2 = dY[row_start_2 + i];
+                const float value_1 = fma_float(d_x_rows_weights_2, d_y_2, value);
                 const float d_y_3 = dY[row_start_3 + i];
-                const float d_x_rows = d_x_rows_weights * d_y + d_x_rows_weights_1 * d_y_1 + d_x_rows_weights_2 * d_y_2
-                    + d_x_rows_weights_3 * d_y_3;
+                const float d_x_rows = fma_float(d_x_rows_weights_3, d_y_3, value_1);
                 d_x_rows_row[i] = d_x_rows;
             }
         } else {
@@ -80,7 +104,7 @@ __kernel void resample_grad_linear(
                     if (position_1 >= 0 && position_1 < 8) {
                         const float d_x_rows_weights_4 = dX_rows_weights[k];
                         const float4 d_y = vload4(0, dY + position_1 * 6 + (i0 * 48 + i));
-                        d_x_rows += d_x_rows_weights_4 * d_y;
+                        d_x_rows = fma_float4((float4)(d_x_rows_weights_4), d_y, d_x_rows);
                     }
                 }
                 vstore4(d_x_rows, 0, d_x_rows_row + i);
@@ -92,7 +116,7 @@ __kernel void resample_grad_linear(
                     if (position_1 >= 0 && position_1 < 8) {
                         const float d_x_rows_weights_4 = dX_rows_weights[k];
                         const float d_y = dY[position_1 * 6 + (i0 * 48 + i)];
-                        d_x_rows += d_x_rows_weights_4 * d_y;
+                        d_x_rows = fma_float(d_x_rows_weights_4, d_y, d_x_rows);
                     }
                 }
                 d_x_rows_row[i] = d_x_rows;
@@ -106,7 +130,7 @@ __kernel void resample_grad_linear(
                 if (position_1 >= 0 && position_1 < 6) {
                     const float d_x_rows = d_x_rows_row[position_1];
                     const float d_x_rows_weights_4 = dX_rows_weights[k];
-                    d_x += d_x_rows * d_x_rows_weights_4;
+                    d_x = fma_float(d_x_rows, d_x_rows_weights_4, d_x);
                 }
             }
             d_x_row[x] = d_x;

@@ -5,16 +5,23 @@
 //         dY[i0, i1, i2 * 2 - 1 + r0, i3 * 2 - 1 + r1])
 //
 // Launch 1 group of 256 work items; each computes 1 output.
-//     fuse i0 as output
-//     fuse output as output
-//     split output 256 as group
-//     bind group group
+//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   argument 0: dY, float32, read
 //   argument 1: dX_weights, float32, read
 //   argument 2: dX, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// x * y + z. It is rounded once where the device has an instruction for it, and else twice.
+static float fma_float(const float x, const float y, const float z)
+{
+#if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void resample_grad_linear(
@@ -40,7 +47,7 @@ __kernel void resample_grad_linear(
                     if (position_3 >= 0 && position_3 < 6) {
                         const float d_x_weights_1 = dX_weights[k1];
                         const float d_y = dY[position_2 * 6 + position_3 + i0 * 48];
-                        d_x += d_x_weights * d_x_weights_1 * d_y;
+                        d_x = fma_float(d_x_weights * d_x_weights_1, d_y, d_x);
                     }
                 }
             }

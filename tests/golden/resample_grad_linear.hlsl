@@ -5,10 +5,7 @@
 //         dY[i0, i1, i2 * 2 - 1 + r0, i3 * 2 - 1 + r1])
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
-//     fuse i0 as output
-//     fuse output as output
-//     split output 256 as group
-//     bind group group
+//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   t0: dY, float32, read
 //   t1: dX_weights, float32, read
@@ -43,7 +40,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                     if (position_3 >= 0 && position_3 < 6) {
                         precise const float d_x_weights_1 = dX_weights[k1];
                         precise const float d_y = dY[position_2 * 6 + position_3 + i0 * 48];
-                        d_x += d_x_weights * d_x_weights_1 * d_y;
+                        d_x = mad(d_x_weights * d_x_weights_1, d_y, d_x);
                     }
                 }
             }

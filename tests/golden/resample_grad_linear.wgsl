@@ -5,10 +5,7 @@
 //         dY[i0, i1, i2 * 2 - 1 + r0, i3 * 2 - 1 + r1])
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
-//     fuse i0 as output
-//     fuse output as output
-//     split output 256 as group
-//     bind group group
+//     fuse i0 as output; fuse output as output; split output 256 as group; bind group group;
 //     bind output lane
 //   binding 0: dY, float32, read
 //   binding 1: dX_weights, float32, read
@@ -53,7 +50,7 @@ fn main(
                     if (position_3 >= 0 && position_3 < 6) {
                         let d_x_weights_1: f32 = dX_weights[k1];
                         let d_y: f32 = dY[position_2 * 6 + position_3 + i0 * 48];
-                        d_x += pin(d_x_weights * d_x_weights_1) * d_y;
+                        d_x = fma(pin(d_x_weights * d_x_weights_1), d_y, d_x);
                     }
                 }
             }

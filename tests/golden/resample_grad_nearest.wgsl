@@ -4,10 +4,7 @@
 //         2](dY[i0, i1, i2 * 2 + r0, (i3 * 5 + 1) / 2 + r1])
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
-//     fuse i0 as output
-//     split output 256 as group
-//     bind group group
-//     bind output lane
+//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
 //   binding 0: dY, float32, read
 //   binding 1: dX, float32, written
 

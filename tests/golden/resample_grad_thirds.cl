@@ -6,19 +6,21 @@
 //         1](dX_rows[i0, i1, i2, (i3 * 3 + 1) / 2 + r1])
 //
 // Launch 16 groups of 1 work item; each computes 4 rows of 32 outputs.
-//     zero d_x_rows_row: 48..56
-//     group block (block): 0..16
-//       loop block (i0, i1): 4
-//         i1: 0..16 by 2, else the rest
-//           vector x: 0..48 by 16
-//             keep d_x_rows_row
-//           vector x: 0..48 by 16
-//             keep d_x_rows_row
-//       loop block (i0, i1): 4
-//         vector x: 0..32 by 8
-//           permute d_x_rows_row
-//             keep dX
-//             store dX
+//     fill dX_rows first 48 last 56
+//     group block by 1 as block: 0..16 of block
+//       loop block.1 by 1 as row extent 4
+//         turns i1 first 0 last 16 turn turn.0.0
+//         case
+//           vector x by 16 as i rest [4]: 0..48
+//             point 0 into [(buffer dX_rows dim x)]: keep d_x_rows_row
+//         case
+//           vector x by 16 as i rest [4]: 0..48
+//             point 1 into [(buffer dX_rows dim x)]: keep d_x_rows_row
+//       loop block.1 by 1 as row extent 4
+//         vector x.1 by 8 as i part [0 32]: 0..32
+//           permute (by 12 named [[dX_rows@0 [0 2 3 5 6 8 9 11]] [dX_rows@1 [1 none 4 none 7 none 10 none]]]) row dX_rows dim x.1
+//             point 2 as dX: keep dX
+//             point 3: store dX
 //   argument 0: dY, float16, read
 //   argument 1: dX, float16, written
 

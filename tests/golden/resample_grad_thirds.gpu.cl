@@ -5,10 +5,7 @@
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
 // Launch 1 group of 256 work items; each computes 8 neighbouring outputs.
-//     fuse i0 as output
-//     split output 256 as group
-//     bind group group
-//     bind output lane
+//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
 //   argument 0: dY, float16, read
 //   argument 1: dX, float16, written
 

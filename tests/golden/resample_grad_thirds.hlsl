@@ -5,10 +5,7 @@
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
 // Dispatch 1 group of 256 threads; each computes 8 neighbouring outputs.
-//     fuse i0 as output
-//     split output 256 as group
-//     bind group group
-//     bind output lane
+//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
 //   t0: dY, float16, read
 //   u0: dX, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis

@@ -9,9 +9,7 @@
 //         min(max((i3 + 1) / 2 - 1 + 1, 0), 2)] * Y_weights[i3]) * Y_weights_3[i2]
 //
 // Launch 1 group of 1 work item; each computes 288 elements.
-//     rename i2 as i
-//     once as block
-//     bind block group
+//     rename i2 as i; once as block; bind block group
 //   argument 0: X, float32, read
 //   argument 1: Y_weights, float32, read
 //   argument 2: Y_weights_2, float32, read

@@ -9,14 +9,8 @@
 //         min(max((i3 + 1) / 2 - 1 + 1, 0), 2)] * Y_weights[i3]) * Y_weights_3[i2]
 //
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     fuse i as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
+//     unroll k; bind i lane; reorder k
 //   t0: X, float32, read
 //   t1: Y_weights, float32, read
 //   t2: Y_weights_2, float32, read

@@ -5,10 +5,7 @@
 //     main[i0] = sign(i[i0])
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     split i 32768 as begin
-//     bind begin group
-//     vectorize i 16
-//     stream i
+//     split i 32768 as begin; bind begin group; vectorize i 16; stream i
 //   argument 0: float4_, float32, read
 //   argument 1: point, float32, read
 //   argument 2: i, float32, read

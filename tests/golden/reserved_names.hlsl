@@ -6,14 +6,8 @@
 //
 // Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     split i 4096 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
+//     bind lane lane; vectorize i 4 whole; reorder k
 //   t0: float4_, float32, read
 //   t1: point_, float32, read
 //   t2: i, float32, read
@@ -111,8 +105,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         vload16[first / 4 + 768] = vload16_value_3;
         main_[first / 4 + 768] = main_value_3;
     } else {
-        [loop]
-        for (uint k = 0; k < 16; ++k) {
+        [loop] for (uint k = 0; k < 16; ++k) {
             const uint i_1 = begin + lane_id + k * 256;
             if (i_1 < n) {
                 precise const float float4_value = float4_[i_1 / 4][i_1 % 4];

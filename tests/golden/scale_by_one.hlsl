@@ -4,14 +4,8 @@
 //
 // Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     split i 4096 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
+//     bind lane lane; vectorize i 4 whole; reorder k
 //   t0: InputTensor, float32, read
 //   t1: ScaleTensor, float32, read
 //   u0: OutputTensor, float32, written
@@ -97,8 +91,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 output_3 = input_3 * value_1;
         OutputTensor[first / 4 + 768] = output_3;
     } else {
-        [loop]
-        for (uint k = 0; k < 16; ++k) {
+        [loop] for (uint k = 0; k < 16; ++k) {
             const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 precise const float input = InputTensor[i / 4][i % 4];

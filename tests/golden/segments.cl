@@ -4,10 +4,7 @@
 //         index(Starts[i0 + 1])](X[r0, i1])
 //
 // Launch 10 groups of 1 work item; each computes 16 outputs.
-//     split i1 16 as part
-//     vectorize i1 16 as i
-//     fuse i0 as block
-//     bind block group
+//     split i1 16 as part; vectorize i1 16 as i; fuse i0 as block; bind block group
 //   argument 0: Starts, int32, read
 //   argument 1: X, float32, read
 //   argument 2: Y, float32, written

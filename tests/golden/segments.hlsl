@@ -4,10 +4,7 @@
 //         index(Starts[i0 + 1])](X[r0, i1])
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
-//     fuse i0 as output
-//     split output 256 as group
-//     bind group group
-//     bind output lane
+//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
 //   t0: Starts, int32, read
 //   t1: X, float32, read
 //   u0: Y, float32, written
@@ -35,8 +32,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise float y = zero;
         const int from = max(0, position);
         const int to = min(12, position_1);
-        [loop]
-        for (int k = from; k < to; ++k) {
+        [loop] for (int k = from; k < to; ++k) {
             precise const float x = X[i1 + k * 20];
             y += x;
         }

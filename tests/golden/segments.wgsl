@@ -4,10 +4,7 @@
 //         index(Starts[i0 + 1])](X[r0, i1])
 //
 // Dispatch 1 group of 256 invocations; each computes 1 output.
-//     fuse i0 as output
-//     split output 256 as group
-//     bind group group
-//     bind output lane
+//     fuse i0 as output; split output 256 as group; bind group group; bind output lane
 //   binding 0: Starts, int32, read
 //   binding 1: X, float32, read
 //   binding 2: Y, float32, written

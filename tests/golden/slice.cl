@@ -3,9 +3,7 @@
 //     Output[i0, i1] = Input[i0 + 1, i1 * 2 + 1]
 //
 // Launch 1 group of 1 work item; each computes 8 elements.
-//     rename i1 as i
-//     once as block
-//     bind block group
+//     rename i1 as i; once as block; bind block group
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 

@@ -5,13 +5,8 @@
 //     Y[i0, i1] = exp(X[i0, i1] - most[i0, 0]) / total[i0, 0]
 //
 // Launch 1 group of 1 work item; each computes 60 outputs.
-//     normalize i0 as block
-//     split block 60 as block.2
-//     bind block.2 group
-//     vectorize k 16 as i
-//     vectorize k.1 16 as i.2
-//     vectorize i1.2 16 as i.3
-//     stream i.3
+//     normalize i0 as block; split block 60 as block.2; bind block.2 group; vectorize k 16 as i;
+//     vectorize k.1 16 as i.2; vectorize i1.2 16 as i.3; stream i.3
 //   argument 0: X, float32, read
 //   argument 1: Y, float32, written
 

@@ -5,14 +5,8 @@
 //     Y[i0, i1] = exp(X[i0, i1] - most[i0, 0]) / total[i0, 0]
 //
 // Dispatch 15 groups of 256 threads; a group computes 4 outputs, with 64 lanes on each.
-//     axis row 64
-//     axis column 4
-//     normalize i0 as output
-//     split output 4 as group
-//     bind group group
-//     bind output column
-//     share k row 4 1 as strip
-//     share k.1 row 4 1 as strip.2
+//     axis row 64; axis column 4; normalize i0 as output; split output 4 as group; bind group group;
+//     bind output column; share k row 4 1 as strip; share k.1 row 4 1 as strip.2;
 //     share i1.2 row 4 1 as strip.3
 //   t0: X, float32, read
 //   u0: Y, float32, written

@@ -5,13 +5,8 @@
 //     Y[i0, i1] = exp(X[i0, i1] - most[i0, 0]) / total[i0, 0]
 //
 // Dispatch 60 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
-//     axis row 256
-//     axis column 1
-//     normalize i0 as output
-//     bind output group
-//     share k row 1 1 as strip
-//     share k.1 row 1 1 as strip.2
-//     share i1.2 row 1 1 as strip.3
+//     axis row 256; axis column 1; normalize i0 as output; bind output group;
+//     share k row 1 1 as strip; share k.1 row 1 1 as strip.2; share i1.2 row 1 1 as strip.3
 //   binding 0: X, float32, read
 //   binding 1: Y, float32, written
 

@@ -3,9 +3,7 @@
 //     Output[i0, i1, i2, i3] = Input[i0, i1 % 3, i2 * 2 + (i1 / 3) / 2, i3 * 2 + (i1 / 3) % 2]
 //
 // Launch 1 group of 1 work item; each computes 144 elements.
-//     rename i3 as i
-//     once as block
-//     bind block group
+//     rename i3 as i; once as block; bind block group
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 

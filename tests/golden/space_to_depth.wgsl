@@ -3,15 +3,8 @@
 //     Output[i0, i1, i2, i3] = Input[i0, i1 % 3, i2 * 2 + (i1 / 3) / 2, i3 * 2 + (i1 / 3) % 2]
 //
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     fuse i as i
-//     fuse i as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; fuse i as i; fuse i as i; split i 1024 as group; bind group group;
+//     split i 256 as k; unroll k; bind i lane; reorder k
 //   binding 0: Input, float32, read
 //   binding 1: Output, float32, written
 

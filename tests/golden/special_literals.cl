@@ -3,10 +3,7 @@
 //     y[i0] = isnan(x[i0]) ? nan : ((x[i0] > 3.4028235e+38) ? -inf : min(x[i0], x[i0] * 1e-45))
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     split i 32768 as begin
-//     bind begin group
-//     vectorize i 16
-//     stream i
+//     split i 32768 as begin; bind begin group; vectorize i 16; stream i
 //   argument 0: x, float32, read
 //   argument 1: y, float32, written
 //   argument 2: n, uint, the number of elements

@@ -3,14 +3,8 @@
 //     y[i0] = isnan(x[i0]) ? nan : ((x[i0] > 3.4028235e+38) ? -inf : min(x[i0], x[i0] * 1e-45))
 //
 // Launch ceil(n / 4,096) groups of 256 work items; each computes 4 times 4 neighbouring elements.
-//     split i 4096 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
+//     bind lane lane; vectorize i 4 whole; reorder k
 //   argument 0: x, float32, read
 //   argument 1: y, float32, written
 //   argument 2: n, uint, the number of elements

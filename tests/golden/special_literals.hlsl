@@ -4,14 +4,8 @@
 //
 // Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     split i 4096 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     split i 4096 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
+//     bind lane lane; vectorize i 4 whole; reorder k
 //   t0: x, float32, read
 //   u0: y, float32, written
 //   b0: n, uint, the number of elements
@@ -83,8 +77,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             select(x_value_3 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_3, value_3)));
         y[first / 4 + 768] = y_value_3;
     } else {
-        [loop]
-        for (uint k = 0; k < 16; ++k) {
+        [loop] for (uint k = 0; k < 16; ++k) {
             const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 precise const float x_value = x[i / 4][i % 4];

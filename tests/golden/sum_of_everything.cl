@@ -3,11 +3,7 @@
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1]), in 4 pieces
 //
 // Launch 4 groups of 1 work item; each computes 1 output.
-//     normalize i0 as block
-//     bind block group
-//     split k 4096 as strip
-//     partial k
-//     vectorize k 16 as i
+//     normalize i0 as block; bind block group; split k 4096 as strip; partial k; vectorize k 16 as i
 //   argument 0: X, float32, read
 //   argument 1: S_parts, float32, written
 
@@ -53,9 +49,7 @@ __kernel void sum_of_everything_1(
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1])
 //
 // Launch 1 group of 1 work item; each computes 1 output.
-//     once as block
-//     bind block group
-//     vectorize k 4 as i
+//     once as block; bind block group; vectorize k 4 as i
 //   argument 0: S, float32, written
 //   argument 1: S_parts, float32, read
 
@@ -87,10 +81,7 @@ __kernel void sum_of_everything_2(
 //     Y[i0, i1] = X[i0, i1] - S[0, 0] / 150000
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     split i 32768 as begin
-//     bind begin group
-//     vectorize i 16
-//     stream i
+//     split i 32768 as begin; bind begin group; vectorize i 16; stream i
 //   argument 0: X, float32, read
 //   argument 1: S, float32, read
 //   argument 2: Y, float32, written

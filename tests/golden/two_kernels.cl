@@ -4,10 +4,7 @@
 //     total[i0] = total_exact[i0]
 //
 // Launch 1 group of 1 work item; each computes 64 outputs.
-//     normalize i0 as block
-//     split block 64 as block.2
-//     bind block.2 group
-//     vectorize k 16 as i
+//     normalize i0 as block; split block 64 as block.2; bind block.2 group; vectorize k 16 as i
 //   argument 0: x, float16, read
 //   argument 1: total, float16, written
 
@@ -57,11 +54,7 @@ __kernel void centered_1(
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
 // Launch 1 group of 1 work item; each computes 2,560 elements.
-//     rename i1 as i
-//     vectorize i 8 gather as i
-//     stream i
-//     once as block
-//     bind block group
+//     rename i1 as i; vectorize i 8 gather as i; stream i; once as block; bind block group
 //   argument 0: x, float16, read
 //   argument 1: total, float16, read
 //   argument 2: y, float32, written

@@ -4,13 +4,8 @@
 //     total[i0] = total_exact[i0]
 //
 // Launch 2 groups of 256 work items; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8
-//     axis column 32
-//     normalize i0 as output
-//     split output 32 as group
-//     bind group group
-//     bind output column
-//     share k row 8 1 as strip
+//     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
+//     bind group group; bind output column; share k row 8 1 as strip
 //   argument 0: x, float16, read
 //   argument 1: total, float16, written
 
@@ -58,15 +53,8 @@ __kernel void centered_1(
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
 // Launch 3 groups of 256 work items; each computes 4 neighbouring elements.
-//     fuse i0 as i
-//     split i 1024 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     fuse i0 as i; split i 1024 as group; bind group group; split i 1024 as k; unroll k;
+//     split i 4 as lane; bind lane lane; vectorize i 4 whole; reorder k
 //   argument 0: x, float16, read
 //   argument 1: total, float16, read
 //   argument 2: y, float32, written

@@ -4,13 +4,8 @@
 //     total[i0] = total_exact[i0]
 //
 // Dispatch 2 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8
-//     axis column 32
-//     normalize i0 as output
-//     split output 32 as group
-//     bind group group
-//     bind output column
-//     share k row 8 1 as strip
+//     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
+//     bind group group; bind output column; share k row 8 1 as strip
 //   t0: x, float16, read
 //   u0: total, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
@@ -61,15 +56,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
 // Dispatch 3 groups of 256 threads; each computes 4 neighbouring elements.
-//     fuse i0 as i
-//     split i 1024 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     fuse i0 as i; split i 1024 as group; bind group group; split i 1024 as k; unroll k;
+//     split i 4 as lane; bind lane lane; vectorize i 4 whole; reorder k
 //   t0: x, float16, read
 //   t1: total, float16, read
 //   u0: y, float32, written
@@ -93,8 +81,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 y_value = x_value - total_value;
         y[first / 4] = y_value;
     } else {
-        [loop]
-        for (uint k = 0; k < 4; ++k) {
+        [loop] for (uint k = 0; k < 4; ++k) {
             const uint i = begin + lane_id + k * 256;
             if (i < 2560) {
                 const uint i0 = i / 40;

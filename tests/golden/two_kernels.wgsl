@@ -4,13 +4,8 @@
 //     total[i0] = total_exact[i0]
 //
 // Dispatch 16 groups of 256 invocations; a group computes 4 outputs, with 64 lanes on each.
-//     axis row 64
-//     axis column 4
-//     normalize i0 as output
-//     split output 4 as group
-//     bind group group
-//     bind output column
-//     share k row 1 1 as strip
+//     axis row 64; axis column 4; normalize i0 as output; split output 4 as group; bind group group;
+//     bind output column; share k row 1 1 as strip
 //   binding 0: x, float16, read
 //   binding 1: total, float16, written
 
@@ -85,13 +80,8 @@ fn main(
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
 // Dispatch 3 groups of 256 invocations; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; split i 1024 as group; bind group group; split i 256 as k; unroll k;
+//     bind i lane; reorder k
 //   binding 0: x, float16, read
 //   binding 1: total, float16, read
 //   binding 2: y, float32, written

@@ -4,10 +4,7 @@
 //     dgate[i0] = dy[i0] * x[i0] + (tanh(gate[i0]) + tanh(gate[i0]))
 //
 // Launch ceil(n / 32,768) groups of 1 work item; each computes 32,768 adjacent elements.
-//     split i 32768 as begin
-//     bind begin group
-//     vectorize i 16
-//     stream i
+//     split i 32768 as begin; bind begin group; vectorize i 16; stream i
 //   argument 0: x, float32, read
 //   argument 1: gate, float32, read
 //   argument 2: dy, float32, read

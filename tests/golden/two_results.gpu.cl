@@ -4,14 +4,8 @@
 //     dgate[i0] = dy[i0] * x[i0] + (tanh(gate[i0]) + tanh(gate[i0]))
 //
 // Launch ceil(n / 2,048) groups of 256 work items; each computes 2 times 4 neighbouring elements.
-//     split i 2048 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     split i 2048 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
+//     bind lane lane; vectorize i 4 whole; reorder k
 //   argument 0: x, float32, read
 //   argument 1: gate, float32, read
 //   argument 2: dy, float32, read

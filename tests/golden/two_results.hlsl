@@ -5,14 +5,8 @@
 //
 // Dispatch ceil(n / 2,048) groups of 256 threads; each computes 2 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     split i 2048 as group
-//     bind group group
-//     split i 1024 as k
-//     unroll k
-//     split i 4 as lane
-//     bind lane lane
-//     vectorize i 4 whole
-//     reorder k
+//     split i 2048 as group; bind group group; split i 1024 as k; unroll k; split i 4 as lane;
+//     bind lane lane; vectorize i 4 whole; reorder k
 //   t0: x, float32, read
 //   t1: gate, float32, read
 //   t2: dy, float32, read
@@ -121,8 +115,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         dx[first / 4 + 256] = dx_value_1;
         dgate[first / 4 + 256] = dgate_value_1;
     } else {
-        [loop]
-        for (uint k = 0; k < 8; ++k) {
+        [loop] for (uint k = 0; k < 8; ++k) {
             const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 precise const float dy_value = dy[i / 4][i % 4];

@@ -3,11 +3,7 @@
 //     dX[i0, i1, i2] = dY[i0, i1 / 2, i2 / 2] / 4
 //
 // Launch 1 group of 1 work item; each computes 3,840 elements.
-//     rename i2 as i
-//     vectorize i 8 gather as i
-//     stream i
-//     once as block
-//     bind block group
+//     rename i2 as i; vectorize i 8 gather as i; stream i; once as block; bind block group
 //   argument 0: dY, float16, read
 //   argument 1: dX, float16, written
 

@@ -3,14 +3,8 @@
 //     dX[i0, i1, i2] = dY[i0, i1 / 2, i2 / 2] / 4
 //
 // Launch 4 groups of 256 work items; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     fuse i as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
+//     unroll k; bind i lane; reorder k
 //   argument 0: dY, float16, read
 //   argument 1: dX, float16, written
 

@@ -3,14 +3,8 @@
 //     dX[i0, i1, i2] = dY[i0, i1 / 2, i2 / 2] / 4
 //
 // Dispatch 4 groups of 256 threads; each computes 4 elements, 256 apart.
-//     fuse i0 as i
-//     fuse i as i
-//     split i 1024 as group
-//     bind group group
-//     split i 256 as k
-//     unroll k
-//     bind i lane
-//     reorder k
+//     fuse i0 as i; fuse i as i; split i 1024 as group; bind group group; split i 256 as k;
+//     unroll k; bind i lane; reorder k
 //   t0: dY, float16, read
 //   u0: dX, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis

@@ -44,7 +44,7 @@ def test_a_small_one_takes_little_but_its_launch() -> None:
 def test_a_large_product_takes_at_least_the_time_of_its_arithmetic() -> None:
     times = find_times(gemm(1024))
     for device in DEVICES:
-        least = 2 * 1024**3 / device.rate
+        least = 1024**3 / device.rate
         assert least < times[device.name] < 2 * least
 
 

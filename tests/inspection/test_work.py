@@ -31,9 +31,8 @@ def test_a_product_multiplies_and_adds_at_each_point() -> None:
     function = bind("directml.GEMM", {}, **given)
     work = count_work(function)
     assert work.bytes == 4 * (64 * 32 + 32 * 16 + 64 * 16)
-    assert work.operations == 2 * 64 * 32 * 16
+    assert work.operations == 64 * 32 * 16  # at once
     assert max(count_points(stage) for stage in function.stages) == 64 * 32 * 16
-    assert count_work(function, contract=True).operations == 64 * 32 * 16
 
 
 def test_what_batch_normalization_folds_it_needs_again() -> None:
@@ -63,4 +62,4 @@ def test_only_points_that_take_part_are_operations() -> None:
     # Along each axis the outer two of four outputs have one of three taps in the padding.
     assert find_density(function, window) == pytest.approx((10 / 12) ** 2)
     assert count_points(window) == 2 * 16 * 18
-    assert count_work(function).operations == pytest.approx(2 * 2 * 16 * 18 * (10 / 12) ** 2)
+    assert count_work(function).operations == pytest.approx(2 * 16 * 18 * (10 / 12) ** 2)

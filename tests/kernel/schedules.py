@@ -28,6 +28,10 @@ FUNCTIONS = {
         func @f(%X: f32[{a}, {b}, {c}], %W: f32[{b}]) -> (%Y) {{
           %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = add(%X[i0, i1, i2], mul(%W[i1], 2.0))
         }}""",
+    "flat": """
+        func @f(%X: f32[{a}, {b}, {c}]) -> (%Y) {{
+          %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = neg(%X[i0, i1, i2])
+        }}""",
     "transposed": """
         func @f(%X: f32[{c}, {b}, {a}], %W: f32[{a}, {c}]) -> (%Y, %Z) {{
           %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = add(%X[i2, i1, i0], %W[i0, i2])
@@ -75,6 +79,12 @@ FUNCTIONS = {
           %Y: f32[i0 < {a}, i1 < {b}] = {fold}[r0 < 3 where and(
               ge(sub(add(i1, r0), 1), 0), lt(sub(add(i1, r0), 1), {b}))]
             %X[i0, sub(add(i1, r0), 1)]
+        }}""",
+    "spread": """
+        func @f(%X: f32[{a}, {b}, {c}]) -> (%Y) {{
+          %Y: f32[i0 < {a}, i1 < {c}] = {fold}[r0 < {b}, r1 < 3 where and(
+              eq(mod(sub(add(i1, 1), r1), 2), 0), ge(sub(add(i1, 1), r1), 0))]
+            %X[i0, r0, div(sub(add(i1, 1), r1), 2)]
         }}""",
     "triangle": """
         func @f(%X: f32[{a}, {b}]) -> (%Y) {{

@@ -199,6 +199,7 @@ def test_products_are_those_of_the_reference(product: Product, which: tuple[str,
 @example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="forward", which=PROFILES[0])
 @example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="weights", which=PROFILES[2])
 @example(windows=Windows(2, 2, 10, 9, 17, 2, 1, 2), kind="forward", which=PROFILES[2])
+@example(windows=Windows(2, 6, 6, 8, 16, 3, 4, 1, 2), kind="data", which=PROFILES[2])
 def test_windows_are_those_of_the_reference(
     windows: Windows, kind: str, which: tuple[str, str]
 ) -> None:
@@ -215,15 +216,16 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "PROFILES", profiles)
 
 
-LARGE: dict[str, tuple[ir.Function, int]] = {
-    # The rows, and columns, of outputs that a work item has.
-    "one tile": (Product(63, 33, 17).make(), 4),
-    "a part of a tile": (Product(65, 30, 17, before=True).make(), 8),
-    "a batch": (Product(64, 64, 32, 2, b_transposed=True).make(), 8),
-    "a factor that all share": (Product(40, 68, 33, 3, "b", a_transposed=True).make(), 8),
-    "transposed outputs": (Product(68, 33, 3, y_transposed=True, dtype="f16").make(), 8),
-    "a convolution": (Windows(2, 4, 9, 7, 36, 3, 1, 2, 2, 2).make("forward"), 8),
-    "a gradient": (Windows(2, 16, 9, 9, 17, 3, 2, 1).make("data"), 8),
+LARGE: dict[str, tuple[ir.Function, int, int]] = {
+    # The rows, and columns, of outputs that a group has, and a work item.
+    "one tile": (Product(63, 33, 17).make(), 64, 4),
+    "a part of a tile": (Product(65, 34, 17, before=True).make(), 64, 8),
+    "a batch": (Product(64, 64, 32, 2, b_transposed=True).make(), 64, 8),
+    "a factor that all share": (Product(40, 68, 33, 3, "b", a_transposed=True).make(), 64, 8),
+    "transposed outputs": (Product(68, 33, 3, y_transposed=True, dtype="f16").make(), 64, 8),
+    "a convolution": (Windows(2, 4, 9, 7, 68, 3, 1, 2, 2, 2).make("forward"), 64, 8),
+    "a gradient": (Windows(2, 34, 9, 9, 17, 3, 2, 1).make("data"), 64, 8),
+    "large tiles, which outputs fill": (Product(121, 127, 17, 2).make(), 128, 8),
 }
 
 
@@ -231,16 +233,16 @@ LARGE: dict[str, tuple[ir.Function, int]] = {
 @pytest.mark.parametrize("target", ["hlsl", "opencl"])
 @pytest.mark.usefixtures("small_gpu")
 def test_large_tiles_are_those_of_the_reference(kind: str, target: str) -> None:
-    function, each = LARGE[kind]
+    function, side, each = LARGE[kind]
     fused, kernels = make_kernels(function, target, "gpu")
-    words = f"a group computes a tile of 64 by 64 outputs, and each {each} by {each}"
+    words = f"a group computes a tile of {side} by {side} outputs, and each {each} by {each}"
     assert words in [kernel.walk for kernel in kernels]
     run(fused, kernels)
 
 
 @pytest.mark.usefixtures("small_gpu")
 def test_an_output_of_a_large_tile_that_is_nan_is_computed_again() -> None:
-    function = Windows(2, 16, 8, 8, 17, 3, 1, 1).make("forward")
+    function = Windows(2, 16, 8, 8, 34, 3, 1, 1).make("forward")
     inputs = {name: values.copy() for name, values in make_inputs(function, 1).items()}
     inputs["weights"][5, 3, 0, 0] = np.inf
     found, wanted = interpret(function, inputs, "hlsl", "gpu"), evaluate(function, inputs)
@@ -269,14 +271,95 @@ def test_a_long_sum_of_few_outputs_is_taken_in_pieces(target: str, profile: str)
     run(fused, kernels)
 
 
+FEW_TILES: dict[str, ir.Function] = {
+    "few rows and columns": Product(256, 256, 4096).make(),
+    "as many tiles as units of a device": Product(768, 768, 2048).make(),
+    "the weights of a convolution": Windows(32, 128, 28, 28, 128, 3, 1, 1).make("weights"),
+    "those of its groups": Windows(8, 128, 28, 28, 128, 3, 1, 1, 1, 4).make("weights"),
+    "those of strides": Windows(32, 128, 28, 28, 128, 3, 2, 1).make("weights"),
+}
+
+
+@pytest.mark.parametrize("kind", FEW_TILES)
+def test_pieces_of_a_product_fill_a_large_device(kind: str) -> None:
+    """An H100 has 132 units: each has two waves of work items at least."""
+    _, kernels = make_kernels(FEW_TILES[kind], "hlsl", "gpu")
+    first, _ = kernels
+    assert is_tiled((first,))
+    launch = first.launch
+    assert isinstance(launch.count, int)
+    assert launch.count // launch.per_group * launch.group_size >= 132 * 64
+
+
+def test_pieces_leave_points_side_by_side() -> None:
+    """The weights of points: images are shared out, and their rows are read in vectors."""
+    function = Windows(32, 128, 56, 56, 128, 1).make("weights")
+    _, kernels = make_kernels(function, "hlsl", "gpu")
+    assert any("vector left_point" in line for line in kernels[0].schedule)
+
+
+SPREAD: dict[str, tuple[Windows, int]] = {
+    # The points of each output that are gone through.
+    "strides": (Windows(2, 18, 8, 12, 17, 3, 2, 1), 17 * 2 * 2),
+    "groups": (Windows(2, 36, 8, 6, 34, 3, 2, 1, 1, 2), 17 * 2 * 2),
+    "dilated windows": (Windows(2, 16, 9, 12, 16, 4, 3, 2, 2), 16 * 2 * 2),
+    "a size that strides do not divide": (Windows(1, 16, 9, 8, 17, 3, 2, 1), 17 * 3 * 2),
+}
+
+
+@pytest.mark.parametrize("kind", SPREAD)
+@pytest.mark.parametrize(("target", "profile"), PROFILES)
+def test_points_between_strides_are_left_out(kind: str, target: str, profile: str) -> None:
+    windows, points = SPREAD[kind]
+    function = windows.make("data")
+    fusion = find_fusion(function, target, profile)
+    (group,) = fusion.groups
+    stored = {r.name for r in fusion.function.results}
+    phases = collect_phases(fusion.function, group.parallel, group.passes, stored)
+    found = find_contraction(part_axes(phases))
+    assert found is not None
+    assert found.depth == points
+    fused, kernels = make_kernels(function, target, profile)
+    assert is_tiled(kernels)
+    run(fused, kernels)
+
+
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+def test_few_channels_leave_points_between_strides_out_as_well(target: str) -> None:
+    """Work items reduce outputs of their own: nothing is parted, no size comes out even."""
+    fused, kernels = make_kernels(Windows(2, 3, 33, 31, 16, 7, 2, 3).make("data"), target, "gpu")
+    assert sum(line.startswith("thin") for kernel in kernels for line in kernel.script) == 2
+    run(fused, kernels)
+
+
+SKINNY: dict[str, tuple[Product, str]] = {
+    "few rows": (Product(8, 130, 300), "128 by 8"),
+    "few rows of a transposed factor": (Product(3, 68, 257, b_transposed=True), "8 by 128"),
+    "few rows, in one piece": (Product(2, 65, 100, before=True), "8 by 128"),
+    "no more than 16 rows": (Product(16, 129, 100, 2, "a"), "16 by 128"),
+    "few columns": (Product(129, 9, 65, 2, "b", a_transposed=True), "128 by 16"),
+    "halves": (Product(8, 128, 264, dtype="f16", b_transposed=True), "128 by 8"),
+    "halves in vectors": (Product(4, 64, 100, dtype="f16"), "8 by 128"),
+}
+
+
+@pytest.mark.parametrize("kind", SKINNY)
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+def test_skinny_products_are_those_of_the_reference(kind: str, target: str) -> None:
+    product, sides = SKINNY[kind]
+    fused, kernels = make_kernels(product.make(), target, "gpu")
+    assert f"a group computes a tile of {sides} outputs, and each 4 by 4" == kernels[0].walk
+    run(fused, kernels)
+
+
 def interpret_all(function: ir.Function, inputs: Mapping[str, Array]) -> list[dict[str, Array]]:
     return [interpret(function, inputs, *which) for which in PROFILES]
 
 
-@pytest.mark.parametrize("kind", ["forward", "data"])
-def test_padding_meets_no_infinity(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "stride"), [("forward", 1), ("data", 1), ("data", 2)])
+def test_padding_meets_no_infinity(kind: str, stride: int) -> None:
     """An element in the padding takes no part, whatever the weight is it would be multiplied by."""
-    function = Windows(1, 16, 6, 6, 16, 3, 1, 1).make(kind)
+    function = Windows(1, 16, 6, 6, 16, 3, stride, 1).make(kind)
     random = np.random.default_rng(3)
     inputs = {
         p.name: random.integers(-2, 3, [int(e) for e in p.extents]).astype(np.float32)

@@ -21,6 +21,7 @@ from dmlc.kernel.print import print_kernel
 from dmlc.kernel.rewrite import find_body, replace_body
 from dmlc.kernel.verify import verify_kernel
 from dmlc.loops.naive import naive
+from dmlc.loops.parse import nest_from_json, nest_to_json, parse_nest
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import ScheduleError, parse_script
 from dmlc.lowering.group import collect_group
@@ -156,7 +157,9 @@ def test_scripts_make_the_same_loops_again(name: str) -> None:
     phases, _ = collect_group(fusion.function, fusion.groups[0])
     limits = use_matrices(find_dialect("hlsl"), find_instruction(name)).limits
     nest = apply(naive(phases), fused, limits, *parse_script("\n".join(kernel.script)))
-    assert tuple(str(nest).splitlines()) == kernel.schedule
+    assert tuple(nest.list_lines()) == kernel.schedule
+    assert parse_nest(str(nest), nest.phases) == nest
+    assert nest_from_json(nest_to_json(nest), nest.phases) == nest
 
 
 def find_tiles(dtype: str = "f16") -> tuple[str, str]:

@@ -198,16 +198,17 @@ def test_work_items_that_run_together_use_different_banks(work: Transposed) -> N
 
 def test_a_nest_says_how_a_tile_is_filled() -> None:
     assert lower(Transposed(64, 96).make()).schedule == (
-        "group tile (i0, i1): 0..6",
-        "  put into shared x0_tile (1,056)",
-        "    lane x0_column: 32",
-        "      lane x0_row: 8 by 4",
-        "        vector x0_row: 4",
-        "          keep x0_tile",
-        "  lane row: 32",
-        "    lane column: 8 by 4",
-        "      vector column: 4",
-        "        store y",
+        "group tile by 1 as tile: 0..6 of i0, i1",
+        "  stage [x0#tile] repeats no: put into shared x0_tile (1,056)",
+        "    lane x0_column by 1 as x0_rows extent 32",
+        "      lane x0_row by 4 as x0_columns extent 8",
+        "        vector x0_row by 4 as x0_row extent 1",
+        "          point 1 into [(buffer x0#tile dim x0_column tile [[x0_column 1] [x0_row 33]]"
+        " is_padded no lane 33)]: keep x0_tile",
+        "  lane row by 1 as rows extent 32",
+        "    lane column by 4 as columns extent 8",
+        "      vector column by 4 as column extent 1",
+        "        point 0: store y",
     )
 
 

@@ -9,7 +9,6 @@ import pytest
 from dmlc.kernel import nodes as k
 from dmlc.kernel.expand import expand_loops
 from dmlc.kernel.interpret import Memory, run_kernel
-from dmlc.kernel.join_reads import join_reads
 from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.parse import parse_kernel
 from dmlc.kernel.passes import hold_vectors
@@ -129,73 +128,6 @@ def test_a_register_at_no_known_place_is_a_mistake() -> None:
     kernel = read("store_local sums[lane] = 1.0", "registers array sums: f32[8]")
     with pytest.raises(InternalError, match="no place is known"):
         name_registers(kernel)
-
-
-TILE = """
-    for j in 0 .. 4 { store_local tile[add(mul(lane, 4), j)] = x[add(mul(lane, 4), j)] }
-    barrier
-    let other: index = mul(mod(add(lane, 3), 7), 4)
-"""
-
-
-def read_tile(*places: str) -> k.Kernel:
-    lets = "\n".join(f"let a{n}: f32 = tile[{place}]" for n, place in enumerate(places))
-    values = "\n".join(
-        f"store y[add(mul(lane, 8), {n})] = a{n}" for n in range(len(places))
-    )  # fmt: skip
-    return read(TILE + lets + "\n" + values, "shared array tile: f32[36]")
-
-
-def count_vectors(kernel: k.Kernel) -> int:
-    lets = [s for s in list_statements(kernel) if isinstance(s, k.Let)]
-    return sum(isinstance(let.value, k.LoadLocal) and let.local.type.lanes == 4 for let in lets)
-
-
-def test_neighbours_in_shared_arrays_are_read_as_one_vector() -> None:
-    kernel = read_tile("other", "add(other, 1)", "add(other, 2)", "add(add(other, 1), 2)")
-    made = join_reads(kernel, 4)
-    same(kernel, made)
-    assert count_vectors(made) == 1
-
-
-def test_what_is_read_again_takes_no_further_vector() -> None:
-    again = ("other", "add(other, 1)", "add(other, 2)", "add(other, 3)")
-    made = join_reads(read_tile(*again, *again), 4)
-    assert count_vectors(made) == 1
-
-
-@pytest.mark.parametrize(
-    "places",
-    [
-        ("add(other, 1)", "add(other, 2)", "add(other, 3)", "add(other, 4)"),
-        ("lane", "add(lane, 1)", "add(lane, 2)", "add(lane, 3)"),
-        ("other", "add(other, 1)", "add(other, 2)"),
-    ],
-)
-def test_what_is_no_whole_vector_is_read_one_by_one(places: tuple[str, ...]) -> None:
-    kernel = read_tile(*places)
-    made = join_reads(kernel, 4)
-    same(kernel, made)
-    assert count_vectors(made) == 0
-
-
-def test_no_vector_is_read_over_a_write_or_where_there_are_none() -> None:
-    kernel = read(
-        TILE
-        + """
-        let a: f32 = tile[other]
-        let b: f32 = tile[add(other, 1)]
-        barrier
-        store_local tile[mul(lane, 4)] = 9.0
-        barrier
-        let c: f32 = tile[add(other, 2)]
-        let d: f32 = tile[add(other, 3)]
-        store y[lane] = add(add(a, b), add(c, d))""",
-        "shared array tile: f32[36]",
-    )
-    assert count_vectors(join_reads(kernel, 4)) == 0
-    whole = read_tile("other", "add(other, 1)", "add(other, 2)", "add(other, 3)")
-    assert join_reads(whole, 1) is whole
 
 
 @pytest.mark.parametrize(("read_back", "lanes"), [("tile[other]:f32x4", 4), ("tile[other]", 1)])

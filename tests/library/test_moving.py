@@ -66,6 +66,7 @@ def test_a_slice_may_be_shorter_than_its_window() -> None:
     run_everywhere("SLICE1", {"InputTensor": x}, settings, x[2:6:2], given=True)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize(
     ("mode", "theirs"),

@@ -167,6 +167,7 @@ def test_batch_norm_training(like: tuple[int, ...], added: bool, dtype: Any, dev
     check(found["OutputVarianceTensor"], var)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(
     ("given", "variance", "axes", "dtype", "device"),
     cover(
@@ -248,6 +249,7 @@ def test_onednn_batch_norm(
     check(plain, (wide(x) - batch) / np.sqrt(spread + EPS))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(
     ("channels", "scaled", "wanted", "types", "device"),
     cover(3, CHANNELS, (True, False), WANTED, MIXED, DEVICES),
@@ -282,6 +284,7 @@ def test_onednn_batch_norm_backward(
             check(found[name], values.reshape(3))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(
     ("affine", "rows", "types", "device"), cover(3, (True, False), ROWS, MIXED, DEVICES), ids=str
 )

@@ -53,6 +53,7 @@ def is_clear(attributes: dict[str, Any], axis: int, size: int) -> Array:
     return np.asarray((found[0] == found[1]).all(0))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("transformation", TRANSFORMATIONS)
 @pytest.mark.parametrize("mode", MODES, ids=str)
 @pytest.mark.parametrize("scales", SCALES, ids=str)

@@ -48,6 +48,7 @@ FUNCTIONS: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
 }
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(
     ("function", "place", "dtype", "device"),
     cover(3, tuple(FUNCTIONS), SHAPES, FLOATS, DEVICES),
@@ -64,6 +65,7 @@ def test_reduce(function: str, place: Place, dtype: npt.DTypeLike, device: str) 
     check(found, FUNCTIONS[function](wide(x), axes))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(
     ("function", "into", "dtype", "device"),
     cover(
@@ -136,6 +138,7 @@ REDUCTIONS: dict[str, str] = {
 }  # fmt: skip
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(
     ("name", "place", "keep", "dtype", "device"),
     cover(3, tuple(REDUCTIONS), SHAPES, (False, True), ONEDNN, DEVICES),
@@ -172,6 +175,7 @@ def softmax(x: Array, axes: tuple[int, ...]) -> Array:
     return powers / powers.sum(axis=axes, keepdims=True)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("shape", "axes"), SHAPES[:5], ids=str)
@@ -186,6 +190,7 @@ def test_directml_softmaxes(
         check(found, values)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ONEDNN, ids=str)
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -81,6 +81,7 @@ def matrix(geometry: Geometry, mode: tuple[str, str]) -> Array:
     return wide(np.stack(columns, 1))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(
     ("geometry", "mode", "dtype", "device"), cover(3, GEOMETRIES, MODES, FLOATS, DEVICES), ids=str
 )
@@ -167,6 +168,7 @@ def test_the_older_operators_are_the_newer_ones(geometry: Geometry, mode: str) -
                 check(array, wide(expected[name]))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("inputs", "outputs"), [(0.5, -0.5), (0.0, 0.0), (-0.75, 1.0)])
 @pytest.mark.parametrize("scale", [0.5, 1.0, 1.5, 2.0, 3.0, 0.75])

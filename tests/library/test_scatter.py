@@ -217,6 +217,7 @@ CORNERS = [[0, 0, 2, 2], [1, 1, 3, 3], [-2, -2, 2, 2], [2, 2, 6, 6], [0, 2, 1, 0
 """Regions whose samples lie half-way between pixels, or on the edges."""
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("corners", [True, False])
 @pytest.mark.parametrize("mode", ["NEAREST_NEIGHBOR", "LINEAR"])

@@ -144,7 +144,7 @@ def list_operations() -> list[tuple[str, DataType]]:
 @pytest.mark.parametrize(("name", "dtype"), list_operations(), ids=str)
 def test_operations(name: str, dtype: DataType) -> None:
     operation = dmlc.scalars.OPERATIONS[name]
-    given = ["%x[i0]", "%y[i0]"][: operation.arity]
+    given = ["%x[i0]", "%y[i0]", "%w[i0]"][: operation.arity]
     result = operation.result_type(dtype)
     parameters = ", ".join(f"%{p[1]}: {_short(dtype)}[300]" for p in given)
     text = f"""func @F({parameters}) -> (%z) {{

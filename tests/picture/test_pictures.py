@@ -174,6 +174,7 @@ SIZES_OF_GRAPHS = {"C": 16, "H": 16, "W": 16, "K": 10, "D": 48}
 """Those of symbols that are not 64."""
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("target", ["opencl", "hlsl"])
 @pytest.mark.parametrize("name", [path.stem for path in sorted(GRAPHS.glob("*.dml"))])

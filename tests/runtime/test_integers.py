@@ -138,8 +138,8 @@ def test_a_choice_inside_every_operation(target: str, dtype: DataType) -> None:
     for operation in OPERATIONS.values():
         if not operation.operands.accept(dtype):
             continue
-        sides = (choice, other)[: operation.arity]
-        for operands in (sides, sides[::-1], ("%x[i0]", choice)[: operation.arity]):
+        sides = (choice, other, choice)[: operation.arity]
+        for operands in (sides, sides[::-1], ("%x[i0]", choice, other)[: operation.arity]):
             text = f"{operation.name}({', '.join(operands)})"
             if operation.gives_bool:
                 text = f"select({text}, {choice}, 2:{short})"

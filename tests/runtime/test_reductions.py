@@ -55,6 +55,7 @@ def test_every_combiner_on_vulkan(shape: str, dtype: DataType) -> None:
     assert find_disagreements(got, wanted, SHAPES[shape].points, size, exact) == []
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("dtype", [DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_combiner_on_opencl(shape: str, dtype: DataType) -> None:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from dmlc import ir, library
-from dmlc.binding import Operator
-from dmlc.kernel import nodes as k
 from dmlc.loops.naive import naive
 from dmlc.loops.nodes import Nest
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import parse_script, print_script
-from dmlc.lowering import assemble
-from dmlc.pipeline import make_kernels
-from dmlc.source import UnsupportedError
-from dmlc.testing.examples import read_cases
-
-TARGETS = (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", None), ("wgsl", None))
+from tests.schedules.rules import TARGETS, Chosen, choose_for, choose_nests
 
 
 def make_nests(
@@ -28,31 +19,15 @@ def make_nests(
 ) -> Iterator[tuple[Nest, Nest]]:
     """The nests that rules choose for the first example of an operator, and what their scripts make
     of the naive ones, as text that is read again."""
-    operator = Operator(library.find(name).operators[name])
-    function = next(read_cases(operator, operator.definition.examples[0])).call.function
-    return watch_nests(function, target, profile, monkeypatch)
+    return follow_scripts(choose_nests(name, target, profile, monkeypatch))
 
 
-def watch_nests(
-    function: ir.Function, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Nest, Nest]]:
-    """The same for a function."""
-    chosen: list[tuple[Nest, Nest]] = []
-    choose = assemble.choose
-
-    def watch(function: Any, phases: Any, p: Any, limits: Any, *rest: Any, **options: Any) -> Nest:
-        nest = choose(function, phases, p, limits, *rest, **options)
-        if nest.script:
-            count: k.Scalar | None = options["count"]
-            script = parse_script(print_script(nest.script))
-            chosen.append((nest, apply(naive(phases, count), function, limits, *script)))
-        return nest
-
-    monkeypatch.setattr(assemble, "choose", watch)
-    # HLSL has few operations of FLOAT64, and WGSL few types.
-    with contextlib.suppress(UnsupportedError):
-        make_kernels(function, target, profile)
-    yield from chosen
+def follow_scripts(chosen: Sequence[Chosen]) -> Iterator[tuple[Nest, Nest]]:
+    for each in chosen:
+        if each.nest.script:
+            script = parse_script(print_script(each.nest.script))
+            begun = naive(each.phases, each.count)
+            yield each.nest, apply(begun, each.function, each.limits, *script)
 
 
 @pytest.mark.grid(16)
@@ -108,7 +83,7 @@ def test_products_have_scripts(target: str, monkeypatch: pytest.MonkeyPatch) -> 
             mul(%X[i0, add(mul(div(i1, 32), 16), r0), sub(add(i2, r1), 1), min(add(i3, r2), 19)],
                 %W[i1, r0, r1, r2])
         }""")
-    ((nest, again),) = watch_nests(function, target, None, monkeypatch)
+    ((nest, again),) = follow_scripts(choose_for(function, target, None, monkeypatch))
     assert again == nest
     verbs = [call.verb for call in nest.script]
     assert [verbs.count(v) for v in ("part", "recheck", "tile", "stage", "jam")] == [1, 1, 3, 2, 2]
@@ -126,10 +101,10 @@ def test_a_script_is_as_the_rule_of_a_gpu_writes_it(monkeypatch: pytest.MonkeyPa
         "vectorize i 4 whole",
         "reorder k",
     ]
-    assert str(nest).splitlines() == [
-        "group i: 0..n by 4,096",
-        "  lane i: 256 by 4",
-        "    unroll i: 4 by 1,024",
-        "      vector i: 4",
-        "        store OutputGradientTensor",
+    assert nest.list_lines() == [
+        "group i by 4,096 as group: 0..n",
+        "  lane i by 4 as lane extent 256",
+        "    unroll i by 1,024 as k extent 4",
+        "      vector i by 4 as i extent 1",
+        "        point 0: store OutputGradientTensor",
     ]

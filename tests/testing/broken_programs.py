@@ -219,7 +219,9 @@ def make_trial(subject: str, program: str) -> Trial:
 
 KNOWN: Mapping[str, str] = {
     r"sum_total\[1\] = add\(": "the parts of a sum are added up, whichever takes the rest",
-    r"right_tile\[.* = select\(.*, 1\.0\)$": "beyond the last point, the left tile is all zeros",
+    r"right_tile\[.* = select\((or\(.*, 0\.0|.*, 1\.0)\)$": (
+        "beyond the last point, the left tile is all zeros"
+    ),
 }
 """Breaks that change nothing, by what the broken line is like, and why."""
 

@@ -115,6 +115,18 @@ def test_an_error_grows_where_digits_cancel() -> None:
     assert EPSILON <= found <= 2 * EPSILON, "of the product's size, not of the difference's"
 
 
+def test_a_multiply_add_may_be_rounded_once_or_twice() -> None:
+    x, z = 1 + 2.0**-12, -(1 + 2.0**-11)
+    function = ir.parse("""
+        func @f(%X: f32[n], %Z: f32[n]) -> (%R) {
+          %R: f32[i0 < n] = fma(%X[i0], %X[i0], %Z[i0])
+        }""")
+    inputs = {"X": f32(x), "Z": f32(z)}
+    once, twice = evaluate(function, inputs)["R"][0], np.float32(x) * np.float32(x) + np.float32(z)
+    assert (once, twice) == (2.0**-24, 0)
+    assert bound_errors(function, inputs)["R"][0] >= 2.0**-24
+
+
 def test_an_error_is_carried_through_a_function() -> None:
     (steep,) = bound("exp(mul(%X[i0], %Y[i0]))", f32(9.0))
     (flat,) = bound("tanh(mul(%X[i0], %Y[i0]))", f32(2.0))

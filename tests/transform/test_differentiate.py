@@ -64,7 +64,7 @@ def test_the_page_of_gradients_has_every_function() -> None:
 
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_rules_give_values_of_their_type(name: str) -> None:
-    values = ", ".join(["%X[i0]", "%W[i0]"][: OPERATIONS[name].arity])
+    values = ", ".join(["%X[i0]", "%W[i0]", "%X[i0]"][: OPERATIONS[name].arity])
     text = "func @one(%X: f32[3], %W: f32[3]) -> (%Y) {\n"
     derive(ir.parse(f"{text}  %Y: f32[i0 < 3] = {name}({values})\n}}"))
 

@@ -52,7 +52,7 @@ def make_function(operations: Sequence[Operation], dtype: DataType) -> ir.Functi
     """One result per operation, of its name."""
     stages = ""
     for operation in operations:
-        value = f"{operation.name}({', '.join(['%A[i0]', '%B[i0]'][: operation.arity])})"
+        value = f"{operation.name}({', '.join(['%A[i0]', '%B[i0]', '%A[i0]'][: operation.arity])})"
         result = dtype.short
         if operation.gives_bool:
             result, value = "s32", f"select({value}, 1:s32, 0:s32)"

@@ -157,7 +157,7 @@ inline constexpr std::size_t kernel_count = 1;
 
 inline constexpr std::array<Kernel, kernel_count> kernels = {{
     {"ACTIVATION_RELU_GRAD", "main", "-T cs_6_2 -E main -HV 2021 -Gis",
-     {3111, 0x50bb810c66cb0b39}, {0, 0}},
+     {3068, 0x3de72d003259774e}, {0, 0}},
 }};
 
 struct Release

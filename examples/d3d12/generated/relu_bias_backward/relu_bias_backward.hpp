@@ -158,9 +158,9 @@ inline constexpr std::size_t kernel_count = 2;
 
 inline constexpr std::array<Kernel, kernel_count> kernels = {{
     {"relu_bias_backward_1", "main", "-T cs_6_2 -E main -HV 2021 -Gis",
-     {3451, 0x2b8b23f2648ab0c2}, {0, 0}},
+     {3422, 0x50d4a2c849e36276}, {0, 0}},
     {"relu_bias_backward_2", "main", "-T cs_6_2 -E main -HV 2021 -Gis",
-     {2388, 0xc3cd3eaaf2aeaa77}, {0, 0}},
+     {2359, 0x8a677209715a60f1}, {0, 0}},
 }};
 
 struct Release

@@ -4,13 +4,8 @@
 //     dx[i0, i1] = (x[i0, i1] > 0) ? dy[i0, i1] : 0, in 50 pieces
 //
 // Dispatch 75 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8
-//     axis column 32
-//     fuse i0 as output
-//     split output 32 as group
-//     bind group group
-//     bind output column
-//     share k row 1 4 as strip
+//     axis row 8; axis column 32; fuse i0 as output; split output 32 as group; bind group group;
+//     bind output column; share k row 1 4 as strip
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   u0: dx, float32, written

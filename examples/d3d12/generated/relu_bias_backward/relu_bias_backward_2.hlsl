@@ -3,13 +3,8 @@
 //     dbias[i0, i1] = sum[r0 < 10000]((x[r0, i1] > 0) ? dy[r0, i1] : 0)
 //
 // Dispatch 2 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8
-//     axis column 32
-//     normalize i0 as output
-//     split output 32 as group
-//     bind group group
-//     bind output column
-//     share k row 1 4 as strip
+//     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
+//     bind group group; bind output column; share k row 1 4 as strip
 //   u0: dbias, float32, written
 //   t0: dbias_parts, float32, read
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis

@@ -1,0 +1,48 @@
+"""Where elements of tensors lie: at places of their own, or at those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmlc.ir.nodes import Constant, Extent, Index, Load, Stage
+from dmlc.parameters import expect
+from dmlc.scalars import DataType as T
+from dmlc.sizes import Measure, estimate, find_least, measure
+
+
+def overlaps(sizes: Sequence[Extent], strides: Sequence[Extent]) -> bool:
+    """Whether two elements of a tensor of these sizes and strides may share memory.
+
+    True for every layout that overlaps, for the rare interleaved ones that do not, and for those
+    that only some of the sizes that symbols may have keep apart.
+    """
+    if 0 in sizes:
+        return False
+    axes = [(measure(s), measure(n)) for s, n in zip(strides, sizes, strict=True) if n != 1]
+    reach: Measure = 0
+    for stride, size in sorted(axes, key=lambda axis: (estimate(axis[0]), estimate(axis[1]))):
+        if find_least(stride - reach) <= 0:
+            return True
+        reach = reach + (size - 1) * stride
+    return False
+
+
+def reads_own_place(stage: Stage, load: Load) -> bool:
+    """Whether a load is at the very element that the stage is computing."""
+    expect("stage", stage, Stage, "an ir.Stage")
+    return is_own_place(stage, expect("load", load, Load, "an ir.Load"))
+
+
+def is_own_place(stage: Stage, load: Load) -> bool:
+    """The same, of nodes that are known to be such."""
+    if stage.reduction is not None or len(load.indices) != len(stage.extents):
+        return False
+    for axis, number in enumerate(load.indices):
+        match stage.body.instructions[number]:
+            case Index(axis=own, reduced=False) if own == axis:
+                pass
+            case Constant(dtype=T.INDEX, value=0) if stage.extents[axis] == 1:
+                pass
+            case _:
+                return False
+    return True

@@ -1,0 +1,206 @@
+"""Holds in registers what loops that are written out read of a tile that a group shares.
+
+A work item reads an element of a tile once, before the loops that use it again and again, and four
+neighbours as one vector. What it has read lies in an array, which is one of registers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, index, multiply
+from dmlc.kernel.expand import list_steps, replace, start_at_zero
+from dmlc.kernel.rewrite import (
+    NUMBER,
+    drop_unused,
+    find_body,
+    find_defined,
+    map_expressions,
+    replace_body,
+    walk,
+    walk_statements,
+)
+from dmlc.kernel.sums import Sum, add_up
+from dmlc.scalars import DataType
+
+_LANES = 4
+_MOST = 64
+"""Elements of a tile that a work item holds at once, at most."""
+
+
+def hold_fragments(kernel: k.Kernel, lanes: int) -> k.Kernel:
+    """The same kernel, in whose nests of written-out loops no element of a shared array is read
+    again in the next step of a loop; in vectors, for a language that has them: of one of the
+    `lanes`."""
+    shared = {a.name: a.dtype for a in kernel.arrays if a.shared}
+    if not shared or not any(a.registers for a in kernel.arrays):
+        return kernel
+    holder = _Holder(shared, 1 if lanes == 1 else _LANES)
+    body = drop_unused(holder.write(kernel.body, {}))
+    arrays = (*kernel.arrays, *holder.made)
+    if lanes > 1:
+        puts = [s for s in walk_statements(body) if isinstance(s, k.StoreLocal)]
+        narrow = {s.array for s in puts if s.value.type.lanes != lanes}
+        wide = {a.name for a in arrays if a.registers} - narrow
+        arrays = tuple(dataclasses.replace(a, lanes=lanes) if a.name in wide else a for a in arrays)
+    return dataclasses.replace(kernel, body=tuple(body), arrays=arrays)
+
+
+class _Holder:
+    def __init__(self, shared: Mapping[str, DataType], lanes: int) -> None:
+        self._shared = shared
+        self._lanes = lanes
+        self.made: list[k.Array] = []
+
+    def write(
+        self, statements: Sequence[k.Statement], around: Mapping[str, Sum]
+    ) -> list[k.Statement]:
+        """The statements; `around` has the positions that are in sight."""
+        sums, made = dict(around), list[k.Statement]()
+        for statement in statements:
+            if isinstance(statement, k.Let):
+                _note(statement, sums)
+            if isinstance(statement, k.For) and list_steps(statement):
+                nest = _Nest(self, statement)
+                made += nest.write((start_at_zero(statement),), sums, ())
+                continue
+            body = find_body(statement)
+            made.append(replace_body(statement, self.write(body, sums)) if body else statement)
+        return made
+
+    def find_lanes(self, place: Sum, loops: Sequence[k.For]) -> k.For | None:
+        """The loop whose steps read the lanes of vectors, where there is one."""
+        found = [n for n in loops if place.terms.get(n.variable) == 1]
+        steps = [s for s in place.terms.values() if s != 1]
+        even = not any(n % self._lanes for n in (place.number, *steps))
+        if len(found) != 1 or not even or self._lanes == 1 or 1 not in place.terms.values():
+            return None
+        (loop,), ones = found, sum(s == 1 for s in place.terms.values())
+        return loop if ones == 1 and len(list_steps(loop)) % self._lanes == 0 else None
+
+    def take(self, wanted: str, array: str, size: int) -> k.Array:
+        """An array for so many elements of a shared one."""
+        name = f"{wanted.partition(NUMBER)[0]}_part{NUMBER}h{len(self.made)}"
+        self.made.append(k.Array(name, self._shared[array], size, registers=True))
+        return self.made[-1]
+
+    def is_held(self, value: k.Expression) -> bool:
+        """Whether a value is an element of a shared array."""
+        return (
+            isinstance(value, k.LoadLocal) and value.array in self._shared and value.type.lanes == 1
+        )
+
+    @property
+    def lanes(self) -> int:
+        """Of the vectors."""
+        return self._lanes
+
+
+def _note(let: k.Let, sums: dict[str, Sum]) -> None:
+    """Notes of which sum a name is one, where it is a name of a sum of positions."""
+    if let.local.type == k.INDEX:
+        place = add_up(let.value, sums)
+        if dict(place.terms) != {let.value: 1}:
+            sums[let.local.name] = place
+
+
+class _Nest:
+    """A loop that is written out, and such loops inside."""
+
+    def __init__(self, holder: _Holder, root: k.For) -> None:
+        self._holder = holder
+        inside = list(walk_statements((root,)))
+        self._own = {local.name for s in inside if (local := find_defined(s)) is not None}
+        self._written = {s.array for s in inside if isinstance(s, k.StoreLocal)}
+        self._waits = any(isinstance(s, k.Barrier) for s in inside)
+        self._ahead: dict[str, list[k.Statement]] = {}
+        """What is read before a loop, by the name of its variable."""
+        self._known: dict[str, k.Expression] = {}
+        """Where what locals were is held."""
+        self._held: dict[tuple[object, ...], tuple[k.Array, list[tuple[k.For, int]]]] = {}
+
+    def write(
+        self, statements: Sequence[k.Statement], around: Mapping[str, Sum], loops: Sequence[k.For]
+    ) -> list[k.Statement]:
+        """The statements in some loops, with what is read before those among them."""
+        sums, made = dict(around), list[k.Statement]()
+        for statement in statements:
+            statement = map_expressions(statement, lambda e: replace(e, self._known))
+            match statement:
+                case k.Let(local=local) if local.type == k.INDEX:
+                    _note(statement, sums)
+                case k.Let(local=local, value=k.LoadLocal() as read) if self._holder.is_held(read):
+                    place = self._hold(local.name, read, add_up(read.index, sums), loops)
+                    if place is not None:
+                        self._known[local.name] = place
+                        continue
+                case k.For() if list_steps(statement):
+                    body = self.write(statement.body, sums, (*loops, statement))
+                    made += self._ahead.pop(statement.variable.name, ())
+                    statement = replace_body(statement, body)
+                case k.For() | k.If():
+                    body = self.write(find_body(statement), sums, ())
+                    statement = replace_body(statement, body)
+                case _:
+                    pass
+            made.append(statement)
+        return made
+
+    def _hold(
+        self, wanted: str, read: k.LoadLocal, place: Sum, loops: Sequence[k.For]
+    ) -> k.Expression | None:
+        """Where an element is held that loops read; None where it is read there and then."""
+        wide = self._holder.find_lanes(place, loops)
+        moving = [n.variable in place.terms for n in loops]
+        outer = next((n for n, moves in enumerate(moving) if not moves and any(moving[n:])), None)
+        if wide is not None:
+            outer = min(loops.index(wide), len(loops) if outer is None else outer)
+        if outer is None or self._waits or read.array in self._written:
+            return None
+        inner = [n for n in loops[outer:] if n.variable in place.terms and n is not wide]
+        known = {n.variable for n in loops[:outer]} | {n.variable for n in (*inner, wide) if n}
+        parts = [p for term in place.terms for p in walk(term) if isinstance(p, k.Local)]
+        if any(p.name in self._own and p not in known for p in parts):
+            return None
+        steps, size = list[tuple[k.For, int]](), 1
+        for loop in reversed([*inner, wide] if wide else inner):
+            steps.insert(0, (loop, size))
+            size *= len(list_steps(loop))
+        if size > _MOST:
+            return None
+        key = (read.array, loops[outer].variable, frozenset(place.terms.items()), place.number)
+        if key not in self._held:
+            array = self._holder.take(wanted, read.array, size)
+            self._held[key] = array, steps
+            ahead = self._ahead.setdefault(loops[outer].variable.name, [])
+            ahead += self._fill(array, wanted, read, place, steps, wide)
+        array, steps = self._held[key]
+        at = add(*(multiply(loop.variable, step) for loop, step in steps))
+        return k.LoadLocal(array.name, at, read.type)
+
+    def _fill(
+        self, array: k.Array, wanted: str, read: k.LoadLocal, place: Sum,
+        steps: Sequence[tuple[k.For, int]], wide: k.For | None,
+    ) -> list[k.Statement]:  # fmt: skip
+        """The loops that put elements into an array."""
+        number = array.name[array.name.index(NUMBER) :]
+        lanes = 1 if wide is None else self._holder.lanes
+        turns, renamed = list[tuple[k.For, k.Local, int]](), dict[str, k.Expression]()
+        for loop, _ in steps:
+            name, step = loop.variable.name, lanes if loop is wide else 1
+            own = k.Local(f"{name.partition(NUMBER)[0]}{number}", k.INDEX)
+            single = len(list_steps(loop)) == step
+            renamed[name] = index(0) if single else own
+            turns += [] if single else [(loop, own, step)]
+        kind = k.Type(array.dtype, lanes)
+        value = k.Local(f"{wanted.partition(NUMBER)[0]}{number}", kind)
+        at = replace(place.express(), renamed)
+        to = replace(add(*(multiply(loop.variable, step) for loop, step in steps)), renamed)
+        body: tuple[k.Statement, ...] = (
+            k.Let(value, k.LoadLocal(read.array, at, kind)), k.StoreLocal(array.name, to, value),
+        )  # fmt: skip
+        for loop, own, step in reversed(turns):
+            body = (dataclasses.replace(loop, variable=own, step=step, body=body),)
+        return list(body)

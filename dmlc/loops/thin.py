@@ -1,0 +1,223 @@
+"""Reductions of which a guard lets every so many-th point through, such as the data's gradient of a
+convolution with strides: the others are left out of the loop, not gone through and left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from dmlc import ir
+from dmlc.loops.element import (
+    Gather,
+    Place,
+    Read,
+    Reduction,
+    Value,
+    View,
+    list_conditions,
+    prune,
+    renumber,
+)
+from dmlc.loops.legality import demand_serial, list_cuts
+from dmlc.loops.nodes import Nest, list_loops
+from dmlc.loops.phases import Phase
+from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import Measure
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sparse:
+    """Of the points along an axis, those that a guard lets through: every `number`-th one. The
+    first of them is `(factor * p + shift) % number`, where `p` is the position along `output`."""
+
+    axis: int
+    number: int
+    output: int
+    factor: int
+    shift: int
+    condition: int
+    """The value that leaves the others out."""
+
+
+def find_sparse(phase: Phase, *, even: bool = True) -> Sparse | None:
+    """An inner axis of which a guard lets every so many-th point through. Where it is `even`, the
+    outputs come out even with these, so that they can be parted alike."""
+    found = list_sparse(phase)
+    return next((s for s in found if not (even and phase.space.sizes[s.output] % s.number)), None)
+
+
+def list_sparse(phase: Phase) -> list[Sparse]:
+    """All of these axes."""
+    reductions = phase.elements.reductions
+    guards = {reduction.guard for reduction in reductions}
+    if (
+        len(guards) != 1
+        or None in guards
+        or phase.space.is_open
+        or any(r.place is not None for r in reductions)
+    ):
+        return []
+    found = (_read_condition(phase, number) for number in list_conditions(phase.elements))
+    return [each for each in found if each is not None]
+
+
+def _read_condition(phase: Phase, number: int) -> Sparse | None:
+    values, space = phase.elements.values, phase.space
+    match values[number]:
+        case ir.Apply(operation=compare, operands=(rest, zero)) if compare.name == "eq":
+            rest, zero = values[rest], values[zero]
+        case _:
+            return None
+    if not isinstance(zero, ir.Constant) or zero.value != 0 or not isinstance(rest, ir.Apply):
+        return None
+    if rest.operation.name != "mod" or rest.dtype is not DataType.INDEX:
+        return None
+    by, line = values[rest.operands[1]], _find_line(phase, rest.operands[0])
+    if not isinstance(by, ir.Constant) or line is None:
+        return None
+    steps, start = line
+    period = int(by.value)
+    uneven = [axis for axis, step in enumerate(steps) if period > 1 and step % period]
+    inner = [axis for axis in uneven if axis in space.inner and axis not in space.pieces]
+    if len(uneven) != 2 or len(inner) != 1 or math.gcd(steps[inner[0]], period) != 1:
+        return None
+    (axis,), (output,) = inner, [each for each in uneven if each not in inner]
+    if output not in space.parallel or space.sizes[axis] < 2:
+        return None
+    turn = -pow(steps[axis], -1, period)
+    factor, shift = turn * steps[output] % period, turn * start % period
+    return Sparse(axis, period, output, factor, shift, number)
+
+
+def _find_line(phase: Phase, number: int) -> tuple[list[int], int] | None:
+    """How far a position goes with a step along each axis, and where it starts; None for a value
+    that does not go evenly."""
+    values, count = phase.elements.values, len(phase.space.sizes)
+    match values[number]:
+        case Place(view=view, dtype=DataType.INDEX):
+            return list(phase.space.known_strides[view]), view.offset
+        case ir.Constant(value=value):
+            return [0] * count, int(value)
+        case ir.Apply(operation=operation, operands=operands) if len(operands) == 2:
+            lines = [_find_line(phase, operand) for operand in operands]
+        case _:
+            return None
+    (first, second), name = lines, operation.name
+    if first is None or second is None:
+        return None
+    if name in ("add", "sub"):
+        sign = 1 if name == "add" else -1
+        moved = [a + sign * b for a, b in zip(first[0], second[0], strict=True)]
+        return moved, first[1] + sign * second[1]
+    if name == "mul" and not (any(first[0]) and any(second[0])):
+        line, by = (first, second[1]) if any(first[0]) else (second, first[1])
+        return [step * by for step in line[0]], line[1] * by
+    return None
+
+
+def thin_points(phase: Phase, sparse: Sparse) -> Phase:
+    """The phase whose inner axis has the points alone that the guard lets through."""
+    space, size = phase.space, phase.space.sizes[sparse.axis]
+    values: list[Value] = []
+
+    def add(name: str, *given: int) -> int:
+        values.append(ir.Apply(OPERATIONS[name], given, DataType.INDEX))
+        return len(values) - 1
+
+    def constant(number: int) -> int:
+        values.append(ir.Constant(DataType.INDEX, number))
+        return len(values) - 1
+
+    def stand(axis: int, step: int) -> int:
+        view = View(f"thin#{axis}", DataType.INDEX, _point(axis, step, len(space.sizes)))
+        strides[view] = view.strides
+        values.append(Place(view, DataType.INDEX))
+        return len(values) - 1
+
+    strides: dict[View, tuple[Measure, ...]] = {
+        view: tuple(s * (sparse.number if a == sparse.axis else 1) for a, s in enumerate(steps))
+        for view, steps in space.known_strides.items()
+    }
+    period = constant(sparse.number)
+    rest = add("mod", stand(sparse.output, 1), period)
+    first = add("add", add("mul", rest, constant(sparse.factor)), constant(sparse.shift))
+    first = add("mod", first, period)
+    point = add("add", stand(sparse.axis, sparse.number), first)
+    end = constant(size)
+    numbers: dict[int, int] = {}
+    for number, value in enumerate(phase.elements.values):
+        step = 0
+        if isinstance(value, Read | Gather | Place):
+            step = space.known_strides[value.view][sparse.axis]
+        match value:
+            case _ if number == sparse.condition:
+                values.append(ir.Apply(OPERATIONS["lt"], (point, end), DataType.BOOL))
+            case Place() if step:
+                values.append(value)
+                at = len(values) - 1
+                add("add", at, add("mul", first, constant(step)))
+            case Read() if step:
+                values.append(Gather(value.view, value.dtype, ((first, step),), guarded=True))
+            case Gather() if step:
+                terms = (*((numbers[n], by) for n, by in value.terms), (first, step))
+                values.append(dataclasses.replace(value, terms=terms, guarded=True))
+            case _:
+                values.append(renumber(value, numbers))
+        numbers[number] = len(values) - 1
+    results = tuple((view, numbers[root]) for view, root in phase.elements.results)
+    reductions = tuple(_move(each, numbers) for each in phase.elements.reductions)
+    elements = prune(
+        dataclasses.replace(
+            phase.elements, values=tuple(values), results=results, reductions=reductions
+        )
+    )
+    sizes = list(space.sizes)
+    sizes[sparse.axis] = -(-size // sparse.number)
+    kept = {view: strides[view] for view in elements.views()}
+    accumulators = tuple(
+        dataclasses.replace(each, reduction=reduction)
+        for each, reduction in zip(phase.accumulators, elements.reductions, strict=True)
+    )
+    space = dataclasses.replace(space, extents=tuple(sizes), strides=kept)
+    return dataclasses.replace(phase, elements=elements, space=space, accumulators=accumulators)
+
+
+def _point(axis: int, step: int, count: int) -> tuple[int, ...]:
+    return tuple(step * (each == axis) for each in range(count))
+
+
+def _move(reduction: Reduction, numbers: dict[int, int]) -> Reduction:
+    guard = None if reduction.guard is None else numbers[reduction.guard]
+    values = tuple(numbers[value] for value in reduction.values)
+    return dataclasses.replace(reduction, values=values, guard=guard)
+
+
+@primitive(Argument.NUMBER)
+def thin(on: On, number: int) -> Nest:
+    """A loop over reduced points of which a guard lets every so many-th through: over these alone.
+    Which is the first of them, the outputs say. No sum changes its order.
+
+    `for k in 0..n: if (i + k) % number == 0: s += f(k) -> for t in 0..n / number: k = t * number +
+    first(i): if k < n: s += f(k)`
+    """
+    loop, nest = demand_serial(on.loop, "thinned"), on.nest
+    dim = loop.dim
+    plain = loop.step == 1 and not dim.parts and dim.piece is None and dim.within is None
+    demand(plain and len(list_loops(nest.body, dim)) == 1, "a whole dimension is thinned")
+    demand(not list_cuts(nest, dim), "a whole dimension is thinned")
+    owners = [n for n, own in enumerate(nest.dims) if dim in own]
+    demand(len(owners) == 1, "only points are thinned that are reduced once")
+    (owner,) = owners
+    axis, found = nest.dims[owner].index(dim), list_sparse(nest.phases[owner])
+    sparse = next((each for each in found if (each.axis, each.number) == (axis, number)), None)
+    if sparse is None:
+        raise ScheduleError(f"no guard lets every {number}th point through first")
+    phase = thin_points(nest.phases[owner], sparse)
+    made = dataclasses.replace(dim, size=phase.space.sizes[axis])
+    nest = replace_node(nest, loop, dataclasses.replace(loop, dim=made))
+    phases = (*nest.phases[:owner], phase, *nest.phases[owner + 1 :])
+    own = tuple(made if each is dim else each for each in nest.dims[owner])
+    return dataclasses.replace(
+        nest, phases=phases, dims=(*nest.dims[:owner], own, *nest.dims[owner + 1 :])
+    )

@@ -1,0 +1,58 @@
+"""Loops over arrays of registers in HLSL: short to read, written out by the compilers of drivers,
+and rounded as they are written."""
+
+from __future__ import annotations
+
+import pytest
+
+import dmlc
+from dmlc import ir
+from dmlc.pipeline import compile
+from dmlc.program import Program
+from dmlc.runtime import dxc
+from tests.codegen.test_precise import find_loose, list_instructions
+
+_LOOP_MERGE, _UNROLL = 246, 1
+
+
+def multiply(size: int, **attributes: object) -> ir.Function:
+    """A product, with a third matrix where it is scaled."""
+    names = ("ATensor", "BTensor", "CTensor") if attributes else ("ATensor", "BTensor")
+    tensor = dmlc.TensorDesc("FLOAT32", (1, 1, size, size))
+    return dmlc.operator("directml.GEMM").bind(dict.fromkeys(names, tensor), attributes=attributes)
+
+
+def check_written_out(program: Program) -> None:
+    """Drivers are asked to write out each loop over registers, whose arithmetic is as it was, and
+    DXC leaves no array in DXIL."""
+    (kernel,) = program.kernels
+    asked = kernel.source.count("[unroll] for")
+    assert asked > 5
+    assert find_loose(program) == []
+    code = dxc.compile_spirv(kernel.source, kernel.entry_point, shader_model="6.2").code
+    merges = [words for words in list_instructions(code) if words[0] == _LOOP_MERGE]
+    assert sum(words[3] == _UNROLL for words in merges) == asked
+    dxil = dxc.compile_dxil(kernel.source, kernel.entry_point, shader_model="6.2").code
+    assert "alloca" not in dxc.disassemble(dxil)
+
+
+def test_a_product_is_kept_as_it_is_written() -> None:
+    check_written_out(compile(multiply(256), "hlsl", "gpu"))
+
+
+def test_what_derives_from_a_product_is_kept_too() -> None:
+    scaled = multiply(256, Alpha=1.5, Beta=0.25)
+    check_written_out(compile(scaled, "hlsl", "gpu"))
+
+
+@pytest.mark.parametrize("size", [512, 1024, 2048])
+def test_a_person_reads_a_product(size: int) -> None:
+    (kernel,) = compile(multiply(size), "hlsl", "gpu").kernels
+    assert len(kernel.source.splitlines()) <= 120
+    assert "matrix_part_2" not in kernel.source
+
+
+def test_wgsl_has_its_loops_written_out() -> None:
+    """It has no word that asks a compiler for it."""
+    (kernel,) = compile(multiply(256), "wgsl", "gpu").kernels
+    assert "matrix_part_15" in kernel.source

@@ -1,0 +1,97 @@
+"""The nests of kernels as text and as JSON: what is printed says all, and is read back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dmlc import library
+from dmlc.loops.nodes import Loop, Nest
+from dmlc.loops.parse import nest_from_json, nest_to_json, parse_nest
+from dmlc.source import DmlcError
+from tests.schedules.nest_mutants import CASES, is_same, make
+from tests.schedules.rules import TARGETS, list_nests
+
+SCALED = "directml.BATCH_NORMALIZATION_TRAINING_GRAD"
+
+
+@pytest.mark.grid(16)
+@pytest.mark.parametrize(("target", "profile"), TARGETS)
+@pytest.mark.parametrize("name", library.names())
+def test_a_nest_reads_back_from_its_text_and_its_json(
+    name: str, target: str, profile: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for nest in list_nests(name, target, profile, monkeypatch):
+        text = parse_nest(str(nest), nest.phases)
+        assert text == nest
+        assert str(text) == str(nest)
+        assert nest_from_json(nest_to_json(nest), nest.phases) == nest
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_nest_of_each_family_reads_back(case: str) -> None:
+    for nest in make(case).nests:
+        assert parse_nest(str(nest), nest.phases) == nest
+        assert nest_from_json(nest_to_json(nest), nest.phases) == nest
+
+
+def test_a_nest_that_is_read_makes_the_same_kernel() -> None:
+    made = make("product, panels")
+    (nest,) = made.nests
+    # What is for a person is in no text.
+    again = dataclasses.replace(parse_nest(str(nest), nest.phases), words=nest.words)
+    assert is_same(made.lower(0, again), made.kernels[0])
+
+
+def choose_one(monkeypatch: pytest.MonkeyPatch, name: str = SCALED) -> Nest:
+    return list_nests(name, "hlsl", None, monkeypatch)[0]
+
+
+def test_a_print_says_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    nest = choose_one(monkeypatch)
+    changed = {
+        "lanes": (("lane", 512),), "block": nest.dims[0][0], "streams": frozenset({1, 2}),
+        "holds": True, "script": nest.script[1:],
+    }  # fmt: skip
+    for field, value in changed.items():
+        other = dataclasses.replace(nest, **{field: value})
+        assert str(other) != str(nest), field
+        assert parse_nest(str(other), nest.phases) == other
+
+
+def test_a_dimension_is_one_object_after_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    nest = choose_one(monkeypatch)
+    again = parse_nest(str(nest), nest.phases)
+    (output,) = again.body
+    assert isinstance(output, Loop)
+    *_, strip = output.body
+    assert isinstance(strip, Loop)
+    assert strip.dim is again.dims[2][0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("  reduce 0", "  reduces 0", "no node is called 'reduces'"),
+        ("  reduce 0", "  reduce 0 again yes", "unknown field 'again'"),
+        ("  reduce 0", "  reduce 0 serial 5", "true or false for 'serial'"),
+        ("[[k]", "[[k", "a bracket is not closed"),
+        ("  reduce 0", "  reduce 0 into", "a value is missing"),
+        ("loop k", "loop q", "a dimension for 'dim'"),
+        ("dim output ", "dim k ", "there is another 'k'"),
+    ],
+)
+def test_what_is_no_nest_is_refused(
+    old: str, new: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nest = choose_one(monkeypatch)
+    assert old in str(nest)
+    with pytest.raises(DmlcError, match=message):
+        parse_nest(str(nest).replace(old, new), nest.phases)
+
+
+def test_json_that_is_no_nest_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    nest = choose_one(monkeypatch)
+    with pytest.raises(DmlcError, match="expected 'nest' for 'form'"):
+        nest_from_json('{"version": "1.0"}', nest.phases)
