@@ -23,6 +23,7 @@ from dmlc.loops.nodes import (
     Into,
     Kind,
     Loop,
+    Multiply,
     Nest,
     Node,
     Numbers,
@@ -110,6 +111,8 @@ class _Verifier:
                     self._demand(self._settles(path, permute.dim), "what is permuted is not known")
                 case Stage() as stage:
                     self._verify_stage(path, stage)
+                case Multiply():
+                    pass  # All of it is verified at the end.
         self._verify_whole()
         self._verify_buffers()
         self._demand(not (wrong := find_wrong(self._nest)), wrong)
@@ -508,8 +511,7 @@ class _Verifier:
                 self._note_filled(path, into, filled)
         for buffer in self._nest.buffers:
             places = filled.get(buffer.name, set())
-            wanted = set(range(min(_size(buffer.dim), buffer.size)))
-            missing = len(wanted - places)
+            missing = len(set(range(min(_size(buffer.dim), buffer.size))) - places)
             self._demand(-1 in places or not missing or buffer.shared,
                 f"{missing} elements of '{buffer.name}' are not filled")  # fmt: skip
 
@@ -567,10 +569,8 @@ def _name(loops: Sequence[Loop]) -> str:
 
 
 def _count_steps(loop: Loop) -> int:
-    if not isinstance(loop.dim.size, int):
-        return loop.extent
-    steps = -(-loop.dim.size // loop.step)
-    return min(steps, loop.extent or steps)
+    steps = loop.dim.count_steps(loop.step)
+    return min(steps, loop.extent or steps) if isinstance(loop.dim.size, int) else loop.extent
 
 
 def _list_paths(nodes: Sequence[Node], around: Path = ()) -> Iterator[Path]:
