@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
 from dmlc.codegen.dialect import Dialect, Unsupported
+from dmlc.codegen.hlsl_matrices import use_matrices
 from dmlc.codegen.render import render
 from dmlc.codegen.support import check_support
 from dmlc.codegen.targets import find_dialect
@@ -30,6 +31,7 @@ from dmlc.kernel.target import Limits, Profile, find_profile
 from dmlc.loops.nodes import Nest
 from dmlc.loops.sections import Sections, print_sections, read_sections
 from dmlc.lowering.group import lower_group
+from dmlc.matrices import Instruction, find_instruction
 from dmlc.parameters import (
     expect,
     expect_flag,
@@ -79,6 +81,7 @@ def compile(
     shader_model: str | None = None,
     float_controls: Sequence[int] | None = None,
     schedule: str | Source | None = None,
+    matrix_instructions: Sequence[str] = (),
 ) -> Program:
     """Compiles a function for an output language and a kind of device.
 
@@ -90,16 +93,20 @@ def compile(
     in bits of the floats, all of 16, 32 and 64 by default, of which the SPIR-V of HLSL asks drivers
     to keep NaN, infinities and signs of zeros (`SignedZeroInfNanPreserve`). A device that does not
     list a width cannot take it.
-    `schedule` is the text of `Program.with_schedule`, or that with a name. Raises
-    `UnsupportedError` for what the target cannot express, before any lowering, and `DmlcError` for
-    a schedule that is not legal.
+    `schedule` is the text of `Program.with_schedule`, or that with a name.
+    `matrix_instructions` are names of `matrices.INSTRUCTIONS`: products of halves then have kernels
+    that use these, for Vulkan, beside the plain ones, and a host takes the first that its device
+    has. Their results are within bounds, but their bits depend on the device.
+    Raises `UnsupportedError` for what the target cannot express, before any lowering, and
+    `DmlcError` for a schedule that is not legal.
     """
     dialect, shape = _find_kind(target, profile, shader_model)
     widths = _read_widths(float_controls, dialect)
     expect_flag("root_signature", root_signature)
     own = None if schedule is None else as_source(schedule)
     bound = find_function(function)
-    make = _Compile(bound, target, shape, shader_model, root_signature, widths)
+    rows = _read_instructions(matrix_instructions)
+    make = _Compile(bound, target, shape, shader_model, root_signature, widths, rows)
     return make(own)
 
 
@@ -120,17 +127,33 @@ class _Compile:
     shader_model: str | None
     root_signature: bool
     widths: tuple[int, ...]
+    instructions: tuple[Instruction, ...] = ()
 
     def __call__(self, schedule: Source | None) -> Program:
-        dialect = find_dialect(self.target, self.shader_model)
+        plain = find_dialect(self.target, self.shader_model)
+        others = [use_matrices(plain, each) for each in self.instructions]
+        program = self._make(plain, schedule)
+        for dialect in others:
+            program = program.with_alternatives(self._make(dialect, schedule))
+        return dataclasses.replace(program, remake=self)
+
+    def _make(self, dialect: Dialect, schedule: Source | None) -> Program:
+        """The program in a dialect."""
         lowered = _lower(self.function, dialect, self.shape, Steps(schedule=schedule))
         program = _render(self.function, lowered, dialect, self.shape, self.root_signature)
         kernels = (dataclasses.replace(k, float_controls=self.widths) for k in program.kernels)
-        return dataclasses.replace(program, kernels=tuple(kernels), remake=self)
+        return dataclasses.replace(program, kernels=tuple(kernels))
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """Functions do not go to other processes with programs."""
         return type(None), ()
+
+
+def _read_instructions(given: Sequence[str]) -> tuple[Instruction, ...]:
+    """The matrix instructions that a caller names, each once."""
+    items = expect_items("matrix_instructions", given, "a list of names")
+    names = [expect_text("each of matrix_instructions", name) for name in items]
+    return tuple(dict.fromkeys(map(find_instruction, names)))
 
 
 def _read_widths(given: Sequence[int] | None, dialect: Dialect) -> tuple[int, ...]:
@@ -258,10 +281,13 @@ def make_kernels(
     *,
     shader_model: str | None = None,
     steps: Steps = USUAL,
+    matrix_instruction: str | None = None,
 ) -> tuple[Function, tuple[Kernel, ...]]:
     """The function as fusion leaves it, and its kernels in execution order, as `compile` renders
-    them. Raises as `compile` does."""
+    them: the plain ones, or those with a matrix instruction. Raises as `compile` does."""
     dialect, shape = _find_kind(target, profile, shader_model)
+    if matrix_instruction is not None:
+        dialect = use_matrices(dialect, find_instruction(matrix_instruction))
     fused, kernels = join_parts(function, _lower(function, dialect, shape, steps))
     return fused, tuple(kernel for made in kernels for kernel in made)
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dmlc import __version__
 from dmlc.files import name_file, write_files
+from dmlc.matrices import Instruction, Offer
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
 from dmlc.sizes import evaluate_size, find_symbols, multiply
@@ -248,6 +249,16 @@ class KernelSource:
     and the signs of zeros."""
     interpreted: Interpreted | None = dataclasses.field(default=None, compare=False, repr=False)
     """What a simulated device runs in place of the source."""
+    matrix: Instruction | None = dataclasses.field(default=None, repr=False)
+    """HLSL: the matrix instruction that it uses. Its source is for Vulkan alone."""
+    alternatives: tuple[KernelSource, ...] = dataclasses.field(default=(), repr=False)
+    """Kernels that do the same on the same buffers, of which a host may run the first that the
+    device has all for, in place of this one."""
+
+    def choose(self, offer: Offer) -> KernelSource:
+        """The kernel that suits a device's matrix instructions."""
+        usable = (k for k in self.alternatives if k.matrix is not None and offer.has(k.matrix))
+        return next(usable, self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -319,6 +330,34 @@ class Program:
         if self.remake is None:
             raise UnsupportedError(f"{self.name} was not compiled from a function here")
         return self.remake(Source(filename, text))
+
+    def with_alternatives(self, other: Program) -> Program:
+        """The same program, whose kernels may give way to those of another one, kernel by kernel,
+        that use matrix instructions."""
+        kernels: list[KernelSource] = []
+        for kernel, made in zip(self.kernels, other.kernels, strict=True):
+            if made.matrix is not None:
+                name = f"{kernel.name}_{made.matrix.name.replace('/', '_')}"
+                made = dataclasses.replace(made, name=name, after=kernel.after)
+                alternatives = (*kernel.alternatives, made)
+                kernel = dataclasses.replace(kernel, alternatives=alternatives)
+            kernels.append(kernel)
+        return dataclasses.replace(self, kernels=tuple(kernels))
+
+    def choose(self, offer: Offer) -> Program:
+        """The same program with the kernels that suit a device's matrix instructions, and no
+        others."""
+        chosen = (
+            dataclasses.replace(kernel.choose(offer), after=kernel.after, alternatives=())
+            for kernel in self.kernels
+        )
+        return dataclasses.replace(self, kernels=tuple(chosen))
+
+    @property
+    def matrices(self) -> tuple[Instruction, ...]:
+        """The matrix instructions that its kernels use, or may use on devices that have them."""
+        every = (each for kernel in self.kernels for each in (kernel, *kernel.alternatives))
+        return tuple(dict.fromkeys(each.matrix for each in every if each.matrix is not None))
 
     @property
     def target(self) -> str:
@@ -486,6 +525,12 @@ class Program:
             **_describe_traffic(kernel.origin.traffic),
             "figures": None if kernel.origin.figures is None else kernel.origin.figures.to_json(),
             **self.language.describe_kernel(kernel),
+            **({"matrix": kernel.matrix.to_json()} if kernel.matrix is not None else {}),
+            **(
+                {"alternatives": [self._describe_kernel(each) for each in kernel.alternatives]}
+                if kernel.alternatives
+                else {}
+            ),
         }
 
     def _describe_repeat(self, repeat: Repeat) -> dict[str, Any]:
@@ -518,7 +563,8 @@ class Program:
 
     def list_files(self) -> dict[str, bytes]:
         """The kernels' sources as `write` writes them, by the names of their files."""
-        return {self.file_name(kernel): kernel.source.encode() for kernel in self.kernels}
+        every = (each for kernel in self.kernels for each in (kernel, *kernel.alternatives))
+        return {self.file_name(kernel): kernel.source.encode() for kernel in every}
 
     def file_name(self, kernel: KernelSource) -> str:
         """The name of the file that `write` puts a kernel's source in."""

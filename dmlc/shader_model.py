@@ -52,6 +52,27 @@ def dxil_arguments(source: str, entry_point: str, shader_model: str) -> list[str
     return [*dxc_arguments(source, entry_point, shader_model), "-Gis"]
 
 
+def spirv_arguments(source: str, entry_point: str, shader_model: str) -> list[str]:
+    """The same for SPIR-V, but for where its bindings lie."""
+    made = [*dxc_arguments(source, entry_point, shader_model), "-spirv"]
+    # Without the last of these, wave operations ask for a vendor's extension.
+    made += ["-fspv-target-env=vulkan1.1", "-fspv-extension=KHR"]
+    if uses_matrices(source):
+        made.append(_MEMORY_MODEL)
+    return made
+
+
+_MATRICES = re.compile(r"\bvk::SpirvOpaqueType<4456,")
+_MEMORY_MODEL = "-Oconfig=-O,--upgrade-memory-model"
+"""The usual optimizations, and then a pass of SPIRV-Tools: matrices demand Vulkan's memory model,
+and DXC by itself writes modules for that of GLSL."""
+
+
+def uses_matrices(source: str) -> bool:
+    """Whether HLSL has matrix instructions, so that it is for Vulkan alone."""
+    return _MATRICES.search(source) is not None
+
+
 def is_signed(container: bytes) -> bool:
     """Whether the header of DXIL holds a digest, without which retail Direct3D refuses."""
     return container[:4] == b"DXBC" and any(container[4:20])

@@ -18,8 +18,8 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "collection", "source", "diagnostics", "parameters", "resources", "templates", "files",
-    "processes", "sizes", "scalars", "npy", "freedoms", "language", "summaries", "library", "ir",
-    "transform", "binding", "catalog", "building", "reference",
+    "processes", "sizes", "scalars", "npy", "freedoms", "matrices", "language", "summaries",
+    "library", "ir", "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
     "manifest", "report", "codegen", "pipeline", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "qualify",
@@ -36,6 +36,7 @@ RUNTIME_MAY_IMPORT = (
     "sizes",
     "scalars",
     "freedoms",
+    "matrices",
     "shader_model",
     "program",
     "runtime",

@@ -17,6 +17,7 @@ from dmlc.cli.messages import show
 from dmlc.codegen.targets import TARGETS
 from dmlc.files import read_bounded
 from dmlc.kernel.target import PROFILES
+from dmlc.matrices import INSTRUCTIONS
 from dmlc.program import FLOAT_WIDTHS
 from dmlc.source import Diagnostic, DmlcError, Source, UnknownNameError, unknown_name
 
@@ -73,6 +74,26 @@ def profile_option(function: F) -> F:
         "--profile", type=click.Choice([profile.name for profile in PROFILES]),
         help=f"The kind of device to shape kernels for. [default: {defaults}]",
     )(function)  # fmt: skip
+
+
+def matrix_option(function: F) -> F:
+    """The option `--matrix-instruction` of a command."""
+    names = [each.name for each in INSTRUCTIONS]
+    return click.option(
+        "--matrix-instruction", "matrix_instructions", multiple=True,
+        type=click.Choice([*names, "all"]),
+        help="Also make kernels for Vulkan that multiply matrices of FLOAT16 by this instruction "
+        "(m x n x k / items of a subgroup). A host takes the first that the device has, and else "
+        "the plain kernel. The bits of results then depend on the device. May repeat.",
+        callback=_read_instructions,
+    )(function)  # fmt: skip
+
+
+def _read_instructions(
+    _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+) -> list[str]:
+    """The instructions of `--matrix-instruction`."""
+    return [each.name for each in INSTRUCTIONS] if "all" in given else [*given]
 
 
 def schedule_option(function: F) -> F:

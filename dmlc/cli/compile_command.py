@@ -15,6 +15,7 @@ from dmlc.cli.arguments import (
     bind_subject,
     bindings,
     find_subject,
+    matrix_option,
     profile_option,
     read_attributes,
     read_dimensions,
@@ -29,6 +30,7 @@ from dmlc.cli.messages import show
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
 from dmlc.loops.sections import list_targets
+from dmlc.matrices import TEXT_ONLY
 from dmlc.program import FLOAT_WIDTHS, Program, describe_programs, write_programs
 from dmlc.runtime.interface import find_compiler
 from dmlc.shader_model import SHADER_MODELS
@@ -60,6 +62,7 @@ _ALL = [target for target in TARGETS if target.is_general]
               help="The widths of floats of which .spv files ask drivers to keep NaN, infinities "
               "and the signs of zeros (SignedZeroInfNanPreserve), or none. Leave out what dmlc "
               "devices does not list of a device.")  # fmt: skip
+@matrix_option
 @schedule_option
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
@@ -81,6 +84,7 @@ def command(
     profile: str | None,
     shader_model: str,
     float_controls: tuple[int, ...],
+    matrix_instructions: list[str],
     schedule: Source | None,
     directory: str | None,
     host: str | None,
@@ -98,6 +102,10 @@ def command(
     if dxdispatch and (directory is None or target not in ("hlsl", "all")):
         raise click.UsageError("--dxdispatch needs -o DIR and the target hlsl")
     targets = _ALL if target == "all" else [find_target(target)]
+    if matrix_instructions and not any(t.shader_models for t in targets):
+        raise click.UsageError(
+            f"--matrix-instruction needs the target hlsl: {TEXT_ONLY[targets[0].name]}"
+        )
     if host is not None and not any(host in t.hosts for t in targets):
         needed = " or ".join(t.name for t in TARGETS if host in t.hosts)
         raise click.UsageError(f"--host {host} needs the target {needed}")
@@ -117,6 +125,7 @@ def command(
             float_controls=float_controls if found.shader_models else None,
             root_signature=host is None,  # Host code makes its own.
             schedule=schedule if found.name in meant else None,
+            matrix_instructions=matrix_instructions if found.shader_models else (),
         )
         for found in targets
     ]

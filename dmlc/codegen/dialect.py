@@ -13,6 +13,7 @@ from types import MappingProxyType
 from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import Helper
 from dmlc.codegen.trace import Definition
+from dmlc.kernel.nodes import Use
 from dmlc.kernel.target import Limits
 from dmlc.program import Language
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
@@ -143,6 +144,28 @@ class SourceParts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class MatrixForms:
+    """How matrices are written that a subgroup holds: `{m}` is one, and `{M}` its type."""
+
+    declarations: str
+    """What the rest needs, before the entry point."""
+    names: tuple[str, ...]
+    """The names in it."""
+    type: str
+    """Of elements `{S}`, `{rows}` by `{columns}`, for the `{use}`."""
+    uses: Mapping[Use, str]
+    fill: str
+    """All elements become `{a}`."""
+    load: str
+    """From the element `{e}` on, in the `{layout}`: 0 for rows, 1 for columns, `{stride}` apart."""
+    store: str
+    multiply: str
+    """`{m}` takes `{left}` by `{right}` in addition."""
+    subgroup: str
+    """The number of a subgroup in its group."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
     """One way to write an output language."""
 
@@ -255,6 +278,8 @@ class Dialect:
     """What one of the many that run at once is called."""
     own_names: tuple[str, ...]
     """Names that the template uses."""
+    matrices: MatrixForms | None = None
+    """None where kernels have no matrices."""
 
     @property
     def name(self) -> str:

@@ -110,9 +110,14 @@ class Expressions(abc.ABC):
                 width, lane = self._arrays[array].lanes, None
                 if width > expression.type.lanes:
                     index, lane = self._part_index(index, width)
-                places = self._place_element(array, index, lanes)
+                places, stored = self._place_element(array, index, lanes), self._arrays[array].dtype
                 text = self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX)
-                return Text(text if lane is None else f"{text}[{self.spell(lane).text}]")
+                text = text if lane is None else f"{text}[{self.spell(lane).text}]"
+                if not stored.is_storage_only:
+                    return Text(text)
+                places["e"], spelling = text, self._dialect.loads[stored]
+                text = self._fill(spelling, places, stored.compute, lanes, stored)
+                return Text(text, spelling.compound)
             case k.Join(low=low, high=high):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
                 first, second = self.spell(low), self.spell(high)
@@ -175,7 +180,11 @@ class Expressions(abc.ABC):
         return Text(text, known=made.known)
 
     def _spell_position(self, position: k.Position) -> Text:
-        launch = self._kernel.launch
+        launch, matrices = self._kernel.launch, self._dialect.matrices
+        if position.geometry is k.Geometry.SUBGROUP:
+            if matrices is None:
+                raise InternalError(f"target '{self._dialect.name}' has no subgroups")
+            return Text(matrices.subgroup)
         kind = "lane"
         if position.geometry is k.Geometry.GROUP:
             kind = "single" if launch.group_size == 1 else "group"

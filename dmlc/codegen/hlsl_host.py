@@ -7,7 +7,7 @@ from typing import Any
 
 from dmlc.codegen.dialect import BufferView, ScalarView, SourceParts
 from dmlc.program import BufferBinding, KernelSource, Language, ScalarBinding, constant_buffer_bytes
-from dmlc.shader_model import dxil_arguments, list_needs
+from dmlc.shader_model import dxil_arguments, list_needs, spirv_arguments, uses_matrices
 
 
 def _describe_buffer(buffer: BufferBinding) -> dict[str, Any]:
@@ -22,8 +22,14 @@ def _describe_scalar(scalar: ScalarBinding) -> dict[str, Any]:
     return {"offset": scalar.offset}
 
 
+def _find_arguments(source: str, entry_point: str, shader_model: str) -> list[str]:
+    """What DXC has to be told: for DXIL, unless a source is for Vulkan alone."""
+    find = spirv_arguments if uses_matrices(source) else dxil_arguments
+    return find(source, entry_point, shader_model)
+
+
 def _describe_kernel(kernel: KernelSource) -> dict[str, Any]:
-    arguments = dxil_arguments(kernel.source, kernel.entry_point, kernel.shader_model)
+    arguments = _find_arguments(kernel.source, kernel.entry_point, kernel.shader_model)
     made: dict[str, Any] = {
         "compile": {"compiler": "dxc", "arguments": arguments},
         "float_controls": list(kernel.float_controls),
@@ -53,8 +59,9 @@ HLSL = Language(
 
 def list_details(parts: SourceParts, shader_model: str) -> Mapping[str, object]:
     """The root signature, and what the file is to be compiled with."""
-    signature = _root_signature(parts.buffers, parts.scalars) if parts.root_signature else None
-    arguments = dxil_arguments(parts.code, parts.entry_point, shader_model)
+    has_one = parts.root_signature and not uses_matrices(parts.code)
+    signature = _root_signature(parts.buffers, parts.scalars) if has_one else None
+    arguments = _find_arguments(parts.code, parts.entry_point, shader_model)
     return {"root_signature": signature, "arguments": " ".join(arguments)}
 
 

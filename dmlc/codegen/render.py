@@ -318,6 +318,7 @@ def _render_kernel(
         after,
         dialect.shader_model,
         origin,
+        matrix=dialect.limits.instruction if kernel.matrices else None,
     )
 
 

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from dmlc.codegen.dialect import Dialect
+from dmlc.codegen.dialect import Dialect, MatrixForms
 from dmlc.codegen.expressions import Expressions
 from dmlc.codegen.names import Mangler
 from dmlc.codegen.quotients import SIGNED
@@ -24,6 +24,7 @@ from dmlc.kernel.expand import list_arrays
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType
+from dmlc.source import InternalError
 
 _INDENT = "    "
 _WIDTH = 100
@@ -39,7 +40,8 @@ class Speller(Expressions):
 
     def spell_body(self) -> list[str]:
         """The lines of the kernel's body, indented once."""
-        lines = self.spell_statements(self._kernel.body)
+        lines = [f"{_INDENT}{line}" for line in self._declare_matrices()]
+        lines += self.spell_statements(self._kernel.body)
         zeros = [f"{_INDENT}{line}" for line in self._zeros.declare()]
         return [*zeros, "", *lines] if zeros else lines
 
@@ -105,6 +107,62 @@ class Speller(Expressions):
             case k.StoreWord():
                 place = f"{self._names.spell(statement.buffer)}[{self.spell(statement.index).text}]"
                 return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
+            case k.FillMatrix() | k.LoadMatrix() | k.StoreMatrix() | k.MultiplyMatrices():
+                return [f"{indent}{self._spell_matrices(statement)}"]
+
+    @property
+    def _forms(self) -> MatrixForms:
+        """How matrices are written."""
+        if self._dialect.matrices is None:
+            raise InternalError(f"target '{self._dialect.name}' has no matrices")
+        return self._dialect.matrices
+
+    def _declare_matrices(self) -> list[str]:
+        """The declarations of matrices, before which stands what they need."""
+        made: list[str] = []
+        for matrix in self._kernel.matrices:
+            self.helpers.setdefault("Matrix", self._forms.declarations)
+            made.append(f"{self._name_matrix(matrix)} {self._names.spell(matrix.name)};")
+        return made
+
+    def _name_matrix(self, matrix: k.Matrix) -> str:
+        """The name of a matrix's type."""
+        forms = self._forms
+        return forms.type.format(
+            S=self._dialect.storage[matrix.dtype],
+            rows=matrix.rows,
+            columns=matrix.columns,
+            use=forms.uses[matrix.use],
+        )
+
+    def _spell_matrices(
+        self, statement: k.FillMatrix | k.LoadMatrix | k.StoreMatrix | k.MultiplyMatrices
+    ) -> str:
+        forms, names = self._forms, self._names
+        if isinstance(statement, k.MultiplyMatrices):
+            left, right = names.spell(statement.left), names.spell(statement.right)
+            return forms.multiply.format(m=names.spell(statement.sum), left=left, right=right)
+        (matrix,) = [m for m in self._kernel.matrices if m.name == statement.matrix]
+        places: dict[str, str | int] = {
+            "m": names.spell(matrix.name),
+            "M": self._name_matrix(matrix),
+        }
+        if isinstance(statement, k.FillMatrix):
+            value = self.spell(statement.value).text
+            if matrix.dtype.is_storage_only:
+                value = f"({self._dialect.storage[matrix.dtype]})({value})"
+            return forms.fill.format(a=value, **places)
+        name, held = statement.array, self._arrays.get(statement.array)
+        if held is None:
+            held = self._buffers[name]
+            element = self._spell_element(name, statement.index, held.lanes)
+        else:
+            place = self._place_element(name, statement.index, held.lanes)["i"]
+            element = f"{names.spell(name)}[{place}]"
+        places |= {"e": element, "stride": statement.stride // held.lanes}
+        if isinstance(statement, k.StoreMatrix):
+            return forms.store.format(**places)
+        return forms.load.format(layout=int(statement.transposed), **places)
 
     def _holds_words(self, load: k.Load) -> bool:
         """Whether words are kept as they are, for the language has no vectors of so many lanes."""
@@ -148,7 +206,7 @@ class Speller(Expressions):
         self.dtypes[array.dtype] = None
         syntax, name = self._dialect.syntax, self._names.spell(array.name)
         form = syntax.shared_array if array.shared else syntax.array
-        name_of_type = self._type_name(array.dtype, array.lanes)
+        name_of_type = self._name_stored(array.dtype, array.lanes)
         if array.registers:
             name_of_type = self._dialect.variable("", name_of_type, array.dtype).rstrip()
         size, lanes = self._measure(array.dtype), self._array_lanes.get(array.name, 1)
@@ -156,6 +214,12 @@ class Speller(Expressions):
         if lanes > array.lanes and array.size * size >= _ALIGNED:
             aligned = syntax.aligned.format(b=lanes * size)
         return form.format(T=name_of_type, x=name, n=array.size // array.lanes, aligned=aligned)
+
+    def _name_stored(self, dtype: DataType, lanes: int) -> str:
+        """The name of the type of what an array holds."""
+        stored = self._dialect.storage[dtype] if dtype.is_storage_only else None
+        is_named = isinstance(stored, str)
+        return self._name_vector(stored, lanes) if is_named else self._type_name(dtype, lanes)
 
     @functools.cached_property
     def _array_lanes(self) -> Mapping[str, int]:
@@ -183,7 +247,15 @@ class Speller(Expressions):
             lanes = 1
         places = self._place_element(put.array, put.index, lanes)
         hidden = self._zeros.hide(put.value) if self._arrays[put.array].registers else None
-        places["a"] = self._repeat(put.value, hidden or self._pin(put.value)).text
+        value = self._repeat(put.value, hidden or self._pin(put.value))
+        places["a"], stored = value.text, self._arrays[put.array].dtype
+        if stored.is_storage_only:
+            spelling = self._dialect.elements
+            element = self._fill(spelling, dict(places), DataType.INDEX, lanes, DataType.INDEX)
+            named = self._name_stored(stored, put.value.type.lanes)
+            places |= {"e": element, "0": value.inner, "S": named}
+            stores = self._dialect.stores[stored]
+            return self._fill(stores, places, stored.compute, put.value.type.lanes, stored)
         return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)
 
     def _spell_value(self, local: k.Local, value: k.Expression) -> Text:

@@ -124,7 +124,10 @@ def find_outside(kernel: k.Kernel, sizes: Mapping[str, int]) -> list[tuple[k.Sta
         groups = -(-groups // launch.row) * launch.row
     known: _Known = {s.name: _Sum(n, {}) for s, n in kernel.scalars if isinstance(n, int)}
     known[k.Geometry.GROUP.value + "#"] = _dense(0, groups - 1, frozenset())
-    known[k.Geometry.LANE.value + "#"] = _dense(0, launch.group_size - 1, frozenset())
+    lane = known[k.Geometry.LANE.value + "#"] = _dense(0, launch.group_size - 1, frozenset())
+    subgroups = launch.group_size // (launch.subgroup or 1)
+    number = _dense(0, subgroups - 1, frozenset(lane.factors))
+    known[k.Geometry.SUBGROUP.value + "#"] = number
     bounds = _Bounds(kernel, sizes)
     bounds.run(kernel.body, known)
     return bounds.found
@@ -135,6 +138,7 @@ class _Bounds:
         self._sizes = sizes
         self.found: list[tuple[k.Statement, str]] = []
         self._limits = kernel.index_limits
+        self._matrices = {m.name: m for m in kernel.matrices}
         self._values: dict[str, k.Expression] = {}
         """What each local stands for that stays as it is."""
 
@@ -164,6 +168,13 @@ class _Bounds:
                     # The second half may lie past the end.
                     double = self._scale(self._sum(index, known), 2)
                     self._check_sum(name, double, 1, statement)
+                case (
+                    k.LoadMatrix(array=name, matrix=matrix)
+                    | k.StoreMatrix(array=name, matrix=matrix)
+                ):
+                    rows, length = self._matrices[matrix].lay(statement)
+                    reach = (rows - 1) * statement.stride + length
+                    self._check(name, statement.index, reach, known, statement)
                 case k.If(condition=condition, then=then):
                     inside = self._assume(condition, known)
                     if inside is not None:

@@ -32,11 +32,13 @@ def clean_up(kernel: k.Kernel) -> k.Kernel:
     taken = dict.fromkeys([b.name for b in kernel.buffers], 0)
     taken |= dict.fromkeys([s.name for s, _ in kernel.scalars], 0)
     arrays = {array.name: _take(array.name, taken) for array in kernel.arrays}
+    matrices = {matrix.name: _take(matrix.name, taken) for matrix in kernel.matrices}
     fixed = {b.name for b in kernel.buffers if b.access is k.Access.READ}
     return dataclasses.replace(
         kernel,
-        body=_Naming(fixed, arrays).write(kernel.body, {}, {}, taken),
+        body=_Naming(fixed, arrays, matrices).write(kernel.body, {}, {}, taken),
         arrays=tuple(dataclasses.replace(a, name=arrays[a.name]) for a in kernel.arrays),
+        matrices=tuple(dataclasses.replace(m, name=matrices[m.name]) for m in kernel.matrices),
     )
 
 
@@ -44,10 +46,13 @@ class _Naming:
     """Leaves out what is computed again where it is in sight, and cannot have changed; and gives
     every local the shortest name that nothing else in sight has."""
 
-    def __init__(self, fixed: Container[str], arrays: Mapping[str, str]) -> None:
+    def __init__(
+        self, fixed: Container[str], arrays: Mapping[str, str], matrices: Mapping[str, str]
+    ) -> None:
         self._fixed = fixed
         """The buffers that nobody writes to."""
         self._arrays = arrays
+        self._matrices = matrices
         self._variables: set[k.Local] = set()
 
     def write(
@@ -90,10 +95,7 @@ class _Naming:
                 made.append(k.Let(given, value))
                 continue
             statement = map_expressions(each, change)
-            if isinstance(statement, k.StoreLocal):
-                statement = k.StoreLocal(
-                    self._arrays[statement.array], statement.index, statement.value
-                )
+            statement = self._rename(statement)
             local, body = find_defined(statement), find_body(statement)
             if local is None:
                 if body:
@@ -112,6 +114,24 @@ class _Naming:
                 self._variables.add(given)
             made.append(statement)
         return tuple(made)
+
+    def _rename(self, statement: k.Statement) -> k.Statement:
+        """The statement with the new names of arrays and matrices."""
+        arrays, matrices = self._arrays, self._matrices
+        match statement:
+            case k.StoreLocal(array=array, index=index, value=value):
+                return k.StoreLocal(arrays[array], index, value)
+            case k.FillMatrix(matrix=matrix, value=value):
+                return k.FillMatrix(matrices[matrix], value)
+            case (
+                k.LoadMatrix(matrix=matrix, array=array) | k.StoreMatrix(matrix=matrix, array=array)
+            ):
+                place = arrays.get(array, array)
+                return dataclasses.replace(statement, matrix=matrices[matrix], array=place)
+            case k.MultiplyMatrices(sum=total, left=left, right=right):
+                return k.MultiplyMatrices(matrices[total], matrices[left], matrices[right])
+            case _:
+                return statement
 
     def _stays(self, value: k.Expression) -> bool:
         """Whether a value is the same wherever its locals are in sight."""

@@ -25,6 +25,7 @@ import numpy as np
 from dmlc import ir
 from dmlc.ir.specialize import evaluate_strides
 from dmlc.kernel import nodes as k
+from dmlc.kernel.matrices import Matrices
 from dmlc.kernel.memory import Cells, Memory, Who, WorkItems, lay_out, view_of
 from dmlc.kernel.print import print_expression, print_statement
 from dmlc.kernel.rewrite import walk
@@ -133,6 +134,7 @@ class Launch:
         self._cells = {b.name: self._make_buffer(b) for b in kernel.buffers}
         self._cells |= {a.name: self._make_array(a) for a in kernel.arrays}
         self._shared = [self._cells[a.name] for a in kernel.arrays if a.shared]
+        self._matrices = Matrices(kernel, self._items, self._cells, self._fail)
 
     def _make_cells(self, name: str, memory: Memory) -> Cells:
         """What reads and writes the elements of a buffer or an array."""
@@ -153,8 +155,11 @@ class Launch:
         items = self._items
         rows = items.all // items.group_size if array.shared else items.all
         count = array.size * (items.groups if array.shared else items.all.size)
-        values = np.zeros(count, self._dtype(k.Type(array.dtype)))
+        is_index = array.dtype is DataType.INDEX
+        values = np.zeros(count, self._index if is_index else array.dtype.dtype)
         cells = self._make_cells(array.name, Memory(values, filled=False))
+        if array.dtype.compute is not array.dtype:
+            cells.stored, cells.compute = array.dtype, array.dtype.compute
         cells.size, cells.rows = array.size, rows * array.size
         cells.vector = array.lanes
         cells.is_shared = array.shared and items.group_size > 1
@@ -248,6 +253,8 @@ class Launch:
                 return self._wait
             case k.Prefetch():
                 return None  # A hint: it may point anywhere.
+            case k.FillMatrix() | k.LoadMatrix() | k.StoreMatrix() | k.MultiplyMatrices():
+                return self._matrices.make_step(statement, self._make)
 
     def _make_definition(self, local: k.Local, value: k.Expression) -> _Step:
         made = self._make_as(value, local.type)
@@ -439,6 +446,9 @@ class Launch:
 
     def _find_position(self, geometry: k.Geometry) -> Array:
         items, is_group = self._items, geometry is k.Geometry.GROUP
+        if geometry is k.Geometry.SUBGROUP:
+            lanes = self._find_position(k.Geometry.LANE)
+            return lanes // lanes.dtype.type(self._kernel.launch.subgroup or 1)
         found = items.all // items.group_size if is_group else items.all % items.group_size
         varies = items.groups if is_group else items.group_size
         return found[: None if varies > 1 else 1].astype(self._index)

@@ -4,7 +4,8 @@ Expressions are trees; what is used more than once is a named local (`Let`). A k
 flat buffers: all index arithmetic is explicit, in `i32` or `i64` as the kernel says. A type with
 `lanes` above 1 is a vector; an operation on vectors is element by element, and a BOOL vector is
 what comparisons of vectors give and `Select` takes. Besides buffers there are variables and small
-arrays, a work item's own or shared by its group, for what reductions gather.
+arrays, a work item's own or shared by its group, for what reductions gather; and matrices, which
+the items of a subgroup hold together and multiply by instructions of their own.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class Geometry(enum.Enum):
     """The linear number of the work group."""
     LANE = "lane"
     """The linear number of the work item in its group."""
+    SUBGROUP = "subgroup"
+    """The number of the item's subgroup in its group."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -307,6 +310,48 @@ class StoreWord:
     word: Local
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class FillMatrix:
+    """All elements of a matrix take a value, the same in all items of a subgroup."""
+
+    matrix: str
+    value: Expression
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LoadMatrix:
+    """A matrix takes elements of an array or a buffer: from `index` on row by row, rows `stride`
+    apart; if it is `transposed`, column by column. Items of a subgroup agree on the index. Each row
+    begins at a multiple of its bytes, or of `ROW_BYTES` where it is longer: Vulkan demands that."""
+
+    matrix: str
+    array: str
+    index: Expression
+    stride: int
+    transposed: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoreMatrix:
+    """An array or a buffer takes the elements of a matrix: from `index` on row by row, rows
+    `stride` apart, as `LoadMatrix` reads them."""
+
+    array: str
+    index: Expression
+    matrix: str
+    stride: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MultiplyMatrices:
+    """A matrix of sums takes the product of two others in addition: point by point, each product
+    exact and each sum rounded. Devices add in an order, and with a precision, of their own."""
+
+    sum: str
+    left: str
+    right: str
+
+
 Statement: TypeAlias = (
     Let
     | Variable
@@ -319,6 +364,10 @@ Statement: TypeAlias = (
     | Prefetch
     | InsertHalf
     | StoreWord
+    | FillMatrix
+    | LoadMatrix
+    | StoreMatrix
+    | MultiplyMatrices
 )
 
 
@@ -355,6 +404,7 @@ class Array:
 
     name: str
     dtype: DataType
+    """What it holds: values are computed with in `dtype.compute`, as those of buffers are."""
     size: int
     shared: bool = False
     lanes: int = 1
@@ -364,6 +414,44 @@ class Array:
     """Whether each of its elements, or vectors of them, becomes a local of its own: all places are
     known once the loops are written out that go over them, by the time that it is printed or by a
     compiler."""
+
+
+ROW_BYTES = 16
+"""At a multiple of so many bytes begins each row that a matrix is read from or stored to."""
+
+
+class Use(enum.Enum):
+    """What a matrix is in a product: a factor, or the sum of products."""
+
+    LEFT = "left"
+    RIGHT = "right"
+    SUM = "sum"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix that the items of each subgroup hold together. What it holds first is undefined."""
+
+    name: str
+    dtype: DataType
+    rows: int
+    columns: int
+    use: Use
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.columns
+
+    def lay(self, statement: LoadMatrix | StoreMatrix) -> tuple[int, int]:
+        """How many rows it has in memory, and the elements of each: those of a matrix that is
+        transposed are its columns."""
+        is_turned = isinstance(statement, LoadMatrix) and statement.transposed
+        return (self.columns, self.rows) if is_turned else (self.rows, self.columns)
+
+    def align(self, statement: LoadMatrix | StoreMatrix) -> int:
+        """The elements of which a multiple lies before each row."""
+        _, length = self.lay(statement)
+        return min(length, ROW_BYTES // self.dtype.bytes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -376,6 +464,8 @@ class Launch:
     per_group: int
     group_size: int
     row: int | None = None
+    subgroup: int = 0
+    """The items of a subgroup, of which matrices are; 0 where it does not matter."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -414,6 +504,7 @@ class Kernel:
     cut: tuple[str, ...] = ()
     """Where it reduces pieces for another kernel: what that is called, and the call that has cut
     the points."""
+    matrices: tuple[Matrix, ...] = ()
 
     @property
     def index_limits(self) -> tuple[int, int]:

@@ -58,6 +58,7 @@ class _Parser(Scanner[k.Expression]):
         self.buffers: dict[str, k.Buffer] = {}
         self.arrays: dict[str, k.Array] = {}
         self.scalars: dict[str, tuple[k.Scalar, int | str]] = {}
+        self.matrices: dict[str, k.Matrix] = {}
         self.known: dict[str, k.Local] = {}
         """The locals in sight."""
 
@@ -68,7 +69,7 @@ class _Parser(Scanner[k.Expression]):
         name = self.name("the kernel's name")
         self.expect("{")
         about = self._about()
-        while self.token.text in ("buffer", "scalar", "array", "shared", "registers"):
+        while self.token.text in ("buffer", "scalar", "array", "shared", "registers", "matrix"):
             self._declare(self.next().text)
         made = k.Kernel(
             name,
@@ -76,6 +77,7 @@ class _Parser(Scanner[k.Expression]):
             tuple(self.scalars.values()),
             body=self._block(),
             arrays=tuple(self.arrays.values()),
+            matrices=tuple(self.matrices.values()),
             **about,
         )
         self.expect_end()
@@ -115,8 +117,12 @@ class _Parser(Scanner[k.Expression]):
         per_group = self.integer("how many a group takes")
         self.expect(")", "groups", "of")
         size = self.integer("the size of a group")
-        row: int | None = None
-        if self.accept("in"):
+        row, subgroup = None, 0
+        while self.accept("in"):
+            if self.accept("subgroups"):
+                self.expect("of")
+                subgroup = self.integer("the size of a subgroup")
+                continue
             self.expect("rows", "of")
             row = self.integer("the groups of a row")
         self.expect(",", "index")
@@ -125,7 +131,7 @@ class _Parser(Scanner[k.Expression]):
         if found is None:
             self.fail("'u32', 's32', 'u64' or 's64'", token)
         return {
-            "launch": k.Launch(count, per_group, size, row),
+            "launch": k.Launch(count, per_group, size, row, subgroup),
             "index_bits": int(found[2]),
             "index_signed": found[1] == "s",
         }
@@ -135,7 +141,8 @@ class _Parser(Scanner[k.Expression]):
             self.expect("array")
         token = self._sigil()
         name = self.name("a name")
-        if any(name in names for names in (self.buffers, self.scalars, self.arrays)):
+        known = (self.buffers, self.scalars, self.arrays, self.matrices)
+        if any(name in names for names in known):
             raise DmlcError(f"the name '{name}' is taken", self.span(token))
         self.expect(":")
         if kind == "scalar":
@@ -144,6 +151,9 @@ class _Parser(Scanner[k.Expression]):
             self.scalars[name] = k.Scalar(name, type), self.name_or_number("a size or a symbol")
             return
         type, count = self._type(), None
+        if kind == "matrix":
+            self.matrices[name] = self._matrix(name, type)
+            return
         if self.accept("["):
             count = self.integer("a size")
             self.expect("]")
@@ -157,6 +167,18 @@ class _Parser(Scanner[k.Expression]):
             is_shared, is_registers = kind == "shared", kind == "registers"
             made = k.Array(name, type.dtype, count, is_shared, type.lanes, is_registers)
             self.arrays[name] = made
+
+    def _matrix(self, name: str, type: k.Type) -> k.Matrix:
+        self.expect("[")
+        rows = self.integer("its rows")
+        self.expect(",")
+        columns = self.integer("its columns")
+        self.expect("]")
+        token, known = self.token, {use.value: use for use in k.Use}
+        use = known.get(self.name("what a matrix is for"))
+        if use is None:
+            self.fail("'left', 'right' or 'sum'", token)
+        return k.Matrix(name, type.dtype, rows, columns, use)
 
     def _buffer(self, buffer: k.Buffer) -> k.Buffer:
         token, known = self.token, {a.value: a for a in k.Access}
@@ -249,10 +271,28 @@ class _Parser(Scanner[k.Expression]):
                 buffer, index = self._memory(self.buffers, "buffer"), self._index()
                 self.expect("=")
                 return k.StoreWord(buffer, index, self._local())
+            case "fill_matrix":
+                return k.FillMatrix(self._memory(self.matrices, "matrix"), self._value())
+            case "load_matrix":
+                matrix = self._memory(self.matrices, "matrix")
+                self.expect("=")
+                array, index, stride = self._rows()
+                return k.LoadMatrix(matrix, array, index, stride, self.accept("transposed"))
+            case "store_matrix":
+                array, index, stride = self._rows()
+                self.expect("=")
+                return k.StoreMatrix(array, index, self._memory(self.matrices, "matrix"), stride)
+            case "multiply_matrices":
+                total = self._memory(self.matrices, "matrix")
+                self.expect("=")
+                left = self._memory(self.matrices, "matrix")
+                self.expect(",")
+                return k.MultiplyMatrices(total, left, self._memory(self.matrices, "matrix"))
             case _:
                 known = (
                     "let", "var", "set", "store_local", "barrier", "for", "if", "store",
-                    "prefetch", "insert_half", "store_word",
+                    "prefetch", "insert_half", "store_word", "fill_matrix", "load_matrix",
+                    "store_matrix", "multiply_matrices",
                 )  # fmt: skip
                 raise DmlcError(unknown_name("statement", word, known, self.span(token)))
 
@@ -296,6 +336,12 @@ class _Parser(Scanner[k.Expression]):
         if name not in known:
             raise DmlcError(unknown_name(what, name, known, self.span(token)))
         return name
+
+    def _rows(self) -> tuple[str, k.Expression, int]:
+        """Where the first element of a matrix lies, and how far its rows are apart."""
+        array, index = self._memory(self.arrays | self.buffers, "array"), self._index()
+        self.expect("stride")
+        return array, index, self.integer("how far rows are apart")
 
     def _index(self) -> k.Expression:
         self.expect("[")

@@ -89,6 +89,7 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
 
     wide: dict[str, int] = {}
     narrow: set[str] = set()
+    matrices = {m.name: m for m in kernel.matrices}
     pending = list(kernel.body)
     while pending:
         statement = pending.pop()
@@ -97,6 +98,10 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
             wide[statement.buffer] = max(lanes, statement.value.type.lanes)
         if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
             narrow.add(statement.array)
+        if isinstance(statement, k.LoadMatrix | k.StoreMatrix):
+            # Its rows begin where vectors do, unless these are longer.
+            is_even = matrices[statement.matrix].align(statement) % lanes == 0
+            narrow.update([] if is_even else [statement.array])
         for each in list_expressions(statement):
             parts = list(walk(each))
             loads = (e for e in parts if isinstance(e, k.Load))

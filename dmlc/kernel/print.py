@@ -26,7 +26,8 @@ def print_kernel(kernel: k.Kernel) -> str:
     """The text of a kernel; it ends without a line break."""
     launch = expect("kernel", kernel, k.Kernel, "a kernel.nodes.Kernel").launch
     groups = f"launch ceil({launch.count} / {launch.per_group}) groups of {launch.group_size}"
-    rows = "" if launch.row is None else f" in rows of {launch.row}"
+    rows = f" in subgroups of {launch.subgroup}" if launch.subgroup else ""
+    rows += "" if launch.row is None else f" in rows of {launch.row}"
     lines = [
         *(f"summary {_quote(line)}" for line in kernel.summary),
         *([f"walk {_quote(kernel.walk)}"] if kernel.walk else []),
@@ -42,6 +43,7 @@ def print_kernel(kernel: k.Kernel) -> str:
         *map(_buffer, kernel.buffers),
         *(f"scalar {_name(s.name)}: {show_type(s.type)} = {value}" for s, value in kernel.scalars),
         *map(_array, kernel.arrays),
+        *map(_matrix, kernel.matrices),
     ]
     return "\n".join(
         [
@@ -89,6 +91,15 @@ def print_statement(statement: k.Statement) -> str:
             return f"insert_half {place} = {print_expression(value)} as {buffer}"
         case k.StoreWord(buffer=buffer, index=index, word=word):
             return f"store_word {_place(buffer, index)} = {_name(word.name)}"
+        case k.FillMatrix(matrix=matrix, value=value):
+            return f"fill_matrix {matrix} = {print_expression(value)}"
+        case k.LoadMatrix(matrix=matrix, array=array, index=index, stride=stride):
+            how = " transposed" * statement.transposed
+            return f"load_matrix {matrix} = {_place(array, index)} stride {stride}{how}"
+        case k.StoreMatrix(array=array, index=index, matrix=matrix, stride=stride):
+            return f"store_matrix {_place(array, index)} stride {stride} = {matrix}"
+        case k.MultiplyMatrices(sum=total, left=left, right=right):
+            return f"multiply_matrices {total} = {left}, {right}"
 
 
 def print_expression(node: k.Expression) -> str:
@@ -143,6 +154,11 @@ def _buffer(buffer: k.Buffer) -> str:
 def _array(array: k.Array) -> str:
     kind = "shared " if array.shared else "registers " if array.registers else ""
     return f"{kind}array {array.name}: {show_type(k.Type(array.dtype, array.lanes))}[{array.size}]"
+
+
+def _matrix(matrix: k.Matrix) -> str:
+    size = f"{matrix.rows}, {matrix.columns}"
+    return f"matrix {matrix.name}: {matrix.dtype.short}[{size}] {matrix.use.value}"
 
 
 def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:

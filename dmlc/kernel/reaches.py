@@ -28,6 +28,7 @@ class Reaches:
         self._geometry: dict[k.Geometry, Interval] = {
             k.Geometry.GROUP: (0, max(groups - 1, 0)),
             k.Geometry.LANE: (0, launch.group_size - 1),
+            k.Geometry.SUBGROUP: (0, (launch.group_size - 1) // (launch.subgroup or 1)),
         }
         self._named: dict[str, Interval] = {
             scalar.name: (value, value) if isinstance(value, int) else size_range(value)

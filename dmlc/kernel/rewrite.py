@@ -47,6 +47,9 @@ _NODES: dict[type[Any], tuple[_Read, _Make]] = {
         lambda n, c: k.InsertHalf(c[0], n.buffer, *c[1:]),
     ),
     k.StoreWord: (lambda n: (n.index, n.word), lambda n, c: k.StoreWord(n.buffer, *c)),
+    k.FillMatrix: (lambda n: (n.value,), lambda n, c: k.FillMatrix(n.matrix, *c)),
+    k.LoadMatrix: (lambda n: (n.index,), lambda n, c: dataclasses.replace(n, index=c[0])),
+    k.StoreMatrix: (lambda n: (n.index,), lambda n, c: dataclasses.replace(n, index=c[0])),
     k.For: (
         lambda n: (n.start, n.stop),
         lambda n, c: dataclasses.replace(n, start=c[0], stop=c[1]),

@@ -101,6 +101,8 @@ class _Sample:
             k.Geometry.GROUP: np.repeat(chosen, self._size),
             k.Geometry.LANE: np.tile(np.arange(self._size, dtype=np.int64), len(chosen)),
         }
+        lanes = self._position[k.Geometry.LANE]
+        self._position[k.Geometry.SUBGROUP] = lanes // (kernel.launch.subgroup or 1)
         self._lanes = len(chosen) * self._size
         # The last group is often another case than all the rest, and seldom counts for much.
         shares = np.full(len(chosen), (1 - 1 / working) / max(1, len(chosen) - 1))
@@ -188,6 +190,8 @@ class _Sample:
                 case k.Assign(local=local, value=value):
                     self._values[local.name] = self._merge(who, value, local)
                 case k.StoreLocal(array=array):
+                    found.shared += array in self._shared
+                case k.LoadMatrix(array=array) | k.StoreMatrix(array=array):
                     found.shared += array in self._shared
                 case k.Barrier():
                     found.barriers += 1

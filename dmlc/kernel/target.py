@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
 from dmlc.source import UnknownNameError, unknown_name
 
@@ -140,6 +141,8 @@ class Limits:
     """Memory of a group, at most, of one that is larger than the profile has them."""
     has_wide_positions: bool = True
     """Whether signed positions may have 64 bits."""
+    instruction: Instruction | None = None
+    """The matrix instruction that products may be made by; None: none."""
     unrolls: bool = False
     """Whether compilers write out the loops that they are asked to, and then keep in registers the
     arrays that these go over."""

@@ -56,7 +56,8 @@ class _Verifier:
         self._buffers = {b.name: b for b in kernel.buffers}
         self._arrays = {a.name: a for a in kernel.arrays}
         self._scalars = {s.name: s.type for s, _ in kernel.scalars}
-        self._declared = {*self._buffers, *self._arrays, *self._scalars}
+        self._matrices = {m.name: m for m in kernel.matrices}
+        self._declared = {*self._buffers, *self._arrays, *self._scalars, *self._matrices}
         self._known: dict[str, k.Type] = {}
         """The locals in sight."""
         self._variables: set[str] = set()
@@ -75,9 +76,14 @@ class _Verifier:
     def run(self, sizes: Mapping[str, int]) -> None:
         kernel = self._kernel
         declared = len(kernel.buffers) + len(kernel.arrays) + len(kernel.scalars)
-        if len(self._declared) != declared:
-            self._fail("two of its buffers, arrays and scalars have one name")
+        if len(self._declared) != declared + len(kernel.matrices):
+            self._fail("two of its buffers, arrays, scalars and matrices have one name")
         launch = kernel.launch
+        if launch.subgroup < 0 or (launch.subgroup and launch.group_size % launch.subgroup):
+            self._fail(f"groups are no whole number of subgroups: {launch}")
+        for matrix in kernel.matrices:
+            if not launch.subgroup or matrix.size % launch.subgroup:
+                self._fail(f"the items of a subgroup do not share matrix '{matrix.name}' evenly")
         if min(launch.per_group, launch.group_size, launch.row or 1) < 1:
             self._fail(f"it cannot be launched: {launch}")
         for array in kernel.arrays:
@@ -86,7 +92,7 @@ class _Verifier:
             if array.registers and self._is_named and array.name not in find_turned(kernel):
                 self._fail(f"array '{array.name}' has not become registers")
         self._check_statements(kernel.body)
-        if launch.group_size > 1 and _has_barrier(kernel.body):
+        if launch.group_size > 1 and (kernel.matrices or _has_barrier(kernel.body)):
             self._check_barriers(kernel.body)
         if not self._is_named:
             return
@@ -136,6 +142,10 @@ class _Verifier:
                     if varies:
                         self._statement = statement
                         self._fail("a barrier stands where items of a group go different ways")
+                case k.FillMatrix() | k.LoadMatrix() | k.StoreMatrix() | k.MultiplyMatrices():
+                    if varies:
+                        self._statement = statement
+                        self._fail("a matrix is used where items of a group go different ways")
                 case k.StoreLocal() | k.Store() | k.StoreWord() | k.Prefetch():
                     pass
 
@@ -167,7 +177,7 @@ class _Verifier:
             case k.StoreLocal(array=array, index=index, value=value):
                 self._expect(index, k.INDEX)
                 held = self._array(array)
-                self._expect(value, k.Type(held.dtype, value.type.lanes))
+                self._expect(value, k.Type(held.dtype.compute, value.type.lanes))
                 self._check_whole(held, value.type, held.lanes)
             case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
                 self._expect(index, k.INDEX)
@@ -192,6 +202,17 @@ class _Verifier:
                 self._expect(word, k.Type(DataType.UINT32))
             case k.Barrier():
                 pass
+            case k.FillMatrix(matrix=matrix, value=value):
+                self._expect(value, k.Type(self._matrix(matrix).dtype.compute))
+            case k.LoadMatrix(array=array) | k.StoreMatrix(array=array):
+                self._expect(statement.index, k.INDEX)
+                self._check_rows(statement)
+            case k.MultiplyMatrices(sum=total, left=left, right=right):
+                a, b, c = map(self._matrix, (left, right, total))
+                uses = (a.use, b.use, c.use) == (k.Use.LEFT, k.Use.RIGHT, k.Use.SUM)
+                fits = (a.rows, a.columns, b.columns) == (c.rows, b.rows, c.columns)
+                if not uses or not fits or a.dtype is not b.dtype:
+                    self._fail("these matrices are not multiplied")
             case k.If(condition=condition, then=then):
                 self._expect(condition, k.BOOL)
                 self._check_statements(then)
@@ -201,6 +222,25 @@ class _Verifier:
                 if statement.step < 1 or (statement.backwards and statement.step != 1):
                     self._fail(f"a loop steps by {statement.step}")
                 self._check_loop(variable, body)
+
+    def _check_rows(self, statement: k.LoadMatrix | k.StoreMatrix) -> None:
+        """A matrix and the memory that holds its rows have one type."""
+        name, matrix = statement.array, self._matrix(statement.matrix)
+        is_store = isinstance(statement, k.StoreMatrix)
+        is_array = name in self._arrays
+        held = self._array(name) if is_array else self._buffer(name, written=is_store)
+        if isinstance(held, k.Array) and not held.shared:
+            self._fail(f"the items of a subgroup do not share '{name}'")
+        if held.dtype is not matrix.dtype or matrix.align(statement) % held.lanes:
+            self._fail(f"'{name}' holds no {matrix.dtype.short} of a matrix")
+        _, length = matrix.lay(statement)
+        if statement.stride < length or statement.stride % matrix.align(statement):
+            self._fail("rows of a matrix lie in each other, or do not begin evenly")
+
+    def _matrix(self, name: str) -> k.Matrix:
+        if name not in self._matrices:
+            self._fail(f"there is no matrix '{name}'")
+        return self._matrices[name]
 
     def _check_loop(self, variable: k.Local, body: Sequence[k.Statement]) -> None:
         if variable.type != k.INDEX:
@@ -271,7 +311,7 @@ class _Verifier:
             case k.Literal(value=value):
                 self._check_literal(made.dtype, value)
             case k.Position(geometry=geometry):
-                if geometry is k.Geometry.LANE:
+                if geometry is not k.Geometry.GROUP:
                     self._sources.add(_ITEM)
                 self._agree(expression, DataType.INDEX)
             case k.Lead(buffer=buffer):
@@ -290,7 +330,7 @@ class _Verifier:
                 array = self._array(name)
                 if not array.shared:
                     self._sources.add(_ITEM)
-                self._agree(expression, array.dtype, made.lanes)
+                self._agree(expression, array.dtype.compute, made.lanes)
                 self._check_whole(array, made, 1 if array.registers else array.lanes)
             case k.Select(condition=condition, then=then, otherwise=otherwise):
                 self._expect(then, made)

@@ -26,6 +26,7 @@ from dmlc.loops.permute import Patterns
 from dmlc.loops.phases import Phase
 from dmlc.loops.text import Plain, write_line
 from dmlc.loops.vectorize import Vectorization
+from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
 from dmlc.sizes import divide_up, multiply
 from dmlc.source import Span
@@ -209,8 +210,31 @@ class Rescale:
     body: tuple[Node, ...]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Multiply:
+    """All points of tiles at once, by a matrix instruction. The subgroups of a group share the
+    outputs, and have so many matrices of sums `each`: one below the other, and side by side."""
+
+    phase: int
+    body: tuple[Node, ...]
+    """Loops over rows, columns and points."""
+    instruction: Instruction
+    each: tuple[int, int]
+
+
 Node: TypeAlias = (
-    Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns | Once | Rescale
+    Loop
+    | Reduce
+    | Point
+    | Pack
+    | Fill
+    | Stage
+    | Numbers
+    | Permute
+    | Turns
+    | Once
+    | Rescale
+    | Multiply
 )
 
 
@@ -279,6 +303,7 @@ PLAIN = Plain(
         k.Scalar: lambda scalar: scalar.name,
         DataType: lambda dtype: dtype.name,
         Call: str,
+        Instruction: lambda instruction: instruction.name,
     },
     (*get_args(Node), *get_args(Value)),
 )
@@ -389,32 +414,6 @@ def comes_out_even(dim: Dim, step: int) -> bool:
     whole = dim.size if dim.piece is None else dim.piece[1]
     sizes = (whole, dim.size) if isinstance(dim.size, int) else ()
     return bool(sizes) and not any(isinstance(n, int) and n % step for n in sizes)
-
-
-def roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
-    """The same with one step of the written out loops over a dimension, of those whose steps are
-    so long at least."""
-    made: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Numbers):
-            node = dataclasses.replace(node, others=roll(node.others, dim, least))
-        if not isinstance(node, Loop | Reduce | Pack | Numbers):
-            made.append(node)
-            continue
-        node = dataclasses.replace(node, body=roll(node.body, dim, least))
-        if isinstance(node, Pack) and node.dim is dim:
-            made += node.body
-            continue
-        if (
-            isinstance(node, Loop)
-            and node.dim is dim
-            and node.extent
-            and node.kind is not Kind.LANE
-            and node.step >= least
-        ):
-            node = dataclasses.replace(node, extent=1)
-        made.append(node)
-    return tuple(made)
 
 
 def in_vectors(dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i") -> Loop:

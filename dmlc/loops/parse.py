@@ -15,6 +15,7 @@ from dmlc.loops.nodes import PLAIN, Buffer, Call, Dim, Kind, Nest, Node, list_bu
 from dmlc.loops.phases import Phase
 from dmlc.loops.script import parse_script
 from dmlc.loops.text import BODIES, Record, find_default, read_line, read_tree
+from dmlc.matrices import Instruction, find_instruction
 from dmlc.parameters import expect_text
 from dmlc.source import DmlcError
 
@@ -122,6 +123,7 @@ def _make_records(phases: Sequence[Phase]) -> Records:
         Buffer: Word(str, known[Buffer].get, "a buffer"),
         k.Scalar: Word(str, k.Scalar, "the name of an argument"),
         Call: Word(str, _read_call, "a call of a primitive"),
+        Instruction: Word(str, find_instruction, "a matrix instruction"),
     }
     nouns = {"node": get_args(Node)}
     return Records(shapes, words, nouns, defaultdict(lambda: "a list of another length"), FORM)

@@ -70,6 +70,7 @@ from dmlc.loops.script import (
     replace_node,
 )
 from dmlc.loops.staging import check_items
+from dmlc.loops.tensorize import check_products
 from dmlc.loops.tiling import covers, vectorize_tile
 from dmlc.loops.vectorize import vectorize_reads
 from dmlc.loops.verify import verify_nest
@@ -125,6 +126,7 @@ def _apply(nest: Nest, function: ir.Function, limits: Limits, call: Call) -> Nes
         demand(fits, f"'{value}' is not {argument.value}")
     made = found.run(On(nest, function, limits, loop, call.name), *given)
     check_items(made)
+    check_products(made)
     alike = all(is_alike(n) for n in walk(made.body) if isinstance(n, Loop))
     demand(alike, "loops side by side have so many steps, or go by their range")
     made = dataclasses.replace(made, script=(*nest.script, call))

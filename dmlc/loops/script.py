@@ -18,6 +18,7 @@ from dmlc.loops.nodes import (
     Dim,
     Kind,
     Loop,
+    Multiply,
     Nest,
     Node,
     Numbers,
@@ -228,7 +229,7 @@ def change(nodes: Sequence[Node], old: Node, *new: Node) -> tuple[Node, ...]:
     """The nodes with others for one; those that nothing changes in stay themselves."""
     made: list[Node] = []
     for node in nodes:
-        if node is not old and isinstance(node, Loop | Reduce | Pack | Stage | Numbers):
+        if node is not old and isinstance(node, Loop | Reduce | Pack | Stage | Numbers | Multiply):
             parts = {"body": node.body}
             if isinstance(node, Numbers):
                 parts["others"] = node.others

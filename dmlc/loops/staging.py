@@ -34,6 +34,7 @@ from dmlc.loops.nodes import (
     Into,
     Kind,
     Loop,
+    Multiply,
     Nest,
     Node,
     Numbers,
@@ -47,7 +48,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
 from dmlc.loops.space import Space
-from dmlc.loops.tiling import count_points, covers, list_names
+from dmlc.loops.tiling import count_points, covers, list_names, measure_shared
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import InternalError
 
@@ -85,8 +86,10 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     made = stage_value(_without_tiles(phase, own), root, conditions, f"{name}#tile")
     ((view, _),) = made.elements.results
     wanted = f"{name.partition('.')[0]}_tile"
-    buffer = Buffer(view.tensor, view.dtype, size, sides[beside], wanted, linear=True, shared=True)
-    held = sum(b.size * max(4, b.dtype.bytes) for b in (*nest.buffers, buffer) if b.shared)
+    products = [n for n in walk(loop.body) if isinstance(n, Multiply)]
+    dtype = products[0].instruction.shape.factors if products else view.dtype
+    buffer = Buffer(view.tensor, dtype, size, sides[beside], wanted, linear=True, shared=True)
+    held = measure_shared((*nest.buffers, buffer))
     demand(held <= on.limits.shared_bytes, "tiles take more memory than a group has")
     tiles = {t: Dim(f"{name}_{t.wanted}", t.size, within=t.within) for t in footprint}
     into = Into(

@@ -4,7 +4,7 @@ work item reduces side by side, and vectors of their neighbours."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dmlc.kernel.target import Limits
 from dmlc.loops.contraction import list_divided, part_parallel, settle_quotients
@@ -20,6 +20,7 @@ from dmlc.loops.legality import (
     reduces,
 )
 from dmlc.loops.nodes import (
+    Buffer,
     Dim,
     Into,
     Kind,
@@ -115,6 +116,13 @@ def count_points(tile: Dim) -> int:
     if not isinstance(tile.size, int):
         raise InternalError("tiles have so many points")
     return tile.size
+
+
+def measure_shared(buffers: Iterable[Buffer]) -> int:
+    """The bytes that tiles take which work items share: no language packs what values are computed
+    in."""
+    shared = [(b.size, b.dtype) for b in buffers if b.shared]
+    return sum(n * (t.bytes if t.is_storage_only else max(4, t.bytes)) for n, t in shared)
 
 
 # Several outputs at once -----------------------------------------------------------------------

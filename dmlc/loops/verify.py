@@ -23,6 +23,7 @@ from dmlc.loops.nodes import (
     Into,
     Kind,
     Loop,
+    Multiply,
     Nest,
     Node,
     Numbers,
@@ -45,12 +46,12 @@ from dmlc.loops.nodes import (
 from dmlc.loops.paths import Path, excludes, list_paths
 from dmlc.loops.permute import LANES
 from dmlc.loops.rescaling import check_rescale, list_readers
+from dmlc.loops.tensorize import find_wrong
 from dmlc.source import InternalError
 
 
 def verify_nest(nest: Nest) -> None:
-    """Raises `InternalError`, which names what is wrong, for a nest that is no order of its
-    phases."""
+    """Raises `InternalError`, saying what is wrong, for a nest that is no order of its phases."""
     _Verifier(nest).verify()
 
 
@@ -112,8 +113,11 @@ class _Verifier:
                 case Rescale():
                     for holds, what in check_rescale(self._nest, path):
                         self._demand(holds, what)
+                case Multiply():
+                    pass  # All of it is verified at the end.
         self._verify_whole()
         self._verify_buffers()
+        self._demand(not (wrong := find_wrong(self._nest)), wrong)
 
     # Names --------------------------------------------------------------------------------------
 
@@ -481,9 +485,8 @@ class _Verifier:
             last = into.offset + into.step * (end - 1 - first) + into.step * first
             self._demand(into.offset >= 0 and into.step > 0, f"{what} puts before '{buffer.name}'")
             last += buffer.front
-        room = buffer.pitch or buffer.size
-        self._demand(last < (room if not steps else buffer.size),
-            f"{what} puts beyond the end of '{buffer.name}'")  # fmt: skip
+        room = buffer.size if steps else buffer.pitch or buffer.size
+        self._demand(last < room, f"{what} puts beyond the end of '{buffer.name}'")
         if into.in_vectors or into.lane != 1:
             wide = [n.dim for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR]
             fits = not wide or not steps or steps.get(wide[-1], into.lane) == into.lane
@@ -515,8 +518,7 @@ class _Verifier:
                 self._note_filled(path, into, filled)
         for buffer in self._nest.buffers:
             places = filled.get(buffer.name, set())
-            wanted = set(range(min(_size(buffer.dim), buffer.size)))
-            missing = len(wanted - places)
+            missing = len(set(range(min(_size(buffer.dim), buffer.size))) - places)
             self._demand(-1 in places or not missing or buffer.shared,
                 f"{missing} elements of '{buffer.name}' are not filled")  # fmt: skip
 
@@ -578,7 +580,5 @@ def _name(loops: Sequence[Loop]) -> str:
 
 
 def _count_steps(loop: Loop) -> int:
-    if not isinstance(loop.dim.size, int):
-        return loop.extent
-    steps = -(-loop.dim.size // loop.step)
-    return min(steps, loop.extent or steps)
+    steps = loop.dim.count_steps(loop.step)
+    return min(steps, loop.extent or steps) if isinstance(loop.dim.size, int) else loop.extent

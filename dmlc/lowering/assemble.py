@@ -21,11 +21,12 @@ from dmlc.kernel.rows import place_rows
 from dmlc.kernel.target import RUN_TIME_COUNT, Limits, Profile
 from dmlc.loops.element import Gather, Read, View
 from dmlc.loops.naive import naive
-from dmlc.loops.nodes import Kind, Loop, Nest, Pack, walk
+from dmlc.loops.nodes import Kind, Loop, Multiply, Nest, Pack, walk
 from dmlc.loops.phases import Phase
 from dmlc.loops.primitives import apply
 from dmlc.loops.script import ScheduleError
 from dmlc.loops.sections import NONE, Section, Sections
+from dmlc.loops.tensorize import check_staged
 from dmlc.loops.verify import verify_nest
 from dmlc.lowering.lower import lower_nest
 from dmlc.schedules.choose import choose
@@ -100,7 +101,8 @@ def make_kernel(
     if is_own:
         vectors = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.VECTOR]
         lanes = max((n.step for n in vectors if not n.extent), default=lanes)
-    statements, arrays = lower_nest(nest, names, lanes, streaming, launch.row)
+    check_staged(nest, limits)
+    statements, arrays, matrices = lower_nest(nest, names, lanes, streaming, launch.row)
     if function.one_step is not None:
         statements = place_rows(statements, function.one_step, names)
     body, sizes = name_sizes(statements, names)
@@ -129,6 +131,7 @@ def make_kernel(
         title=title,
         script=tuple(map(str, nest.script)),
         cut=cut,
+        matrices=matrices,
     )
     # What is held from one pass over a row to the next is found again where loops are written out.
     asked = dataclasses.replace(limits, unrolls=limits.unrolls and not nest.holds)
@@ -185,6 +188,8 @@ def _find_launch(nest: Nest, limits: Limits, given: k.Scalar | None) -> k.Launch
     of one dimension alone, or of that whose extent is `given`, in its elements."""
     loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
     items = math.prod(extent for _, extent in nest.lanes)
+    products = [n for n in walk(nest.body) if isinstance(n, Multiply)]
+    subgroup = products[0].instruction.subgroup if products else 0
     if not loops:
         return k.Launch(1, 1, items)
     (groups,) = loops
@@ -200,8 +205,8 @@ def _find_launch(nest: Nest, limits: Limits, given: k.Scalar | None) -> k.Launch
         # Rows of about equal length: few groups at the end of the last one have nothing to do.
         row = -(-dim.size // (step * rows)) if rows > 1 else None
     if isinstance(dim.size, k.Scalar):
-        return k.Launch(dim.size.name.removeprefix(OPEN), step, items, row)
-    return k.Launch(dim.size, step, items, row)
+        return k.Launch(dim.size.name.removeprefix(OPEN), step, items, row, subgroup)
+    return k.Launch(dim.size, step, items, row, subgroup)
 
 
 ACCESS = {

@@ -28,13 +28,13 @@ from dmlc.loops.nodes import (
     Kind,
     Loop,
     Node,
+    Numbers,
     Pack,
     Point,
     Reduce,
     Stage,
     list_loops,
     list_phases,
-    roll,
 )
 from dmlc.lowering.loop_fusion import fuse_loops
 from dmlc.lowering.pipelined import pipeline_loop
@@ -216,7 +216,7 @@ class Loops(Points):
         loops = list_loops(node.body, dim)
         (width,) = {n.step * n.extent for n in loops if n.kind is Kind.LANE}
         node = dataclasses.replace(node, name=node.name or "strip")
-        once = dataclasses.replace(node, step=width, body=roll(node.body, dim, width))
+        once = dataclasses.replace(node, step=width, body=_roll(node.body, dim, width))
         scope = scope.narrow(dim, stop=stop)
         length = subtract_known(stop, start)
         if length is None:
@@ -278,7 +278,7 @@ class Loops(Points):
             within += [k.Prefetch(b, add(at, variable)) for b, at in ahead.items() if whole]
             scope = dataclasses.replace(scope, lanes=width)
         elif not whole:
-            node = dataclasses.replace(node, body=roll(node.body, dim))
+            node = dataclasses.replace(node, body=_roll(node.body, dim))
         finer = list_loops(node.body, dim)
         if finer and not finer[0].extent and finer[0].dim is dim:
             end: k.Expression = add(variable, index(width))
@@ -503,3 +503,29 @@ def _scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
         return node
 
     return tuple(map(change, nodes))
+
+
+def _roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
+    """The same with one step of the written out loops over a dimension, of those whose steps are
+    so long at least."""
+    made: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Numbers):
+            node = dataclasses.replace(node, others=_roll(node.others, dim, least))
+        if not isinstance(node, Loop | Reduce | Pack | Numbers):
+            made.append(node)
+            continue
+        node = dataclasses.replace(node, body=_roll(node.body, dim, least))
+        if isinstance(node, Pack) and node.dim is dim:
+            made += node.body
+            continue
+        if (
+            isinstance(node, Loop)
+            and node.dim is dim
+            and node.extent
+            and node.kind is not Kind.LANE
+            and node.step >= least
+        ):
+            node = dataclasses.replace(node, extent=1)
+        made.append(node)
+    return tuple(made)

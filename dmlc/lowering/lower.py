@@ -32,6 +32,7 @@ from dmlc.loops.nodes import (
     Fill,
     Kind,
     Loop,
+    Multiply,
     Nest,
     Node,
     Numbers,
@@ -52,6 +53,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.phases import Scatter
 from dmlc.lowering.accumulators import always
 from dmlc.lowering.loops import Loops
+from dmlc.lowering.matrices import Products
 from dmlc.lowering.reductions import Reductions
 from dmlc.lowering.scope import Scope
 from dmlc.lowering.shuffles import load_patterns
@@ -64,11 +66,12 @@ _WORD = k.Type(DataType.UINT32)
 
 def lower_nest(
     nest: Nest, names: Names, vector: int, streaming: Streaming, limit: int | None
-) -> tuple[list[k.Statement], tuple[k.Array, ...]]:
-    """The statements of a nest, and the arrays they need. Whole vectors have `vector` lanes. Where
-    a launch has more groups than `limit` along a dimension, more may run than it takes."""
+) -> tuple[list[k.Statement], tuple[k.Array, ...], tuple[k.Matrix, ...]]:
+    """The statements of a nest, and the arrays and matrices they need. Whole vectors have `vector`
+    lanes. Where a launch has more groups than `limit` along a dimension, more may run than it
+    takes."""
     writer = _Writer(nest, Frame(names, vector), streaming, limit)
-    return writer.write_all(), tuple(writer.frame.arrays)
+    return writer.write_all(), tuple(writer.frame.arrays), tuple(writer.products.matrices)
 
 
 class _Writer:
@@ -81,6 +84,7 @@ class _Writer:
         """The number of this work item along each axis of its group."""
         self._loops = Loops(nest, frame, values, self._items, limit, self._write)
         self._reductions = Reductions(nest, frame, values, self._items, self._write)
+        self.products = Products(nest, frame, values, self._write)
 
     def write_all(self) -> list[k.Statement]:
         """The whole body of the kernel."""
@@ -115,6 +119,11 @@ class _Writer:
             alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
             made = self._open_all(list_phases(node), node, scope)
             return guard([alone] if count < there else [], made)
+        product = self.products.find(node) if isinstance(node, Reduce) else None
+        if product is not None and isinstance(node, Reduce):
+            # All work items make it together.
+            every = dataclasses.replace(scope, used=scope.used | set(self._items))
+            return self.products.write_sums(node, product, every)
         idle = self._list_idle(node, scope)
         if idle:
             # What work items do not share they have all, and the first one stores.
@@ -152,6 +161,8 @@ class _Writer:
                 return self._write_turns(node, scope)
             case Rescale():
                 return self._reductions.rescale(node, scope)
+            case Multiply():
+                return self.products.write_steps(node)
             case Once():
                 is_first = operate("eq", scope.known[node.dim], index(0))
                 return guard([is_first], self._write(node.body, scope))

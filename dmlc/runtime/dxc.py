@@ -25,7 +25,7 @@ from dmlc.runtime.dxc_library import (
     load_library,
 )
 from dmlc.runtime.spirv import ask_of_floats
-from dmlc.shader_model import dxc_arguments, dxil_arguments, is_signed
+from dmlc.shader_model import dxil_arguments, is_signed, spirv_arguments
 from dmlc.source import Diagnostic, InternalError, Source, Span, UnsupportedError
 
 _COMPILER = Interface(
@@ -181,13 +181,7 @@ def compile_spirv(
     """
     _check_model(shader_model)
     shifts = shifts or RegisterShifts()
-    options = [
-        *dxc_arguments(source, entry_point, shader_model),
-        "-spirv",
-        "-fspv-target-env=vulkan1.1",
-        # Otherwise wave operations ask for a vendor's extension.
-        "-fspv-extension=KHR",
-    ]
+    options = spirv_arguments(source, entry_point, shader_model)
     for letter, first in (("t", shifts.t), ("u", shifts.u), ("b", shifts.b)):
         options += [f"-fvk-{letter}-shift", str(first), "0"]
     made = _compile(library or load_library(), source, name, options)

@@ -17,6 +17,7 @@ from dmlc.runtime.dxc import (
     Reflection,
     RegisterShifts,
     Resource,
+    Shader,
     compile_dxil,
     compile_spirv,
     reflect,
@@ -32,7 +33,8 @@ class CompiledKernel:
     """A kernel as both kinds of machine code, and what is known of it."""
 
     dxil: bytes
-    """As DXC gives it. Only Windows' DXC writes its checksum: see `dxbc.sign`."""
+    """As DXC gives it: only Windows' DXC writes its checksum, see `dxbc.sign`. Nothing of a kernel
+    with matrix instructions, which are Vulkan's."""
     spirv: bytes
     shifts: RegisterShifts
     """Where the registers lie among the SPIR-V's bindings."""
@@ -73,9 +75,10 @@ def compile_files(program: Program) -> dict[str, bytes]:
     except UnavailableError:
         return {}
     files: dict[str, bytes] = {}
-    for kernel in program.kernels:
+    for kernel in (each for own in program.kernels for each in (own, *own.alternatives)):
         compiled = compile_kernel(kernel, library)
-        files[name_file(kernel.name, ".dxil")] = sign(compiled.dxil)
+        if compiled.dxil:
+            files[name_file(kernel.name, ".dxil")] = sign(compiled.dxil)
         files[name_file(kernel.name, ".spv")] = compiled.spirv
     return files
 
@@ -85,15 +88,15 @@ def _compile(
     kernel: KernelSource, library: Library, special: tuple[int, ...], denormals: tuple[int, ...]
 ) -> CompiledKernel:
     name = f"{kernel.name}.hlsl"
-    dxil = compile_dxil(
-        kernel.source,
-        kernel.entry_point,
-        name=name,
-        shader_model=kernel.shader_model,
-        library=library,
-    )
-    reflection = reflect(dxil.code, library=library)
-    check_reflection(kernel, reflection)
+    dxil = Shader(b"", ())
+    if kernel.matrix is None:
+        dxil = compile_dxil(
+            kernel.source,
+            kernel.entry_point,
+            name=name,
+            shader_model=kernel.shader_model,
+            library=library,
+        )
     shifts = register_shifts(kernel)
     spirv = compile_spirv(
         kernel.source,
@@ -105,12 +108,17 @@ def _compile(
         denormals=denormals,
         library=library,
     )
+    facts = read_module(spirv.code)
+    reflection = Reflection(facts.group_size, (), ())
+    if dxil.code:
+        reflection = reflect(dxil.code, library=library)
+    check_reflection(kernel, reflection)
     return CompiledKernel(
         dxil=dxil.code,
         spirv=spirv.code,
         shifts=shifts,
         reflection=reflection,
-        facts=read_module(spirv.code),
+        facts=facts,
         warnings=tuple(dict.fromkeys((*dxil.warnings, *spirv.warnings))),
     )
 

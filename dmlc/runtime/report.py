@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.runtime.arrays import Copy
+from dmlc.source import join_words
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """How a run went: on which device, which arrays had to be copied for it on the host, and how
-    long the kernels took on the device's own clock, where that was asked for."""
+    """How a run went: on which device, which arrays had to be copied for it on the host, how long
+    the kernels took on the device's own clock, where that was asked for, and which matrix
+    instructions they used."""
 
     device: str
     copies: tuple[Copy, ...] = ()
     seconds: float | None = None
+    matrices: tuple[str, ...] = ()
 
     def with_copies(self, copies: tuple[Copy, ...]) -> Report:
         """The same with further copies."""
@@ -24,4 +27,7 @@ class Report:
         said = [f"ran on {self.device}", *(str(copy) for copy in self.copies)]
         if self.seconds is not None:
             said.append(f"the kernels took {self.seconds * 1e3:.3f} ms")
+        if self.matrices:
+            names = join_words(self.matrices, "and")
+            said.append(f"matrix instructions {names} were used: bits depend on the device")
         return "; ".join(said)

@@ -63,6 +63,9 @@ CAPABILITIES = {
     4465: "DenormFlushToZero",
     4466: "SignedZeroInfNanPreserve",
     4467: "RoundingModeRTE",
+    5345: "VulkanMemoryModel",
+    5346: "VulkanMemoryModelDeviceScope",
+    6022: "CooperativeMatrixKHR",
 }
 """The capabilities a kernel may need, by their numbers. Any other is named by its number."""
 

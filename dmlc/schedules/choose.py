@@ -18,6 +18,7 @@ from dmlc.loops.phases import Phase
 from dmlc.loops.rfactor import make_cut
 from dmlc.loops.space import find_length
 from dmlc.schedules import cpu, gpu, open_sizes, skinny
+from dmlc.schedules.matrices import choose_matrices
 from dmlc.schedules.panels import choose_panels, count_panels
 from dmlc.schedules.rule import Work
 from dmlc.schedules.streaming import CACHE_LINE, Streaming
@@ -81,6 +82,9 @@ def _choose_product(work: Work) -> Nest | None:
     if found is None:
         return None
     if work.is_gpu:
+        made = choose_matrices(work.function, work.phases, found, p, work.limits)
+        if made is not None:
+            return made
         shape = choose_shape(found, p)
         return choose_tiles(work.function, work.phases, found, shape, work.limits)
     (_, after) = part_axes(work.phases)

@@ -180,7 +180,7 @@ def _fill(
     (k, name, own), items = names, shape.items
     phase, wide, is_along = _stage(found, factor, rule.limits)
     beside = "point" if wide and is_along else own
-    rule.do("stage", k, _name_factor(found, factor), "shared", beside, _PAD, name=name)
+    rule.do("stage", k, name_factor(found, factor), "shared", beside, _PAD, name=name)
     rows, points = (f"{name}_{own}", side), (f"{name}_point", shape.depth)
     (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     if not is_along:
@@ -213,7 +213,7 @@ def _find_unit(phase: Phase, many: int) -> int:
     return max(VECTOR, min(_BYTES // min(sizes, default=_BYTES), many // 2))
 
 
-def _name_factor(found: Contraction, factor: Factor) -> str:
+def name_factor(found: Contraction, factor: Factor) -> str:
     """What the primitive that stages a factor calls it."""
     (reduction,) = found.phase.elements.reductions
     return FACTORS[reduction.values.index(factor.value)]

@@ -14,6 +14,7 @@ from dmlc.loops.nodes import (
     Into,
     Kind,
     Loop,
+    Multiply,
     Nest,
     Numbers,
     Once,
@@ -32,6 +33,7 @@ from dmlc.loops.nodes import (
 from dmlc.loops.permute import Patterns
 from dmlc.loops.phases import Phase
 from dmlc.loops.vectorize import Joint, Vectorization
+from dmlc.matrices import INSTRUCTIONS
 
 Change: TypeAlias = Callable[[Any], Iterator[Any]]
 """What may stand in place of a value: for a node, several nodes too."""
@@ -314,6 +316,14 @@ KINDS: Mapping[str, Mutation] = {
     "a sum is not rescaled": _field(Rescale, "sums", lambda sums: sums[1:]),
     "another maximum rescales": _field(Rescale, "phase", lambda n: n - 1 if n else 1),
     "a maximum grows twice": _nodes(Rescale, lambda n: (*n.body, n)),
+    # Matrices
+    "a product is of another phase": _field(Multiply, "phase", lambda n: n - 1 if n else 1),
+    "matrices do not multiply": _nodes(Multiply, _drop),
+    "matrices are of another instruction": _field(
+        Multiply, "instruction", lambda row: next(r for r in INSTRUCTIONS if r.shape != row.shape)),
+    "a subgroup has a row of matrices more": _field(Multiply, "each", lambda n: (n[0] + 1, n[1])),
+    "a subgroup has a matrix less in each row": _field(
+        Multiply, "each", lambda n: (n[0], n[1] - 1)),
     # Dimensions
     "a dimension is one longer": _everywhere(
         list_dims, "size", lambda n: n + 1 if isinstance(n, int) else None),

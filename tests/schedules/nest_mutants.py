@@ -31,6 +31,7 @@ from dmlc.source import DmlcError, InternalError
 from dmlc.testing.mutate_nests import KINDS, list_mutants
 from tests.attention import ONLINE, Attention
 from tests.goldens import read_case
+from tests.products import Product
 
 VERIFIER, KERNEL, LOWERING = "the verifier", "the kernel's verifier", "lowering"
 FAULT, RESULT, SAME, OTHER = "the interpreter", "a wrong result", "the same code", "nothing"
@@ -127,7 +128,10 @@ CASES: dict[str, tuple[Callable[[], ir.Function], str, str | None, str | None]] 
     "thirds": (lambda: read_case("resample_grad_thirds"), "opencl", "cpu", None),
     "attention, vectors": (Attention(17, 17).make, "opencl", "cpu", None),
     "attention, work items": (Attention(65, 17, heads=1).make, "opencl", "gpu", None),
+    "matrices": (lambda: Product(33, 34, 40, dtype="f16").make(), "hlsl", None, None),
 }  # fmt: skip
+MATRICES = {"matrices": "8x8x8/8"}
+"""Where a case has a matrix instruction."""
 SCRIPTS = {"packed": "pack i1 4"}
 """Where a case is scheduled by a script, and by no rule."""
 
@@ -208,7 +212,10 @@ def make(case: str) -> Made:
         return calls[-1](own)
 
     with replaced(assemble, "choose", watch), replaced(group, "make_kernel", lower):
-        function, kernels = make_kernels(build(), target, profile, shader_model=model, steps=ONLINE)
+        function, kernels = make_kernels(
+            build(), target, profile, shader_model=model, steps=ONLINE,
+            matrix_instruction=MATRICES.get(case),
+        )  # fmt: skip
     assert len(nests) == len(calls) == len(kernels)
     random = np.random.default_rng(7)
     inputs = {

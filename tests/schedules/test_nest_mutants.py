@@ -54,6 +54,7 @@ LATER = {
     "patterns go on by one more": "which elements a vector takes, its phase says",
     "a vector is permuted otherwise": "which elements a vector takes, its phase says",
     "cases change places": "which case a point has, its phase says",
+    "matrices are of another instruction": "which one a target has, its limits say",
 }
 """Kinds that the verifier of nests leaves to that of kernels, or to the interpreter: they are about
 elements, and not about the order of points."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from dmlc.source import InternalError, UnavailableError
@@ -29,6 +29,7 @@ _STRUCTURE_TYPES: Mapping[str, str] = {
     "VkCommandBufferBeginInfo": "COMMAND_BUFFER_BEGIN_INFO",
     "VkCommandPoolCreateInfo": "COMMAND_POOL_CREATE_INFO",
     "VkComputePipelineCreateInfo": "COMPUTE_PIPELINE_CREATE_INFO",
+    "VkCooperativeMatrixPropertiesKHR": "COOPERATIVE_MATRIX_PROPERTIES_KHR",
     "VkDebugUtilsMessengerCreateInfoEXT": "DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT",
     "VkDescriptorPoolCreateInfo": "DESCRIPTOR_POOL_CREATE_INFO",
     "VkDescriptorSetAllocateInfo": "DESCRIPTOR_SET_ALLOCATE_INFO",
@@ -44,6 +45,9 @@ _STRUCTURE_TYPES: Mapping[str, str] = {
     "VkMemoryHostPointerPropertiesEXT": "MEMORY_HOST_POINTER_PROPERTIES_EXT",
     "VkPhysicalDevice16BitStorageFeatures": "PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES",
     "VkPhysicalDevice8BitStorageFeatures": "PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES",
+    "VkPhysicalDeviceCooperativeMatrixFeaturesKHR": (
+        "PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR"
+    ),
     "VkPhysicalDeviceDriverProperties": "PHYSICAL_DEVICE_DRIVER_PROPERTIES",
     "VkPhysicalDeviceExternalMemoryHostPropertiesEXT": (
         "PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT"
@@ -57,6 +61,11 @@ _STRUCTURE_TYPES: Mapping[str, str] = {
     "VkPhysicalDeviceProperties2": "PHYSICAL_DEVICE_PROPERTIES_2",
     "VkPhysicalDeviceShaderFloat16Int8Features": "PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES",
     "VkPhysicalDeviceSubgroupProperties": "PHYSICAL_DEVICE_SUBGROUP_PROPERTIES",
+    "VkPhysicalDeviceSubgroupSizeControlFeatures": "PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES",
+    "VkPhysicalDeviceSubgroupSizeControlProperties": (
+        "PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES"
+    ),
+    "VkPhysicalDeviceVulkanMemoryModelFeatures": "PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES",
     "VkPipelineExecutableInfoKHR": "PIPELINE_EXECUTABLE_INFO_KHR",
     "VkPipelineExecutableInternalRepresentationKHR": (
         "PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR"
@@ -66,6 +75,9 @@ _STRUCTURE_TYPES: Mapping[str, str] = {
     "VkPipelineInfoKHR": "PIPELINE_INFO_KHR",
     "VkPipelineLayoutCreateInfo": "PIPELINE_LAYOUT_CREATE_INFO",
     "VkPipelineShaderStageCreateInfo": "PIPELINE_SHADER_STAGE_CREATE_INFO",
+    "VkPipelineShaderStageRequiredSubgroupSizeCreateInfo": (
+        "PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO"
+    ),
     "VkQueryPoolCreateInfo": "QUERY_POOL_CREATE_INFO",
     "VkShaderModuleCreateInfo": "SHADER_MODULE_CREATE_INFO",
     "VkSubmitInfo": "SUBMIT_INFO",
@@ -174,10 +186,28 @@ class Vulkan:
     def list_all(self, function: str, kind: str, *arguments: Any) -> Any:
         """The array that a function gives which counts first and fills then. Structures in it
         live as long as the array."""
+        return self._list(functools.partial(self.call, function), kind, arguments)
+
+    def list_extended(self, owner: Any, function: str, kind: str, *arguments: Any) -> Any:
+        """The same of a function of an extension of an instance or a device."""
+        found = self.extension_function(owner, function)
+
+        def call(*given: Any) -> None:
+            result: int = found(*given)
+            if result:
+                raise self.error(function, result)
+
+        return self._list(call, kind, arguments)
+
+    def _list(self, call: Callable[..., None], kind: str, arguments: Sequence[Any]) -> Any:
         count = self.ffi.new("uint32_t *")
-        self.call(function, *arguments, count, self.null)
+        call(*arguments, count, self.null)
         places = self.ffi.new(f"{kind}[]", count[0])
-        self.call(function, *arguments, count, places)
+        if kind in _STRUCTURE_TYPES:
+            number = self.constant(f"STRUCTURE_TYPE_{_STRUCTURE_TYPES[kind]}")
+            for place in places:
+                place.sType = number
+        call(*arguments, count, places)
         return places
 
     def extension_function(self, owner: Any, function: str) -> Any:

@@ -24,6 +24,7 @@ from dmlc.runtime.vulkan.api import Vulkan, VulkanError, load_vulkan
 from dmlc.runtime.vulkan.device import (
     FLOAT_EXTENSION,
     HOST_MEMORY_EXTENSION,
+    MATRIX_EXTENSIONS,
     VulkanDevice,
     choose_device,
     describe_device,
@@ -147,7 +148,7 @@ class Instance:
         create = api.extension_function(self.handle, "vkCreateDebugUtilsMessengerEXT")
         if create(self.handle, messenger, api.null, self._messenger):
             raise InternalError("the Vulkan loader refuses to pass messages on")
-        described = (describe_device(api, p, k) for k, p in enumerate(self.physical))
+        described = (describe_device(api, self.handle, p, k) for k, p in enumerate(self.physical))
         self.devices = tuple(_with_note(d, choice) for d in described if d is not None)
 
     def _unavailable(self, error: VulkanError) -> UnavailableError:
@@ -228,6 +229,7 @@ class Context:
         self.physical = instance.physical[device.index]
         extensions = device_extensions(api, self.physical)
         wanted = [e for e in (HOST_MEMORY_EXTENSION, FLOAT_EXTENSION) if e in extensions]
+        wanted += MATRIX_EXTENSIONS if device.matrices.shapes else ()
         features = enabled_features(api, extensions, device.capabilities)
         if reports:
             if REPORT_EXTENSION not in extensions:

@@ -12,10 +12,12 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from dmlc.matrices import NOTHING, Offer, Shape, find_denied
 from dmlc.program import FLOAT_WIDTHS
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.interface import CompileOptions, no_such_device, part_of_selector
 from dmlc.runtime.vulkan.api import INSTALL_LOADER, Vulkan
+from dmlc.scalars import DataType
 from dmlc.source import UnavailableError, join_words
 
 RUNTIME = "vulkan"
@@ -121,6 +123,8 @@ class VulkanDevice:
     note: str = ""
     """What was chosen before its driver started, and why; empty for nothing."""
     float_controls: FloatControls = FloatControls()
+    matrices: Offer = NOTHING
+    """The matrix instructions it lists: nothing, where it cannot take kernels with any."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.type.label}, {self.driver})"
@@ -142,6 +146,7 @@ class VulkanDevice:
             f"{self.limits.group_threads:,} threads per group",
             *self.floats.facts,
             *self.float_controls.facts,
+            *self.matrices.facts,
         )
 
     @property
@@ -175,6 +180,19 @@ _SUBGROUP_OPERATIONS = {
     "BALLOT": "GroupNonUniformBallot",
     "SHUFFLE": "GroupNonUniformShuffle",
 }
+_SUBGROUP_FEATURES = {
+    "subgroupSizeControl": "a size of subgroups",
+    "computeFullSubgroups": "full subgroups",
+}
+"""These stand among the capabilities where a kernel may say how many items a subgroup has."""
+_MEMORY_FEATURES = {
+    "vulkanMemoryModel": "VulkanMemoryModel",
+    "vulkanMemoryModelDeviceScope": "VulkanMemoryModelDeviceScope",
+}
+MATRIX_EXTENSION = "VK_KHR_cooperative_matrix"
+SUBGROUP_EXTENSION = "VK_EXT_subgroup_size_control"
+MATRIX_EXTENSIONS = (MATRIX_EXTENSION, "VK_KHR_vulkan_memory_model", SUBGROUP_EXTENSION)
+"""What a device has whose matrix instructions kernels may use."""
 _EXTENDED_FEATURES = (
     ("VkPhysicalDevice16BitStorageFeatures", "VK_KHR_16bit_storage", _STORAGE_16BIT_FEATURES),
     ("VkPhysicalDevice8BitStorageFeatures", "VK_KHR_8bit_storage", _STORAGE_8BIT_FEATURES),
@@ -183,12 +201,28 @@ _EXTENDED_FEATURES = (
         "VK_KHR_shader_float16_int8",
         _SMALL_TYPE_FEATURES,
     ),
+    (
+        "VkPhysicalDeviceCooperativeMatrixFeaturesKHR",
+        MATRIX_EXTENSION,
+        {"cooperativeMatrix": "CooperativeMatrixKHR"},
+    ),
+    ("VkPhysicalDeviceVulkanMemoryModelFeatures", MATRIX_EXTENSION, _MEMORY_FEATURES),
+    (
+        "VkPhysicalDeviceSubgroupSizeControlFeatures",
+        MATRIX_EXTENSION,
+        _SUBGROUP_FEATURES,
+    ),
+)
+MATRIX_CAPABILITIES = (
+    "CooperativeMatrixKHR",
+    *_MEMORY_FEATURES.values(),
+    *_SUBGROUP_FEATURES.values(),
 )
 HOST_MEMORY_EXTENSION = "VK_EXT_external_memory_host"
 FLOAT_EXTENSION = "VK_KHR_shader_float_controls"
 
 
-def describe_device(api: Vulkan, physical: Any, index: int) -> VulkanDevice | None:
+def describe_device(api: Vulkan, instance: Any, physical: Any, index: int) -> VulkanDevice | None:
     """What a physical device is; None where it runs no compute kernels."""
     family = _find_queue_family(api, physical)
     if family is None:
@@ -202,6 +236,9 @@ def describe_device(api: Vulkan, physical: Any, index: int) -> VulkanDevice | No
     if "VK_KHR_driver_properties" in extensions:
         driver.pNext = chain
         chain = driver
+    sizes = api.make("VkPhysicalDeviceSubgroupSizeControlProperties", pNext=chain)
+    if SUBGROUP_EXTENSION in extensions:
+        chain = sizes
     floats = api.make("VkPhysicalDeviceFloatControlsProperties", pNext=chain)
     if FLOAT_EXTENSION in extensions:
         chain = floats
@@ -211,12 +248,23 @@ def describe_device(api: Vulkan, physical: Any, index: int) -> VulkanDevice | No
     limits = properties.limits
     float_controls = _read_float_controls(api, floats) if chain is floats else FloatControls()
     has_clock = bool(limits.timestampComputeAndGraphics) and limits.timestampPeriod > 0
+    capabilities = _capabilities(api, physical, extensions, subgroup.supportedOperations)
+    has_matrices = capabilities.issuperset(MATRIX_CAPABILITIES) and bool(
+        sizes.requiredSubgroupSizeStages & api.flags("SHADER_STAGE", "COMPUTE")
+    )
+    matrices, name = NOTHING, api.text(properties.deviceName)
+    driver_name = _driver_name(api, driver) or f"driver {properties.driverVersion:#x}"
+    if has_matrices:
+        denied = find_denied(f"{name}, {driver_name}")
+        matrices = _list_matrices(api, instance, physical, sizes, denied)
+    else:
+        capabilities = capabilities.difference(MATRIX_CAPABILITIES)
     can_import = HOST_MEMORY_EXTENSION in extensions
     return VulkanDevice(
         index=index,
-        name=api.text(properties.deviceName),
+        name=name,
         type=next((t for t in DeviceType if t.number == properties.deviceType), DeviceType.OTHER),
-        driver=_driver_name(api, driver) or f"driver {properties.driverVersion:#x}",
+        driver=driver_name,
         api_version=_version(properties.apiVersion),
         limits=Limits(
             groups=_triple(limits.maxComputeWorkGroupCount),
@@ -231,14 +279,51 @@ def describe_device(api: Vulkan, physical: Any, index: int) -> VulkanDevice | No
             storage_alignment=limits.minStorageBufferOffsetAlignment,
             uniform_alignment=limits.minUniformBufferOffsetAlignment,
         ),
-        capabilities=_capabilities(api, physical, extensions, subgroup.supportedOperations)
-        | _list_float_capabilities(float_controls.promises),
+        capabilities=capabilities | _list_float_capabilities(float_controls.promises),
         memory_bytes=_largest_heap(api, physical),
         import_alignment=host_memory.minImportedHostPointerAlignment if can_import else None,
         timestamp_period=limits.timestampPeriod if has_clock else None,
         queue_family=family,
         float_controls=float_controls,
+        matrices=matrices,
     )
+
+
+def _list_matrices(api: Vulkan, instance: Any, physical: Any, sizes: Any, denied: str) -> Offer:
+    """The products that a device makes by subgroups, of types that dmlc has."""
+    listed = api.list_extended(
+        instance,
+        "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR",
+        "VkCooperativeMatrixPropertiesKHR",
+        physical,
+    )
+    types = {
+        api.constant(f"COMPONENT_TYPE_{name}_KHR"): dtype for name, dtype in _COMPONENTS.items()
+    }
+    scope = api.constant("SCOPE_SUBGROUP_KHR")
+    shapes: list[Shape] = []
+    for each in listed:
+        plain = each.scope == scope and not each.saturatingAccumulation
+        known = all(t in types for t in (each.AType, each.CType))
+        alike = each.AType == each.BType and each.CType == each.ResultType
+        if plain and known and alike:
+            factors, total = types[each.AType], types[each.CType]
+            shapes.append(Shape(each.MSize, each.NSize, each.KSize, factors, total))
+    return Offer(
+        tuple(dict.fromkeys(shapes)), (sizes.minSubgroupSize, sizes.maxSubgroupSize), denied
+    )
+
+
+_COMPONENTS = {
+    "FLOAT16": DataType.FLOAT16,
+    "FLOAT32": DataType.FLOAT32,
+    "FLOAT64": DataType.FLOAT64,
+    "SINT8": DataType.INT8,
+    "SINT32": DataType.INT32,
+    "UINT8": DataType.UINT8,
+    "UINT32": DataType.UINT32,
+}
+"""The types of elements, by Vulkan's names."""
 
 
 def _read_float_controls(api: Vulkan, properties: Any) -> FloatControls:

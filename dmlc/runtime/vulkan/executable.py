@@ -112,9 +112,9 @@ class Executable:
 
     def __init__(self, program: Program, context: Context, options: Options) -> None:
         check_target(program, "hlsl", "Vulkan devices")
-        self.program = program
         self.options = options
         self.device: VulkanDevice = context.device
+        self.program = program = program.choose(self.device.matrices)
         self._compiled = [compile_kernel(k, floats=self.device.floats) for k in program.kernels]
         check_kernels(program, self._compiled, self.device)
         self.input_names = tuple(t.name for t in program.inputs)
@@ -125,7 +125,7 @@ class Executable:
         self._lends = options.lend and not self._staged and self.device.import_alignment is not None
         self._quick = plan_quick(program, self.device.limits.allocation)
         self._plans: dict[tuple[int, ...], Plan] = {}
-        self._quiet = Report(str(self.device))
+        self._quiet = Report(str(self.device), matrices=tuple(i.name for i in program.matrices))
         self.last_report = self._quiet
         """The report of the latest call, whichever thread made it."""
         self._built = _Built(program, session_of(context), self._compiled)
@@ -196,7 +196,7 @@ class Executable:
     def _report(self, copies: tuple[Copy, ...], seconds: float | None) -> Report:
         if not copies and seconds is None:
             return self._quiet
-        return Report(self._quiet.device, copies, seconds)
+        return dataclasses.replace(self._quiet, copies=copies, seconds=seconds)
 
     def _run(self, sizes: Mapping[str, int], memories: Mapping[str, Array]) -> float | None:
         plan = self._plan(sizes)

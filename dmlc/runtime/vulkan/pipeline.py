@@ -18,6 +18,8 @@ from dmlc.runtime.dxc import RegisterShifts
 from dmlc.runtime.hlsl import CompiledKernel
 from dmlc.runtime.vulkan.context import Context
 
+_FULL = 2
+"""VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT, which the package `vulkan` lacks."""
 _KEPT = 64
 """Pipelines per device that outlive the last executable that used them."""
 
@@ -45,7 +47,12 @@ class Pipeline:
         # At the end of the process everything goes at once.
         self.close.atexit = False
         self.set_layout, self.layout, self.handle = build_pipeline(
-            context, stack, compiled.spirv, kernel.entry_point, bindings
+            context,
+            stack,
+            compiled.spirv,
+            kernel.entry_point,
+            bindings,
+            subgroup=0 if kernel.matrix is None else kernel.matrix.subgroup,
         )
 
     def binding(self, buffer: BufferBinding) -> int:
@@ -64,9 +71,11 @@ def build_pipeline(
     entry_point: str,
     bindings: Sequence[Any],
     flags: int = 0,
+    subgroup: int = 0,
 ) -> tuple[Any, Any, Any]:
     """A module as a pipeline, with VkDescriptorSetLayoutBindings: the layouts of its descriptor
-    set and of itself, and its handle. What `stack` closes gives them back."""
+    set and of itself, and its handle. Its subgroups have as many items as `subgroup` says, unless
+    that is 0. What `stack` closes gives them back."""
     api = context.api
     asked = api.make(
         "VkDescriptorSetLayoutCreateInfo", bindingCount=len(bindings), pBindings=bindings
@@ -81,8 +90,13 @@ def build_pipeline(
     module = context.make("vkCreateShaderModule", "VkShaderModule", asked)
     destroy_module = context.destroyer("vkDestroyShaderModule", module)
     try:
+        sized = api.make(
+            "VkPipelineShaderStageRequiredSubgroupSizeCreateInfo", requiredSubgroupSize=subgroup
+        )
         stage = api.make(
             "VkPipelineShaderStageCreateInfo",
+            pNext=sized if subgroup else api.null,
+            flags=_FULL if subgroup else 0,
             stage=api.flags("SHADER_STAGE", "COMPUTE"),
             module=module,
             pName=entry_point,

@@ -77,9 +77,9 @@ def test_a_device_is_asked_for_what_it_lists(
     monkeypatch.setattr(context, "device", listed)
     built: list[bytes] = []
 
-    def build(context: Context, stack: Any, spirv: bytes, *others: Any) -> Any:
+    def build(context: Context, stack: Any, spirv: bytes, *others: Any, subgroup: int) -> Any:
         built.append(spirv)
-        return build_pipeline(context, stack, spirv, *others)
+        return build_pipeline(context, stack, spirv, *others, subgroup=subgroup)
 
     monkeypatch.setattr(pipeline, "build_pipeline", build)
     # A name of its own, so that no pipeline that was made before is taken.

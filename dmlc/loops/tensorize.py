@@ -1,0 +1,251 @@
+"""The primitive that has matrix instructions make a product: the subgroups of a work group share
+the outputs of a tile, each of which has some matrices of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from dmlc.kernel.target import Limits
+from dmlc.loops.element import Gather, Read, View
+from dmlc.loops.legality import MOST_ITEMS, demand_free, find_path
+from dmlc.loops.nodes import (
+    Buffer,
+    Dim,
+    Into,
+    Kind,
+    Loop,
+    Multiply,
+    Nest,
+    Node,
+    Point,
+    Reduce,
+    Stage,
+    walk,
+)
+from dmlc.loops.phases import Phase
+from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive
+from dmlc.loops.space import Space
+from dmlc.loops.tiling import count_points, list_names, measure_shared
+from dmlc.matrices import Instruction, find_instruction
+from dmlc.sizes import Measure
+from dmlc.source import InternalError
+
+ITEMS = "item"
+"""The axis of the work items that share a product."""
+_PAD = 4
+"""Elements between the rows of the outputs in shared memory."""
+
+
+@primitive(Argument.WORD, Argument.NUMBER, Argument.NUMBER)
+def tensorize(on: On, instruction: str, rows: int, columns: int) -> Nest:
+    """The products of a tile are made by a matrix instruction of that name, of which each subgroup
+    has so many matrices, one below the other and side by side, as sums. The loop walks the rows of
+    the tile, the one in it the columns, and the reduction in that has a tile of points as its
+    innermost loop. The sums end up in shared memory, where what derives from them reads them. Both
+    factors are FLOAT16 as they lie in memory, and have to be staged after that. Changes the order
+    of sums, and how they are rounded: that is the device's.
+
+    `for i in row: for j in column: s = sum(k: a[i, k] * b[k, j]); g(s) -> s[..] += a[..] @ b[..]`,
+    and then `for i in row: for j in column: g(s[i, j])`
+    """
+    nest, loop = on.nest, on.loop
+    row = find_row(on.limits, instruction)
+    reduce, inner = _find_reduction(nest, loop)
+    column = loop.body[0]
+    if not isinstance(column, Loop):
+        raise ScheduleError("the rows of a tile have one loop over its columns")
+    _check_factors(nest, reduce, row)
+    *outer, points = inner
+    shape, after = row.shape, column.body[1:]
+    sides = count_points(loop.dim), count_points(column.dim)
+    demand(rows > 0 and columns > 0, "a subgroup has one matrix of sums at least")
+    items = sides[0] // (rows * shape.m) * (sides[1] // (columns * shape.n)) * row.subgroup
+    demand(items <= MOST_ITEMS, "a group has so many work items at most")
+    demand_free(nest, ITEMS)
+    (accumulator,) = nest.phases[reduce.phase].accumulators
+    name = accumulator.name.partition("#")[0]
+    pitch = sides[1] + _PAD
+    buffer = Buffer(
+        f"{name}#sums", accumulator.reduction.dtype, sides[0] * pitch, column.dim, f"{name}_tile",
+        linear=True, shared=True,
+    )  # fmt: skip
+    held = measure_shared((*nest.buffers, buffer))
+    demand(held <= on.limits.shared_bytes, "tiles take more memory than a group has")
+    places = {loop.dim: pitch, column.dim: 1}
+    into = Into(buffer, column.dim, tile=tuple(places.items()))
+    body: Node = Point(reduce.phase)
+    for dim in (points.dim, column.dim, loop.dim):
+        body = Loop(dim, Kind.LOOP, 1, (body,), dim.name)
+    body = Multiply(reduce.phase, (body,), row, (rows, columns))
+    for around in reversed(outer):
+        body = dataclasses.replace(around, body=(body,))
+    product = dataclasses.replace(reduce, body=(body,), into=into, serial=False)
+    taken = list_names(nest)
+    derived: tuple[Node, ...] = after
+    for each in (column, loop):
+        name = next(n for i in range(2, len(taken) + 3) if (n := f"{each.name}.{i}") not in taken)
+        derived = (Loop(each.dim, Kind.LOOP, 1, derived, name),)
+    stages = {stage for stage, _ in accumulator.stages}
+    stages.update(map(accumulator.slot_name, range(len(accumulator.slots))))
+    phases, dims = list(nest.phases), list(nest.dims)
+    for number in {n.phase for node in after for n in walk((node,)) if isinstance(n, Point)}:
+        phases[number], dims[number] = _read_sums(
+            nest.phases[number], nest.dims[number], stages, buffer.name, places
+        )
+    made = dataclasses.replace(
+        nest,
+        phases=tuple(phases),
+        dims=tuple(dims),
+        lanes=((ITEMS, items),),
+        buffers=(*nest.buffers, buffer),
+    )
+    (group,) = nest.body
+    if not isinstance(group, Loop):
+        raise InternalError("a product has work groups")
+    return dataclasses.replace(made, body=(dataclasses.replace(group, body=(product, *derived)),))
+
+
+def find_row(limits: Limits, name: str) -> Instruction:
+    """The instruction of that name, which the target has."""
+    row = find_instruction(name)
+    demand(limits.instruction is not None, f"target '{limits.target}' is not asked for any")
+    demand(limits.instruction == row, f"target '{limits.target}' is asked for another one")
+    return row
+
+
+def _find_reduction(nest: Nest, loop: Loop) -> tuple[Reduce, list[Loop]]:
+    """The reduction of a product in tiles, and the loops over its points, outermost first."""
+    match nest.body:
+        case (Loop(kind=Kind.GROUP, body=(only,)),) if only is loop and not nest.lanes:
+            pass
+        case _:
+            raise ScheduleError("the tile is all that a work group has")
+    tiles = [loop, *(n for n in loop.body if isinstance(n, Loop))]
+    whole = all(n.dim.within is not None and n.step == 1 and n.kind is Kind.LOOP for n in tiles)
+    demand(whole and len(loop.body) == 1 and len(tiles) == 2, "rows and columns are tiles, by ones")
+    match tiles[1].body:
+        case (Reduce(serial=True, ends=True, into=None, tile=None) as reduce, *after) if after:
+            pass
+        case _:
+            raise ScheduleError("there is no loop of a serial reduction and what derives from it")
+    plain = all(isinstance(n, Point) and not n.into and not n.name for n in after)
+    demand(plain, "what derives from the sums is stored point by point")
+    nodes, loops = reduce.body, list[Loop]()
+    while len(nodes) == 1 and isinstance(nodes[0], Loop):
+        loops.append(nodes[0])
+        nodes = nodes[0].body
+    fits = all(n.kind is Kind.LOOP and not n.interleaved for n in loops)
+    fits = fits and nodes == (Point(reduce.phase),) and len(loops) > 1
+    fits = fits and sum(n.dim is loops[-1].dim for n in loops) == 1
+    fits = fits and loops[-1].dim.within is not None and loops[-1].step == 1
+    demand(fits, "its innermost loop walks a whole tile of points, in a loop over these")
+    return reduce, loops
+
+
+def _check_factors(nest: Nest, reduce: Reduce, row: Instruction) -> None:
+    """Refuses what is no sum of products of numbers as they lie in memory."""
+    elements, shape = nest.phases[reduce.phase].elements, row.shape
+    plain = len(elements.reductions) == 1 and not elements.results
+    demand(plain and elements.reductions[0].combiner == "sum", "only sums are tensorized")
+    (reduction,) = elements.reductions
+    is_product = len(reduction.values) == 2
+    demand(is_product and reduction.dtype is shape.sum.compute, f"sums are of {shape.sum.name}")
+    for number in reduction.values:
+        value = elements.values[number]
+        is_read = isinstance(value, Read | Gather) and value.view.dtype is shape.factors
+        demand(is_read, f"the factors are {shape.factors.name} as they lie in memory")
+
+
+def _read_sums(
+    phase: Phase,
+    dims: tuple[Dim, ...],
+    stages: Collection[str],
+    name: str,
+    places: Mapping[Dim, int],
+) -> tuple[Phase, tuple[Dim, ...]]:
+    """A phase that reads outcomes of a reduction where they lie in shared memory, and the
+    dimensions of its axes: those of the tile come last."""
+    elements, space = phase.elements, phase.space
+    new = [dim for dim in places if dim not in dims]
+    dims = (*dims, *new)
+    steps = tuple(places.get(dim, 0) for dim in dims)
+    views = {
+        v.view: dataclasses.replace(v.view, tensor=name, strides=steps)
+        for v in elements.values
+        if isinstance(v, Read) and v.view.local and v.view.tensor in stages
+    }
+    values = tuple(
+        dataclasses.replace(v, view=views[v.view]) if isinstance(v, Read) and v.view in views else v
+        for v in elements.values
+    )
+    elements = dataclasses.replace(elements, values=values)
+
+    def find(view: View) -> tuple[Measure, ...]:
+        return steps if view in views.values() else (*space.strides[view], *(0 for _ in new))
+
+    extents = (*space.extents, *map(count_points, new))
+    parallel = (*space.parallel, *range(len(space.extents), len(extents)))
+    made = Space(extents, {view: find(view) for view in elements.views()}, parallel, space.pieces)
+    return dataclasses.replace(phase, elements=elements, space=made), dims
+
+
+def check_products(nest: Nest) -> None:
+    """Refuses a nest in which something is changed of what matrix instructions do at once."""
+    wrong = find_wrong(nest)
+    demand(not wrong, wrong)
+
+
+def find_wrong(nest: Nest) -> str:
+    """What is wrong with products of matrices in a nest; empty where nothing is."""
+    for node in walk(nest.body):
+        if isinstance(node, Reduce) and node.into is not None and node.into.tile:
+            products = [n for n in walk(node.body) if isinstance(n, Multiply)]
+            wrong = "sums in a shared tile are not those of one product of matrices"
+            wrong = _find_wrong(nest, node, products[0]) if len(products) == 1 else wrong
+            if wrong:
+                return wrong
+        path = find_path(nest.body, node) if isinstance(node, Multiply) else []
+        if path and not any(isinstance(n, Reduce) and n.into for n in path):
+            return "matrices have no sums"
+    return ""
+
+
+def _find_wrong(nest: Nest, reduce: Reduce, node: Multiply) -> str:
+    """The same of one product, and of the reduction whose points it takes."""
+    loops = [n for n in walk(node.body) if isinstance(n, Loop)]
+    plain = all(n.kind is Kind.LOOP and n.step == 1 and not n.extent for n in loops)
+    tiles = [n.dim.size for n in loops if n.dim.within is not None]
+    points = [n for n in walk(node.body) if not isinstance(n, Loop)]
+    if not plain or len(tiles) != 3 or points != [Point(node.phase)] or node.phase != reduce.phase:
+        return "what matrices multiply stays as it is"
+    around = find_path((reduce,), node)[1:-1]
+    if not all(isinstance(n, Loop) and n.kind is Kind.LOOP for n in around):
+        return "all work items make a product together"
+    row, (rows, columns) = node.instruction, node.each
+    sides = [tile if isinstance(tile, int) else 0 for tile in tiles]
+    parts = (max(rows, 1) * row.shape.m, max(columns, 1) * row.shape.n, row.shape.k)
+    if any(not side or side % part for side, part in zip(sides, parts, strict=True)):
+        return (f"the tile is no whole number of {parts[0]} by {parts[1]} outputs, and "
+                f"{parts[2]} points")  # fmt: skip
+    subgroups = sides[0] // parts[0] * (sides[1] // parts[1])
+    if nest.lanes != ((ITEMS, subgroups * row.subgroup),):
+        return "the work items of a group are not those of its subgroups"
+    into = reduce.into
+    fits = into is not None and into.buffer.shared and [d for d, _ in into.tile] == [
+        n.dim for n in loops[:2]]  # fmt: skip
+    return "" if fits else "the sums of matrices are put into no shared tile of theirs"
+
+
+def check_staged(nest: Nest, limits: Limits) -> None:
+    """Refuses a product of matrices whose factors lie in no tiles, or that a target has not."""
+    for node in walk(nest.body):
+        if isinstance(node, Multiply):
+            find_row(limits, node.instruction.name)
+            (reduction,) = nest.phases[node.phase].elements.reductions
+            reads = [nest.phases[node.phase].elements.values[n] for n in reduction.values]
+            staged = all(isinstance(v, Read) and v.view.local for v in reads)
+            plain = staged and reduction.guard is None
+            demand(plain, "the factors of matrices are staged, each in a tile")
+            stages = [n for n in walk(nest.body) if isinstance(n, Stage)]
+            demand(len(stages) == 1 and stages[0].body != (), "tiles are filled in one place")

@@ -1,0 +1,155 @@
+"""Products that matrix instructions make: the sums of a tile in matrices, each subgroup's own, the
+steps that multiply, and where the sums end up."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, index, multiply, operate, zero_of
+from dmlc.kernel.frame import Frame
+from dmlc.loops.element import Read
+from dmlc.loops.nodes import Dim, Loop, Multiply, Nest, Node, Reduce, walk
+from dmlc.loops.tiling import count_points
+from dmlc.lowering.scope import Scope
+from dmlc.lowering.values import Values
+from dmlc.source import InternalError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rows:
+    """Where a tile lies in shared memory: the elements of a row side by side, or of a column."""
+
+    array: str
+    outer: int
+    """How far apart neighbours lie along rows of outputs, or columns of them."""
+    point: int
+
+    def find(self, place: k.Expression, number: int, points: k.Expression) -> k.Expression:
+        """The element of an output, which is `number` after a place, at some point."""
+        outputs = add(multiply(place, self.outer), index(number * self.outer))
+        return add(outputs, multiply(points, self.point))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Product:
+    """The matrices of one product, and where those of this subgroup begin among its outputs."""
+
+    sums: tuple[tuple[str, ...], ...]
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    row: k.Local
+    column: k.Local
+
+
+class Products:
+    """Writes the products of one nest, and has `write` write what is inside them."""
+
+    def __init__(
+        self,
+        nest: Nest,
+        frame: Frame,
+        values: Values,
+        write: Callable[[Sequence[Node], Scope], list[k.Statement]],
+    ) -> None:
+        self._nest, self._frame, self._values, self._write = nest, frame, values, write
+        self._begun: dict[int, _Product] = {}
+        self.matrices: list[k.Matrix] = []
+
+    def find(self, node: Reduce) -> Multiply | None:
+        """What multiplies matrices in a reduction, if that is how it is made."""
+        return next((n for n in walk(node.body) if isinstance(n, Multiply)), None)
+
+    def write_sums(self, node: Reduce, product: Multiply, scope: Scope) -> list[k.Statement]:
+        """A reduction whose sums are in matrices, which end up where it puts them."""
+        shape, into = product.instruction.shape, node.into
+        if into is None:
+            raise InternalError("the sums of matrices end up nowhere")
+        (rows, columns), (_, pitch) = product.each, into.tile[0]
+        across = count_points(into.dim) // (columns * shape.n)
+        body: list[k.Statement] = []
+        subgroup = k.Position(k.Geometry.SUBGROUP)
+        column_part = operate("mod", subgroup, index(across))
+        row_part = operate("div", subgroup, index(across))
+        first_row = multiply(row_part, rows * shape.m)
+        first_column = multiply(column_part, columns * shape.n)
+        made = _Product(
+            tuple(
+                tuple(self._take("sum", k.Use.SUM, product) for _ in range(columns))
+                for _ in range(rows)
+            ),
+            tuple(self._take("left", k.Use.LEFT, product) for _ in range(rows)),
+            tuple(self._take("right", k.Use.RIGHT, product) for _ in range(columns)),
+            self._frame.name(body, "first_row", first_row),
+            self._frame.name(body, "first_column", first_column),
+        )
+        self._begun[product.phase] = made
+        every = list(itertools.chain.from_iterable(made.sums))
+        body += [k.FillMatrix(name, zero_of(shape.sum)) for name in every]
+        body += self._write(node.body, scope)
+        array = self._values.arrays[into.buffer]
+        for i, names in enumerate(made.sums):
+            for j, name in enumerate(names):
+                row = add(multiply(made.row, pitch), index(i * shape.m * pitch))
+                place = add(row, made.column, index(j * shape.n))
+                body.append(k.StoreMatrix(array, place, name, pitch))
+        return [*body, k.Barrier()]
+
+    def _take(self, name: str, use: k.Use, product: Multiply) -> str:
+        """A matrix."""
+        shape = product.instruction.shape
+        rows = shape.k if use is k.Use.RIGHT else shape.m
+        columns = shape.k if use is k.Use.LEFT else shape.n
+        dtype = shape.sum if use is k.Use.SUM else shape.factors
+        made = k.Matrix(self._frame.names.take(name), dtype, rows, columns, use)
+        self.matrices.append(made)
+        return made.name
+
+    def write_steps(self, node: Multiply) -> list[k.Statement]:
+        """All points of a tile enter the sums, as many at a time as the instruction takes."""
+        rows, columns, points = (n.dim for n in walk(node.body) if isinstance(n, Loop))
+        product, shape = self._begun[node.phase], node.instruction.shape
+        left, right = self._find_tiles(node, rows, columns, points)
+        point = self._frame.variable("point")
+        body: list[k.Statement] = []
+        for tile, names, first, step in (
+            (left, product.left, product.row, shape.m),
+            (right, product.right, product.column, shape.n),
+        ):
+            # Rows of the right factor are points.
+            is_left = tile is left
+            beside = tile.point if is_left else tile.outer
+            stride = tile.outer if is_left else tile.point
+            for number, name in enumerate(names):
+                place = tile.find(first, number * step, point)
+                if beside == 1:
+                    body.append(k.LoadMatrix(name, tile.array, place, stride))
+                else:
+                    body.append(k.LoadMatrix(name, tile.array, place, beside, transposed=True))
+        body += [
+            k.MultiplyMatrices(total, one, other)
+            for one, totals in zip(product.left, product.sums, strict=True)
+            for other, total in zip(product.right, totals, strict=True)
+        ]
+        return [k.For(point, index(0), index(count_points(points)), shape.k, tuple(body))]
+
+    def _find_tiles(
+        self, node: Multiply, rows: Dim, columns: Dim, points: Dim
+    ) -> tuple[_Rows, _Rows]:
+        """Where the factors lie of rows, and of columns."""
+        elements = self._nest.phases[node.phase].elements
+        (reduction,) = elements.reductions
+        found: dict[Dim, _Rows] = {}
+        arrays = {b.name: name for b, name in self._values.arrays.items()}
+        for number in reduction.values:
+            value = elements.values[number]
+            if not isinstance(value, Read):
+                raise InternalError("a factor of matrices lies in no tile")
+            steps = dict(self._values.terms[node.phase][value.view])
+            (own,) = (dim for dim in (rows, columns) if dim in steps)
+            lie = [steps[dim] for dim in (own, points)]
+            outer, point = (step if isinstance(step, int) else 0 for step in lie)
+            found[own] = _Rows(arrays[value.view.tensor], outer, point)
+        return found[rows], found[columns]

@@ -1,0 +1,141 @@
+"""Schedules of products of halves by matrix instructions: tiles of both factors in shared memory,
+as they are, and the sums of a tile in matrices of subgroups.
+
+The numbers are for each instruction of `matrices.INSTRUCTIONS`. They go by sizes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.kernel.target import Limits, Profile
+from dmlc.loops.contraction import Contraction, Factor, find_divided
+from dmlc.loops.element import Gather, Read
+from dmlc.loops.legality import MOST_UNROLLED
+from dmlc.loops.nodes import Loop, Nest, walk
+from dmlc.loops.phases import VECTOR, Phase
+from dmlc.loops.staging import stage_value
+from dmlc.loops.tiling import takes_vectors
+from dmlc.matrices import Instruction
+from dmlc.schedules.rule import Rule
+from dmlc.schedules.tiles import lies_along, name_factor
+
+_LARGE, _SMALL = 64, 32
+"""Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
+_DEPTH = 32
+"""Points of a tile."""
+_PAD = 8
+"""Elements between the rows of a tile: instructions want these to begin at 16 bytes."""
+_ACROSS = {32: 2, 16: 2, 8: 4}
+"""The subgroups side by side along a large tile, by their items: so that a group has 64 or more."""
+
+
+def suits(found: Contraction, limits: Limits) -> bool:
+    """Whether a product is made by the instruction of some limits: of halves as they lie in memory,
+    none of which is left out where the other factor may be no number."""
+    row = limits.instruction
+    if row is None or found.has_holes or found.dtype is not row.shape.sum.compute:
+        return False
+    values = found.phase.elements.values
+    factors = (values[factor.value] for factor in (found.left, found.right))
+    return all(isinstance(v, Read | Gather) and v.view.dtype is row.shape.factors for v in factors)
+
+
+def choose_matrices(
+    function: ir.Function, phases: Sequence[Phase], found: Contraction, p: Profile, limits: Limits
+) -> Nest | None:
+    """The nest of a product of halves, and of what derives from it; None where the instruction is
+    not for it."""
+    row = limits.instruction
+    if row is None or not suits(found, limits):
+        return None
+    rule, side = Rule(function, limits, phases), _choose_side(found, p)
+    while (divided := find_divided(rule.nest.phases[0])) is not None:
+        axis, length = divided
+        rule.do("part", rule.nest.dims[0][axis].name, length)
+    dims, pieces = rule.nest.dims[0], found.phase.space.pieces
+    inner = sorted(found.inner, key=lambda axis: axis not in pieces)
+    batch, rows, columns, points = (
+        [dims[axis].name for axis in axes]
+        for axes in (found.batch, found.left.axes, found.right.axes, inner)
+    )
+    rule.put_in_order([*batch, *rows, *columns])
+    rule.put_in_order(points)
+    m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
+    rule.do("tile", m, side, name="row")
+    rule.do("tile", n, side, name="column")
+    rule.do("tile", k, _DEPTH, name="point")
+    rule.do("reorder", "row")
+    rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
+    down, across = _share_out(row, side)
+    each = side // down // row.shape.m, side // across // row.shape.n
+    rule.do("tensorize", "row", row.name, *each)
+    items = down * across * row.subgroup
+    for factor, name, own in ((found.left, "left", "row"), (found.right, "right", "column")):
+        _fill(rule, found, factor, (k, name, own), (side, items))
+    _store(rule, side, items, dims[found.right.axes[-1]].name, limits)
+    return rule.finish(f"a group computes a tile of {side} by {side} outputs in matrices")
+
+
+def _choose_side(found: Contraction, p: Profile) -> int:
+    """The rows, and columns, of a tile."""
+    many = found.batches * -(-found.rows // _LARGE) * -(-found.columns // _LARGE)
+    return _LARGE if found.is_open or many >= p.groups else _SMALL
+
+
+def _share_out(row: Instruction, side: int) -> tuple[int, int]:
+    """How many subgroups stand one below the other in a tile, and side by side."""
+    return 2, _ACROSS[row.subgroup] if side == _LARGE else 2
+
+
+def _fill(
+    rule: Rule, found: Contraction, factor: Factor, names: tuple[str, str, str],
+    sizes: tuple[int, int],
+) -> None:  # fmt: skip
+    """How the work items fill the tile of a factor: neighbours read side by side, four elements
+    each where that can be, and these lie side by side in the tile too."""
+    (k, name, own), (side, items) = names, sizes
+    phase = stage_value(found.phase, factor.value, factor.conditions, name)
+    pieces = found.phase.space.pieces
+    last = max(found.inner, key=lambda axis: (axis not in pieces, axis))
+    is_along = lies_along(phase, last, factor.axes[-1])
+    wide = takes_vectors(phase, last if is_along else factor.axes[-1], rule.limits)
+    beside = "point" if is_along else own
+    rule.do("stage", k, name_factor(found, factor), "shared", beside, _PAD, name=name)
+    rows, points = (f"{name}_{own}", side), (f"{name}_point", _DEPTH)
+    (along, many), (other, count) = (points, rows) if is_along else (rows, points)
+    if not is_along:
+        rule.do("reorder", along)
+    axes = f"{name}_rows", f"{name}_columns"
+    _share(rule, (other, along), axes, (count, many), items, wide)
+
+
+def _store(rule: Rule, side: int, items: int, last: str, limits: Limits) -> None:
+    """How the work items share what derives from the sums: neighbours store side by side."""
+    loops = [n for n in walk(rule.nest.body) if isinstance(n, Loop)]
+    row, column = (
+        next(n.name for n in reversed(loops) if n.dim.name == name) for name in ("row", "column")
+    )
+    axis = next(a for a, dim in enumerate(rule.nest.dims[1]) if dim.name == last)
+    wide = takes_vectors(rule.nest.phases[1], axis, limits)
+    _share(rule, (row, column), ("rows", "columns"), (side, side), items, wide, "own")
+
+
+def _share(
+    rule: Rule, loops: tuple[str, str], axes: tuple[str, str], sizes: tuple[int, int],
+    items: int, wide: bool, *whose: str,
+) -> None:  # fmt: skip
+    """The points of a block to all work items of a group: of the inner loop neighbours to
+    neighbours, as vectors where that can be; and no more of the outer one to each than is written
+    out."""
+    (outer, inner), (count, many) = loops, sizes
+    width = VECTOR if wide else 1
+    down = max(count // MOST_UNROLLED, items // min(many // width, items))
+    down = min(down, count, items)
+    rule.take(outer, axes[0], count, down, *whose)
+    neighbours = rule.do("split", inner, width, name=axes[1]) if wide else inner
+    across = min(many // width, items // down)
+    rule.take(neighbours, axes[1], many // width, across, *whose)
+    if wide:
+        rule.do("vectorize", inner, VECTOR, "whole")
