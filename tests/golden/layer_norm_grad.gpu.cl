@@ -59,17 +59,13 @@ __kernel void layer_norm_grad_1(
     __local float sum_lanes[256];
     __local float moment_lanes[256];
     __local float tiles[2048] __attribute__((aligned(16)));
-    float dscale_part[8];
-    float dbias_part[8];
     const uint row = (uint)get_local_id(0) / 8;
     const uint column = (uint)get_local_id(0) % 8;
     const uint i0 = (uint)get_group_id(0);
-
-    #pragma unroll
-    for (uint j = 0; j < 2; ++j) {
-        vstore4((float4)(0.0f), 0, dscale_part + j * 4);
-        vstore4((float4)(0.0f), 0, dbias_part + j * 4);
-    }
+    float4 dscale_part = 0.0f;
+    float4 dbias_part = 0.0f;
+    float4 dscale_part_1 = 0.0f;
+    float4 dbias_part_1 = 0.0f;
     float4 sum_value = 0.0f;
     float4 moment_value = 0.0f;
     const uint row_start = i0 * 2048 + column * 256;
@@ -111,68 +107,64 @@ __kernel void layer_norm_grad_1(
     }
     const float value = sum_total * 0.00390625f;
     const float value_1 = moment_total * 0.00390625f;
-
-    #pragma unroll
-    for (uint k = 0; k < 2; ++k) {
-        const uint i2_1 = first + k * 128;
-        const float4 dy_value_2 = vload4(0, dy + row_start + i2_1);
-        const float4 scale_value_2 = vload4(0, scale + i2_1);
-        const float4 x_value_2 = vload4(0, x + row_start + i2_1);
-        const float4 dx_value = dy_value_2 * scale_value_2 - (value + x_value_2 * value_1);
-        vstore4(fma_float4(dy_value_2, x_value_2, vload4(0, dscale_part + k * 4)), 0, dscale_part + k * 4);
-        vstore4(vload4(0, dbias_part + k * 4) + dy_value_2, 0, dbias_part + k * 4);
-        vstore4(dx_value, 0, dx + row_start + i2_1);
-    }
+    const float4 dx_value = dy_value * scale_value - (value + x_value * value_1);
+    dscale_part = fma_float4(dy_value, x_value, dscale_part);
+    dbias_part += dy_value;
+    vstore4(dx_value, 0, dx + row_start + first);
+    const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value + x_value_1 * value_1);
+    dscale_part_1 = fma_float4(dy_value_1, x_value_1, dscale_part_1);
+    dbias_part_1 += dy_value_1;
+    vstore4(dx_value_1, 0, dx + row_start + i2);
     barrier(CLK_LOCAL_MEM_FENCE);
-    vstore4(vload4(0, dscale_part), 0, tiles + (uint)get_local_id(0) * 4);
-    vstore4(vload4(0, dscale_part + 4), 0, tiles + (uint)get_local_id(0) * 4 + 1024);
+    vstore4(dscale_part, 0, tiles + (uint)get_local_id(0) * 4);
+    vstore4(dscale_part_1, 0, tiles + (uint)get_local_id(0) * 4 + 1024);
     barrier(CLK_LOCAL_MEM_FENCE);
-    vstore4(vload4(0, tiles + row * 32), 0, dscale_part);
-    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 4), 0, dscale_part);
-    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 8), 0, dscale_part);
-    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 12), 0, dscale_part);
-    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 16), 0, dscale_part);
-    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 20), 0, dscale_part);
-    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 24), 0, dscale_part);
-    vstore4(vload4(0, dscale_part) + vload4(0, tiles + row * 32 + 28), 0, dscale_part);
-    vstore4(vload4(0, tiles + row * 32 + 1024), 0, dscale_part + 4);
-    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 4), 0, dscale_part + 4);
-    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 8), 0, dscale_part + 4);
-    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 12), 0, dscale_part + 4);
-    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 16), 0, dscale_part + 4);
-    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 20), 0, dscale_part + 4);
-    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 24), 0, dscale_part + 4);
-    vstore4(vload4(0, dscale_part + 4) + vload4(0, tiles + row * 32 + 1024 + 28), 0, dscale_part + 4);
+    dscale_part = vload4(0, tiles + row * 32);
+    dscale_part += vload4(0, tiles + row * 32 + 4);
+    dscale_part += vload4(0, tiles + row * 32 + 8);
+    dscale_part += vload4(0, tiles + row * 32 + 12);
+    dscale_part += vload4(0, tiles + row * 32 + 16);
+    dscale_part += vload4(0, tiles + row * 32 + 20);
+    dscale_part += vload4(0, tiles + row * 32 + 24);
+    dscale_part += vload4(0, tiles + row * 32 + 28);
+    dscale_part_1 = vload4(0, tiles + row * 32 + 1024);
+    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 4);
+    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 8);
+    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 12);
+    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 16);
+    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 20);
+    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 24);
+    dscale_part_1 += vload4(0, tiles + row * 32 + 1024 + 28);
     barrier(CLK_LOCAL_MEM_FENCE);
-    vstore4(vload4(0, dbias_part), 0, tiles + (uint)get_local_id(0) * 4);
-    vstore4(vload4(0, dbias_part + 4), 0, tiles + (uint)get_local_id(0) * 4 + 1024);
+    vstore4(dbias_part, 0, tiles + (uint)get_local_id(0) * 4);
+    vstore4(dbias_part_1, 0, tiles + (uint)get_local_id(0) * 4 + 1024);
     barrier(CLK_LOCAL_MEM_FENCE);
-    vstore4(vload4(0, tiles + row * 32), 0, dbias_part);
-    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 4), 0, dbias_part);
-    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 8), 0, dbias_part);
-    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 12), 0, dbias_part);
-    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 16), 0, dbias_part);
-    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 20), 0, dbias_part);
-    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 24), 0, dbias_part);
-    vstore4(vload4(0, dbias_part) + vload4(0, tiles + row * 32 + 28), 0, dbias_part);
-    vstore4(vload4(0, tiles + row * 32 + 1024), 0, dbias_part + 4);
-    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 4), 0, dbias_part + 4);
-    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 8), 0, dbias_part + 4);
-    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 12), 0, dbias_part + 4);
-    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 16), 0, dbias_part + 4);
-    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 20), 0, dbias_part + 4);
-    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 24), 0, dbias_part + 4);
-    vstore4(vload4(0, dbias_part + 4) + vload4(0, tiles + row * 32 + 1024 + 28), 0, dbias_part + 4);
+    dbias_part = vload4(0, tiles + row * 32);
+    dbias_part += vload4(0, tiles + row * 32 + 4);
+    dbias_part += vload4(0, tiles + row * 32 + 8);
+    dbias_part += vload4(0, tiles + row * 32 + 12);
+    dbias_part += vload4(0, tiles + row * 32 + 16);
+    dbias_part += vload4(0, tiles + row * 32 + 20);
+    dbias_part += vload4(0, tiles + row * 32 + 24);
+    dbias_part += vload4(0, tiles + row * 32 + 28);
+    dbias_part_1 = vload4(0, tiles + row * 32 + 1024);
+    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 4);
+    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 8);
+    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 12);
+    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 16);
+    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 20);
+    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 24);
+    dbias_part_1 += vload4(0, tiles + row * 32 + 1024 + 28);
     if (column == 0) {
         const uint row_start_1 = i0 * 256;
-        #pragma unroll
-        for (uint k = 0; k < 2; ++k) {
-            const uint i2_1 = first + k * 128;
-            const float4 dscale = vload4(0, dscale_part + k * 4);
-            const float4 dbias = vload4(0, dbias_part + k * 4);
-            vstore4(dscale, 0, dscale_parts + row_start_1 + i2_1);
-            vstore4(dbias, 0, dbias_parts + row_start_1 + i2_1);
-        }
+        const float4 dscale = dscale_part;
+        const float4 dbias = dbias_part;
+        const float4 dscale_1 = dscale_part_1;
+        const float4 dbias_1 = dbias_part_1;
+        vstore4(dscale, 0, dscale_parts + row_start_1 + first);
+        vstore4(dbias, 0, dbias_parts + row_start_1 + first);
+        vstore4(dscale_1, 0, dscale_parts + row_start_1 + i2);
+        vstore4(dbias_1, 0, dbias_parts + row_start_1 + i2);
     }
 }
 

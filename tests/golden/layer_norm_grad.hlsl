@@ -50,19 +50,16 @@ groupshared float4 tiles[512];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    precise float4 dscale_part[2];
-    precise float4 dbias_part[2];
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     precise const float zero = asfloat(group_id.z);
 
     const uint row = lane_id / 8;
     const uint column = lane_id % 8;
     const uint i0 = group_id.x;
-
-    [unroll] for (uint j = 0; j != 2; ++j) {
-        dscale_part[j] = (float4)(zero);
-        dbias_part[j] = (float4)(zero);
-    }
+    precise float4 dscale_part = zero;
+    precise float4 dbias_part = zero;
+    precise float4 dscale_part_1 = zero;
+    precise float4 dbias_part_1 = zero;
     precise float4 sum_value = zero;
     precise float4 moment_value = zero;
     const uint row_start = i0 * 2048 + column * 256;
@@ -103,66 +100,64 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     }
     precise const float value = sum_total * 0.00390625f;
     precise const float value_1 = moment_total * 0.00390625f;
-
-    [unroll] for (uint k = 0; k != 2; ++k) {
-        const uint i2 = first + k * 128;
-        precise const float4 dy_value_2 = dy[(row_start + i2) / 4];
-        precise const float4 scale_value_2 = scale[i2 / 4];
-        precise const float4 x_value_2 = x[(row_start + i2) / 4];
-        precise const float4 dx_value = dy_value_2 * scale_value_2 - (value + x_value_2 * value_1);
-        dscale_part[k] = mad(dy_value_2, x_value_2, dscale_part[k]);
-        dbias_part[k] = dbias_part[k] + dy_value_2;
-        dx[(row_start + i2) / 4] = dx_value;
-    }
+    precise const float4 dx_value = dy_value * scale_value - (value + x_value * value_1);
+    dscale_part = mad(dy_value, x_value, dscale_part);
+    dbias_part += dy_value;
+    dx[(row_start + first) / 4] = dx_value;
+    precise const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value + x_value_1 * value_1);
+    dscale_part_1 = mad(dy_value_1, x_value_1, dscale_part_1);
+    dbias_part_1 += dy_value_1;
+    dx[(row_start + first) / 4 + 32] = dx_value_1;
     GroupMemoryBarrierWithGroupSync();
-    tiles[lane_id] = dscale_part[0];
-    tiles[lane_id + 256] = dscale_part[1];
+    tiles[lane_id] = dscale_part;
+    tiles[lane_id + 256] = dscale_part_1;
     GroupMemoryBarrierWithGroupSync();
-    dscale_part[0] = tiles[row * 8];
-    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 1];
-    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 2];
-    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 3];
-    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 4];
-    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 5];
-    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 6];
-    dscale_part[0] = dscale_part[0] + tiles[row * 8 + 7];
-    dscale_part[1] = tiles[row * 8 + 256];
-    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 1];
-    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 2];
-    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 3];
-    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 4];
-    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 5];
-    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 6];
-    dscale_part[1] = dscale_part[1] + tiles[row * 8 + 256 + 7];
+    dscale_part = tiles[row * 8];
+    dscale_part += tiles[row * 8 + 1];
+    dscale_part += tiles[row * 8 + 2];
+    dscale_part += tiles[row * 8 + 3];
+    dscale_part += tiles[row * 8 + 4];
+    dscale_part += tiles[row * 8 + 5];
+    dscale_part += tiles[row * 8 + 6];
+    dscale_part += tiles[row * 8 + 7];
+    dscale_part_1 = tiles[row * 8 + 256];
+    dscale_part_1 += tiles[row * 8 + 256 + 1];
+    dscale_part_1 += tiles[row * 8 + 256 + 2];
+    dscale_part_1 += tiles[row * 8 + 256 + 3];
+    dscale_part_1 += tiles[row * 8 + 256 + 4];
+    dscale_part_1 += tiles[row * 8 + 256 + 5];
+    dscale_part_1 += tiles[row * 8 + 256 + 6];
+    dscale_part_1 += tiles[row * 8 + 256 + 7];
     GroupMemoryBarrierWithGroupSync();
-    tiles[lane_id] = dbias_part[0];
-    tiles[lane_id + 256] = dbias_part[1];
+    tiles[lane_id] = dbias_part;
+    tiles[lane_id + 256] = dbias_part_1;
     GroupMemoryBarrierWithGroupSync();
-    dbias_part[0] = tiles[row * 8];
-    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 1];
-    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 2];
-    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 3];
-    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 4];
-    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 5];
-    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 6];
-    dbias_part[0] = dbias_part[0] + tiles[row * 8 + 7];
-    dbias_part[1] = tiles[row * 8 + 256];
-    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 1];
-    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 2];
-    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 3];
-    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 4];
-    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 5];
-    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 6];
-    dbias_part[1] = dbias_part[1] + tiles[row * 8 + 256 + 7];
+    dbias_part = tiles[row * 8];
+    dbias_part += tiles[row * 8 + 1];
+    dbias_part += tiles[row * 8 + 2];
+    dbias_part += tiles[row * 8 + 3];
+    dbias_part += tiles[row * 8 + 4];
+    dbias_part += tiles[row * 8 + 5];
+    dbias_part += tiles[row * 8 + 6];
+    dbias_part += tiles[row * 8 + 7];
+    dbias_part_1 = tiles[row * 8 + 256];
+    dbias_part_1 += tiles[row * 8 + 256 + 1];
+    dbias_part_1 += tiles[row * 8 + 256 + 2];
+    dbias_part_1 += tiles[row * 8 + 256 + 3];
+    dbias_part_1 += tiles[row * 8 + 256 + 4];
+    dbias_part_1 += tiles[row * 8 + 256 + 5];
+    dbias_part_1 += tiles[row * 8 + 256 + 6];
+    dbias_part_1 += tiles[row * 8 + 256 + 7];
     if (column == 0) {
         const uint row_start_1 = i0 * 256;
-        [unroll] for (uint k = 0; k != 2; ++k) {
-            const uint i2 = first + k * 128;
-            precise const float4 dscale = dscale_part[k];
-            precise const float4 dbias = dbias_part[k];
-            dscale_parts[(row_start_1 + i2) / 4] = dscale;
-            dbias_parts[(row_start_1 + i2) / 4] = dbias;
-        }
+        precise const float4 dscale = dscale_part;
+        precise const float4 dbias = dbias_part;
+        precise const float4 dscale_1 = dscale_part_1;
+        precise const float4 dbias_1 = dbias_part_1;
+        dscale_parts[(row_start_1 + first) / 4] = dscale;
+        dbias_parts[(row_start_1 + first) / 4] = dbias;
+        dscale_parts[(row_start_1 + first) / 4 + 32] = dscale_1;
+        dbias_parts[(row_start_1 + first) / 4 + 32] = dbias_1;
     }
 }
 
