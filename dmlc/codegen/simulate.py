@@ -152,9 +152,8 @@ class StrictLaunch(Launch):
 
     # Memory and order ---------------------------------------------------------------------
 
-    def _make_cells(self, name: str, memory: Memory) -> Cells:
-        free = self._has(Freedom.MEMORY)
-        return (StrictCells if free else Cells)(name, memory, self._items, self._fail)
+    def _make_cells(self, held: k.Buffer | k.Array, memory: Memory, of: type[Cells]) -> Cells:
+        return super()._make_cells(held, memory, StrictCells if self._has(Freedom.MEMORY) else of)
 
     def _make_array(self, array: k.Array) -> Cells:
         cells = super()._make_array(array)

@@ -136,16 +136,17 @@ class Launch:
         self._shared = [self._cells[a.name] for a in kernel.arrays if a.shared]
         self._matrices = Matrices(kernel, self._items, self._cells, self._fail)
 
-    def _make_cells(self, name: str, memory: Memory) -> Cells:
+    def _make_cells(self, held: k.Buffer | k.Array, memory: Memory, of: type[Cells]) -> Cells:
         """What reads and writes the elements of a buffer or an array."""
-        return Cells(name, memory, self._items, self._fail)
+        cells = of(held.name, memory, self._items, self._fail)
+        if held.dtype.compute is not held.dtype:
+            cells.stored, cells.compute = held.dtype, held.dtype.compute
+        cells.vector = held.lanes
+        return cells
 
     def _make_buffer(self, buffer: k.Buffer) -> Cells:
         memory = self._memories[buffer.name]
-        cells = self._make_cells(buffer.name, memory)
-        if buffer.dtype.compute is not buffer.dtype:
-            cells.stored, cells.compute = buffer.dtype, buffer.dtype.compute
-        cells.vector = buffer.lanes
+        cells = self._make_cells(buffer, memory, Cells)
         written = [b.name for b in self._kernel.buffers if b.access is not k.Access.READ]
         is_read_only = all(self._memories[name] is not memory for name in written)
         cells.is_still = is_read_only and bool(memory.filled.all())
@@ -154,14 +155,10 @@ class Launch:
     def _make_array(self, array: k.Array) -> Cells:
         items = self._items
         rows = items.all // items.group_size if array.shared else items.all
-        count = array.size * (items.groups if array.shared else items.all.size)
-        is_index = array.dtype is DataType.INDEX
-        values = np.zeros(count, self._index if is_index else array.dtype.dtype)
-        cells = self._make_cells(array.name, Memory(values, filled=False))
-        if array.dtype.compute is not array.dtype:
-            cells.stored, cells.compute = array.dtype, array.dtype.compute
+        dtype = self._index if array.dtype is DataType.INDEX else array.dtype.dtype
+        values = np.zeros(array.size * (items.groups if array.shared else items.all.size), dtype)
+        cells = self._make_cells(array, Memory(values, filled=False), Cells)
         cells.size, cells.rows = array.size, rows * array.size
-        cells.vector = array.lanes
         cells.is_shared = array.shared and items.group_size > 1
         return cells
 
@@ -446,10 +443,8 @@ class Launch:
 
     def _find_position(self, geometry: k.Geometry) -> Array:
         items, is_group = self._items, geometry is k.Geometry.GROUP
-        if geometry is k.Geometry.SUBGROUP:
-            lanes = self._find_position(k.Geometry.LANE)
-            return lanes // lanes.dtype.type(self._kernel.launch.subgroup or 1)
-        found = items.all // items.group_size if is_group else items.all % items.group_size
+        size = (geometry is k.Geometry.SUBGROUP and self._kernel.launch.subgroup) or 1
+        found = items.all // items.group_size if is_group else items.all % items.group_size // size
         varies = items.groups if is_group else items.group_size
         return found[: None if varies > 1 else 1].astype(self._index)
 
@@ -466,9 +461,8 @@ class Launch:
                 # The second operand is computed where the first does not decide.
                 found = first(who)
                 undecided = self._items.narrow(who, found if name == "and" else ~found)
-                return (
-                    found if undecided is self._items.nobody else evaluate(found, second(undecided))
-                )
+                is_known = undecided is self._items.nobody
+                return found if is_known else evaluate(found, second(undecided))
 
             return run
         if is_exact and len(operands) == 2:
