@@ -43,6 +43,7 @@ from dmlc.loops.nodes import (
     Rescale,
     Stage,
     Turns,
+    Where,
     comes_out_even,
     list_items,
     list_phases,
@@ -152,6 +153,8 @@ class _Writer:
                 return self._write_turns(node, scope)
             case Rescale():
                 return self._reductions.rescale(node, scope)
+            case Where():
+                return self._values.choose(node, scope, self._write)
             case Once():
                 is_first = operate("eq", scope.known[node.dim], index(0))
                 return guard([is_first], self._write(node.body, scope))

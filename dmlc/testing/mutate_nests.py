@@ -25,6 +25,7 @@ from dmlc.loops.nodes import (
     Stage,
     Tile,
     Turns,
+    Where,
     list_buffers,
     list_dims,
     walk,
@@ -314,6 +315,8 @@ KINDS: Mapping[str, Mutation] = {
     "a sum is not rescaled": _field(Rescale, "sums", lambda sums: sums[1:]),
     "another maximum rescales": _field(Rescale, "phase", lambda n: n - 1 if n else 1),
     "a maximum grows twice": _nodes(Rescale, lambda n: (*n.body, n)),
+    "what has nothing to add is not left out": _nodes(Where, _drop),
+    "another value says what is left out": _field(Where, "phase", lambda n: n - 1 if n else 1),
     # Dimensions
     "a dimension is one longer": _everywhere(
         list_dims, "size", lambda n: n + 1 if isinstance(n, int) else None),
