@@ -174,9 +174,9 @@ class _Rows:
                 elements = self._replace(elements, fits, numbers)
         if self._lanes == 1:
             return elements
-        place = self._found.along
-        own = (isinstance(v, Read) and v.view.strides[place] != 0 for v in elements.values)
-        return self._replace(elements, list(own), numbers)
+        # A tile has no flags, but what they choose.
+        own = [isinstance(v, Read | ir.Select) and along[n] for n, v in enumerate(elements.values)]
+        return self._replace(elements, own, numbers)
 
     def _replace(
         self, elements: Elements, fits: Sequence[bool], numbers: Sequence[int]
