@@ -222,6 +222,16 @@ class Multiply:
     each: tuple[int, int]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Where:
+    """What is inside is done where a value holds, which a phase has as its result: where it does
+    not, none of the points inside would change anything. The value is that of the first points of
+    the tiles around, and the same for all work items of a group."""
+
+    phase: int
+    body: tuple[Node, ...]
+
+
 Node: TypeAlias = (
     Loop
     | Reduce
@@ -235,6 +245,7 @@ Node: TypeAlias = (
     | Once
     | Rescale
     | Multiply
+    | Where
 )
 
 
@@ -458,7 +469,7 @@ def _say(nest: Nest, node: Node, around: Sequence[Node]) -> str:
     match node:
         case Loop():
             return _describe_range(node, [each for each in around if isinstance(each, Loop)])
-        case Point() | Reduce() | Numbers() | Rescale() if node.phase >= len(nest.phases):
+        case Point() | Reduce() | Numbers() | Rescale() | Where() if node.phase >= len(nest.phases):
             return "no phase"
         case Point():
             return _describe_point(node, nest.phases[node.phase])

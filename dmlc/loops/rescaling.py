@@ -1,11 +1,13 @@
-"""What sums that are rescaled as a maximum grows need of the nodes around them."""
+"""What sums that are rescaled as a maximum grows need of the nodes around them, and what decides
+whether they have anything to add."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dmlc.loops.element import Read
-from dmlc.loops.nodes import Nest, Node, Point, Reduce, Rescale, walk
+from dmlc.loops.element import Gather, Read
+from dmlc.loops.nodes import Kind, Loop, Nest, Node, Point, Reduce, Rescale, walk
+from dmlc.scalars import DataType
 
 
 def check_rescale(nest: Nest, path: Sequence[Node]) -> Iterator[tuple[bool, str]]:
@@ -45,3 +47,23 @@ def list_readers(nest: Nest, number: int, nodes: Iterable[Node]) -> list[Point]:
         for v in nest.phases[n.phase].elements.values
         if isinstance(v, Read) and v.view.tensor in names
     ]
+
+
+def is_condition(nest: Nest, number: int) -> bool:
+    """Whether a phase has one value, that is true or false, and the same for all points of a
+    tile but for where these are."""
+    phase, dims = nest.phases[number], nest.dims[number]
+    elements = phase.elements
+    if phase.accumulators or len(elements.results) != 1:
+        return False
+    ((view, root),) = elements.results
+    tiled = {dim.within for dim in dims}
+    tiled |= {n.dim for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LANE}
+    read = [v.view for v in elements.values if isinstance(v, Read | Gather)]
+    still = all(
+        not phase.space.strides[each][axis]
+        for each in read
+        for axis, dim in enumerate(dims)
+        if dim in tiled
+    )
+    return view.local and elements.values[root].dtype is DataType.BOOL and still

@@ -36,6 +36,7 @@ from dmlc.loops.nodes import (
     Stage,
     Tile,
     Turns,
+    Where,
     list_buffers,
     list_dims,
     list_items,
@@ -45,7 +46,7 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.paths import Path, excludes, list_paths
 from dmlc.loops.permute import LANES
-from dmlc.loops.rescaling import check_rescale, list_readers
+from dmlc.loops.rescaling import check_rescale, is_condition, list_readers
 from dmlc.loops.tensorize import find_wrong
 from dmlc.source import InternalError
 
@@ -110,6 +111,12 @@ class _Verifier:
                     self._demand(self._settles(path, permute.dim), "what is permuted is not known")
                 case Stage() as stage:
                     self._verify_stage(path, stage)
+                case Where(phase=number):
+                    fits = all(self._settles(path, dim) for dim in self._nest.dims[number]
+                               if self._moves(number, dim))  # fmt: skip
+                    self._demand(fits, f"what phase {number} says is not known here")
+                    self._demand(is_condition(self._nest, number),
+                        f"phase {number} is no condition of a whole group")  # fmt: skip
                 case Rescale():
                     for holds, what in check_rescale(self._nest, path):
                         self._demand(holds, what)
@@ -552,7 +559,8 @@ class _Verifier:
     def _verify_whole(self) -> None:
         """All that phases make is made, each once but where one of several ways is taken."""
         for number, phase in enumerate(self._nest.phases):
-            own = [p for p in self._paths if isinstance(p[-1], Point) and p[-1].phase == number]
+            own = [p for p in self._paths if isinstance(p[-1], Point | Where)
+                   and p[-1].phase == number]  # fmt: skip
             self._demand(own or 0 in phase.space.extents, f"phase {number} has no points")
             for place, path in enumerate(own):
                 for other in own[:place]:
@@ -564,7 +572,7 @@ class _Verifier:
 
 
 _MOST_PLACES = 1 << 16
-_OF_PHASES = Point | Reduce | Numbers | Rescale
+_OF_PHASES = Point | Reduce | Numbers | Rescale | Where
 
 
 def _size(dim: Dim) -> int:

@@ -44,6 +44,7 @@ from dmlc.loops.nodes import (
     Rescale,
     Stage,
     Turns,
+    Where,
     comes_out_even,
     list_items,
     list_phases,
@@ -163,6 +164,8 @@ class _Writer:
                 return self._reductions.rescale(node, scope)
             case Multiply():
                 return self.products.write_steps(node)
+            case Where():
+                return self._values.choose(node, scope, self._write)
             case Once():
                 is_first = operate("eq", scope.known[node.dim], index(0))
                 return guard([is_first], self._write(node.body, scope))

@@ -7,6 +7,7 @@ the first to know, under which conditions, and where what phases keep for others
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from dmlc import ir
@@ -26,6 +27,7 @@ from dmlc.loops.nodes import (
     Reduce,
     Stage,
     Turns,
+    Where,
     inside,
     list_loops,
     list_phases,
@@ -149,6 +151,24 @@ class Values:
         emitter.forget(level)
         return self.enter(number, level, scope, here, lambda: self.open(number, further, within))
 
+    def choose(
+        self,
+        node: Where,
+        scope: Scope,
+        write: Callable[[Sequence[Node], Scope], list[k.Statement]],
+    ) -> list[k.Statement]:
+        """What is inside a node, where the value of a phase holds."""
+        number = node.phase
+        ((_, root),) = self._nest.phases[number].elements.results
+        tiled = (dim.within for dim in self._nest.dims[number] if dim.within is not None)
+        starts = {whole: scope.start(whole) for whole in tiled}
+
+        def within(inner: Scope) -> list[k.Statement]:
+            condition = self.emitter(number, inner).value(root)
+            return [k.If(condition, tuple(write(node.body, scope)))]
+
+        return self.open(number, dataclasses.replace(scope.settle(starts), lanes=1), within)
+
     def _open_streams(self, number: int, scope: Scope, within: Inside) -> list[k.Statement]:
         """Settles which results pass the caches by, once."""
         if number not in self._nest.streams or scope.progress(number).streams is not None:
@@ -245,10 +265,8 @@ class Values:
 def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
     """The nodes around a phase's point, outermost first."""
     for node in nodes:
-        if isinstance(node, Point):
-            if node.phase == number:
-                return (node,)
-            continue
+        if isinstance(node, Point | Where) and node.phase == number:
+            return (node,)
         found = _find_path(inside(node), number)
         if found:
             return (node, *found)
@@ -256,8 +274,10 @@ def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
 
 
 def _part_filling(path: Sequence[Node]) -> Sequence[Node]:
-    """The part of a path from where it fills tiles, which is no part of vectors around."""
+    """The part of a path from where it fills tiles, which is no part of vectors around. Neither is
+    what a condition is of."""
     inside = [place for place, node in enumerate(path) if isinstance(node, Stage)]
+    inside += [len(path) - 1] * any(isinstance(node, Where) for node in path[-1:])
     return path[inside[-1] :] if inside else path
 
 

@@ -41,9 +41,11 @@ from dmlc.loops.nodes import (
     Rescale,
     Stage,
     Tile,
+    Where,
     number_steps,
 )
 from dmlc.loops.phases import VECTOR, Accumulator, Phase, make_accumulators
+from dmlc.loops.reached import find_reached
 from dmlc.loops.space import Space
 from dmlc.loops.staging import STAGED
 from dmlc.loops.tiling import takes_vectors
@@ -172,9 +174,9 @@ class _Rows:
                 elements = self._replace(elements, fits, numbers)
         if self._lanes == 1:
             return elements
-        place = self._found.along
-        own = (isinstance(v, Read) and v.view.strides[place] != 0 for v in elements.values)
-        return self._replace(elements, list(own), numbers)
+        # A tile has no flags, but what they choose.
+        own = [isinstance(v, Read | ir.Select) and along[n] for n, v in enumerate(elements.values)]
+        return self._replace(elements, own, numbers)
 
     def _replace(
         self, elements: Elements, fits: Sequence[bool], numbers: Sequence[int]
@@ -281,6 +283,17 @@ class _Rows:
         elements = self._stage(self._read_lanes(collector.elements()), numbers)
         dtype = self._tensors[member.stage].dtype
         return self._add(elements, numbers, make_accumulators(elements, [(member.stage, dtype, 0)]))
+
+    def _find_reached(self) -> int | None:
+        """The phase that says whether any score of a block and the rows of a group counts; None
+        where that may be so of all."""
+        member, numbers = self._found.largest, self._own(self._found.rows)
+        local = {self._found.scores.stage: self._tensors[self._found.scores.stage].dtype}
+        collector = self._collect(numbers, local, self._found.rows + 1)
+        collector.add_reduction(member.stage, self._place(member, numbers))
+        spans = {self._found.along: self._items - 1, self._found.rows: KEYS - 1}
+        found = find_reached(collector.elements(), spans)
+        return None if found is None else self._add(found, numbers)
 
     def _weigh(
         self, local: Mapping[str, DataType]
@@ -401,6 +414,9 @@ class _Rows:
             block.append(node)
         if self._within:
             block.insert(0, _fill_all(self._within, repeats=True))
+        reached = self._find_reached()
+        if reached is not None:
+            block = [Where(reached, tuple(block))]
         nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, KEYS, tuple(block), "block"),)
         for number, extra in reversed(sums):
             if extra is None:

@@ -50,6 +50,7 @@ from dmlc.ir.nodes import POSITIONAL_COMBINERS
 from dmlc.ir.specialize import specialize
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect, expect_mapping
+from dmlc.reference import evaluate
 from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
 from dmlc.scalars import OPERATIONS, Array, DataType, Operation, held_type
 from dmlc.sizes import Shapes
@@ -168,6 +169,11 @@ def bound_errors(
     for other in _list_others(function):
         others = _evaluate_errors(other, inputs, rules)
         bounds = {name: np.maximum(bound, others[name]) for name, bound in bounds.items()}
+        if not all(np.all(np.isfinite(value)) for value in map(np.asarray, given.values())):
+            # Such as what a mask leaves out: it is read, or it is not.
+            written, found = evaluate(function, inputs), evaluate(other, inputs)
+            lost = {name: np.isnan(written[name]) & ~np.isnan(found[name]) for name in bounds}
+            bounds = {name: np.where(lost[name], np.inf, bound) for name, bound in bounds.items()}
     return bounds
 
 

@@ -26,6 +26,7 @@ from dmlc.loops.nodes import (
     Stage,
     Tile,
     Turns,
+    Where,
     list_buffers,
     list_dims,
     walk,
@@ -316,6 +317,8 @@ KINDS: Mapping[str, Mutation] = {
     "a sum is not rescaled": _field(Rescale, "sums", lambda sums: sums[1:]),
     "another maximum rescales": _field(Rescale, "phase", lambda n: n - 1 if n else 1),
     "a maximum grows twice": _nodes(Rescale, lambda n: (*n.body, n)),
+    "what has nothing to add is not left out": _nodes(Where, _drop),
+    "another value says what is left out": _field(Where, "phase", lambda n: n - 1 if n else 1),
     # Matrices
     "a product is of another phase": _field(Multiply, "phase", lambda n: n - 1 if n else 1),
     "matrices do not multiply": _nodes(Multiply, _drop),

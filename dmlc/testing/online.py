@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 from dmlc.ir import (
     Apply,
@@ -136,6 +137,10 @@ class _Writer:
                 chosen = made.choose(is_none, 0.0, top)
                 made.made[number] = made.made[chosen]
         inside = made.apply("lt", position, made.number(self._keys), dtype=_BOOL)
+        for condition, holds in _list_masks(whole.body, self._largest.name):
+            # Keys that a mask leaves out may be read, or not.
+            kept = condition if holds else made.apply("not", condition, dtype=_BOOL)
+            inside = made.apply("and", inside, kept, dtype=_BOOL)
         body = Body.make(made.made, whole.body.result, inside)
         part = Stage(
             take_name(f"{whole.name}_part", self._names), _FLOAT, (*whole.extents, self._blocks),
@@ -172,3 +177,22 @@ class _Writer:
             places[rows[Index(axis)]] if Index(axis) in rows else made.number(0)
             for axis in range(len(self._largest.extents))
         ]
+
+
+def _list_masks(body: Body, largest: str) -> Iterator[tuple[int, bool]]:
+    """The conditions that a score is kept by, and whether they are to hold."""
+    made = body.instructions
+    scores = {
+        i.operands[0]
+        for i in made
+        if isinstance(i, Apply) and i.operation.name == "sub"
+        if isinstance(read := made[i.operands[1]], Load) and read.tensor == largest
+    }
+    at = scores.pop() if len(scores) == 1 else len(made)
+    while at < len(made) and isinstance(chosen := made[at], Select):
+        sides = [made[chosen.then], made[chosen.otherwise]]
+        none = [isinstance(s, Constant) and s.value == -math.inf for s in sides]
+        if not any(none):
+            return
+        yield chosen.condition, none[1]
+        at = chosen.then if none[1] else chosen.otherwise

@@ -16,6 +16,9 @@ point that the guard leaves out is left out of one of the two sums, so that no w
 infinity or a NaN. Which kernel computes the two is not decided here; they are worth it only where
 the sums over one row stay in a line buffer, so that a caller says how long a row may be.
 
+A choice of 0 by a condition that is constant over a sum leaves it too: `sum(c ? a : 0)` becomes
+`c ? sum(a) : 0`.
+
 What it does to special values, where all else is equal: a factor that is infinite or NaN now meets
 the sum and not each term, so that a NaN from infinity times 0, or from infinities of both signs,
 may come out infinite, or as the NaN it was; a quotient by 0 likewise. Terms that overflowed, or
@@ -37,7 +40,20 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Reduction, Stage, operands
+from dmlc.ir import (
+    Apply,
+    Body,
+    Constant,
+    Function,
+    Index,
+    Instruction,
+    Load,
+    Reduction,
+    Select,
+    Stage,
+    operands,
+    with_operands,
+)
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, find_dependencies, list_arrays
 from dmlc.ir.inside import find_open_reads
@@ -54,7 +70,8 @@ _MOST_LOOKED_THROUGH = 16
 """How many stages one sum is searched through for factors."""
 
 _Steps: TypeAlias = tuple[tuple[str, int | None], ...]
-"""Operations on a sum, one after the other: `mul` or `div` by a value of the body, or `neg`."""
+"""Operations on a sum, one after the other: `mul` or `div` by a value of the body, `neg`,
+or 0 `where` a condition does not hold, or `unless` it does not."""
 
 
 def take_out_factors(function: Function) -> Function:
@@ -167,9 +184,12 @@ def _part(body: Body) -> _Parted:
         own = isinstance(instruction, Index) and instruction.reduced
         varies.append(own or any(varies[o] for o in operands(instruction)))
         parted.append((value, ()))
-        if not varies[value] or not isinstance(instruction, Apply):
+        if not varies[value] or not isinstance(instruction, Apply | Select):
             continue
-        found = _part_operation(instruction, varies, parted)
+        if isinstance(instruction, Select):
+            found = _part_choice(body, instruction, varies, parted)
+        else:
+            found = _part_operation(instruction, varies, parted)
         if found is None or not 0 < len(found[1]) <= _MOST_FACTORS:
             continue
         new, steps = found
@@ -177,7 +197,7 @@ def _part(body: Body) -> _Parted:
             parted[value] = (new[0], steps)
         else:
             parted[value] = (len(made), steps)
-            made.append(dataclasses.replace(instruction, operands=new))
+            made.append(with_operands(instruction, new))
     kept, steps = parted[body.result]
     return _Parted(tuple(made), kept, steps, body.guard)
 
@@ -203,13 +223,37 @@ def _part_operation(
     return (kept[0], kept[1]), (*parted[left][1], *parted[right][1])
 
 
+def _part_choice(
+    body: Body, instruction: Select, varies: Sequence[bool], parted: Sequence[tuple[int, _Steps]]
+) -> tuple[tuple[int, ...], _Steps] | None:
+    """What is left of a choice of a whole sum or 0, and the steps taken out; None of others."""
+    condition, then, otherwise = operands(instruction)
+    if varies[condition]:
+        return None
+    for value, other, name in ((then, otherwise, "where"), (otherwise, then, "unless")):
+        if _is_zero(body, other):
+            return (parted[value][0],), (*parted[value][1], (name, condition))
+    return None
+
+
+def _is_zero(body: Body, value: int) -> bool:
+    instruction = body.instructions[value]
+    return isinstance(instruction, Constant) and instruction.value == 0
+
+
 def _apply(total: Stage, parted: _Parted) -> Body:
     """The body that multiplies a sum: the steps, one after the other, on its elements."""
     builder = BodyBuilder()
     numbers = builder.copy(Body(parted.instructions, parted.kept))
     value = builder.read(total)
     for name, factor in parted.steps:
-        value = builder.apply(name, value, *([] if factor is None else [numbers[factor]]))
+        given = [] if factor is None else [numbers[factor]]
+        if name in ("where", "unless"):
+            zero = builder.constant(0, total.body.dtype)
+            sides = (value, zero) if name == "where" else (zero, value)
+            value = builder.select(*given, *sides)
+        else:
+            value = builder.apply(name, value, *given)
     return builder.make(value)
 
 
@@ -237,6 +281,8 @@ def _find_product(body: Body, earlier: Mapping[str, Stage]) -> Stage | None:
         if isinstance(instruction, Apply) and instruction.operation.name in ("mul", "div", "neg"):
             quotient = instruction.operation.name == "div"
             pending += instruction.operands[: 1 if quotient else 2]
+        elif isinstance(instruction, Select):
+            pending += operands(instruction)[1:]
         elif isinstance(instruction, Load) and instruction.tensor in earlier:
             found = earlier[instruction.tensor]
             if _may_hold_factor(found):
@@ -246,8 +292,15 @@ def _find_product(body: Body, earlier: Mapping[str, Stage]) -> Stage | None:
 
 def _may_hold_factor(stage: Stage) -> bool:
     """Whether a stage is a negation, or a product or a quotient of which one side, or the divisor,
-    stays the same along some axis the other side runs along; storing it rounds nothing."""
+    stays the same along some axis the other side runs along, or a choice of 0 by such a condition;
+    storing it rounds nothing."""
     root = stage.body.instructions[stage.body.result]
+    if is_inlinable(stage) and isinstance(root, Select):
+        dependencies = find_dependencies(stage.body)
+        condition, then, otherwise = operands(root)
+        sides = [n for n in (then, otherwise) if not _is_zero(stage.body, n)]
+        own = set(dependencies[condition])
+        return len(sides) == 1 and bool(set(dependencies[sides[0]]) - own)
     if not is_inlinable(stage) or not isinstance(root, Apply):
         return False
     name = root.operation.name

@@ -18,10 +18,12 @@ from collections.abc import Mapping, Sequence
 from dmlc.ir import (
     Apply,
     Body,
+    Constant,
     Function,
     Index,
     Instruction,
     Load,
+    Select,
     Stage,
     operands,
     with_operands,
@@ -397,15 +399,29 @@ def _reads_evenly(function: Function, stage: Stage, axes: Mapping[Index, int], a
     """Whether all that a stage reads moves evenly, and what differs from row to row is of a type
     that tiles hold."""
     forms, tensors = find_affine(stage.body), function.tensors()
-    for load in stage.body.loads():
+    for own, load in enumerate(stage.body.instructions):
+        if not isinstance(load, Load):
+            continue
         for number in load.indices:
             form = forms[number]
             if form is None or any(factor < 0 for _, factor in form.factors):
                 return False
             moves = any(axes.get(index) == along for index, _ in form.factors)
-            if moves and tensors[load.tensor].dtype.compute not in _HELD:
+            is_held = tensors[load.tensor].dtype.compute in _HELD
+            if moves and not is_held and not _chooses(stage.body, own):
                 return False
     return True
+
+
+def _chooses(body: Body, value: int) -> bool:
+    """Whether all that a value does is to choose one of two constants, which tiles hold."""
+    readers = [i for i in body.instructions if value in operands(i)]
+    return all(
+        isinstance(each, Select)
+        and each.dtype in _HELD
+        and all(isinstance(body.instructions[n], Constant) for n in operands(each)[1:])
+        for each in readers
+    )
 
 
 def _suits(function: Function, found: Online, budget: Budget) -> bool:

@@ -28,6 +28,7 @@ def check(attention: Attention, target: str, profile: str) -> None:
         Attention(129, 129, 64, 80, heads=1, mask="bias"),
         Attention(64, 65, 32, 128, mask="flags", last=True),
         Attention(65, 129, 64, 64, heads=1, dtype="f16", mask="causal"),
+        Attention(129, 65, 96, 96, heads=1, mask="causal"),
         Attention(33, 64, 32, 32, dtype="bf16", mask="rows", also="sum"),
     ],
     ids=str,
@@ -36,5 +37,13 @@ def test_on_a_cpu(attention: Attention) -> None:
     check(attention, "opencl", "cpu")
 
 
-def test_on_a_gpu() -> None:
-    check(Attention(65, 33, 32, 32, heads=1, mask="causal"), "hlsl", "gpu")
+@pytest.mark.parametrize(
+    "attention",
+    [
+        Attention(65, 33, 32, 32, heads=1, mask="causal"),
+        Attention(17, 65, 32, 32, heads=1, batch=2, mask="lengths"),
+    ],
+    ids=str,
+)
+def test_on_a_gpu(attention: Attention) -> None:
+    check(attention, "hlsl", "gpu")

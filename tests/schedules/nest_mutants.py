@@ -126,8 +126,10 @@ CASES: dict[str, tuple[Callable[[], ir.Function], str, str | None, str | None]] 
     "pieces": (lambda: read_case("sum_of_everything"), "wgsl", None, None),
     "all": (lambda: read_case("two_kernels"), "opencl", "cpu", None),
     "thirds": (lambda: read_case("resample_grad_thirds"), "opencl", "cpu", None),
-    "attention, vectors": (Attention(17, 17).make, "opencl", "cpu", None),
-    "attention, work items": (Attention(65, 17, heads=1).make, "opencl", "gpu", None),
+    "attention, vectors": (Attention(17, 17, mask="causal").make, "opencl", "cpu", None),
+    "attention, work items": (
+        Attention(65, 17, heads=1, mask="causal").make, "opencl", "gpu", None,
+    ),
     "matrices": (lambda: Product(33, 34, 40, dtype="f16").make(), "hlsl", None, None),
 }  # fmt: skip
 MATRICES = {"matrices": "8x8x8/8"}

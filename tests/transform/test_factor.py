@@ -54,6 +54,8 @@ CASES = [
     (f"mul(mul({X}, {X}), {D})", f"mul({X}, {X})", f"mul({Y}, {D})"),
     (f"mul(mul({X}, {D}), div({X}, {C}))", f"mul({X}, {X})", f"div(mul({Y}, {D}), {C})"),
     (f"div(mul({C}, {X}), exp({X}))", f"div({X}, exp({X}))", f"mul({Y}, {C})"),
+    (f"select(lt({C}, {D}), {X}, 0.0)", X, f"select(lt({C}, {D}), {Y}, 0.0)"),
+    (f"mul(select(lt({C}, 1.0), 0.0, {X}), {D})", X, f"mul(select(lt({C}, 1.0), 0.0, {Y}), {D})"),
 ]
 
 
@@ -76,6 +78,8 @@ KEPT = [
     f"div({C}, {X})",
     f"exp(mul({X}, {C}))",
     f"mul({C}, {D})",
+    f"select(lt({X}, {C}), {X}, 0.0)",
+    f"select(lt({C}, {D}), {X}, 1.0)",
 ]
 
 

@@ -1,0 +1,141 @@
+"""Whether any point of a tile may keep its score, where a condition on positions leaves some out.
+
+A condition that compares positions is relaxed to one of the whole tile: it holds if the comparison
+may hold at any of its points. Where it does not, the tile has nothing to add.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from dmlc import ir
+from dmlc.loops.element import (
+    Elements,
+    Gather,
+    Place,
+    Read,
+    Value,
+    View,
+    find_moving,
+    list_needed,
+    prune,
+)
+from dmlc.scalars import OPERATIONS, DataType
+
+_OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+_POSITIONS = (DataType.INDEX, DataType.INT32, DataType.INT64)
+
+
+def find_reached(elements: Elements, spans: Mapping[int, int]) -> Elements | None:
+    """The work that says of a tile whether any of its scores may be other than a negative infinity,
+    from its first point: `elements` reduce one score, and the tile goes on by so many positions
+    along each of some axes. None where that may be so of every tile."""
+    ((root,),) = (reduction.values for reduction in elements.reductions)
+    tile = _Tile(elements, spans)
+    found = tile.keeps(root)
+    if found is None:
+        return None
+    view = View("reached#block", DataType.BOOL, (0,) * len(elements.domain), local=True)
+    work = dataclasses.replace(elements, values=tuple(tile.values), reductions=())
+    return prune(dataclasses.replace(work, results=((view, found),)))
+
+
+class _Tile:
+    """Values of the first point of a tile, and what they come to at others."""
+
+    def __init__(self, elements: Elements, spans: Mapping[int, int]) -> None:
+        self._elements, self._spans = elements, spans
+        self.values = list(elements.values)
+        strides = {view: view.strides for view in elements.views()}
+        moving = [find_moving(elements, strides, axis) for axis in spans]
+        self._moves = [any(along) for along in zip(*moving, strict=True)]
+
+    def _add(self, value: Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def _apply(self, name: str, *given: int, dtype: DataType = DataType.BOOL) -> int:
+        return self._add(ir.Apply(OPERATIONS[name], given, dtype))
+
+    def _join(self, name: str, parts: list[int | None]) -> int | None:
+        """What holds if all of some parts do, or one of them; None is a part that may hold."""
+        known = [part for part in parts if part is not None]
+        if not known or (name == "or" and len(known) < len(parts)):
+            return None
+        first, *others = known
+        for other in others:
+            first = self._apply(name, first, other)
+        return first
+
+    def _is_none(self, number: int) -> bool:
+        match self.values[number]:
+            case ir.Constant(value=value):
+                return value == -math.inf
+            case _:
+                return False
+
+    def keeps(self, number: int) -> int | None:
+        """Whether a score may be kept."""
+        match self.values[number]:
+            case ir.Select(condition=condition, then=then, otherwise=otherwise):
+                if self._is_none(otherwise):
+                    return self._join("and", [self._holds(condition, True), self.keeps(then)])
+                if self._is_none(then):
+                    return self._join("and", [self._holds(condition, False), self.keeps(otherwise)])
+            case _:
+                pass
+        return None
+
+    def _holds(self, number: int, wanted: bool) -> int | None:
+        """Whether a condition may hold, or may not."""
+        match self.values[number]:
+            case ir.Apply(operation=operation, operands=parts):
+                name = operation.name
+            case _:
+                return None
+        if name == "not":
+            return self._holds(parts[0], not wanted)
+        if name in ("and", "or"):
+            other = "or" if name == "and" else "and"
+            found = [self._holds(part, wanted) for part in parts]
+            return self._join(name if wanted else other, found)
+        if name not in _OPPOSITE:
+            return None
+        name = name if wanted else _OPPOSITE[name]
+        is_below = name in ("lt", "le")
+        left, right = self._reach(parts[0], not is_below), self._reach(parts[1], is_below)
+        return None if left is None or right is None else self._apply(name, left, right)
+
+    def _reach(self, number: int, most: bool) -> int | None:
+        """The most, or the least, that a position is in a tile."""
+        value = self.values[number]
+        if value.dtype not in _POSITIONS:
+            return None
+        if not self._moves[number]:
+            return number
+        match value:
+            case Place(view=view):
+                steps = [view.strides[axis] * span for axis, span in self._spans.items()]
+                far = sum(s for s in steps if isinstance(s, int) and (s > 0) is most)
+                known = all(isinstance(s, int) for s in steps)
+                at = self._add(ir.Constant(value.dtype, far))
+                return self._apply("add", number, at, dtype=value.dtype) if known else None
+            case ir.Cast(operand=operand):
+                found = self._reach(operand, most)
+                return None if found is None else self._add(ir.Cast(found, value.dtype))
+            case ir.Apply(operation=operation, operands=parts):
+                ways = {"add": (most, most), "sub": (most, not most), "neg": (not most,),
+                        "min": (most, most), "max": (most, most)}.get(operation.name)  # fmt: skip
+                # A sum with what is read may be too large for its type at one point, and wrap.
+                needed = list_needed(self._elements, number)
+                read = any(isinstance(self.values[n], Read | Gather) for n in needed)
+                if ways is None or (read and operation.name not in ("min", "max")):
+                    return None
+                found = [self._reach(p, way) for p, way in zip(parts, ways, strict=True)]
+                known = tuple(n for n in found if n is not None)
+                return self._apply(operation.name, *known, dtype=value.dtype) if len(
+                    known) == len(parts) else None  # fmt: skip
+            case _:
+                return None
