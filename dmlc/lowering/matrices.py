@@ -114,7 +114,7 @@ class Products:
     def _find_strip(
         self, product: _Product, side: int, number: int, scope: Scope
     ) -> list[k.Expression]:
-        """What holds in the strip of a number, of the rows or the columns; nothing in a single one."""
+        """What holds in the strip of a number along a side; nothing where there is one."""
         (dim, begin), length = product.begin[side], product.strips[side]
         single = len(product.sums if side == 0 else product.sums[0]) == 1
         first = add(begin, index(number * length))

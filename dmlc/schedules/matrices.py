@@ -55,7 +55,7 @@ def choose_matrices(
     row = limits.instruction
     if row is None or not suits(found, limits):
         return None
-    rule, side = Rule(function, limits, phases), _choose_side(found, p)
+    rule, side = Rule(function, limits, phases), choose_side(found, p)
     while (divided := find_divided(rule.nest.phases[0])) is not None:
         axis, length = divided
         rule.do("part", rule.nest.dims[0][axis].name, length)
@@ -86,7 +86,7 @@ def choose_matrices(
     return rule.finish(f"a group computes a tile of {side} by {side} outputs in matrices")
 
 
-def _choose_side(found: Contraction, p: Profile) -> int:
+def choose_side(found: Contraction, p: Profile) -> int:
     """The rows, and columns, of a tile."""
     if found.is_open:
         return _SIDES[1]
