@@ -23,7 +23,7 @@ from dmlc.ir import Function
 from dmlc.known_answers import find_trusted
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect, wrong_kind
-from dmlc.pipeline import USUAL, Steps, as_source, compile
+from dmlc.pipeline import USUAL, Steps, as_source, compile, read_instructions
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.runtime.arrays import (
     Array,
@@ -106,6 +106,7 @@ def run(
     device: str = "opencl",
     dims: Mapping[str, int] | None = None,
     schedule: str | Source | None = None,
+    matrix_instructions: Sequence[str] = (),
 ) -> Results:
     """Runs an operator, a graph or a function on arrays, and returns its outputs by name.
 
@@ -127,13 +128,16 @@ def run(
     the same, or `reference`.
 
     `schedule` has schedules of your own for some kernels, as `Program.with_schedule` takes them;
-    the kernels are then those for the sizes at hand.
+    the kernels are then those for the sizes at hand. `matrix_instructions` are those that `compile`
+    takes: the first that the device has makes products of halves, and the bits of results then
+    depend on the device.
 
     The first call with new types, sizes and attributes compiles; calls like it do not. Packed
     arrays of equal sizes share one kernel whatever their sizes are.
     """
     trusted = find_trusted(device)
-    call, listed = _read_call(subject, inputs, attributes, outputs, trusted, dims, schedule)
+    steps = _read_steps(schedule, matrix_instructions)
+    call, listed = _read_call(subject, inputs, attributes, outputs, trusted, dims, steps)
     found = call.run()
     if not listed:
         return found
@@ -166,10 +170,12 @@ def plan_run(
     device: str = "opencl",
     dims: Mapping[str, int] | None = None,
     schedule: str | Source | None = None,
+    matrix_instructions: Sequence[str] = (),
 ) -> PlannedRun:
     """The function that `run` would run, what it would run it with, and on what. Raises as `run`
     does."""
-    call, _ = _read_call(subject, inputs, attributes, outputs, find_trusted(device), dims, schedule)
+    trusted, steps = find_trusted(device), _read_steps(schedule, matrix_instructions)
+    call, _ = _read_call(subject, inputs, attributes, outputs, trusted, dims, steps)
     plan = call.plan()
     sizes = {n: o.shape if isinstance(o, np.ndarray) else tuple(o) for n, o in call.outputs.items()}
     return PlannedRun(
@@ -184,7 +190,7 @@ def _read_call(
     outputs: Outputs | None,
     device: AnyDevice | None,
     dims: Mapping[str, int] | None,
-    schedule: str | Source | None,
+    steps: Steps,
 ) -> tuple[_Call, tuple[str, ...]]:
     """A call as its parameters have it, and the arrays of tensors among its names."""
     resolved = _resolve(subject)
@@ -193,10 +199,16 @@ def _read_call(
     there = {name: value for name, value in given.items() if value is not None}
     arrays = receive(there, _spell_entries(listed, name_outputs(outputs)))
     values = read_attributes(attributes)
-    steps = USUAL if schedule is None else Steps(schedule=as_source(schedule))
-    if device is None and schedule is not None:
-        raise UnsupportedError("the reference has no kernels, which a schedule could be for")
+    if device is None and steps != USUAL:
+        asked = "a schedule" if steps.schedule is not None else "a matrix instruction"
+        raise UnsupportedError(f"the reference has no kernels, which {asked} could be for")
     return _Call(resolved, arrays, values, read_dims(dims), device, steps), listed
+
+
+def _read_steps(schedule: str | Source | None, matrix_instructions: Sequence[str]) -> Steps:
+    """What a call is made by."""
+    own = None if schedule is None else as_source(schedule)
+    return Steps(schedule=own, instructions=read_instructions(matrix_instructions))
 
 
 def _list_arrays(subject: Operator | Graph | Function) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import functools
 from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.targets import TARGETS
 from dmlc.ir import Function
+from dmlc.matrices import NOTHING, Instruction
 from dmlc.parameters import expect_text
 from dmlc.pipeline import USUAL, Steps, compile_by
 from dmlc.program import FLOAT_WIDTHS, Program
@@ -89,6 +90,11 @@ def list_profiles(device: AnyDevice) -> tuple[str, ...]:
     target = _TARGETS[device.runtime]
     own = device.compile_options.get("profile", target.profiles[0])
     return tuple(sorted(target.profiles, key=lambda name: name != own))
+
+
+def list_matrices(device: AnyDevice) -> tuple[Instruction, ...]:
+    """The matrix instructions that kernels for a device may use."""
+    return getattr(device, "matrices", NOTHING).list_usable()
 
 
 def compile_for(

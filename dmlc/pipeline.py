@@ -65,6 +65,9 @@ class Steps:
     schedule: Source | None = None
     """Schedules of a person's own for some kernels: see `loops.sections`. With it, `lower` is the
     usual one."""
+    instructions: tuple[Instruction, ...] = ()
+    """The matrix instructions that kernels are made for besides the plain ones, which devices
+    choose of."""
 
 
 USUAL = Steps()
@@ -105,7 +108,7 @@ def compile(
     expect_flag("root_signature", root_signature)
     own = None if schedule is None else as_source(schedule)
     bound = find_function(function)
-    rows = _read_instructions(matrix_instructions)
+    rows = read_instructions(matrix_instructions)
     make = _Compile(bound, target, shape, shader_model, root_signature, widths, rows)
     return make(own)
 
@@ -131,10 +134,7 @@ class _Compile:
 
     def __call__(self, schedule: Source | None) -> Program:
         plain = find_dialect(self.target, self.shader_model)
-        others = [use_matrices(plain, each) for each in self.instructions]
-        program = self._make(plain, schedule)
-        for dialect in others:
-            program = program.with_alternatives(self._make(dialect, schedule))
+        program = _with_matrices(plain, self.instructions, lambda d: self._make(d, schedule))
         return dataclasses.replace(program, remake=self)
 
     def _make(self, dialect: Dialect, schedule: Source | None) -> Program:
@@ -149,7 +149,15 @@ class _Compile:
         return type(None), ()
 
 
-def _read_instructions(given: Sequence[str]) -> tuple[Instruction, ...]:
+def _with_matrices(
+    plain: Dialect, rows: Sequence[Instruction], make: Callable[[Dialect], Program]
+) -> Program:
+    """The program in a dialect, with the kernels of those that have matrix instructions besides."""
+    others = [use_matrices(plain, row) for row in rows]
+    return functools.reduce(Program.with_alternatives, map(make, others), make(plain))
+
+
+def read_instructions(given: Sequence[str]) -> tuple[Instruction, ...]:
     """The matrix instructions that a caller names, each once."""
     items = expect_items("matrix_instructions", given, "a list of names")
     names = [expect_text("each of matrix_instructions", name) for name in items]
@@ -185,8 +193,12 @@ def compile_by(
     kernels for a simulated device. Raises as `compile` does."""
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    lowered = _lower(function, dialect, shape, steps)
-    return _render(function, lowered, dialect, shape, root_signature, interpreted=interpreted)
+
+    def make(dialect: Dialect) -> Program:
+        lowered = _lower(function, dialect, shape, steps)
+        return _render(function, lowered, dialect, shape, root_signature, interpreted=interpreted)
+
+    return _with_matrices(dialect, steps.instructions, make)
 
 
 @throttle_garbage_collection()

@@ -16,6 +16,7 @@ from dmlc.cli.arguments import (
     find_function,
     find_subject,
     import_option,
+    matrix_option,
     read_attributes,
     read_dimensions,
     read_pairs,
@@ -56,6 +57,7 @@ from dmlc.testing.verify import Verdict, verify
               "one with :<seed>; or "
               f"{REFERENCE}.")  # fmt: skip
 @schedule_option
+@matrix_option
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write each output to DIR/NAME.npy.")  # fmt: skip
 @click.option("--verify", "verified", is_flag=True,
@@ -75,6 +77,7 @@ def command(
     folders: tuple[str, ...],
     device: str,
     schedule: Source | None,
+    matrix_instructions: list[str],
     directory: str | None,
     verified: bool,
     checked: bool,
@@ -107,10 +110,10 @@ def command(
         given = read_attributes(attributes, found)
         outputs = make_outputs(found, arrays, described, given, dims)
         function = bind_open(found, arrays, described, given, dims)
-    call = (found, arrays, given, outputs, device, dims, schedule)
+    call = (found, arrays, given, outputs, device, dims, schedule, matrix_instructions)
     if function is not None:
         spelt = {ir_name(name): array for name, array in arrays.items()}
-        call = (function, spelt, None, outputs, device, None, schedule)
+        call = (function, spelt, None, outputs, device, None, schedule, matrix_instructions)
     results = dmlc.run(*call)
     problems = check_run(*call) if checked else []
     floats = find_promises(device) if verified else LEAST

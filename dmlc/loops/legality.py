@@ -87,7 +87,10 @@ def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = Fa
     if own:
         grouped = isinstance(path[0], Loop) and path[0].kind is Kind.GROUP
         demand(grouped, "blocks of a group have axes of their own")
-        return _take_own(nest, path[1:], loop, name, extent)
+        # All work items walk what is counted around the block together.
+        walked = [n for n in path[1:] if not (isinstance(n, Loop) and n.kind is Kind.LOOP
+                                              and n.extent and n is not loop)]  # fmt: skip
+        return _take_own(nest, walked, loop, name, extent)
     loops = [n for n in path if isinstance(n, Loop) and n is not loop]
     plain = not any(isinstance(n, Reduce | Stage) for n in (*path, *walk(loop.body)))
     fits = all(n.kind in (Kind.GROUP, Kind.LANE) or

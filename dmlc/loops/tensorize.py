@@ -42,12 +42,13 @@ def tensorize(on: On, instruction: str, rows: int, columns: int) -> Nest:
     """The products of a tile are made by a matrix instruction of that name, of which each subgroup
     has so many matrices, one below the other and side by side, as sums. The loop walks the rows of
     the tile, the one in it the columns, and the reduction in that has a tile of points as its
-    innermost loop. The sums end up in shared memory, where what derives from them reads them. Both
-    factors are FLOAT16 as they lie in memory, and have to be staged after that. Changes the order
-    of sums, and how they are rounded: that is the device's.
+    innermost loop. In strips of the tile, in each of which a subgroup has one matrix, the sums end
+    up in shared memory, where what derives from them reads them. Both factors are FLOAT16 as they
+    lie in memory, and have to be staged after that. Changes the order of sums, and how they are
+    rounded: that is the device's.
 
     `for i in row: for j in column: s = sum(k: a[i, k] * b[k, j]); g(s) -> s[..] += a[..] @ b[..]`,
-    and then `for i in row: for j in column: g(s[i, j])`
+    and then `for strip: t = s[strip]; for i in strip_row: for j in strip_column: g(t[i, j])`
     """
     nest, loop = on.nest, on.loop
     row = find_row(on.limits, instruction)
@@ -65,27 +66,35 @@ def tensorize(on: On, instruction: str, rows: int, columns: int) -> Nest:
     demand_free(nest, ITEMS)
     (accumulator,) = nest.phases[reduce.phase].accumulators
     name = accumulator.name.partition("#")[0]
-    pitch = sides[1] + _PAD
+    strips = sides[0] // rows, sides[1] // columns
     buffer = Buffer(
-        f"{name}#sums", accumulator.reduction.dtype, sides[0] * pitch, column.dim, f"{name}_tile",
-        linear=True, shared=True,
+        f"{name}#sums", accumulator.reduction.dtype, strips[0] * (strips[1] + _PAD), column.dim,
+        f"{name}_tile", linear=True, shared=True,
     )  # fmt: skip
     held = measure_shared((*nest.buffers, buffer))
     demand(held <= on.limits.shared_bytes, "tiles take more memory than a group has")
-    places = {loop.dim: pitch, column.dim: 1}
-    into = Into(buffer, column.dim, tile=tuple(places.items()))
     body: Node = Point(reduce.phase)
     for dim in (points.dim, column.dim, loop.dim):
         body = Loop(dim, Kind.LOOP, 1, (body,), dim.name)
     body = Multiply(reduce.phase, (body,), row, (rows, columns))
     for around in reversed(outer):
         body = dataclasses.replace(around, body=(body,))
-    product = dataclasses.replace(reduce, body=(body,), into=into, serial=False)
-    taken = list_names(nest)
+    product = dataclasses.replace(reduce, body=(body,), serial=False, ends=False)
+    walked = [Dim(f"strip_{side.name}", size, within=side.dim.within)
+              for side, size in zip((loop, column), strips, strict=True)]  # fmt: skip
+    taken = {*list_names(nest), *(f"{side.name}_strip" for side in (loop, column))}
+    demand(not taken & {dim.name for dim in walked}, "there are strips")
+    places = dict(zip(walked, (strips[1] + _PAD, 1), strict=True))
     derived: tuple[Node, ...] = after
-    for each in (column, loop):
-        name = next(n for i in range(2, len(taken) + 3) if (n := f"{each.name}.{i}") not in taken)
-        derived = (Loop(each.dim, Kind.LOOP, 1, derived, name),)
+    for dim in reversed(walked):
+        derived = (Loop(dim, Kind.LOOP, 1, derived, dim.name),)
+    into = Into(buffer, walked[1], tile=tuple(places.items()))
+    derived = (Reduce(reduce.phase, (), into=into), *derived)
+    for side, size, count in ((column, strips[1], columns), (loop, strips[0], rows)):
+        whole = side.dim.within
+        if whole is None:
+            raise InternalError("the side of a product is no tile")
+        derived = (Loop(whole, Kind.LOOP, size, derived, f"{side.name}_strip", extent=count),)
     stages = {stage for stage, _ in accumulator.stages}
     stages.update(map(accumulator.slot_name, range(len(accumulator.slots))))
     phases, dims = list(nest.phases), list(nest.dims)
@@ -198,43 +207,48 @@ def check_products(nest: Nest) -> None:
 
 def find_wrong(nest: Nest) -> str:
     """What is wrong with products of matrices in a nest; empty where nothing is."""
-    for node in walk(nest.body):
-        if isinstance(node, Reduce) and node.into is not None and node.into.tile:
-            products = [n for n in walk(node.body) if isinstance(n, Multiply)]
-            wrong = "sums in a shared tile are not those of one product of matrices"
-            wrong = _find_wrong(nest, node, products[0]) if len(products) == 1 else wrong
-            if wrong:
-                return wrong
-        path = find_path(nest.body, node) if isinstance(node, Multiply) else []
-        if path and not any(isinstance(n, Reduce) and n.into for n in path):
-            return "matrices have no sums"
-    return ""
+    nodes = list(walk(nest.body))
+    products = [n for n in nodes if isinstance(n, Multiply)]
+    sums = [n for n in nodes if isinstance(n, Reduce) and n.into is not None and n.into.tile]
+    if len(products) != len(sums) or len(products) > 1:
+        return "sums in a shared tile are not those of one product of matrices"
+    return _find_wrong(nest, products[0], sums[0]) if products else ""
 
 
-def _find_wrong(nest: Nest, reduce: Reduce, node: Multiply) -> str:
-    """The same of one product, and of the reduction whose points it takes."""
+def _find_wrong(nest: Nest, node: Multiply, ends: Reduce) -> str:
+    """The same of a product, whose sums end up somewhere."""
     loops = [n for n in walk(node.body) if isinstance(n, Loop)]
     plain = all(n.kind is Kind.LOOP and n.step == 1 and not n.extent for n in loops)
-    tiles = [n.dim.size for n in loops if n.dim.within is not None]
+    tiles = [n.dim for n in loops if n.dim.within is not None]
     points = [n for n in walk(node.body) if not isinstance(n, Loop)]
-    if not plain or len(tiles) != 3 or points != [Point(node.phase)] or node.phase != reduce.phase:
+    if not plain or len(tiles) != 3 or points != [Point(node.phase)]:
         return "what matrices multiply stays as it is"
-    around = find_path((reduce,), node)[1:-1]
-    if not all(isinstance(n, Loop) and n.kind is Kind.LOOP for n in around):
+    group, *around = find_path(nest.body, node)[:-1]
+    match around:
+        case [Reduce(phase=node.phase, ends=False, into=None, tile=None), *inner]:
+            pass
+        case _:
+            return "the sums of matrices are begun by a reduction of a group"
+    if not all(isinstance(n, Loop) and n.kind is Kind.LOOP for n in inner):
         return "all work items make a product together"
-    row, (rows, columns) = node.instruction, node.each
-    sides = [tile if isinstance(tile, int) else 0 for tile in tiles]
-    parts = (max(rows, 1) * row.shape.m, max(columns, 1) * row.shape.n, row.shape.k)
+    row, each = node.instruction, node.each
+    sides = [tile.size if isinstance(tile.size, int) else 0 for tile in tiles]
+    parts = (max(each[0], 1) * row.shape.m, max(each[1], 1) * row.shape.n, row.shape.k)
     if any(not side or side % part for side, part in zip(sides, parts, strict=True)):
         return (f"the tile is no whole number of {parts[0]} by {parts[1]} outputs, and "
                 f"{parts[2]} points")  # fmt: skip
     subgroups = sides[0] // parts[0] * (sides[1] // parts[1])
     if nest.lanes != ((ITEMS, subgroups * row.subgroup),):
         return "the work items of a group are not those of its subgroups"
-    into = reduce.into
-    fits = into is not None and into.buffer.shared and [d for d, _ in into.tile] == [
-        n.dim for n in loops[:2]]  # fmt: skip
-    return "" if fits else "the sums of matrices are put into no shared tile of theirs"
+    strips = find_path(nest.body, ends)[1:-1]
+    wanted = [(tile.within, side // count, count)
+              for tile, side, count in zip(tiles, sides, each, strict=False)]  # fmt: skip
+    walked = [n for n in strips if isinstance(n, Loop) and n.kind is Kind.LOOP and not n.backwards]
+    fits = ends.into is not None and ends.into.buffer.shared and ends.phase == node.phase
+    fits = fits and [(n.dim, n.step, n.extent) for n in walked] == wanted and walked == strips
+    own = [] if ends.into is None else [(dim.within, dim.size) for dim, _ in ends.into.tile]
+    fits = fits and own == [(dim, step) for dim, step, _ in wanted] and isinstance(group, Loop)
+    return "" if fits else "the sums of matrices end up in no strips of their tile"
 
 
 def check_staged(nest: Nest, limits: Limits) -> None:

@@ -124,7 +124,9 @@ class _Writer:
         if product is not None and isinstance(node, Reduce):
             # All work items make it together.
             every = dataclasses.replace(scope, used=scope.used | set(self._items))
-            return self.products.write_sums(node, product, every)
+            return self.products.begin(node, product, every)
+        if isinstance(node, Reduce) and self.products.ends(node):
+            return self.products.end(node, scope)
         idle = self._list_idle(node, scope)
         if idle:
             # What work items do not share they have all, and the first one stores.

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, index, multiply, operate, zero_of
+from dmlc.kernel.arithmetic import add, guard, index, multiply, operate, zero_of
 from dmlc.kernel.frame import Frame
 from dmlc.loops.element import Read
 from dmlc.loops.nodes import Dim, Loop, Multiply, Nest, Node, Reduce, walk
@@ -42,6 +42,10 @@ class _Product:
     right: tuple[str, ...]
     row: k.Local
     column: k.Local
+    strips: tuple[int, int]
+    """Rows and columns of a strip, in which each subgroup has one matrix."""
+    begin: tuple[tuple[Dim, k.Expression], ...]
+    """Where the tile starts."""
 
 
 class Products:
@@ -62,19 +66,15 @@ class Products:
         """What multiplies matrices in a reduction, if that is how it is made."""
         return next((n for n in walk(node.body) if isinstance(n, Multiply)), None)
 
-    def write_sums(self, node: Reduce, product: Multiply, scope: Scope) -> list[k.Statement]:
-        """A reduction whose sums are in matrices, which end up where it puts them."""
-        shape, into = product.instruction.shape, node.into
-        if into is None:
-            raise InternalError("the sums of matrices end up nowhere")
-        (rows, columns), (_, pitch) = product.each, into.tile[0]
-        across = count_points(into.dim) // (columns * shape.n)
+    def begin(self, node: Reduce, product: Multiply, scope: Scope) -> list[k.Statement]:
+        """A reduction whose sums are in matrices, of which each subgroup has one in each strip."""
+        shape, (rows, columns) = product.instruction.shape, product.each
+        row, column, _ = (n.dim for n in walk(product.body) if isinstance(n, Loop))
+        strips = count_points(row) // rows, count_points(column) // columns
         body: list[k.Statement] = []
-        subgroup = k.Position(k.Geometry.SUBGROUP)
-        column_part = operate("mod", subgroup, index(across))
-        row_part = operate("div", subgroup, index(across))
-        first_row = multiply(row_part, rows * shape.m)
-        first_column = multiply(column_part, columns * shape.n)
+        subgroup, across = k.Position(k.Geometry.SUBGROUP), index(strips[1] // shape.n)
+        first_row = multiply(operate("div", subgroup, across), shape.m)
+        first_column = multiply(operate("mod", subgroup, across), shape.n)
         made = _Product(
             tuple(
                 tuple(self._take("sum", k.Use.SUM, product) for _ in range(columns))
@@ -84,18 +84,41 @@ class Products:
             tuple(self._take("right", k.Use.RIGHT, product) for _ in range(columns)),
             self._frame.name(body, "first_row", first_row),
             self._frame.name(body, "first_column", first_column),
+            strips,
+            tuple((dim.within, scope.start(dim.within)) for dim in (row, column) if dim.within),
         )
         self._begun[product.phase] = made
-        every = list(itertools.chain.from_iterable(made.sums))
+        every = itertools.chain.from_iterable(made.sums)
         body += [k.FillMatrix(name, zero_of(shape.sum)) for name in every]
-        body += self._write(node.body, scope)
-        array = self._values.arrays[into.buffer]
-        for i, names in enumerate(made.sums):
-            for j, name in enumerate(names):
-                row = add(multiply(made.row, pitch), index(i * shape.m * pitch))
-                place = add(row, made.column, index(j * shape.n))
-                body.append(k.StoreMatrix(array, place, name, pitch))
-        return [*body, k.Barrier()]
+        return body + self._write(node.body, scope)
+
+    def ends(self, node: Node) -> bool:
+        """Whether sums of matrices end up somewhere there."""
+        return isinstance(node, Reduce) and not node.body and node.phase in self._begun
+
+    def end(self, node: Reduce, scope: Scope) -> list[k.Statement]:
+        """A strip of the sums, put where others of the group read it."""
+        product, into = self._begun[node.phase], node.into
+        if into is None:
+            raise InternalError("the sums of matrices end up nowhere")
+        (_, pitch), _ = into.tile
+        place = add(multiply(product.row, pitch), product.column)
+        array, made = self._values.arrays[into.buffer], list[k.Statement]([k.Barrier()])
+        for i, names in enumerate(product.sums):
+            stores = [k.StoreMatrix(array, place, name, pitch) for name in names]
+            beside = [guard(self._find_strip(product, 1, j, scope), [each])
+                      for j, each in enumerate(stores)]  # fmt: skip
+            made += guard(self._find_strip(product, 0, i, scope), list(itertools.chain(*beside)))
+        return [*made, k.Barrier()]
+
+    def _find_strip(
+        self, product: _Product, side: int, number: int, scope: Scope
+    ) -> list[k.Expression]:
+        """What holds in the strip of a number along a side; nothing where there is one."""
+        (dim, begin), length = product.begin[side], product.strips[side]
+        single = len(product.sums if side == 0 else product.sums[0]) == 1
+        first = add(begin, index(number * length))
+        return [] if single else [operate("eq", scope.start(dim), first)]
 
     def _take(self, name: str, use: k.Use, product: Multiply) -> str:
         """A matrix."""
@@ -115,8 +138,8 @@ class Products:
         point = self._frame.variable("point")
         body: list[k.Statement] = []
         for tile, names, first, step in (
-            (left, product.left, product.row, shape.m),
-            (right, product.right, product.column, shape.n),
+            (left, product.left, product.row, product.strips[0]),
+            (right, product.right, product.column, product.strips[1]),
         ):
             # Rows of the right factor are points.
             is_left = tile is left

@@ -74,6 +74,10 @@ class Points:
             if named and any(loop.kind is Kind.UNROLL for loop in further):
                 place = self._frame.name(body, "first", place)
             counted = node.extent and node.kind in (Kind.UNROLL, Kind.LOOP)
+            if counted and further[0].dim.within is dim:
+                # Some of the steps may start beyond the end.
+                is_whole = comes_out_even(dim, node.step * node.extent)
+                scope = scope.narrow(dim, is_loose=not is_whole)
             if counted and not further[0].extent:
                 place = self._frame.name(body, f"first_{dim.wanted}", place)
                 end = scope.span(dim).stop or self._find_end(dim, scope, body)
@@ -122,7 +126,8 @@ class Points:
             at = self._frame.name(body, whole.wanted, at)
         stop = self._find_end(whole, scope, body)
         known = int(stop.value) if isinstance(stop, k.Literal) else 0
-        if known and isinstance(size, int) and known % size == 0:
+        is_loose, scope = scope.span(whole).is_loose, scope.narrow(whole, is_loose=False)
+        if known and isinstance(size, int) and known % size == 0 and not is_loose:
             return body + self._settle_parts(node, scope, whole, at)
         is_inside = operate("lt", at, stop)
         # Work items that fill tiles together go on to where these are: what they add is their own.

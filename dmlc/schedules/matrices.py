@@ -13,7 +13,7 @@ from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, Factor, find_divided
 from dmlc.loops.element import Gather, Read
 from dmlc.loops.legality import MOST_UNROLLED
-from dmlc.loops.nodes import Loop, Nest, walk
+from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import stage_value
 from dmlc.loops.tiling import takes_vectors
@@ -21,14 +21,19 @@ from dmlc.matrices import Instruction
 from dmlc.schedules.rule import Rule
 from dmlc.schedules.tiles import lies_along, name_factor
 
-_LARGE, _SMALL = 64, 32
-"""Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
+_SIDES = 128, 64, 32
+"""Rows and columns of a tile: the first of which there are enough for a GPU to be busy. Of the
+largest the next points are read ahead."""
+_SPARE = 1.25
+"""The outputs that the largest tiles have for each there is, at most: others are made for nothing.
+"""
+_STRIPS = {128: (32, 64), 64: (32, 32), 32: (32, 16)}
+"""Rows and columns of the strips in which the sums of a tile end up, at least: each subgroup has a
+matrix in one, so that this says how many subgroups there are, too."""
 _DEPTH = 32
 """Points of a tile."""
 _PAD = 8
 """Elements between the rows of a tile: instructions want these to begin at 16 bytes."""
-_ACROSS = {32: 2, 16: 2, 8: 4}
-"""The subgroups side by side along a large tile, by their items: so that a group has 64 or more."""
 
 
 def suits(found: Contraction, limits: Limits) -> bool:
@@ -50,7 +55,7 @@ def choose_matrices(
     row = limits.instruction
     if row is None or not suits(found, limits):
         return None
-    rule, side = Rule(function, limits, phases), _choose_side(found, p)
+    rule, side = Rule(function, limits, phases), choose_side(found, p)
     while (divided := find_divided(rule.nest.phases[0])) is not None:
         axis, length = divided
         rule.do("part", rule.nest.dims[0][axis].name, length)
@@ -69,24 +74,39 @@ def choose_matrices(
     rule.do("reorder", "row")
     rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
     down, across = _share_out(row, side)
-    each = side // down // row.shape.m, side // across // row.shape.n
+    strip = down * row.shape.m, across * row.shape.n
+    each = side // strip[0], side // strip[1]
     rule.do("tensorize", "row", row.name, *each)
     items = down * across * row.subgroup
     for factor, name, own in ((found.left, "left", "row"), (found.right, "right", "column")):
         _fill(rule, found, factor, (k, name, own), (side, items))
-    _store(rule, side, items, dims[found.right.axes[-1]].name, limits)
+    if side == _SIDES[0]:
+        rule.do("pipeline", k)
+    _store(rule, strip, items, dims[found.right.axes[-1]].name, limits)
     return rule.finish(f"a group computes a tile of {side} by {side} outputs in matrices")
 
 
-def _choose_side(found: Contraction, p: Profile) -> int:
+def choose_side(found: Contraction, p: Profile) -> int:
     """The rows, and columns, of a tile."""
-    many = found.batches * -(-found.rows // _LARGE) * -(-found.columns // _LARGE)
-    return _LARGE if found.is_open or many >= p.groups else _SMALL
+    if found.is_open:
+        return _SIDES[1]
+
+    def count(side: int) -> int:
+        return found.batches * -(-found.rows // side) * -(-found.columns // side)
+
+    spare = _SPARE * found.batches * found.rows * found.columns
+    return next(
+        side for side in _SIDES
+        if side == _SIDES[-1] or (count(side) >= p.groups
+                                  and (side != _SIDES[0] or count(side) * side**2 <= spare))
+    )  # fmt: skip
 
 
 def _share_out(row: Instruction, side: int) -> tuple[int, int]:
-    """How many subgroups stand one below the other in a tile, and side by side."""
-    return 2, _ACROSS[row.subgroup] if side == _LARGE else 2
+    """How many subgroups stand one below the other in a tile, and side by side: each has one
+    matrix in a strip."""
+    rows, columns = _STRIPS[side]
+    return max(1, rows // row.shape.m), max(1, columns // row.shape.n)
 
 
 def _fill(
@@ -111,15 +131,14 @@ def _fill(
     _share(rule, (other, along), axes, (count, many), items, wide)
 
 
-def _store(rule: Rule, side: int, items: int, last: str, limits: Limits) -> None:
+def _store(
+    rule: Rule, strip: tuple[int, int], items: int, last: str, limits: Limits
+) -> None:  # fmt: skip
     """How the work items share what derives from the sums: neighbours store side by side."""
-    loops = [n for n in walk(rule.nest.body) if isinstance(n, Loop)]
-    row, column = (
-        next(n.name for n in reversed(loops) if n.dim.name == name) for name in ("row", "column")
-    )
     axis = next(a for a, dim in enumerate(rule.nest.dims[1]) if dim.name == last)
     wide = takes_vectors(rule.nest.phases[1], axis, limits)
-    _share(rule, (row, column), ("rows", "columns"), (side, side), items, wide, "own")
+    loops = "strip_row", "strip_column"
+    _share(rule, loops, ("rows", "columns"), strip, items, wide, "own")
 
 
 def _share(

@@ -51,6 +51,7 @@ def check_run(
     device: str = "opencl",
     dims: Mapping[str, int] | None = None,
     schedule: str | Source | None = None,
+    matrix_instructions: Sequence[str] = (),
     *,
     steps: Steps = USUAL,
 ) -> list[str]:
@@ -61,7 +62,8 @@ def check_run(
     Raises as `dmlc.run` does; `UnsupportedError` for the reference, which has no kernels, and
     `UnavailableError`, with the cure, where Vulkan's validation layer is not installed.
     """
-    plan = plan_run(subject, inputs, attributes, outputs, device, dims, schedule)
+    given = subject, inputs, attributes, outputs, device, dims, schedule, matrix_instructions
+    plan = plan_run(*given)
     if plan.device is None or plan.executable is None:
         raise UnsupportedError("the reference has no kernels whose memory could be checked")
     used = plan.device

@@ -18,6 +18,7 @@ from dmlc.devices import (
     compile_for,
     find_device,
     find_promises,
+    list_matrices,
     list_profiles,
     load_function,
     load_on,
@@ -162,6 +163,7 @@ def list_variants(case: Case, random: np.random.Generator) -> Iterator[Variant]:
     yield make("another profile", _run_by_other_profile)
     yield make("another schedule", by(Steps(fuse_plainly, DrawnSchedule(seed))))
     yield make("other schedules of each stage", by(Steps(keep_apart, DrawnSchedule(seed + 1))))
+    yield make("matrix instructions", _run_by_matrices)
     yield make("permuted axes", lambda case, device: _run_permuted(case, device, Random(seed)))
     yield make("packed tensors", lay(_repack))
     yield make("padded tensors", lay(_pad))
@@ -204,6 +206,14 @@ def _run_by_other_profile(case: Case, device: str) -> Results:
     if not others:
         raise UnsupportedError(f"the language of {device} has no profile but '{usual}'")
     return _run_by(case, device, USUAL, others[0])
+
+
+def _run_by_matrices(case: Case, device: str) -> Results:
+    """A case by the kernels that the device takes of those with matrix instructions."""
+    rows = list_matrices(_find_compiling(device))
+    if not rows:
+        raise UnsupportedError(f"{device} has no matrix instruction that dmlc uses")
+    return _run_by(case, device, Steps(instructions=rows[:1]))
 
 
 _ITEMS = 32

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dmlc.matrices import INSTRUCTIONS
@@ -40,3 +41,15 @@ def test_of_all_targets_hlsl_has_them(dmlc: Dmlc) -> None:
     done = dmlc("compile", *GEMM, "--matrix-instruction", "8x8x8/8", "--json")
     assert done.status == 0
     assert done.out.count('"matrix": {') == 1
+
+
+def test_a_run_takes_the_option(dmlc: Dmlc, tmp_path: Path) -> None:
+    ones = np.ones((48, 48), np.float16)
+    np.save(tmp_path / "a.npy", ones)
+    given = ("directml.GEMM", "--input", "ATensor=a.npy", "--input", "BTensor=a.npy")
+    done = dmlc("run", *given, "--device", "vulkan", "--matrix-instruction", "all", "--verify")
+    assert done.status == 0
+    assert "PASS" in done.out
+    done = dmlc("run", *given, "--device", "opencl", "--matrix-instruction", "all")
+    assert done.status != 0
+    assert "OpenCL C has no matrices" in done.err

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import dmlc
+from dmlc.devices import list_matrices
 from dmlc.interop.cpp_header import write_header
 from dmlc.matrices import INSTRUCTIONS, NOTHING, Offer, Shape, find_denied, find_instruction
 from dmlc.program import Program
 from dmlc.runtime import vulkan
 from dmlc.runtime.hlsl import compile_files, compile_kernel
-from dmlc.scalars import DataType
+from dmlc.scalars import Array, DataType
 from dmlc.source import UnknownNameError, UnsupportedError
 from dmlc.testing.verify import verify
 from tests.products import Product
@@ -27,6 +28,12 @@ LARGE, SMALL = find_instruction("16x16x16/32"), find_instruction("8x8x8/8")
 
 def compile_product(*names: str, target: str = "hlsl", model: str | None = None) -> Program:
     return dmlc.compile(HALVES, target, shader_model=model, matrix_instructions=names)
+
+
+def draw_halves() -> dict[str, Array]:
+    random = np.random.default_rng(0)
+    sizes = {p.name: tuple(map(int, p.extents)) for p in HALVES.parameters}
+    return {n: random.standard_normal(s).astype(np.float16) for n, s in sizes.items()}
 
 
 def offer(*rows: str, denied: str = "", subgroups: tuple[int, int] = (8, 32)) -> Offer:
@@ -97,15 +104,24 @@ def test_dxc_makes_spirv_of_it(name: str) -> None:
 
 
 def test_results_are_right_whatever_the_device_has() -> None:
-    device = vulkan.find_device()
-    random = np.random.default_rng(0)
-    sizes = {p.name: tuple(map(int, p.extents)) for p in HALVES.parameters}
-    inputs = {n: random.standard_normal(s).astype(np.float16) for n, s in sizes.items()}
+    device, inputs = vulkan.find_device(), draw_halves()
     results, report = vulkan.load_on(compile_product(*NAMES), device).run(inputs)
     assert report.matrices == tuple(each.name for each in device.matrices.list_usable()[:1])
     assert ("bits depend on the device" in str(report)) is bool(report.matrices)
     (verdict,) = verify(HALVES, inputs, {}, results, floats=device.floats).values()
     assert verdict.holds
+
+
+def test_a_run_takes_what_the_device_has() -> None:
+    inputs = draw_halves()
+    results = dmlc.run(HALVES, inputs, device="vulkan", matrix_instructions=NAMES)
+    rows = list_matrices(vulkan.find_device())
+    assert results.report.matrices == tuple(each.name for each in rows[:1])
+    (verdict,) = verify(HALVES, inputs, {}, results).values()
+    assert verdict.holds
+    for device, why in (("opencl", "OpenCL C has no matrices"), ("reference", "has no kernels")):
+        with pytest.raises(UnsupportedError, match=why):
+            dmlc.run(HALVES, inputs, device=device, matrix_instructions=NAMES)
 
 
 def test_host_code_for_direct3d_runs_the_plain_kernel() -> None:

@@ -11,14 +11,19 @@ import pytest
 import dmlc
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
+from dmlc.devices import compile_for
 from dmlc.kernel import nodes as k
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.target import Limits, Profile
 from dmlc.lowering.group import lower_group
+from dmlc.matrices import INSTRUCTIONS, Instruction
 from dmlc.pipeline import Steps, make_kernels
+from dmlc.program import Program
 from dmlc.reference import evaluate
+from dmlc.runtime.interface import AnyDevice
 from dmlc.scalars import Array
 from dmlc.source import UnsupportedError
+from dmlc.testing import variants
 from dmlc.testing.case import Call, Case, run_case
 from dmlc.testing.fill import fill
 from dmlc.testing.mutate import Mutant, list_mutants
@@ -142,12 +147,27 @@ def find(case: Case, name: str) -> Variant:
     return next(v for v in list_variants(case, np.random.default_rng(0)) if v.name == name)
 
 
+def test_the_first_matrix_instruction_of_a_device_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[Instruction, ...]] = []
+
+    def watch(function: ir.Function, device: AnyDevice, steps: Steps, profile: None) -> Program:
+        made.append(steps.instructions)
+        return compile_for(function, device, steps, profile)
+
+    monkeypatch.setattr(variants, "list_matrices", lambda _: INSTRUCTIONS[1:])
+    monkeypatch.setattr(variants, "compile_for", watch)
+    case = make_case(CALLS["a product"])
+    assert find(case, "matrix instructions").run("vulkan").keys() == {"OutputTensor"}
+    assert made == [INSTRUCTIONS[1:2]]
+
+
 @pytest.mark.parametrize(
     ("name", "device", "why"),
     [
         ("another profile", "vulkan", "has no profile but 'gpu'"),
         ("another schedule", "reference", "the reference evaluates functions"),
         ("permuted axes", "opencl", "no tensor has two axes"),
+        ("matrix instructions", "opencl", "opencl has no matrix instruction"),
         ("packed tensors", "opencl", "its tensors lie so already"),
         ("sizes known at run time", "opencl", "no size is more than 1"),
     ],
