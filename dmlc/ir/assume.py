@@ -10,22 +10,13 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import numpy as np
-
-from dmlc.ir.index import list_conjuncts
+from dmlc.ir.index import list_comparisons, list_conjuncts
 from dmlc.ir.nodes import Apply, Body, Cast, Stage, value_type
-from dmlc.ir.ranges import UNKNOWN, Bound, Interval, Ranges
-from dmlc.scalars import DataType
+from dmlc.ir.ranges import DIFFERENCES, MIRRORED, UNKNOWN, Bound, Interval, Ranges
+from dmlc.scalars import DataType, integer_limits
 
 _ROUNDS = 3
 """How often conditions are looked at: what one says may narrow what another compares with."""
-_SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-_NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
-_DIFFERENCES: Mapping[str, Interval] = MappingProxyType(
-    {"lt": (-math.inf, -1), "le": (-math.inf, 0), "gt": (1, math.inf), "ge": (0, math.inf),
-     "eq": (0, 0)}
-)  # fmt: skip
-"""What the difference of two whole numbers is that compare so."""
 
 
 def assume_guard(
@@ -59,33 +50,12 @@ def _spread(stage: Stage, known: Mapping[int, Interval], tables: Mapping[str, In
     return found
 
 
-def _meet(first: Interval, second: Interval) -> Interval:
-    return max(first[0], second[0]), min(first[1], second[1])
-
-
 def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval]) -> None:
     """Adds what a condition that holds says of the values it compares."""
-    pending = [(condition, True)]
-    while pending:
-        number, holds = pending.pop()
-        instruction = body.instructions[number]
-        if not isinstance(instruction, Apply):
-            continue
-        name = instruction.operation.name
-        if name == "not":
-            pending.append((instruction.operands[0], not holds))
-        elif name == ("and" if holds else "or"):
-            pending += [(operand, holds) for operand in instruction.operands]
-        elif name in _SWAPPED:
-            left, right = instruction.operands
-            if value_type(body.instructions[left]) is DataType.BOOL:
-                continue
-            compared = name if holds else _NEGATED[name]
-            for value, other, symbol in (
-                (left, right, compared), (right, left, _SWAPPED[compared])
-            ):  # fmt: skip
-                _learn(body, value, symbol, other, holds, found, known)
-            _compare_difference(body, left, right, compared, known)
+    for name, left, right, holds in list_comparisons(body.instructions, condition):
+        _learn(body, left, name, right, holds, found, known)
+        _learn(body, right, MIRRORED[name], left, holds, found, known)
+        _compare_difference(body, left, right, name, known)
 
 
 def _learn(
@@ -115,7 +85,11 @@ def _learn(
         case "eq":
             said = within
         case _:
-            said = _cut(found[value], within) if low == high and not real else UNKNOWN
+            said = UNKNOWN
+            if low == high and not real:
+                # The interval is one without that number, where it is at one of its ends.
+                least, most = found[value]
+                said = least + (least == low), most - (most == low)
     if real and not holds:
         said = min(said[0], 0), max(said[1], 0)
     _add(body, value, said, known)
@@ -130,9 +104,9 @@ def _compare_difference(
             continue
         if instruction.operation.name != "sub":
             continue
-        for pair, compared in (((left, right), symbol), ((right, left), _SWAPPED[symbol])):
-            if instruction.operands == pair and compared in _DIFFERENCES:
-                _add(body, value, _DIFFERENCES[compared], known)
+        for pair, compared in (((left, right), symbol), ((right, left), MIRRORED[symbol])):
+            if instruction.operands == pair and compared in DIFFERENCES:
+                _add(body, value, DIFFERENCES[compared], known)
 
 
 def _step(bound: Bound, direction: int, real: bool) -> Bound:
@@ -142,16 +116,11 @@ def _step(bound: Bound, direction: int, real: bool) -> Bound:
     return math.nextafter(bound, direction * math.inf) if real else bound + direction
 
 
-def _cut(own: Interval, other: Interval) -> Interval:
-    """An interval without a number at one of its ends."""
-    low, high = own
-    return low + (low == other[0]), high - (high == other[0])
-
-
 def _add(body: Body, value: int, said: Interval, known: dict[int, Interval]) -> None:
     """Notes an interval of a value, and of what it is converted from."""
     while True:
-        known[value] = _meet(known.get(value, UNKNOWN), said)
+        low, high = known.get(value, UNKNOWN)
+        known[value] = max(low, said[0]), min(high, said[1])
         instruction = body.instructions[value]
         if not isinstance(instruction, Cast) or not _keeps(body, instruction):
             return
@@ -163,5 +132,5 @@ def _keeps(body: Body, cast: Cast) -> bool:
     source = value_type(body.instructions[cast.operand])
     if not source.is_integer or not (cast.dtype.is_integer or cast.dtype is DataType.INDEX):
         return False
-    held, limits = np.iinfo(source.dtype), np.iinfo(cast.dtype.dtype)
-    return limits.min <= held.min and held.max <= limits.max
+    (least, most), (low, high) = integer_limits(source), integer_limits(cast.dtype)
+    return low <= least and most <= high

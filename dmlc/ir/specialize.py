@@ -15,7 +15,6 @@ from dmlc.ir.nodes import (
     Extent,
     Instruction,
     Parameter,
-    Reduction,
     Result,
     Stage,
     Symbol,
@@ -77,8 +76,8 @@ def evaluate_strides(
 def _settle_stage(stage: Stage, domain: tuple[int, ...], sizes: Mapping[str, int]) -> Stage:
     reduction = stage.reduction
     if reduction is not None:
-        axes = ((label, evaluate_size(e, sizes)) for label, e in reduction.axes)
-        reduction = Reduction(reduction.combiner, tuple(axes))
+        axes = tuple((label, evaluate_size(e, sizes)) for label, e in reduction.axes)
+        reduction = dataclasses.replace(reduction, axes=axes)
     body = stage.body
     made: list[Instruction] = [
         Constant(DataType.INDEX, evaluate_size(i.name, sizes)) if isinstance(i, Symbol) else i
