@@ -186,7 +186,12 @@ class _Sample:
                 case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
                     self._values[local.name] = self._evaluate(value)
                 case k.Assign(local=local, value=value):
-                    self._values[local.name] = self._merge(who, value, local)
+                    after, before = self._evaluate(value), self._values.get(local.name)
+                    if after is None or before is None:
+                        after = None
+                    elif not who.all():
+                        after = np.where(who, after, before)
+                    self._values[local.name] = after
                 case k.StoreLocal(array=array):
                     found.shared += array in self._shared
                 case k.Barrier():
@@ -289,12 +294,6 @@ class _Sample:
         shares = np.where(self._inside, self._shares, 0).reshape(-1, self._width).sum(axis=1)
         return float((waves * shares).sum() / shares.sum()) if shares.any() else 0.0
 
-    def _merge(self, who: Array, value: k.Expression, local: k.Local) -> _Value:
-        after, before = self._evaluate(value), self._values.get(local.name)
-        if after is None or before is None:
-            return None
-        return after if who.all() else np.where(who, after, before)
-
     # Expressions --------------------------------------------------------------------------
 
     def _look(
@@ -353,16 +352,14 @@ class _Sample:
             sectors = (self._group + _cut(begin // SECTOR + further // SECTOR))[who]
             self._touched.setdefault(buffer, []).append(sectors)
         elements, often = size // self._buffers[buffer], np.where(who, times, 0)
-        run = found.find_run(buffer, begin[who], size, written)
-        lines = 0.0 if run else self._count_lines(begin, who, often)
+        lines = 0.0
+        if not found.find_run(buffer, begin[who], size, written):
+            # Those that a wave asks for where its lanes come by some bytes, each so often.
+            asked = _sort_distinct((self._wave + _cut(begin // LINE))[who])
+            turns = often.reshape(-1, self._width).max(axis=1)
+            lines = float((turns * self._wave_shares)[asked >> _PLACE_BITS].sum())
         average = self._average(often)
         found.accesses.append(Access(buffer, size, elements, written, average, lines))
-
-    def _count_lines(self, begin: Array, who: Array, often: Array) -> float:
-        """The lines that a wave asks for where its lanes come by some bytes, each so often."""
-        lines = _sort_distinct((self._wave + _cut(begin // LINE))[who])
-        turns = often.reshape(-1, self._width).max(axis=1)
-        return float((turns * self._wave_shares)[lines >> _PLACE_BITS].sum())
 
     def _is_hidden(self, node: k.Expression) -> bool:
         """Whether elements decide what an expression is, whatever is known of locals."""

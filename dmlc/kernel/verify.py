@@ -11,15 +11,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn
 
-import numpy as np
-import numpy.typing as npt
-
 from dmlc.kernel import nodes as k
 from dmlc.kernel.bounds import find_outside
 from dmlc.kernel.print import print_statement, show_type
 from dmlc.kernel.registers import find_turned
-from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, list_operands
-from dmlc.scalars import DataType, is_float32
+from dmlc.kernel.rewrite import NUMBER, list_expressions, list_operands, walk_statements
+from dmlc.scalars import DataType, integer_limits, is_float32
 from dmlc.source import InternalError
 
 
@@ -35,14 +32,6 @@ def verify_kernel(
     that is not named for good, one local may hide another, and positions are not looked at."""
     _Verifier(kernel, step, is_named).run(sizes)
 
-
-def _limits(dtype: npt.DTypeLike) -> tuple[int, int]:
-    found = np.iinfo(dtype)
-    return int(found.min), int(found.max)
-
-
-_LIMITS = {dtype: _limits(dtype.dtype) for dtype in DataType if dtype.is_integer}
-"""The least and the largest integer of each type."""
 
 _ITEM = f"{NUMBER}item"
 """Among the names of locals it stands for what differs between items by itself."""
@@ -70,7 +59,6 @@ class _Verifier:
         self._assigned: set[str] = set()
         """Locals that are given values more than once."""
         self._statement: k.Statement | None = None
-        self._limits = {**_LIMITS, DataType.INDEX: kernel.index_limits}
 
     def run(self, sizes: Mapping[str, int]) -> None:
         kernel = self._kernel
@@ -86,8 +74,12 @@ class _Verifier:
             if array.registers and self._is_named and array.name not in find_turned(kernel):
                 self._fail(f"array '{array.name}' has not become registers")
         self._check_statements(kernel.body)
-        if launch.group_size > 1 and _has_barrier(kernel.body):
-            self._check_barriers(kernel.body)
+        waits = any(isinstance(each, k.Barrier) for each in walk_statements(kernel.body))
+        before: tuple[set[str], set[str]] | None = None
+        while launch.group_size > 1 and waits and before != (self._varying, self._assigned):
+            # What is assigned later in a loop counts where it is read earlier.
+            before = set(self._varying), set(self._assigned)
+            self._note_varying(kernel.body, varies=False)
         if not self._is_named:
             return
         arrays = {a.name: a.size for a in kernel.arrays}
@@ -97,16 +89,9 @@ class _Verifier:
 
     # What differs between items ------------------------------------------------------------
 
-    def _check_barriers(self, statements: Sequence[k.Statement]) -> None:
-        """Notes the locals that may differ between items, and fails where a barrier hangs on them;
-        what is assigned later in a loop counts where it is read earlier, so that this goes on until
-        nothing changes."""
-        before: tuple[set[str], set[str]] | None = None
-        while before != (self._varying, self._assigned):
-            before = set(self._varying), set(self._assigned)
-            self._note_varying(statements, varies=False)
-
     def _note_varying(self, statements: Sequence[k.Statement], *, varies: bool) -> None:
+        """Notes the locals that may differ between items, and fails where a barrier hangs on
+        them."""
         for statement in statements:
             match statement:
                 case k.Let(local=local):
@@ -200,25 +185,19 @@ class _Verifier:
                 self._expect(stop, k.INDEX)
                 if statement.step < 1 or (statement.backwards and statement.step != 1):
                     self._fail(f"a loop steps by {statement.step}")
-                self._check_loop(variable, body)
-
-    def _check_loop(self, variable: k.Local, body: Sequence[k.Statement]) -> None:
-        if variable.type != k.INDEX:
-            self._fail(f"a loop counts in {show_type(variable.type)}")
-        outside = dict(self._known)
-        self._define(variable, assignable=False)
-        self._check_statements(body)
-        self._known = outside
+                if variable.type != k.INDEX:
+                    self._fail(f"a loop counts in {show_type(variable.type)}")
+                outside = dict(self._known)
+                self._define(variable, assignable=False)
+                self._check_statements(body)
+                self._known = outside
 
     def _define(self, local: k.Local, *, assignable: bool) -> None:
         hidden = self._is_named and local.name in self._known
         if hidden or local.name in self._declared:
             self._fail(f"'{local.name}' is defined where another of that name is in sight")
         self._known[local.name] = local.type
-        if assignable:
-            self._variables.add(local.name)
-        else:
-            self._variables.discard(local.name)
+        (self._variables.add if assignable else self._variables.discard)(local.name)
 
     def _buffer(self, name: str, *, written: bool) -> k.Buffer:
         if name not in self._buffers:
@@ -329,7 +308,8 @@ class _Verifier:
             self._fail(f"{value} is no f32")
         if dtype.is_float or dtype is DataType.BOOL:
             return
-        least, most = self._limits[dtype]
+        is_index = dtype is DataType.INDEX
+        least, most = self._kernel.index_limits if is_index else integer_limits(dtype)
         if not isinstance(value, int) or not least <= value <= most:
             self._fail(f"{value} is no {dtype.short}")
 
@@ -350,7 +330,3 @@ class _Verifier:
             f"broken kernel after {self._step}: '{self._kernel.name}': {what}\n"
             f"  in {self._statement and print_statement(self._statement)}"
         )
-
-
-def _has_barrier(statements: Sequence[k.Statement]) -> bool:
-    return any(isinstance(s, k.Barrier) or _has_barrier(find_body(s)) for s in statements)
