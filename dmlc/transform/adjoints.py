@@ -27,7 +27,6 @@ from dmlc.ir import (
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import reach_back
-from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
 from dmlc.transform.derivatives import Adjoint, Condition, has_derivative
 
@@ -57,10 +56,10 @@ def load_own(builder: BodyBuilder, name: str, rank: int, dtype: DataType) -> int
     return builder.add(Load(name, places, dtype))
 
 
-def number_point(builder: BodyBuilder, reduction: Reduction) -> int:
+def number_point(builder: BodyBuilder, stage: Stage) -> int:
     """The number of a point of a reduction, as `argmax` gives it."""
     total: int | None = None
-    for label, extent in reduction.axes:
+    for label, extent in stage.axes:
         place = builder.reduced(label)
         if total is not None:
             place = builder.apply("add", builder.apply("mul", total, builder.size(extent)), place)
@@ -85,14 +84,15 @@ def add_adjoints(builder: BodyBuilder, parts: Sequence[Adjoint], given: Instruct
         (tuple(c for c in conditions if c not in shared), value)
         for conditions, value in sums.items()
     ]
-    if len(rests) == 2:
-        (one, then), (two, otherwise) = rests
-        if len(one) == len(two) == 1 and one[0] == (two[0][0], not two[0][1]):
-            condition, holds = one[0]
-            if not holds:
-                then, otherwise = otherwise, then
-            made = builder.add(Select(condition, then, otherwise, dtype))
-            return Adjoint(made, shared)
+    match rests:
+        case [(((one, holds),), then), (((two, fails),), other)] if (one, holds) == (
+            two,
+            not fails,
+        ):
+            then, otherwise = (then, other) if holds else (other, then)
+            return Adjoint(builder.select(one, then, otherwise), shared)
+        case _:
+            pass
     total: int | None = None
     for conditions, value in rests:
         chosen = choose(builder, conditions, value)
@@ -115,9 +115,8 @@ def choose(builder: BodyBuilder, conditions: Sequence[Condition], value: int) ->
     condition = _hold(builder, conditions)
     if condition is None:
         return value
-    dtype = value_type(builder.instructions[value])
-    zero = builder.add(Constant(dtype, 0.0))
-    return builder.add(Select(condition, value, zero, dtype))
+    zero = builder.add(Constant(builder.type_of(value), 0.0))
+    return builder.select(condition, value, zero)
 
 
 def copy_values(
@@ -125,11 +124,10 @@ def copy_values(
 ) -> dict[int, int]:
     """Some values of a body in another, with others in the place of some."""
     numbers = dict(replaced)
-    for value in reach_back(body, wanted):
-        if value not in numbers:
-            instruction: Instruction = body.instructions[value]
-            given = tuple(numbers[o] for o in operands(instruction))
-            numbers[value] = builder.add(with_operands(instruction, given))
+    for value in reach_back(body, wanted, replaced):
+        instruction = body.instructions[value]
+        given = tuple(numbers[o] for o in operands(instruction))
+        numbers[value] = builder.add(with_operands(instruction, given))
     return numbers
 
 
@@ -143,8 +141,5 @@ def drop_certain(
     body = Body(tuple(builder.instructions), 0)
     reduction = Reduction("sum", axes) if axes else None
     stage = Stage("", DataType.FLOAT32, tuple(domain), body, reduction)
-    ranges = Ranges(stage)
-    for instruction in body.instructions:
-        ranges.add(instruction)
-    proof = Proof(stage, ranges)
+    proof = Proof(stage)
     return [c for c in dict.fromkeys(conditions) if not proof.is_certain(c)]

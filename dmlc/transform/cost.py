@@ -144,7 +144,7 @@ def decide_stored(function: Function, budget: Budget) -> Decision:
         if stage.name not in ends and want is not None and weigh(stage, want) is not None:
             dear.add(stage.name)
         if stage.name in ends or stage.name in dear:
-            costs.store(stage)
+            costs.stored.add(stage.name)
     stored: dict[str, str] = {}
 
     def decide(stage: Stage, want: _Want) -> bool:
@@ -186,14 +186,13 @@ def _find_passes(function: Function) -> dict[str, _Pass]:
         level = max((found[name].level for name in read if name in found), default=0)
         points, kept = stage.extents, 0
         if stage.reduction is not None:
-            reduced = (extent for _, extent in stage.reduction.axes)
-            points = (*(e for e in stage.extents if e != 1), *reduced)
+            points = (*(e for e in stage.extents if e != 1), *(e for _, e in stage.axes))
             level, kept = level + 1, max(1, _count_points(*stage.extents))
         found[stage.name] = _Pass(points, level, kept)
     return found
 
 
-def _count_points(*extents: Extent | None) -> int:
+def _count_points(*extents: Extent) -> int:
     return math.prod([e if isinstance(e, int) else _UNKNOWN for e in extents])
 
 
@@ -295,7 +294,7 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
         return count
     # The same values for all the points of a row or a reduction are computed once for it.
     if wanted.level or wanted.kept:
-        again = times / max(1, _count_points(*map(reader.extent, reader.indices)))
+        again = times / max(1, _count_points(*reader.sizes))
         return own * max(1, again * _count_blocks(reader, loads[0]))
     last = len(reader.extents) - 1
     moving = any(reader.body.instructions[i] == Index(last) for i in loads[0].indices)
@@ -343,7 +342,8 @@ class _Costs:
         self._budget = budget
         self._found: dict[str, _Cost] = {}
         self._own: dict[str, int] = {}
-        self._stored: set[str] = set()
+        self.stored: set[str] = set()
+        """What is read from memory from here on."""
 
     def __getitem__(self, name: str) -> _Cost:
         return self._found[name]
@@ -355,7 +355,7 @@ class _Costs:
         own = self._own[name] = count_operations(stage.body)
         size, operations = len(stage.body.instructions), own
         for tensor, loads in _group_loads(stage).items():
-            if tensor not in self._found or tensor in self._stored:
+            if tensor not in self._found or tensor in self.stored:
                 leaves[tensor] = None
                 continue
             read = self._found[tensor]
@@ -367,10 +367,6 @@ class _Costs:
             operations = sum(self._own[n] for n in sources)
         first, second = (tuple(names)[:_MOST_NAMES] for names in (sources, leaves))
         self._found[name] = _Cost(first, second, operations, max(size, len(sources)))
-
-    def store(self, stage: Stage) -> None:
-        """From here on the stage is read from memory."""
-        self._stored.add(stage.name)
 
     def weigh(self, stage: Stage, want: _Want, own_pass: _Pass | None) -> str | None:
         """Why to store a stage; None where computing it again is cheaper. Memory and arithmetic go

@@ -186,10 +186,9 @@ class _Reverse:
         """The tensors that depend on what is differentiated by."""
         found = set(self.wrt)
         for stage in self.stages:
-            combiner = None if stage.reduction is None else stage.reduction.combiner
-            if not stage.dtype.is_float or combiner not in (None, "sum", "product", "min", "max"):
-                continue
-            if find_moving(stage.body, found)[stage.body.result]:
+            known = (None, "sum", "product", "min", "max")
+            moves = stage.dtype.is_float and stage.combiner in known
+            if moves and find_moving(stage.body, found)[stage.body.result]:
                 found.add(stage.name)
         return found
 
@@ -329,33 +328,26 @@ class _Reverse:
 
     def _seed(self, stage: Stage, builder: BodyBuilder, seed: int, result: int) -> list[Adjoint]:
         """The adjoint of one value of a reduction, from that of what they are reduced to."""
-        reduction = stage.reduction
-        match None if reduction is None else reduction.combiner:
-            case "min" | "max" if reduction is not None:
-                found = self._find_first(stage, reduction)
-                first = load_own(builder, found.name, len(stage.extents), found.dtype)
-                place = builder.add(Cast(first, DataType.INDEX))
-                own = number_point(builder, reduction)
-                text = f"{reduction.combiner} over an axis moves with the first index that has it"
+        match stage.combiner:
+            case "min" | "max" as combiner:
+                # The number of the point that is the smallest or the largest.
+                points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
+                found = dataclasses.replace(
+                    stage,
+                    name=take_name(f"{stage.name}_first", self.taken),
+                    dtype=DataType.INT32 if points < 2**31 else DataType.INT64,
+                    reduction=Reduction(f"arg{combiner}", stage.axes),
+                )
+                self.made.append(found)
+                place = builder.add(Cast(builder.read(found), DataType.INDEX))
+                own = number_point(builder, stage)
+                text = f"{combiner} over an axis moves with the first index that has it"
                 self.choices[Choice(text, stage.span)] = None
                 return [Adjoint(seed, ((builder.apply("eq", own, place), True),))]
             case "product":
                 return self._seed_product(stage, builder, seed, result)
             case _:
                 return [Adjoint(seed)]
-
-    def _find_first(self, stage: Stage, reduction: Reduction) -> Stage:
-        """The stage of the number of the point that is the smallest or the largest."""
-        points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
-        dtype = DataType.INT32 if points < 2**31 else DataType.INT64
-        made = dataclasses.replace(
-            stage,
-            name=take_name(f"{stage.name}_first", self.taken),
-            dtype=dtype,
-            reduction=dataclasses.replace(reduction, combiner=f"arg{reduction.combiner}"),
-        )
-        self.made.append(made)
-        return made
 
     def _seed_product(
         self, stage: Stage, builder: BodyBuilder, seed: int, result: int
@@ -375,7 +367,7 @@ class _Reverse:
             name=take_name(f"{stage.name}_zeros", self.taken),
             dtype=DataType.INT32,
             body=own.make(one, is_zero),
-            reduction=Reduction("sum", stage.reduction.axes if stage.reduction else ()),
+            reduction=Reduction("sum", stage.axes),
         )
         others = dataclasses.replace(
             stage,
@@ -384,9 +376,8 @@ class _Reverse:
             body=own.make(factor, own.join([*guard, own.apply("ne", factor, zero)])),
         )
         self.made += [zeros, others]
-        rank = len(stage.extents)
-        count = load_own(builder, zeros.name, rank, DataType.INT32)
-        product = builder.apply("mul", seed, load_own(builder, others.name, rank, dtype))
+        count = builder.read(zeros)
+        product = builder.apply("mul", seed, builder.read(others))
         none = builder.apply("eq", count, builder.constant(0, DataType.INT32))
         single = builder.apply("eq", count, builder.constant(1, DataType.INT32))
         own_zero = builder.apply("eq", result, builder.add(Constant(dtype, 0.0)))
@@ -513,8 +504,7 @@ def _list_needed(
     hand says it before what has to be computed again, and stands last."""
     needed = {p.name: p for p in parameters if p.name in set(read)}
     said = {e for p in needed.values() for e in p.extents}
-    axes = (a for s in stages if s.reduction is not None for a in s.reduction.axes)
-    extents = [*(e for s in stages for e in s.extents), *(extent for _, extent in axes)]
+    extents = [e for s in stages for e in s.extents] + [e for s in stages for _, e in s.axes]
     extents += [e for p in needed.values() for e in p.extents]
     extents += [i.name for s in stages for i in s.body.instructions if isinstance(i, Symbol)]
     for symbol in find_symbols(extents):

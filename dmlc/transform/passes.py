@@ -188,10 +188,8 @@ class Draft:
 
     def _is_little(self, stage: Stage) -> bool:
         """Whether reading all that a reduction reads takes less than to launch a kernel."""
-        if self._streams is None:
-            return False
-        points = math.prod(estimate(e) for e in (stage.extent(i) for i in stage.indices) if e)
-        return points * stage.body.dtype.bytes <= self._streams.launch_bytes
+        size = math.prod(estimate(e) for e in stage.sizes if e) * stage.body.dtype.bytes
+        return self._streams is not None and size <= self._streams.launch_bytes
 
     def _join_applied(self, stage: Stage) -> bool:
         """Takes an element-wise stage that reads reductions of the group."""
@@ -346,11 +344,8 @@ def _list_long(stage: Stage) -> tuple[Extent, ...]:
 
 def _map_reduction(stage: Stage) -> Axes | None:
     """The dimensions of a reduction's axes: its parallel axes in order, then those it reduces."""
-    reduction = stage.reduction
-    if reduction is None:
-        return None
-    long = [index for index in stage.indices if stage.extent(index) != 1]
-    return {index: dimension for dimension, index in enumerate(long)}
+    long = [index for index, size in zip(stage.indices, stage.sizes, strict=True) if size != 1]
+    return None if stage.reduction is None else {index: n for n, index in enumerate(long)}
 
 
 # Reductions with several outputs ------------------------------------------------------------
@@ -406,7 +401,7 @@ class Streams:
         long = tuple(index for index in stage.indices if stage.extent(index) != 1)
         if stage.reduction is None:
             indices = None if stage.name in self._uneven else long
-        elif stage.reduction.combiner in POSITIONAL_COMBINERS:
+        elif stage.combiner in POSITIONAL_COMBINERS:
             indices = None
         else:
             # The order of a tensor that it reads along all of them.
