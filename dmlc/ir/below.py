@@ -315,10 +315,11 @@ def _list_conditions(
 ) -> list[tuple[str, int, int]]:
     """The comparisons of positions that hold where a condition does, or does not, both ways
     round."""
-    made = [] if condition is None else list_comparisons(values, condition, holds)
+    if condition is None:
+        return []
     return [
         each
-        for name, left, right, _ in made
+        for name, left, right, _ in list_comparisons(values, condition, holds)
         if name != "ne" and value_type(values[left]) is DataType.INDEX
         for each in ((name, left, right), (MIRRORED[name], right, left))
     ]

@@ -115,12 +115,14 @@ class BodyBuilder:
         _refuse(check_types(instruction, [self.type_of(value) for value in given]))
         return self.add(instruction)
 
+    def fold(self, name: str, values: Iterable[int]) -> int:
+        """Values combined by an operation, one after the other; there is one at least."""
+        return functools.reduce(lambda left, right: self.apply(name, left, right), values)
+
     def join(self, conditions: Iterable[int]) -> int | None:
         """Conditions joined by `and`, in order; None where there are none."""
-        guard: int | None = None
-        for condition in dict.fromkeys(conditions):
-            guard = condition if guard is None else self.apply("and", guard, condition)
-        return guard
+        distinct = dict.fromkeys(conditions)
+        return self.fold("and", distinct) if distinct else None
 
     def copy(
         self,

@@ -38,8 +38,7 @@ def apply_rules(function: Function, *rules: LocalRule) -> Function:
 
 def _change_stage(stage: Stage, rules: tuple[LocalRule, ...]) -> Stage:
     for _ in range(MOST_ROUNDS):
-        builder = BodyBuilder()
-        before = stage
+        builder, before = BodyBuilder(), stage
         stage = builder.remake(stage, lambda _, moved, b=builder: _try_rules(b, moved, rules))
         if stage is before:
             return stage

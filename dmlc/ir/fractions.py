@@ -79,6 +79,10 @@ def _add(left: Fraction, right: Fraction) -> Fraction:
     return widen(Fraction(left.low + right.low, left.high + right.high, nan))
 
 
+def _subtract(left: Fraction, right: Fraction) -> Fraction:
+    return _add(left, _negate(right))
+
+
 def _negate(given: Fraction) -> Fraction:
     return Fraction(-given.high, -given.low, given.nan)
 
@@ -127,6 +131,10 @@ def _step(round_one: Callable[[float], int]) -> Callable[[Fraction], Fraction]:
     return step
 
 
+def _multiply_add(left: Fraction, right: Fraction, other: Fraction) -> Fraction:
+    return _add(_multiply(left, right), other)
+
+
 def _root(given: Fraction) -> Fraction:
     low, high = max(given.low, 0.0), max(given.high, 0.0)
     return widen(Fraction(math.sqrt(low), math.sqrt(high), given.nan or given.low < 0))
@@ -145,9 +153,9 @@ def _wave(given: Fraction) -> Fraction:
 
 _OPERATIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType({
     "add": _add,
-    "sub": lambda left, right: _add(left, _negate(right)),
+    "sub": _subtract,
     "mul": _multiply,
-    "fma": lambda left, right, other: _add(_multiply(left, right), other),
+    "fma": _multiply_add,
     "div": _divide,
     "div_nearest": _divide,
     "neg": _negate,

@@ -14,6 +14,7 @@ from dmlc.ir.nodes import (
     Constant,
     Extent,
     Instruction,
+    Loop,
     Parameter,
     Result,
     Stage,
@@ -47,13 +48,10 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
     ]
     results = [dataclasses.replace(r, strides=evaluate_strides(r, sizes)) for r in function.results]
     stages = [_settle_stage(stage, settle(stage.extents), sizes) for stage in function.stages]
-    loops = [
-        dataclasses.replace(
-            loop,
-            delays=tuple(dataclasses.replace(d, extents=settle(d.extents)) for d in loop.delays),
-        )
-        for loop in function.loops
-    ]
+    loops: list[Loop] = []
+    for loop in function.loops:
+        delays = (dataclasses.replace(d, extents=settle(d.extents)) for d in loop.delays)
+        loops.append(dataclasses.replace(loop, delays=tuple(delays)))
     return dataclasses.replace(
         function,
         parameters=tuple(parameters),

@@ -94,32 +94,20 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         return Fault("function", f"{function.name!r} is no name", function.span)
     seen: Mapping[str, Tensor] = {} if verified is None else verified.tensors()
     known: dict[str, Tensor] = {}
-    symbols: list[str] = []
-    for parameter in function.parameters:
-        fault = _check_name(parameter, known)
-        if fault is None and seen.get(parameter.name) is not parameter:
-            why = _check_strides(parameter.extents, parameter.strides)
-            fault = _check_definition(parameter)
-            fault = fault or (Fault(f"%{parameter.name}", why, parameter.span) if why else None)
+    for tensor in (*function.parameters, *function.tables):
+        fault = _check_name(tensor, known)
+        if fault is None and seen.get(tensor.name) is not tensor:
+            fault = _check_definition(tensor)
         if fault is not None:
             return fault
-        known[parameter.name] = parameter
-        symbols += [e for e in find_symbols(parameter.extents) if e in parameter.extents]
+        known[tensor.name] = tensor
+    given = [p.extents for p in function.parameters]
+    symbols = [e for extents in given for e in find_symbols(extents) if e in extents]
     for parameter in function.parameters:
         for symbol in find_symbols((*parameter.extents, *(parameter.strides or ()))):
             if symbol not in symbols:
-                return Fault(
-                    f"%{parameter.name}",
-                    f"no axis of a parameter has the size '{symbol}' by itself",
-                    parameter.span,
-                )
-    for table in function.tables:
-        fault = _check_name(table, known)
-        if fault is None and seen.get(table.name) is not table:
-            fault = _check_definition(table) or _check_table(table)
-        if fault is not None:
-            return fault
-        known[table.name] = table
+                why = f"no axis of a parameter has the size '{symbol}' by itself"
+                return Fault(f"%{parameter.name}", why, parameter.span)
     reach = table_ranges(function.tables)
     opened = {loop.stages[0]: loop for loop in function.loops if loop.stages}
     for number, stage in enumerate(function.stages):
@@ -243,11 +231,15 @@ def _check_name(node: Tensor, known: Mapping[str, object]) -> Fault | None:
 
 
 def _check_definition(node: Tensor) -> Fault | None:
-    """What parameters, tables and stages have in common."""
+    """What is wrong with the type of a tensor, its sizes, its layout or its values."""
     name = f"%{node.name}"
     if node.dtype is T.INDEX:
         return Fault(name, "a tensor holds no INDEX", node.span)
     why = _check_extents(node.extents)
+    if isinstance(node, Parameter):
+        why = why or _check_strides(node.extents, node.strides)
+    elif isinstance(node, Table):
+        why = why or _check_table(node)
     return Fault(name, why, node.span) if why else None
 
 
@@ -289,16 +281,14 @@ def _check_strides(extents: tuple[Extent, ...], strides: tuple[Extent, ...] | No
     return None
 
 
-def _check_table(table: Table) -> Fault | None:
-    name = f"%{table.name}"
+def _check_table(table: Table) -> str | None:
     if table.dtype.is_storage_only or table.strides is not None:
-        return Fault(name, "a table holds a compute type, packed", table.span)
+        return "a table holds a compute type, packed"
     if math.prod(table.extents) != len(table.values):
-        return Fault(name, f"it has {len(table.values)} values", table.span)
+        return f"it has {len(table.values)} values"
     if _holds_exactly(table):
         return None
-    wrong = next((why for c in table.constants() if (why := check_constant(c))), None)
-    return Fault(name, wrong, table.span) if wrong else None
+    return next((why for c in table.constants() if (why := check_constant(c))), None)
 
 
 def _holds_exactly(table: Table) -> bool:
@@ -486,7 +476,6 @@ def find_unsound_pairs(
     for pair in pairs:
         result, parameter = function.result(pair[0]), parameters.get(pair[1])
         stage, other = function.stage(pair[0]), elsewhere.get(pair[1])
-        span: Span | None
         if result is None or parameter is None or stage is None:
             why, span = "they are not a result and a parameter", function.span
         elif not _have_one_layout(function, stage, result, parameter):

@@ -113,7 +113,7 @@ def print_expression(node: k.Expression) -> str:
             parts = (node.condition, node.then, node.otherwise)
             return _call("select", *map(print_expression, parts))
         case k.Convert() | k.Reinterpret() | k.Broadcast():
-            word = next(word for word, kind in CONVERSIONS.items() if isinstance(node, kind))
+            word = next(word for word, kind in CONVERSIONS.items() if kind is node.__class__)
             return _call(word, print_expression(node.operand), show_type(node.type))
         case k.Join(low=low, high=high):
             return _call("join", print_expression(low), print_expression(high))

@@ -78,14 +78,12 @@ class _Turns:
     first: _Value
     """Its variable in the first turn."""
     step: int
-    """What is added to it; 0 where it is halved."""
+    """What is added to it."""
     fixed: int | None
 
     def find_place(self, turn: Array) -> _Value:
         """The loop's variable in a turn."""
-        if self.first is None:
-            return None
-        return self.first + self.step * turn if self.step else self.first >> turn
+        return None if self.first is None else self.first + self.step * turn
 
 
 class _Sample:
@@ -236,10 +234,8 @@ class _Sample:
             return _Turns(np.ones(self._lanes, np.int64), start, loop.step, None)
         turns = np.broadcast_to(-(-np.maximum(stop - start, 0) // loop.step), self._lanes)
         is_written = isinstance(loop.start, k.Literal) and isinstance(loop.stop, k.Literal)
-        fixed = int(turns[0]) if is_written else None
-        if loop.backwards:
-            return _Turns(turns, stop - 1, -1, fixed)
-        return _Turns(turns, start, loop.step, fixed)
+        first, step = (stop - 1, -1) if loop.backwards else (start, loop.step)
+        return _Turns(turns, first, step, int(turns[0]) if is_written else None)
 
     def _count_turns(
         self, loop: k.For, run: _Turns, turns: range, who: Array, times: Array
@@ -444,7 +440,9 @@ class _Found:
         """Whether every lane goes on where it was: compilers make one access of these."""
         runs = self.runs.setdefault((buffer, written), [])
         for run in runs:
-            if run.bytes + size <= _WIDEST and _are_same(run.end, begin):
+            # Most differ in the first one.
+            may_go_on = run.bytes + size <= _WIDEST and (run.end[:1] == begin[:1]).all()
+            if may_go_on and np.array_equal(run.end, begin):
                 run.end, run.bytes = begin + size, run.bytes + size
                 return True
         runs.append(_Run(begin + size, size))
@@ -471,13 +469,6 @@ class _Found:
             tuple(self.loops),
             tuple(self.rarities),
         )
-
-
-def _are_same(numbers: Array, others: Array) -> bool:
-    """Whether two hold the same. Most differ in the first one."""
-    if numbers.size and numbers.size == others.size and numbers[0] != others[0]:
-        return False
-    return np.array_equal(numbers, others)
 
 
 # NumPy's own functions for sets load its masked arrays first, which takes longer than all else.

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import (
@@ -14,12 +13,12 @@ from dmlc.ir import (
     Cast,
     Constant,
     Extent,
-    Index,
     Instruction,
     Load,
     Reduction,
     Select,
     Stage,
+    Tensor,
     operands,
     value_type,
     with_operands,
@@ -50,9 +49,9 @@ def find_moving(body: Body, moving: Iterable[str]) -> list[bool]:
     return found
 
 
-def load_own(builder: BodyBuilder, name: str, rank: int, dtype: DataType) -> int:
-    """The element of a tensor at the own place of a body over its axes."""
-    places = tuple(builder.add(Index(axis)) for axis in range(rank))
+def load_own(builder: BodyBuilder, name: str, tensor: Tensor, dtype: DataType) -> int:
+    """The element of a tensor like another at the own place of a body over its axes."""
+    places = tuple(builder.index(axis) for axis in range(len(tensor.extents)))
     return builder.add(Load(name, places, dtype))
 
 
@@ -70,7 +69,6 @@ def number_point(builder: BodyBuilder, stage: Stage) -> int:
 def add_adjoints(builder: BodyBuilder, parts: Sequence[Adjoint], given: Instruction) -> Adjoint:
     """The sum of several adjoints of a value, under the conditions that they share; and that one of
     the others holds, where there is more to compute from it: what none chose may be infinite."""
-    dtype = value_type(given)
     sums: dict[tuple[Condition, ...], int] = {}
     for part in parts:
         before = sums.get(part.conditions)
@@ -93,16 +91,12 @@ def add_adjoints(builder: BodyBuilder, parts: Sequence[Adjoint], given: Instruct
             return Adjoint(builder.select(one, then, otherwise), shared)
         case _:
             pass
-    total: int | None = None
-    for conditions, value in rests:
-        chosen = choose(builder, conditions, value)
-        total = chosen if total is None else builder.apply("add", total, chosen)
+    total = builder.fold("add", [choose(builder, conditions, value) for conditions, value in rests])
     held = [_hold(builder, conditions) for conditions, _ in rests]
     known = [condition for condition in held if condition is not None]
     if known and len(known) == len(held) and not isinstance(given, Load):
-        any_holds = functools.reduce(lambda a, b: builder.apply("or", a, b), known)
-        shared = (*shared, (any_holds, True))
-    return Adjoint(builder.constant(0, dtype) if total is None else total, shared)
+        shared = (*shared, (builder.fold("or", known), True))
+    return Adjoint(total, shared)
 
 
 def _hold(builder: BodyBuilder, conditions: Sequence[Condition]) -> int | None:

@@ -292,23 +292,18 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
     count = times * len(loads)
     if len(loads) > 1 or count <= own or not _is_repeated(reader, loads[0]):
         return count
+    indices = [reader.body.instructions[i] for i in loads[0].indices]
     # The same values for all the points of a row or a reduction are computed once for it.
     if wanted.level or wanted.kept:
         again = times / max(1, _count_points(*reader.sizes))
-        return own * max(1, again * _count_blocks(reader, loads[0]))
+        if any(isinstance(index, Index) and index.reduced for index in indices):
+            # A reduction goes through it for each block of the outputs that share it.
+            others = (e for n, e in enumerate(reader.extents) if Index(n) not in indices)
+            again *= max(1, _count_points(*others) / _SHARED_OUTPUTS)
+        return own * max(1, again)
     last = len(reader.extents) - 1
-    moving = any(reader.body.instructions[i] == Index(last) for i in loads[0].indices)
+    moving = Index(last) in indices
     return count if moving or last < 0 else max(own, count / _count_points(reader.extents[last]))
-
-
-def _count_blocks(reader: Stage, load: Load) -> float:
-    """How often a reduction goes through what a load reads along the axes it reduces: for each
-    block of the outputs that share it."""
-    indices = [reader.body.instructions[i] for i in load.indices]
-    if not any(isinstance(index, Index) and index.reduced for index in indices):
-        return 1
-    others = (e for n, e in enumerate(reader.extents) if Index(n) not in indices)
-    return max(1, _count_points(*others) / _SHARED_OUTPUTS)
 
 
 def _is_repeated(reader: Stage, load: Load) -> bool:

@@ -73,10 +73,9 @@ def _place(rows: Draft, columns: Draft, inner: tuple[Extent, ...]) -> Mapping[in
     first, *derived = columns.opened
     if not first.reduces or first.order is None or any(p.reduces or p.inner for p in derived):
         return None
-    if rows.list_whole().isdisjoint(first.whole):
-        return None
     sizes = (*columns.parallel, *first.inner)
-    if tuple(sizes[dimension] for dimension in first.order) != (*rows.parallel, *inner):
+    in_order = tuple(sizes[dimension] for dimension in first.order)
+    if rows.list_whole().isdisjoint(first.whole) or in_order != (*rows.parallel, *inner):
         return None
     places = {dimension: place for place, dimension in enumerate(first.order)}
     kept = [places[dimension] for dimension in range(len(columns.parallel))]

@@ -260,27 +260,26 @@ class _Reverse:
         if tensor.name in self.given or tensor.name not in self.shifting:
             return parts
         normal = Normal(self._list_stages(), expands=True)
-        stages = {id(part): self._make_stage("", DataType.FLOAT32, tensor, part) for part in parts}
-        left = [part for part in parts if not is_zero(normal, [stages[id(part)]])]
-        return [] if is_zero(normal, [stages[id(part)] for part in left]) else left
+        made = [(part, self._make_stage("", DataType.FLOAT32, tensor, part)) for part in parts]
+        left = [(part, stage) for part, stage in made if not is_zero(normal, [stage])]
+        gone = is_zero(normal, [stage for _, stage in left])
+        return [] if gone else [part for part, _ in left]
 
     def _read(self, name: str, tensor: Parameter | Stage, dtype: DataType) -> _Part:
         builder = BodyBuilder()
-        value = load_own(builder, name, len(tensor.extents), dtype)
-        return _Part(builder.make(value), (), tensor.span)
+        return _Part(builder.make(load_own(builder, name, tensor, dtype)), (), tensor.span)
 
     def _join(self, tensor: Parameter | Stage, own: str, parts: Sequence[_Part]) -> _Part:
         """Several parts as one: those that are sums are stages first."""
-        builder, total = BodyBuilder(), -1
+        builder, values = BodyBuilder(), list[int]()
         for part in parts:
             if part.axes:
                 name = take_name(f"{own}_part", self.taken)
                 self._add(name, tensor.dtype.compute, tensor, part)
-                value = load_own(builder, name, len(tensor.extents), tensor.dtype.compute)
+                values.append(load_own(builder, name, tensor, tensor.dtype.compute))
             else:
-                value = builder.copy(part.body)[part.body.result]
-            total = value if total < 0 else builder.apply("add", total, value)
-        return _Part(builder.make(total), (), tensor.span)
+                values.append(builder.copy(part.body)[part.body.result])
+        return _Part(builder.make(builder.fold("add", values)), (), tensor.span)
 
     def _add(self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part) -> None:
         stage = self._make_stage(name, dtype, tensor, part)
@@ -296,9 +295,8 @@ class _Reverse:
     def _make_stage(
         self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part
     ) -> Stage:
-        reduction = Reduction("sum", part.axes) if part.axes else None
-        span = part.span or tensor.span
-        return Stage(name, dtype, tensor.extents, part.body, reduction, span)
+        reduction, span = Reduction("sum", part.axes) if part.axes else None, part.span
+        return Stage(name, dtype, tensor.extents, part.body, reduction, span or tensor.span)
 
     # A stage ------------------------------------------------------------------------------
 
@@ -309,7 +307,7 @@ class _Reverse:
         count = len(builder.instructions)
         result = numbers[stage.body.result]
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
-        seed = load_own(builder, adjoint, len(stage.extents), stage.dtype.compute)
+        seed = load_own(builder, adjoint, stage, stage.dtype.compute)
         pending: dict[int, list[Adjoint]] = {result: self._seed(stage, builder, seed, result)}
         body = Body(tuple(builder.instructions[:count]), result)
         moving = find_moving(body, self.moving)
@@ -426,11 +424,11 @@ class _Reverse:
         tensor = self.tensors[load.tensor]
         body = Body(tuple(builder.instructions), total.value)
         reader = dataclasses.replace(stage, body=body)
-        chosen = [(c, True) for c in list_conjuncts(dataclasses.replace(body, guard=guard))]
-        for condition, holds in total.conditions:
+        chosen: list[tuple[int, bool]] = []
+        for condition, holds in ((guard, True), *total.conditions):
             own = dataclasses.replace(body, guard=condition)
             joined = list_conjuncts(own) if holds else (condition,)
-            chosen += [(c, holds) for c in joined if (c, holds) not in chosen]
+            chosen += [(c, holds) for c in joined if c is not None and (c, holds) not in chosen]
         made = BodyBuilder()
         readers = find_readers(reader, load, tensor.extents, chosen, made)
         wanted = [total.value, *(c for c, _ in chosen), *(number for _, number in readers.left)]

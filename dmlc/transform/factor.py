@@ -29,7 +29,6 @@ exactly the same; quotients are left.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -124,24 +123,19 @@ def _may_be_empty(stage: Stage, function: Function) -> bool:
     if stage.body.guard is None or not stage.body.dtype.is_float:
         return False
     facts = IndexFacts(stage, list_arrays(function.tables))
-    for joined in _join_conditions(facts.conditions, facts.dependencies):
+    moving = facts.dependencies
+    groups: list[list[int]] = []
+    """Conditions apart from others that share no index with them."""
+    for condition in facts.conditions:
+        near = [g for g in groups if any(set(moving[c]) & set(moving[condition]) for c in g)]
+        groups = [g for g in groups if g not in near]
+        groups.append([c for g in near for c in g] + [condition])
+    for joined in groups:
         passing = facts.find_passing(joined)
         reduced = tuple(n for n, i in enumerate(facts.depends_on(joined)) if i.reduced)
         if passing is None or not np.any(passing, axis=reduced).all():
             return True
     return False
-
-
-def _join_conditions(
-    conditions: Sequence[int], moving: Sequence[tuple[Index, ...]]
-) -> list[list[int]]:
-    """Conditions apart from others that share no index with them."""
-    found: list[list[int]] = []
-    for condition in conditions:
-        near = [g for g in found if any(set(moving[c]) & set(moving[condition]) for c in g)]
-        found = [g for g in found if g not in near]
-        found.append([c for g in near for c in g] + [condition])
-    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -271,8 +265,7 @@ class _Product:
 
     def write(self, builder: BodyBuilder, numbers: Sequence[int], *first: int) -> Body:
         """The body that gives it, from the values that others have there."""
-        factors = (*first, *(numbers[f] for f in self.factors))
-        result = functools.reduce(lambda left, right: builder.apply("mul", left, right), factors)
+        result = builder.fold("mul", (*first, *(numbers[f] for f in self.factors)))
         return builder.make(result, builder.join(numbers[c] for c in self.conditions))
 
 

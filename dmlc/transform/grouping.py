@@ -9,7 +9,7 @@ What is inlined before is `fuse`'s to decide.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -77,23 +77,19 @@ class _Room:
 
     def has(self, stage: Stage) -> bool:
         """Whether there is room for a stage."""
-        instructions = len(stage.body.instructions)
-        return self._has(instructions, [stage.name], self._list_tensors(stage))
+        other = _Room(self._function, self._reads, self._budget)
+        other.take(stage)
+        return self.has_all(other)
 
-    def has_all(self, other: _Room, parts: int) -> bool:
+    def has_all(self, other: _Room, parts: int = 0) -> bool:
         """Whether there is room for what another group has, and so many tensors between them."""
-        return self._has(other._instructions, other._stages, other._tensors, parts)
-
-    def _has(
-        self, instructions: int, names: Iterable[str], tensors: dict[str, None], parts: int = 0
-    ) -> bool:
-        if self._instructions + instructions > self._budget.most_instructions:
+        if self._instructions + other._instructions > self._budget.most_instructions:
             return False
-        whole = len(self._tensors | tensors) + parts
+        whole = len(self._tensors | other._tensors) + parts
         if whole <= self._budget.most_buffers:
             return True
         # What the group alone reads takes no memory.
-        stages, readers = self._stages | dict.fromkeys(names), self._function.readers()
+        stages, readers = self._stages | other._stages, self._function.readers()
         near = [
             name
             for name in stages
@@ -105,11 +101,7 @@ class _Room:
     def take(self, stage: Stage) -> None:
         self._instructions += len(stage.body.instructions)
         self._stages[stage.name] = None
-        self._tensors |= self._list_tensors(stage)
-
-    def _list_tensors(self, stage: Stage) -> dict[str, None]:
-        """What a stage reads and writes."""
-        return {stage.name: None} | dict.fromkeys(self._reads[stage.name])
+        self._tensors |= dict.fromkeys((stage.name, *self._reads[stage.name]))
 
 
 def group_stages(function: Function, longest_row: int, budget: Budget) -> Grouping:

@@ -164,13 +164,11 @@ def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
     if not isinstance(steps, int):
         raise InternalError("a loop has no number of steps")
     here = builder.index(0)
-    one, last = builder.constant(1), builder.constant(steps - 1)
-    if backwards:
-        place = builder.apply("min", builder.apply("add", here, one), last)
-        follows = builder.apply("lt", here, last)
-    else:
-        place = builder.apply("max", builder.apply("sub", here, one), builder.constant(0))
-        follows = builder.apply("gt", here, builder.constant(0))
+    # The next place, or the one before, as far as there is one.
+    move, hold, compare = ("add", "min", "lt") if backwards else ("sub", "max", "gt")
+    end = builder.constant(steps - 1 if backwards else 0)
+    place = builder.apply(hold, builder.apply(move, here, builder.constant(1)), end)
+    follows = builder.apply(compare, here, end)
     rest = tuple(builder.index(axis) for axis in range(1, len(delay.extents)))
     found = builder.add(Load(delay.of, (place, *rest), delay.dtype))
     zero = builder.add(_zero(delay.dtype))
@@ -251,10 +249,9 @@ def _make_part(
 
 def _as_parameter(function: Function, name: str) -> Parameter | Table:
     """A tensor as those parts see it that do not compute it."""
-    tensor = function.tensors()[name]
+    tensor, result = function.tensors()[name], function.result(name)
     if isinstance(tensor, Parameter | Table):
         return tensor
-    result = function.result(name)
     strides = None if result is None else result.strides
     return Parameter(name, tensor.dtype, tensor.extents, strides, tensor.span)
 
@@ -262,11 +259,9 @@ def _as_parameter(function: Function, name: str) -> Parameter | Table:
 def _strides(function: Function, tensor: Tensor) -> tuple[int, ...]:
     """How a tensor of known sizes lies in memory."""
     layout = function.result(tensor.name) if isinstance(tensor, Stage) else tensor
-    if isinstance(layout, Parameter | Result):
-        strides = fixed_strides(layout)
-        if strides is not None:
-            return strides
-    return packed_strides(tuple(e for e in tensor.extents if isinstance(e, int)))
+    strides = fixed_strides(layout) if isinstance(layout, Parameter | Result) else None
+    packed = packed_strides(tuple(e for e in tensor.extents if isinstance(e, int)))
+    return packed if strides is None else strides
 
 
 def _check_reach(function: Function, rows: Mapping[str, Row]) -> None:

@@ -15,7 +15,6 @@ the gradient of a read, is `inverse_index`'s.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 
 from dmlc.ir import (
@@ -61,7 +60,7 @@ def _shorten(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
         return stage
     made = guard_choices(_look_through(stage, earlier))
     found = False
-    while made.reduction is not None and (key := _find_key(made)) is not None:
+    while 0 not in made.sizes and (key := _find_key(made)) is not None:
         made, found = _read_there(made, key), True
     return made if found else stage
 
@@ -85,8 +84,6 @@ def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
 
 def _find_key(stage: Stage) -> Key | None:
     """A condition that says the place along an axis of the reduction."""
-    if 0 in stage.sizes:
-        return None
     facts = IndexFacts(stage)
     keys = (key for condition in facts.conditions for key in find_keys(facts, condition))
     return next((key for key in keys if key.index.reduced), None)
@@ -100,7 +97,7 @@ def _read_there(stage: Stage, key: Key) -> Stage:
     numbers = builder.copy(body, places={key.index: place})
     others = (c for c in IndexFacts(stage).conditions if c != key.condition)
     conditions += dict.fromkeys(numbers[c] for c in others)
-    holds = functools.reduce(lambda one, other: builder.apply("and", one, other), conditions)
+    holds = builder.fold("and", conditions)
     result = numbers[body.result]
     axes = tuple(axis for axis in stage.axes if axis[0] != key.index.axis)
     if axes:

@@ -89,7 +89,10 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
         block = 1 if whole else _find_block(ranking.count, most)
         keys = _write_keys(ranking, block, take_name(f"{name}_keys", names))
         if whole:
-            keys = dataclasses.replace(keys, dtype=_find_type(function, ranking))
+            compared = ranking.stage.body.instructions[ranking.number]
+            if isinstance(compared, Load):  # It may be of a type that is stored alone.
+                dtype = function.tensors()[compared.tensor].dtype
+                keys = dataclasses.replace(keys, dtype=dtype)
             rows = rank_rows(keys, name, names, ranking.order)
             sorted_rows.append(rows)
         else:
@@ -122,13 +125,6 @@ def _find_block(count: int, most: int) -> int:
         largest = max(_LEAST_BLOCK, count // 4)
     sizes = range(largest, largest // 4, -1)
     return next((size for size in sizes if not count % size), largest)
-
-
-def _find_type(function: Function, ranking: Ranking) -> DataType:
-    """A type that holds what is compared."""
-    compared = ranking.stage.body.instructions[ranking.number]
-    is_read = isinstance(compared, Load)
-    return function.tensors()[compared.tensor].dtype if is_read else value_type(compared)
 
 
 def _write_keys(ranking: Ranking, block: int, name: str) -> Stage:

@@ -19,7 +19,6 @@ import math
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
     Apply,
-    Body,
     Constant,
     Function,
     Instruction,
@@ -72,15 +71,11 @@ def _find_deciding(stage: Stage, deciding: set[str]) -> set[int]:
         instruction = body.instructions[number]
         if isinstance(instruction, Load):
             deciding.add(instruction.tensor)
-        if not _compares_floats(body, instruction):
-            pending += operands(instruction)
+        given = operands(instruction)
+        compares = isinstance(instruction, Apply) and instruction.operation.gives_bool
+        if not compares or not value_type(body.instructions[given[0]]).is_float:
+            pending += given
     return found
-
-
-def _compares_floats(body: Body, instruction: Instruction) -> bool:
-    if not isinstance(instruction, Apply) or not instruction.operation.gives_bool:
-        return False
-    return value_type(body.instructions[instruction.operands[0]]).is_float
 
 
 def _may_differ(stage: Stage, instruction: Instruction) -> bool:

@@ -22,7 +22,7 @@ from dmlc.ir.ranges import MIRRORED
 from dmlc.scalars import DataType
 from dmlc.transform.keys import find_counted
 from dmlc.transform.scans import find_scan
-from dmlc.transform.sort import list_steps
+from dmlc.transform.sort import bisect
 
 _LEAST_STEPS = 1 << 16
 """Steps of a count that is worth the bisection."""
@@ -53,7 +53,7 @@ def bisect_counts(function: Function, *, always: bool = False) -> Function:
 def _find_rising(stage: Stage) -> int | None:
     """The axis along which a running count of what passes a condition never falls."""
     scan = find_scan(stage)
-    if scan is None or scan.goes_back or scan.element_conditions or len(scan.terms) > 1:
+    if scan is None or scan.goes_back or scan.element_conditions or len(scan.terms) != 1:
         return None
     term = scan.terms[0]
     one = scan.stage.body.instructions[term.value]
@@ -114,17 +114,16 @@ def _find_count(stage: Stage, rising: Mapping[str, int]) -> _Count | None:
 def _bisect(count: _Count, source: Tensor) -> Stage:
     """The stage that counts by bisection."""
     stage, body, builder = count.stage, count.stage.body, BodyBuilder()
-    found = builder.constant(0)
     # What depends on the point is part of the body still, and is dropped.
-    numbers = builder.copy(body, places={i: found for i in stage.indices if i.reduced})
+    none = dict.fromkeys((i for i in stage.indices if i.reduced), builder.constant(0))
+    numbers = builder.copy(body, places=none)
     places = [numbers[n] for n in count.load.indices]
-    for step in list_steps(count.points):
-        further = builder.apply("add", found, builder.constant(step))
-        further = builder.apply("min", further, builder.constant(count.points))
-        places[count.axis] = builder.apply("sub", further, builder.constant(1))
-        value = builder.load(source, *places)
-        less = builder.apply(count.comparison, value, numbers[count.value])
-        found = builder.select(less, further, found)
+
+    def is_less(last: int) -> int:
+        places[count.axis] = last
+        return builder.apply(count.comparison, builder.load(source, *places), numbers[count.value])
+
+    found = bisect(builder, count.points, is_less)
     dtype = body.dtype
     result = found if dtype is DataType.INDEX else builder.add(Cast(found, dtype))
     return dataclasses.replace(stage, body=builder.make(result), reduction=None)

@@ -278,7 +278,7 @@ def _write(scan: Scan, names: dict[str, None]) -> list[Stage]:
     if high >= scan.count:
         conditions += [builder.apply("le", place, end)] if scan.goes_back else []
         place = builder.apply("min", place, end)
-    total: int | None = None
+    totals: list[int] = []
     for term, level in zip(scan.terms, levels, strict=True):
         found = level.read(builder, outer, place)
         for name, value in term.steps:
@@ -289,8 +289,8 @@ def _write(scan: Scan, names: dict[str, None]) -> list[Stage]:
                     found = builder.select(numbers[value], found, nothing)
                 case _:
                     found = builder.apply(name, found, numbers[value])
-        total = found if total is None else builder.apply("add", total, found)
-    result = nothing if total is None else total
+        totals.append(found)
+    result = builder.fold("add", totals)
     for condition in conditions:
         result = builder.select(condition, result, nothing)
     return [*made, dataclasses.replace(stage, body=builder.make(result), reduction=None)]
@@ -429,13 +429,10 @@ def _make_levels(row: _Row, source: Stage, last: int | None = None) -> _Level:
     upper = _make_levels(row, blocks, 0 if row.goes_back else size - 1)
     builder = BodyBuilder()
     outer, block = row.write_outer(builder, 1), builder.add(Index(row.axis))
-    zero, end = builder.constant(0), builder.constant(number - 1)
-    if row.goes_back:
-        has_more = builder.apply("lt", block, end)
-        nearest = builder.apply("min", builder.apply("add", block, builder.constant(1)), end)
-    else:
-        has_more = builder.apply("gt", block, zero)
-        nearest = builder.apply("max", builder.apply("sub", block, builder.constant(1)), zero)
+    move, hold, compare = ("add", "min", "lt") if row.goes_back else ("sub", "max", "gt")
+    end = builder.constant(number - 1 if row.goes_back else 0)
+    has_more = builder.apply(compare, block, end)
+    nearest = builder.apply(hold, builder.apply(move, block, builder.constant(1)), end)
     nothing = builder.nothing(row.combiner, row.dtype)
     total = builder.select(has_more, upper.read(builder, outer, nearest), nothing)
     before = row.stage("before", (number,), builder.make(total))

@@ -149,13 +149,8 @@ def _split(choice: Choice, names: dict[str, None]) -> list[Stage]:
     )
     builder = BodyBuilder()
     places = [builder.index(axis) for axis in range(len(stage.extents))]
-    combined: int | None = None
-    for number in range(count):
-        part = builder.load(parts, builder.constant(number), *places)
-        combiner = COMBINERS[reduction.combiner].name
-        combined = part if combined is None else builder.apply(combiner, combined, part)
-    if combined is None:
-        return [stage]
+    found = [builder.load(parts, builder.constant(number), *places) for number in range(count)]
+    combined = builder.fold(COMBINERS[reduction.combiner].name, found)
     if total is not stage.dtype.compute:
         combined = builder.add(Cast(combined, stage.dtype.compute))
     whole = Stage(stage.name, stage.dtype, stage.extents, builder.make(combined), None, stage.span)

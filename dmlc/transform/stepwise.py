@@ -19,7 +19,6 @@ from typing import TypeAlias
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
     Body,
-    Constant,
     Function,
     Index,
     Load,
@@ -28,6 +27,7 @@ from dmlc.ir import (
     Tensor,
 )
 from dmlc.ir.naming import take_name
+from dmlc.ir.places import find_along
 from dmlc.scalars import DataType
 from dmlc.transform.simplify import is_inlinable
 
@@ -78,20 +78,12 @@ def _trace(stage: Stage, tensors: Mapping[str, Tensor], known: Mapping[str, _Pla
     """What a stage is made of, through stages that are computed where they are read."""
     found: dict[str, tuple[Index | None, ...]] = {}
     for load in dict.fromkeys(stage.body.loads()):
-        places: list[Index | None] = []
-        for extent, number in zip(tensors[load.tensor].extents, load.indices, strict=True):
-            match stage.body.instructions[number]:
-                case Index() as index if stage.extent(index) == extent != 1:
-                    places.append(index)
-                case Index() | Constant() if extent == 1:
-                    places.append(None)
-                case _:
-                    break
-        if len(places) < len(load.indices):
-            continue
         source = tensors[load.tensor]
+        places = find_along(stage, load, source.extents)
+        if places is None:
+            continue
         if not isinstance(source, Stage) or not is_inlinable(source):
-            found.setdefault(load.tensor, tuple(places))
+            found.setdefault(load.tensor, places)
             continue
         for name, inner in known[source.name].items():
             there = (None if i is None else places[i.axis] for i in inner)

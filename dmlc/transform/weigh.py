@@ -12,10 +12,9 @@ terms out.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Sequence
 
-from dmlc.ir import Body, Constant, Index, Reduction, Stage
+from dmlc.ir import Constant, Index, Reduction, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import (
     MOST_POINTS,
@@ -85,11 +84,9 @@ def _make_weights(stage: Stage, weights: _Weights, name: str) -> Stage:
         stage.body, places={index: builder.add(own) for index, own in moved.items()}
     )
     factors = [numbers[f] for f in weights.factors]
-    body = _multiply(
-        builder,
-        factors or [builder.add(Constant(stage.body.dtype, 1.0))],
-        [numbers[c] for c in weights.conditions],
-    )
+    factors = factors or [builder.add(Constant(stage.body.dtype, 1.0))]
+    guard = builder.join(numbers[c] for c in weights.conditions)
+    body = builder.make(builder.fold("mul", factors), guard)
     domain, axes = (
         [e for e in map(stage.extent, indices) if e is not None]
         for indices in (weights.places, weights.axes)
@@ -112,10 +109,5 @@ def _weigh(stage: Stage, found: Sequence[_Weights], made: Sequence[Stage]) -> St
         conditions.append(builder.apply("ne", weight, builder.add(Constant(summed.dtype, 0.0))))
     gone_axes = {index.axis for weights in found for index in weights.axes}
     axes = tuple(axis for axis in stage.axes if axis[0] not in gone_axes)
-    made_body = _multiply(builder, factors, conditions)
+    made_body = builder.make(builder.fold("mul", factors), builder.join(conditions))
     return dataclasses.replace(stage, body=made_body, reduction=Reduction("sum", axes))
-
-
-def _multiply(builder: BodyBuilder, factors: Sequence[int], conditions: Sequence[int]) -> Body:
-    result = functools.reduce(lambda left, right: builder.apply("mul", left, right), factors)
-    return builder.make(result, builder.join(conditions))
