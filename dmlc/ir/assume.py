@@ -53,46 +53,37 @@ def _spread(stage: Stage, known: Mapping[int, Interval], tables: Mapping[str, In
 def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval]) -> None:
     """Adds what a condition that holds says of the values it compares."""
     for name, left, right, holds in list_comparisons(body.instructions, condition):
-        _learn(body, left, name, right, holds, found, known)
-        _learn(body, right, MIRRORED[name], left, holds, found, known)
+        real = value_type(body.instructions[left]).is_float
+        for value, symbol, other in ((left, name, right), (right, MIRRORED[name], left)):
+            # Where the comparison as it is written does not hold, floats may be NaN.
+            if not holds and found.may_be_nan(other):
+                continue
+            low, high = _compare(found, value, symbol, other, real)
+            widened = real and not holds
+            _add(body, value, (min(low, 0), max(high, 0)) if widened else (low, high), known)
         _compare_difference(body, left, right, name, known)
 
 
-def _learn(
-    body: Body,
-    value: int,
-    symbol: str,
-    other: int,
-    holds: bool,
-    found: Ranges,
-    known: dict[int, Interval],
-) -> None:
-    """Adds that a value compares so with another. Where the comparison as it is written does not
-    hold, floats may be NaN."""
-    real = value_type(body.instructions[value]).is_float
-    if not holds and found.may_be_nan(other):
-        return
+def _compare(found: Ranges, value: int, symbol: str, other: int, real: bool) -> Interval:
+    """Where a value lies that compares so with another; `real` says that they are floats."""
     low, high = within = found.bounds(other)
     match symbol:
         case "lt":
-            said: Interval = (-math.inf, _step(high, -1, real))
+            return -math.inf, _step(high, -1, real)
         case "le":
-            said = (-math.inf, high)
+            return -math.inf, high
         case "gt":
-            said = (_step(low, 1, real), math.inf)
+            return _step(low, 1, real), math.inf
         case "ge":
-            said = (low, math.inf)
+            return low, math.inf
         case "eq":
-            said = within
+            return within
+        case _ if low == high and not real:
+            # The interval is one without that number, where it is at one of its ends.
+            least, most = found[value]
+            return least + (least == low), most - (most == low)
         case _:
-            said = UNKNOWN
-            if low == high and not real:
-                # The interval is one without that number, where it is at one of its ends.
-                least, most = found[value]
-                said = least + (least == low), most - (most == low)
-    if real and not holds:
-        said = min(said[0], 0), max(said[1], 0)
-    _add(body, value, said, known)
+            return UNKNOWN
 
 
 def _compare_difference(

@@ -47,7 +47,7 @@ class _Reach:
 class Proof:
     """What is known of the positions of a stage: where its guard holds, and `conditions`, each of
     which holds or does not; and where `checks` hold of symbols. `size` is that of the axis which
-    is asked about."""
+    is asked about, and `ranges` are the intervals of values, where they have been found."""
 
     def __init__(
         self,

@@ -165,8 +165,8 @@ def map_all(
     change: Change,
     finish: Callable[[k.Statement], k.Statement] = lambda statement: statement,
 ) -> tuple[k.Statement, ...]:
-    """Statements with every expression in them changed, those of their bodies too; what `finish`
-    makes of each, where all that it has is changed."""
+    """Statements with every expression in them changed, those of their bodies too. `finish` is
+    given each statement with all that it has changed, and gives what it becomes."""
     made: list[k.Statement] = []
     for statement in statements:
         changed = map_expressions(statement, change)

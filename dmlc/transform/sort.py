@@ -185,8 +185,8 @@ def find_starts(numbers: Stage, most: int, name: str) -> Stage:
 
 
 def bisect(body: BodyBuilder, count: int, is_less: Callable[[int], int]) -> int:
-    """How many of so many points, which are the first, something `is_less` at: found in as many
-    steps as the count has bits."""
+    """How many of `count` points there are before the first at which something is not less; it is
+    less at none after that. That takes as many steps as the count has bits."""
     found = body.constant(0)
     for step in list_steps(count):
         further = body.apply("add", found, body.constant(step))
