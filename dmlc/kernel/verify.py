@@ -158,7 +158,7 @@ class _Verifier:
                 self._expect(index, k.INDEX)
                 stored = self._buffer(buffer, written=True)
                 self._expect(value, k.Type(stored.dtype.compute, value.type.lanes))
-                self._check_vector(stored, value.type)
+                self._check_whole(stored, value.type, 1)
                 if streaming is not None:
                     self._expect(streaming, k.BOOL)
             case k.Prefetch(buffer=buffer, index=index):
@@ -207,18 +207,12 @@ class _Verifier:
             self._fail(f"'{name}' is not for {'writing' if written else 'reading'}")
         return buffer
 
-    def _check_vector(self, buffer: k.Buffer, type: k.Type) -> None:
-        """What is read and stored of a buffer of vectors is one of these, or one element."""
-        if buffer.lanes > 1 and type.lanes not in (1, buffer.lanes):
-            whole = show_type(k.Type(buffer.dtype, buffer.lanes))
-            self._fail(f"'{buffer.name}' holds {whole}, and {type.lanes} elements are taken")
-
-    def _check_whole(self, array: k.Array, type: k.Type, reads: int) -> None:
-        """What is read and stored of an array of vectors is one of these; or it has so many lanes
-        as registers are read in."""
-        if array.lanes > 1 and type.lanes not in (array.lanes, reads):
-            whole = show_type(k.Type(array.dtype, array.lanes))
-            self._fail(f"'{array.name}' holds {whole}, and {type.lanes} elements are taken")
+    def _check_whole(self, memory: k.Buffer | k.Array, type: k.Type, part: int) -> None:
+        """What is read and stored of a buffer or an array of vectors is one of these, or has as
+        many lanes as a `part` that may be taken."""
+        if memory.lanes > 1 and type.lanes not in (memory.lanes, part):
+            whole = show_type(k.Type(memory.dtype, memory.lanes))
+            self._fail(f"'{memory.name}' holds {whole}, and {type.lanes} elements are taken")
 
     def _array(self, name: str) -> k.Array:
         if name not in self._arrays:
@@ -263,7 +257,7 @@ class _Verifier:
                 if read.access is not k.Access.READ:
                     self._sources.add(_ITEM)  # Another item may have written it by now.
                 self._agree(expression, read.dtype.compute, made.lanes)
-                self._check_vector(read, made)
+                self._check_whole(read, made, 1)
             case k.LoadLocal(array=name, index=index):
                 self._expect(index, k.INDEX)
                 array = self._array(name)
