@@ -6,17 +6,7 @@ import dataclasses
 import operator
 from collections.abc import Iterable, Mapping
 
-from dmlc.ir.nodes import (
-    Delay,
-    Extent,
-    Loop,
-    OneStep,
-    Parameter,
-    Result,
-    Stage,
-    Table,
-    Tensor,
-)
+from dmlc.ir.nodes import Delay, Extent, Loop, OneStep, Parameter, Result, Stage, Table, Tensor
 from dmlc.ir.print import print_sizes, print_stage, print_strides, print_table
 from dmlc.parameters import expect
 from dmlc.sizes import as_extent, find_symbols, pack_strides

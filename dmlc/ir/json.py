@@ -121,10 +121,7 @@ SHAPES: dict[type, Shape] = {
     Cast: _shape_operands(Cast, 1),
 }
 NOUNS: dict[str, tuple[type, ...]] = {
-    "value": (Constant, Index, Symbol, Step, Load, Apply, Select, Cast),
+    "value": (Constant, Index, Symbol, Step, Load, Apply, Select, Cast)
 }
-TUPLES = {
-    "in_place": "pairs of a result and a parameter",
-    "axes": "an axis' label and extent",
-}
+TUPLES = {"in_place": "pairs of a result and a parameter", "axes": "an axis' label and extent"}
 _RECORDS = Records(SHAPES, {}, NOUNS, TUPLES)

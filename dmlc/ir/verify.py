@@ -305,10 +305,7 @@ def _holds_exactly(table: Table) -> bool:
 
 
 def _check_stage(
-    stage: Stage,
-    known: Mapping[str, Tensor],
-    symbols: Sequence[str],
-    reach: dict[str, Interval],
+    stage: Stage, known: Mapping[str, Tensor], symbols: Sequence[str], reach: dict[str, Interval]
 ) -> Fault | None:
     name = f"%{stage.name}"
     why = _check_extents([e for _, e in stage.axes])

@@ -63,11 +63,7 @@ for _kind in (*get_args(k.Expression), *get_args(k.Statement)):
 _ASSIGNED: dict[type[Any], int] = {k.Assign: 0, k.InsertHalf: 0, k.StoreWord: 1}
 """Which of the expressions is a variable, and has to stay one."""
 _BODY: dict[type[Any], str] = {k.For: "body", k.If: "then"}
-_DEFINED: dict[type[Any], str] = {
-    k.Let: "local",
-    k.Variable: "local",
-    k.For: "variable",
-}
+_DEFINED: dict[type[Any], str] = {k.Let: "local", k.Variable: "local", k.For: "variable"}
 
 
 def list_operands(expression: k.Expression) -> tuple[k.Expression, ...]:

@@ -24,16 +24,7 @@ import numpy as np
 from dmlc import ir
 from dmlc.ir.index import list_arrays
 from dmlc.kernel import nodes as k
-from dmlc.kernel.counts import (
-    RARE,
-    Access,
-    Body,
-    Loop,
-    Rarity,
-    Steps,
-    list_accesses,
-    merge_bodies,
-)
+from dmlc.kernel.counts import RARE, Access, Body, Loop, Rarity, Steps, list_accesses, merge_bodies
 from dmlc.kernel.rewrite import list_expressions, list_operands
 from dmlc.scalars import Array, DataType
 

@@ -15,17 +15,7 @@ import dataclasses
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dmlc.ir import (
-    Body,
-    Function,
-    Index,
-    Instruction,
-    Load,
-    Stage,
-    Tensor,
-    operands,
-    with_operands,
-)
+from dmlc.ir import Body, Function, Index, Instruction, Load, Stage, Tensor, operands, with_operands
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.ranges import Interval, table_ranges

@@ -71,11 +71,7 @@ _BISECTED = 4
 
 
 def index_inverses(
-    function: Function,
-    walked: Container[str] = (),
-    *,
-    walks: bool = False,
-    always: bool = False,
+    function: Function, walked: Container[str] = (), *, walks: bool = False, always: bool = False
 ) -> Function:
     """The function with an inverse index for each long sum over points that data choose by their
     keys, or `always`, however short it is, but for those whose points are `walked`; the function

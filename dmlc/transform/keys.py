@@ -12,16 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dmlc.ir import (
-    POSITIONAL_COMBINERS,
-    Apply,
-    Cast,
-    Constant,
-    Index,
-    Select,
-    Stage,
-    value_type,
-)
+from dmlc.ir import POSITIONAL_COMBINERS, Apply, Cast, Constant, Index, Select, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_conjuncts
 from dmlc.scalars import DataType, combiner_identity

@@ -17,14 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from dmlc.ir import (
-    POSITIONAL_COMBINERS,
-    Function,
-    Load,
-    Reduction,
-    Select,
-    Stage,
-)
+from dmlc.ir import POSITIONAL_COMBINERS, Function, Load, Reduction, Select, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.verify import find_stage_fault

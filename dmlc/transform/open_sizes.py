@@ -13,17 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dmlc.ir import (
-    Apply,
-    Constant,
-    Extent,
-    Function,
-    Index,
-    Instruction,
-    Stage,
-    Symbol,
-    value_type,
-)
+from dmlc.ir import Apply, Constant, Extent, Function, Index, Instruction, Stage, Symbol, value_type
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, find_index_only

@@ -15,15 +15,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from dmlc.ir import (
-    Cast,
-    Function,
-    Index,
-    Reduction,
-    Select,
-    Stage,
-    value_type,
-)
+from dmlc.ir import Cast, Function, Index, Reduction, Select, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.ir.naming import take_name

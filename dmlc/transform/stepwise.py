@@ -16,16 +16,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from dmlc.ir import (
-    POSITIONAL_COMBINERS,
-    Body,
-    Function,
-    Index,
-    Load,
-    Reduction,
-    Stage,
-    Tensor,
-)
+from dmlc.ir import POSITIONAL_COMBINERS, Body, Function, Index, Load, Reduction, Stage, Tensor
 from dmlc.ir.naming import take_name
 from dmlc.ir.places import find_along
 from dmlc.scalars import DataType
@@ -108,10 +99,7 @@ def _find_rows(
 
 
 def _match(
-    stage: Stage,
-    places: tuple[Index | None, ...],
-    other: Stage,
-    along: tuple[Index | None, ...],
+    stage: Stage, places: tuple[Index | None, ...], other: Stage, along: tuple[Index | None, ...]
 ) -> dict[Index, int] | None:
     """The dimensions of the rows of a tensor that another reduction reduces, where one reduces
     these as well, and each row whole. Both read every element of the tensor once."""

@@ -18,15 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dmlc.ir import (
-    POSITIONAL_COMBINERS,
-    Constant,
-    Function,
-    Index,
-    Reduction,
-    Stage,
-    value_type,
-)
+from dmlc.ir import POSITIONAL_COMBINERS, Constant, Function, Index, Reduction, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, find_index_only
 from dmlc.ir.verify import find_stage_fault
