@@ -37,22 +37,20 @@ def guard_choices(stage: Stage, known: Sequence[bool] | None = None) -> Stage:
     if combiner is None or combiner in POSITIONAL_COMBINERS:
         return stage
     nothing = Constant(body.dtype, combiner_identity(combiner, body.dtype))
+    result, chosen = body.result, list[tuple[int, bool]]()
+    while isinstance(choice := body.instructions[result], Select):
+        takes_first = body.instructions[choice.otherwise] == nothing
+        takes_second = known is not None and body.instructions[choice.then] == nothing
+        if not (takes_first or takes_second) or (known and not known[choice.condition]):
+            break
+        chosen.append((choice.condition, takes_first))
+        result = choice.then if takes_first else choice.otherwise
+    if not chosen:
+        return stage
     builder = BodyBuilder()
     numbers = builder.copy(body)
-    result, conditions = body.result, [numbers[c] for c in list_conjuncts(body)]
-    while isinstance(choice := body.instructions[result], Select):
-        if known is not None and not known[choice.condition]:
-            break
-        condition = numbers[choice.condition]
-        if body.instructions[choice.otherwise] == nothing:
-            result = choice.then
-        elif known is not None and body.instructions[choice.then] == nothing:
-            result, condition = choice.otherwise, builder.apply("not", condition)
-        else:
-            break
-        conditions.append(condition)
-    if result == body.result:
-        return stage
+    conditions = [numbers[c] for c in list_conjuncts(body)]
+    conditions += (numbers[c] if holds else builder.apply("not", numbers[c]) for c, holds in chosen)
     made = builder.make(numbers[result], builder.join(conditions))
     return dataclasses.replace(stage, body=made)
 
