@@ -183,6 +183,13 @@ def find_same(left: Array, right: Array) -> Array:
     return same & (np.signbit(left) == np.signbit(right)) | (np.isnan(left) & np.isnan(right))
 
 
+@functools.cache
+def integer_limits(dtype: DataType) -> tuple[int, int]:
+    """The least and the largest whole number of a type."""
+    found = np.iinfo(dtype.dtype)
+    return int(found.min), int(found.max)
+
+
 def is_float32(value: float) -> bool:
     """Whether FLOAT32 has the very value, whichever NaN it is."""
     if not math.isfinite(value):

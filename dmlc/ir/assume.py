@@ -10,22 +10,13 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import numpy as np
-
-from dmlc.ir.index import list_conjuncts
+from dmlc.ir.index import list_comparisons, list_conjuncts
 from dmlc.ir.nodes import Apply, Body, Cast, Stage, value_type
-from dmlc.ir.ranges import UNKNOWN, Bound, Interval, Ranges
-from dmlc.scalars import DataType
+from dmlc.ir.ranges import DIFFERENCES, MIRRORED, UNKNOWN, Bound, Interval, Ranges
+from dmlc.scalars import DataType, integer_limits
 
 _ROUNDS = 3
 """How often conditions are looked at: what one says may narrow what another compares with."""
-_SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-_NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
-_DIFFERENCES: Mapping[str, Interval] = MappingProxyType(
-    {"lt": (-math.inf, -1), "le": (-math.inf, 0), "gt": (1, math.inf), "ge": (0, math.inf),
-     "eq": (0, 0)}
-)  # fmt: skip
-"""What the difference of two whole numbers is that compare so."""
 
 
 def assume_guard(
@@ -59,66 +50,40 @@ def _spread(stage: Stage, known: Mapping[int, Interval], tables: Mapping[str, In
     return found
 
 
-def _meet(first: Interval, second: Interval) -> Interval:
-    return max(first[0], second[0]), min(first[1], second[1])
-
-
 def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval]) -> None:
     """Adds what a condition that holds says of the values it compares."""
-    pending = [(condition, True)]
-    while pending:
-        number, holds = pending.pop()
-        instruction = body.instructions[number]
-        if not isinstance(instruction, Apply):
-            continue
-        name = instruction.operation.name
-        if name == "not":
-            pending.append((instruction.operands[0], not holds))
-        elif name == ("and" if holds else "or"):
-            pending += [(operand, holds) for operand in instruction.operands]
-        elif name in _SWAPPED:
-            left, right = instruction.operands
-            if value_type(body.instructions[left]) is DataType.BOOL:
+    for name, left, right, holds in list_comparisons(body.instructions, condition):
+        real = value_type(body.instructions[left]).is_float
+        for value, symbol, other in ((left, name, right), (right, MIRRORED[name], left)):
+            # Where the comparison as it is written does not hold, floats may be NaN.
+            if not holds and found.may_be_nan(other):
                 continue
-            compared = name if holds else _NEGATED[name]
-            for value, other, symbol in (
-                (left, right, compared), (right, left, _SWAPPED[compared])
-            ):  # fmt: skip
-                _learn(body, value, symbol, other, holds, found, known)
-            _compare_difference(body, left, right, compared, known)
+            low, high = _compare(found, value, symbol, other, real)
+            widened = real and not holds
+            _add(body, value, (min(low, 0), max(high, 0)) if widened else (low, high), known)
+        _compare_difference(body, left, right, name, known)
 
 
-def _learn(
-    body: Body,
-    value: int,
-    symbol: str,
-    other: int,
-    holds: bool,
-    found: Ranges,
-    known: dict[int, Interval],
-) -> None:
-    """Adds that a value compares so with another. Where the comparison as it is written does not
-    hold, floats may be NaN."""
-    real = value_type(body.instructions[value]).is_float
-    if not holds and found.may_be_nan(other):
-        return
+def _compare(found: Ranges, value: int, symbol: str, other: int, real: bool) -> Interval:
+    """Where a value lies that compares so with another; `real` says that they are floats."""
     low, high = within = found.bounds(other)
     match symbol:
         case "lt":
-            said: Interval = (-math.inf, _step(high, -1, real))
+            return -math.inf, _step(high, -1, real)
         case "le":
-            said = (-math.inf, high)
+            return -math.inf, high
         case "gt":
-            said = (_step(low, 1, real), math.inf)
+            return _step(low, 1, real), math.inf
         case "ge":
-            said = (low, math.inf)
+            return low, math.inf
         case "eq":
-            said = within
+            return within
+        case _ if low == high and not real:
+            # The interval is one without that number, where it is at one of its ends.
+            least, most = found[value]
+            return least + (least == low), most - (most == low)
         case _:
-            said = _cut(found[value], within) if low == high and not real else UNKNOWN
-    if real and not holds:
-        said = min(said[0], 0), max(said[1], 0)
-    _add(body, value, said, known)
+            return UNKNOWN
 
 
 def _compare_difference(
@@ -130,9 +95,9 @@ def _compare_difference(
             continue
         if instruction.operation.name != "sub":
             continue
-        for pair, compared in (((left, right), symbol), ((right, left), _SWAPPED[symbol])):
-            if instruction.operands == pair and compared in _DIFFERENCES:
-                _add(body, value, _DIFFERENCES[compared], known)
+        for pair, compared in (((left, right), symbol), ((right, left), MIRRORED[symbol])):
+            if instruction.operands == pair and compared in DIFFERENCES:
+                _add(body, value, DIFFERENCES[compared], known)
 
 
 def _step(bound: Bound, direction: int, real: bool) -> Bound:
@@ -142,16 +107,11 @@ def _step(bound: Bound, direction: int, real: bool) -> Bound:
     return math.nextafter(bound, direction * math.inf) if real else bound + direction
 
 
-def _cut(own: Interval, other: Interval) -> Interval:
-    """An interval without a number at one of its ends."""
-    low, high = own
-    return low + (low == other[0]), high - (high == other[0])
-
-
 def _add(body: Body, value: int, said: Interval, known: dict[int, Interval]) -> None:
     """Notes an interval of a value, and of what it is converted from."""
     while True:
-        known[value] = _meet(known.get(value, UNKNOWN), said)
+        low, high = known.get(value, UNKNOWN)
+        known[value] = max(low, said[0]), min(high, said[1])
         instruction = body.instructions[value]
         if not isinstance(instruction, Cast) or not _keeps(body, instruction):
             return
@@ -163,5 +123,5 @@ def _keeps(body: Body, cast: Cast) -> bool:
     source = value_type(body.instructions[cast.operand])
     if not source.is_integer or not (cast.dtype.is_integer or cast.dtype is DataType.INDEX):
         return False
-    held, limits = np.iinfo(source.dtype), np.iinfo(cast.dtype.dtype)
-    return limits.min <= held.min and held.max <= limits.max
+    (least, most), (low, high) = integer_limits(source), integer_limits(cast.dtype)
+    return low <= least and most <= high

@@ -11,10 +11,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
+from dmlc.ir.index import list_comparisons
 from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, Symbol, value_type
-from dmlc.ir.ranges import Interval, Ranges
+from dmlc.ir.ranges import MIRRORED, Interval, Ranges
 from dmlc.scalars import DataType
 from dmlc.sizes import LARGEST, Measure, Size, divide_down, find_least, measure, read_counted
 
@@ -46,12 +47,12 @@ class _Reach:
 class Proof:
     """What is known of the positions of a stage: where its guard holds, and `conditions`, each of
     which holds or does not; and where `checks` hold of symbols. `size` is that of the axis which
-    is asked about."""
+    is asked about, and `ranges` are the intervals of values, where they have been found."""
 
     def __init__(
         self,
         stage: Stage,
-        ranges: Ranges,
+        ranges: Ranges | None = None,
         size: Measure = 1,
         checks: Iterable[str] = (),
         conditions: Iterable[tuple[int, bool]] = (),
@@ -59,15 +60,13 @@ class Proof:
         self._stage = stage
         self._values = stage.body.instructions
         self._size = size
-        self._ranges = ranges
+        self._ranges = Ranges.of(stage) if ranges is None else ranges
         self._conditions = _list_conditions(self._values, stage.body.guard, True)
         for condition, holds in conditions:
             self._conditions += _list_conditions(self._values, condition, holds)
         self._nested = 0
         self._found: dict[int, _Reach] = {}
-        axes = stage.reduction.axes if stage.reduction is not None else ()
-        extents = (*stage.extents, *(extent for _, extent in axes))
-        sizes = [size, *(measure(e) for e in dict.fromkeys(extents) if isinstance(e, str))]
+        sizes = [size, *(measure(e) for e in dict.fromkeys(stage.sizes) if isinstance(e, str))]
         # Axes have an element at least.
         self._counted = [*(each - 1 for each in sizes), *read_counted(checks)]
         """What is 0 or more."""
@@ -104,7 +103,7 @@ class Proof:
     def _is_ordered(self, name: str, left: int, right: int) -> bool:
         """Whether two values always compare so."""
         if name in ("gt", "ge"):
-            return self._is_ordered(_MIRRORED[name], right, left)
+            return self._is_ordered(MIRRORED[name], right, left)
         if name == "eq":
             return self.is_at_most(left, right) and self.is_at_most(right, left)
         high, low = self._reach(left, 0).high, self._reach(right, 0).low
@@ -134,16 +133,17 @@ class Proof:
             return self._found[value]
         self._found[value] = numbers  # A guard may compare it with what is made of it.
         reaches = [numbers, self._find(self._values[value], depth + 1)]
-        reaches += [self._compare(name, other, depth + 1) for name, other in self._said_of(value)]
+        reaches += [
+            self._compare(name, other, depth + 1)
+            for name, left, other in self._conditions
+            if left == value
+        ]
         reaches.reverse()
         lows = dict.fromkeys(bound for reach in reaches for bound in reach.low)
         highs = dict.fromkeys(bound for reach in reaches for bound in reach.high)
         found = _Reach(tuple(lows)[:_MOST], tuple(highs)[:_MOST])
         self._found[value] = found
         return found
-
-    def _said_of(self, value: int) -> Iterable[tuple[str, int]]:
-        return ((name, right) for name, left, right in self._conditions if left == value)
 
     def _compare(self, name: str, other: int, depth: int) -> _Reach:
         """What a comparison with another value says."""
@@ -170,12 +170,11 @@ class Proof:
             case Symbol(name=name):
                 return _Reach((measure(name),), (measure(name),))
             case Select():
-                then = self._assume(instruction.condition, True)
-                otherwise = self._assume(instruction.condition, False)
-                return self._either(
-                    then._reach(instruction.then, depth),
-                    otherwise._reach(instruction.otherwise, depth),
+                one = self._assume(instruction.condition, True)._reach(instruction.then, depth)
+                other = self._assume(instruction.condition, False)._reach(
+                    instruction.otherwise, depth
                 )
+                return _Reach(self._lower(one.low, other.low), self._upper(one.high, other.high))
             case Apply(operation=operation, operands=given, dtype=DataType.INDEX):
                 return self._combine(operation.name, [self._reach(o, depth) for o in given])
             case _:
@@ -191,32 +190,23 @@ class Proof:
         inner._found, inner._nested = {}, self._nested + 1
         return inner
 
-    def _either(self, one: _Reach, other: _Reach) -> _Reach:
-        """What bounds a value that is one or the other."""
-        return _Reach(self._lower(one.low, other.low), self._upper(one.high, other.high))
-
-    def _lower(self, one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
-        """What neither of two values is below."""
+    def _lower(
+        self, one: Iterable[Measure], other: Iterable[Measure], end: Measure = 0, sign: int = 1
+    ) -> tuple[Measure, ...]:
+        """What neither of two values is below: of their bounds, and of an `end`. Above, where the
+        `sign` is negative."""
         found = (
-            bound for a in one for b in other for bound in (a, b, 0) if self._holds(bound, a, b)
+            bound
+            for a in one
+            for b in other
+            for bound in (a, b, end)
+            if all(self._least((value - bound) * sign) >= 0 for value in (a, b))
         )
         return tuple(dict.fromkeys(found))
 
     def _upper(self, one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
         """What neither of two values is above."""
-        last = self._size - 1
-        found = (
-            bound
-            for a in one
-            for b in other
-            for bound in (a, b, last)
-            if self._holds(bound * -1, a * -1, b * -1)
-        )
-        return tuple(dict.fromkeys(found))
-
-    def _holds(self, bound: Measure, *values: Measure) -> bool:
-        """Whether no value is below a bound."""
-        return all(self._least(value - bound) >= 0 for value in values)
+        return self._lower(one, other, self._size - 1, -1)
 
     # Operations -------------------------------------------------------------------------------
 
@@ -303,23 +293,16 @@ class Proof:
         return _Reach(_difference((0,), last), last) if positive else _Reach()
 
 
-def _pairs(
-    combine: Callable[[Measure, Measure], Measure], one: Iterable[Measure], other: Iterable[Measure]
-) -> tuple[Measure, ...]:
-    seconds = tuple(other)
-    return tuple(dict.fromkeys(combine(a, b) for a in one for b in seconds))
+def _sum(one: Iterable[Measure], other: Sequence[Measure]) -> tuple[Measure, ...]:
+    return tuple(dict.fromkeys(a + b for a in one for b in other))
 
 
-def _sum(one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
-    return _pairs(lambda a, b: a + b, one, other)
+def _difference(one: Iterable[Measure], other: Sequence[Measure]) -> tuple[Measure, ...]:
+    return tuple(dict.fromkeys(a - b for a in one for b in other))
 
 
-def _difference(one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
-    return _pairs(lambda a, b: a - b, one, other)
-
-
-def _product(one: Iterable[Measure], other: Iterable[Measure]) -> tuple[Measure, ...]:
-    return _pairs(lambda a, b: a * b, one, other)
+def _product(one: Iterable[Measure], other: Sequence[Measure]) -> tuple[Measure, ...]:
+    return tuple(dict.fromkeys(a * b for a in one for b in other))
 
 
 def _exact(reach: _Reach) -> Measure | None:
@@ -327,30 +310,16 @@ def _exact(reach: _Reach) -> Measure | None:
     return next((low for low in reach.low if low in reach.high), None)
 
 
-_MIRRORED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge", "eq": "eq"}
-_NEGATED = {"gt": "le", "ge": "lt", "lt": "ge", "le": "gt", "ne": "eq"}
-
-
 def _list_conditions(
     values: Sequence[Instruction], condition: int | None, holds: bool
 ) -> list[tuple[str, int, int]]:
     """The comparisons of positions that hold where a condition does, or does not, both ways
     round."""
-    found: list[tuple[str, int, int]] = []
-    pending = [] if condition is None else [(condition, holds)]
-    while pending:
-        value, wanted = pending.pop()
-        instruction = values[value]
-        if not isinstance(instruction, Apply):
-            continue
-        name, given = instruction.operation.name, instruction.operands
-        if name == "not":
-            pending.append((given[0], not wanted))
-        elif name == ("and" if wanted else "or"):
-            pending += [(operand, wanted) for operand in given]
-        elif value_type(values[given[0]]) is DataType.INDEX:
-            compared = name if wanted else _NEGATED.get(name, "")
-            if compared in _MIRRORED:
-                left, right = given
-                found += [(compared, left, right), (_MIRRORED[compared], right, left)]
-    return found
+    if condition is None:
+        return []
+    return [
+        each
+        for name, left, right, _ in list_comparisons(values, condition, holds)
+        if name != "ne" and value_type(values[left]) is DataType.INDEX
+        for each in ((name, left, right), (MIRRORED[name], right, left))
+    ]

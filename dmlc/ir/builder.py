@@ -35,7 +35,7 @@ from dmlc.ir.nodes import (
 from dmlc.ir.operand_types import check_constant, check_operands, check_rank, check_types
 from dmlc.ir.rules import RULES
 from dmlc.parameters import expect, expect_text, show_kind, wrong_kind
-from dmlc.scalars import OPERATIONS, DataType, Operation
+from dmlc.scalars import OPERATIONS, DataType, Operation, combiner_identity
 from dmlc.sizes import as_extent, parse_size
 from dmlc.source import DmlcError, UnknownNameError, unknown_name
 
@@ -115,24 +115,30 @@ class BodyBuilder:
         _refuse(check_types(instruction, [self.type_of(value) for value in given]))
         return self.add(instruction)
 
+    def fold(self, name: str, values: Iterable[int]) -> int:
+        """Values combined by an operation, one after the other; there is one at least."""
+        return functools.reduce(lambda left, right: self.apply(name, left, right), values)
+
     def join(self, conditions: Iterable[int]) -> int | None:
         """Conditions joined by `and`, in order; None where there are none."""
-        guard: int | None = None
-        for condition in dict.fromkeys(conditions):
-            guard = condition if guard is None else self.apply("and", guard, condition)
-        return guard
+        distinct = dict.fromkeys(conditions)
+        return self.fold("and", distinct) if distinct else None
 
     def copy(
         self,
         body: Body,
         replaced: Mapping[int, int] = MappingProxyType({}),
         change: Change = lambda number, moved: None,
+        places: Mapping[Index, int] = MappingProxyType({}),
     ) -> list[int]:
-        """The values of another body, by their numbers there: some are `replaced` by others. Of the
-        rest `change` is given each, on values that are here, and says which it is, if another."""
+        """The values of another body, by their numbers there: some are `replaced` by others, and so
+        are the indices that have `places`. Of the rest `change` is given each, on values that are
+        here, and says which it is, if another."""
         numbers: list[int] = []
         for number, instruction in enumerate(body.instructions):
             found = replaced.get(number)
+            if found is None and isinstance(instruction, Index):
+                found = places.get(instruction)
             if found is None:
                 given = tuple([numbers[o] for o in operands(instruction)])
                 moved = with_operands(instruction, given)
@@ -145,11 +151,22 @@ class BodyBuilder:
         """The body that gives one of the values."""
         return Body.make(self.instructions, result, guard)
 
-    def remake(self, stage: Stage, change: Change) -> Stage:
-        """A stage with some of its body's values changed, as `copy` does it."""
-        numbers = self.copy(stage.body, change=change)
+    def remake(
+        self,
+        stage: Stage,
+        change: Change = lambda number, moved: None,
+        replaced: Mapping[int, int] = MappingProxyType({}),
+    ) -> Stage:
+        """A stage with some of its body's values changed, as `copy` does it; the stage itself where
+        that changes nothing."""
+        numbers = self.copy(stage.body, replaced, change)
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
-        return dataclasses.replace(stage, body=self.make(numbers[stage.body.result], guard))
+        body = self.make(numbers[stage.body.result], guard)
+        return stage if body == stage.body else dataclasses.replace(stage, body=body)
+
+    def nothing(self, combiner: str, dtype: DataType) -> int:
+        """What changes nothing in a reduction of values of a type."""
+        return self.add(Constant(dtype, combiner_identity(combiner, dtype)))
 
     def add(self, instruction: Instruction) -> int:
         """The number of the value an instruction gives, after every rule that applies to it."""

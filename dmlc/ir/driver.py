@@ -38,11 +38,10 @@ def apply_rules(function: Function, *rules: LocalRule) -> Function:
 
 def _change_stage(stage: Stage, rules: tuple[LocalRule, ...]) -> Stage:
     for _ in range(MOST_ROUNDS):
-        builder = BodyBuilder()
-        made = builder.remake(stage, lambda _, moved, b=builder: _try_rules(b, moved, rules))
-        if made == stage:
+        builder, before = BodyBuilder(), stage
+        stage = builder.remake(stage, lambda _, moved, b=builder: _try_rules(b, moved, rules))
+        if stage is before:
             return stage
-        stage = made
     raise DmlcError(
         f"the rules never come to an end at %{stage.name}: each of {MOST_ROUNDS} rounds changed it"
     )

@@ -73,19 +73,12 @@ def fit_floor(places: Array, values: Array) -> FloorForm | None:
         below = slope * divisor
         scales = dict.fromkeys((round(below), int(below // 1), int(-(-below // 1))))
         for scale in scales:
-            form = _fit_offset(places, values, scale, divisor)
-            if form is not None:
-                return form
+            least = values * divisor - places * scale
+            low, high = int(least.max()), int(least.min()) + divisor - 1
+            if low <= high and (scale >= 0 or divisor == 1):
+                # Of the offsets that do, the one nearest 0 reads best.
+                return FloorForm(scale, min(max(0, low), high), divisor)
     return None
-
-
-def _fit_offset(places: Array, values: Array, scale: int, divisor: int) -> FloorForm | None:
-    least = values * divisor - places * scale
-    low, high = int(least.max()), int(least.min()) + divisor - 1
-    if low > high or (scale < 0 and divisor > 1):
-        return None
-    # Of the offsets that do, the one nearest 0 reads best.
-    return FloorForm(scale, min(max(0, low), high), divisor)
 
 
 def fit_clamped(places: Array, values: Array) -> FloorForm | None:

@@ -47,25 +47,18 @@ def constant(value: float) -> Fraction:
 
 def convert_whole(low: float, high: float) -> Fraction:
     """A whole number as a float: large ones are rounded."""
-    if abs(low) <= 2**24 and abs(high) <= 2**24:
-        return Fraction(float(low), float(high))
-    return _widen(Fraction(float(low), float(high)))
-
-
-def narrow(given: Fraction) -> Fraction:
-    """A float in another type of floats."""
-    return _widen(given)
+    found, exact = Fraction(float(low), float(high)), max(abs(low), abs(high)) <= 2**24
+    return found if exact else widen(found)
 
 
 def apply(name: str, given: Sequence[Fraction]) -> Fraction:
     """An operation on floats that gives one."""
     compute = _OPERATIONS.get(name)
-    if compute is None:
-        return ANYTHING
-    return compute(*given)
+    return ANYTHING if compute is None else compute(*given)
 
 
-def _widen(found: Fraction, slack: float = _SLACK) -> Fraction:
+def widen(found: Fraction, slack: float = _SLACK) -> Fraction:
+    """What a float becomes where it is rounded, as it is in another type of floats."""
     return Fraction(-_raise(-found.low, slack), _raise(found.high, slack), found.nan)
 
 
@@ -83,7 +76,7 @@ def _add(left: Fraction, right: Fraction) -> Fraction:
     if opposite and not (left.is_finite or right.is_finite):
         return ANYTHING
     nan = left.nan or right.nan
-    return _widen(Fraction(left.low + right.low, left.high + right.high, nan))
+    return widen(Fraction(left.low + right.low, left.high + right.high, nan))
 
 
 def _subtract(left: Fraction, right: Fraction) -> Fraction:
@@ -98,7 +91,7 @@ def _multiply(left: Fraction, right: Fraction) -> Fraction:
     if not (left.is_finite and right.is_finite):
         return ANYTHING
     ends = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-    return _widen(Fraction(min(ends), max(ends), left.nan or right.nan))
+    return widen(Fraction(min(ends), max(ends), left.nan or right.nan))
 
 
 def _divide(left: Fraction, right: Fraction) -> Fraction:
@@ -107,7 +100,7 @@ def _divide(left: Fraction, right: Fraction) -> Fraction:
     if not (apart and left.is_finite and right.is_finite):
         return ANYTHING
     ends = [a / b for a in (left.low, left.high) for b in (right.low, right.high)]
-    return _widen(Fraction(min(ends), max(ends), left.nan or right.nan))
+    return widen(Fraction(min(ends), max(ends), left.nan or right.nan))
 
 
 def _absolute(given: Fraction) -> Fraction:
@@ -144,17 +137,17 @@ def _multiply_add(left: Fraction, right: Fraction, other: Fraction) -> Fraction:
 
 def _root(given: Fraction) -> Fraction:
     low, high = max(given.low, 0.0), max(given.high, 0.0)
-    return _widen(Fraction(math.sqrt(low), math.sqrt(high), given.nan or given.low < 0))
+    return widen(Fraction(math.sqrt(low), math.sqrt(high), given.nan or given.low < 0))
 
 
 def _between(low: float, high: float) -> Callable[[Fraction], Fraction]:
     """A function that stays between two values, and is a number of every number."""
-    bounds = _widen(Fraction(low, high), _ROUGH)
+    bounds = widen(Fraction(low, high), _ROUGH)
     return lambda given: dataclasses.replace(bounds, nan=given.nan)
 
 
 def _wave(given: Fraction) -> Fraction:
-    bounds = _widen(Fraction(-1.0, 1.0), _ROUGH)
+    bounds = widen(Fraction(-1.0, 1.0), _ROUGH)
     return dataclasses.replace(bounds, nan=given.nan or not given.is_finite)
 
 

@@ -6,18 +6,8 @@ import dataclasses
 import operator
 from collections.abc import Iterable, Mapping
 
-from dmlc.ir.nodes import (
-    Delay,
-    Extent,
-    Loop,
-    OneStep,
-    Parameter,
-    Result,
-    Stage,
-    Table,
-    Tensor,
-)
-from dmlc.ir.print import print_fields
+from dmlc.ir.nodes import Delay, Extent, Loop, OneStep, Parameter, Result, Stage, Table, Tensor
+from dmlc.ir.print import print_sizes, print_stage, print_strides, print_table
 from dmlc.parameters import expect
 from dmlc.sizes import as_extent, find_symbols, pack_strides
 from dmlc.source import (
@@ -54,10 +44,7 @@ class Function:
     one_step: OneStep | None = dataclasses.field(default=None, compare=False, repr=False)
     """Of a function that is what one step of a loop computes: which loop."""
     _tensors: dict[str, Tensor] = dataclasses.field(
-        default_factory=dict[str, "Tensor"],
-        init=False,
-        compare=False,
-        repr=False,
+        default_factory=dict[str, "Tensor"], init=False, compare=False, repr=False
     )
     """What `tensors` gives, once it has been asked."""
     _readers: dict[str, tuple[str, ...]] = dataclasses.field(
@@ -102,9 +89,7 @@ class Function:
         for parameter in self.parameters:
             found.update(dict.fromkeys(find_symbols(parameter.extents)))
         for stage in self.stages:
-            axes = () if stage.reduction is None else stage.reduction.axes
-            extents = (*stage.extents, *(extent for _, extent in axes))
-            found.update(dict.fromkeys(find_symbols(extents)))
+            found.update(dict.fromkeys(find_symbols(stage.sizes)))
         return tuple(found)
 
     def run_symbol(self) -> str | None:
@@ -202,7 +187,37 @@ class Function:
 
 def print_function(function: Function) -> str:
     """The text form, without a line break at its end. `parse` reads it back."""
-    f = expect("function", function, Function, "an ir.Function")
-    return print_fields(
-        f.name, f.parameters, f.stages, f.results, f.in_place, f.tables, f.checks, f.loops
+    expect("function", function, Function, "an ir.Function")
+    given = ", ".join(
+        f"%{p.name}: {p.dtype.short}{print_sizes(p.extents)}{print_strides(p.strides)}"
+        for p in function.parameters
     )
+    returned = ", ".join(f"%{r.name}{print_strides(r.strides)}" for r in function.results)
+    lines = [f"func @{function.name}({given}) -> ({returned})"]
+    if function.in_place:
+        pairs = ", ".join(f"%{result} over %{parameter}" for result, parameter in function.in_place)
+        lines[0] += f" in place ({pairs})"
+    if function.checks:
+        conditions = ", ".join(f'"{check}"' for check in function.checks)
+        lines[0] += f" where ({conditions})"
+    lines[0] += " {"
+    for table in function.tables:
+        lines += [f"  {line}" for line in print_table(table)]
+    opened = {loop.stages[0]: loop for loop in function.loops}
+    last = {loop.stages[-1] for loop in function.loops}
+    indent = "  "
+    for stage in function.stages:
+        loop = opened.get(stage.name)
+        if loop is not None:
+            lines.append("  loop backwards {" if loop.backwards else "  loop {")
+            indent = "    "
+            lines += [
+                f"{indent}%{d.name}: {d.dtype.short}{print_sizes(d.extents)} = before %{d.of}"
+                for d in loop.delays
+            ]
+        lines += [f"{indent}{line}" for line in print_stage(stage)]
+        if stage.name in last:
+            indent = "  "
+            lines.append("  }")
+    lines.append("}")
+    return "\n".join(lines)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -36,7 +36,7 @@ from dmlc.ir.nodes import (
     operands,
     value_type,
 )
-from dmlc.ir.ranges import UNKNOWN, Interval
+from dmlc.ir.ranges import NEGATED, UNKNOWN, Interval
 from dmlc.ir.repeat import Repeat, find_repeats
 from dmlc.parameters import expect
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert
@@ -148,8 +148,8 @@ class IndexFacts:
         """The elements of a reduction that is index-only; None where it takes too many points, or
         none. They are reduced in their own type, point by point. Of an axis of the domain that they
         do not depend on there is one place."""
-        stage, body, reduction = self.stage, self.stage.body, self.stage.reduction
-        if reduction is None:
+        stage, body, combiner = self.stage, self.stage.body, self.stage.combiner
+        if combiner is None:
             return None
         roots = [body.result] if body.guard is None else [body.result, body.guard]
         moving = [index for index in self.depends_on(roots) if not index.reduced]
@@ -159,7 +159,7 @@ class IndexFacts:
             return None
         outer = passing.shape[: len(moving)]
         points = np.broadcast_to(found[0], passing.shape).reshape((*outer, -1))
-        total = _reduce(reduction.combiner, body.dtype, points, passing.reshape(points.shape))
+        total = _reduce(combiner, body.dtype, points, passing.reshape(points.shape))
         stored = np.asarray(convert(total, stage.dtype), stage.dtype.compute.dtype)
         sizes = (e if Index(n) in moving else 1 for n, e in enumerate(stage.extents))
         return stored.reshape([size for size in sizes if isinstance(size, int)])
@@ -193,13 +193,15 @@ def list_arrays(tables: Iterable[Table]) -> dict[str, Array]:
     return {table.name: table.array() for table in tables}
 
 
-def find_index_only(body: Body, tables: Container[str] = ()) -> tuple[bool, ...]:
+def find_index_only(
+    body: Body, tables: Container[str] = (), *, open_sizes: bool = False
+) -> tuple[bool, ...]:
     """For each value of a body, whether it depends on positions and constants alone, and on what
-    these find in `tables`."""
+    these find in `tables`; with `open_sizes`, on sizes that are known at run time too."""
     found: list[bool] = []
     for instruction in body.instructions:
         loads = isinstance(instruction, Load) and instruction.tensor not in tables
-        known = not loads and not isinstance(instruction, Symbol | Step)
+        known = not loads and (open_sizes or not isinstance(instruction, Symbol | Step))
         found.append(known and all(found[o] for o in operands(instruction)))
     return tuple(found)
 
@@ -238,6 +240,26 @@ def list_conjuncts(body: Body) -> tuple[int, ...]:
         elif value not in found:
             found.append(value)
     return tuple(found)
+
+
+def list_comparisons(
+    values: Sequence[Instruction], condition: int, holds: bool = True
+) -> Iterator[tuple[str, int, int, bool]]:
+    """How numbers compare where a condition holds, or does not: the comparison, its sides, and
+    whether it holds as it is written."""
+    pending = [(condition, holds)]
+    while pending:
+        value, wanted = pending.pop()
+        instruction = values[value]
+        if not isinstance(instruction, Apply):
+            continue
+        name, given = instruction.operation.name, instruction.operands
+        if name == "not":
+            pending.append((given[0], not wanted))
+        elif name == ("and" if wanted else "or"):
+            pending += [(operand, wanted) for operand in given]
+        elif name in NEGATED and value_type(values[given[0]]) is not DataType.BOOL:
+            yield name if wanted else NEGATED[name], given[0], given[1], wanted
 
 
 def count_points(stage: Stage, indices: Sequence[Index]) -> float:
@@ -299,13 +321,14 @@ def evaluate_values(
     return [made[value] for value in wanted]
 
 
-def reach_back(body: Body, wanted: Sequence[int]) -> list[int]:
-    """The values that others are computed from, and those, in order."""
+def reach_back(body: Body, wanted: Sequence[int], given: Container[int] = ()) -> list[int]:
+    """The values that others are computed from, and those, in order; but for some that are `given`,
+    and what these are computed from."""
     found: set[int] = set()
     pending = list(wanted)
     while pending:
         value = pending.pop()
-        if value not in found:
+        if value not in found and value not in given:
             found.add(value)
             pending += operands(body.instructions[value])
     return sorted(found)
@@ -321,8 +344,12 @@ def evaluate_instruction(
             return np.asarray(instruction.value, instruction.dtype.dtype)
         case Index():
             return axes[instruction]
-        case Apply():
-            return _apply(instruction, given)
+        case Apply(operation=operation) if not operation.transcendental:
+            return np.asarray(operation.evaluate(*given))
+        case Apply(operation=operation):
+            # Rounded once from float64: what NumPy gives in float32 depends on the machine.
+            exact = [np.asarray(g, np.float64) for g in np.broadcast_arrays(*given)]
+            return np.asarray(operation.evaluate(*exact)).astype(instruction.dtype.dtype)
         case Select():
             return np.where(given[0], given[1], given[2])
         case Cast():
@@ -337,15 +364,6 @@ def evaluate_instruction(
             raise InternalError("which step a loop is at is known at run time only")
 
 
-def _apply(instruction: Apply, given: Sequence[Array]) -> Array:
-    operation = instruction.operation
-    if not operation.transcendental:
-        return np.asarray(operation.evaluate(*given))
-    # Rounded once from float64: what NumPy gives in float32 depends on the machine.
-    exact = [np.asarray(g, np.float64) for g in np.broadcast_arrays(*given)]
-    return np.asarray(operation.evaluate(*exact)).astype(instruction.dtype.dtype)
-
-
 # Affine forms -------------------------------------------------------------------------------
 
 
@@ -358,7 +376,11 @@ class Affine:
 
     def plus(self, other: Affine, times: int = 1) -> Affine:
         """The sum of this and some times another."""
-        return _sum(self, other, times)
+        factors = dict(self.factors)
+        for index, factor in other.factors:
+            factors[index] = factors.get(index, 0) + factor * times
+        kept = tuple((index, factor) for index, factor in factors.items() if factor)
+        return Affine(self.constant + times * other.constant, kept)
 
 
 def find_affine(body: Body) -> tuple[Affine | None, ...]:
@@ -386,25 +408,17 @@ def find_affine(body: Body) -> tuple[Affine | None, ...]:
 def _combine(name: str, given: Sequence[Affine]) -> Affine | None:
     match name:
         case "add":
-            return _sum(given[0], given[1], 1)
+            return given[0].plus(given[1])
         case "sub":
-            return _sum(given[0], given[1], -1)
+            return given[0].plus(given[1], -1)
         case "neg":
-            return _sum(Affine(0), given[0], -1)
+            return Affine(0).plus(given[0], -1)
         case "mul" if not given[0].factors:
-            return _sum(Affine(0), given[1], given[0].constant)
+            return Affine(0).plus(given[1], given[0].constant)
         case "mul" if not given[1].factors:
-            return _sum(Affine(0), given[0], given[1].constant)
+            return Affine(0).plus(given[0], given[1].constant)
         case _:
             return None
-
-
-def _sum(left: Affine, right: Affine, factor: int) -> Affine:
-    factors = dict(left.factors)
-    for index, times in right.factors:
-        factors[index] = factors.get(index, 0) + times * factor
-    kept = tuple((index, times) for index, times in factors.items() if times)
-    return Affine(left.constant + factor * right.constant, kept)
 
 
 # Reach -------------------------------------------------------------------------------------
@@ -418,7 +432,7 @@ def find_reach(stage: Stage, position: int, size: int) -> Interval:
     looked at, and the interval may be too wide. `UNKNOWN` for what depends on elements of tensors
     or on run-time extents; `EMPTY` where no point passes the guard.
     """
-    if 0 in map(stage.extent, stage.indices):
+    if 0 in stage.sizes:
         return EMPTY
     facts = IndexFacts(stage)
     if not facts.known[position]:
@@ -427,10 +441,15 @@ def find_reach(stage: Stage, position: int, size: int) -> Interval:
     over, found = facts.dependencies[position], UNKNOWN
     while True:
         known = [c for c in conditions if facts.is_over(c, over)]
-        reached = _evaluate_reach(facts, position, known, over)
+        reached = facts.evaluate([position, *known], over)
         if reached is None:
             return found
-        found = reached
+        values, *holds = reached
+        if holds:
+            passing = functools.reduce(np.logical_and, holds)
+            values, passing = np.broadcast_arrays(values, passing)
+            values = values[passing]
+        found = (int(values.min()), int(values.max())) if values.size else EMPTY
         if found[0] >= 0 and found[1] < size:
             return found
         near = [c for c in conditions if set(facts.dependencies[c]) & set(over)]
@@ -441,18 +460,3 @@ def find_reach(stage: Stage, position: int, size: int) -> Interval:
         if wider == over:
             return found
         over = wider
-
-
-def _evaluate_reach(
-    facts: IndexFacts, position: int, conditions: Sequence[int], over: Sequence[Index]
-) -> Interval | None:
-    """How far a position goes where some conditions hold; None where that cannot be evaluated."""
-    found = facts.evaluate([position, *conditions], over)
-    if found is None:
-        return None
-    values, *holds = found
-    if holds:
-        passing = functools.reduce(np.logical_and, holds)
-        values, passing = np.broadcast_arrays(values, passing)
-        values = values[passing]
-    return (int(values.min()), int(values.max())) if values.size else EMPTY

@@ -16,8 +16,7 @@ from dmlc.ir.ranges import UNKNOWN, Interval, Ranges, stage_range
 
 def is_empty(stage: Stage) -> bool:
     """Whether a stage has no point, so that nothing is read."""
-    axes = stage.reduction.axes if stage.reduction is not None else ()
-    return 0 in stage.extents or any(extent == 0 for _, extent in axes)
+    return 0 in stage.sizes
 
 
 def find_outside(
@@ -48,10 +47,7 @@ def _find_reach_open(stage: Stage, position: int, _: int) -> Interval:
     """How far a position goes by sizes that are known at run time only."""
     if not any(isinstance(i, Symbol) for i in stage.body.instructions):
         return UNKNOWN
-    ranges = Ranges(stage)
-    for instruction in stage.body.instructions:
-        ranges.add(instruction)
-    return Proof(stage, ranges).interval(position)
+    return Proof(stage).interval(position)
 
 
 def is_inside_along(stage: Stage, position: int, extent: str, ranges: Ranges) -> bool:

@@ -6,6 +6,7 @@ objects is `records`' to say; here is what the fields of the IR's classes do not
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from dmlc.ir.function import Function
@@ -80,25 +81,16 @@ def _make_table(fields: dict[str, Any], where: str) -> Table:
     return Table(fields["name"], fields["dtype"], fields["extents"], tuple(values))
 
 
-def _make_constant(fields: dict[str, Any], where: str) -> Constant:
-    dtype = fields["dtype"]
-    return Constant(dtype, read_number(dtype, fields["value"], where, "value"))
-
-
-def _make_select(fields: dict[str, Any], _: str) -> Select:
-    condition, then, otherwise = fields["operands"]
-    return Select(condition, then, otherwise, fields["dtype"])
-
-
-def _make_cast(fields: dict[str, Any], _: str) -> Cast:
-    return Cast(fields["operands"][0], fields["dtype"])
-
-
 def _take_operands(instruction: Select | Cast) -> dict[str, Any]:
     return {"operands": operands(instruction), "dtype": instruction.dtype}
 
 
-_OPERANDS: dict[str, Any] = {"operands": tuple[int, ...], "dtype": DataType}
+def _shape_operands(kind: Callable[..., Select | Cast], arity: int) -> Shape:
+    """The shape of an instruction whose operands are a list, as those of operations are."""
+    fields = {"operands": tuple[int, ...], "dtype": DataType}
+    return Shape(fields, lambda f, _: kind(*f["operands"], f["dtype"]), _take_operands, arity=arity)
+
+
 _STAGE: dict[str, Any] = {
     "name": str,
     "dtype": DataType,
@@ -121,15 +113,15 @@ SHAPES: dict[type, Shape] = {
         lambda fields, _: Reduction(**fields),
         schema={"combiner": {"enum": [*COMBINERS, *POSITIONAL_COMBINERS]}},
     ),
-    Constant: Shape(find_fields(Constant), _make_constant),
-    Select: Shape(_OPERANDS, _make_select, _take_operands, arity=3),
-    Cast: Shape(_OPERANDS, _make_cast, _take_operands, arity=1),
+    Constant: Shape(
+        find_fields(Constant),
+        lambda f, where: Constant(f["dtype"], read_number(f["dtype"], f["value"], where, "value")),
+    ),
+    Select: _shape_operands(Select, 3),
+    Cast: _shape_operands(Cast, 1),
 }
 NOUNS: dict[str, tuple[type, ...]] = {
-    "value": (Constant, Index, Symbol, Step, Load, Apply, Select, Cast),
+    "value": (Constant, Index, Symbol, Step, Load, Apply, Select, Cast)
 }
-TUPLES = {
-    "in_place": "pairs of a result and a parameter",
-    "axes": "an axis' label and extent",
-}
+TUPLES = {"in_place": "pairs of a result and a parameter", "axes": "an axis' label and extent"}
 _RECORDS = Records(SHAPES, {}, NOUNS, TUPLES)

@@ -294,17 +294,30 @@ class Stage:
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
+    def axes(self) -> tuple[tuple[int, Extent], ...]:
+        """Those of the reduction, if it has one."""
+        return () if self.reduction is None else self.reduction.axes
+
+    @property
+    def combiner(self) -> str | None:
+        """That of the reduction, if it has one."""
+        return None if self.reduction is None else self.reduction.combiner
+
+    @property
     def indices(self) -> tuple[Index, ...]:
         """Those of the domain, and then those of the reduction."""
-        axes = () if self.reduction is None else self.reduction.axes
-        folded = (Index(label, reduced=True) for label, _ in axes)
+        folded = (Index(label, reduced=True) for label, _ in self.axes)
         return (*(Index(axis) for axis in range(len(self.extents))), *folded)
+
+    @property
+    def sizes(self) -> tuple[Extent, ...]:
+        """Those of the axes that the indices run over, in their order."""
+        return (*self.extents, *(extent for _, extent in self.axes))
 
     def extent(self, index: Index) -> Extent | None:
         """The size of the axis an index runs over, or None if the stage has no such axis."""
         if index.reduced:
-            axes = dict(self.reduction.axes) if self.reduction is not None else {}
-            return axes.get(index.axis)
+            return dict(self.axes).get(index.axis)
         return self.extents[index.axis] if 0 <= index.axis < len(self.extents) else None
 
 

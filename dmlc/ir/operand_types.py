@@ -7,13 +7,10 @@ and which axes a stage has are the verifier's to say.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
-import numpy as np
-
 from dmlc.ir.nodes import Apply, Cast, Constant, Instruction, Load, Select, Tensor
-from dmlc.scalars import OPERATIONS, DataType, Operation, is_float32
+from dmlc.scalars import OPERATIONS, DataType, Operation, integer_limits, is_float32
 from dmlc.source import counted
 
 
@@ -23,7 +20,8 @@ def check_types(instruction: Instruction, given: Sequence[DataType]) -> str | No
         case Constant():
             return check_constant(instruction)
         case Load():
-            return _check_places(given)
+            wrong = next((dtype for dtype in given if dtype is not DataType.INDEX), None)
+            return None if wrong is None else f"a position is no INDEX, but {wrong.name}"
         case Apply():
             why = check_operands(instruction.operation, given)
             if why is None and instruction.dtype is not instruction.operation.result_type(given[0]):
@@ -66,14 +64,8 @@ def check_constant(constant: Constant) -> str | None:
         if not isinstance(value, float):
             return wrong
         return None if dtype is DataType.FLOAT64 or is_float32(value) else wrong
-    least, most = _find_limits(dtype)
+    least, most = integer_limits(dtype)
     return None if isinstance(value, int) and least <= value <= most else wrong
-
-
-def _check_places(given: Sequence[DataType]) -> str | None:
-    """What is wrong with a read at positions of these types."""
-    wrong = next((dtype for dtype in given if dtype is not DataType.INDEX), None)
-    return None if wrong is None else f"a position is no INDEX, but {wrong.name}"
 
 
 def check_rank(tensor: Tensor, places: int) -> str | None:
@@ -89,12 +81,6 @@ def _check_held(dtype: DataType) -> str | None:
     if not dtype.is_storage_only:
         return None
     return f"a value has the storage type {dtype.name}; those read from it are {dtype.compute.name}"
-
-
-@functools.cache
-def _find_limits(dtype: DataType) -> tuple[int, int]:
-    limits = np.iinfo(dtype.dtype)
-    return int(limits.min), int(limits.max)
 
 
 def _list_types(types: Sequence[DataType]) -> str:

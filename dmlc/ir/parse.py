@@ -104,10 +104,11 @@ class _Parser(Scanner[int]):
         while not self.accept("}"):
             start = self.token
             name, dtype = self._tensor()
-            sizes = self.list_until("]", self.extent) if self._is_delay() else None
-            if sizes is None:
+            if self.following.text == "<":
                 stages.append(self._stage_of(start, name, dtype))
                 continue
+            # The sizes of a delay are bare.
+            sizes = self.list_until("]", self.extent)
             self.expect("=", "before", "%")
             of = self.name("a stage's name")
             self.tensors[name] = dtype
@@ -115,10 +116,6 @@ class _Parser(Scanner[int]):
         if len(stages) == first:
             self.fail("a stage of the loop", self.tokens[self.at - 1])
         return Loop(tuple(stage.name for stage in stages[first:]), tuple(delays), backwards)
-
-    def _is_delay(self) -> bool:
-        """Whether the sizes that follow are bare, as those of a delay are."""
-        return self.following.text != "<"
 
     def _result(self) -> Result:
         self.expect("%")

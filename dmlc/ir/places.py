@@ -27,6 +27,23 @@ def overlaps(sizes: Sequence[Extent], strides: Sequence[Extent]) -> bool:
     return False
 
 
+def find_along(
+    stage: Stage, load: Load, extents: Sequence[Extent]
+) -> tuple[Index | None, ...] | None:
+    """The index along each axis of a tensor of these sizes that a load reads: one that runs over
+    the whole of it; None along an axis of one place. None where another position is read."""
+    found: list[Index | None] = []
+    for extent, number in zip(extents, load.indices, strict=True):
+        match stage.body.instructions[number]:
+            case Index() as index if stage.extent(index) == extent != 1:
+                found.append(index)
+            case Index() | Constant() if extent == 1:
+                found.append(None)
+            case _:
+                return None
+    return tuple(found)
+
+
 def reads_own_place(stage: Stage, load: Load) -> bool:
     """Whether a load is at the very element that the stage is computing."""
     expect("stage", stage, Stage, "an ir.Stage")

@@ -17,14 +17,10 @@ from dmlc.ir.nodes import (
     Body,
     Cast,
     Constant,
-    Delay,
     Extent,
     Index,
     Instruction,
     Load,
-    Loop,
-    Parameter,
-    Result,
     Select,
     Stage,
     Step,
@@ -38,62 +34,15 @@ _DEEPEST = 8
 """Levels of calls in one line; deeper ones are cut by a name."""
 
 
-def print_fields(
-    name: str,
-    parameters: Sequence[Parameter],
-    stages: Sequence[Stage],
-    results: Sequence[Result],
-    in_place: Sequence[tuple[str, str]],
-    tables: Sequence[Table] = (),
-    checks: Sequence[str] = (),
-    loops: Sequence[Loop] = (),
-) -> str:
-    """The text of a function, given as its fields; it ends without a line break."""
-    given = ", ".join(f"%{p.name}: {_tensor(p)}" for p in parameters)
-    returned = ", ".join(f"%{r.name}{_strides(r.strides)}" for r in results)
-    lines = [f"func @{name}({given}) -> ({returned})"]
-    if in_place:
-        pairs = ", ".join(f"%{result} over %{parameter}" for result, parameter in in_place)
-        lines[0] += f" in place ({pairs})"
-    if checks:
-        conditions = ", ".join(f'"{check}"' for check in checks)
-        lines[0] += f" where ({conditions})"
-    lines[0] += " {"
-    for table in tables:
-        lines += [f"  {line}" for line in print_table(table)]
-    opened = {loop.stages[0]: loop for loop in loops}
-    last = {loop.stages[-1] for loop in loops}
-    indent = "  "
-    for stage in stages:
-        loop = opened.get(stage.name)
-        if loop is not None:
-            lines.append("  loop backwards {" if loop.backwards else "  loop {")
-            indent = "    "
-            lines += [f"{indent}{print_delay(delay)}" for delay in loop.delays]
-        lines += [f"{indent}{line}" for line in print_stage(stage)]
-        if stage.name in last:
-            indent = "  "
-            lines.append("  }")
-    lines.append("}")
-    return "\n".join(lines)
-
-
 def print_table(table: Table) -> list[str]:
     """The lines of one table: a row of its last axis per line."""
-    sizes = ", ".join(str(extent) for extent in table.extents)
-    head = f"table %{table.name}: {table.dtype.short}[{sizes}] = {{"
+    head = f"table %{table.name}: {table.dtype.short}{print_sizes(table.extents)} = {{"
     texts = [number_text(table.dtype, value) for value in table.values]
     width = max(table.extents[-1], 1) if len(table.extents) > 1 else max(len(texts), 1)
     rows = [", ".join(texts[at : at + width]) for at in range(0, len(texts), width)]
     if len(rows) <= 1:
         return [head + "".join(rows) + "}"]
     return [head, *(f"  {row}," for row in rows[:-1]), f"  {rows[-1]}", "}"]
-
-
-def print_delay(delay: Delay) -> str:
-    """The line of what a stage was at the step before."""
-    sizes = ", ".join(str(extent) for extent in delay.extents)
-    return f"%{delay.name}: {delay.dtype.short}[{sizes}] = before %{delay.of}"
 
 
 def print_stage(stage: Stage) -> list[str]:
@@ -182,11 +131,11 @@ def number_text(dtype: DataType, value: bool | int | float) -> str:
     return str(np.float32(number)) if dtype is DataType.FLOAT32 else repr(number)
 
 
-def _tensor(parameter: Parameter) -> str:
-    extents: Sequence[Extent] = parameter.extents
-    sizes = ", ".join(str(e) for e in extents)
-    return f"{parameter.dtype.short}[{sizes}]{_strides(parameter.strides)}"
+def print_sizes(extents: Sequence[Extent]) -> str:
+    """The sizes of a tensor's axes."""
+    return f"[{', '.join(map(str, extents))}]"
 
 
-def _strides(strides: tuple[Extent, ...] | None) -> str:
-    return "" if strides is None else f"{{{', '.join(str(s) for s in strides)}}}"
+def print_strides(strides: Sequence[Extent] | None) -> str:
+    """Strides, where they are not those of a packed tensor."""
+    return "" if strides is None else f"{{{', '.join(map(str, strides))}}}"

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-import numpy as np
-
 from dmlc.ir import fractions
 from dmlc.ir.fractions import Fraction
 from dmlc.ir.nodes import (
@@ -25,7 +23,6 @@ from dmlc.ir.nodes import (
     Index,
     Instruction,
     Load,
-    Reduction,
     Select,
     Stage,
     Step,
@@ -33,7 +30,7 @@ from dmlc.ir.nodes import (
     Table,
     value_type,
 )
-from dmlc.scalars import LARGEST_INDEX, DataType
+from dmlc.scalars import LARGEST_INDEX, DataType, integer_limits
 from dmlc.sizes import LARGEST, Size, has_quotients, measure, part_quotient
 
 Bound: TypeAlias = int | float
@@ -43,6 +40,16 @@ Interval: TypeAlias = tuple[Bound, Bound]
 """The smallest and the largest value, both included."""
 
 UNKNOWN: Interval = (-math.inf, math.inf)
+
+MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+"""Comparisons, and those with their sides exchanged."""
+NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
+"""Comparisons, and those that hold of whole numbers where they do not."""
+DIFFERENCES: Mapping[str, Interval] = MappingProxyType(
+    {"lt": (-math.inf, -1), "le": (-math.inf, 0), "gt": (1, math.inf), "ge": (0, math.inf),
+     "eq": (0, 0)}
+)  # fmt: skip
+"""What the difference of two whole numbers is that compare so."""
 _LIMIT = 2**63
 
 
@@ -60,6 +67,14 @@ class Ranges:
         self._whole: list[Interval] = []
         self._fractions: list[Fraction] = []
         """Those of the first values: they are found once a whole number is made of one."""
+
+    @classmethod
+    def of(cls, stage: Stage, known: Mapping[str, Interval] = MappingProxyType({})) -> Ranges:
+        """The intervals of all values of a stage."""
+        found = cls(stage, known)
+        for instruction in stage.body.instructions:
+            found.add(instruction)
+        return found
 
     def __getitem__(self, value: int) -> Interval:
         return self._whole[value]
@@ -121,7 +136,10 @@ class Ranges:
             case Cast(operand=operand):
                 source = self._type(operand)
                 if source.is_float:
-                    return _truncate_fraction(self._fraction(operand), limits)
+                    # It is held to the limits, and NaN gives 0.
+                    given = self._fraction(operand)
+                    low, high = (_hold(bound, limits) for bound in (given.low, given.high))
+                    return (min(low, 0), max(high, 0)) if given.nan else (low, high)
                 given = (0, 1) if source is DataType.BOOL else self[operand]
                 if instruction.dtype is DataType.INDEX and source is DataType.UINT64:
                     given = min(given[0], LARGEST_INDEX), min(given[1], LARGEST_INDEX)
@@ -147,18 +165,14 @@ class Ranges:
         match instruction:
             case Constant():
                 return fractions.constant(float(instruction.value))
-            case Select():
-                then, otherwise = (
-                    self._fractions[o] for o in (instruction.then, instruction.otherwise)
-                )
-                return then.joined(otherwise)
+            case Select(then=then, otherwise=otherwise):
+                return self._fractions[then].joined(self._fractions[otherwise])
             case Cast(operand=operand):
                 source = self._type(operand)
                 if source.is_float:
-                    return fractions.narrow(self._fractions[operand])
-                return fractions.convert_whole(
-                    *((0, 1) if source is DataType.BOOL else self[operand])
-                )
+                    return fractions.widen(self._fractions[operand])
+                whole = (0, 1) if source is DataType.BOOL else self[operand]
+                return fractions.convert_whole(*whole)
             case Apply():
                 given = [self._fractions[o] for o in instruction.operands]
                 return fractions.apply(instruction.operation.name, given)
@@ -167,12 +181,6 @@ class Ranges:
 
     def _type(self, value: int) -> DataType:
         return value_type(self._stage.body.instructions[value])
-
-
-def _truncate_fraction(given: Fraction, limits: Interval) -> Interval:
-    """A float as a whole number between two limits, which it is held to; NaN gives 0."""
-    low, high = (_hold(bound, limits) for bound in (given.low, given.high))
-    return (min(low, 0), max(high, 0)) if given.nan else (low, high)
 
 
 def _hold(bound: float, limits: Interval) -> Bound:
@@ -219,30 +227,24 @@ def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
 def stage_range(stage: Stage, found: Ranges) -> Interval | None:
     """The interval that the elements of a stage of whole numbers lie in, given those of its body's
     values; None where nothing is known but their type."""
-    reduction = stage.reduction
-    if reduction is None:
-        return found[stage.body.result] if stage.dtype.is_integer else None
-    return _find_reduced(stage, reduction)
+    if stage.reduction is not None:
+        return _find_reduced(stage)
+    return found[stage.body.result] if stage.dtype.is_integer else None
 
 
 def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
     """The interval of each stage that gives the numbers of points, or how many there are."""
-    found: dict[str, Interval] = {}
-    for stage in stages:
-        if stage.reduction is not None:
-            held = _find_reduced(stage, stage.reduction)
-            if held is not None:
-                found[stage.name] = held
-    return found
+    found = ((stage.name, _find_reduced(stage)) for stage in stages)
+    return {name: held for name, held in found if held is not None}
 
 
-def _find_reduced(stage: Stage, reduction: Reduction) -> Interval | None:
+def _find_reduced(stage: Stage) -> Interval | None:
     """The interval of numbers of points, or of sums of one whole number."""
-    points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
-    if reduction.combiner in POSITIONAL_COMBINERS:
+    points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
+    if stage.combiner in POSITIONAL_COMBINERS:
         return 0, max(points - 1, 0)
     each = stage.body.instructions[stage.body.result]
-    if reduction.combiner != "sum" or not isinstance(each, Constant) or math.isinf(points):
+    if stage.combiner != "sum" or not isinstance(each, Constant) or math.isinf(points):
         return None
     limits = _LIMITS.get(stage.dtype)
     if limits is None:
@@ -252,12 +254,7 @@ def _find_reduced(stage: Stage, reduction: Reduction) -> Interval | None:
     return (min(total, 0), max(total, 0)) if within else None
 
 
-def _find_limits(dtype: DataType) -> Interval:
-    found = np.iinfo(dtype.dtype)
-    return int(found.min), int(found.max)
-
-
-_LIMITS: dict[DataType, Interval] = {d: _find_limits(d) for d in DataType if d.is_integer}
+_LIMITS: dict[DataType, Interval] = {d: integer_limits(d) for d in DataType if d.is_integer}
 _LIMITS[DataType.INDEX] = UNKNOWN
 """What a value of a type may be, if it is a whole number: a position may be anything."""
 
@@ -285,15 +282,12 @@ def _multiply(given: list[_Whole]) -> Interval:
 
 
 def _divide(given: list[_Whole]) -> Interval:
-    (low, high), divisors = given
+    """A quotient is rounded towards 0."""
+    divided, divisors = given
     if divisors[0] <= 0:
         return UNKNOWN
-    ends = [_truncate(end, divisor) for end in (low, high) for divisor in divisors]
+    ends = [e // d if e >= 0 else -(-e // d) for e in divided for d in divisors]
     return min(ends), max(ends)
-
-
-def _truncate(value: int, divisor: int) -> int:
-    return value // divisor if value >= 0 else -(-value // divisor)
 
 
 def _remain(given: list[_Whole]) -> Interval:

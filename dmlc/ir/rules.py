@@ -71,20 +71,17 @@ def choose_branch(instruction: Instruction, values: Values) -> int | Instruction
         return Select(
             condition.operands[0], instruction.otherwise, instruction.then, instruction.dtype
         )
-    if values[instruction.then] == Constant(DataType.BOOL, True) and values[
-        instruction.otherwise
-    ] == Constant(DataType.BOOL, False):
-        return instruction.condition
-    return None
+    branches = values[instruction.then], values[instruction.otherwise]
+    is_itself = branches == (Constant(DataType.BOOL, True), Constant(DataType.BOOL, False))
+    return instruction.condition if is_itself else None
 
 
 def drop_cast(instruction: Instruction, values: Values) -> int | None:
     """A cast to the type a value has already is that value: NaN, infinities and -0 included."""
-    if isinstance(instruction, Cast) and value_type(values[instruction.operand]) is (
-        instruction.dtype
-    ):
-        return instruction.operand
-    return None
+    if not isinstance(instruction, Cast):
+        return None
+    source = value_type(values[instruction.operand])
+    return instruction.operand if source is instruction.dtype else None
 
 
 _INVOLUTIONS = ("neg", "not", "bit_not")

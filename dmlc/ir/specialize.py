@@ -14,8 +14,8 @@ from dmlc.ir.nodes import (
     Constant,
     Extent,
     Instruction,
+    Loop,
     Parameter,
-    Reduction,
     Result,
     Stage,
     Symbol,
@@ -48,13 +48,10 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
     ]
     results = [dataclasses.replace(r, strides=evaluate_strides(r, sizes)) for r in function.results]
     stages = [_settle_stage(stage, settle(stage.extents), sizes) for stage in function.stages]
-    loops = [
-        dataclasses.replace(
-            loop,
-            delays=tuple(dataclasses.replace(d, extents=settle(d.extents)) for d in loop.delays),
-        )
-        for loop in function.loops
-    ]
+    loops: list[Loop] = []
+    for loop in function.loops:
+        delays = (dataclasses.replace(d, extents=settle(d.extents)) for d in loop.delays)
+        loops.append(dataclasses.replace(loop, delays=tuple(delays)))
     return dataclasses.replace(
         function,
         parameters=tuple(parameters),
@@ -77,8 +74,8 @@ def evaluate_strides(
 def _settle_stage(stage: Stage, domain: tuple[int, ...], sizes: Mapping[str, int]) -> Stage:
     reduction = stage.reduction
     if reduction is not None:
-        axes = ((label, evaluate_size(e, sizes)) for label, e in reduction.axes)
-        reduction = Reduction(reduction.combiner, tuple(axes))
+        axes = tuple((label, evaluate_size(e, sizes)) for label, e in reduction.axes)
+        reduction = dataclasses.replace(reduction, axes=axes)
     body = stage.body
     made: list[Instruction] = [
         Constant(DataType.INDEX, evaluate_size(i.name, sizes)) if isinstance(i, Symbol) else i

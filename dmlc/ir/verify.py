@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 
 from dmlc.ir.function import Function
-from dmlc.ir.inside import find_outside, is_empty
+from dmlc.ir.inside import find_outside
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
     Body,
@@ -40,15 +40,9 @@ from dmlc.ir.operand_types import check_constant, check_rank, check_types
 from dmlc.ir.places import is_own_place, overlaps
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_ranges
 from dmlc.parameters import expect, expect_items, wrong_kind
-from dmlc.scalars import COMBINERS, Operands
+from dmlc.scalars import COMBINERS, Operands, integer_limits
 from dmlc.scalars import DataType as T
-from dmlc.sizes import (
-    LARGEST,
-    find_symbols,
-    holds,
-    list_symbols,
-    parse_size,
-)
+from dmlc.sizes import LARGEST, find_symbols, holds, list_symbols, parse_size
 from dmlc.source import DmlcError, InternalError, Span
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -100,30 +94,20 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         return Fault("function", f"{function.name!r} is no name", function.span)
     seen: Mapping[str, Tensor] = {} if verified is None else verified.tensors()
     known: dict[str, Tensor] = {}
-    symbols: list[str] = []
-    for parameter in function.parameters:
-        fault = _check_name(parameter, known)
-        if fault is None and seen.get(parameter.name) is not parameter:
-            fault = _check_definition(parameter, parameter.extents) or _check_layout(parameter)
+    for tensor in (*function.parameters, *function.tables):
+        fault = _check_name(tensor, known)
+        if fault is None and seen.get(tensor.name) is not tensor:
+            fault = _check_definition(tensor)
         if fault is not None:
             return fault
-        known[parameter.name] = parameter
-        symbols += [e for e in find_symbols(parameter.extents) if e in parameter.extents]
+        known[tensor.name] = tensor
+    given = [p.extents for p in function.parameters]
+    symbols = [e for extents in given for e in find_symbols(extents) if e in extents]
     for parameter in function.parameters:
         for symbol in find_symbols((*parameter.extents, *(parameter.strides or ()))):
             if symbol not in symbols:
-                return Fault(
-                    f"%{parameter.name}",
-                    f"no axis of a parameter has the size '{symbol}' by itself",
-                    parameter.span,
-                )
-    for table in function.tables:
-        fault = _check_name(table, known)
-        if fault is None and seen.get(table.name) is not table:
-            fault = _check_definition(table, table.extents) or _check_table(table)
-        if fault is not None:
-            return fault
-        known[table.name] = table
+                why = f"no axis of a parameter has the size '{symbol}' by itself"
+                return Fault(f"%{parameter.name}", why, parameter.span)
     reach = table_ranges(function.tables)
     opened = {loop.stages[0]: loop for loop in function.loops if loop.stages}
     for number, stage in enumerate(function.stages):
@@ -139,9 +123,9 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         if fault is None and _is_seen(stage, known, seen):
             _note_range(stage, reach)
         elif fault is None:
-            fault = _check_definition(stage, stage.extents)
-            fault = fault or _check_stage(stage, known, symbols, reach)
-        if fault is None and function.one_step is None and _has_step(stage):
+            fault = _check_definition(stage) or _check_stage(stage, known, symbols, reach)
+        has_step = any(isinstance(i, Step) for i in stage.body.instructions)
+        if fault is None and function.one_step is None and has_step:
             fault = Fault(f"%{stage.name}", "a step is that of one step of a loop", stage.span)
         if fault is not None:
             return fault
@@ -217,28 +201,19 @@ def _check_delays(function: Function) -> Fault | None:
     return None
 
 
-def _has_step(stage: Stage) -> bool:
-    return any(isinstance(i, Step) for i in stage.body.instructions)
-
-
 def _is_seen(stage: Stage, known: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> bool:
     """Whether a stage and what it reads are those of a function that has been verified."""
     if seen.get(stage.name) is not stage:
         return False
     for load in stage.body.loads():
         tensor, before = known.get(load.tensor), seen.get(load.tensor)
-        if tensor is None or before is None or not _is_alike(tensor, before):
+        # A table's values bound positions.
+        has_values = not isinstance(tensor, Stage | Delay) or not isinstance(before, Stage | Delay)
+        if tensor is None or (has_values and tensor is not before):
+            return False
+        if before is None or (tensor.dtype, tensor.extents) != (before.dtype, before.extents):
             return False
     return True
-
-
-def _is_alike(tensor: Tensor, before: Tensor) -> bool:
-    """Whether reads of two tensors are alike: a table's values bound positions."""
-    if tensor is before:
-        return True
-    if isinstance(tensor, Stage | Delay) and isinstance(before, Stage | Delay):
-        return tensor.dtype is before.dtype and tensor.extents == before.extents
-    return False
 
 
 def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
@@ -255,12 +230,16 @@ def _check_name(node: Tensor, known: Mapping[str, object]) -> Fault | None:
     return None
 
 
-def _check_definition(node: Tensor, extents: tuple[Extent, ...]) -> Fault | None:
-    """What parameters, tables and stages have in common."""
+def _check_definition(node: Tensor) -> Fault | None:
+    """What is wrong with the type of a tensor, its sizes, its layout or its values."""
     name = f"%{node.name}"
     if node.dtype is T.INDEX:
         return Fault(name, "a tensor holds no INDEX", node.span)
-    why = _check_extents(extents)
+    why = _check_extents(node.extents)
+    if isinstance(node, Parameter):
+        why = why or _check_strides(node.extents, node.strides)
+    elif isinstance(node, Table):
+        why = why or _check_table(node)
     return Fault(name, why, node.span) if why else None
 
 
@@ -302,21 +281,14 @@ def _check_strides(extents: tuple[Extent, ...], strides: tuple[Extent, ...] | No
     return None
 
 
-def _check_layout(parameter: Parameter) -> Fault | None:
-    why = _check_strides(parameter.extents, parameter.strides)
-    return Fault(f"%{parameter.name}", why, parameter.span) if why else None
-
-
-def _check_table(table: Table) -> Fault | None:
-    name = f"%{table.name}"
+def _check_table(table: Table) -> str | None:
     if table.dtype.is_storage_only or table.strides is not None:
-        return Fault(name, "a table holds a compute type, packed", table.span)
+        return "a table holds a compute type, packed"
     if math.prod(table.extents) != len(table.values):
-        return Fault(name, f"it has {len(table.values)} values", table.span)
+        return f"it has {len(table.values)} values"
     if _holds_exactly(table):
         return None
-    wrong = next((why for c in table.constants() if (why := check_constant(c))), None)
-    return Fault(name, wrong, table.span) if wrong else None
+    return next((why for c in table.constants() if (why := check_constant(c))), None)
 
 
 def _holds_exactly(table: Table) -> bool:
@@ -333,21 +305,17 @@ def _holds_exactly(table: Table) -> bool:
 
 
 def _check_stage(
-    stage: Stage,
-    known: Mapping[str, Tensor],
-    symbols: Sequence[str],
-    reach: dict[str, Interval],
+    stage: Stage, known: Mapping[str, Tensor], symbols: Sequence[str], reach: dict[str, Interval]
 ) -> Fault | None:
     name = f"%{stage.name}"
-    axes = stage.reduction.axes if stage.reduction is not None else ()
-    why = _check_extents([e for _, e in axes])
+    why = _check_extents([e for _, e in stage.axes])
     if why:
         return Fault(name, why, stage.span)
     named = [i.name for i in stage.body.instructions if isinstance(i, Symbol)]
-    for symbol in find_symbols((*stage.extents, *(e for _, e in axes), *named)):
+    for symbol in find_symbols((*stage.sizes, *named)):
         if symbol not in symbols:
             return Fault(name, f"'{symbol}' is no parameter's size", stage.span)
-    labels = [label for label, _ in axes]
+    labels = [label for label, _ in stage.axes]
     if len(set(labels)) != len(labels):
         return Fault(name, "two reduction axes share a label", stage.span)
     if any(not 0 <= label <= _LARGEST_LABEL for label in labels):
@@ -370,8 +338,7 @@ def _check_result_type(stage: Stage) -> str | None:
         extents = [e for _, e in reduction.axes]
         known = math.prod(e for e in extents if isinstance(e, int))
         points = known if all(isinstance(e, int) for e in extents) else LARGEST
-        largest = int(np.iinfo(stage.dtype.dtype).max)
-        if points - 1 > largest:
+        if points - 1 > integer_limits(stage.dtype)[1]:
             return f"{stage.dtype.name} cannot hold the last of {points} positions"
         return None
     elif reduction.combiner not in COMBINERS:
@@ -398,7 +365,8 @@ def _check_body(
         if numbers and not 0 <= min(numbers) <= max(numbers) < number:
             return Fault(node, "an operand is not defined before it", stage.span)
         given = [types[o] for o in numbers]
-        why = _check_instruction(stage, instruction, given, ranges, known)
+        why = check_types(instruction, given)
+        why = why or _check_instruction(stage, instruction, ranges, known)
         if why:
             return Fault(node, why, stage.span)
         ranges.add(instruction)
@@ -415,27 +383,15 @@ def _check_body(
 
 def _note_range(stage: Stage, reach: dict[str, Interval]) -> None:
     """Has those that read a stage know how far its whole numbers go, where it is not checked."""
-    if not stage.dtype.is_integer:
-        return
-    ranges = Ranges(stage, reach)
-    for instruction in stage.body.instructions:
-        ranges.add(instruction)
-    held = stage_range(stage, ranges)
+    held = stage_range(stage, Ranges.of(stage, reach)) if stage.dtype.is_integer else None
     if held is not None:
         reach[stage.name] = held
 
 
 def _check_instruction(
-    stage: Stage,
-    instruction: Instruction,
-    given: list[T],
-    ranges: Ranges,
-    known: Mapping[str, Tensor],
+    stage: Stage, instruction: Instruction, ranges: Ranges, known: Mapping[str, Tensor]
 ) -> str | None:
-    """What is wrong with an instruction whose operands have the types `given`, if anything."""
-    why = check_types(instruction, given)
-    if why is not None:
-        return why
+    """What is wrong with an instruction of a stage whose operands have types that it takes."""
     match instruction:
         case Index():
             found = stage.extent(instruction)
@@ -449,29 +405,21 @@ def _check_instruction(
 
 
 def _check_load(
-    stage: Stage,
-    load: Load,
-    ranges: Ranges,
-    known: Mapping[str, Tensor],
+    stage: Stage, load: Load, ranges: Ranges, known: Mapping[str, Tensor]
 ) -> str | None:
     tensor = known.get(load.tensor)
     if tensor is None:
         return f"%{load.tensor} is not defined before it"
-    extents = tensor.extents
     why = check_rank(tensor, len(load.indices))
     if why is not None:
         return why
     if load.dtype is not tensor.dtype.compute:
         return f"a load of %{load.tensor} gives {tensor.dtype.compute.name}"
-    if is_empty(stage):
-        return None  # Nothing is read.
-    for axis, (low, high) in find_outside(stage, load, ranges, extents):
-        if isinstance(extents[axis], str):
-            size = extents[axis]
+    for axis, (low, high) in find_outside(stage, load, ranges, tensor.extents):
+        size = tensor.extents[axis]
+        if isinstance(size, str):
             return f"%{load.tensor} may be left: axis {axis} has the run-time size '{size}'"
-        return (
-            f"%{load.tensor} is left: axis {axis} has size {extents[axis]}, read at {low} to {high}"
-        )
+        return f"%{load.tensor} is left: axis {axis} has size {size}, read at {low} to {high}"
     return None
 
 
@@ -515,12 +463,16 @@ def find_unsound_pairs(
     if not pairs:
         return {}
     parameters = {p.name: p for p in function.parameters}
-    elsewhere = _find_reads_elsewhere(function)
+    elsewhere: dict[str, Stage] = {}
+    """For each tensor the first stage, if any, that reads it elsewhere than at its own place."""
+    for stage in function.stages:
+        for load in stage.body.loads():
+            if load.tensor not in elsewhere and not is_own_place(stage, load):
+                elsewhere[load.tensor] = stage
     found: dict[tuple[str, str], Fault] = {}
     for pair in pairs:
         result, parameter = function.result(pair[0]), parameters.get(pair[1])
         stage, other = function.stage(pair[0]), elsewhere.get(pair[1])
-        span: Span | None
         if result is None or parameter is None or stage is None:
             why, span = "they are not a result and a parameter", function.span
         elif not _have_one_layout(function, stage, result, parameter):
@@ -530,16 +482,6 @@ def find_unsound_pairs(
         else:
             continue
         found[pair] = Fault(f"in place %{pair[0]} over %{pair[1]}", why, span)
-    return found
-
-
-def _find_reads_elsewhere(function: Function) -> dict[str, Stage]:
-    """For each tensor the first stage, if any, that reads it elsewhere than at its own place."""
-    found: dict[str, Stage] = {}
-    for stage in function.stages:
-        for load in stage.body.loads():
-            if load.tensor not in found and not is_own_place(stage, load):
-                found[load.tensor] = stage
     return found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.names import Names
-from dmlc.kernel.rewrite import Change, find_body, map_expressions, map_operands, replace_body
+from dmlc.kernel.rewrite import map_all, map_operands
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import Measure, evaluate_size, parse_size
 from dmlc.sizes import multiply as multiply_sizes
@@ -154,7 +154,7 @@ def name_sizes(
             found[text] = k.Scalar(names.take(_size_name(text)))
         return found[text]
 
-    made = [_map_all(statement, change) for statement in statements]
+    made = list(map_all(statements, change))
     return made, tuple((scalar, text) for text, scalar in found.items())
 
 
@@ -168,24 +168,15 @@ def bind_sizes(kernel: k.Kernel, sizes: Mapping[str, int]) -> k.Kernel:
         return map_operands(expression, change)
 
     launch = dataclasses.replace(kernel.launch, count=evaluate_size(kernel.launch.count, sizes))
-    body = tuple(_map_all(statement, change) for statement in kernel.body)
+    body = map_all(kernel.body, change)
     return dataclasses.replace(kernel, body=body, scalars=(), launch=launch)
 
 
 def _size_name(text: str) -> str:
     """A name for a size: `64 * C * N` gives `C_N_64`, and `((N + 63) / 64)` `ceil_N_64`."""
-    simple = re.sub(r"\(\((.+?) \+ \d+\) / (\d+)\)", _quotient_name, text)
+    simple = re.sub(
+        r"\(\((.+?) \+ \d+\) / (\d+)\)", lambda m: f"ceil_{_size_name(m[1])}_{m[2]}", text
+    )
     words = re.findall(r"\w+", simple)
     is_product = re.fullmatch(r"[\w *]+", simple) is not None
     return "_".join(sorted(words, key=str.isdecimal) if is_product else ["size", *words])
-
-
-def _quotient_name(match: re.Match[str]) -> str:
-    return f"ceil_{_size_name(match[1])}_{match[2]}"
-
-
-def _map_all(statement: k.Statement, change: Change) -> k.Statement:
-    """A statement with every expression in it changed, those of its body too."""
-    changed = map_expressions(statement, change)
-    body = find_body(changed)
-    return replace_body(changed, [_map_all(s, change) for s in body]) if body else changed

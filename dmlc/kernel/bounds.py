@@ -12,26 +12,16 @@ not known is left to `interpret`.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir.ranges import Interval
+from dmlc.ir.ranges import DIFFERENCES, NEGATED
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import list_expressions, list_operands
 from dmlc.scalars import DataType
 
-_WITHIN: Mapping[str, Interval] = {
-    "lt": (-math.inf, -1),
-    "le": (-math.inf, 0),
-    "gt": (1, math.inf),
-    "ge": (0, math.inf),
-    "eq": (0, 0),
-}
-"""Where the difference of two positions lies that compare so."""
 _FOLLOWED = (DataType.INDEX, DataType.BOOL)
 """The types of the locals whose values are looked at."""
-_NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -363,7 +353,7 @@ class _Bounds:
             return None if first is None else self._assume(operands[1], first, holds)
         if operands[0].type != k.INDEX:
             return None
-        name = name if holds else _NEGATED.get(name, "")
+        name = name if holds else NEGATED.get(name, "")
         return self._compare(name, operands[0], operands[1], known)
 
     def _compare(
@@ -371,12 +361,12 @@ class _Bounds:
     ) -> _Known | None:
         """What is known where two positions compare so."""
         first, second = self._held(left, known), self._held(right, known)
-        if first is None or second is None or name not in _WITHIN:
+        if first is None or second is None or name not in DIFFERENCES:
             return None
         difference = first.plus(second, -1)
         if difference is None:
             return None
-        low, high = _WITHIN[name]
+        low, high = DIFFERENCES[name]
         if low <= difference.low and difference.high <= high:
             return known
         low, high = int(max(low, difference.low)), int(min(high, difference.high))

@@ -19,10 +19,10 @@ from dmlc.kernel.rewrite import (
     define,
     find_body,
     find_defined,
-    list_operands,
     map_expressions,
     map_operands,
     replace_body,
+    walk,
 )
 from dmlc.scalars import Array, DataType, convert
 
@@ -135,22 +135,13 @@ class _Naming:
 
     def _stays(self, value: k.Expression) -> bool:
         """Whether a value is the same wherever its locals are in sight."""
-        pending = [value]
-        while pending:
-            each = pending.pop()
-            match each:
-                case k.Local():
-                    if each in self._variables:
-                        return False
-                case k.Load(buffer=buffer, index=index):
-                    if buffer not in self._fixed:
-                        return False
-                    pending.append(index)
-                case k.LoadLocal():
-                    return False
-                case _:
-                    pending += list_operands(each)
-        return True
+        return not any(
+            each in self._variables
+            if isinstance(each, k.Local)
+            else isinstance(each, k.LoadLocal)
+            or (isinstance(each, k.Load) and each.buffer not in self._fixed)
+            for each in walk(value)
+        )
 
 
 def _fold(expression: k.Expression) -> k.Expression:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply, subtract_known
@@ -19,12 +19,12 @@ from dmlc.kernel.rewrite import (
     find_body,
     find_defined,
     inline_single,
-    list_expressions,
     map_expressions,
     map_operands,
     replace_body,
     substitute,
     walk,
+    walk_parts,
     walk_statements,
 )
 from dmlc.scalars import DataType
@@ -140,16 +140,9 @@ class _Expander:
                 if isinstance(made.value, k.Local | k.Literal):
                     known[made.local.name] = made.value
                     continue
-                parts = list(walk(made.value))
-                loads = any(isinstance(p, k.Load | k.LoadLocal) for p in parts)
+                loads = any(isinstance(p, k.Load | k.LoadLocal) for p in walk(made.value))
                 early = loads or made.local.type.dtype is DataType.INDEX
-                waits = any(
-                    (isinstance(p, k.Local) and p.name in late)
-                    or (isinstance(p, k.Load) and p.buffer in self._stored)
-                    or (isinstance(p, k.LoadLocal) and p.array in written)
-                    for p in parts
-                )
-                is_early = early and not waits
+                is_early = early and not _waits(made.value, late, self._stored, written)
                 if is_early and made.value in before:
                     known[made.local.name] = before[made.value]
                     continue
@@ -204,8 +197,7 @@ def list_arrays(statements: Sequence[k.Statement]) -> list[str]:
     for statement in walk_statements(statements):
         if isinstance(statement, k.StoreLocal):
             found.append(statement.array)
-        for expression in list_expressions(statement):
-            found += [p.array for p in walk(expression) if isinstance(p, k.LoadLocal)]
+        found += [p.array for p in walk_parts(statement) if isinstance(p, k.LoadLocal)]
     return found
 
 
@@ -219,14 +211,7 @@ def _read_before_waiting(statements: Sequence[k.Statement], stored: set[str]) ->
         if isinstance(statement, k.Barrier):
             barrier, late = len(made), set()
         elif barrier is not None and isinstance(statement, k.Let):
-            parts = list(walk(statement.value))
-            waits = any(
-                isinstance(p, k.LoadLocal)
-                or (isinstance(p, k.Load) and p.buffer in stored)
-                or (isinstance(p, k.Local) and p.name in late)
-                for p in parts
-            )
-            if not waits:
+            if not _waits(statement.value, late, stored):
                 made.insert(barrier, statement)
                 barrier += 1
                 continue
@@ -235,6 +220,22 @@ def _read_before_waiting(statements: Sequence[k.Statement], stored: set[str]) ->
             barrier = None
         made.append(statement)
     return made
+
+
+def _waits(
+    value: k.Expression,
+    late: Container[str],
+    stored: Container[str],
+    written: Container[str] | None = None,
+) -> bool:
+    """Whether a value is computed from locals that come late, from buffers that are stored to, or
+    from elements of arrays: of those that are `written`, where these are given."""
+    return any(
+        (isinstance(p, k.Local) and p.name in late)
+        or (isinstance(p, k.Load) and p.buffer in stored)
+        or (isinstance(p, k.LoadLocal) and (written is None or p.array in written))
+        for p in walk(value)
+    )
 
 
 def replace(expression: k.Expression, known: Mapping[str, k.Expression]) -> k.Expression:

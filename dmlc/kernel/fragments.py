@@ -50,8 +50,9 @@ def hold_fragments(kernel: k.Kernel, lanes: int) -> k.Kernel:
 
 class _Holder:
     def __init__(self, shared: Mapping[str, DataType], lanes: int) -> None:
-        self._shared = shared
-        self._lanes = lanes
+        self.shared = shared
+        self.lanes = lanes
+        """Of the vectors."""
         self.made: list[k.Array] = []
 
     def write(
@@ -73,29 +74,17 @@ class _Holder:
     def find_lanes(self, place: Sum, loops: Sequence[k.For]) -> k.For | None:
         """The loop whose steps read the lanes of vectors, where there is one."""
         found = [n for n in loops if place.terms.get(n.variable) == 1]
-        steps = [s for s in place.terms.values() if s != 1]
-        even = not any(n % self._lanes for n in (place.number, *steps))
-        if len(found) != 1 or not even or self._lanes == 1 or 1 not in place.terms.values():
+        steps = list(place.terms.values())
+        even = not any(n % self.lanes for n in (place.number, *(s for s in steps if s != 1)))
+        if len(found) != 1 or steps.count(1) != 1 or not even or self.lanes == 1:
             return None
-        (loop,), ones = found, sum(s == 1 for s in place.terms.values())
-        return loop if ones == 1 and len(list_steps(loop)) % self._lanes == 0 else None
+        return found[0] if len(list_steps(found[0])) % self.lanes == 0 else None
 
     def take(self, wanted: str, array: str, size: int) -> k.Array:
         """An array for so many elements of a shared one."""
         name = f"{wanted.partition(NUMBER)[0]}_part{NUMBER}h{len(self.made)}"
-        self.made.append(k.Array(name, self._shared[array], size, registers=True))
+        self.made.append(k.Array(name, self.shared[array], size, registers=True))
         return self.made[-1]
-
-    def is_held(self, value: k.Expression) -> bool:
-        """Whether a value is an element of a shared array."""
-        return (
-            isinstance(value, k.LoadLocal) and value.array in self._shared and value.type.lanes == 1
-        )
-
-    @property
-    def lanes(self) -> int:
-        """Of the vectors."""
-        return self._lanes
 
 
 def _note(let: k.Let, sums: dict[str, Sum]) -> None:
@@ -131,7 +120,9 @@ class _Nest:
             match statement:
                 case k.Let(local=local) if local.type == k.INDEX:
                     _note(statement, sums)
-                case k.Let(local=local, value=k.LoadLocal() as read) if self._holder.is_held(read):
+                case k.Let(local=local, value=k.LoadLocal(array=array) as read) if (
+                    array in self._holder.shared and read.type.lanes == 1
+                ):
                     place = self._hold(local.name, read, add_up(read.index, sums), loops)
                     if place is not None:
                         self._known[local.name] = place

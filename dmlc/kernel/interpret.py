@@ -18,7 +18,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -40,17 +40,10 @@ _Value: TypeAlias = Callable[[Who], Array]
 _Step: TypeAlias = Callable[[Who], None]
 
 
-class MakeLaunch(Protocol):
-    """Makes the launch of a kernel on memories, where sizes and some locals are known."""
-
-    def __call__(
-        self,
-        kernel: k.Kernel,
-        memories: Mapping[str, Memory],
-        sizes: Mapping[str, int],
-        known: Mapping[str, Array] = ...,
-        /,
-    ) -> Launch: ...
+MakeLaunch: TypeAlias = (
+    "Callable[[k.Kernel, Mapping[str, Memory], Mapping[str, int], Mapping[str, Array]], Launch]"
+)
+"""Makes the launch of a kernel on memories, where sizes and some locals are known."""
 
 
 class KernelFault(InternalError):
@@ -72,7 +65,7 @@ def run_kernel(
         # Between two launches, every item sees what all have written.
         memory.users.forget()
     with np.errstate(all="ignore"):
-        (make or Launch)(kernel, memories, sizes or {}).run()
+        (make or Launch)(kernel, memories, sizes or {}, {}).run()
 
 
 def evaluate_function(function: k.Function, given: Sequence[Array]) -> Array:
@@ -225,10 +218,8 @@ class Launch:
     def _make_step(self, statement: k.Statement) -> _Step | None:
         match statement:
             case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
-                if isinstance(statement, k.Variable):
-                    self._variables.add(local.name)
-                else:
-                    self._variables.discard(local.name)
+                changes = isinstance(statement, k.Variable)
+                (self._variables.add if changes else self._variables.discard)(local.name)
                 return self._make_definition(local, value)
             case k.Assign():
                 return self._make_assignment(statement)
@@ -284,19 +275,14 @@ class Launch:
 
         return run
 
-    def _make_turns(self, variable: k.Local, body: Sequence[k.Statement]) -> tuple[int, _Step]:
-        """The slot of a loop's variable, and the loop's body."""
-        self._variables.discard(variable.name)
-        slot = self._take(variable.name)
-        made = self._make_body(body)
-        del self._slots[variable.name]
-        return slot, made
-
     def _make_loop(self, loop: k.For) -> _Step:
         first, last = (loop.stop, loop.start) if loop.backwards else (loop.start, loop.stop)
         begin, end = self._make(first), self._make(last)
         is_fixed = self._is_fixed(last)
-        slot, body = self._make_turns(loop.variable, loop.body)
+        name = loop.variable.name
+        self._variables.discard(name)
+        slot, body = self._take(name), self._make_body(loop.body)
+        del self._slots[name]
         frame, step, backwards = self._frame, self._index.type(loop.step), loop.backwards
         most = int(np.iinfo(self._index).max) - loop.step
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, replace_body, walk
+from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, walk_parts
 from dmlc.kernel.sums import Sum, add_up
 from dmlc.kernel.target import Limits
 
@@ -37,16 +38,8 @@ def join_words(kernel: k.Kernel, limits: Limits) -> k.Kernel:
     return kernel
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Run:
-    """Neighbouring vectors that are moved at once, by the numbers of their statements."""
-
-    numbers: tuple[int, ...]
-
-    def is_moved(self, number: int, *, stored: bool) -> bool:
-        """Whether all of it is moved where a statement is: read where the first of them stands,
-        and stored where the last does."""
-        return number == (max(self.numbers) if stored else self.numbers[0])
+_Run: TypeAlias = tuple[int, ...]
+"""Neighbouring vectors that are moved at once, by the numbers of their statements."""
 
 
 class _Joiner:
@@ -71,15 +64,18 @@ class _Joiner:
             run = runs.get(number)
             match statement:
                 case k.Let(local=local, value=k.Load() as load) if run is not None:
-                    if run.is_moved(number, stored=False):
-                        vectors[run] = self._name_vector(load)
-                        made.append(k.Let(vectors[run], self._widen(load)))
-                    first = _LANES * run.numbers.index(number)
+                    if number == run[0]:  # All of it is read where the first of them stands.
+                        whole = k.Type(load.type.dtype, self._widths[load.buffer])
+                        name = f"{load.buffer}_words{NUMBER}w{self._count}"
+                        self._count += 1
+                        vectors[run] = k.Local(name, whole)
+                        made.append(k.Let(vectors[run], dataclasses.replace(load, type=whole)))
+                    first = _LANES * run.index(number)
                     lanes = tuple(range(first, first + _LANES))
                     made.append(k.Let(local, k.Extract(vectors[run], lanes, local.type)))
                 case k.Store() if run is not None:
-                    if run.is_moved(number, stored=True):
-                        stores = [s for n in run.numbers if isinstance(s := statements[n], k.Store)]
+                    if number == max(run):  # It is stored where the last does.
+                        stores = [s for n in run if isinstance(s := statements[n], k.Store)]
                         value = _join([each.value for each in stores])
                         made.append(k.Store(statement.buffer, stores[0].index, value))
                 case _:
@@ -89,20 +85,11 @@ class _Joiner:
                     )
         return made
 
-    def _name_vector(self, load: k.Load) -> k.Local:
-        name = f"{load.buffer}_words{NUMBER}w{self._count}"
-        self._count += 1
-        return k.Local(name, self._widen(load).type)
-
-    def _widen(self, load: k.Load) -> k.Load:
-        type_ = k.Type(load.type.dtype, self._widths[load.buffer])
-        return dataclasses.replace(load, type=type_)
-
     def _find_runs(
         self, statements: Sequence[k.Statement], sums: Mapping[str, Sum]
     ) -> dict[int, _Run]:
         """The vectors that are moved with others, by the numbers of their statements."""
-        parts: dict[tuple[object, ...], dict[int, int]] = {}
+        parts: dict[tuple[str, object, int], list[int]] = {}
         for number, statement in enumerate(statements):
             match statement:
                 case k.Let(value=k.Load(buffer=buffer, index=index, type=type_)):
@@ -118,27 +105,25 @@ class _Joiner:
             place = add_up(index, sums)
             chunk, first = divmod(place.number, width)
             key = (buffer, frozenset(place.terms.items()), chunk)
-            numbers = parts.setdefault(key, {})
+            numbers = parts.setdefault(key, [])
             if first != _LANES * len(numbers) or any(s % width for s in place.terms.values()):
                 self.apart.add(buffer)
                 continue
-            numbers[len(numbers)] = number
+            numbers.append(number)
         runs: dict[int, _Run] = {}
-        for (buffer, *_), numbers in parts.items():
-            run = _Run(tuple(numbers.values()))
-            if _LANES * len(run.numbers) != self._widths[str(buffer)]:
-                self.apart.add(str(buffer))
-            runs.update(dict.fromkeys(run.numbers, run))
+        for (buffer, _, _), numbers in parts.items():
+            if _LANES * len(numbers) != self._widths[buffer]:
+                self.apart.add(buffer)
+            runs.update(dict.fromkeys(numbers, tuple(numbers)))
         return runs
 
     def _note_vectors(self, statement: k.Statement) -> None:
         """Sets apart the buffers of vectors that are no statement's own."""
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
             self.apart.update({statement.buffer} & self._widths.keys())
-        for expression in list_expressions(statement):
-            for part in walk(expression):
-                if isinstance(part, k.Load) and part.type.lanes > 1:
-                    self.apart.update({part.buffer} & self._widths.keys())
+        for part in walk_parts(statement):
+            if isinstance(part, k.Load) and part.type.lanes > 1:
+                self.apart.update({part.buffer} & self._widths.keys())
 
 
 def _join(parts: Sequence[k.Expression]) -> k.Expression:

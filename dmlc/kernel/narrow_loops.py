@@ -22,6 +22,7 @@ from dmlc.kernel.arithmetic import add, guard, index, operate, widen
 from dmlc.kernel.rewrite import (
     NUMBER,
     find_body,
+    list_operands,
     replace_body,
     substitute,
     walk,
@@ -95,7 +96,8 @@ class _Narrowing:
         for let in lets:
             if let.local.type == k.INDEX:
                 known[let.local.name] = add_up(let.value, known)
-        changing = {*_list_variables(then), *(let.local for let in lets)}
+        assigned = (s.local for s in walk_statements(then) if isinstance(s, k.Assign))
+        changing = {*assigned, *(let.local for let in lets)}
         fills = all(isinstance(s, k.Let | k.StoreLocal) for s in then)
         starts, stops, rest = [loop.start], [loop.stop], list[k.Expression]()
         for part in _part(condition, conditions):
@@ -103,7 +105,10 @@ class _Narrowing:
             read = () if bound is None else (e for t in bound.place.terms for e in walk(t))
             if bound is None or not changing.isdisjoint(read):
                 rest.append(part)
-            elif self._is_end(bound) or (fills and self._is_signed and not bound.further):
+                continue
+            # Elements may say where a stretch begins or ends.
+            is_end = bound.is_plain and any(map(self._reads, bound.place.terms))
+            if is_end or (fills and self._is_signed and not bound.further):
                 (starts if bound.starts else stops).append(_settle(bound, loop))
             else:
                 rest.append(part)
@@ -117,10 +122,6 @@ class _Narrowing:
         body = (*before, *guard(rest, then))
         short = dataclasses.replace(loop, start=first, stop=last, body=body)
         return [*made, short if fills else self._add_up(short, loop.stop)]
-
-    def _is_end(self, bound: _Bound) -> bool:
-        """Whether elements say where a stretch begins or ends."""
-        return bound.is_plain and any(map(self._reads, bound.place.terms))
 
     def _add_up(self, loop: k.For, most: k.Expression) -> k.For:
         """A loop over a segment, which ends before `most`. What it adds to sums of floats it adds
@@ -177,11 +178,6 @@ def _list_sums(statements: Sequence[k.Statement]) -> list[k.Local]:
     return [local for local in found if local not in own]
 
 
-def _list_variables(statements: Sequence[k.Statement]) -> set[k.Local]:
-    """The variables that some statements assign to."""
-    return {s.local for s in walk_statements(statements) if isinstance(s, k.Assign)}
-
-
 def _settle(bound: _Bound, loop: k.For) -> k.Expression:
     """Where a loop starts or stops by a bound: the place after one that lies beyond the loop may
     be none that there is."""
@@ -195,12 +191,9 @@ def _settle(bound: _Bound, loop: k.For) -> k.Expression:
 def _is_free(value: k.Expression) -> bool:
     """Whether a value is arithmetic on positions alone, or what is true of them."""
     match value:
-        case k.Local() | k.Literal() | k.Scalar():
-            return value.type.dtype in (DataType.INDEX, DataType.BOOL)
-        case k.Operate(operands=operands):
-            return value.type.dtype in (DataType.INDEX, DataType.BOOL) and all(
-                map(_is_free, operands)
-            )
+        case k.Local() | k.Literal() | k.Scalar() | k.Operate():
+            is_position = value.type.dtype in (DataType.INDEX, DataType.BOOL)
+            return is_position and all(map(_is_free, list_operands(value)))
         case _:
             return False
 
@@ -232,7 +225,7 @@ def _find_bound(
     gone = join(add_up(right, known), add_up(left, known), -1)
     if name not in ("lt", "ge") or abs(gone.terms.get(variable, 0)) != 1:
         return None
-    if any(_mentions(term, variable) for term in gone.terms if term != variable):
+    if any(variable in walk(term) for term in gone.terms if term != variable):
         return None
     others, rises = gone.without(variable), gone.terms[variable] > 0
     if rises:
@@ -241,8 +234,3 @@ def _find_bound(
 
 
 _TURNED = {"le": "ge", "gt": "lt"}
-
-
-def _mentions(expression: k.Expression, variable: k.Local) -> bool:
-    operands = expression.operands if isinstance(expression, k.Operate) else ()
-    return expression == variable or any(_mentions(o, variable) for o in operands)

@@ -14,15 +14,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import (
     NUMBER,
-    Change,
     find_body,
     find_defined,
-    list_expressions,
     list_operands,
-    map_expressions,
+    map_all,
     map_operands,
     replace_body,
     walk,
+    walk_parts,
 )
 from dmlc.scalars import DataType
 
@@ -84,7 +83,7 @@ class _Offsets:
                     here.add(local.name)
                     made.append(k.Let(local, map_operands(expression, change)))
                     named[expression] = local
-            changed = self._change_all(statement, change) if named else statement
+            changed = map_all((statement,), change)[0] if named else statement
             match statement:
                 case k.Let(local=local, value=value) if value.type == k.INDEX and value in uses:
                     # It has a name already, from here on.
@@ -99,45 +98,29 @@ class _Offsets:
             made.append(changed)
         return tuple(made)
 
-    def _change_all(self, statement: k.Statement, change: Change) -> k.Statement:
-        changed = map_expressions(statement, change)
-        body = find_body(changed)
-        if not body:
-            return changed
-        return replace_body(changed, [self._change_all(s, change) for s in body])
-
     def _count_uses(
         self, statements: Sequence[k.Statement], visible: set[str]
     ) -> dict[k.Expression, _Uses]:
         """The parts of positions that could have a name among these statements."""
         uses: dict[k.Expression, _Uses] = {}
         for number, statement in enumerate(statements):
-            for place in self._list_places(statement):
-                self._count_parts(place, visible, uses, number)
+            pending: list[tuple[k.Expression, k.Expression | None]]
+            pending = [(place, None) for place in reversed(self._list_places(statement))]
+            while pending:
+                part, outer = pending.pop()
+                if not isinstance(part, k.Operate):
+                    continue
+                # What is in a part that fits does, too.
+                fits = outer is not None or self._fits(part, visible)
+                if fits:
+                    used = uses.get(part)
+                    if used is None:
+                        used = uses[part] = _Uses(number)
+                    used.count += 1
+                    if outer is not None:
+                        used.around[outer] = None
+                pending += [(o, part if fits else None) for o in part.operands]
         return uses
-
-    def _count_parts(
-        self,
-        place: k.Expression,
-        visible: set[str],
-        uses: dict[k.Expression, _Uses],
-        number: int,
-    ) -> None:
-        pending: list[tuple[k.Expression, k.Expression | None]] = [(place, None)]
-        while pending:
-            part, outer = pending.pop()
-            if not isinstance(part, k.Operate):
-                continue
-            # What is in a part that fits does, too.
-            fits = outer is not None or self._fits(part, visible)
-            if fits:
-                used = uses.get(part)
-                if used is None:
-                    used = uses[part] = _Uses(number)
-                used.count += 1
-                if outer is not None:
-                    used.around[outer] = None
-            pending += [(o, part if fits else None) for o in part.operands]
 
     def _list_places(self, statement: k.Statement) -> tuple[k.Expression, ...]:
         """The positions that a statement names, once for each lane of registers, and those of its
@@ -150,15 +133,11 @@ class _Offsets:
             found.append(statement.index)
         if isinstance(statement, k.StoreLocal) and statement.array in self._arrays:
             found += [statement.index] * statement.value.type.lanes
-        for expression in list_expressions(statement):
-            pending = [expression]
-            while pending:
-                part = pending.pop()
-                if isinstance(part, k.Load):
-                    found.append(part.index)
-                if isinstance(part, k.LoadLocal) and part.array in self._arrays:
-                    found += [part.index] * part.type.lanes
-                pending += list_operands(part)
+        for part in walk_parts(statement):
+            if isinstance(part, k.Load):
+                found.append(part.index)
+            if isinstance(part, k.LoadLocal) and part.array in self._arrays:
+                found += [part.index] * part.type.lanes
         for inner in find_body(statement):
             found += self._list_places(inner)
         # With the statement, so that no other comes to have its identity.
@@ -168,13 +147,11 @@ class _Offsets:
     def _fits(self, part: k.Expression, visible: set[str]) -> bool:
         """Whether a position is of arithmetic alone, on what is in sight."""
         for each in walk(part):
-            if each.type.dtype is not DataType.INDEX or isinstance(
-                each, k.Load | k.LoadLocal | k.Select | k.Convert
-            ):
+            is_read = isinstance(each, k.Load | k.LoadLocal | k.Select | k.Convert)
+            if is_read or each.type.dtype is not DataType.INDEX:
                 return False
-            if isinstance(each, k.Local) and (
-                each.name not in visible or each.name in self._variables
-            ):
+            name = each.name if isinstance(each, k.Local) else None
+            if name is not None and (name not in visible or name in self._variables):
                 return False
         return True
 

@@ -13,15 +13,14 @@ from typing import Any
 
 from dmlc.ir.scan import LITERALS, Open, Scanner, Token, token_pattern
 from dmlc.kernel import nodes as k
-from dmlc.kernel.print import RESERVED
+from dmlc.kernel.print import CONVERSIONS, RESERVED
 from dmlc.parameters import expect_text
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import DmlcError, Source, unknown_name
 
 _VECTOR = re.compile(r"(\w+)x(\d{1,4})")
 _INDEX_TYPE = re.compile(r"([su])(32|64)")
-_CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcast}
-_TYPED = {**dict.fromkeys(_CONVERSIONS, 1), "extract": 1, "shuffle": 2}
+_TYPED = {**dict.fromkeys(CONVERSIONS, 1), "extract": 1, "shuffle": 2}
 """Calls that end in what is no value, and how many operands stand before it."""
 _CALLS = {"select": 3, "join": 2, **_TYPED}
 
@@ -297,7 +296,8 @@ class _Parser(Scanner[k.Expression]):
                 raise DmlcError(unknown_name("statement", word, known, self.span(token)))
 
     def _loop(self) -> k.For:
-        variable = self._variable()
+        self._sigil()
+        variable = k.Local(self.name("a loop's variable"), k.INDEX)
         self.expect("in")
         start = self.expression()
         self.expect("..")
@@ -316,10 +316,6 @@ class _Parser(Scanner[k.Expression]):
             self.expect("where")
             streaming = self.expression()
         return k.Store(buffer, index, value, streaming)
-
-    def _variable(self) -> k.Local:
-        self._sigil()
-        return k.Local(self.name("a loop's variable"), k.INDEX)
 
     def _local(self) -> k.Local:
         token = self._sigil()
@@ -397,7 +393,12 @@ class _Parser(Scanner[k.Expression]):
                     f"'{token.text}' is read at one position, and {len(given)} are given",
                     self.span(token),
                 )
-            return self._read(token.text, given[0])
+            # Several elements, where a vector's type stands behind it.
+            is_buffer = token.text in self.buffers
+            memory = (self.buffers if is_buffer else self.arrays)[token.text]
+            dtype = memory.dtype.compute if is_buffer else memory.dtype
+            type = self._type() if self.accept(":") else k.Type(dtype)
+            return (k.Load if is_buffer else k.LoadLocal)(token.text, given[0], type)
         operation = OPERATIONS.get(token.text)
         if operation is None and token.text not in _CALLS:
             known = [*OPERATIONS, *_CALLS]
@@ -422,17 +423,9 @@ class _Parser(Scanner[k.Expression]):
             else:
                 made = k.Shuffle(given[0], given[1], lanes, type)
         else:
-            made = _CONVERSIONS[token.text](given[0], self._type())
+            made = CONVERSIONS[token.text](given[0], self._type())
         self.expect(")")
         return made
-
-    def _read(self, name: str, index: k.Expression) -> k.Expression:
-        """An element of a buffer or an array; several with a vector's type behind it."""
-        if name in self.buffers:
-            type = k.Type(self.buffers[name].dtype.compute)
-            return k.Load(name, index, self._type() if self.accept(":") else type)
-        type = k.Type(self.arrays[name].dtype)
-        return k.LoadLocal(name, index, self._type() if self.accept(":") else type)
 
     def _literal(self, token: Token) -> k.Literal:
         type = self._type() if self.accept(":") else k.Type(self.default_type(token))

@@ -43,10 +43,7 @@ def join_parts(
 
 
 def _name_tensors(
-    part: Part,
-    fused: Function,
-    kernels: Sequence[Sequence[k.Kernel]],
-    taken: dict[str, None],
+    part: Part, fused: Function, kernels: Sequence[Sequence[k.Kernel]], taken: dict[str, None]
 ) -> dict[str, str]:
     """What each tensor of a part is called among all parts."""
     one_step = part.function.one_step

@@ -22,7 +22,7 @@ from dmlc.kernel.place_vectors import place_vectors
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.quotients import multiply_exactly
 from dmlc.kernel.registers import name_registers
-from dmlc.kernel.rewrite import find_body, list_expressions, replace_body, walk
+from dmlc.kernel.rewrite import find_body, replace_body, walk_parts, walk_statements
 from dmlc.kernel.target import Limits
 from dmlc.kernel.verify import verify_kernel
 
@@ -84,16 +84,10 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     if lanes < 2:
         return kernel
 
-    def is_one(expression: k.Expression) -> bool:
-        return expression.type.lanes == 1
-
     wide: dict[str, int] = {}
     narrow: set[str] = set()
     matrices = {m.name: m for m in kernel.matrices}
-    pending = list(kernel.body)
-    while pending:
-        statement = pending.pop()
-        pending += find_body(statement)
+    for statement in walk_statements(kernel.body):
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
             wide[statement.buffer] = max(lanes, statement.value.type.lanes)
         if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
@@ -102,11 +96,11 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
             # Its rows begin where vectors do, unless these are longer.
             is_even = matrices[statement.matrix].align(statement) % lanes == 0
             narrow.update([] if is_even else [statement.array])
-        for each in list_expressions(statement):
-            parts = list(walk(each))
-            loads = (e for e in parts if isinstance(e, k.Load))
-            wide |= {e.buffer: max(lanes, e.type.lanes) for e in loads if e.type.lanes > 1}
-            narrow.update(e.array for e in parts if isinstance(e, k.LoadLocal) and is_one(e))
+        for part in walk_parts(statement):
+            if isinstance(part, k.Load) and part.type.lanes > 1:
+                wide[part.buffer] = max(lanes, part.type.lanes)
+            if isinstance(part, k.LoadLocal) and part.type.lanes == 1:
+                narrow.add(part.array)
     buffers = tuple(
         dataclasses.replace(b, lanes=wide[b.name]) if b.name in wide else b for b in kernel.buffers
     )
@@ -127,17 +121,15 @@ def _part_vectors(statements: Sequence[k.Statement], whole: set[str]) -> list[k.
         body = find_body(statement)
         if body:
             statement = replace_body(statement, _part_vectors(body, whole))
-        is_put = isinstance(statement, k.StoreLocal) and statement.array not in whole
-        if not isinstance(statement, k.StoreLocal) or not is_put:
-            made.append(statement)
-            continue
-        value = statement.value
-        for lane in range(value.type.lanes):
-            part = k.Extract(value, (lane,), k.Type(value.type.dtype))
-            place = add(statement.index, index(lane))
-            made.append(
-                statement if value.type.lanes == 1 else k.StoreLocal(statement.array, place, part)
-            )
+        match statement:
+            case k.StoreLocal(array=array, value=value) if (
+                array not in whole and value.type.lanes > 1
+            ):
+                for lane in range(value.type.lanes):
+                    part = k.Extract(value, (lane,), k.Type(value.type.dtype))
+                    made.append(k.StoreLocal(array, add(statement.index, index(lane)), part))
+            case _:
+                made.append(statement)
     return made
 
 

@@ -12,13 +12,7 @@ from collections.abc import Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add
 from dmlc.kernel.arithmetic import index as literal
-from dmlc.kernel.rewrite import (
-    drop_unused,
-    find_body,
-    map_expressions,
-    map_operands,
-    replace_body,
-)
+from dmlc.kernel.rewrite import drop_unused, find_body, map_expressions, map_operands, replace_body
 from dmlc.kernel.sums import Sum, add_up
 
 

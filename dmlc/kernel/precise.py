@@ -74,12 +74,13 @@ class _Arithmetic:
 
     def _keep(self, expression: k.Expression) -> k.Expression:
         """An expression that makes the value of a float local."""
-        passes = self._passes(expression)
-        return map_operands(expression, self._keep_float if passes else self._name)
+        passes = passes_on(expression, self._precise)
 
-    def _keep_float(self, operand: k.Expression) -> k.Expression:
-        """An operand of what makes the value of a float local."""
-        return (self._keep if operand.type.dtype.is_float else self._name)(operand)
+        def keep(operand: k.Expression) -> k.Expression:
+            is_kept = passes and operand.type.dtype.is_float
+            return (self._keep if is_kept else self._name)(operand)
+
+        return map_operands(expression, keep)
 
     def _name(self, expression: k.Expression) -> k.Expression:
         """An expression that stands anywhere else."""
@@ -90,12 +91,9 @@ class _Arithmetic:
         self._named.append(k.Let(local, self._keep(expression)))
         return local
 
-    def _passes(self, expression: k.Expression) -> bool:
-        return passes_on(expression, self._precise)
-
     def _computes(self, expression: k.Expression) -> bool:
         """Whether a float is computed by arithmetic that may be simplified."""
-        if not self._passes(expression):
+        if not passes_on(expression, self._precise):
             return False
         if isinstance(expression, k.Operate) and expression.operation.name not in EXACT:
             return True

@@ -20,6 +20,8 @@ from dmlc.scalars import DataType
 
 RESERVED = (*LITERALS, *(geometry.value for geometry in k.Geometry))
 """Words that are values by themselves."""
+CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcast}
+"""Calls that make a value of another type of one."""
 
 
 def print_kernel(kernel: k.Kernel) -> str:
@@ -63,10 +65,10 @@ def show_type(type: k.Type) -> str:
 def print_statement(statement: k.Statement) -> str:
     """The text of a statement without what is in it, on one line."""
     match statement:
-        case k.Let(local=local, value=value):
-            return f"let {_defined(local)} = {print_expression(value)}"
-        case k.Variable(local=local, value=value):
-            return f"var {_defined(local)} = {print_expression(value)}"
+        case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
+            word = "let" if isinstance(statement, k.Let) else "var"
+            defined = f"{_name(local.name)}: {show_type(local.type)}"
+            return f"{word} {defined} = {print_expression(value)}"
         case k.Assign(local=local, value=value):
             return f"set {_name(local.name)} = {print_expression(value)}"
         case k.StoreLocal(array=array, index=index, value=value):
@@ -121,12 +123,9 @@ def print_expression(node: k.Expression) -> str:
         case k.Select():
             parts = (node.condition, node.then, node.otherwise)
             return _call("select", *map(print_expression, parts))
-        case k.Convert(operand=operand):
-            return _call("cast", print_expression(operand), show_type(node.type))
-        case k.Reinterpret(operand=operand):
-            return _call("bits", print_expression(operand), show_type(node.type))
-        case k.Broadcast(operand=operand):
-            return _call("broadcast", print_expression(operand), show_type(node.type))
+        case k.Convert() | k.Reinterpret() | k.Broadcast():
+            word = next(word for word, kind in CONVERSIONS.items() if kind is node.__class__)
+            return _call(word, print_expression(node.operand), show_type(node.type))
         case k.Join(low=low, high=high):
             return _call("join", print_expression(low), print_expression(high))
         case k.Extract(operand=operand, lanes=lanes):
@@ -175,10 +174,6 @@ def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
 
 def _name(name: str) -> str:
     return f"%{name}" if name in RESERVED else name
-
-
-def _defined(local: k.Local) -> str:
-    return f"{_name(local.name)}: {show_type(local.type)}"
 
 
 def _place(name: str, index: k.Expression) -> str:

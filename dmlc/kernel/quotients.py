@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import find_repeated, operate
-from dmlc.kernel.rewrite import find_body, map_expressions, map_operands, replace_body
+from dmlc.kernel.rewrite import map_all, map_operands
 from dmlc.scalars import DataType
 
 _DIVIDES = ("div", "div_nearest")
@@ -23,17 +22,7 @@ _MOST = {DataType.FLOAT32: 126, DataType.FLOAT64: 1022}
 
 def multiply_exactly(kernel: k.Kernel) -> k.Kernel:
     """The same kernel, which multiplies by the reciprocals of powers of two."""
-    return dataclasses.replace(kernel, body=tuple(_write(kernel.body)))
-
-
-def _write(statements: Sequence[k.Statement]) -> list[k.Statement]:
-    made: list[k.Statement] = []
-    for statement in statements:
-        changed = map_expressions(statement, _change)
-        if find_body(changed):
-            changed = replace_body(changed, _write(find_body(changed)))
-        made.append(changed)
-    return made
+    return dataclasses.replace(kernel, body=map_all(kernel.body, _change))
 
 
 def _change(expression: k.Expression) -> k.Expression:

@@ -7,12 +7,10 @@ but the type.
 
 from __future__ import annotations
 
-import numpy as np
-
 from dmlc.ir.ranges import UNKNOWN, Interval, combine_whole, size_range
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import RUN_TIME_COUNT
-from dmlc.scalars import DataType
+from dmlc.scalars import DataType, integer_limits
 
 
 class Reaches:
@@ -67,8 +65,7 @@ class Reaches:
             case k.Lead(bytes=most):
                 return 0, most
             case k.Convert(operand=operand) if operand.type.dtype.is_integer:
-                limits = np.iinfo(operand.type.dtype.dtype)
-                fits = limits.max <= self._largest
-                return (int(limits.min), int(limits.max)) if fits else UNKNOWN
+                limits = integer_limits(operand.type.dtype)
+                return limits if limits[1] <= self._largest else UNKNOWN
             case _:
                 return UNKNOWN

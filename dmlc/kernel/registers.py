@@ -47,16 +47,12 @@ class _Registers:
     def __init__(self, arrays: dict[str, k.Array], body: Sequence[k.Statement]) -> None:
         self._lanes = dict.fromkeys(arrays, 1)
         self._arrays = arrays
-        self._measure(body)
+        for statement in walk_statements(body):
+            if isinstance(statement, k.StoreLocal) and statement.array in self._lanes:
+                self._lanes[statement.array] = statement.value.type.lanes
         self._uses = Counter(list_arrays(body))
         self._known: dict[tuple[str, int], k.Local] = {}
         """The local of each part of an array, by its number."""
-
-    def _measure(self, statements: Sequence[k.Statement]) -> None:
-        for statement in statements:
-            if isinstance(statement, k.StoreLocal) and statement.array in self._lanes:
-                self._lanes[statement.array] = statement.value.type.lanes
-            self._measure(find_body(statement))
 
     def write(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
         """The statements, with variables where the first of them is that puts something into an
@@ -71,13 +67,9 @@ class _Registers:
                 changed = replace_body(changed, self.write(body))
             if isinstance(changed, k.StoreLocal) and changed.array in self._arrays:
                 part = self._find_part(changed.array, changed.index)
-                local = self._known.get(part)
-                if local is None:
-                    local = self._known[part] = self._name(part)
-                    made.append(k.Variable(local, changed.value))
-                else:
-                    made.append(k.Assign(local, changed.value))
-                continue
+                kind = k.Assign if part in self._known else k.Variable
+                local = self._known.setdefault(part, self._name(part))
+                changed = kind(local, changed.value)
             made.append(changed)
         self._known = known
         return made

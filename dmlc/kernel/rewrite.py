@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, get_args
 
@@ -65,11 +66,7 @@ for _kind in (*get_args(k.Expression), *get_args(k.Statement)):
 _ASSIGNED: dict[type[Any], int] = {k.Assign: 0, k.InsertHalf: 0, k.StoreWord: 1}
 """Which of the expressions is a variable, and has to stay one."""
 _BODY: dict[type[Any], str] = {k.For: "body", k.If: "then"}
-_DEFINED: dict[type[Any], str] = {
-    k.Let: "local",
-    k.Variable: "local",
-    k.For: "variable",
-}
+_DEFINED: dict[type[Any], str] = {k.Let: "local", k.Variable: "local", k.For: "variable"}
 
 
 def list_operands(expression: k.Expression) -> tuple[k.Expression, ...]:
@@ -101,6 +98,14 @@ def walk_statements(statements: Iterable[k.Statement]) -> Iterator[k.Statement]:
     for statement in statements:
         yield statement
         yield from walk_statements(find_body(statement))
+
+
+def walk_parts(*statements: k.Statement) -> Iterator[k.Expression]:
+    """The expressions of statements themselves, not of those in their bodies, and all that these
+    are computed from."""
+    for statement in statements:
+        for expression in list_expressions(statement):
+            yield from walk(expression)
 
 
 def list_expressions(statement: k.Statement) -> tuple[k.Expression, ...]:
@@ -154,26 +159,37 @@ def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.State
     return dataclasses.replace(statement, body=tuple(body))
 
 
+def map_all(
+    statements: Sequence[k.Statement],
+    change: Change,
+    finish: Callable[[k.Statement], k.Statement] = lambda statement: statement,
+) -> tuple[k.Statement, ...]:
+    """Statements with every expression in them changed, those of their bodies too. `finish` is
+    given each statement with all that it has changed, and gives what it becomes."""
+    made: list[k.Statement] = []
+    for statement in statements:
+        changed = map_expressions(statement, change)
+        body = find_body(changed)
+        changed = replace_body(changed, map_all(body, change, finish)) if body else changed
+        made.append(finish(changed))
+    return tuple(made)
+
+
 def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Statement:
     """The same statement and all in it, with an expression for a local."""
 
     def change(expression: k.Expression) -> k.Expression:
         return new if expression == old else map_operands(expression, change)
 
-    changed = map_expressions(statement, change)
-    body = find_body(changed)
-    return replace_body(changed, [substitute(s, old, new) for s in body]) if body else changed
+    return map_all((statement,), change)[0]
 
 
 def inline_single(statements: Sequence[k.Statement]) -> list[k.Statement]:
     """The statements, where a position that is used once, and no more often than it is named,
     stands there itself; and so does an element that is read right before it is used."""
-    uses: dict[str, int] = {}
-    for statement in walk_statements(statements):
-        for part in (p for e in list_expressions(statement) for p in walk(e)):
-            if isinstance(part, k.Local):
-                uses[part.name] = uses.get(part.name, 0) + 1
-    here = [p for s in statements for e in list_expressions(s) for p in walk(e)]
+    parts = walk_parts(*walk_statements(statements))
+    uses = Counter(part.name for part in parts if isinstance(part, k.Local))
+    here = walk_parts(*statements)
     single = {p.name for p in here if isinstance(p, k.Local) and uses[p.name] == 1}
     known, made = dict[str, k.Expression](), list[k.Statement]()
 
@@ -186,19 +202,16 @@ def inline_single(statements: Sequence[k.Statement]) -> list[k.Statement]:
         changed = map_expressions(statement, change)
         if isinstance(changed, k.Let) and changed.local.name in single:
             stays = changed.local.type.dtype is not DataType.INDEX
-            if not stays or _is_put_next(statement, statements):
+            if stays and isinstance(changed.value, k.Load | k.LoadLocal):
+                after = statements[[s is statement for s in statements].index(True) + 1 :][:1]
+                stays = not any(
+                    isinstance(s, k.StoreLocal) and s.value == changed.local for s in after
+                )
+            if not stays:
                 known[changed.local.name] = changed.value
                 continue
         made.append(replace_body(changed, inline_single(find_body(changed))))
     return made
-
-
-def _is_put_next(let: k.Statement, statements: Sequence[k.Statement]) -> bool:
-    """Whether an element is read right before it is put into an array."""
-    after = statements[[s is let for s in statements].index(True) + 1 :][:1]
-    if not isinstance(let, k.Let) or not isinstance(let.value, k.Load | k.LoadLocal):
-        return False
-    return any(isinstance(s, k.StoreLocal) and s.value == let.local for s in after)
 
 
 def drop_unused(statements: Sequence[k.Statement]) -> list[k.Statement]:
@@ -211,8 +224,7 @@ def drop_unused(statements: Sequence[k.Statement]) -> list[k.Statement]:
             if isinstance(each, k.Let) and each.local.name not in used:
                 continue
             each = replace_body(each, drop(find_body(each)))
-            parts = (p for e in list_expressions(each) for p in walk(e))
-            used.update(p.name for p in parts if isinstance(p, k.Local))
+            used.update(p.name for p in walk_parts(each) if isinstance(p, k.Local))
             kept.append(each)
         return kept[::-1]
 

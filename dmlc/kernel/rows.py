@@ -14,7 +14,7 @@ from dmlc.ir import OneStep, Row
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import OPEN, add, index, multiply, operate
 from dmlc.kernel.names import Names, split_words
-from dmlc.kernel.rewrite import find_body, map_expressions, map_operands, replace_body
+from dmlc.kernel.rewrite import map_all, map_operands
 
 STEP = "step"
 """What the argument of a kernel is that numbers the step: see `program.STEP`."""
@@ -50,14 +50,12 @@ def place_rows(
             return dataclasses.replace(found, index=move(found.buffer, found.index))
         return found
 
-    def change_all(statement: k.Statement) -> k.Statement:
-        found = map_expressions(statement, change)
+    def finish(found: k.Statement) -> k.Statement:
         if isinstance(found, k.Store | k.Prefetch):
             return dataclasses.replace(found, index=move(found.buffer, found.index))
-        body = find_body(found)
-        return replace_body(found, [change_all(s) for s in body]) if body else found
+        return found
 
-    changed = [change_all(statement) for statement in statements]
+    changed = map_all(statements, change, finish)
     return [*made, *changed]
 
 
@@ -79,12 +77,10 @@ def name_memory(kernel: k.Kernel, names: Mapping[str, str]) -> k.Kernel:
             return dataclasses.replace(found, buffer=names.get(found.buffer, found.buffer))
         return found
 
-    def change_all(statement: k.Statement) -> k.Statement:
-        found = map_expressions(statement, change)
+    def finish(found: k.Statement) -> k.Statement:
         if isinstance(found, k.Store | k.Prefetch | k.InsertHalf | k.StoreWord):
             return dataclasses.replace(found, buffer=names.get(found.buffer, found.buffer))
-        body = find_body(found)
-        return replace_body(found, [change_all(s) for s in body]) if body else found
+        return found
 
     if all(names.get(b.name, b.name) == b.name for b in kernel.buffers):
         return kernel
@@ -94,7 +90,7 @@ def name_memory(kernel: k.Kernel, names: Mapping[str, str]) -> k.Kernel:
         other = buffers.get(name)
         moved = dataclasses.replace(buffer, name=name)
         buffers[name] = moved if other is None else _join(other, moved)
-    body = tuple(change_all(statement) for statement in kernel.body)
+    body = map_all(kernel.body, change, finish)
     return dataclasses.replace(kernel, buffers=tuple(buffers.values()), body=body)
 
 

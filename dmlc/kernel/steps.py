@@ -24,16 +24,7 @@ import numpy as np
 from dmlc import ir
 from dmlc.ir.index import list_arrays
 from dmlc.kernel import nodes as k
-from dmlc.kernel.counts import (
-    RARE,
-    Access,
-    Body,
-    Loop,
-    Rarity,
-    Steps,
-    list_accesses,
-    merge_bodies,
-)
+from dmlc.kernel.counts import RARE, Access, Body, Loop, Rarity, Steps, list_accesses, merge_bodies
 from dmlc.kernel.rewrite import list_expressions, list_operands
 from dmlc.scalars import Array, DataType
 
@@ -78,14 +69,12 @@ class _Turns:
     first: _Value
     """Its variable in the first turn."""
     step: int
-    """What is added to it; 0 where it is halved."""
+    """What is added to it."""
     fixed: int | None
 
     def find_place(self, turn: Array) -> _Value:
         """The loop's variable in a turn."""
-        if self.first is None:
-            return None
-        return self.first + self.step * turn if self.step else self.first >> turn
+        return None if self.first is None else self.first + self.step * turn
 
 
 class _Sample:
@@ -188,7 +177,12 @@ class _Sample:
                 case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
                     self._values[local.name] = self._evaluate(value)
                 case k.Assign(local=local, value=value):
-                    self._values[local.name] = self._merge(who, value, local)
+                    after, before = self._evaluate(value), self._values.get(local.name)
+                    if after is None or before is None:
+                        after = None
+                    elif not who.all():
+                        after = np.where(who, after, before)
+                    self._values[local.name] = after
                 case k.StoreLocal(array=array):
                     found.shared += array in self._shared
                 case k.LoadMatrix(array=array) | k.StoreMatrix(array=array):
@@ -235,10 +229,8 @@ class _Sample:
             return _Turns(np.ones(self._lanes, np.int64), start, loop.step, None)
         turns = np.broadcast_to(-(-np.maximum(stop - start, 0) // loop.step), self._lanes)
         is_written = isinstance(loop.start, k.Literal) and isinstance(loop.stop, k.Literal)
-        fixed = int(turns[0]) if is_written else None
-        if loop.backwards:
-            return _Turns(turns, stop - 1, -1, fixed)
-        return _Turns(turns, start, loop.step, fixed)
+        first, step = (stop - 1, -1) if loop.backwards else (start, loop.step)
+        return _Turns(turns, first, step, int(turns[0]) if is_written else None)
 
     def _count_turns(
         self, loop: k.For, run: _Turns, turns: range, who: Array, times: Array
@@ -292,12 +284,6 @@ class _Sample:
         waves = np.where(who, turns, 0).reshape(-1, self._width).max(axis=1)
         shares = np.where(self._inside, self._shares, 0).reshape(-1, self._width).sum(axis=1)
         return float((waves * shares).sum() / shares.sum()) if shares.any() else 0.0
-
-    def _merge(self, who: Array, value: k.Expression, local: k.Local) -> _Value:
-        after, before = self._evaluate(value), self._values.get(local.name)
-        if after is None or before is None:
-            return None
-        return after if who.all() else np.where(who, after, before)
 
     # Expressions --------------------------------------------------------------------------
 
@@ -357,16 +343,14 @@ class _Sample:
             sectors = (self._group + _cut(begin // SECTOR + further // SECTOR))[who]
             self._touched.setdefault(buffer, []).append(sectors)
         elements, often = size // self._buffers[buffer], np.where(who, times, 0)
-        run = found.find_run(buffer, begin[who], size, written)
-        lines = 0.0 if run else self._count_lines(begin, who, often)
+        lines = 0.0
+        if not found.find_run(buffer, begin[who], size, written):
+            # Those that a wave asks for where its lanes come by some bytes, each so often.
+            asked = _sort_distinct((self._wave + _cut(begin // LINE))[who])
+            turns = often.reshape(-1, self._width).max(axis=1)
+            lines = float((turns * self._wave_shares)[asked >> _PLACE_BITS].sum())
         average = self._average(often)
         found.accesses.append(Access(buffer, size, elements, written, average, lines))
-
-    def _count_lines(self, begin: Array, who: Array, often: Array) -> float:
-        """The lines that a wave asks for where its lanes come by some bytes, each so often."""
-        lines = _sort_distinct((self._wave + _cut(begin // LINE))[who])
-        turns = often.reshape(-1, self._width).max(axis=1)
-        return float((turns * self._wave_shares)[lines >> _PLACE_BITS].sum())
 
     def _is_hidden(self, node: k.Expression) -> bool:
         """Whether elements decide what an expression is, whatever is known of locals."""
@@ -451,7 +435,9 @@ class _Found:
         """Whether every lane goes on where it was: compilers make one access of these."""
         runs = self.runs.setdefault((buffer, written), [])
         for run in runs:
-            if run.bytes + size <= _WIDEST and _are_same(run.end, begin):
+            # Most differ in the first one.
+            may_go_on = run.bytes + size <= _WIDEST and (run.end[:1] == begin[:1]).all()
+            if may_go_on and np.array_equal(run.end, begin):
                 run.end, run.bytes = begin + size, run.bytes + size
                 return True
         runs.append(_Run(begin + size, size))
@@ -478,13 +464,6 @@ class _Found:
             tuple(self.loops),
             tuple(self.rarities),
         )
-
-
-def _are_same(numbers: Array, others: Array) -> bool:
-    """Whether two hold the same. Most differ in the first one."""
-    if numbers.size and numbers.size == others.size and numbers[0] != others[0]:
-        return False
-    return np.array_equal(numbers, others)
 
 
 # NumPy's own functions for sets load its masked arrays first, which takes longer than all else.

@@ -11,15 +11,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn
 
-import numpy as np
-import numpy.typing as npt
-
 from dmlc.kernel import nodes as k
 from dmlc.kernel.bounds import find_outside
 from dmlc.kernel.print import print_statement, show_type
 from dmlc.kernel.registers import find_turned
-from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, list_operands
-from dmlc.scalars import DataType, is_float32
+from dmlc.kernel.rewrite import NUMBER, list_expressions, list_operands, walk_statements
+from dmlc.scalars import DataType, integer_limits, is_float32
 from dmlc.source import InternalError
 
 
@@ -35,14 +32,6 @@ def verify_kernel(
     that is not named for good, one local may hide another, and positions are not looked at."""
     _Verifier(kernel, step, is_named).run(sizes)
 
-
-def _limits(dtype: npt.DTypeLike) -> tuple[int, int]:
-    found = np.iinfo(dtype)
-    return int(found.min), int(found.max)
-
-
-_LIMITS = {dtype: _limits(dtype.dtype) for dtype in DataType if dtype.is_integer}
-"""The least and the largest integer of each type."""
 
 _ITEM = f"{NUMBER}item"
 """Among the names of locals it stands for what differs between items by itself."""
@@ -71,7 +60,6 @@ class _Verifier:
         self._assigned: set[str] = set()
         """Locals that are given values more than once."""
         self._statement: k.Statement | None = None
-        self._limits = {**_LIMITS, DataType.INDEX: kernel.index_limits}
 
     def run(self, sizes: Mapping[str, int]) -> None:
         kernel = self._kernel
@@ -92,8 +80,13 @@ class _Verifier:
             if array.registers and self._is_named and array.name not in find_turned(kernel):
                 self._fail(f"array '{array.name}' has not become registers")
         self._check_statements(kernel.body)
-        if launch.group_size > 1 and (kernel.matrices or _has_barrier(kernel.body)):
-            self._check_barriers(kernel.body)
+        each = walk_statements(kernel.body)
+        waits = kernel.matrices or any(isinstance(s, k.Barrier) for s in each)
+        before: tuple[set[str], set[str]] | None = None
+        while launch.group_size > 1 and waits and before != (self._varying, self._assigned):
+            # What is assigned later in a loop counts where it is read earlier.
+            before = set(self._varying), set(self._assigned)
+            self._note_varying(kernel.body, varies=False)
         if not self._is_named:
             return
         arrays = {a.name: a.size for a in kernel.arrays}
@@ -103,16 +96,9 @@ class _Verifier:
 
     # What differs between items ------------------------------------------------------------
 
-    def _check_barriers(self, statements: Sequence[k.Statement]) -> None:
-        """Notes the locals that may differ between items, and fails where a barrier hangs on them;
-        what is assigned later in a loop counts where it is read earlier, so that this goes on until
-        nothing changes."""
-        before: tuple[set[str], set[str]] | None = None
-        while before != (self._varying, self._assigned):
-            before = set(self._varying), set(self._assigned)
-            self._note_varying(statements, varies=False)
-
     def _note_varying(self, statements: Sequence[k.Statement], *, varies: bool) -> None:
+        """Notes the locals that may differ between items, and fails where a barrier hangs on
+        them."""
         for statement in statements:
             match statement:
                 case k.Let(local=local):
@@ -183,7 +169,7 @@ class _Verifier:
                 self._expect(index, k.INDEX)
                 stored = self._buffer(buffer, written=True)
                 self._expect(value, k.Type(stored.dtype.compute, value.type.lanes))
-                self._check_vector(stored, value.type)
+                self._check_whole(stored, value.type, 1)
                 if streaming is not None:
                     self._expect(streaming, k.BOOL)
             case k.Prefetch(buffer=buffer, index=index):
@@ -221,7 +207,12 @@ class _Verifier:
                 self._expect(stop, k.INDEX)
                 if statement.step < 1 or (statement.backwards and statement.step != 1):
                     self._fail(f"a loop steps by {statement.step}")
-                self._check_loop(variable, body)
+                if variable.type != k.INDEX:
+                    self._fail(f"a loop counts in {show_type(variable.type)}")
+                outside = dict(self._known)
+                self._define(variable, assignable=False)
+                self._check_statements(body)
+                self._known = outside
 
     def _check_rows(self, statement: k.LoadMatrix | k.StoreMatrix) -> None:
         """A matrix and the memory that holds its rows have one type."""
@@ -242,23 +233,12 @@ class _Verifier:
             self._fail(f"there is no matrix '{name}'")
         return self._matrices[name]
 
-    def _check_loop(self, variable: k.Local, body: Sequence[k.Statement]) -> None:
-        if variable.type != k.INDEX:
-            self._fail(f"a loop counts in {show_type(variable.type)}")
-        outside = dict(self._known)
-        self._define(variable, assignable=False)
-        self._check_statements(body)
-        self._known = outside
-
     def _define(self, local: k.Local, *, assignable: bool) -> None:
         hidden = self._is_named and local.name in self._known
         if hidden or local.name in self._declared:
             self._fail(f"'{local.name}' is defined where another of that name is in sight")
         self._known[local.name] = local.type
-        if assignable:
-            self._variables.add(local.name)
-        else:
-            self._variables.discard(local.name)
+        (self._variables.add if assignable else self._variables.discard)(local.name)
 
     def _buffer(self, name: str, *, written: bool) -> k.Buffer:
         if name not in self._buffers:
@@ -268,18 +248,12 @@ class _Verifier:
             self._fail(f"'{name}' is not for {'writing' if written else 'reading'}")
         return buffer
 
-    def _check_vector(self, buffer: k.Buffer, type: k.Type) -> None:
-        """What is read and stored of a buffer of vectors is one of these, or one element."""
-        if buffer.lanes > 1 and type.lanes not in (1, buffer.lanes):
-            whole = show_type(k.Type(buffer.dtype, buffer.lanes))
-            self._fail(f"'{buffer.name}' holds {whole}, and {type.lanes} elements are taken")
-
-    def _check_whole(self, array: k.Array, type: k.Type, reads: int) -> None:
-        """What is read and stored of an array of vectors is one of these; or it has so many lanes
-        as registers are read in."""
-        if array.lanes > 1 and type.lanes not in (array.lanes, reads):
-            whole = show_type(k.Type(array.dtype, array.lanes))
-            self._fail(f"'{array.name}' holds {whole}, and {type.lanes} elements are taken")
+    def _check_whole(self, memory: k.Buffer | k.Array, type: k.Type, part: int) -> None:
+        """What is read and stored of a buffer or an array of vectors is one of these, or has as
+        many lanes as a `part` that may be taken."""
+        if memory.lanes > 1 and type.lanes not in (memory.lanes, part):
+            whole = show_type(k.Type(memory.dtype, memory.lanes))
+            self._fail(f"'{memory.name}' holds {whole}, and {type.lanes} elements are taken")
 
     def _array(self, name: str) -> k.Array:
         if name not in self._arrays:
@@ -324,7 +298,7 @@ class _Verifier:
                 if read.access is not k.Access.READ:
                     self._sources.add(_ITEM)  # Another item may have written it by now.
                 self._agree(expression, read.dtype.compute, made.lanes)
-                self._check_vector(read, made)
+                self._check_whole(read, made, 1)
             case k.LoadLocal(array=name, index=index):
                 self._expect(index, k.INDEX)
                 array = self._array(name)
@@ -369,7 +343,8 @@ class _Verifier:
             self._fail(f"{value} is no f32")
         if dtype.is_float or dtype is DataType.BOOL:
             return
-        least, most = self._limits[dtype]
+        is_index = dtype is DataType.INDEX
+        least, most = self._kernel.index_limits if is_index else integer_limits(dtype)
         if not isinstance(value, int) or not least <= value <= most:
             self._fail(f"{value} is no {dtype.short}")
 
@@ -390,7 +365,3 @@ class _Verifier:
             f"broken kernel after {self._step}: '{self._kernel.name}': {what}\n"
             f"  in {self._statement and print_statement(self._statement)}"
         )
-
-
-def _has_barrier(statements: Sequence[k.Statement]) -> bool:
-    return any(isinstance(s, k.Barrier) or _has_barrier(find_body(s)) for s in statements)

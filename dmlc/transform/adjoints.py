@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import (
@@ -14,12 +13,12 @@ from dmlc.ir import (
     Cast,
     Constant,
     Extent,
-    Index,
     Instruction,
     Load,
     Reduction,
     Select,
     Stage,
+    Tensor,
     operands,
     value_type,
     with_operands,
@@ -27,7 +26,6 @@ from dmlc.ir import (
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import reach_back
-from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
 from dmlc.transform.derivatives import Adjoint, Condition, has_derivative
 
@@ -51,16 +49,16 @@ def find_moving(body: Body, moving: Iterable[str]) -> list[bool]:
     return found
 
 
-def load_own(builder: BodyBuilder, name: str, rank: int, dtype: DataType) -> int:
-    """The element of a tensor at the own place of a body over its axes."""
-    places = tuple(builder.add(Index(axis)) for axis in range(rank))
+def load_own(builder: BodyBuilder, name: str, tensor: Tensor, dtype: DataType) -> int:
+    """The element of a tensor like another at the own place of a body over its axes."""
+    places = tuple(builder.index(axis) for axis in range(len(tensor.extents)))
     return builder.add(Load(name, places, dtype))
 
 
-def number_point(builder: BodyBuilder, reduction: Reduction) -> int:
+def number_point(builder: BodyBuilder, stage: Stage) -> int:
     """The number of a point of a reduction, as `argmax` gives it."""
     total: int | None = None
-    for label, extent in reduction.axes:
+    for label, extent in stage.axes:
         place = builder.reduced(label)
         if total is not None:
             place = builder.apply("add", builder.apply("mul", total, builder.size(extent)), place)
@@ -71,7 +69,6 @@ def number_point(builder: BodyBuilder, reduction: Reduction) -> int:
 def add_adjoints(builder: BodyBuilder, parts: Sequence[Adjoint], given: Instruction) -> Adjoint:
     """The sum of several adjoints of a value, under the conditions that they share; and that one of
     the others holds, where there is more to compute from it: what none chose may be infinite."""
-    dtype = value_type(given)
     sums: dict[tuple[Condition, ...], int] = {}
     for part in parts:
         before = sums.get(part.conditions)
@@ -85,24 +82,21 @@ def add_adjoints(builder: BodyBuilder, parts: Sequence[Adjoint], given: Instruct
         (tuple(c for c in conditions if c not in shared), value)
         for conditions, value in sums.items()
     ]
-    if len(rests) == 2:
-        (one, then), (two, otherwise) = rests
-        if len(one) == len(two) == 1 and one[0] == (two[0][0], not two[0][1]):
-            condition, holds = one[0]
-            if not holds:
-                then, otherwise = otherwise, then
-            made = builder.add(Select(condition, then, otherwise, dtype))
-            return Adjoint(made, shared)
-    total: int | None = None
-    for conditions, value in rests:
-        chosen = choose(builder, conditions, value)
-        total = chosen if total is None else builder.apply("add", total, chosen)
+    match rests:
+        case [(((one, holds),), then), (((two, fails),), other)] if (one, holds) == (
+            two,
+            not fails,
+        ):
+            then, otherwise = (then, other) if holds else (other, then)
+            return Adjoint(builder.select(one, then, otherwise), shared)
+        case _:
+            pass
+    total = builder.fold("add", [choose(builder, conditions, value) for conditions, value in rests])
     held = [_hold(builder, conditions) for conditions, _ in rests]
     known = [condition for condition in held if condition is not None]
     if known and len(known) == len(held) and not isinstance(given, Load):
-        any_holds = functools.reduce(lambda a, b: builder.apply("or", a, b), known)
-        shared = (*shared, (any_holds, True))
-    return Adjoint(builder.constant(0, dtype) if total is None else total, shared)
+        shared = (*shared, (builder.fold("or", known), True))
+    return Adjoint(total, shared)
 
 
 def _hold(builder: BodyBuilder, conditions: Sequence[Condition]) -> int | None:
@@ -115,9 +109,8 @@ def choose(builder: BodyBuilder, conditions: Sequence[Condition], value: int) ->
     condition = _hold(builder, conditions)
     if condition is None:
         return value
-    dtype = value_type(builder.instructions[value])
-    zero = builder.add(Constant(dtype, 0.0))
-    return builder.add(Select(condition, value, zero, dtype))
+    zero = builder.add(Constant(builder.type_of(value), 0.0))
+    return builder.select(condition, value, zero)
 
 
 def copy_values(
@@ -125,11 +118,10 @@ def copy_values(
 ) -> dict[int, int]:
     """Some values of a body in another, with others in the place of some."""
     numbers = dict(replaced)
-    for value in reach_back(body, wanted):
-        if value not in numbers:
-            instruction: Instruction = body.instructions[value]
-            given = tuple(numbers[o] for o in operands(instruction))
-            numbers[value] = builder.add(with_operands(instruction, given))
+    for value in reach_back(body, wanted, replaced):
+        instruction = body.instructions[value]
+        given = tuple(numbers[o] for o in operands(instruction))
+        numbers[value] = builder.add(with_operands(instruction, given))
     return numbers
 
 
@@ -143,8 +135,5 @@ def drop_certain(
     body = Body(tuple(builder.instructions), 0)
     reduction = Reduction("sum", axes) if axes else None
     stage = Stage("", DataType.FLOAT32, tuple(domain), body, reduction)
-    ranges = Ranges(stage)
-    for instruction in body.instructions:
-        ranges.add(instruction)
-    proof = Proof(stage, ranges)
+    proof = Proof(stage)
     return [c for c in dict.fromkeys(conditions) if not proof.is_certain(c)]

@@ -141,17 +141,10 @@ class Product:
 
 def find_free(atom: Atom) -> frozenset[int]:
     """The depths of the sums that something stands in, and depends on axes of."""
-    match atom:
-        case Bound(depth=depth):
-            return frozenset((depth,))
-        case Total(depth=depth):
-            return _join_free(atom) - {depth}
-        case _:
-            return _join_free(atom)
-
-
-def _join_free(atom: Atom) -> frozenset[int]:
-    return frozenset[int]().union(*(inner.free for inner in list_inner(atom)))
+    if isinstance(atom, Bound):
+        return frozenset((atom.depth,))
+    found = frozenset[int]().union(*(inner.free for inner in list_inner(atom)))
+    return found - {atom.depth} if isinstance(atom, Total) else found
 
 
 def _find_height(atom: Atom) -> int:
@@ -214,6 +207,12 @@ class Polynomial:
 ZERO = Polynomial(())
 
 
+def list_places(extents: Sequence[Extent]) -> tuple[Polynomial, ...]:
+    """The own place along each axis of a tensor."""
+    axes = enumerate(extents)
+    return tuple(ZERO if e == 1 else Polynomial.of(Place(axis, e)) for axis, e in axes)
+
+
 def list_atoms(given: Polynomial | Product) -> Iterator[Atom]:
     """What a polynomial is made of, what that is made of, and so on: each once."""
     seen: dict[Atom, None] = {}
@@ -274,15 +273,10 @@ class Normal:
     def find(self, stage: Stage) -> Polynomial:
         """The elements of a stage, over its places. Raises `TooLargeError`."""
         self._left, self._nested = _MOST_VALUES, 0
-        places = [
-            ZERO if extent == 1 else Polynomial.of(Place(axis, extent))
-            for axis, extent in enumerate(stage.extents)
-        ]
-        return self._compute(stage, places)
+        return self._compute(stage, list_places(stage.extents))
 
     def _compute(self, stage: Stage, places: Sequence[Polynomial]) -> Polynomial:
-        reduction = stage.reduction
-        axes = () if reduction is None else reduction.axes
+        axes = stage.axes
         self._sums += bool(axes)
         depth = -self._sums
         indices = {Index(axis): place for axis, place in enumerate(places)}
@@ -332,34 +326,25 @@ class Normal:
                     return values[operand]  # A constant.
                 return Polynomial.of(Made("cast", (values[operand],), dtype, source))
             case Apply(operation=operation, operands=operands, dtype=dtype):
-                given = [values[n] for n in operands]
+                name, given = operation.name, tuple(values[n] for n in operands)
                 source = value_type(stage.body.instructions[operands[0]])
-                return self._apply(operation.name, given, dtype, source)
-
-    def _apply(
-        self, name: str, given: Sequence[Polynomial], dtype: DataType, source: DataType
-    ) -> Polynomial:
-        if dtype is source and (dtype.is_float or dtype is DataType.INDEX):
-            made = self._calculate(name, given, dtype)
-            if made is not None:
-                return made
-        return Polynomial.of(Made(name, tuple(given), dtype, source))
+                real = dtype is source and (dtype.is_float or dtype is DataType.INDEX)
+                made = self._calculate(name, given, dtype) if real else None
+                return Polynomial.of(Made(name, given, dtype, source)) if made is None else made
 
     def _calculate(
         self, name: str, given: Sequence[Polynomial], dtype: DataType
     ) -> Polynomial | None:
         """What an operation comes to as a polynomial; None where it is none."""
-        is_float = dtype.is_float
         match name, *given:
-            case "add", left, right:
-                return self._hold(left.plus(right))
-            case "sub", left, right:
-                return self._hold(left.plus(right, Fraction(-1)))
+            case (("add" | "sub"), left, right):
+                made = left.plus(right, Fraction(1 if name == "add" else -1))
+                return made.as_factor() if len(made.terms) > _MOST_TERMS else made
             case "neg", value:
                 return ZERO.plus(value, Fraction(-1))
             case "mul", left, right:
                 return self._multiply(left, right)
-            case "div", left, right if is_float and right != ZERO:
+            case "div", left, right if dtype.is_float and right != ZERO:
                 return self._multiply(left, raise_power(right, Fraction(-1)))
             case "sqrt", value if value != ZERO:
                 return raise_power(value, Fraction(1, 2))
@@ -371,21 +356,16 @@ class Normal:
                 return None
 
     def _multiply(self, left: Polynomial, right: Polynomial) -> Polynomial:
-        if not self._expands:
-            left, right = left.as_factor(), right.as_factor()
-        if len(left.terms) * len(right.terms) > _MOST_TERMS:
+        if not self._expands or len(left.terms) * len(right.terms) > _MOST_TERMS:
             left, right = left.as_factor(), right.as_factor()
         return left.times(right)
 
-    def _hold(self, made: Polynomial) -> Polynomial:
-        return made.as_factor() if len(made.terms) > _MOST_TERMS else made
-
     def _read(self, tensor: str, places: Sequence[Polynomial], dtype: DataType) -> Polynomial:
         stage = self._stages.get(tensor)
-        combiner = None if stage is None or stage.reduction is None else stage.reduction.combiner
-        plain = stage is not None and stage.dtype.is_float and not stage.dtype.is_storage_only
-        plain = plain and self._nested < _MOST_NESTED
-        if stage is None or not plain or combiner not in (None, "sum"):
+        nested = self._nested >= _MOST_NESTED or tensor not in self._stages
+        if stage is None or nested or stage.combiner not in (None, "sum"):
+            return Polynomial.of(Element(tensor, tuple(places), dtype))
+        if stage.dtype.is_storage_only or not stage.dtype.is_float:
             return Polynomial.of(Element(tensor, tuple(places), dtype))
         key = (tensor, tuple(places))
         if key not in self._done:
@@ -416,22 +396,18 @@ def add_up(
         varying = Polynomial([(inside, Fraction(1))])
         within = [varying] if guard is None else [varying, guard]
         own = 1 + max(part.height for part in within)
-        varying, *held = (_rename(p, depth, own) for p in within)
+
+        def rename(atom: Atom, own: int = own) -> Polynomial | None:
+            """Gives the axes of the sum its depth."""
+            if isinstance(atom, Bound) and atom.depth == depth:
+                return Polynomial.of(Bound(own, atom.number))
+            return None if depth in find_free(atom) else Polynomial.of(atom)
+
+        varying, *held = (replace_atoms(part, rename) for part in within)
         atom = Total(varying, held[0] if held else None, own, extents, dtype)
         found = outside.times(Product([(atom, Fraction(1))]))
         total = total.plus(Polynomial([(found, number)]))
     return total
-
-
-def _rename(given: Polynomial, depth: int, to: int) -> Polynomial:
-    """A polynomial with the axes of a sum under another depth."""
-
-    def change(atom: Atom) -> Polynomial | None:
-        if isinstance(atom, Bound) and atom.depth == depth:
-            return Polynomial.of(Bound(to, atom.number))
-        return None if depth in find_free(atom) else Polynomial.of(atom)
-
-    return replace_atoms(given, change)
 
 
 def replace_atoms(given: Polynomial, change: Change) -> Polynomial:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import Apply, Body, Constant, Index, Stage, value_type
+from dmlc.ir import Apply, Body, Constant, Index, Instruction, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import MOST_POINTS
 from dmlc.ir.ranges import Interval, Ranges
@@ -66,7 +66,12 @@ def find_band(
     if rows * size <= most:
         return np.arange(size, dtype=np.int64)[None, :]
     blocks, width = [_Block(0, rows, 0, size)], size
-    looked_at = _extract(stage, conditions)
+    # A stage that computes whether conditions hold, and nothing else.
+    builder = BodyBuilder()
+    numbers = builder.copy(stage.body)
+    holds = builder.join(numbers[c] for c in conditions)
+    result = builder.add(Constant(DataType.BOOL, True)) if holds is None else holds
+    looked_at = dataclasses.replace(stage, body=builder.make(result))
     while rows * width > most:
         if 2 * len(blocks) > min(_MOST_BLOCKS, rows):
             return None
@@ -76,15 +81,6 @@ def find_band(
     starts = [min(block.low, size - width) for block in blocks]
     counts = [block.last - block.first for block in blocks]
     return np.repeat(np.array(starts, np.int64), counts)[:, None] + np.arange(width)
-
-
-def _extract(stage: Stage, conditions: Sequence[int]) -> Stage:
-    """A stage that computes whether conditions hold, and nothing else."""
-    builder = BodyBuilder()
-    numbers = builder.copy(stage.body)
-    holds = builder.join(numbers[c] for c in conditions)
-    result = builder.add(Constant(DataType.BOOL, True)) if holds is None else holds
-    return dataclasses.replace(stage, body=builder.make(result))
 
 
 def _trim(stage: Stage, block: _Block, index: Index | None, own: Index) -> _Block:
@@ -116,30 +112,25 @@ def _find_truth(stage: Stage, within: dict[Index, Interval]) -> _Truth:
         if isinstance(instruction, Index) and instruction in within:
             found.settle(value, within[instruction])
     truths: list[_Truth] = []
-    for value in range(len(body.instructions)):
-        truths.append(_judge(body, value, found, truths))
+    for instruction in body.instructions:
+        truths.append(_judge(body, instruction, found, truths))
     return truths[body.result]
 
 
-def _judge(body: Body, value: int, found: Ranges, truths: Sequence[_Truth]) -> _Truth:
+def _judge(body: Body, instruction: Instruction, found: Ranges, truths: Sequence[_Truth]) -> _Truth:
     """What a value may be, given those before it; `_UNSURE` of what is no condition."""
-    instruction = body.instructions[value]
     if isinstance(instruction, Constant) and instruction.dtype is DataType.BOOL:
         return not instruction.value, bool(instruction.value)
     if not isinstance(instruction, Apply) or instruction.dtype is not DataType.BOOL:
         return _UNSURE
     name, given = instruction.operation.name, instruction.operands
-    match name:
-        case "not":
-            fails, holds = truths[given[0]]
-            return holds, fails
-        case "and" | "or":
-            fails, holds = zip(*(truths[o] for o in given), strict=True)
-            return (any(fails), all(holds)) if name == "and" else (all(fails), any(holds))
-        case "lt" | "le" | "gt" | "ge" | "eq" | "ne":
-            return _compare(name, body, given, found)
-        case _:
-            return _UNSURE
+    if name == "not":
+        fails, holds = truths[given[0]]
+        return holds, fails
+    if name in ("and", "or"):
+        fails, holds = zip(*(truths[o] for o in given), strict=True)
+        return (any(fails), all(holds)) if name == "and" else (all(fails), any(holds))
+    return _compare(name, body, given, found)
 
 
 def _compare(name: str, body: Body, given: Sequence[int], found: Ranges) -> _Truth:
@@ -158,6 +149,8 @@ def _compare(name: str, body: Body, given: Sequence[int], found: Ranges) -> _Tru
             fails, holds = left[1] > right[0], left[0] <= right[1]
         case "eq":
             fails, holds = not same, not apart
-        case _:
+        case "ne":
             fails, holds = not apart, not same
+        case _:
+            return _UNSURE
     return fails or nan, holds or (nan and name == "ne")

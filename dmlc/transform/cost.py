@@ -150,7 +150,7 @@ def decide_stored(function: Function, budget: Budget) -> Decision:
         if stage.name not in ends and want is not None and weigh(stage, want) is not None:
             dear.add(stage.name)
         if stage.name in ends or stage.name in dear:
-            costs.store(stage)
+            costs.stored.add(stage.name)
     stored: dict[str, str] = {}
 
     def decide(stage: Stage, want: _Want) -> bool:
@@ -192,14 +192,13 @@ def _find_passes(function: Function) -> dict[str, _Pass]:
         level = max((found[name].level for name in read if name in found), default=0)
         points, kept = stage.extents, 0
         if stage.reduction is not None:
-            reduced = (extent for _, extent in stage.reduction.axes)
-            points = (*(e for e in stage.extents if e != 1), *reduced)
+            points = (*(e for e in stage.extents if e != 1), *(e for _, e in stage.axes))
             level, kept = level + 1, max(1, _count_points(*stage.extents))
         found[stage.name] = _Pass(points, level, kept)
     return found
 
 
-def _count_points(*extents: Extent | None) -> int:
+def _count_points(*extents: Extent) -> int:
     return math.prod([e if isinstance(e, int) else _UNKNOWN for e in extents])
 
 
@@ -299,23 +298,18 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
     count = times * len(loads)
     if len(loads) > 1 or count <= own or not _is_repeated(reader, loads[0]):
         return count
+    indices = [reader.body.instructions[i] for i in loads[0].indices]
     # The same values for all the points of a row or a reduction are computed once for it.
     if wanted.level or wanted.kept:
-        again = times / max(1, _count_points(*map(reader.extent, reader.indices)))
-        return own * max(1, again * _count_blocks(reader, loads[0]))
+        again = times / max(1, _count_points(*reader.sizes))
+        if any(isinstance(index, Index) and index.reduced for index in indices):
+            # A reduction goes through it for each block of the outputs that share it.
+            others = (e for n, e in enumerate(reader.extents) if Index(n) not in indices)
+            again *= max(1, _count_points(*others) / _SHARED_OUTPUTS)
+        return own * max(1, again)
     last = len(reader.extents) - 1
-    moving = any(reader.body.instructions[i] == Index(last) for i in loads[0].indices)
+    moving = Index(last) in indices
     return count if moving or last < 0 else max(own, count / _count_points(reader.extents[last]))
-
-
-def _count_blocks(reader: Stage, load: Load) -> float:
-    """How often a reduction goes through what a load reads along the axes it reduces: for each
-    block of the outputs that share it."""
-    indices = [reader.body.instructions[i] for i in load.indices]
-    if not any(isinstance(index, Index) and index.reduced for index in indices):
-        return 1
-    others = (e for n, e in enumerate(reader.extents) if Index(n) not in indices)
-    return max(1, _count_points(*others) / _SHARED_OUTPUTS)
 
 
 def _is_repeated(reader: Stage, load: Load) -> bool:
@@ -349,7 +343,8 @@ class _Costs:
         self._budget = budget
         self._found: dict[str, _Cost] = {}
         self._own: dict[str, int] = {}
-        self._stored: set[str] = set()
+        self.stored: set[str] = set()
+        """What is read from memory from here on."""
 
     def __getitem__(self, name: str) -> _Cost:
         return self._found[name]
@@ -361,7 +356,7 @@ class _Costs:
         own = self._own[name] = count_operations(stage.body)
         size, operations = len(stage.body.instructions), own
         for tensor, loads in _group_loads(stage).items():
-            if tensor not in self._found or tensor in self._stored:
+            if tensor not in self._found or tensor in self.stored:
                 leaves[tensor] = None
                 continue
             read = self._found[tensor]
@@ -373,10 +368,6 @@ class _Costs:
             operations = sum(self._own[n] for n in sources)
         first, second = (tuple(names)[:_MOST_NAMES] for names in (sources, leaves))
         self._found[name] = _Cost(first, second, operations, max(size, len(sources)))
-
-    def store(self, stage: Stage) -> None:
-        """From here on the stage is read from memory."""
-        self._stored.add(stage.name)
 
     def weigh(self, stage: Stage, want: _Want, own_pass: _Pass | None) -> str | None:
         """Why to store a stage; None where computing it again is cheaper. Memory and arithmetic go

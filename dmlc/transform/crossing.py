@@ -42,7 +42,12 @@ def cross(rows: Draft, columns: Draft, budget: Budget) -> bool:
         for name, own in first.axes.items()
     }
     number = _find_pass(rows, columns, axes, inner)
-    if number is None or _reads_late(rows, columns):
+    derived = [name for made in columns.opened[1:] for name in made.axes]
+    reads = [load.tensor for name in derived for load in columns.stages[name].body.loads()]
+    used = [load.tensor for stage in rows.stages.values() for load in stage.body.loads()]
+    # What either has reduced, the other comes to have once its kernel is done.
+    apart = rows.homes.keys().isdisjoint(reads) and columns.homes.keys().isdisjoint(used)
+    if number is None or not apart:
         return False
     crossed = Crossed(columns.parallel, columns.passes())
     rows.take_across(number, inner, axes, columns, crossed)
@@ -68,10 +73,9 @@ def _place(rows: Draft, columns: Draft, inner: tuple[Extent, ...]) -> Mapping[in
     first, *derived = columns.opened
     if not first.reduces or first.order is None or any(p.reduces or p.inner for p in derived):
         return None
-    if rows.list_whole().isdisjoint(first.whole):
-        return None
     sizes = (*columns.parallel, *first.inner)
-    if tuple(sizes[dimension] for dimension in first.order) != (*rows.parallel, *inner):
+    in_order = tuple(sizes[dimension] for dimension in first.order)
+    if rows.list_whole().isdisjoint(first.whole) or in_order != (*rows.parallel, *inner):
         return None
     places = {dimension: place for place, dimension in enumerate(first.order)}
     kept = [places[dimension] for dimension in range(len(columns.parallel))]
@@ -97,20 +101,7 @@ def _find_pass(
     """The pass of a group of rows that has at hand what some stages read of the group: the last one
     that reduces nothing, or a new one after all others."""
     applying = [n for n, p in enumerate(rows.opened) if p.inner == inner and not p.reduces]
-    return next(
-        (
-            number
-            for number in (*applying[-1:], len(rows.opened))
-            if all(rows.reads_at_hand(columns.stages[name], axes[name], number) for name in axes)
-        ),
-        None,
-    )
-
-
-def _reads_late(rows: Draft, columns: Draft) -> bool:
-    """Whether a group of rows reads what another has reduced, or what derives from that reads what
-    the group of rows computes: it comes to have that once its kernel is done."""
-    derived = [name for made in columns.opened[1:] for name in made.axes]
-    reads = [load.tensor for name in derived for load in columns.stages[name].body.loads()]
-    used = [load.tensor for stage in rows.stages.values() for load in stage.body.loads()]
-    return not (rows.homes.keys().isdisjoint(reads) and columns.homes.keys().isdisjoint(used))
+    for number in (*applying[-1:], len(rows.opened)):
+        if all(rows.reads_at_hand(columns.stages[name], axes[name], number) for name in axes):
+            return number
+    return None

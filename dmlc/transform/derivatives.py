@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from dmlc.ir import Apply, Constant, Select, value_type
+from dmlc.ir import Apply, Constant, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.scalars import DataType, Operation
 from dmlc.source import InternalError
@@ -96,18 +96,10 @@ def _extreme(point: Point, before: str) -> Sequence[Part]:
         operand = point.moving.index(True)
         is_chosen = is_first if operand == 0 else point.apply(before, b, a)
         return ((operand, Adjoint(point.adjoint, ((is_chosen, True),))),)
-    tied = point.builder.add(
-        _select(point, point.apply("eq", a, b), point.times(point.number(0.5)))
-    )
-    parts: list[Part] = []
-    for operand, chosen in ((0, is_first), (1, point.apply(before, b, a))):
-        made = dataclasses.replace(_select(point, chosen, point.adjoint), otherwise=tied)
-        parts.append((operand, Adjoint(point.builder.add(made))))
-    return parts
-
-
-def _select(point: Point, condition: int, then: int) -> Select:
-    return Select(condition, then, point.number(0), point.dtype)
+    select, half = point.builder.select, point.times(point.number(0.5))
+    tied = select(point.apply("eq", a, b), half, point.number(0))
+    chosen = (is_first, point.apply(before, b, a))
+    return _plain(*(select(condition, point.adjoint, tied) for condition in chosen))
 
 
 def _sqrt(point: Point) -> Sequence[Part]:
@@ -154,11 +146,6 @@ def _one_plus_square(point: Point, value: int) -> int:
     return point.apply("add", point.apply("mul", value, value), point.number(1))
 
 
-def _sigmoid(point: Point) -> Sequence[Part]:
-    rest = point.apply("sub", point.number(1), point.result)
-    return _plain(point.times(point.result, rest))
-
-
 def _rsqrt(point: Point) -> Sequence[Part]:
     cube = point.apply("mul", point.result, point.apply("mul", point.result, point.result))
     return _plain(point.times(point.number(-0.5), cube))
@@ -176,11 +163,6 @@ def _product(point: Point) -> Sequence[Part]:
     if left == right:
         return ((0, Adjoint(point.times(left, point.number(2)))),)
     return _plain(point.times(right), point.times(left))
-
-
-def _multiply_add(point: Point) -> Sequence[Part]:
-    left, right, _ = point.operands
-    return _plain(point.times(right), point.times(left), point.adjoint)
 
 
 def _quotient(point: Point) -> Sequence[Part]:
@@ -210,7 +192,7 @@ DERIVATIVES: Mapping[str, Rule] = MappingProxyType(
         "add": lambda p: _plain(p.adjoint, p.adjoint),
         "sub": lambda p: _plain(p.adjoint, p.apply("neg", p.adjoint)),
         "mul": _product,
-        "fma": _multiply_add,
+        "fma": lambda p: _plain(p.times(p.operands[1]), p.times(p.operands[0]), p.adjoint),
         "div": _quotient,
         "div_nearest": _quotient,
         "mod": _remainder,
@@ -249,7 +231,7 @@ DERIVATIVES: Mapping[str, Rule] = MappingProxyType(
         ),
         "atanh": _by(_one_minus_square),
         "erf": _erf,
-        "sigmoid": _sigmoid,
+        "sigmoid": lambda p: _plain(p.times(p.result, p.apply("sub", p.number(1), p.result))),
     }
 )
 """By the name of an operation on floats that moves with its operands."""

@@ -186,10 +186,9 @@ class _Reverse:
         """The tensors that depend on what is differentiated by."""
         found = set(self.wrt)
         for stage in self.stages:
-            combiner = None if stage.reduction is None else stage.reduction.combiner
-            if not stage.dtype.is_float or combiner not in (None, "sum", "product", "min", "max"):
-                continue
-            if find_moving(stage.body, found)[stage.body.result]:
+            known = (None, "sum", "product", "min", "max")
+            moves = stage.dtype.is_float and stage.combiner in known
+            if moves and find_moving(stage.body, found)[stage.body.result]:
                 found.add(stage.name)
         return found
 
@@ -261,27 +260,26 @@ class _Reverse:
         if tensor.name in self.given or tensor.name not in self.shifting:
             return parts
         normal = Normal(self._list_stages(), expands=True)
-        stages = {id(part): self._make_stage("", DataType.FLOAT32, tensor, part) for part in parts}
-        left = [part for part in parts if not is_zero(normal, [stages[id(part)]])]
-        return [] if is_zero(normal, [stages[id(part)] for part in left]) else left
+        made = [(part, self._make_stage("", DataType.FLOAT32, tensor, part)) for part in parts]
+        left = [(part, stage) for part, stage in made if not is_zero(normal, [stage])]
+        gone = is_zero(normal, [stage for _, stage in left])
+        return [] if gone else [part for part, _ in left]
 
     def _read(self, name: str, tensor: Parameter | Stage, dtype: DataType) -> _Part:
         builder = BodyBuilder()
-        value = load_own(builder, name, len(tensor.extents), dtype)
-        return _Part(builder.make(value), (), tensor.span)
+        return _Part(builder.make(load_own(builder, name, tensor, dtype)), (), tensor.span)
 
     def _join(self, tensor: Parameter | Stage, own: str, parts: Sequence[_Part]) -> _Part:
         """Several parts as one: those that are sums are stages first."""
-        builder, total = BodyBuilder(), -1
+        builder, values = BodyBuilder(), list[int]()
         for part in parts:
             if part.axes:
                 name = take_name(f"{own}_part", self.taken)
                 self._add(name, tensor.dtype.compute, tensor, part)
-                value = load_own(builder, name, len(tensor.extents), tensor.dtype.compute)
+                values.append(load_own(builder, name, tensor, tensor.dtype.compute))
             else:
-                value = builder.copy(part.body)[part.body.result]
-            total = value if total < 0 else builder.apply("add", total, value)
-        return _Part(builder.make(total), (), tensor.span)
+                values.append(builder.copy(part.body)[part.body.result])
+        return _Part(builder.make(builder.fold("add", values)), (), tensor.span)
 
     def _add(self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part) -> None:
         stage = self._make_stage(name, dtype, tensor, part)
@@ -297,9 +295,8 @@ class _Reverse:
     def _make_stage(
         self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part
     ) -> Stage:
-        reduction = Reduction("sum", part.axes) if part.axes else None
-        span = part.span or tensor.span
-        return Stage(name, dtype, tensor.extents, part.body, reduction, span)
+        reduction, span = Reduction("sum", part.axes) if part.axes else None, part.span
+        return Stage(name, dtype, tensor.extents, part.body, reduction, span or tensor.span)
 
     # A stage ------------------------------------------------------------------------------
 
@@ -310,7 +307,7 @@ class _Reverse:
         count = len(builder.instructions)
         result = numbers[stage.body.result]
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
-        seed = load_own(builder, adjoint, len(stage.extents), stage.dtype.compute)
+        seed = load_own(builder, adjoint, stage, stage.dtype.compute)
         pending: dict[int, list[Adjoint]] = {result: self._seed(stage, builder, seed, result)}
         body = Body(tuple(builder.instructions[:count]), result)
         moving = find_moving(body, self.moving)
@@ -329,33 +326,26 @@ class _Reverse:
 
     def _seed(self, stage: Stage, builder: BodyBuilder, seed: int, result: int) -> list[Adjoint]:
         """The adjoint of one value of a reduction, from that of what they are reduced to."""
-        reduction = stage.reduction
-        match None if reduction is None else reduction.combiner:
-            case "min" | "max" if reduction is not None:
-                found = self._find_first(stage, reduction)
-                first = load_own(builder, found.name, len(stage.extents), found.dtype)
-                place = builder.add(Cast(first, DataType.INDEX))
-                own = number_point(builder, reduction)
-                text = f"{reduction.combiner} over an axis moves with the first index that has it"
+        match stage.combiner:
+            case "min" | "max" as combiner:
+                # The number of the point that is the smallest or the largest.
+                points = math.prod(e if isinstance(e, int) else math.inf for _, e in stage.axes)
+                found = dataclasses.replace(
+                    stage,
+                    name=take_name(f"{stage.name}_first", self.taken),
+                    dtype=DataType.INT32 if points < 2**31 else DataType.INT64,
+                    reduction=Reduction(f"arg{combiner}", stage.axes),
+                )
+                self.made.append(found)
+                place = builder.add(Cast(builder.read(found), DataType.INDEX))
+                own = number_point(builder, stage)
+                text = f"{combiner} over an axis moves with the first index that has it"
                 self.choices[Choice(text, stage.span)] = None
                 return [Adjoint(seed, ((builder.apply("eq", own, place), True),))]
             case "product":
                 return self._seed_product(stage, builder, seed, result)
             case _:
                 return [Adjoint(seed)]
-
-    def _find_first(self, stage: Stage, reduction: Reduction) -> Stage:
-        """The stage of the number of the point that is the smallest or the largest."""
-        points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
-        dtype = DataType.INT32 if points < 2**31 else DataType.INT64
-        made = dataclasses.replace(
-            stage,
-            name=take_name(f"{stage.name}_first", self.taken),
-            dtype=dtype,
-            reduction=dataclasses.replace(reduction, combiner=f"arg{reduction.combiner}"),
-        )
-        self.made.append(made)
-        return made
 
     def _seed_product(
         self, stage: Stage, builder: BodyBuilder, seed: int, result: int
@@ -375,7 +365,7 @@ class _Reverse:
             name=take_name(f"{stage.name}_zeros", self.taken),
             dtype=DataType.INT32,
             body=own.make(one, is_zero),
-            reduction=Reduction("sum", stage.reduction.axes if stage.reduction else ()),
+            reduction=Reduction("sum", stage.axes),
         )
         others = dataclasses.replace(
             stage,
@@ -384,9 +374,8 @@ class _Reverse:
             body=own.make(factor, own.join([*guard, own.apply("ne", factor, zero)])),
         )
         self.made += [zeros, others]
-        rank = len(stage.extents)
-        count = load_own(builder, zeros.name, rank, DataType.INT32)
-        product = builder.apply("mul", seed, load_own(builder, others.name, rank, dtype))
+        count = builder.read(zeros)
+        product = builder.apply("mul", seed, builder.read(others))
         none = builder.apply("eq", count, builder.constant(0, DataType.INT32))
         single = builder.apply("eq", count, builder.constant(1, DataType.INT32))
         own_zero = builder.apply("eq", result, builder.add(Constant(dtype, 0.0)))
@@ -435,11 +424,11 @@ class _Reverse:
         tensor = self.tensors[load.tensor]
         body = Body(tuple(builder.instructions), total.value)
         reader = dataclasses.replace(stage, body=body)
-        chosen = [(c, True) for c in list_conjuncts(dataclasses.replace(body, guard=guard))]
-        for condition, holds in total.conditions:
+        chosen: list[tuple[int, bool]] = []
+        for condition, holds in ((guard, True), *total.conditions):
             own = dataclasses.replace(body, guard=condition)
             joined = list_conjuncts(own) if holds else (condition,)
-            chosen += [(c, holds) for c in joined if (c, holds) not in chosen]
+            chosen += [(c, holds) for c in joined if c is not None and (c, holds) not in chosen]
         made = BodyBuilder()
         readers = find_readers(reader, load, tensor.extents, chosen, made)
         wanted = [total.value, *(c for c, _ in chosen), *(number for _, number in readers.left)]
@@ -513,8 +502,7 @@ def _list_needed(
     hand says it before what has to be computed again, and stands last."""
     needed = {p.name: p for p in parameters if p.name in set(read)}
     said = {e for p in needed.values() for e in p.extents}
-    axes = (a for s in stages if s.reduction is not None for a in s.reduction.axes)
-    extents = [*(e for s in stages for e in s.extents), *(extent for _, extent in axes)]
+    extents = [e for s in stages for e in s.extents] + [e for s in stages for _, e in s.axes]
     extents += [e for p in needed.values() for e in p.extents]
     extents += [i.name for s in stages for i in s.body.instructions if isinstance(i, Symbol)]
     for symbol in find_symbols(extents):

@@ -77,14 +77,10 @@ class Sum:
         """The sum with another in a digit's place, within quotients too."""
         made = Sum(self.constant)
         for term, factor in self.factors:
-            match term:
-                case Digit():
-                    one = by if term == digit else Sum(0, ((term, 1),))
-                case Quotient():
-                    given = term.given.replaced(digit, by)
-                    one = take_part(given, term.divisor, remains=term.remains)
-                case Place() | Symbol():
-                    one = Sum(0, ((term, 1),))
+            one = by if term == digit else as_sum(term)
+            if isinstance(term, Quotient):
+                given = term.given.replaced(digit, by)
+                one = take_part(given, term.divisor, remains=term.remains)
             made = made.plus(one, factor)
         return made
 
@@ -160,10 +156,6 @@ def take_part(given: Sum, divisor: int, *, remains: bool) -> Sum:
 
 
 def list_digits(form: Sum) -> list[Digit]:
-    found: list[Digit] = []
-    for term, _ in form.factors:
-        if isinstance(term, Quotient):
-            found += list_digits(term.given)
-        elif isinstance(term, Digit):
-            found.append(term)
-    return found
+    """The digits that a sum is made of, those in quotients too."""
+    inner = (list_digits(t.given) if isinstance(t, Quotient) else [t] for t, _ in form.factors)
+    return [term for terms in inner for term in terms if isinstance(term, Digit)]

@@ -32,7 +32,6 @@ exactly the same; quotients are left.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -104,22 +103,19 @@ def _split(
     stage: Stage, earlier: Mapping[str, Stage], names: dict[str, None]
 ) -> tuple[Stage, Stage] | None:
     """A sum without its constant factors, and what multiplies it; None where it has none."""
-    reduction = stage.reduction
-    if reduction is None or reduction.combiner != "sum" or any(e == 0 for _, e in reduction.axes):
+    if stage.combiner != "sum" or any(extent == 0 for _, extent in stage.axes):
         return None
     parted = _part(stage.body)
-    body = _look_through(stage, earlier)
-    if body is not stage.body:
-        deeper = _part(body)
-        parted, body = (
-            (deeper, body) if len(deeper.steps) > len(parted.steps) else (parted, stage.body)
-        )
-    if not parted.steps or _has_special(dataclasses.replace(stage, body=body), parted.steps):
+    seen = dataclasses.replace(stage, body=_look_through(stage, earlier))
+    if seen.body is not stage.body:
+        deeper = _part(seen.body)
+        parted, seen = (deeper, seen) if len(deeper.steps) > len(parted.steps) else (parted, stage)
+    if not parted.steps or _has_special(seen, parted.steps):
         return None
     name = stage.name if stage.name.endswith("_sum") else f"{stage.name}_sum"
     name = take_name(name, names)
     inner = Body.make(parted.instructions, parted.kept, parted.guard)
-    total = Stage(name, stage.body.dtype, stage.extents, inner, reduction, stage.span)
+    total = dataclasses.replace(stage, name=name, dtype=stage.body.dtype, body=inner)
     return total, dataclasses.replace(stage, body=_apply(total, parted), reduction=None)
 
 
@@ -144,24 +140,19 @@ def _may_be_empty(stage: Stage, function: Function) -> bool:
     if stage.body.guard is None or not stage.body.dtype.is_float:
         return False
     facts = IndexFacts(stage, list_arrays(function.tables))
-    for joined in _join_conditions(facts.conditions, facts.dependencies):
+    moving = facts.dependencies
+    groups: list[list[int]] = []
+    """Conditions apart from others that share no index with them."""
+    for condition in facts.conditions:
+        near = [g for g in groups if any(set(moving[c]) & set(moving[condition]) for c in g)]
+        groups = [g for g in groups if g not in near]
+        groups.append([c for g in near for c in g] + [condition])
+    for joined in groups:
         passing = facts.find_passing(joined)
         reduced = tuple(n for n, i in enumerate(facts.depends_on(joined)) if i.reduced)
         if passing is None or not np.any(passing, axis=reduced).all():
             return True
     return False
-
-
-def _join_conditions(
-    conditions: Sequence[int], moving: Sequence[tuple[Index, ...]]
-) -> list[list[int]]:
-    """Conditions apart from others that share no index with them."""
-    found: list[list[int]] = []
-    for condition in conditions:
-        near = [g for g in found if any(set(moving[c]) & set(moving[condition]) for c in g)]
-        found = [g for g in found if g not in near]
-        found.append([c for g in near for c in g] + [condition])
-    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -250,8 +241,8 @@ def _apply(total: Stage, parted: _Parted) -> Body:
         given = [] if factor is None else [numbers[factor]]
         if name in ("where", "unless"):
             zero = builder.constant(0, total.body.dtype)
-            sides = (value, zero) if name == "where" else (zero, value)
-            value = builder.select(*given, *sides)
+            then, otherwise = (value, zero) if name == "where" else (zero, value)
+            value = builder.select(given[0], then, otherwise)
         else:
             value = builder.apply(name, value, *given)
     return builder.make(value)
@@ -327,8 +318,7 @@ class _Product:
 
     def write(self, builder: BodyBuilder, numbers: Sequence[int], *first: int) -> Body:
         """The body that gives it, from the values that others have there."""
-        factors = (*first, *(numbers[f] for f in self.factors))
-        result = functools.reduce(lambda left, right: builder.apply("mul", left, right), factors)
+        result = builder.fold("mul", (*first, *(numbers[f] for f in self.factors)))
         return builder.make(result, builder.join(numbers[c] for c in self.conditions))
 
 
@@ -365,21 +355,17 @@ def factor_separable(
             if not find_open_reads(outer, tensors, reach)[0]:
                 made = [clamp_stage(rows, tensors, reach)[0], outer]
         stages += made
-    if len(stages) == len(function.stages):
-        return function
-    return dataclasses.replace(function, stages=tuple(stages))
+    return function.with_stages(stages)
 
 
 def _part_rows(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _Parts | None:
     """How to take a stage apart; None where that cannot be done or is no less work."""
-    reduction = stage.reduction
-    if reduction is None or reduction.combiner != "sum" or len(reduction.axes) < 2:
+    if stage.combiner != "sum" or len(stage.axes) < 2:
         return None
-    extents = [stage.extent(index) for index in stage.indices]
-    if not stage.extents or any(isinstance(e, str) or e == 0 for e in extents):
+    if not stage.extents or any(isinstance(e, str) or e == 0 for e in stage.sizes):
         return None
     facts = IndexFacts(stage, known)
-    for label, extent in reversed(reduction.axes):
+    for label, extent in reversed(stage.axes):
         if isinstance(extent, int) and extent <= longest_row:
             parts = _part_along(facts, Index(label, reduced=True), extent)
             if parts is not None and _is_less_work(facts, parts):
@@ -404,12 +390,8 @@ def _part_along(facts: IndexFacts, row: Index, size: int) -> _Parts | None:
         )
         for weighs in (True, False)
     )
-    rest = (*inner.factors, *inner.conditions)
-    if (
-        outer == _Product((), ())
-        or not inner.factors
-        or any(place in dependencies[v] for v in rest)
-    ):
+    moves = any(place in dependencies[value] for value in (*inner.factors, *inner.conditions))
+    if moves or outer == _Product((), ()) or not inner.factors:
         return None
     return _Parts(row, size, outer, inner)
 
@@ -461,14 +443,10 @@ def _count_terms(facts: IndexFacts, index: Index, conditions: Sequence[int]) -> 
 def _split_rows(stage: Stage, parts: _Parts, names: dict[str, None]) -> tuple[Stage, Stage]:
     """The sums for every place of a row, and the sum of these."""
     body, place = stage.body, len(stage.extents) - 1
-    axes = () if stage.reduction is None else stage.reduction.axes
-    along = tuple(axis for axis in axes if axis[0] == parts.row.axis)
-    others = Reduction("sum", tuple(axis for axis in axes if axis not in along))
+    along = tuple(axis for axis in stage.axes if axis[0] == parts.row.axis)
+    others = Reduction("sum", tuple(axis for axis in stage.axes if axis not in along))
     builder = BodyBuilder()
-    own = builder.add(Index(place))
-    numbers = builder.copy(
-        body, {n: own for n, i in enumerate(body.instructions) if i == parts.row}
-    )
+    numbers = builder.copy(body, places={parts.row: builder.add(Index(place))})
     inner = parts.inner.write(builder, numbers)
     name = take_name(f"{stage.name}_rows", names)
     extents = (*stage.extents[:-1], parts.size)

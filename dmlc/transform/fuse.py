@@ -182,15 +182,9 @@ def _describe_groups(
         local = tuple(
             n for n in whole if n not in results and _find_readers(fused, n, homes) == {place}
         )
-        passes, parallel, elementwise = tuple[Pass, ...](), tuple[Extent, ...](), list[str]()
-        crossed: Crossed | None = None
-        if isinstance(made_of, Draft):
-            passes, parallel, elementwise = (
-                made_of.passes(),
-                made_of.parallel,
-                made_of.list_elementwise(),
-            )
-            crossed = made_of.crossed
+        draft = made_of if isinstance(made_of, Draft) else None
+        passes = () if draft is None else draft.passes()
+        elementwise = [] if draft is None else draft.list_elementwise()
         across = [m.stage for each in passes for m in each.across]
         online = made_of.online if isinstance(made_of, Row) else None
         if isinstance(made_of, Row):
@@ -201,6 +195,7 @@ def _describe_groups(
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
             reasons = (*reasons, f"a row of %{row} at a time is kept for it in a line buffer")
+        parallel, crossed = ((), None) if draft is None else (draft.parallel, draft.crossed)
         ranks = found[0].name if isinstance(made_of, Ordered) else None
         groups.append(
             Group(whole, reasons, parallel, passes, inlined, local, row, crossed, ranks, online)
@@ -242,26 +237,25 @@ def _explain(
     local: Sequence[str],
     reasons: Mapping[str, str],
     results: set[str],
-    elementwise: Sequence[str] = (),
-    across: Sequence[str] = (),
+    elementwise: Sequence[str],
+    across: Sequence[str],
 ) -> tuple[str, ...]:
     """Why these stages are a group, clause by clause. `homes` has every stage that belongs to a
     group, `inlined` names what they compute where they read it, and `local` those of them that take
     no memory; `elementwise` are those computed in passes that reduce, and `across` what is reduced
     over the rows of the group. `reasons` says why some stages are stored."""
     first = next((s for s in stages if s.reduction is not None), stages[0])
-    clauses: list[str] = []
     if first.reduction is not None:
-        clauses.append(f"%{first.name} is a reduction ({first.reduction.combiner})")
+        clauses = [f"%{first.name} is a reduction ({first.combiner})"]
         clauses += [reasons[first.name]] if first.name in reasons else []
     elif first.name in results:
-        clauses.append(f"%{first.name} leaves the function")
+        clauses = [f"%{first.name} leaves the function"]
     elif first.name in reasons:
-        clauses.append(reasons[first.name])
+        clauses = [reasons[first.name]]
     elif first.name in local:
-        clauses.append(f"%{first.name} is read by several stages over its own points")
+        clauses = [f"%{first.name} is read by several stages over its own points"]
     else:
-        clauses.append(f"%{first.name} is read by several kernels, as one would be too large")
+        clauses = [f"%{first.name} is read by several kernels, as one would be too large"]
     # What is local is not stored, whatever it was to be, and results are stored anyway.
     plain = {first.name, *local, *results.intersection(elementwise)}
     clauses += [reasons[s.name] for s in stages if s.name in reasons and s.name not in plain]

@@ -9,7 +9,7 @@ What is inlined before is `fuse`'s to decide.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -78,23 +78,19 @@ class _Room:
 
     def has(self, stage: Stage) -> bool:
         """Whether there is room for a stage."""
-        instructions = len(stage.body.instructions)
-        return self._has(instructions, [stage.name], self._list_tensors(stage))
+        other = _Room(self._function, self._reads, self._budget)
+        other.take(stage)
+        return self.has_all(other)
 
-    def has_all(self, other: _Room, parts: int) -> bool:
+    def has_all(self, other: _Room, parts: int = 0) -> bool:
         """Whether there is room for what another group has, and so many tensors between them."""
-        return self._has(other._instructions, other._stages, other._tensors, parts)
-
-    def _has(
-        self, instructions: int, names: Iterable[str], tensors: dict[str, None], parts: int = 0
-    ) -> bool:
-        if self._instructions + instructions > self._budget.most_instructions:
+        if self._instructions + other._instructions > self._budget.most_instructions:
             return False
-        whole = len(self._tensors | tensors) + parts
+        whole = len(self._tensors | other._tensors) + parts
         if whole <= self._budget.most_buffers:
             return True
         # What the group alone reads takes no memory.
-        stages, readers = self._stages | dict.fromkeys(names), self._function.readers()
+        stages, readers = self._stages | other._stages, self._function.readers()
         near = [
             name
             for name in stages
@@ -106,11 +102,7 @@ class _Room:
     def take(self, stage: Stage) -> None:
         self._instructions += len(stage.body.instructions)
         self._stages[stage.name] = None
-        self._tensors |= self._list_tensors(stage)
-
-    def _list_tensors(self, stage: Stage) -> dict[str, None]:
-        """What a stage reads and writes."""
-        return {stage.name: None} | dict.fromkeys(self._reads[stage.name])
+        self._tensors |= dict.fromkeys((stage.name, *self._reads[stage.name]))
 
 
 def group_stages(function: Function, longest_row: int, budget: Budget) -> Grouping:
@@ -143,33 +135,20 @@ def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str
     taken: set[str] = set()
     for stage in function.stages:
         names = function.readers().get(stage.name, ())
-        length = stage.extents[-1] if stage.extents else None
-        short = isinstance(length, int) and length <= longest_row and not _is_open(stage)
         alone = len(names) == 1 and function.result(stage.name) is None
-        if short and alone and taken.isdisjoint((stage.name, *names)):
-            reader = function.stage(names[0])
-            if (
-                reader is not None
-                and _fits(stage, reader, budget)
-                and _reduces_along(stage, reader)
-            ):
-                found[stage.name] = reader.name
-                taken.add(reader.name)
+        reader = function.stage(names[0]) if alone else None
+        if reader is None or not taken.isdisjoint((stage.name, *names)):
+            continue
+        length = stage.extents[-1] if stage.extents else None
+        short = isinstance(length, int) and length <= longest_row
+        is_open = any(isinstance(extent, str) for extent in stage.sizes)
+        # What they read without the row, and the result, are as many as they read with it.
+        read = {load.tensor for s in (stage, reader) for load in s.body.loads()}
+        fits = len(read) <= budget.most_buffers
+        if short and not is_open and fits and _reduces_along(stage, reader):
+            found[stage.name] = reader.name
+            taken.add(reader.name)
     return found
-
-
-def _is_open(stage: Stage) -> bool:
-    """Whether a size of a stage is known at run time only."""
-    axes = () if stage.reduction is None else stage.reduction.axes
-    return any(isinstance(e, str) for e in (*stage.extents, *(e for _, e in axes)))
-
-
-def _fits(row: Stage, reader: Stage, budget: Budget) -> bool:
-    """Whether a kernel has buffers enough for both. What they read without the row, and the result,
-    are as many as they read with it."""
-    return (
-        len({load.tensor for s in (row, reader) for load in s.body.loads()}) <= budget.most_buffers
-    )
 
 
 def _reduces_along(row: Stage, reader: Stage) -> bool:
@@ -179,7 +158,7 @@ def _reduces_along(row: Stage, reader: Stage) -> bool:
         return False
     if len(row.extents) != len(reader.extents) or row.extents[:-1] != reader.extents[:-1]:
         return False
-    if any(s.reduction is None or s.reduction.combiner not in COMBINERS for s in (row, reader)):
+    if any(s.combiner not in COMBINERS for s in (row, reader)):
         return False
     last = Index(len(reader.extents) - 1)
     dependencies = find_dependencies(reader.body)
@@ -233,7 +212,12 @@ class Grouping:
     def place(self, stage: Stage) -> None:
         """Finds a stage's group, or makes it one."""
         if stage.name in self._ordered:
-            self._start_ordered(stage, self._ordered[stage.name])
+            # A group of ranks, and of what reads them: the same tensors as they do.
+            readers = map(self._function.stage, self._ordered[stage.name].readers)
+            group = Ordered(stage, [reader for reader in readers if reader is not None])
+            place = self.start(stage)
+            self.members[place] = group
+            self._homes |= dict.fromkeys(group.stages, place)
         if stage.name in self._online:
             self._start_online(stage, self._online[stage.name])
             return
@@ -257,13 +241,6 @@ class Grouping:
         self.members.append(Draft(stage, self._streams) if reduces else Plain(stage))
         self._rooms.append(_Room(self._function, self._reads, self._budget))
         return place
-
-    def _start_ordered(self, ranks: Stage, rows: Rows) -> None:
-        """Makes a group of ranks, and of what reads them: the same tensors as they do."""
-        readers = [s for s in map(self._function.stage, rows.readers) if s is not None]
-        place = self.start(ranks)
-        self.members[place] = Ordered(ranks, readers)
-        self._homes |= {stage.name: place for stage in readers}
 
     def _start_online(self, stage: Stage, found: Online) -> None:
         """Makes a group of what one kernel computes online, once all of it has come."""
@@ -293,7 +270,8 @@ class Grouping:
                     break
             for name in names:
                 noted.setdefault(name, []).append(place)
-        numbers = {place: number for number, place in enumerate(_list_there(left))}
+        there = [place for place, found in enumerate(left) if found is not None]
+        numbers = {place: number for number, place in enumerate(there)}
         self.members = [found for found in left if found is not None]
         self._homes = {name: numbers[place] for name, place in self._homes.items()}
 
@@ -359,7 +337,7 @@ class Grouping:
         """Keeps where later stages that may join a group look for it."""
         kind = type(self.members[place])
         keys: list[object] = [] if kind is Plain else [*self._reads[stage.name], stage.name]
-        keys.append(_measure(stage))
+        keys.append((stage.extents, stage.sizes))
         for key in dict.fromkeys(keys):
             noted = self._noted.setdefault((kind, key), [])
             at = bisect.bisect_left(noted, place)
@@ -370,13 +348,13 @@ class Grouping:
         """The groups that might take a stage, those with reductions first; what it reads is in
         groups up to `latest`."""
         if stage.name not in self._with_rows:
-            keys = dict.fromkeys((*self._reads[stage.name], _measure(stage)))
+            keys = dict.fromkeys((*self._reads[stage.name], (stage.extents, stage.sizes)))
             kinds: tuple[type[Members], ...] = (Draft, Row)
             noted = (self._list_noted(kind, key, latest) for kind in kinds for key in keys)
             found = {place for places in noted for place in places}
             yield from sorted(found)[:_MOST_TRIED]
         if stage.reduction is None:
-            places = self._list_noted(Plain, stage.extents, latest)
+            places = self._list_noted(Plain, (stage.extents, stage.sizes), latest)
             yield from (place for place in places if isinstance(self.members[place], Plain))
 
     def _list_noted(self, kind: type[Members], key: object, latest: int) -> list[int]:
@@ -392,18 +370,6 @@ class Grouping:
         if first.name in self._with_rows and not derives:
             return False
         return self._rooms[place].has(stage) and self.members[place].join(stage)
-
-
-def _measure(stage: Stage) -> object:
-    """The sizes of a stage's domain, and of what it reduces."""
-    if stage.reduction is None:
-        return stage.extents
-    return stage.extents, tuple(extent for _, extent in stage.reduction.axes)
-
-
-def _list_there(left: Sequence[Members | None]) -> list[int]:
-    """The places where there is a group."""
-    return [place for place, found in enumerate(left) if found is not None]
 
 
 def _order(function: Function, rows: Mapping[str, str]) -> list[Stage]:
@@ -423,7 +389,4 @@ def _order(function: Function, rows: Mapping[str, str]) -> list[Stage]:
 
 def is_fixed_reduction(stage: Stage) -> bool:
     """Whether a stage is a reduction, and none of its sizes is 0."""
-    if stage.reduction is None:
-        return False
-    extents = (*stage.extents, *(extent for _, extent in stage.reduction.axes))
-    return 0 not in extents
+    return stage.reduction is not None and 0 not in stage.sizes

@@ -15,17 +15,7 @@ import dataclasses
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dmlc.ir import (
-    Body,
-    Function,
-    Index,
-    Instruction,
-    Load,
-    Stage,
-    Tensor,
-    operands,
-    with_operands,
-)
+from dmlc.ir import Body, Function, Index, Instruction, Load, Stage, Tensor, operands, with_operands
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.ranges import Interval, table_ranges
@@ -97,11 +87,8 @@ def inline_producers(
             # Whoever has computed it so far reads it instead.
             pending += [u for u in users.pop(gone, []) if bodies.pop(u, None) is not None]
         pending += [load.tensor for load in made.body.loads() if load.tensor in stages]
-    left = [
-        dataclasses.replace(s, body=bodies[s.name].body)
-        for s in function.stages
-        if s.name in bodies
-    ]
+    kept = (stage for stage in function.stages if stage.name in bodies)
+    left = [dataclasses.replace(stage, body=bodies[stage.name].body) for stage in kept]
     computed_in = {name: made.computed for name, made in bodies.items()}
     return Drawn(clamp_reads(function, list_live(left, results)), computed_in, reasons)
 
@@ -223,11 +210,8 @@ def _inline(
     body = Body.make(instructions, root.numbers[reader.body.result], guard)
     read = {load.tensor for load in body.loads()}
     done = dict.fromkeys(key.tensor for key in computed)
-    return _Inlined(
-        body,
-        tuple(name for name in done if name not in left),
-        tuple(name for name in left if name in read),
-    )
+    computed_here = tuple(name for name in done if name not in left)
+    return _Inlined(body, computed_here, tuple(name for name in left if name in read))
 
 
 # Clamps ------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ import numpy as np
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
-    Body,
     Cast,
     Function,
     Index,
@@ -72,11 +71,7 @@ _BISECTED = 4
 
 
 def index_inverses(
-    function: Function,
-    walked: Container[str] = (),
-    *,
-    walks: bool = False,
-    always: bool = False,
+    function: Function, walked: Container[str] = (), *, walks: bool = False, always: bool = False
 ) -> Function:
     """The function with an inverse index for each long sum over points that data choose by their
     keys, or `always`, however short it is, but for those whose points are `walked`; the function
@@ -140,8 +135,7 @@ class Choice:
     def suits(self) -> bool:
         """Whether there can be an index: one for values, as positions would be other numbers; of
         keys and places that 32 bits hold."""
-        reduction = self.stage.reduction
-        if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+        if self.stage.combiner in POSITIONAL_COMBINERS:
             return False
         return self.elements < _MOST_ELEMENTS and self.count(self.points) < _MOST_POINTS
 
@@ -159,10 +153,7 @@ class Choice:
 def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
     """How elements choose what a stage reduces; None where they do not say it by conditions that
     each hold for one place along an axis. The elements of `tables` are known."""
-    reduction = stage.reduction
-    if reduction is None or not all(isinstance(stage.extent(i), int) for i in stage.indices):
-        return None
-    if 0 in (stage.extent(index) for index in stage.indices):
+    if stage.reduction is None or not all(isinstance(e, int) and e for e in stage.sizes):
         return None
     stage = guard_choices(stage)
     facts = IndexFacts(stage, tables)
@@ -170,7 +161,10 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
     for condition in facts.conditions:
         made = [*keys, *itertools.islice(find_point_keys(facts, condition), 1)]
         few = math.prod(key.extent for key in made) < _MOST_ELEMENTS
-        if _go_together(facts, made) and (few or len(made) == 1):
+        # Each has an axis of its own, on which none of them depends.
+        axes, own = [key.index for key in made], facts.depends_on(key.value for key in made)
+        apart = len(set(axes)) == len(axes) and set(axes).isdisjoint(own)
+        if apart and (few or len(made) == 1):
             keys = made
     read = facts.depends_on(key.value for key in keys)
     batch = tuple(index for index in read if not index.reduced)
@@ -179,13 +173,6 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
     others = (c for c in facts.conditions if c not in settled)
     own = tuple(c for c in others if set(facts.dependencies[c]) <= set(read))
     return Choice(stage, tuple(keys), batch, points, own) if keys else None
-
-
-def _go_together(facts: IndexFacts, keys: Sequence[Key]) -> bool:
-    """Whether each key has an axis of its own, on which none of them depends."""
-    axes = [key.index for key in keys]
-    read = facts.depends_on(key.value for key in keys)
-    return len(set(axes)) == len(axes) and not set(axes).intersection(read)
 
 
 # Stages --------------------------------------------------------------------------------------
@@ -211,7 +198,7 @@ def _make_keys(choice: Choice, name: str) -> Stage:
     number = builder.apply("min", own, builder.constant(count - 1))
     moved = {index: builder.add(Index(axis)) for axis, index in enumerate(choice.batch)}
     moved |= _part(choice, builder, number)
-    numbers = builder.copy(body, find_indices(body, moved))
+    numbers = builder.copy(body, places=moved)
     total, conditions = builder.constant(0), [builder.apply("lt", own, builder.constant(count))]
     strides = packed_strides(tuple(key.extent for key in choice.keys))
     for key, stride in zip(choice.keys, strides, strict=True):
@@ -230,14 +217,14 @@ def _make_keys(choice: Choice, name: str) -> Stage:
 
 def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     """The stage that reduces the points of each element, which lie side by side."""
-    stage, reduction, body = choice.stage, choice.stage.reduction, choice.stage.body
+    stage, body = choice.stage, choice.stage.body
     count, first, builder = choice.count(choice.points), choice.points[0], BodyBuilder()
     outer = tuple(builder.add(index) for index in choice.batch)
     number = builder.add(first)
     found = builder.add(Load(places.name, (*outer, number), NUMBER))
     place, last = builder.add(Cast(found, DataType.INDEX)), builder.constant(count - 1)
     point = builder.apply("max", builder.apply("min", place, last), builder.constant(0))
-    numbers = builder.copy(body, find_indices(body, _part(choice, builder, point)))
+    numbers = builder.copy(body, places=_part(choice, builder, point))
     element = builder.constant(0)
     strides = packed_strides(tuple(key.extent for key in choice.keys))
     for key, stride in zip(choice.keys, strides, strict=True):
@@ -251,14 +238,12 @@ def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     left = [numbers[c] for c in IndexFacts(stage).conditions if c not in settled]
     inside = [builder.apply("ge", number, ends[0]), builder.apply("lt", number, ends[1])]
     made = builder.make(numbers[body.result], builder.join([*inside, *left]))
-    axes = () if reduction is None else reduction.axes
     kept = tuple(
         (label, count if label == first.axis else extent)
-        for label, extent in axes
+        for label, extent in stage.axes
         if label == first.axis or Index(label, reduced=True) not in choice.points
     )
-    combiner = "" if reduction is None else reduction.combiner
-    return dataclasses.replace(stage, body=made, reduction=Reduction(combiner, kept))
+    return dataclasses.replace(stage, body=made, reduction=Reduction(stage.combiner or "", kept))
 
 
 def _part(choice: Choice, builder: BodyBuilder, number: int) -> dict[Index, int]:
@@ -271,12 +256,3 @@ def _part(choice: Choice, builder: BodyBuilder, number: int) -> dict[Index, int]
             place = builder.apply("mod", place, builder.constant(size))
         found[index] = place
     return found
-
-
-def find_indices(body: Body, moved: Mapping[Index, int]) -> dict[int, int]:
-    """The values of a body that are indices, and the values that stand for these."""
-    return {
-        number: moved[instruction]
-        for number, instruction in enumerate(body.instructions)
-        if isinstance(instruction, Index) and instruction in moved
-    }

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 
 from dmlc.ir import Apply, Body, Constant, Extent, Index, Load, Stage, Symbol
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.ranges import Interval, Ranges
+from dmlc.ir.ranges import DIFFERENCES, UNKNOWN, Interval
 from dmlc.scalars import DataType
 from dmlc.sizes import find_least, measure
 from dmlc.transform.digits import (
@@ -67,12 +66,9 @@ def find_readers(
     """The points of a stage that read the element at a place of a tensor of those extents.
     `conditions` are values of the stage's body that hold, or do not, wherever the read counts. The
     builder makes a body over the tensor."""
-    ranges = Ranges(stage)
-    for instruction in stage.body.instructions:
-        ranges.add(instruction)
-    proof = Proof(stage, ranges, conditions=conditions)
     bounds = _find_bounds(stage.body, [value for value, holds in conditions if holds])
-    equations = _Equations(stage, load, extents, _Known(bounds, proof))
+    known = _Known(bounds, Proof(stage, conditions=conditions))
+    equations = _Equations(stage, load, extents, known)
     equations.solve()
     return equations.write(builder)
 
@@ -140,7 +136,13 @@ class _Equations:
             found = [(axis, number, forms.find(number)) for axis, number in self._open]
             if forms.split is None or splits == _MOST_SPLITS:
                 break
-            pending = self._split(*forms.split, pending)
+            # Into a digit below a step, and how many steps there are.
+            digit, step, extent = forms.split
+            low, high = self._digit(step), self._digit(-(-extent // step))
+            value = Sum(0, ((low, 1), (high, step)))
+            if extent % step:
+                self._asked.append(_Asked(value, "lt", extent))
+            pending = self._put(digit, value, pending)
             splits += 1
         for axis, number, form in found:
             if form is None:
@@ -160,14 +162,6 @@ class _Equations:
         ]
         self._indices = {i: form.replaced(digit, value) for i, form in self._indices.items()}
         return [form.replaced(digit, value) for form in pending]
-
-    def _split(self, digit: Digit, step: int, extent: int, pending: Sequence[Sum]) -> list[Sum]:
-        """Takes a digit apart: into one below `step`, and how many steps there are."""
-        low, high = self._digit(step), self._digit(-(-extent // step))
-        value = Sum(0, ((low, 1), (high, step)))
-        if extent % step:
-            self._asked.append(_Asked(value, "lt", extent))
-        return self._put(digit, value, pending)
 
     def _join_digits(self) -> list[Sum]:
         """Puts together what a reshape takes apart: positions that are the digits of one number
@@ -224,8 +218,7 @@ class _Equations:
             if step <= reach or (not isinstance(digit.extent, int) and len(ordered) > 1):
                 return []
             reach += step * (digit.extent - 1) if isinstance(digit.extent, int) else 0
-        settled: list[tuple[Digit, Sum]] = []
-        rest = known
+        settled, rest = list[tuple[Digit, Sum]](), known
         self._asked.append(_Asked(rest, "ge"))
         for digit, step in reversed(ordered):
             value = take_part(rest, step, remains=False)
@@ -321,10 +314,7 @@ class _Writer:
                 return self._builder.apply(name, self.write(term.given), divisor)
 
     def compare(self, asked: _Asked) -> int:
-        if isinstance(asked.extent, str):
-            limit = self._builder.add(Symbol(asked.extent))
-        else:
-            limit = self._builder.constant(asked.extent)
+        limit = self._builder.size(asked.extent)
         if asked.comparison != "eq":
             return self._builder.apply(asked.comparison, self.write(asked.form), limit)
         # A place is compared with what it has to be.
@@ -383,21 +373,20 @@ class _Forms:
             case (("div" | "mod"), form, Sum(constant=divisor, factors=())) if divisor > 0:
                 return self._part(form, self._reach(given[0], form), divisor, name == "mod")
             case (("min" | "max"), left, right):
-                reach = [self._reach(v, f) for v, f in zip(given, forms, strict=True)]
-                return _choose(name, (left, right), reach) or self._choose_open(name, given)
+                (a, b), (c, d) = (self._reach(v, f) for v, f in zip(given, forms, strict=True))
+                if a >= d or c >= b:
+                    return right if (c >= b) == (name == "max") else left
+                # Sizes may say which it is.
+                for least, most in (given, given[::-1]):
+                    if self._facts.proof.is_at_most(least, most):
+                        return self.find(least if name == "min" else most)
+                return None
             case _:
                 return None
 
-    def _choose_open(self, name: str, given: Sequence[int]) -> Sum | None:
-        """The smaller or the larger of two values, where sizes say which it is."""
-        for least, most in (given, given[::-1]):
-            if self._facts.proof.is_at_most(least, most):
-                return self.find(least if name == "min" else most)
-        return None
-
     def _reach(self, number: int, form: Sum) -> Interval:
         """How far a value goes where the read counts."""
-        intervals = [form.interval, self._facts.bounds.get(number, (-math.inf, math.inf))]
+        intervals = [form.interval, self._facts.bounds.get(number, UNKNOWN)]
         match self._body.instructions[number]:
             case Apply(operation=operation, operands=given) if operation.name in ("min", "max"):
                 ends = [self._reach(v, f) for v in given if (f := self.find(v)) is not None]
@@ -422,15 +411,6 @@ class _Forms:
             if isinstance(digit.extent, int) and 1 < step < digit.extent:
                 self.split = digit, step, digit.extent
         return None
-
-
-def _choose(name: str, forms: tuple[Sum, Sum], reach: Sequence[Interval]) -> Sum | None:
-    """The smaller or the larger of two sums, where it is always the same one."""
-    (a, b), (c, d) = reach
-    first_is_larger, second_is_larger = a >= d, c >= b
-    if first_is_larger or second_is_larger:
-        return forms[int(second_is_larger == (name == "max"))]
-    return None
 
 
 def _find_part(body: Body, number: int) -> tuple[int, int, int | None]:
@@ -461,20 +441,8 @@ def _find_bounds(body: Body, conditions: Sequence[int]) -> dict[int, Interval]:
                 name, limit = operation.name, body.instructions[right]
             case _:
                 continue
-        if isinstance(limit, Constant) and limit.dtype is DataType.INDEX and name in _HELD:
-            low, high = found.get(left, (-math.inf, math.inf))
-            least, most = _HELD[name](int(limit.value))
+        if isinstance(limit, Constant) and limit.dtype is DataType.INDEX and name in DIFFERENCES:
+            low, high = found.get(left, UNKNOWN)
+            least, most = (int(limit.value) + bound for bound in DIFFERENCES[name])
             found[left] = max(low, least), min(high, most)
     return found
-
-
-_HELD: Mapping[str, Callable[[int], Interval]] = MappingProxyType(
-    {
-        "ge": lambda limit: (limit, math.inf),
-        "gt": lambda limit: (limit + 1, math.inf),
-        "le": lambda limit: (-math.inf, limit),
-        "lt": lambda limit: (-math.inf, limit - 1),
-        "eq": lambda limit: (limit, limit),
-    }
-)
-"""Where a position lies that is compared with a constant, by the comparison."""

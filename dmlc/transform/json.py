@@ -71,18 +71,13 @@ def _make_kernel(fields: dict[str, Any], _: str) -> Kernel:
     return Kernel(Group(**fields), moves)
 
 
-_FUSION: dict[str, Any] = {
-    "function": Function,
-    "kernels": tuple[Kernel, ...],
-    "unfused": Function,
-}
+_FUSION = {"function": Function, "kernels": tuple[Kernel, ...], "unfused": Function}
+_KERNEL = {**find_fields(Group), "moves": tuple[Move, ...]}
 _RECORDS = Records(
     {
         **SHAPES,
         Fusion: Shape(_FUSION, _make, _take),
-        Kernel: Shape(
-            {**find_fields(Group), "moves": tuple[Move, ...]}, _make_kernel, _take_kernel
-        ),
+        Kernel: Shape(_KERNEL, _make_kernel, _take_kernel),
     },
     {},
     NOUNS,

@@ -8,22 +8,13 @@ which is `inverse_index`'s business. Where it is one of the reduction, there is 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dmlc.ir import (
-    POSITIONAL_COMBINERS,
-    Apply,
-    Cast,
-    Constant,
-    Index,
-    Select,
-    Stage,
-    value_type,
-)
+from dmlc.ir import POSITIONAL_COMBINERS, Apply, Cast, Constant, Index, Select, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts
+from dmlc.ir.index import IndexFacts, list_conjuncts
 from dmlc.scalars import DataType, combiner_identity
 
 
@@ -39,25 +30,43 @@ class Key:
     extent: int
 
 
-def guard_choices(stage: Stage) -> Stage:
-    """A reduction whose guard leaves out the points at which its body chooses what changes
-    nothing."""
-    body, reduction = stage.body, stage.reduction
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+def guard_choices(stage: Stage, known: Sequence[bool] | None = None) -> Stage:
+    """A reduction whose guard leaves out the points at which its body chooses what changes nothing:
+    as its second branch; or as either, by conditions that are `known`, where these are given."""
+    body, combiner = stage.body, stage.combiner
+    if combiner is None or combiner in POSITIONAL_COMBINERS:
         return stage
-    nothing = Constant(body.dtype, combiner_identity(reduction.combiner, body.dtype))
-    result, conditions = body.result, [] if body.guard is None else [body.guard]
+    nothing = Constant(body.dtype, combiner_identity(combiner, body.dtype))
+    result, chosen = body.result, list[tuple[int, bool]]()
     while isinstance(choice := body.instructions[result], Select):
-        if body.instructions[choice.otherwise] != nothing:
+        takes_first = body.instructions[choice.otherwise] == nothing
+        takes_second = known is not None and body.instructions[choice.then] == nothing
+        if not (takes_first or takes_second) or (known and not known[choice.condition]):
             break
-        conditions.append(choice.condition)
-        result = choice.then
-    if result == body.result:
+        chosen.append((choice.condition, takes_first))
+        result = choice.then if takes_first else choice.otherwise
+    if not chosen:
         return stage
     builder = BodyBuilder()
     numbers = builder.copy(body)
-    guard = builder.join(numbers[c] for c in conditions)
-    return dataclasses.replace(stage, body=builder.make(numbers[result], guard))
+    conditions = [numbers[c] for c in list_conjuncts(body)]
+    conditions += (numbers[c] if holds else builder.apply("not", numbers[c]) for c, holds in chosen)
+    made = builder.make(numbers[result], builder.join(conditions))
+    return dataclasses.replace(stage, body=made)
+
+
+def find_counted(stage: Stage) -> tuple[Index, int] | None:
+    """The one axis, of known size, that a stage counts some points along, and how many points it
+    has; None where it does something else, or has an open size."""
+    body = stage.body
+    if stage.combiner != "sum" or len(stage.axes) != 1 or body.guard is None:
+        return None
+    ((label, count),) = stage.axes
+    one = body.instructions[body.result]
+    counts = isinstance(one, Constant) and one.dtype.is_integer and one.value == 1
+    if not counts or not isinstance(count, int) or any(isinstance(e, str) for e in stage.extents):
+        return None
+    return Index(label, reduced=True), count
 
 
 def find_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:

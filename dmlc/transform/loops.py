@@ -17,9 +17,9 @@ from dmlc.ir import (
     Body,
     Constant,
     Delay,
-    Extent,
     Function,
     Index,
+    Instruction,
     Load,
     Loop,
     OneStep,
@@ -32,9 +32,7 @@ from dmlc.ir import (
     Table,
     Tensor,
     fixed_strides,
-    operands,
     packed_strides,
-    with_operands,
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
@@ -90,32 +88,22 @@ def part_loops(function: Function) -> tuple[Part, ...]:
 def drop_short_loops(function: Function) -> Function:
     """The function where no loop has one step or none: nothing was computed a step before, so what
     its stages read of that is 0. Itself, where all loops are longer."""
-    short = [loop for loop in function.loops if _count_steps(function, loop) in (0, 1)]
+    tensors = function.tensors()
+    short = [loop for loop in function.loops if tensors[loop.stages[0]].extents[0] in (0, 1)]
     if not short:
         return function
-    none = {delay.name: delay for loop in short for delay in loop.delays}
-    return dataclasses.replace(
-        function,
-        stages=tuple(_read_zeros(stage, none) for stage in function.stages),
-        loops=tuple(loop for loop in function.loops if loop not in short),
-    )
-
-
-def _count_steps(function: Function, loop: Loop) -> Extent:
-    first = function.stage(loop.stages[0])
-    if first is None:
-        raise InternalError("a loop has no stages")
-    return first.extents[0]
-
-
-def _read_zeros(stage: Stage, none: Mapping[str, Delay]) -> Stage:
-    """A stage with 0 for what it reads of some delays."""
-    instructions = [
-        _zero(i.dtype) if isinstance(i, Load) and i.tensor in none else i
-        for i in stage.body.instructions
-    ]
-    body = Body.make(instructions, stage.body.result, stage.body.guard)
-    return dataclasses.replace(stage, body=body)
+    none = {delay.name for loop in short for delay in loop.delays}
+    stages: list[Stage] = []
+    for stage in function.stages:
+        body = stage.body
+        values = [
+            _zero(i.dtype) if isinstance(i, Load) and i.tensor in none else i
+            for i in body.instructions
+        ]
+        body = Body.make(values, body.result, body.guard)
+        stages.append(dataclasses.replace(stage, body=body))
+    loops = tuple(loop for loop in function.loops if loop not in short)
+    return dataclasses.replace(function, stages=tuple(stages), loops=loops)
 
 
 def gather_loop(
@@ -176,13 +164,11 @@ def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
     if not isinstance(steps, int):
         raise InternalError("a loop has no number of steps")
     here = builder.index(0)
-    one, last = builder.constant(1), builder.constant(steps - 1)
-    if backwards:
-        place = builder.apply("min", builder.apply("add", here, one), last)
-        follows = builder.apply("lt", here, last)
-    else:
-        place = builder.apply("max", builder.apply("sub", here, one), builder.constant(0))
-        follows = builder.apply("gt", here, builder.constant(0))
+    # The next place, or the one before, as far as there is one.
+    move, hold, compare = ("add", "min", "lt") if backwards else ("sub", "max", "gt")
+    end = builder.constant(steps - 1 if backwards else 0)
+    place = builder.apply(hold, builder.apply(move, here, builder.constant(1)), end)
+    follows = builder.apply(compare, here, end)
     rest = tuple(builder.index(axis) for axis in range(1, len(delay.extents)))
     found = builder.add(Load(delay.of, (place, *rest), delay.dtype))
     zero = builder.add(_zero(delay.dtype))
@@ -227,12 +213,11 @@ def _find_crossing(function: Function, parts: Sequence[Sequence[str]]) -> dict[s
 def _make_part(
     function: Function, stages: Sequence[Stage], loop: Loop | None, wanted: Mapping[str, None]
 ) -> Part:
-    own = {stage.name for stage in stages}
     if loop is None:
+        own = {stage.name for stage in stages}
         read = dict.fromkeys(load.tensor for s in stages for load in s.body.loads())
         given = [_as_parameter(function, name) for name in read if name not in own]
-        made = tuple(stages)
-        one_step = None
+        made, one_step = tuple(stages), None
         results = tuple(
             function.result(s.name) or Result(s.name) for s in stages if s.name in wanted
         )
@@ -250,26 +235,23 @@ def _make_part(
         one_step = OneStep(writer.steps, rows, loop.backwards)
         _check_reach(function, rows)
     names = {parameter.name for parameter in given}
-    return Part(
-        Function(
-            function.name,
-            tuple(p for p in given if isinstance(p, Parameter)),
-            made,
-            results,
-            span=function.span,
-            tables=tuple(t for t in function.tables if t.name in names),
-            one_step=one_step,
-        ),
-        loop,
+    part = Function(
+        function.name,
+        tuple(p for p in given if isinstance(p, Parameter)),
+        made,
+        results,
+        span=function.span,
+        tables=tuple(t for t in function.tables if t.name in names),
+        one_step=one_step,
     )
+    return Part(part, loop)
 
 
 def _as_parameter(function: Function, name: str) -> Parameter | Table:
     """A tensor as those parts see it that do not compute it."""
-    tensor = function.tensors()[name]
+    tensor, result = function.tensors()[name], function.result(name)
     if isinstance(tensor, Parameter | Table):
         return tensor
-    result = function.result(name)
     strides = None if result is None else result.strides
     return Parameter(name, tensor.dtype, tensor.extents, strides, tensor.span)
 
@@ -277,11 +259,9 @@ def _as_parameter(function: Function, name: str) -> Parameter | Table:
 def _strides(function: Function, tensor: Tensor) -> tuple[int, ...]:
     """How a tensor of known sizes lies in memory."""
     layout = function.result(tensor.name) if isinstance(tensor, Stage) else tensor
-    if isinstance(layout, Parameter | Result):
-        strides = fixed_strides(layout)
-        if strides is not None:
-            return strides
-    return packed_strides(tuple(e for e in tensor.extents if isinstance(e, int)))
+    strides = fixed_strides(layout) if isinstance(layout, Parameter | Result) else None
+    packed = packed_strides(tuple(e for e in tensor.extents if isinstance(e, int)))
+    return packed if strides is None else strides
 
 
 def _check_reach(function: Function, rows: Mapping[str, Row]) -> None:
@@ -306,7 +286,7 @@ class _StepWriter:
         self._own = set(loop.stages)
         self._delays = {delay.name: delay for delay in loop.delays}
         self._loop = loop
-        steps = _count_steps(function, loop)
+        steps = function.tensors()[loop.stages[0]].extents[0]
         if not isinstance(steps, int):
             raise InternalError("a loop has no number of steps")
         self.steps = steps
@@ -318,50 +298,42 @@ class _StepWriter:
         """A stage at one step: without its first axis."""
         body, builder = stage.body, BodyBuilder()
         dependencies = find_dependencies(body)
-        numbers: list[int] = []
-        for instruction in body.instructions:
-            match instruction:
+
+        def change(number: int, moved: Instruction) -> int | None:
+            old = body.instructions[number]
+            match moved:
                 case Index(axis=0, reduced=False):
-                    made = builder.add(Step(self.steps))
+                    return builder.add(Step(self.steps))
                 case Index(axis=axis, reduced=False):
-                    made = builder.add(Index(axis - 1))
-                case Load(tensor=tensor, indices=indices, dtype=dtype):
-                    first = body.instructions[indices[0]] if indices else None
-                    moving = any(Index(0) in dependencies[i] for i in indices[1:])
-                    places = tuple(numbers[i] for i in indices)
+                    return builder.add(Index(axis - 1))
+                case Load(tensor=tensor, indices=places, dtype=dtype) if isinstance(old, Load):
+                    first = body.instructions[old.indices[0]] if places else None
+                    moving = any(Index(0) in dependencies[i] for i in old.indices[1:])
                     if tensor in self._delays:
-                        made = self._read_before(builder, self._delays[tensor], places[1:])
-                    elif tensor in self._own:
-                        made = builder.add(Load(tensor, places[1:], dtype))
-                    elif first == Index(0) and not moving:
-                        made = builder.add(Load(self._add_row(tensor), places[1:], dtype))
-                    else:
-                        self.read[tensor] = _as_parameter(self._function, tensor)
-                        made = builder.add(Load(tensor, places, dtype))
-                case Select(condition=condition, then=then, otherwise=otherwise, dtype=dtype):
-                    given = numbers[condition], numbers[then], numbers[otherwise]
-                    inner = builder.instructions[given[1]]
-                    if isinstance(inner, Select) and inner.condition == given[0]:
+                        return self._read_before(builder, self._delays[tensor], places[1:])
+                    if tensor in self._own:
+                        return builder.add(Load(tensor, places[1:], dtype))
+                    if first == Index(0) and not moving:
+                        return builder.add(Load(self._add_row(tensor), places[1:], dtype))
+                    self.read[tensor] = _as_parameter(self._function, tensor)
+                    return None
+                case Select(condition=condition, then=then):
+                    inner = builder.instructions[then]
+                    if isinstance(inner, Select) and inner.condition == condition:
                         # What stands for a step before the first is not asked for.
-                        given = given[0], inner.then, given[2]
-                    made = builder.add(Select(*given, dtype))
+                        return builder.select(condition, inner.then, moved.otherwise)
+                    return None
                 case _:
-                    given = tuple(numbers[o] for o in operands(instruction))
-                    made = builder.add(with_operands(instruction, given))
-            numbers.append(made)
-        guard = None if body.guard is None else numbers[body.guard]
-        made_body = builder.make(numbers[body.result], guard)
-        return dataclasses.replace(stage, extents=stage.extents[1:], body=made_body)
+                    return None
+
+        return dataclasses.replace(builder.remake(stage, change), extents=stage.extents[1:])
 
     def _read_before(self, builder: BodyBuilder, delay: Delay, places: tuple[int, ...]) -> int:
         """What a stage was at the step before; 0 at the first step."""
         dtype = delay.dtype
         zero = builder.add(_zero(dtype))
         sizes = tuple(e for e in delay.extents if isinstance(e, int))
-        of = self._function.stage(delay.of)
-        if of is None:
-            raise InternalError(f"%{delay.name} is before no stage")
-        size, *strides = _strides(self._function, of)
+        size, *strides = _strides(self._function, self._function.tensors()[delay.of])
         self.rows[delay.name] = Row(delay.of, size, before=True)
         self.read[delay.name] = Parameter(delay.name, dtype, sizes[1:], tuple(strides), delay.span)
         found = builder.add(Load(delay.name, places, dtype))

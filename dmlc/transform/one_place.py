@@ -15,22 +15,12 @@ the gradient of a read, is `inverse_index`'s.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 
-from dmlc.ir import (
-    POSITIONAL_COMBINERS,
-    Constant,
-    Function,
-    Load,
-    Reduction,
-    Select,
-    Stage,
-)
+from dmlc.ir import POSITIONAL_COMBINERS, Function, Load, Reduction, Select, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.verify import find_stage_fault
-from dmlc.scalars import combiner_identity
 from dmlc.transform.inline import inline_stages
 from dmlc.transform.keys import Key, find_keys, find_place, guard_choices
 from dmlc.transform.simplify import is_inlinable, replace_stages
@@ -59,11 +49,11 @@ def read_one_place(function: Function) -> Function:
 
 def _shorten(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
     """A stage without the axes along which it reads one place; the stage itself without such."""
-    if stage.reduction is None or stage.reduction.combiner in POSITIONAL_COMBINERS:
+    if stage.reduction is None or stage.combiner in POSITIONAL_COMBINERS:
         return stage
     made = guard_choices(_look_through(stage, earlier))
     found = False
-    while made.reduction is not None and (key := _find_key(made)) is not None:
+    while 0 not in made.sizes and (key := _find_key(made)) is not None:
         made, found = _read_there(made, key), True
     return made if found else stage
 
@@ -87,8 +77,6 @@ def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Stage:
 
 def _find_key(stage: Stage) -> Key | None:
     """A condition that says the place along an axis of the reduction."""
-    if 0 in (stage.extent(index) for index in stage.indices):
-        return None
     facts = IndexFacts(stage)
     keys = (key for condition in facts.conditions for key in find_keys(facts, condition))
     return next((key for key in keys if key.index.reduced), None)
@@ -96,24 +84,20 @@ def _find_key(stage: Stage) -> Key | None:
 
 def _read_there(stage: Stage, key: Key) -> Stage:
     """The stage at the place that a condition says, and without its axis."""
-    reduction, body, builder = stage.reduction, stage.body, BodyBuilder()
-    if reduction is None:
-        return stage
+    body, builder, combiner = stage.body, BodyBuilder(), stage.combiner or ""
     value = builder.copy(body)[key.value]
     place, conditions = find_place(builder, value, key)
-    numbers = builder.copy(
-        body, {n: place for n, each in enumerate(body.instructions) if each == key.index}
-    )
+    numbers = builder.copy(body, places={key.index: place})
     others = (c for c in IndexFacts(stage).conditions if c != key.condition)
     conditions += dict.fromkeys(numbers[c] for c in others)
-    holds = functools.reduce(lambda one, other: builder.apply("and", one, other), conditions)
+    holds = builder.fold("and", conditions)
     result = numbers[body.result]
-    axes = tuple(axis for axis in reduction.axes if axis[0] != key.index.axis)
+    axes = tuple(axis for axis in stage.axes if axis[0] != key.index.axis)
     if axes:
-        kept = Reduction(reduction.combiner, axes)
+        kept = Reduction(combiner, axes)
         return dataclasses.replace(stage, body=builder.make(result, holds), reduction=kept)
-    nothing = builder.add(Constant(body.dtype, combiner_identity(reduction.combiner, body.dtype)))
-    if reduction.combiner == "sum" and body.dtype.is_float:
+    nothing = builder.nothing(combiner, body.dtype)
+    if combiner == "sum" and body.dtype.is_float:
         # A sum of one -0 is 0.
         result = builder.apply("add", result, nothing)
     result = builder.add(Select(holds, result, nothing, body.dtype))

@@ -13,23 +13,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dmlc.ir import (
-    Apply,
-    Constant,
-    Extent,
-    Function,
-    Index,
-    Instruction,
-    Load,
-    Stage,
-    Symbol,
-    operands,
-    value_type,
-)
+from dmlc.ir import Apply, Constant, Extent, Function, Index, Instruction, Stage, Symbol, value_type
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts
-from dmlc.ir.ranges import Ranges
+from dmlc.ir.index import IndexFacts, find_index_only
 from dmlc.scalars import DataType
 from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, Note, UnsupportedError
@@ -67,10 +54,7 @@ def _settle(stage: Stage) -> Stage:
         return stage
     # Where its guard does not hold, kernels compute a value all the same.
     free = dataclasses.replace(stage, body=dataclasses.replace(body, guard=None))
-    ranges = Ranges(free)
-    for instruction in body.instructions:
-        ranges.add(instruction)
-    proof, builder = Proof(free, ranges), BodyBuilder()
+    proof, builder = Proof(free), BodyBuilder()
 
     def change(number: int, moved: Instruction) -> int | None:
         old = body.instructions[number]
@@ -87,8 +71,7 @@ def _settle(stage: Stage) -> Stage:
                     return builder.add(Constant(DataType.BOOL, holds))
         return None
 
-    made = builder.remake(stage, change)
-    return stage if made.body == body else made
+    return builder.remake(stage, change)
 
 
 def _list_tables(stage: Stage) -> list[Diagnostic]:
@@ -96,9 +79,9 @@ def _list_tables(stage: Stage) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     if stage.reduction is None or stage.body.guard is None:
         return found
-    facts = IndexFacts(stage)
+    facts, placed = IndexFacts(stage), find_index_only(stage.body, open_sizes=True)
     for condition in facts.conditions:
-        if not _is_placed(stage, condition) or _compares_positions(stage, condition):
+        if not placed[condition] or _compares_positions(stage, condition):
             continue
         for index in facts.dependencies[condition]:
             extent = stage.extent(index)
@@ -127,15 +110,6 @@ def _refuse(stage: Stage, index: Index, symbol: str) -> Diagnostic:
         (Note(f"give '{symbol}' a number, or write the points that count as a window"),),
         code="E0809",
     )
-
-
-def _is_placed(stage: Stage, value: int) -> bool:
-    """Whether a value depends on positions, sizes and constants alone."""
-    found: list[bool] = []
-    for instruction in stage.body.instructions[: value + 1]:
-        given = operands(instruction)
-        found.append(not isinstance(instruction, Load) and all(found[o] for o in given))
-    return found[value]
 
 
 def _compares_positions(stage: Stage, value: int) -> bool:

@@ -20,8 +20,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
-
 from dmlc.ir import (
     Apply,
     Body,
@@ -38,7 +36,7 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import find_stage_fault
-from dmlc.scalars import DataType, combiner_identity
+from dmlc.scalars import DataType, integer_limits
 from dmlc.transform.inline import inline_stages
 from dmlc.transform.ranks import (
     LEAST_ROW,
@@ -91,12 +89,14 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
         block = 1 if whole else _find_block(ranking.count, most)
         keys = _write_keys(ranking, block, take_name(f"{name}_keys", names))
         if whole:
-            keys = dataclasses.replace(keys, dtype=_find_type(function, ranking))
-        if whole:
+            compared = ranking.stage.body.instructions[ranking.number]
+            if isinstance(compared, Load):  # It may be of a type that is stored alone.
+                dtype = function.tensors()[compared.tensor].dtype
+                keys = dataclasses.replace(keys, dtype=dtype)
             rows = rank_rows(keys, name, names, ranking.order)
+            sorted_rows.append(rows)
         else:
             rows = sort_rows(keys, name, names, ranking.order, most, block)
-        sorted_rows += [rows] * whole
         for reader in found:
             read = _read(reader, rows)
             made[reader.stage.name] = [read]
@@ -127,29 +127,17 @@ def _find_block(count: int, most: int) -> int:
     return next((size for size in sizes if not count % size), largest)
 
 
-def _find_type(function: Function, ranking: Ranking) -> DataType:
-    """A type that holds what is compared."""
-    compared = ranking.stage.body.instructions[ranking.number]
-    is_read = isinstance(compared, Load)
-    return function.tensors()[compared.tensor].dtype if is_read else value_type(compared)
-
-
 def _write_keys(ranking: Ranking, block: int, name: str) -> Stage:
     """What is compared, with rows along the last axis, filled up to whole blocks."""
     stage, body, builder = ranking.stage, ranking.stage.body, BodyBuilder()
     axes = [axis for axis in range(len(stage.extents)) if axis != ranking.own.axis]
     own, padded = builder.add(Index(len(axes))), count_padded(ranking.count, block)
-    moved = {Index(axis): builder.add(Index(n)) for n, axis in enumerate(axes)}
+    places = {Index(axis): builder.add(Index(n)) for n, axis in enumerate(axes)}
     place = own
     if padded > ranking.count:
         place = builder.apply("min", own, builder.constant(ranking.count - 1))
-    moved |= {ranking.point: place, ranking.own: place}
-    places = {
-        number: moved[instruction]
-        for number, instruction in enumerate(body.instructions)
-        if isinstance(instruction, Index)
-    }
-    value = builder.copy(body, places)[ranking.number]
+    places |= {ranking.point: place, ranking.own: place}
+    value = builder.copy(body, places=places)[ranking.number]
     dtype = builder.type_of(value)
     if padded > ranking.count:
         last = builder.add(Constant(dtype, find_last(dtype, ranking.order)))
@@ -162,28 +150,27 @@ def _write_keys(ranking: Ranking, block: int, name: str) -> Stage:
 def _read(reader: Reader, rows: Sorted) -> Stage:
     """A stage that reads the point that stands at a place, in place of reducing it."""
     stage, body, builder = reader.stage, reader.stage.body, BodyBuilder()
-    reduction = stage.reduction
-    combiner = "sum" if reduction is None else reduction.combiner
+    combiner = stage.combiner or "sum"
     # Which row it is does not depend on the point.
-    row = [n for a, n in enumerate(reader.load.indices) if a != reader.ranking.own.axis]
-    made: dict[int, int] = {}
-    for number in row:
-        part = Body.make(body.instructions, number)
-        made[number] = builder.copy(part)[part.result]
+    row: list[int] = []
+    for axis, number in enumerate(reader.load.indices):
+        if axis != reader.ranking.own.axis:
+            part = Body.make(body.instructions, number)
+            row.append(builder.copy(part)[part.result])
     rank = builder.apply("add", builder.add(reader.key.index), builder.constant(reader.first))
-    found = builder.load(rows.places, *[made[n] for n in row], rank)
+    found = builder.load(rows.places, *row, rank)
     place = builder.add(Cast(found, DataType.INDEX))
     place = builder.apply("min", place, builder.constant(reader.ranking.count - 1))
     place = builder.apply("max", place, builder.constant(0))
     points = {n: place for n, i in enumerate(body.instructions)
               if isinstance(i, Index) and i.reduced}  # fmt: skip
-    number = builder.load(rows.numbers, *[made[n] for n in row], rank)
+    number = builder.load(rows.numbers, *row, rank)
     points |= dict.fromkeys(find_values(reader), number)
     points |= {n: found for n, i in enumerate(body.instructions)
                if isinstance(i, Cast) and i.operand in points and i.dtype is NUMBER}  # fmt: skip
     numbers = builder.copy(body, points)
     value = numbers[body.result]
-    nothing = builder.add(Constant(body.dtype, combiner_identity(combiner, body.dtype)))
+    nothing = builder.nothing(combiner, body.dtype)
     for condition in IndexFacts(stage).conditions:
         if condition != reader.key.condition:
             value = builder.select(numbers[condition], value, nothing)
@@ -257,12 +244,7 @@ def _read_at_places(stage: Stage, placed: _Placed) -> Stage | None:
         compared = copy_number(builder, ranking, [*row[:axis], numbers[number], *row[axis:]])
         value = builder.load(placed.rows.numbers, *row, rank)
         made |= {n: value for n, each in enumerate(numbers) if each == compared}
-    if not made:
-        return None
-    numbers = builder.copy(stage.body, made)
-    guard = None if stage.body.guard is None else numbers[stage.body.guard]
-    body = builder.make(numbers[stage.body.result], guard)
-    return dataclasses.replace(stage, body=body)
+    return builder.remake(stage, replaced=made) if made else None
 
 
 def _find_place(body: Body, number: int, placed: _Placed) -> int | None:
@@ -273,24 +255,19 @@ def _find_place(body: Body, number: int, placed: _Placed) -> int | None:
         match body.instructions[number]:
             case Load(tensor=tensor):
                 return number if tensor == placed.rows.places.name else None
-            case Cast(operand=operand, dtype=dtype) if _holds(dtype, last):
+            case Cast(operand=operand, dtype=dtype) if dtype is DataType.INDEX or (
+                dtype.is_integer and last <= integer_limits(dtype)[1]
+            ):
                 number = operand
             case Apply(operation=operation, operands=(left, right)):
                 limit = body.instructions[right]
                 if not isinstance(limit, Constant):
                     left, limit = right, body.instructions[left]
-                if not isinstance(limit, Constant) or not _keeps(operation.name, limit, last):
+                if not isinstance(limit, Constant):
+                    return None
+                name, value = operation.name, limit.value
+                if not (name == "min" and value >= last) and not (name == "max" and value <= 0):
                     return None
                 number = left
             case _:
                 return None
-
-
-def _holds(dtype: DataType, last: int) -> bool:
-    """Whether a type has all places up to the last."""
-    return dtype is DataType.INDEX or (dtype.is_integer and last <= np.iinfo(dtype.dtype).max)
-
-
-def _keeps(name: str, limit: Constant, last: int) -> bool:
-    """Whether an operation with a constant changes no place."""
-    return (name == "min" and limit.value >= last) or (name == "max" and limit.value <= 0)

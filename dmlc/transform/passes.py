@@ -23,7 +23,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Extent, Function, Index, Load, Stage
+from dmlc.ir import POSITIONAL_COMBINERS, Apply, Extent, Function, Index, Load, Stage
+from dmlc.ir.places import find_along
 from dmlc.scalars import ROUNDINGS
 from dmlc.sizes import estimate, find_least, measure
 from dmlc.transform.cost import Budget, count_operations
@@ -182,16 +183,13 @@ class Draft:
                 suits = len(orders) == 1 or (None in orders and not made.stores)
                 if suits and (own or reads & made.reads or self._is_little(stage)):
                     return self._take(stage, axes, number)
-        if not own or not self.reads_at_hand(stage, axes, len(self.opened)):
-            return False
-        return self._take(stage, axes, len(self.opened))
+        new = len(self.opened)
+        return bool(own) and self.reads_at_hand(stage, axes, new) and self._take(stage, axes, new)
 
     def _is_little(self, stage: Stage) -> bool:
         """Whether reading all that a reduction reads takes less than to launch a kernel."""
-        if self._streams is None:
-            return False
-        points = math.prod(estimate(e) for e in (stage.extent(i) for i in stage.indices) if e)
-        return points * stage.body.dtype.bytes <= self._streams.launch_bytes
+        size = math.prod(estimate(e) for e in stage.sizes if e) * stage.body.dtype.bytes
+        return self._streams is not None and size <= self._streams.launch_bytes
 
     def _join_applied(self, stage: Stage) -> bool:
         """Takes an element-wise stage that reads reductions of the group."""
@@ -346,11 +344,8 @@ def _list_long(stage: Stage) -> tuple[Extent, ...]:
 
 def _map_reduction(stage: Stage) -> Axes | None:
     """The dimensions of a reduction's axes: its parallel axes in order, then those it reduces."""
-    reduction = stage.reduction
-    if reduction is None:
-        return None
-    long = [index for index in stage.indices if stage.extent(index) != 1]
-    return {index: dimension for dimension, index in enumerate(long)}
+    long = [index for index, size in zip(stage.indices, stage.sizes, strict=True) if size != 1]
+    return None if stage.reduction is None else {index: n for n, index in enumerate(long)}
 
 
 # Reductions with several outputs ------------------------------------------------------------
@@ -406,7 +401,7 @@ class Streams:
         long = tuple(index for index in stage.indices if stage.extent(index) != 1)
         if stage.reduction is None:
             indices = None if stage.name in self._uneven else long
-        elif stage.reduction.combiner in POSITIONAL_COMBINERS:
+        elif stage.combiner in POSITIONAL_COMBINERS:
             indices = None
         else:
             # The order of a tensor that it reads along all of them.
@@ -416,25 +411,17 @@ class Streams:
             return None
         rank = {index: place for place, index in enumerate(indices)}
         for _, found in located:
-            ranks = [rank[index] for index in found]
-            if any(a >= b for a, b in itertools.pairwise(ranks)):
+            if any(rank[a] >= rank[b] for a, b in itertools.pairwise(found)):
                 return None
         return Course(indices, frozenset(tensor for tensor, found in located if found == indices))
 
     def _locate(self, stage: Stage, load: Load) -> tuple[Index, ...] | None:
         """The index along each axis longer than 1 of what a load reads, where these run over the
         whole axes."""
-        if load.tensor in self._uneven:
+        found = find_along(stage, load, self._tensors[load.tensor].extents)
+        if found is None or load.tensor in self._uneven:
             return None
-        found: list[Index] = []
-        for extent, number in zip(self._tensors[load.tensor].extents, load.indices, strict=True):
-            index = stage.body.instructions[number]
-            if extent == 1 and isinstance(index, Constant | Index):
-                continue  # There is one place to read.
-            if not isinstance(index, Index) or extent != stage.extent(index):
-                return None
-            found.append(index)
-        return tuple(found)
+        return tuple(index for index in found if index is not None)
 
     def refuse(self, stage: Stage, order: Sequence[int], parallel: int) -> str | None:
         """Why a stage over a pass's dimensions had better be stored by a kernel of its own; None
@@ -461,7 +448,11 @@ class Streams:
             run *= size
         points = math.prod(sizes)
         work = points * count_operations(stage.body) * self._budget.bytes_per_operation
-        steps = _count_steps(run, self._budget.lanes) / (run / self._budget.lanes)
+        # The vectors, long and short, and single elements that a run of points takes.
+        lanes = self._budget.lanes
+        vectors, rest = divmod(run, lanes)
+        short, rest = divmod(rest, _SHORT_VECTOR) if lanes > _SHORT_VECTOR else (0, rest)
+        steps = (vectors + short + rest) / (run / lanes)
         names = dict.fromkeys(load.tensor for load in stage.body.loads())
         read = sum(count_bytes(self._tensors[name]) or 0 for name in names)
         own = points * stage.dtype.bytes
@@ -472,12 +463,3 @@ class Streams:
             f"another kernel computes %{stage.name}, as a fold would compute it in runs of {run:,} "
             f"element{'s' if run > 1 else ''} only"
         )
-
-
-def _count_steps(run: int, lanes: int) -> int:
-    """The vectors, long and short, and single elements that a run of points takes."""
-    steps, rest = divmod(run, lanes)
-    if lanes > _SHORT_VECTOR:
-        short, rest = divmod(rest, _SHORT_VECTOR)
-        steps += short
-    return steps + rest

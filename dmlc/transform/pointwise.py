@@ -36,14 +36,12 @@ def find_copies(function: Function, kept: Iterable[str]) -> dict[str, Stage]:
         if alike and _reads_each_once(copy, load, source.extents):
             axes = {copy.body.instructions[n]: axis for axis, n in enumerate(load.indices)}
             builder = BodyBuilder()
-            at = tuple(
-                builder.add(Index(axes[Index(axis)])) if extent != 1 else builder.constant(0)
+            at = (
+                builder.index(axes[Index(axis)]) if extent != 1 else builder.constant(0)
                 for axis, extent in enumerate(copy.extents)
             )
-            value = builder.add(Load(name, at, load.dtype))
-            found[source.name] = dataclasses.replace(
-                source, body=builder.make(value), reduction=None
-            )
+            body = builder.make(builder.load(copy, *at))
+            found[source.name] = dataclasses.replace(source, body=body, reduction=None)
     return found
 
 

@@ -19,7 +19,6 @@ import math
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
     Apply,
-    Body,
     Constant,
     Function,
     Instruction,
@@ -29,15 +28,16 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.index import find_index_only
 
 
 def round_quotients(function: Function) -> Function:
     """The function with correctly rounded quotients wherever these decide positions; the function
     itself where none does."""
     placed = {table.name for table in function.tables}
-    known: dict[str, list[bool]] = {}
+    known: dict[str, tuple[bool, ...]] = {}
     for stage in function.stages:
-        known[stage.name] = _find_placed(stage.body, placed)
+        known[stage.name] = find_index_only(stage.body, placed, open_sizes=True)
         if all(known[stage.name]):
             placed.add(stage.name)
     deciding: set[str] = set()
@@ -50,29 +50,17 @@ def round_quotients(function: Function) -> Function:
             if (number in found or known[stage.name][number]) and _may_differ(stage, instruction)
         }
         made[stage.name] = _round(stage, chosen) if chosen else stage
-    stages = tuple(made[stage.name] for stage in function.stages)
-    return function if stages == function.stages else function.with_stages(stages)
-
-
-def _find_placed(body: Body, placed: set[str]) -> list[bool]:
-    """For each value of a body, whether it depends on no element, but for those of the tensors
-    `placed`."""
-    found: list[bool] = []
-    for instruction in body.instructions:
-        reads = isinstance(instruction, Load) and instruction.tensor not in placed
-        found.append(not reads and all(found[o] for o in operands(instruction)))
-    return found
+    return function.with_stages(made[stage.name] for stage in function.stages)
 
 
 def _find_deciding(stage: Stage, deciding: set[str]) -> set[int]:
     """The values of a stage's body that positions are made of. The tensors that are among them join
     `deciding`."""
     body = stage.body
-    combiner = None if stage.reduction is None else stage.reduction.combiner
     pending = [place for load in body.loads() for place in load.indices]
     if body.guard is not None:
         pending.append(body.guard)
-    if stage.name in deciding and combiner not in POSITIONAL_COMBINERS:
+    if stage.name in deciding and stage.combiner not in POSITIONAL_COMBINERS:
         pending.append(body.result)
     found: set[int] = set()
     while pending:
@@ -83,15 +71,11 @@ def _find_deciding(stage: Stage, deciding: set[str]) -> set[int]:
         instruction = body.instructions[number]
         if isinstance(instruction, Load):
             deciding.add(instruction.tensor)
-        if not _compares_floats(body, instruction):
-            pending += operands(instruction)
+        given = operands(instruction)
+        compares = isinstance(instruction, Apply) and instruction.operation.gives_bool
+        if not compares or not value_type(body.instructions[given[0]]).is_float:
+            pending += given
     return found
-
-
-def _compares_floats(body: Body, instruction: Instruction) -> bool:
-    if not isinstance(instruction, Apply) or not instruction.operation.gives_bool:
-        return False
-    return value_type(body.instructions[instruction.operands[0]]).is_float
 
 
 def _may_differ(stage: Stage, instruction: Instruction) -> bool:

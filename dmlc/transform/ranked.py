@@ -71,18 +71,18 @@ def _find_kind(stage: Stage, ranking: Ranking) -> str | None:
     """What of its row a stage has in order: its `places` or its `numbers`; None where it has
     something else, or not all of it."""
     reader = find_reader(stage, {ranking.stage.name: ranking})
-    reduction, body = stage.reduction, stage.body
-    if reader is None or reduction is None or reader.first or body.guard != reader.key.condition:
+    body = stage.body
+    if reader is None or reader.first or body.guard != reader.key.condition:
         return None
     *outer, _ = (body.instructions[number] for number in reader.load.indices)
     whole = stage.extents == ranking.stage.extents and reader.key.index == ranking.own
     if not whole or outer != [Index(axis) for axis in range(len(outer))]:
         return None
-    point = Index(reduction.axes[0][0], reduced=True)
+    point = Index(stage.axes[0][0], reduced=True)
     match body.instructions[body.result]:
         case Cast(operand=operand, dtype=dtype) if body.instructions[operand] == point:
             return "places" if dtype is stage.dtype is NUMBER else None
-        case _ if reduction.combiner == "max":
+        case _ if stage.combiner == "max":
             return "numbers" if body.result in find_values(reader) else None
         case _:
             return None

@@ -18,7 +18,6 @@ from dmlc.ir import (
     POSITIONAL_COMBINERS,
     Apply,
     Body,
-    Constant,
     Index,
     Load,
     Stage,
@@ -26,9 +25,9 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts, evaluate_instruction
+from dmlc.ir.index import IndexFacts, evaluate_instruction, reach_back
 from dmlc.scalars import Array, DataType
-from dmlc.transform.keys import Key, find_point_keys
+from dmlc.transform.keys import Key, find_counted, find_point_keys
 from dmlc.transform.sort import BLOCK, Order
 
 LEAST_ROW = BLOCK
@@ -66,17 +65,11 @@ class Ranking:
 
 def find_ranking(stage: Stage) -> Ranking | None:
     """How a stage ranks the numbers of rows; None where it does not, or by another order."""
-    reduction, body = stage.reduction, stage.body
-    if reduction is None or reduction.combiner != "sum" or len(reduction.axes) != 1:
+    body, counted = stage.body, find_counted(stage)
+    if counted is None or body.guard is None:
         return None
-    ((label, count),) = reduction.axes
-    one = body.instructions[body.result]
-    counts = isinstance(one, Constant) and one.dtype.is_integer and one.value == 1
-    if body.guard is None or not counts or not all(isinstance(e, int) for e in stage.extents):
-        return None
-    point = Index(label, reduced=True)
-    compared = _find_compared(body, body.guard)
-    if compared is None or not isinstance(count, int) or not 0 < count < _MOST_ROW:
+    compared, (point, count) = _find_compared(body, body.guard), counted
+    if compared is None or not 0 < count < _MOST_ROW:
         return None
     facts = IndexFacts(stage)
     for there, here in (compared, compared[::-1]):
@@ -108,19 +101,14 @@ def _find_compared(body: Body, guard: int) -> tuple[int, int] | None:
                     return None
             case _:
                 return None
-    match tuple(found):
-        case (one, two):
-            return one, two
-        case _:
-            return None
+    pair = tuple(found)
+    return (pair[0], pair[1]) if len(pair) == 2 else None
 
 
 def _are_one(body: Body, point: Index, own: Index, there: int, here: int) -> bool:
     """Whether what is compared at the point is what it is at the element's place, elsewhere."""
     builder = BodyBuilder()
-    place = builder.add(own)
-    moved = {n: place for n, i in enumerate(body.instructions) if i == point}
-    numbers = builder.copy(body, moved)
+    numbers = builder.copy(body, places={point: builder.add(own)})
     return numbers[there] == numbers[here]
 
 
@@ -135,14 +123,7 @@ def _find_order(body: Body, point: Index, own: Index, there: int, here: int) -> 
     k, a, i, b = np.ix_(places, numbers, places, numbers)
     indices: Mapping[Index, Array] = {point: k, own: i}
     known: dict[int, Array] = {there: a, here: b}
-    pending = [body.guard]
-    asked: set[int] = set()
-    while pending:
-        value = pending.pop()
-        if value not in known and value not in asked:
-            asked.add(value)
-            pending += operands(body.instructions[value])
-    for value in sorted(asked):
+    for value in reach_back(body, [body.guard], known):
         instruction = body.instructions[value]
         if isinstance(instruction, Index) and instruction not in indices:
             return None
@@ -176,12 +157,11 @@ class Reader:
 
 def find_reader(stage: Stage, rankings: Mapping[str, Ranking]) -> Reader | None:
     """How a stage reads the point of a rank; None where it does not."""
-    reduction = stage.reduction
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS or len(reduction.axes) != 1:
+    if stage.combiner in POSITIONAL_COMBINERS or len(stage.axes) != 1:
         return None
     if not any(load.tensor in rankings for load in stage.body.loads()):
         return None
-    point, facts = Index(reduction.axes[0][0], reduced=True), IndexFacts(stage)
+    point, facts = Index(stage.axes[0][0], reduced=True), IndexFacts(stage)
     for condition in facts.conditions:
         for key in find_point_keys(facts, condition):
             load = stage.body.instructions[key.value]
@@ -209,9 +189,6 @@ def find_values(reader: Reader) -> list[int]:
 
 def copy_number(builder: BodyBuilder, ranking: Ranking, places: Sequence[int]) -> int:
     """What is compared, at places along the axes of the ranks."""
-    body = ranking.stage.body
     moved = {Index(axis): place for axis, place in enumerate(places)}
     moved[ranking.point] = places[ranking.own.axis]
-    values = {n: moved[i] for n, i in enumerate(body.instructions)
-              if isinstance(i, Index) and i in moved}  # fmt: skip
-    return builder.copy(body, values)[ranking.number]
+    return builder.copy(ranking.stage.body, places=moved)[ranking.number]

@@ -14,17 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dmlc.ir import (
-    Body,
-    Cast,
-    Constant,
-    Index,
-    Load,
-    Reduction,
-    Select,
-    Stage,
-    Symbol,
-)
+from dmlc.ir import Cast, Constant, Index, Load, Reduction, Stage, Symbol
 from dmlc.ir.builder import BodyBuilder
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.transform.algebra import (
@@ -45,6 +35,7 @@ from dmlc.transform.algebra import (
     find_free,
     list_atoms,
     list_inner,
+    list_places,
     replace_atoms,
 )
 
@@ -139,9 +130,7 @@ class Reuse:
         except TooLargeError:
             return None
         made = self._replace(form)
-        if made == form:
-            return None
-        return _Writer(stage, take_name).write(made)
+        return None if made == form else _Writer(stage, take_name).write(made)
 
     def _replace(self, given: Polynomial) -> Polynomial:
         inner = replace_atoms(given, self._replace_within)
@@ -220,12 +209,8 @@ def _divide(product: Product, by: Product) -> Product | None:
 def _make_patterns(stage: Stage, form: Polynomial) -> Iterator[_Pattern]:
     """What the elements of a tensor are, and what is known by them."""
     rank = sum(extent != 1 for extent in stage.extents)
-    places = tuple(
-        ZERO if extent == 1 else Polynomial.of(Place(axis, extent))
-        for axis, extent in enumerate(stage.extents)
-    )
     dtype = stage.dtype.compute
-    own = Polynomial.of(Element(stage.name, places, dtype))
+    own = Polynomial.of(Element(stage.name, list_places(stage.extents), dtype))
     product, number = form.as_factor().single or (Product(()), Fraction(0))
     if number == 0 or all(isinstance(atom, Element) for atom, _ in product.factors):
         return
@@ -259,14 +244,12 @@ class _Writer:
 
     def write(self, form: Polynomial) -> tuple[Stage, ...] | None:
         builder = BodyBuilder()
-        stage = self._stage
         try:
-            result = self._sum(builder, form, stage.body.dtype)
+            result = self._sum(builder, form, self._stage.body.dtype)
         except _UnwritableError:
             return None
         body = builder.make(result)
-        last = dataclasses.replace(stage, body=body, reduction=None)
-        return (*self._made, last)
+        return (*self._made, dataclasses.replace(self._stage, body=body, reduction=None))
 
     def _sum(self, builder: BodyBuilder, form: Polynomial, dtype: DataType) -> int:
         total: int | None = None
@@ -335,10 +318,8 @@ class _Writer:
     def _operation(self, builder: BodyBuilder, made: Made) -> int:
         if made.name == "select":
             kinds = (DataType.BOOL, made.dtype, made.dtype)
-            condition, then, otherwise = (
-                self._sum(builder, p, kind) for p, kind in zip(made.operands, kinds, strict=True)
-            )
-            return builder.add(Select(condition, then, otherwise, made.dtype))
+            given = (self._sum(builder, p, k) for p, k in zip(made.operands, kinds, strict=True))
+            return builder.select(*given)
         given = [self._sum(builder, p, made.source) for p in made.operands]
         if made.name == "cast":
             return builder.add(Cast(given[0], made.dtype))
@@ -357,18 +338,15 @@ class _Writer:
             result = self._sum(own, total.given, total.dtype)
             guard = None if total.guard is None else self._sum(own, total.guard, DataType.BOOL)
             extents = tuple(e if axis in used else 1 for axis, e in enumerate(self._stage.extents))
-            axes = tuple(enumerate(total.extents))
-            body: Body = own.make(result, guard)
+            body, axes = own.make(result, guard), tuple(enumerate(total.extents))
             reduction = Reduction("sum", axes)
             made = Stage(self._take_name(), total.dtype, extents, body, reduction, self._stage.span)
             self._made.append(made)
             self._sums[total] = made
         stage = self._sums[total]
-        at = tuple(
-            builder.add(Index(axis)) if axis in used else builder.constant(0)
-            for axis in range(len(stage.extents))
-        )
-        return builder.add(Load(stage.name, at, stage.dtype))
+        own_axes = range(len(stage.extents))
+        at = (builder.index(axis) if axis in used else builder.constant(0) for axis in own_axes)
+        return builder.load(stage, *at)
 
 
 class _UnwritableError(Exception):
@@ -395,8 +373,5 @@ def _nearest(value: Fraction, dtype: DataType) -> Fraction | None:
 
 
 def _number(builder: BodyBuilder, value: Fraction, dtype: DataType) -> int:
-    if dtype is DataType.BOOL:
-        return builder.add(Constant(dtype, bool(value)))
-    if dtype.is_float:
-        return builder.add(Constant(dtype, float(value)))
-    return builder.add(Constant(dtype, int(value)))
+    kind = bool if dtype is DataType.BOOL else float if dtype.is_float else int
+    return builder.add(Constant(dtype, kind(value)))

@@ -5,10 +5,11 @@ What shares a kernel is `fuse`'s question, and what the passes do is theirs to s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from dmlc.ir import Function, verify
 from dmlc.parameters import expect
+from dmlc.scalars import Array
 from dmlc.transform.factor import factor_separable, take_out_factors
 from dmlc.transform.inverse_index import index_inverses
 from dmlc.transform.one_place import read_one_place
@@ -27,7 +28,10 @@ PASSES = (
     "separate", "narrow", "split_walks", "index_inverses", "take_out_factors", "read_one_place",
     "saturate_positions",
 )  # fmt: skip
-"""The names of the passes, in their order. Simplification follows most of them."""
+"""The names of the passes, in their order."""
+
+_SIMPLIFIED = ("narrow", "split_walks", "index_inverses", "take_out_factors", "read_one_place")
+"""Those that simplification follows."""
 
 
 def rewrite(function: Function, longest_row: int = 0, *, walks: bool = False) -> Function:
@@ -48,50 +52,41 @@ def run_passes(
     """The same pass by pass: the name of each of `PASSES` and the function as it leaves it,
     verified."""
     function.refuse_loops("passes take what it has around loops and inside one by one")
-    simplified = simplify(function)
-    verify(simplified, "simplify", function)
-    yield "simplify", simplified
-    sized = settle_sizes(simplified)
-    verify(sized, "settle_sizes", simplified)
-    yield "settle_sizes", sized
-    counted = bisect_counts(sized)
-    verify(counted, "bisect_counts", sized)
-    yield "bisect_counts", counted
-    scanned = scan_in_blocks(counted)
-    verify(scanned, "scan_in_blocks", counted)
-    yield "scan_in_blocks", scanned
-    ordered = sort_by_ranks(scanned, walks=walks)
-    verify(ordered, "sort_by_ranks", scanned)
-    yield "sort_by_ranks", ordered
-    settled = settle(ordered)
-    verify(settled.function, "settle", ordered)
-    yield "settle", settled.function
-    separated = factor_separable(settled.function, longest_row, settled.known)
-    verify(separated, "separate", settled.function)
-    yield "separate", separated
-    narrowed = tighten_bounds(separated, Settled(separated, settled.known))
-    verify(narrowed, "narrow", separated)
-    simplified = simplify(narrowed, simplified)
-    verify(simplified, "simplify", narrowed)
-    yield "narrow", simplified
-    yield from _run_last(simplified, walks=walks)
+    known: Mapping[str, Array] = {}
 
+    def find_known(function: Function) -> Function:
+        nonlocal known
+        settled = settle(function)
+        known = settled.known
+        return settled.function
 
-def _run_last(simplified: Function, *, walks: bool) -> Iterator[tuple[str, Function]]:
-    """The passes after `narrow`, which need nothing but the function."""
-    split = simplify(split_walks(simplified), simplified) if walks else simplified
-    verify(split, "split_walks", simplified)
-    yield "split_walks", split
-    walked = list_walked(split) if walks else ()
-    indexed = simplify(index_inverses(split, walked, walks=walks), split)
-    verify(indexed, "index_inverses", split)
-    yield "index_inverses", indexed
-    factored = simplify(take_out_factors(indexed), indexed)
-    verify(factored, "take_out_factors", indexed)
-    yield "take_out_factors", factored
-    placed = simplify(read_one_place(factored), factored)
-    verify(placed, "read_one_place", factored)
-    yield "read_one_place", placed
-    saturated = saturate_positions(placed)
-    verify(saturated, "saturate_positions", placed)
-    yield "saturate_positions", saturated
+    def index(function: Function) -> Function:
+        walked = list_walked(function) if walks else ()
+        return index_inverses(function, walked, walks=walks)
+
+    passes: tuple[Callable[[Function], Function], ...] = (
+        simplify,
+        settle_sizes,
+        bisect_counts,
+        scan_in_blocks,
+        lambda function: sort_by_ranks(function, walks=walks),
+        find_known,
+        lambda function: factor_separable(function, longest_row, known),
+        lambda function: tighten_bounds(function, Settled(function, known)),
+        lambda function: split_walks(function) if walks else function,
+        index,
+        take_out_factors,
+        read_one_place,
+        saturate_positions,
+    )
+    simplified: Function | None = None
+    for name, run in zip(PASSES, passes, strict=True):
+        made = run(function)
+        verify(made, name, function)
+        if name in _SIMPLIFIED and made is not simplified:
+            function, made = made, simplify(made, simplified)
+            verify(made, "simplify", function)
+        if name in ("simplify", *_SIMPLIFIED):
+            simplified = made
+        function = made
+        yield name, made

@@ -15,12 +15,14 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from dmlc.ir import Apply, Cast, Constant, Function, Index, Load, Stage, Tensor
+from dmlc.ir import Apply, Cast, Constant, Function, Load, Stage, Tensor
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
+from dmlc.ir.ranges import MIRRORED
 from dmlc.scalars import DataType
+from dmlc.transform.keys import find_counted
 from dmlc.transform.scans import find_scan
-from dmlc.transform.sort import list_steps
+from dmlc.transform.sort import bisect
 
 _LEAST_STEPS = 1 << 16
 """Steps of a count that is worth the bisection."""
@@ -28,8 +30,6 @@ _BISECTED = 16
 """How many times the steps of one there are to be: they wait for one another."""
 _MOST_POINTS = 1 << 30
 """Points, at most: positions a little beyond the last have 32 bits."""
-_COMPARED: Mapping[str, str] = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
-"""Comparisons, and those with their sides exchanged."""
 
 
 def bisect_counts(function: Function, *, always: bool = False) -> Function:
@@ -47,20 +47,18 @@ def bisect_counts(function: Function, *, always: bool = False) -> Function:
             stages.append(stage)
         else:
             stages.append(_bisect(count, tensors[count.load.tensor]))
-    return function.with_stages(stages) if stages != list(function.stages) else function
+    return function.with_stages(stages)
 
 
 def _find_rising(stage: Stage) -> int | None:
     """The axis along which a running count of what passes a condition never falls."""
     scan = find_scan(stage)
-    if scan is None or scan.goes_back or scan.element_conditions or len(scan.terms) > 1:
+    if scan is None or scan.goes_back or scan.element_conditions or len(scan.terms) != 1:
         return None
-    term, reduction = next(iter(scan.terms)), stage.reduction
+    term = scan.terms[0]
     one = scan.stage.body.instructions[term.value]
-    counts = reduction is not None and reduction.combiner == "sum" and not term.steps
-    points = math.prod(
-        e for i in stage.indices if i.reduced and isinstance(e := stage.extent(i), int)
-    )
+    counts = stage.combiner == "sum" and not term.steps
+    points = math.prod(e for _, e in stage.axes if isinstance(e, int))
     is_one = isinstance(one, Constant) and one.dtype.is_integer and one.value == 1
     if not counts or not is_one or points >= _MOST_POINTS or stage.dtype.bytes < 4:
         return None
@@ -89,30 +87,21 @@ class _Count:
 
 def _find_count(stage: Stage, rising: Mapping[str, int]) -> _Count | None:
     """How a stage counts along what rises; None where it does not."""
-    reduction, body = stage.reduction, stage.body
-    if reduction is None or reduction.combiner != "sum" or len(reduction.axes) != 1:
-        return None
-    ((label, points),) = reduction.axes
-    one = body.instructions[body.result]
-    counts = isinstance(one, Constant) and one.dtype.is_integer and one.value == 1
-    if body.guard is None or not counts or not isinstance(points, int) or not points:
-        return None
-    if not all(isinstance(extent, int) for extent in stage.extents):
+    body, counted = stage.body, find_counted(stage)
+    if counted is None or not counted[1] or body.guard is None:
         return None
     match body.instructions[body.guard]:
-        case Apply(operation=operation, operands=(left, right)) if operation.name in _COMPARED:
+        case Apply(operation=operation, operands=(left, right)) if operation.name in MIRRORED:
             name = operation.name
         case _:
             return None
-    facts, point = IndexFacts(stage), Index(label, reduced=True)
-    sides = ((left, right, name), (right, left, _COMPARED[name]))
+    facts, (point, points) = IndexFacts(stage), counted
+    sides = ((left, right, name), (right, left, MIRRORED[name]))
     for given, value, comparison in sides:
         load = body.instructions[given]
-        if (
-            not isinstance(load, Load)
-            or load.tensor not in rising
-            or comparison not in ("le", "lt")
-        ):
+        if not isinstance(load, Load) or comparison not in ("le", "lt"):
+            continue
+        if load.tensor not in rising:
             continue
         axis = rising[load.tensor]
         moved = [n for n in load.indices if point in facts.dependencies[n]]
@@ -125,19 +114,16 @@ def _find_count(stage: Stage, rising: Mapping[str, int]) -> _Count | None:
 def _bisect(count: _Count, source: Tensor) -> Stage:
     """The stage that counts by bisection."""
     stage, body, builder = count.stage, count.stage.body, BodyBuilder()
-    found = builder.constant(0)
     # What depends on the point is part of the body still, and is dropped.
-    points = {n: found for n, i in enumerate(body.instructions)
-              if isinstance(i, Index) and i.reduced}  # fmt: skip
-    numbers = builder.copy(body, points)
+    none = dict.fromkeys((i for i in stage.indices if i.reduced), builder.constant(0))
+    numbers = builder.copy(body, places=none)
     places = [numbers[n] for n in count.load.indices]
-    for step in list_steps(count.points):
-        further = builder.apply("add", found, builder.constant(step))
-        further = builder.apply("min", further, builder.constant(count.points))
-        places[count.axis] = builder.apply("sub", further, builder.constant(1))
-        value = builder.load(source, *places)
-        less = builder.apply(count.comparison, value, numbers[count.value])
-        found = builder.select(less, further, found)
+
+    def is_less(last: int) -> int:
+        places[count.axis] = last
+        return builder.apply(count.comparison, builder.load(source, *places), numbers[count.value])
+
+    found = bisect(builder, count.points, is_less)
     dtype = body.dtype
     result = found if dtype is DataType.INDEX else builder.add(Cast(found, dtype))
     return dataclasses.replace(stage, body=builder.make(result), reduction=None)

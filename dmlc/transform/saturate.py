@@ -35,8 +35,8 @@ def _saturate(stage: Stage, known: dict[str, Interval]) -> Stage:
     body = stage.body
     if not any(isinstance(i, Cast) and i.dtype is DataType.INDEX for i in body.instructions):
         return stage
-    ranges, builder = Ranges(stage, known), BodyBuilder()
-    reach = [ranges.add(instruction) for instruction in body.instructions]
+    ranges, builder = Ranges.of(stage, known), BodyBuilder()
+    reach = [ranges[value] for value in range(len(body.instructions))]
     index_only, uses = find_index_only(body), _find_uses(body, reach)
 
     def hold(number: int, moved: Instruction) -> int | None:
@@ -47,8 +47,7 @@ def _saturate(stage: Stage, known: dict[str, Interval]) -> Stage:
             return None
         return _hold(builder, moved.operand)
 
-    made = builder.remake(stage, hold)
-    return stage if made.body == body else made
+    return builder.remake(stage, hold)
 
 
 def _find_uses(body: Body, reach: Sequence[Interval]) -> list[int | None]:

@@ -65,7 +65,7 @@ def scan_in_blocks(function: Function, *, always: bool = False) -> Function:
         # What the condition may protect is read at every point.
         sound = all(find_stage_fault(known, each) is None for each in made)
         stages += made if sound else [stage]
-    return function if stages == list(function.stages) else function.with_stages(stages)
+    return function.with_stages(stages)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,22 +103,18 @@ class Scan:
     """What it says of the element alone."""
 
     @property
-    def _scans(self) -> int:
-        return math.prod(_measure(self.stage, index) for index in self.outer)
-
-    @property
     def is_worth_it(self) -> bool:
         """Whether the reduction is long, and much shorter in blocks."""
         elements = math.prod(_measure(self.stage, i) for i in self.stage.indices if not i.reduced)
+        scans = math.prod(_measure(self.stage, index) for index in self.outer)
         dense = elements * _measure(self.stage, self.point)
-        short = elements + len(self.terms) * self._scans * self.count * _BLOCK
+        short = elements + len(self.terms) * scans * self.count * _BLOCK
         return dense >= max(_LEAST_STEPS, _GAIN * short)
 
 
 def find_scan(stage: Stage) -> Scan | None:
     """How a stage is a scan; None where it is none of known sizes."""
-    reduction = stage.reduction
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+    if stage.reduction is None or stage.combiner in POSITIONAL_COMBINERS:
         return None
     if not all(_measure(stage, index) for index in stage.indices) or stage.body.guard is None:
         return None
@@ -126,13 +122,9 @@ def find_scan(stage: Stage) -> Scan | None:
     if not stage.body.loads():
         return None
     facts = IndexFacts(stage)
-    for condition in facts.conditions:
-        found = _find_last(facts, condition)
-        if found is not None:
-            scan = _find_points(facts, condition, *found)
-            if scan is not None:
-                return scan
-    return None
+    lasts = ((condition, _find_last(facts, condition)) for condition in facts.conditions)
+    scans = (_find_points(facts, condition, *last) for condition, last in lasts if last is not None)
+    return next((scan for scan in scans if scan is not None), None)
 
 
 def _measure(stage: Stage, index: Index) -> int:
@@ -179,12 +171,9 @@ def _find_points(
     """The scan of what lies up to a place, or from it on; None where that depends on where the
     element is in more ways."""
     stage, own = facts.stage, [index for index, _ in last.factors]
-    points: list[int] = []
-    elements: list[int] = []
-    for other in facts.conditions:
-        if other != condition:
-            is_of_point = any(index.reduced for index in facts.dependencies[other])
-            (points if is_of_point else elements).append(other)
+    others = [c for c in facts.conditions if c != condition]
+    points = [c for c in others if any(index.reduced for index in facts.dependencies[c])]
+    elements = tuple(c for c in others if c not in points)
     read = facts.depends_on(points)
     free = [index for index in own if index not in read]
     terms = _split(facts, stage.body.result, free)
@@ -198,9 +187,7 @@ def _find_points(
     # any start before the first.
     count = reach if goes_back else max(1, min(reach, _find_ends(stage, last)[1] + 1))
     outer = tuple(i for i in stage.indices if not i.reduced and (i in read or i not in own))
-    return Scan(
-        stage, point, count, last, goes_back, outer, tuple(terms), tuple(points), tuple(elements)
-    )
+    return Scan(stage, point, count, last, goes_back, outer, tuple(terms), tuple(points), elements)
 
 
 def _find_ends(stage: Stage, form: Affine) -> tuple[int, int]:
@@ -218,12 +205,12 @@ def _find_ends(stage: Stage, form: Affine) -> tuple[int, int]:
 def _split(facts: IndexFacts, value: int, free: Sequence[Index]) -> list[Term]:
     """A value as a sum of terms of which what is scanned depends on none of the `free` indices, and
     so at least on one less than before; none where it is no such sum."""
-    body, reduction = facts.stage.body, facts.stage.reduction
+    body = facts.stage.body
     if not free:
         return []
     if not set(free) & set(facts.dependencies[value]):
         return [Term(value)]
-    if reduction is None or reduction.combiner != "sum":
+    if facts.stage.combiner != "sum":
         return []
 
     def is_of_element(value: int) -> bool:
@@ -268,7 +255,7 @@ def _split(facts: IndexFacts, value: int, free: Sequence[Index]) -> list[Term]:
 def _write(scan: Scan, names: dict[str, None]) -> list[Stage]:
     """The stages of a scan, of which the last is the one that it was."""
     stage, body = scan.stage, scan.stage.body
-    dtype, combiner = body.dtype, stage.reduction.combiner if stage.reduction else ""
+    dtype, combiner = body.dtype, stage.combiner or ""
     made: list[Stage] = []
     levels: list[_Level] = []
     sizes = tuple(_measure(stage, index) for index in scan.outer)
@@ -279,7 +266,7 @@ def _write(scan: Scan, names: dict[str, None]) -> list[Stage]:
         made += [source, *levels[-1].stages]
     builder = BodyBuilder()
     numbers = builder.copy(body)
-    nothing = builder.add(Constant(dtype, combiner_identity(combiner, dtype)))
+    nothing = builder.nothing(combiner, dtype)
     outer = [builder.add(index) for index in scan.outer]
     low, high = _find_ends(stage, scan.last)
     place = _write_sum(builder, scan.last)
@@ -291,7 +278,7 @@ def _write(scan: Scan, names: dict[str, None]) -> list[Stage]:
     if high >= scan.count:
         conditions += [builder.apply("le", place, end)] if scan.goes_back else []
         place = builder.apply("min", place, end)
-    total: int | None = None
+    totals: list[int] = []
     for term, level in zip(scan.terms, levels, strict=True):
         found = level.read(builder, outer, place)
         for name, value in term.steps:
@@ -302,8 +289,8 @@ def _write(scan: Scan, names: dict[str, None]) -> list[Stage]:
                     found = builder.select(numbers[value], found, nothing)
                 case _:
                     found = builder.apply(name, found, numbers[value])
-        total = found if total is None else builder.apply("add", total, found)
-    result = nothing if total is None else total
+        totals.append(found)
+    result = builder.fold("add", totals)
     for condition in conditions:
         result = builder.select(condition, result, nothing)
     return [*made, dataclasses.replace(stage, body=builder.make(result), reduction=None)]
@@ -333,28 +320,21 @@ def _find_axis(scan: Scan) -> int:
 
 def _write_points(scan: Scan, term: Term, name: str) -> Stage:
     """What is scanned, point by point, with what else there is to reduce."""
-    stage, reduction, axis = scan.stage, scan.stage.reduction, _find_axis(scan)
-    combiner = "" if reduction is None else reduction.combiner
+    stage, axis, combiner = scan.stage, _find_axis(scan), scan.stage.combiner or ""
     builder, body = BodyBuilder(), stage.body
-    moved = {index: n + (n >= axis) for n, index in enumerate(scan.outer)} | {scan.point: axis}
     # What only the element says is part of the body still, and is dropped.
-    zero = builder.constant(0)
-    places = {
-        number: builder.add(Index(moved[instruction])) if instruction in moved else zero
-        for number, instruction in enumerate(body.instructions)
-        if isinstance(instruction, Index) and (instruction in moved or not instruction.reduced)
-    }
-    numbers = builder.copy(body, places)
+    places = dict.fromkeys((i for i in stage.indices if not i.reduced), builder.constant(0))
+    places |= {index: builder.add(Index(n + (n >= axis))) for n, index in enumerate(scan.outer)}
+    numbers = builder.copy(body, places={**places, scan.point: builder.add(Index(axis))})
     value = numbers[term.value]
     conditions = [numbers[c] for c in (*scan.conditions, *term.conditions)]
-    others = () if reduction is None else reduction.axes
-    others = tuple(a for a in others if a[0] != scan.point.axis)
+    others = tuple(a for a in stage.axes if a[0] != scan.point.axis)
     extents: list[Extent] = [_measure(stage, index) for index in scan.outer]
     extents.insert(axis, scan.count)
     if others:
         made = builder.make(value, builder.join(conditions))
         return Stage(name, body.dtype, tuple(extents), made, Reduction(combiner, others))
-    nothing = builder.add(Constant(body.dtype, combiner_identity(combiner, body.dtype)))
+    nothing = builder.nothing(combiner, body.dtype)
     for condition in conditions:
         value = builder.select(condition, value, nothing)
     return Stage(name, body.dtype, tuple(extents), builder.make(value))
@@ -412,12 +392,10 @@ class _Level:
         row = self.row
         place = builder.apply("add", place, builder.constant(self.filled))
         size = builder.constant(self.size)
+        if self.before is None:
+            return builder.load(self.blocks, *row.insert(outer, builder.constant(0), place))
         block, own = builder.apply("div", place, size), builder.apply("mod", place, size)
-        if self.before is None:
-            block, own = builder.constant(0), place
         found = builder.load(self.blocks, *row.insert(outer, block, own))
-        if self.before is None:
-            return found
         before = builder.load(self.before, *row.insert(outer, block))
         return builder.apply(COMBINERS[row.combiner].name, before, found)
 
@@ -451,14 +429,11 @@ def _make_levels(row: _Row, source: Stage, last: int | None = None) -> _Level:
     upper = _make_levels(row, blocks, 0 if row.goes_back else size - 1)
     builder = BodyBuilder()
     outer, block = row.write_outer(builder, 1), builder.add(Index(row.axis))
-    zero, end = builder.constant(0), builder.constant(number - 1)
-    if row.goes_back:
-        has_more = builder.apply("lt", block, end)
-        nearest = builder.apply("min", builder.apply("add", block, builder.constant(1)), end)
-    else:
-        has_more = builder.apply("gt", block, zero)
-        nearest = builder.apply("max", builder.apply("sub", block, builder.constant(1)), zero)
-    nothing = builder.add(Constant(row.dtype, combiner_identity(row.combiner, row.dtype)))
+    move, hold, compare = ("add", "min", "lt") if row.goes_back else ("sub", "max", "gt")
+    end = builder.constant(number - 1 if row.goes_back else 0)
+    has_more = builder.apply(compare, block, end)
+    nearest = builder.apply(hold, builder.apply(move, block, builder.constant(1)), end)
+    nothing = builder.nothing(row.combiner, row.dtype)
     total = builder.select(has_more, upper.read(builder, outer, nearest), nothing)
     before = row.stage("before", (number,), builder.make(total))
     return _Level(row, (blocks, *upper.stages, before), blocks, size, filled, before)

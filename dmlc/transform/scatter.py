@@ -15,22 +15,13 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from dmlc.ir import (
-    Cast,
-    Extent,
-    Function,
-    Index,
-    Reduction,
-    Select,
-    Stage,
-    value_type,
-)
+from dmlc.ir import Cast, Function, Index, Reduction, Select, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import COMBINERS, DataType
-from dmlc.transform.inverse_index import Choice, find_choice, find_indices
+from dmlc.transform.inverse_index import Choice, find_choice
 from dmlc.transform.keys import find_place
 from dmlc.transform.ranked import list_ordered
 
@@ -99,13 +90,8 @@ def find_walk(function: Function, stage: Stage) -> Walk | None:
 def list_walked(function: Function) -> list[str]:
     """The stages whose points are walked, and those of rows in order, which are too."""
     ordered = list_ordered(function)
-    walked = (s.name for s in function.stages if s.name not in ordered)
-    return [*ordered, *(n for n in walked if _is_walked(function, n))]
-
-
-def _is_walked(function: Function, name: str) -> bool:
-    stage = function.stage(name)
-    return stage is not None and find_walk(function, stage) is not None
+    walked = (stage for stage in function.stages if stage.name not in ordered)
+    return [*ordered, *(s.name for s in walked if find_walk(function, s) is not None)]
 
 
 def _pays(choice: Choice) -> bool:
@@ -127,7 +113,7 @@ def _pays(choice: Choice) -> bool:
 def _find_total_type(stage: Stage) -> DataType | None:
     """The type in which points are combined one by one; None where no type holds all."""
     own = stage.body.dtype
-    if stage.reduction is None or stage.reduction.combiner != "sum" or not own.is_float:
+    if stage.combiner != "sum" or not own.is_float:
         return own
     if own is DataType.FLOAT32:
         return DataType.FLOAT64
@@ -155,13 +141,8 @@ def _split(choice: Choice, names: dict[str, None]) -> list[Stage]:
     )
     builder = BodyBuilder()
     places = [builder.index(axis) for axis in range(len(stage.extents))]
-    combined: int | None = None
-    for number in range(count):
-        part = builder.load(parts, builder.constant(number), *places)
-        combiner = COMBINERS[reduction.combiner].name
-        combined = part if combined is None else builder.apply(combiner, combined, part)
-    if combined is None:
-        return [stage]
+    found = [builder.load(parts, builder.constant(number), *places) for number in range(count)]
+    combined = builder.fold(COMBINERS[reduction.combiner].name, found)
     if total is not stage.dtype.compute:
         combined = builder.add(Cast(combined, stage.dtype.compute))
     whole = Stage(stage.name, stage.dtype, stage.extents, builder.make(combined), None, stage.span)
@@ -195,7 +176,7 @@ def _make_parts(
     )
     last = builder.constant(size - 1)
     moved[cut] = builder.apply("min", own, last) if length * count > size else own
-    numbers = builder.copy(stage.body, find_indices(stage.body, moved))
+    numbers = builder.copy(stage.body, places=moved)
     guards = [] if stage.body.guard is None else [numbers[stage.body.guard]]
     if length * count > size:
         guards.append(builder.apply("le", own, last))
@@ -225,12 +206,12 @@ def _make_walk(choice: Choice, steps: Sequence[int]) -> Walk | None:
         return None
     rows = tuple(i for i in stage.indices if not i.reduced and i not in keys)
     axes = (*rows, *(i for i in stage.indices if i.reduced))
-    domain = tuple(_expect(stage.extent(index)) for index in axes)
+    domain = tuple(choice.count([index]) for index in axes)
 
     def begin() -> tuple[BodyBuilder, list[int]]:
         builder = BodyBuilder()
         moved = {index: builder.add(Index(axis)) for axis, index in enumerate(axes)}
-        return builder, builder.copy(body, find_indices(body, moved))
+        return builder, builder.copy(body, places=moved)
 
     builder, numbers = begin()
     total, conditions = builder.constant(0), [numbers[condition] for condition in left]
@@ -246,10 +227,6 @@ def _make_walk(choice: Choice, steps: Sequence[int]) -> Walk | None:
     builder, numbers = begin()
     value = Stage(f"{stage.name}#value", stage.dtype, domain, builder.make(numbers[body.result]))
     return Walk(stage, reduction.combiner, rows, place, value)
-
-
-def _expect(extent: Extent | None) -> Extent:
-    return 1 if extent is None else extent
 
 
 def list_keys(walk: Walk) -> Sequence[Index]:

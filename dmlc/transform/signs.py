@@ -37,11 +37,10 @@ class Signs:
             self._known[stage.name] = self._find_stage(stage)
 
     def _find_stage(self, stage: Stage) -> Sign:
-        combiner = None if stage.reduction is None else stage.reduction.combiner
-        if not stage.dtype.is_float or combiner not in (None, "sum", "product"):
+        if not stage.dtype.is_float or stage.combiner not in (None, "sum", "product"):
             return Sign.UNKNOWN
         found = self.find(stage.body)[stage.body.result]
-        exact = combiner is None and stage.dtype is stage.dtype.compute
+        exact = stage.combiner is None and stage.dtype is stage.dtype.compute
         return found if exact else min(found, Sign.NOT_NEGATIVE)
 
     def find(self, body: Body) -> list[Sign]:

@@ -20,12 +20,10 @@ from dmlc.ir import (
     Index,
     Instruction,
     Load,
-    Reduction,
     Stage,
     Tensor,
     operands,
     reads_own_place,
-    with_operands,
 )
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
@@ -33,7 +31,7 @@ from dmlc.ir.verify import find_unsound_pairs
 from dmlc.parameters import expect
 from dmlc.scalars import DataType, combiner_identity
 
-_REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
+REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
 """Combiners that give the same whether they take a value once or again and again."""
 _ALWAYS = Constant(DataType.BOOL, True)
 """A guard that lets every point through is no guard."""
@@ -113,22 +111,21 @@ def drop_reduction(stage: Stage) -> Stage:
     points of one value where that may be taken any number of times, it is that value. The position
     it would give is 0. A sum of floats stays, for it begins with 0 and has no -0.
     """
-    reduction, compute = stage.reduction, stage.dtype.compute
-    combiner = "" if reduction is None else reduction.combiner
+    compute, combiner = stage.dtype.compute, stage.combiner
     positional = combiner in POSITIONAL_COMBINERS
     guard = stage.body.guard
     never = guard is not None and stage.body.instructions[guard] == _NEVER
     if 0 in stage.extents:
-        plain = reduction is None and not has_positions(stage)
+        plain = combiner is None and not has_positions(stage)
         if plain and all(reads_own_place(stage, load) for load in stage.body.loads()):
             return stage  # It is the same whatever its extents are.
         nothing = Constant(compute, compute.dtype.type(0).item())
-    elif reduction is None:
+    elif combiner is None:
         return stage
-    elif any(extent == 0 for _, extent in reduction.axes) or never:
+    elif any(extent == 0 for _, extent in stage.axes) or never:
         identity = 0 if positional else combiner_identity(combiner, compute)
         nothing = Constant(compute, identity)
-    elif not _is_one_value(stage, reduction):
+    elif not _is_one_value(stage):
         return stage
     elif positional:
         nothing = Constant(compute, 0)
@@ -141,16 +138,16 @@ def drop_reduction(stage: Stage) -> Stage:
     return dataclasses.replace(stage, body=Body.make((nothing,), 0), reduction=None)
 
 
-def _is_one_value(stage: Stage, reduction: Reduction) -> bool:
+def _is_one_value(stage: Stage) -> bool:
     """Whether a reduction takes one value, and is that value."""
-    if stage.body.guard is not None or (reduction.combiner == "sum" and stage.dtype.is_float):
+    if stage.body.guard is not None or (stage.combiner == "sum" and stage.dtype.is_float):
         return False
-    if all(extent == 1 for _, extent in reduction.axes):
+    if all(extent == 1 for _, extent in stage.axes):
         return True
-    if not all(isinstance(extent, int) for _, extent in reduction.axes):
+    if not all(isinstance(extent, int) for _, extent in stage.axes):
         return False  # There may be no point at run time.
     moving = find_dependencies(stage.body)[stage.body.result]
-    return reduction.combiner in _REPEATABLE and not any(index.reduced for index in moving)
+    return stage.combiner in REPEATABLE and not any(index.reduced for index in moving)
 
 
 def _copied(stage: Stage, tensors: Mapping[str, Tensor]) -> str | None:
@@ -208,12 +205,13 @@ def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType(
     """A stage with the rules applied to what it computes, it and its loads renamed as `replaced`
     says; the stage itself where that changes nothing."""
     body, builder = stage.body, BodyBuilder()
-    numbers: list[int] = []
-    for instruction in body.instructions:
-        moved = with_operands(instruction, tuple([numbers[o] for o in operands(instruction)]))
+
+    def change(_: int, moved: Instruction) -> int:
         if isinstance(moved, Load) and moved.tensor in replaced:
             moved = dataclasses.replace(moved, tensor=replaced[moved.tensor])
-        numbers.append(builder.add(_settle_quotient(stage, moved, builder.instructions)))
+        return builder.add(_settle_quotient(stage, moved, builder.instructions))
+
+    numbers = builder.copy(body, change=change)
     guard = None if body.guard is None else numbers[body.guard]
     if guard is not None and builder.instructions[guard] == _ALWAYS:
         guard = None

@@ -19,14 +19,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Callable, Sequence
 
 from dmlc.ir import Cast, Extent, Index, Reduction, Stage, Tensor
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
-from dmlc.scalars import DataType
+from dmlc.scalars import DataType, integer_limits
 from dmlc.source import InternalError
 
 BLOCK = 512
@@ -102,8 +100,7 @@ def find_last(dtype: DataType, order: Order) -> bool | int | float:
     """What comes after all that a type holds, or is equal to it: it fills rows."""
     if dtype.is_float:
         return math.nan
-    limits = np.iinfo(dtype.dtype)
-    return int(limits.min if order.descends else limits.max)
+    return integer_limits(dtype)[0 if order.descends else 1]
 
 
 def sort_rows(
@@ -131,14 +128,15 @@ def sort_rows(
         inside = body.apply("max", last, body.constant(0))
         return body.stage(name(what), body.read(stage, inside), dtype=stage.dtype)
 
-    ranks = _rank(keys, block, name("rank"), order)
-    width = min(block, most)
-    places = _invert(ranks, block, width, name("order"))
+    ranks, width = _rank(keys, block, name("rank"), order), min(block, most)
+    places = _invert(ranks, count, block, width, name("order"))
     numbers = pick("sorted", keys, places)
     stages = [ranks, places, numbers]
     while width < _count(numbers):
         longest = min(2 * width, most)
-        tile = _find_tile(longest)
+        # The places of a tile of merged runs, which are whole tiles; 0 where these are short.
+        sizes = (size for size in range(_TILE, _TILE // 4, -1) if not longest % size)
+        tile = next(sizes, 0) if longest > _TILE else 0
         splits: list[Stage] = []
         if tile:
             splits.append(_merge(numbers, width, longest, name("split"), order, tile))
@@ -155,49 +153,47 @@ def rank_rows(keys: Stage, wanted: str, names: dict[str, None], order: Order) ->
     (`ranked`)."""
     count = _count(keys)
 
-    def make(what: str) -> tuple[_Body, str]:
-        return _Body(keys.extents), take_name(f"{wanted}_{what}", names)
-
-    def reduce(
-        name: str, combiner: str, dtype: DataType, body: _Body, value: int, guard: int
-    ) -> Stage:
-        reduction = Reduction(combiner, ((_POINT.axis, count),))
+    def reduce(what: str, combiner: str, body: _Body, value: int, guard: int) -> Stage:
+        name, reduction = take_name(f"{wanted}_{what}", names), Reduction(combiner, axes)
+        dtype = keys.dtype if what == "sorted" else NUMBER
         return Stage(name, dtype, keys.extents, body.make(value, guard), reduction)
 
-    body, name = make("rank")
+    axes, body = ((_POINT.axis, count),), _Body(keys.extents)
     point = body.add(_POINT)
-    comes = dataclasses.replace(order, is_bounded=False).comes_before(
-        body,
-        body.read(keys, point),
-        body.read(keys, body.place),
-        body.apply("lt", point, body.place),
-    )
-    ranks = reduce(name, "sum", NUMBER, body, body.constant(1, NUMBER), comes)
-    found: list[Stage] = []
-    for what, combiner in (("order", "sum"), ("sorted", "max")):
-        body, name = make(what)
-        point = body.add(_POINT)
-        stands = body.apply("eq", body.read(ranks, point), body.number(body.place))
-        is_place = what == "order"
-        value = body.number(point) if is_place else body.read(keys, point)
-        dtype = NUMBER if is_place else keys.dtype
-        found.append(reduce(name, combiner, dtype, body, value, stands))
-    places, numbers = found
+    own, other = body.read(keys, body.place), body.read(keys, point)
+    stands_before = body.apply("lt", point, body.place)
+    plain = dataclasses.replace(order, is_bounded=False)
+    comes = plain.comes_before(body, other, own, stands_before)
+    ranks = reduce("rank", "sum", body, body.constant(1, NUMBER), comes)
+    body = _Body(keys.extents)
+    point = body.add(_POINT)
+    stands = body.apply("eq", body.read(ranks, point), body.number(body.place))
+    places = reduce("order", "sum", body, body.number(point), stands)
+    numbers = reduce("sorted", "max", body, body.read(keys, point), stands)
     return Sorted((ranks, places, numbers), numbers, places)
 
 
 def find_starts(numbers: Stage, most: int, name: str) -> Stage:
     """For each number from 0 to `most`, how many of a row of sorted ones are less."""
-    count = _count(numbers)
     body = _Body((*numbers.extents[:-1], most + 1))
-    own, found = body.number(body.place), body.constant(0)
+    own = body.number(body.place)
+
+    def is_less(last: int) -> int:
+        return body.apply("lt", body.read(numbers, last), own)
+
+    return body.stage(name, body.number(bisect(body, _count(numbers), is_less)))
+
+
+def bisect(body: BodyBuilder, count: int, is_less: Callable[[int], int]) -> int:
+    """How many of `count` points there are before the first at which something is not less; it is
+    less at none after that. That takes as many steps as the count has bits."""
+    found = body.constant(0)
     for step in list_steps(count):
         further = body.apply("add", found, body.constant(step))
         further = body.apply("min", further, body.constant(count))
-        last = body.apply("sub", further, body.constant(1))
-        less = body.apply("lt", body.read(numbers, last), own)
+        less = is_less(body.apply("sub", further, body.constant(1)))
         found = body.select(less, further, found)
-    return body.stage(name, body.number(found))
+    return found
 
 
 def _count(stage: Stage) -> int:
@@ -255,12 +251,10 @@ def _rank(keys: Stage, block: int, name: str, order: Order) -> Stage:
     return body.stage(name, body.add(Cast(comes, NUMBER)), block)
 
 
-def _invert(ranks: Stage, block: int, width: int, name: str) -> Stage:
-    """For each of the first places of sorted blocks, where in its row the number was that has this
-    rank."""
-    blocks = ranks.extents[-2]
-    blocks = blocks if isinstance(blocks, int) else 0
-    body = _Body((*ranks.extents[:-2], blocks * width))
+def _invert(ranks: Stage, count: int, block: int, width: int, name: str) -> Stage:
+    """For each of the first places of sorted blocks, where in its row of `count` the number was
+    that has this rank."""
+    body = _Body((*ranks.extents[:-2], count // block * width))
     length, size = body.constant(block), body.constant(width)
     number, rank = body.apply("div", body.place, size), body.apply("mod", body.place, size)
     point = body.add(_POINT)
@@ -271,12 +265,6 @@ def _invert(ranks: Stage, block: int, width: int, name: str) -> Stage:
 
 
 # Runs --------------------------------------------------------------------------------------
-
-
-def _find_tile(wanted: int) -> int:
-    """The places of a tile of merged runs, which are whole tiles; 0 where these are short."""
-    sizes = range(_TILE, _TILE // 4, -1)
-    return next((size for size in sizes if not wanted % size), 0) if wanted > _TILE else 0
 
 
 def _merge(

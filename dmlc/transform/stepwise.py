@@ -16,18 +16,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from dmlc.ir import (
-    POSITIONAL_COMBINERS,
-    Body,
-    Constant,
-    Function,
-    Index,
-    Load,
-    Reduction,
-    Stage,
-    Tensor,
-)
+from dmlc.ir import POSITIONAL_COMBINERS, Body, Function, Index, Load, Reduction, Stage, Tensor
 from dmlc.ir.naming import take_name
+from dmlc.ir.places import find_along
 from dmlc.scalars import DataType
 from dmlc.transform.simplify import is_inlinable
 
@@ -60,40 +51,30 @@ def reduce_stepwise(function: Function) -> Function:
     names = {t.name: None for t in (*function.parameters, *function.tables, *function.stages)}
     made: list[Stage] = []
     for stage in function.stages:
-        rows = None
-        if _is_plain(stage) and stage.reduction is not None and len(stage.reduction.axes) > 1:
-            rows = _find_rows(stage, tensors, known, noted)
+        long = _is_plain(stage) and len(stage.axes) > 1
+        rows = _find_rows(stage, tensors, known, noted) if long else None
         made += [stage] if rows is None else _part(stage, rows, names)
-    return function if len(made) == len(function.stages) else function.with_stages(made)
+    return function.with_stages(made)
 
 
 def _is_plain(stage: Stage) -> bool:
     """Whether a stage is a reduction of known sizes that may be taken in steps."""
-    reduction = stage.reduction
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+    if stage.reduction is None or stage.combiner in POSITIONAL_COMBINERS:
         return False
-    extents = (*stage.extents, *(extent for _, extent in reduction.axes))
-    return stage.body.dtype is not DataType.BOOL and all(isinstance(e, int) and e for e in extents)
+    is_fixed = all(isinstance(extent, int) and extent for extent in stage.sizes)
+    return is_fixed and stage.body.dtype is not DataType.BOOL
 
 
 def _trace(stage: Stage, tensors: Mapping[str, Tensor], known: Mapping[str, _Places]) -> _Places:
     """What a stage is made of, through stages that are computed where they are read."""
     found: dict[str, tuple[Index | None, ...]] = {}
     for load in dict.fromkeys(stage.body.loads()):
-        places: list[Index | None] = []
-        for extent, number in zip(tensors[load.tensor].extents, load.indices, strict=True):
-            match stage.body.instructions[number]:
-                case Index() as index if stage.extent(index) == extent != 1:
-                    places.append(index)
-                case Index() | Constant() if extent == 1:
-                    places.append(None)
-                case _:
-                    break
-        if len(places) < len(load.indices):
-            continue
         source = tensors[load.tensor]
+        places = find_along(stage, load, source.extents)
+        if places is None:
+            continue
         if not isinstance(source, Stage) or not is_inlinable(source):
-            found.setdefault(load.tensor, tuple(places))
+            found.setdefault(load.tensor, places)
             continue
         for name, inner in known[source.name].items():
             there = (None if i is None else places[i.axis] for i in inner)
@@ -118,10 +99,7 @@ def _find_rows(
 
 
 def _match(
-    stage: Stage,
-    places: tuple[Index | None, ...],
-    other: Stage,
-    along: tuple[Index | None, ...],
+    stage: Stage, places: tuple[Index | None, ...], other: Stage, along: tuple[Index | None, ...]
 ) -> dict[Index, int] | None:
     """The dimensions of the rows of a tensor that another reduction reduces, where one reduces
     these as well, and each row whole. Both read every element of the tensor once."""
@@ -168,21 +146,16 @@ def _waits(stage: Stage, other: Stage, tensors: Mapping[str, Tensor]) -> bool:
 
 def _part(stage: Stage, rows: Mapping[Index, int], names: dict[str, None]) -> Iterator[Stage]:
     """A reduction as two: along rows, and then over these."""
-    reduction = stage.reduction
-    if reduction is None:
-        return
     name = take_name(f"{stage.name}_rows", names)
-    body = stage.body
+    body, combiner = stage.body, stage.combiner or ""
     moved = [Index(rows[i]) if isinstance(i, Index) and i in rows else i for i in body.instructions]
-    inner = [(n, e) for n, e in reduction.axes if Index(n, reduced=True) not in rows]
-    outer = [(n, e) for n, e in reduction.axes if Index(n, reduced=True) in rows]
+    inner, outer = (
+        Reduction(combiner, tuple(a for a in stage.axes if (Index(a[0], True) in rows) is is_outer))
+        for is_outer in (False, True)
+    )
     domain = tuple(_measure(stage, index) for index in rows)
     first = Body.make(moved, body.result, body.guard)
-    yield Stage(
-        name, first.dtype, domain, first, Reduction(reduction.combiner, tuple(inner)), stage.span
-    )
+    yield Stage(name, first.dtype, domain, first, inner, stage.span)
     load = Load(name, tuple(range(len(rows))), first.dtype)
     second = Body.make((*rows, load), len(rows))
-    yield dataclasses.replace(
-        stage, body=second, reduction=Reduction(reduction.combiner, tuple(outer))
-    )
+    yield dataclasses.replace(stage, body=second, reduction=outer)

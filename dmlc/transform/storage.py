@@ -29,7 +29,6 @@ from dmlc.ir import (
     Reduction,
     Select,
     Stage,
-    Table,
     operands,
     reads_own_place,
 )
@@ -206,8 +205,7 @@ def widen_booleans(function: Function) -> Function:
     widened = {s.name for s in function.stages if s.dtype is DataType.BOOL} - results
     if not widened:
         return function
-    stages = tuple(_widen(stage, widened) for stage in function.stages)
-    return dataclasses.replace(function, stages=stages)
+    return function.with_stages(_widen(stage, widened) for stage in function.stages)
 
 
 def _widen(stage: Stage, widened: set[str]) -> Stage:
@@ -236,37 +234,31 @@ def narrow_positions(function: Function) -> Function:
     them positions. Such are the constant indices of a gather, as ONNX has them. Exact."""
     if function.loops:
         return function
-    narrowed = {t.name for t in function.tables if _is_long(t.dtype) and _fits(t)}
+    long = (DataType.INT64, DataType.UINT64)
+    narrowed = {
+        t.name
+        for t in function.tables
+        if t.dtype in long and all(-_POSITIONS <= value < _POSITIONS for value in t.values)
+    }
     results = {r.name for r in function.results}
-    narrowed |= {s.name for s in function.stages if _is_long(s.dtype) and _finds_place(s)} - results
+    narrowed |= {s.name for s in function.stages if s.dtype in long and _finds_place(s)} - results
     for stage in function.stages:
         narrowed -= _list_numbers(stage.body)
     if not narrowed:
         return function
-    return dataclasses.replace(
-        function,
-        tables=tuple(
-            dataclasses.replace(t, dtype=DataType.INT32) if t.name in narrowed else t
-            for t in function.tables
-        ),
-        stages=tuple(_read_narrowed(stage, narrowed) for stage in function.stages),
+    tables = tuple(
+        dataclasses.replace(t, dtype=DataType.INT32) if t.name in narrowed else t
+        for t in function.tables
     )
-
-
-def _is_long(dtype: DataType) -> bool:
-    return dtype in (DataType.INT64, DataType.UINT64)
-
-
-def _fits(table: Table) -> bool:
-    return all(-_POSITIONS <= value < _POSITIONS for value in table.values)
+    stages = tuple(_read_narrowed(stage, narrowed) for stage in function.stages)
+    return dataclasses.replace(function, tables=tables, stages=stages)
 
 
 def _finds_place(stage: Stage) -> bool:
     """Whether it reduces to the number of a point, of so many that INT32 has one for each."""
-    reduction = stage.reduction
-    if reduction is None or reduction.combiner not in POSITIONAL_COMBINERS:
+    if stage.combiner not in POSITIONAL_COMBINERS:
         return False
-    extents = [extent for _, extent in reduction.axes]
+    extents = [extent for _, extent in stage.axes]
     return all(isinstance(e, int) for e in extents) and math.prod(map(int, extents)) <= _POSITIONS
 
 
@@ -288,6 +280,5 @@ def _read_narrowed(stage: Stage, narrowed: set[str]) -> Stage:
         for i in stage.body.instructions
     )
     dtype = DataType.INT32 if stage.name in narrowed else stage.dtype
-    return dataclasses.replace(
-        stage, dtype=dtype, body=dataclasses.replace(stage.body, instructions=instructions)
-    )
+    body = dataclasses.replace(stage.body, instructions=instructions)
+    return dataclasses.replace(stage, dtype=dtype, body=body)

@@ -39,7 +39,7 @@ from dmlc.ir.floor import FloorForm, fit_clamped
 from dmlc.ir.index import IndexFacts, count_points, find_index_only, reach_back
 from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
-from dmlc.scalars import Array, DataType, data_type_of, find_same
+from dmlc.scalars import Array, DataType, data_type_of, find_same, integer_limits
 from dmlc.source import InternalError
 from dmlc.transform.inline import inline_stages
 from dmlc.transform.simplify import is_inlinable, list_live, replace_stages
@@ -229,23 +229,19 @@ def _look_up(
     most = _MOST_VALUES if again else 0
     places = [builder.add(index) for index in over]
     if position:
-        limits = np.iinfo(np.int32)
-        narrow = limits.min <= int(values.min()) and int(values.max()) <= limits.max
+        least, largest = integer_limits(DataType.INT32)
+        narrow = least <= int(values.min()) and int(values.max()) <= largest
         if values.size > most or not narrow or stage.body.guard is not None:
             return None  # A guard may prove what is read where, and knows nothing of tables.
         return tables.read_position(builder, f"{stage.name}_places", values, places)
-    worth = values.size <= max(most, _count_known(stage, root, tables))
-    if over and not (worth and costs[root] >= _LEAST_COST):
-        return None
-    return tables.read(builder, f"{stage.name}_weights", values, places)
-
-
-def _count_known(stage: Stage, root: int, tables: Tables) -> int:
-    """The elements of the tables that a value would be looked up in otherwise."""
+    # Otherwise a value would be looked up in the tables that it comes from.
     reached = (stage.body.instructions[value] for value in reach_back(stage.body, [root]))
     found = {instruction.tensor for instruction in reached if isinstance(instruction, Load)}
     sizes = (tables.known[name].size for name in found if name in tables.known)
-    return min(_MOST_VALUES, sum(sizes))
+    worth = values.size <= max(most, min(_MOST_VALUES, sum(sizes)))
+    if over and not (worth and costs[root] >= _LEAST_COST):
+        return None
+    return tables.read(builder, f"{stage.name}_weights", values, places)
 
 
 def _drop_axes(

@@ -18,27 +18,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dmlc.ir import (
-    POSITIONAL_COMBINERS,
-    Constant,
-    Function,
-    Index,
-    Reduction,
-    Select,
-    Stage,
-    value_type,
-)
+from dmlc.ir import POSITIONAL_COMBINERS, Constant, Function, Index, Reduction, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
-from dmlc.ir.index import IndexFacts
+from dmlc.ir.index import IndexFacts, find_index_only
 from dmlc.ir.verify import find_stage_fault
-from dmlc.scalars import Array, DataType, combiner_identity
+from dmlc.scalars import Array, DataType
 from dmlc.transform.inline import clamp_reads, inline_stages
-from dmlc.transform.simplify import is_inlinable, list_live, replace_stages
+from dmlc.transform.keys import guard_choices
+from dmlc.transform.simplify import REPEATABLE, is_inlinable, list_live, replace_stages
 from dmlc.transform.tabulate import Settled, Tables, list_roots, read_known, settle, tabulate_stage
 from dmlc.transform.walk_axis import Plan, find_positions, give_places, plan_axis, write_place
-
-_IDEMPOTENT = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
-"""Combiners that give the same where a point comes again."""
 
 
 def tighten_bounds(function: Function, settled: Settled | None = None) -> Function:
@@ -91,10 +80,11 @@ def _narrow(stage: Stage, tables: Tables, listed: bool, is_position: bool) -> li
     they number the places that are walked, and it gives the place that this number is of. Where
     others read at what it gives (`is_position`), that stays within bounds on its face."""
     stage = _drop_certain(stage, tables.known)
-    short, plans = _guard_choice(stage, tables.known), list[Plan]()
+    # What positions alone choose to change nothing is left out.
+    short, plans = guard_choices(stage, find_index_only(stage.body, tables.known)), list[Plan]()
     if stage.reduction is None or short.body.guard is None:
         return [stage]
-    again = stage.reduction.combiner in _IDEMPOTENT
+    again = stage.combiner in REPEATABLE
     for label, extent in stage.reduction.axes:
         if not isinstance(extent, int):
             continue
@@ -127,59 +117,28 @@ def _drop_certain(stage: Stage, known: Mapping[str, Array]) -> Stage:
     return dataclasses.replace(stage, body=builder.make(numbers[stage.body.result], guard))
 
 
-def _guard_choice(stage: Stage, known: Mapping[str, Array]) -> Stage:
-    """A stage whose guard leaves out the points at which its body is the combiner's identity by a
-    choice that depends on positions alone: these change nothing."""
-    reduction, body = stage.reduction, stage.body
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
-        return stage
-    facts = IndexFacts(stage, known)
-    identity = Constant(body.dtype, combiner_identity(reduction.combiner, body.dtype))
-    builder = BodyBuilder()
-    numbers = builder.copy(body)
-    conditions, result = [numbers[c] for c in facts.conditions], body.result
-    while isinstance(choice := body.instructions[result], Select) and facts.known[choice.condition]:
-        condition = numbers[choice.condition]
-        if body.instructions[choice.otherwise] == identity:
-            result = choice.then
-        elif body.instructions[choice.then] == identity:
-            result = choice.otherwise
-            condition = builder.apply("not", condition)
-        else:
-            break
-        conditions.append(condition)
-    if result == body.result:
-        return stage
-    made = builder.make(numbers[result], builder.join(conditions))
-    return dataclasses.replace(stage, body=made)
-
-
 # Axes --------------------------------------------------------------------------------------
 
 
 def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     """The stage with an axis walked as planned."""
-    reduction = stage.reduction
-    if reduction is None:
-        return stage
-    body, builder = stage.body, BodyBuilder()
+    body, builder, combiner = stage.body, BodyBuilder(), stage.combiner or ""
     facts, own = plan.facts, Index(plan.label, reduced=True)
     number = builder.constant(0) if plan.count == 1 else builder.add(own)
     place, conditions = write_place(plan, tables, builder, number)
     listed = _list_values(plan, tables, builder, number)
-    moved = {n: place for n, instruction in enumerate(body.instructions) if instruction == own}
-    numbers = builder.copy(body, moved | listed)
+    numbers = builder.copy(body, listed, places={own: place})
     if plan.form is not None and not plan.is_whole and not plan.is_exact:
         # Some of those that are settled still do not hold everywhere.
         found = zip(plan.conditions, plan.evaluate(plan.conditions), strict=True)
         conditions += [numbers[c] for c, holds in found if plan.leaves_out(holds)]
     conditions += [numbers[c] for c in facts.conditions if c not in plan.conditions]
     result, guard = numbers[body.result], builder.join(conditions)
-    axes = tuple((a, plan.count if a == plan.label else e) for a, e in reduction.axes)
+    axes = tuple((a, plan.count if a == plan.label else e) for a, e in stage.axes)
     if plan.count == 1 and (len(axes) > 1 or guard is None):
         axes = tuple(axis for axis in axes if axis[0] != plan.label)
-    kept = Reduction(reduction.combiner, axes) if axes else None
-    if kept is None and reduction.combiner == "sum" and body.dtype.is_float:
+    kept = Reduction(combiner, axes) if axes else None
+    if kept is None and combiner == "sum" and body.dtype.is_float:
         # A sum of one -0 is 0.
         result = builder.apply("add", result, builder.add(Constant(body.dtype, 0.0)))
     return dataclasses.replace(stage, body=builder.make(result, guard), reduction=kept)

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import Function, Index, Load, Parameter, Stage, Tensor
+from dmlc.ir import Function, Index, Load, Parameter, Tensor
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.scalars import Array
 
@@ -56,13 +56,11 @@ def list_moves(
     tables = list_arrays(function.tables)
     own = dict.fromkeys(stages)
     read: dict[str, list[tuple[IndexFacts, Load]]] = {}
-    for name in own:
-        stage = tensors[name]
-        if isinstance(stage, Stage):
-            facts = IndexFacts(stage, tables)
-            for load in stage.body.loads():
-                if load.tensor not in own:
-                    read.setdefault(load.tensor, []).append((facts, load))
+    for stage in filter(None, map(function.stage, own)):
+        facts = IndexFacts(stage, tables)
+        for load in stage.body.loads():
+            if load.tensor not in own:
+                read.setdefault(load.tensor, []).append((facts, load))
     incoming = [Move(n, read=_count_read(tensors[n], loads)) for n, loads in read.items()]
     outgoing = [Move(n, written=count_bytes(tensors[n])) for n in own]
     return tuple(m for m in (*incoming, *outgoing) if m.tensor not in local)
@@ -81,11 +79,10 @@ def add_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
 
 def total(moves: Iterable[Move]) -> tuple[int, int] | None:
     """The bytes read and written in all; None where one of them is unknown."""
-    read: int | None = 0
-    written: int | None = 0
+    whole = Move("")
     for move in moves:
-        read, written = _add(read, move.read), _add(written, move.written)
-    return None if read is None or written is None else (read, written)
+        whole = Move("", _add(whole.read, move.read), _add(whole.written, move.written))
+    return None if whole.read is None or whole.written is None else (whole.read, whole.written)
 
 
 def _add(left: int | None, right: int | None) -> int | None:
@@ -169,15 +166,10 @@ def _find_places(facts: IndexFacts, value: int, size: int) -> Array | None:
         if isinstance(extent, int) and factor > 0 and form.constant >= 0:
             reached[form.constant : form.constant + extent * factor : factor] = True
             return reached
-    found = facts.evaluate([value], over)
-    if found is None:
+    found, passing = facts.evaluate([value], over), facts.find_passing(conditions, over)
+    if found is None or passing is None:
         return None
-    places = found[0].ravel()
-    if conditions:
-        passing = facts.find_passing(conditions, over)
-        if passing is None:
-            return None
-        places = np.broadcast_to(found[0], passing.shape)[passing]
+    places = np.broadcast_to(found[0], passing.shape)[passing]
     if places.size and (places.min() < 0 or places.max() >= size):
         places = places[(places >= 0) & (places < size)]
     reached[places] = True

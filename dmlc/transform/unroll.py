@@ -8,18 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from dmlc.ir import (
-    Constant,
-    Delay,
-    Function,
-    Index,
-    Load,
-    Loop,
-    Select,
-    Stage,
-    operands,
-    with_operands,
-)
+from dmlc.ir import Constant, Function, Index, Instruction, Load, Loop, Select, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
 from dmlc.source import UnsupportedError
@@ -83,39 +72,26 @@ class _Unroller:
     def _write_step(self, stage: Stage, step: int) -> Stage:
         name = take_name(f"{stage.name}_{step}", self._names)
         self._made[stage.name, step] = name
-        body, builder = stage.body, BodyBuilder()
-        numbers: list[int] = []
-        for instruction in body.instructions:
-            match instruction:
-                case Index(axis=0, reduced=False):
-                    made = builder.constant(step)
-                case Load(tensor=tensor, indices=indices, dtype=dtype):
-                    places = tuple(numbers[i] for i in indices)
-                    if tensor in self._delays:
-                        made = self._read_before(builder, self._delays[tensor], step, places)
-                    elif tensor in self._loop.stages:
-                        places = (builder.constant(0), *places[1:])
-                        made = builder.add(Load(self._made[tensor, step], places, dtype))
-                    else:
-                        made = builder.add(Load(tensor, places, dtype))
-                case _:
-                    given = tuple(numbers[o] for o in operands(instruction))
-                    made = builder.add(with_operands(instruction, given))
-            numbers.append(made)
-        guard = None if body.guard is None else numbers[body.guard]
-        made_body = builder.make(numbers[body.result], guard)
-        return dataclasses.replace(
-            stage, name=name, extents=(1, *stage.extents[1:]), body=made_body
-        )
+        builder = BodyBuilder()
 
-    def _read_before(
-        self, builder: BodyBuilder, delay: Delay, step: int, places: tuple[int, ...]
-    ) -> int:
-        """What a stage was at the step before; 0 at the first step."""
-        found = self._made.get((delay.of, step + 1 if self._loop.backwards else step - 1))
-        if found is None:
-            return builder.add(Constant(delay.dtype, 0.0 if delay.dtype.is_float else 0))
-        return builder.add(Load(found, (builder.constant(0), *places[1:]), delay.dtype))
+        def change(_: int, moved: Instruction) -> int | None:
+            match moved:
+                case Index(axis=0, reduced=False):
+                    return builder.constant(step)
+                case Load(tensor=tensor, dtype=dtype) if tensor in own:
+                    delay = self._delays.get(tensor)
+                    before = step + 1 if self._loop.backwards else step - 1
+                    key = (tensor, step) if delay is None else (delay.of, before)
+                    if key not in self._made:  # There is no step before the first.
+                        return builder.add(Constant(dtype, 0.0 if dtype.is_float else 0))
+                    places = (builder.constant(0), *moved.indices[1:])
+                    return builder.add(Load(self._made[key], places, dtype))
+                case _:
+                    return None
+
+        own = {*self._loop.stages, *self._delays}
+        made = builder.remake(stage, change)
+        return dataclasses.replace(made, name=name, extents=(1, *stage.extents[1:]))
 
     def _join(self, stage: Stage) -> Stage:
         """A stage from its steps: a tree of choices by the first index."""

@@ -92,10 +92,6 @@ class Plan:
         return self.facts.evaluate_at(values, _list_places(self.facts.stage, self.over, places))
 
     @property
-    def _are_places(self) -> Array:
-        return (self.places >= 0) & (self.places < self.size)
-
-    @property
     def _passing(self) -> Array:
         column = self.places - self.band[:, :1]
         inside = (column >= 0) & (column < self.band.shape[1])
@@ -104,7 +100,7 @@ class Plan:
 
     def leaves_out(self, holds: Array) -> bool:
         """Whether a condition that holds there fails at some place that is walked."""
-        return bool((self._are_places & ~holds).any())
+        return bool(((self.places >= 0) & (self.places < self.size) & ~holds).any())
 
     @property
     def is_whole(self) -> bool:
@@ -170,12 +166,9 @@ def plan_axis(
 
 def _list_places(stage: Stage, over: Sequence[Index], places: Array) -> dict[Index, Array]:
     """Where indices are: the last at `places`, and one of the domain at the position of the row."""
-    found = {over[-1]: places}
-    for index in over[:-1]:
-        rows = stage.extent(index)
-        if isinstance(rows, int):
-            found[index] = np.arange(rows, dtype=np.int64)[:, None]
-    return found
+    sizes = ((index, stage.extent(index)) for index in over[:-1])
+    rows = {i: np.arange(n, dtype=np.int64)[:, None] for i, n in sizes if isinstance(n, int)}
+    return {over[-1]: places, **rows}
 
 
 def _shorten(plan: Plan) -> Plan | None:
@@ -213,10 +206,10 @@ _LEAST_SIDE = 16
 def _is_product(facts: IndexFacts) -> bool:
     """Whether a stage sums products of matrices: places out of tables would mix rows and columns,
     and schedules leave points between strides out themselves."""
-    body, reduction = facts.stage.body, facts.stage.reduction
+    body = facts.stage.body
     match body.instructions[body.result]:
         case Apply(operation=operation, operands=(left, right)) if operation.name == "mul":
-            sides = [facts.dependencies[operand] for operand in (left, right)]
+            sides = facts.dependencies[left], facts.dependencies[right]
         case _:
             return False
 
@@ -224,8 +217,7 @@ def _is_product(facts: IndexFacts) -> bool:
         alone = [facts.stage.extent(i) for i in own if not i.reduced and i not in others]
         return math.prod(size for size in alone if isinstance(size, int))
 
-    counts = count(sides[0], sides[1]), count(sides[1], sides[0])
-    return reduction is not None and reduction.combiner == "sum" and min(counts) >= _LEAST_SIDE
+    return facts.stage.combiner == "sum" and min(count(*sides), count(*sides[::-1])) >= _LEAST_SIDE
 
 
 def _find_last(plan: Plan) -> Array:
@@ -318,8 +310,8 @@ def give_places(
 ) -> list[Stage]:
     """A stage that gives the places it gave, and before it the reductions of the `short` one, whose
     axes are walked as planned. Where it `is_bounded` it gives no place beyond the axes."""
-    axes = () if stage.reduction is None else stage.reduction.axes
-    if any(isinstance(e, str) for _, e in axes) or math.prod(_list_sizes(short)) >= _MOST_POINTS:
+    is_open = any(isinstance(extent, str) for _, extent in stage.axes)
+    if is_open or math.prod(_list_sizes(short)) >= _MOST_POINTS:
         return [stage]
     made: list[Stage] = []
     builder = BodyBuilder()
@@ -332,7 +324,12 @@ def give_places(
     number = builder.constant(0) if short.reduction is None else load(short, "number")
     place = _write_number(stage, short, plans, tables, builder, number, is_bounded)
     found: list[int] = []
-    if _settle_all(stage, plans, tables):
+    facts = IndexFacts(stage, tables.known)
+    if all(
+        any(facts.is_over(c, p.over) and p.over[-1] in facts.dependencies[c] for p in plans)
+        for c in facts.conditions
+    ):
+        # The plans settle all conditions of the guard, each along its axis.
         found = [c for plan in plans for c in _write_filled(plan, tables, builder)]
     elif short.reduction is not None:
         # Which points pass is known at run time only: this is positive where some point does.
@@ -359,19 +356,18 @@ def _write_number(
     is_bounded: bool,
 ) -> int:
     """The number that a stage gives, from that among the points of the short one."""
-    axes = () if stage.reduction is None else stage.reduction.axes
-    walked = () if short.reduction is None else short.reduction.axes
-    counts = _list_sizes(short)
-    steps = {axis[0]: step for axis, step in zip(walked, packed_strides(counts), strict=True)}
-    sizes = _list_sizes(stage)
+    counts, sizes = _list_sizes(short), _list_sizes(stage)
+    walked = zip(short.axes, counts, packed_strides(counts), strict=True)
+    steps = {label: (count, step) for (label, _), count, step in walked}
     by_label = {plan.label: plan for plan in plans}
     total = builder.constant(0)
-    for (label, _), size, stride in zip(axes, sizes, packed_strides(sizes), strict=True):
+    for (label, _), size, stride in zip(stage.axes, sizes, packed_strides(sizes), strict=True):
         part = builder.constant(0)
         if label in steps:
-            part = builder.apply("div", number, builder.constant(steps[label]))
+            count, step = steps[label]
+            part = builder.apply("div", number, builder.constant(step))
             if label != next(iter(steps)):
-                part = builder.apply("mod", part, builder.constant(int(dict(walked)[label])))
+                part = builder.apply("mod", part, builder.constant(count))
         if label in by_label:
             plan = by_label[label]
             part, _ = write_place(plan, tables, builder, part)
@@ -386,17 +382,7 @@ def _write_number(
 
 
 def _list_sizes(stage: Stage) -> tuple[int, ...]:
-    axes = () if stage.reduction is None else stage.reduction.axes
-    return tuple(e for _, e in axes if isinstance(e, int))
-
-
-def _settle_all(stage: Stage, plans: Sequence[Plan], tables: Tables) -> bool:
-    """Whether the plans settle all conditions of a stage's guard, each along its axis."""
-    facts = IndexFacts(stage, tables.known)
-    return all(
-        any(facts.is_over(c, p.over) and p.over[-1] in facts.dependencies[c] for p in plans)
-        for c in facts.conditions
-    )
+    return tuple(e for _, e in stage.axes if isinstance(e, int))
 
 
 def _write_filled(plan: Plan, tables: Tables, builder: BodyBuilder) -> list[int]:

@@ -12,10 +12,9 @@ terms out.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Sequence
 
-from dmlc.ir import Body, Constant, Index, Load, Reduction, Stage
+from dmlc.ir import Constant, Index, Reduction, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import (
     MOST_POINTS,
@@ -42,18 +41,17 @@ class _Weights:
 def sum_weights(stage: Stage, take_name: Callable[[], str]) -> tuple[Stage, ...]:
     """A stage, after those of the weights that it reads then; the stage alone where it has none.
     `take_name` names them."""
-    reduction = stage.reduction
-    if reduction is None or reduction.combiner != "sum" or not stage.body.dtype.is_float:
-        return (stage,)
     found = tuple(_find_weights(stage))
     if not found:
         return (stage,)
     made = [_make_weights(stage, weights, take_name()) for weights in found]
-    return (*made, _weigh(stage, reduction, found, made))
+    return (*made, _weigh(stage, found, made))
 
 
 def _find_weights(stage: Stage) -> Iterator[_Weights]:
     body = stage.body
+    if stage.combiner != "sum" or not body.dtype.is_float:
+        return
     known, dependencies = find_index_only(body), find_dependencies(body)
     factors, conditions = list_factors(body), list_conjuncts(body)
 
@@ -82,18 +80,13 @@ def _make_weights(stage: Stage, weights: _Weights, name: str) -> Stage:
     builder = BodyBuilder()
     moved = {index: Index(n) for n, index in enumerate(weights.places)}
     moved |= {index: Index(n, reduced=True) for n, index in enumerate(weights.axes)}
-    at = {
-        number: builder.add(moved[instruction])
-        for number, instruction in enumerate(stage.body.instructions)
-        if isinstance(instruction, Index) and instruction in moved
-    }
-    numbers = builder.copy(stage.body, at)
-    factors = [numbers[f] for f in weights.factors]
-    body = _multiply(
-        builder,
-        factors or [builder.add(Constant(stage.body.dtype, 1.0))],
-        [numbers[c] for c in weights.conditions],
+    numbers = builder.copy(
+        stage.body, places={index: builder.add(own) for index, own in moved.items()}
     )
+    factors = [numbers[f] for f in weights.factors]
+    factors = factors or [builder.add(Constant(stage.body.dtype, 1.0))]
+    guard = builder.join(numbers[c] for c in weights.conditions)
+    body = builder.make(builder.fold("mul", factors), guard)
     domain, axes = (
         [e for e in map(stage.extent, indices) if e is not None]
         for indices in (weights.places, weights.axes)
@@ -103,9 +96,7 @@ def _make_weights(stage: Stage, weights: _Weights, name: str) -> Stage:
     )
 
 
-def _weigh(
-    stage: Stage, reduction: Reduction, found: Sequence[_Weights], made: Sequence[Stage]
-) -> Stage:
+def _weigh(stage: Stage, found: Sequence[_Weights], made: Sequence[Stage]) -> Stage:
     """The stage with weights that are summed already."""
     body, builder = stage.body, BodyBuilder()
     numbers = builder.copy(body)
@@ -113,16 +104,10 @@ def _weigh(
     factors = [numbers[f] for f in list_factors(body) if f not in gone]
     conditions = [numbers[c] for c in list_conjuncts(body) if c not in gone]
     for weights, summed in zip(found, made, strict=True):
-        places = tuple(builder.add(index) for index in weights.places)
-        weight = builder.add(Load(summed.name, places, summed.dtype))
+        weight = builder.load(summed, *map(builder.add, weights.places))
         factors.append(weight)
         conditions.append(builder.apply("ne", weight, builder.add(Constant(summed.dtype, 0.0))))
     gone_axes = {index.axis for weights in found for index in weights.axes}
-    axes = tuple(axis for axis in reduction.axes if axis[0] not in gone_axes)
-    made_body = _multiply(builder, factors, conditions)
+    axes = tuple(axis for axis in stage.axes if axis[0] not in gone_axes)
+    made_body = builder.make(builder.fold("mul", factors), builder.join(conditions))
     return dataclasses.replace(stage, body=made_body, reduction=Reduction("sum", axes))
-
-
-def _multiply(builder: BodyBuilder, factors: Sequence[int], conditions: Sequence[int]) -> Body:
-    result = functools.reduce(lambda left, right: builder.apply("mul", left, right), factors)
-    return builder.make(result, builder.join(conditions))
