@@ -115,11 +115,14 @@ class Expressions(abc.ABC):
                 return Text(text if lane is None else f"{text}[{self.spell(lane).text}]")
             case k.Join(low=low, high=high):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
-                first, second = self.spell(low), self.spell(high)
-                text = self._dialect.syntax.lanes.format(T=name, a=f"{first.text}, {second.text}")
-                cut = text.index(f"{first.text}, ") + len(first.text) + 1
+                parts = _list_parts(expression, 1)
+                made = list(map(self.spell, parts if len(parts) == 4 else (low, high)))
+                half = len(made) // 2
+                first, second = (", ".join(p.text for p in made[n : n + half]) for n in (0, half))
+                text = self._dialect.syntax.lanes.format(T=name, a=f"{first}, {second}")
+                cut = text.index(f"{first}, ") + len(first) + 1
                 pieces = (text[:cut], text[cut + 1 :])
-                return Text(" ".join(pieces), pieces=pieces, known=first.known and second.known)
+                return Text(" ".join(pieces), pieces=pieces, known=all(p.known for p in made))
             case k.Extract(operand=k.Local(name=name)) if name in self._words:
                 return self._unpack(expression, self._words[name])
             case k.Extract(operand=operand, lanes=lanes):

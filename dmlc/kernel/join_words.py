@@ -80,7 +80,7 @@ class _Joiner:
                 case k.Store() if run is not None:
                     if run.is_moved(number, stored=True):
                         stores = [s for n in run.numbers if isinstance(s := statements[n], k.Store)]
-                        value = _join([each.value for each in stores])
+                        value = join_vectors([each.value for each in stores])
                         made.append(k.Store(statement.buffer, stores[0].index, value))
                 case _:
                     body = find_body(statement)
@@ -141,7 +141,7 @@ class _Joiner:
                     self.apart.update({part.buffer} & self._widths.keys())
 
 
-def _join(parts: Sequence[k.Expression]) -> k.Expression:
+def join_vectors(parts: Sequence[k.Expression]) -> k.Expression:
     """One vector of several, as many as a power of two."""
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=True)

@@ -276,10 +276,12 @@ def _count_times(phase: Phase, rows: int, unit: int) -> int:
     """How many times a work item takes that many points before it adds the first."""
     if phase.tests_guard:
         return 1
-    moved = [v.dtype.bytes for v in phase.elements.buffers()] if unit == 1 else []
-    many = _count_written(phase, max(_POINTS, _BYTES // max(moved, default=4)), unit)
     points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
-    return max(1, min(many, points // (rows * unit))) if isinstance(points, int) else many
+    if not isinstance(points, int):
+        return _count_written(phase, _POINTS, unit)
+    moved = [v.dtype.bytes for v in phase.elements.buffers()] if unit == 1 else []
+    many = _count_written(phase, max(_POINTS, _BYTES // max(moved, default=_BYTES)), unit)
+    return max(1, min(many, points // (rows * unit)))
 
 
 def _find_widest(phases: Sequence[Phase]) -> Phase:
