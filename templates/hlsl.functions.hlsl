@@ -140,6 +140,13 @@ uint $H(const float value)
 }
 
 //// round_float16
+// Rounds to the nearest float16, ties to even, as storing it does; NaN stays NaN.
+float $H(const float value)
+{
+    return (float)(float16_t)value;
+}
+
+//// round_float16_bits
 // Rounds to the nearest float16, ties to even, as storing it would; NaN stays NaN.
 float $H(const float value)
 {

@@ -397,7 +397,12 @@ HLSL_6_0 = dataclasses.replace(
     types=MappingProxyType({**TYPES, T.INT16: "int", T.UINT16: "uint"}),
     storage=MappingProxyType({**STORAGE, **dict.fromkeys((*_HELD_6_0, *_WORDS), "uint")}),
     literal=_literal_6_0,
-    operations=_make_operations(_HELD_6_0),
+    operations=MappingProxyType(
+        {
+            **_make_operations(_HELD_6_0),
+            ("round_float16", T.FLOAT32): Spelling("{H}({a})", helper="round_float16_bits"),
+        }
+    ),
     conversions=_make_conversions(_HELD_6_0),
     loads=_LOADS_6_0,
     stores=_STORES_6_0,
