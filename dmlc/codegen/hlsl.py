@@ -276,6 +276,8 @@ _PRECISE = frozenset(
 """What HLSL computes with floats by itself: `precise` is not followed into functions, nor through
 comparisons."""
 
+_WORDS = (T.FLOAT16, T.BFLOAT16)
+
 HLSL_6_2 = Dialect(
     language=HLSL,
     template="hlsl.hlsl.j2",
@@ -359,9 +361,22 @@ HLSL_6_2 = Dialect(
 )
 
 
+HLSL_6_2 = dataclasses.replace(
+    HLSL_6_2,
+    limits=dataclasses.replace(HLSL_6_2.limits, joined_types=_WORDS),
+    words=dataclasses.replace(
+        HLSL_6_2,
+        limits=dataclasses.replace(HLSL_6_2.limits, packed_types=(*BYTES, *_WORDS)),
+        storage=MappingProxyType({**STORAGE, **dict.fromkeys(_WORDS, "uint")}),
+        loads=MappingProxyType({**LOADS, **make_loads(_WORDS)}),
+        stores=MappingProxyType({**STORES, **make_stores(_WORDS)}),
+        packs=MappingProxyType(make_packs((*BYTES, *_WORDS))),
+    ),
+)
+
+
 # Shader model 6.0 ----------------------------------------------------------------------------
 
-_WORDS = (T.FLOAT16, T.BFLOAT16)
 _HELD_6_0 = (*BYTES, T.INT16, T.UINT16)
 
 _LOADS_6_0 = MappingProxyType(
@@ -392,8 +407,12 @@ def _literal_6_0(dtype: DataType, value: bool | int | float) -> str:
 HLSL_6_0 = dataclasses.replace(
     HLSL_6_2,
     limits=dataclasses.replace(
-        HLSL_6_2.limits, word_types=_WORDS, packed_types=(*_HELD_6_0, *_WORDS)
+        HLSL_6_2.limits,
+        word_types=_WORDS,
+        packed_types=(*_HELD_6_0, *_WORDS),
+        joined_types=(),
     ),
+    words=None,
     types=MappingProxyType({**TYPES, T.INT16: "int", T.UINT16: "uint"}),
     storage=MappingProxyType({**STORAGE, **dict.fromkeys((*_HELD_6_0, *_WORDS), "uint")}),
     literal=_literal_6_0,

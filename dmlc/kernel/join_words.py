@@ -26,7 +26,8 @@ def join_words(kernel: k.Kernel, limits: Limits) -> k.Kernel:
     widths = {
         b.name: _BYTES // b.dtype.bytes
         for b in kernel.buffers
-        if b.dtype in limits.packed_types and b.access is not k.Access.READ_WRITE
+        if b.dtype in (*limits.packed_types, *limits.joined_types)
+        and b.access is not k.Access.READ_WRITE
     }
     while widths:
         joiner = _Joiner(widths)
