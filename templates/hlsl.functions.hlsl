@@ -397,8 +397,7 @@ uint2 $H(const float4 values)
 // Two words of two bfloat16 each, the nearest ones.
 uint2 $H(const float4 values)
 {
-    const uint4 bits = uint4($narrow_bfloat16(values.x), $narrow_bfloat16(values.y),
-        $narrow_bfloat16(values.z), $narrow_bfloat16(values.w));
+    const uint4 bits = $narrow_bfloat16(values);
     return bits.xz | bits.yw << 16;
 }
 

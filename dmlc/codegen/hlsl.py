@@ -278,7 +278,7 @@ comparisons."""
 
 _WORDS = (T.FLOAT16, T.BFLOAT16)
 
-HLSL_6_2 = Dialect(
+_ELEMENTS = Dialect(
     language=HLSL,
     template="hlsl.hlsl.j2",
     details=functools.partial(list_details, shader_model="6.2"),
@@ -362,11 +362,11 @@ HLSL_6_2 = Dialect(
 
 
 HLSL_6_2 = dataclasses.replace(
-    HLSL_6_2,
-    limits=dataclasses.replace(HLSL_6_2.limits, joined_types=_WORDS),
+    _ELEMENTS,
+    limits=dataclasses.replace(_ELEMENTS.limits, joined_types=_WORDS),
     words=dataclasses.replace(
-        HLSL_6_2,
-        limits=dataclasses.replace(HLSL_6_2.limits, packed_types=(*BYTES, *_WORDS)),
+        _ELEMENTS,
+        limits=dataclasses.replace(_ELEMENTS.limits, packed_types=(*BYTES, *_WORDS)),
         storage=MappingProxyType({**STORAGE, **dict.fromkeys(_WORDS, "uint")}),
         loads=MappingProxyType({**LOADS, **make_loads(_WORDS)}),
         stores=MappingProxyType({**STORES, **make_stores(_WORDS)}),
@@ -405,14 +405,12 @@ def _literal_6_0(dtype: DataType, value: bool | int | float) -> str:
 
 
 HLSL_6_0 = dataclasses.replace(
-    HLSL_6_2,
+    _ELEMENTS,
     limits=dataclasses.replace(
-        HLSL_6_2.limits,
+        _ELEMENTS.limits,
         word_types=_WORDS,
         packed_types=(*_HELD_6_0, *_WORDS),
-        joined_types=(),
     ),
-    words=None,
     types=MappingProxyType({**TYPES, T.INT16: "int", T.UINT16: "uint"}),
     storage=MappingProxyType({**STORAGE, **dict.fromkeys((*_HELD_6_0, *_WORDS), "uint")}),
     literal=_literal_6_0,

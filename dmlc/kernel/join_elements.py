@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.join_words import join_vectors
-from dmlc.kernel.rewrite import NUMBER, find_body, replace_body
+from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, replace_body, walk
 from dmlc.kernel.sums import Sum, add_up
 from dmlc.kernel.target import Limits
 from dmlc.scalars import DataType
@@ -22,8 +22,8 @@ _LANES = 4
 
 
 def join_elements(kernel: k.Kernel, limits: Limits) -> k.Kernel:
-    """The same kernel for a GPU, with vectors of four where it reads from a buffer, or stores to
-    one, four neighbours that begin where a vector does."""
+    """The same kernel for a GPU, with vectors of four in the buffers of which it reads or stores
+    four neighbours that begin where a vector does, and nothing else."""
     if limits.vector_lanes == 1 or kernel.launch.group_size == 1:
         return kernel
     moved = {
@@ -33,7 +33,13 @@ def join_elements(kernel: k.Kernel, limits: Limits) -> k.Kernel:
         and buffer.dtype.bytes <= _LANES
         and buffer.dtype not in (*limits.packed_types, DataType.BOOL)
     }
-    return dataclasses.replace(kernel, body=tuple(_Joiner(moved).write(kernel.body, {})))
+    while moved:
+        joiner = _Joiner(moved)
+        body = joiner.write(kernel.body, {})
+        if not joiner.apart:
+            return dataclasses.replace(kernel, body=tuple(body))
+        moved = {name: stored for name, stored in moved.items() if name not in joiner.apart}
+    return kernel
 
 
 class _Joiner:
@@ -41,6 +47,8 @@ class _Joiner:
         self._moved = moved
         """The buffers of which vectors are moved, and whether they are stored."""
         self._count = 0
+        self.apart: set[str] = set()
+        """The buffers that have single elements elsewhere: in vectors, each would take a lane."""
 
     def write(
         self, statements: Sequence[k.Statement], around: Mapping[str, Sum]
@@ -68,11 +76,21 @@ class _Joiner:
                         value = join_vectors([each.value for each in stores])
                         made.append(k.Store(buffer, stores[0].index, value))
                 case _:
+                    self._note_single(statement)
                     body = find_body(statement)
                     made.append(
                         replace_body(statement, self.write(body, sums)) if body else statement
                     )
         return made
+
+    def _note_single(self, statement: k.Statement) -> None:
+        """Sets apart the buffers of elements that are moved one by one."""
+        if isinstance(statement, k.Store) and statement.value.type.lanes == 1:
+            self.apart.update({statement.buffer} & self._moved.keys())
+        for expression in list_expressions(statement):
+            for part in walk(expression):
+                if isinstance(part, k.Load) and part.type.lanes == 1:
+                    self.apart.update({part.buffer} & self._moved.keys())
 
     def _find_runs(
         self, statements: Sequence[k.Statement], sums: dict[str, Sum]
