@@ -140,6 +140,13 @@ uint $H(const float value)
 }
 
 //// round_float16
+// Rounds to the nearest float16, ties to even, as storing it does; NaN stays NaN.
+float $H(const float value)
+{
+    return (float)(float16_t)value;
+}
+
+//// round_float16_bits
 // Rounds to the nearest float16, ties to even, as storing it would; NaN stays NaN.
 float $H(const float value)
 {
@@ -334,6 +341,64 @@ int4 $H(const uint2 words)
 uint4 $H(const uint2 words)
 {
     return (words.xxyy >> uint4(0, 16, 0, 16)) & 0xffff;
+}
+
+//// float16_at
+// The float16 that begins at a bit of a word.
+float $H(const uint word, const uint bit)
+{
+    return (float)asfloat16((uint16_t)(word >> bit));
+}
+
+//// bfloat16_at
+// The bfloat16 that begins at a bit of a word: it is the upper half of a float.
+float $H(const uint word, const uint bit)
+{
+    return asfloat(word >> bit << 16);
+}
+
+//// unpack_float16_x4
+// Two float16 of each of two words.
+float4 $H(const uint2 words)
+{
+    return (float4)asfloat16((uint16_t4)(words.xxyy >> uint4(0, 16, 0, 16)));
+}
+
+//// unpack_bfloat16_x4
+// Two bfloat16 of each of two words, which are upper halves of floats.
+float4 $H(const uint2 words)
+{
+    return asfloat(words.xxyy << uint4(16, 0, 16, 0) & 0xffff0000);
+}
+
+//// float16_bits
+// The bits of the nearest float16.
+uint $H(const float value)
+{
+    return (uint)asuint16((float16_t)value);
+}
+
+//// bfloat16_bits
+// The bits of the nearest bfloat16.
+uint $H(const float value)
+{
+    return $narrow_bfloat16(value);
+}
+
+//// pack_float16_x4
+// Two words of two float16 each, the nearest ones.
+uint2 $H(const float4 values)
+{
+    const uint4 bits = (uint4)asuint16((float16_t4)values);
+    return bits.xz | bits.yw << 16;
+}
+
+//// pack_bfloat16_x4
+// Two words of two bfloat16 each, the nearest ones.
+uint2 $H(const float4 values)
+{
+    const uint4 bits = $narrow_bfloat16(values);
+    return bits.xz | bits.yw << 16;
 }
 
 //// pack_int8_x4

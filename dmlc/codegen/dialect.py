@@ -13,6 +13,7 @@ from types import MappingProxyType
 from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import Helper
 from dmlc.codegen.trace import Definition
+from dmlc.kernel import nodes as k
 from dmlc.kernel.nodes import Use
 from dmlc.kernel.target import Limits
 from dmlc.program import Language
@@ -281,11 +282,22 @@ class Dialect:
     matrices: MatrixForms | None = None
     """None where kernels have no matrices."""
 
+    words: Dialect | None = None
+    """How buffers are written that hold types of `limits.joined_types` in words."""
+
     @property
     def name(self) -> str:
         """The target that the language is."""
         return self.language.target
 
+    def of_buffer(self, buffer: k.Buffer) -> Dialect:
+        """How a buffer is written."""
+        joined = buffer.dtype in self.limits.joined_types and buffer.lanes > FOUR
+        return self.words if joined and self.words is not None else self
+
+
+FOUR = 4
+"""The lanes of vectors that languages have names for."""
 
 COMPUTE_TYPES: tuple[DataType, ...] = tuple(t for t in TENSOR_TYPES if not t.is_storage_only)
 """The types values are computed in."""

@@ -120,11 +120,14 @@ class Expressions(abc.ABC):
                 return Text(text, spelling.compound)
             case k.Join(low=low, high=high):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
-                first, second = self.spell(low), self.spell(high)
-                text = self._dialect.syntax.lanes.format(T=name, a=f"{first.text}, {second.text}")
-                cut = text.index(f"{first.text}, ") + len(first.text) + 1
+                parts = _list_parts(expression, 1)
+                made = list(map(self.spell, parts if len(parts) == 4 else (low, high)))
+                half = len(made) // 2
+                first, second = (", ".join(p.text for p in made[n : n + half]) for n in (0, half))
+                text = self._dialect.syntax.lanes.format(T=name, a=f"{first}, {second}")
+                cut = text.index(f"{first}, ") + len(first) + 1
                 pieces = (text[:cut], text[cut + 1 :])
-                return Text(" ".join(pieces), pieces=pieces, known=first.known and second.known)
+                return Text(" ".join(pieces), pieces=pieces, known=all(p.known for p in made))
             case k.Extract(operand=k.Local(name=name)) if name in self._words:
                 return self._unpack(expression, self._words[name])
             case k.Extract(operand=operand, lanes=lanes):
@@ -207,7 +210,7 @@ class Expressions(abc.ABC):
             "e": self._spell_element(load.buffer, load.index, lanes),
             "h": self._spell_shift(load.buffer, load.index).text,
         }
-        spelling = self._dialect.loads[buffer.dtype]
+        spelling = self._dialect.of_buffer(buffer).loads[buffer.dtype]
         text = self._fill(spelling, places, load.type.dtype, lanes, buffer.dtype)
         is_mask = load.type.dtype is DataType.BOOL and lanes > 1 and self._dialect.masks
         return Text(text, spelling.compound, 1 if is_mask else 0)
@@ -223,12 +226,13 @@ class Expressions(abc.ABC):
         letters = self._dialect.syntax.lane_letters[first : first + words]
         places: dict[str, str | int] = {"e": f"{self.spell(part.operand).text}.{letters}"}
         dtype, lanes = part.type.dtype, part.type.lanes
-        spelling = self._dialect.loads[buffer.dtype]
+        spelling = self._dialect.of_buffer(buffer).loads[buffer.dtype]
         return Text(self._fill(spelling, places, dtype, lanes, buffer.dtype), spelling.compound)
 
     def _pack(self, value: k.Expression, buffer: k.Buffer) -> Text:
         """The words that neighbours are stored as: a vector of those of each four."""
-        spelling, dtype = self._dialect.packs[buffer.dtype], value.type.dtype
+        spelling = self._dialect.of_buffer(buffer).packs[buffer.dtype]
+        dtype = value.type.dtype
         parts = [
             self._fill(
                 spelling, {"a": self.spell_vector(part).text}, dtype, part.type.lanes, buffer.dtype
@@ -237,7 +241,7 @@ class Expressions(abc.ABC):
         ]
         if len(parts) == 1:
             return Text(parts[0])
-        storage = str(self._dialect.storage[buffer.dtype])
+        storage = str(self._dialect.of_buffer(buffer).storage[buffer.dtype])
         name = self._name_vector(storage, self._count_words(buffer, value.type.lanes))
         lines = (", ".join(parts[n : n + 2]) for n in range(0, len(parts), 2))
         return Text(self._dialect.syntax.lanes.format(T=name, a=",\n    ".join(lines)))
@@ -258,12 +262,13 @@ class Expressions(abc.ABC):
     def name_element(self, buffer: str) -> str:
         """The type of the elements of a buffer."""
         found = self._buffers[buffer]
-        storage = str(self._dialect.storage[found.dtype])
+        storage = str(self._dialect.of_buffer(found).storage[found.dtype])
         return self._name_vector(storage, self._count_words(found, found.lanes))
 
     def _count_packed(self, buffer: k.Buffer) -> int:
         """The elements of a buffer that share a word; 1 where each has its place to itself."""
-        return 4 // buffer.dtype.bytes if buffer.dtype in self._dialect.limits.packed_types else 1
+        packed = self._dialect.of_buffer(buffer).limits.packed_types
+        return 4 // buffer.dtype.bytes if buffer.dtype in packed else 1
 
     def _spell_element(self, buffer: str, index: k.Expression, lanes: int) -> str:
         """An element of a buffer, or as many as there are lanes, as an array has it; or the word

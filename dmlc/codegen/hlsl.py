@@ -276,7 +276,9 @@ _PRECISE = frozenset(
 """What HLSL computes with floats by itself: `precise` is not followed into functions, nor through
 comparisons."""
 
-HLSL_6_2 = Dialect(
+_WORDS = (T.FLOAT16, T.BFLOAT16)
+
+_ELEMENTS = Dialect(
     language=HLSL,
     template="hlsl.hlsl.j2",
     details=functools.partial(list_details, shader_model="6.2"),
@@ -359,9 +361,22 @@ HLSL_6_2 = Dialect(
 )
 
 
+HLSL_6_2 = dataclasses.replace(
+    _ELEMENTS,
+    limits=dataclasses.replace(_ELEMENTS.limits, joined_types=_WORDS),
+    words=dataclasses.replace(
+        _ELEMENTS,
+        limits=dataclasses.replace(_ELEMENTS.limits, packed_types=(*BYTES, *_WORDS)),
+        storage=MappingProxyType({**STORAGE, **dict.fromkeys(_WORDS, "uint")}),
+        loads=MappingProxyType({**LOADS, **make_loads(_WORDS)}),
+        stores=MappingProxyType({**STORES, **make_stores(_WORDS)}),
+        packs=MappingProxyType(make_packs((*BYTES, *_WORDS))),
+    ),
+)
+
+
 # Shader model 6.0 ----------------------------------------------------------------------------
 
-_WORDS = (T.FLOAT16, T.BFLOAT16)
 _HELD_6_0 = (*BYTES, T.INT16, T.UINT16)
 
 _LOADS_6_0 = MappingProxyType(
@@ -390,14 +405,21 @@ def _literal_6_0(dtype: DataType, value: bool | int | float) -> str:
 
 
 HLSL_6_0 = dataclasses.replace(
-    HLSL_6_2,
+    _ELEMENTS,
     limits=dataclasses.replace(
-        HLSL_6_2.limits, word_types=_WORDS, packed_types=(*_HELD_6_0, *_WORDS)
+        _ELEMENTS.limits,
+        word_types=_WORDS,
+        packed_types=(*_HELD_6_0, *_WORDS),
     ),
     types=MappingProxyType({**TYPES, T.INT16: "int", T.UINT16: "uint"}),
     storage=MappingProxyType({**STORAGE, **dict.fromkeys((*_HELD_6_0, *_WORDS), "uint")}),
     literal=_literal_6_0,
-    operations=_make_operations(_HELD_6_0),
+    operations=MappingProxyType(
+        {
+            **_make_operations(_HELD_6_0),
+            ("round_float16", T.FLOAT32): Spelling("{H}({a})", helper="round_float16_bits"),
+        }
+    ),
     conversions=_make_conversions(_HELD_6_0),
     loads=_LOADS_6_0,
     stores=_STORES_6_0,

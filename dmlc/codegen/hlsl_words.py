@@ -97,11 +97,12 @@ def _spell_load(dtype: DataType) -> Spelling:
 
 def _spell_store(dtype: DataType) -> Spelling:
     mask = f"{(1 << 8 * dtype.bytes) - 1:#x}"
-    bits = {Kind.BOOL: "({0} ? 1u : 0u)", Kind.UNSIGNED: "{0}"}.get(
+    bits = {Kind.BOOL: "({0} ? 1u : 0u)", Kind.UNSIGNED: "{0}", Kind.FLOAT: "{H}({a})"}.get(
         dtype.kind, f"((uint){{0}} & {mask})"
     )
     one = f"InterlockedAnd({{e}}, ~({mask}u << {{h}}));\nInterlockedOr({{e}}, {bits} << {{h}});"
-    return Spelling(one, vector="{e} = {a};")
+    helper = f"{dtype.name.lower()}_bits" if dtype.kind is Kind.FLOAT else None
+    return Spelling(one, vector="{e} = {a};", helper=helper)
 
 
 def make_loads(held: Collection[DataType]) -> dict[DataType, Spelling]:

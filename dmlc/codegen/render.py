@@ -266,12 +266,12 @@ def _render_kernel(
             b.name,
             make_comment(b.tensor),
             speller.name_element(b.tensor),
-            b.dtype.name.lower() + _describe_words(b.dtype, dialect),
+            b.dtype.name.lower() + _describe_words(b.dtype, dialect.of_buffer(held)),
             b.slot,
             b.written,
             "read and written" if b.read and b.written else "written" if b.written else "read",
         )
-        for b in buffers
+        for b, held in zip(buffers, kernel.buffers, strict=True)
     )
     run = function.run_symbol()
     scalar_views = tuple(

@@ -166,7 +166,8 @@ class Speller(Expressions):
 
     def _holds_words(self, load: k.Load) -> bool:
         """Whether words are kept as they are, for the language has no vectors of so many lanes."""
-        is_packed = self._buffers[load.buffer].dtype in self._dialect.packs
+        buffer = self._buffers[load.buffer]
+        is_packed = buffer.dtype in self._dialect.of_buffer(buffer).packs
         return is_packed and load.type.lanes > len(self._dialect.syntax.lane_letters)
 
     def _spell_words(self, local: k.Local, load: k.Load) -> str:
@@ -290,12 +291,13 @@ class Speller(Expressions):
     def _spell_store(self, store: k.Store) -> str:
         buffer = self._buffers[store.buffer]
         lanes = store.value.type.lanes
-        packs = lanes > 1 and buffer.dtype in self._dialect.packs
+        dialect = self._dialect.of_buffer(buffer)
+        packs = lanes > 1 and buffer.dtype in dialect.packs
         value = self._pack(store.value, buffer) if packs else self.spell_vector(store.value)
         if value.mask:
             value = self._convert_mask(value, 1, lanes)
         index = self._spell_place(store.index)
-        stored = self._dialect.storage[buffer.dtype]
+        stored = dialect.storage[buffer.dtype]
         places = {
             "p": self._names.spell(store.buffer),
             "i": index.inner,
@@ -308,7 +310,7 @@ class Speller(Expressions):
             "a": value.text,
             "0": value.inner,
         }
-        spelling = self._dialect.stores[buffer.dtype]
+        spelling = dialect.stores[buffer.dtype]
         if store.streaming is not None and buffer.dtype in self._dialect.streaming:
             spelling = self._dialect.streaming[buffer.dtype]
             places["f"] = self.spell(store.streaming).text

@@ -54,6 +54,8 @@ class _Naming:
         self._arrays = arrays
         self._matrices = matrices
         self._variables: set[k.Local] = set()
+        self._places: dict[k.Local, k.Expression] = {}
+        """What each name of a position that is in sight stands for."""
 
     def write(
         self,
@@ -81,17 +83,20 @@ class _Naming:
         for each in statements:
             if isinstance(each, k.Let):
                 value, wanted = change(each.value), each.local
-                found, stays = None, self._stays(value)
+                found, stays, plain = None, self._stays(value), self._spell_out(value)
                 if stays:
-                    found = value if isinstance(value, k.Local | k.Literal) else known.get(value)
+                    found = value if isinstance(value, k.Local | k.Literal) else known.get(plain)
                 if found is not None:
                     names[wanted.name] = found
                     continue
                 given = k.Local(_take(wanted.name, taken), wanted.type)
                 names[wanted.name] = given
                 self._variables.discard(given)
+                self._places.pop(given, None)
                 if stays:
-                    known[value] = given
+                    known[plain] = given
+                    if given.type == k.INDEX:
+                        self._places[given] = value
                 made.append(k.Let(given, value))
                 continue
             statement = map_expressions(each, change)
@@ -105,6 +110,7 @@ class _Naming:
             # A loop's own variable is in sight in its body alone.
             around = dict(taken) if body else taken
             given = k.Local(_take(local.name, around), local.type)
+            self._places.pop(given, None)
             statement = define(statement, given)
             if body:
                 inside = {**names, local.name: given}
@@ -132,6 +138,12 @@ class _Naming:
                 return k.MultiplyMatrices(matrices[total], matrices[left], matrices[right])
             case _:
                 return statement
+
+    def _spell_out(self, value: k.Expression) -> k.Expression:
+        """The same for all reads of one element, whether or not its position has a name."""
+        if isinstance(value, k.Load) and isinstance(value.index, k.Local):
+            return dataclasses.replace(value, index=self._places.get(value.index, value.index))
+        return value
 
     def _stays(self, value: k.Expression) -> bool:
         """Whether a value is the same wherever its locals are in sight."""

@@ -24,6 +24,9 @@ class Access:
     """How often a work item does it, on average."""
     lines: float
     """Lines of memory that a wave asks for in all these, on average."""
+    stored: float = 0
+    """Sectors that a wave stores into in all these, on average: what it stores goes through to the
+    cache of all units at once, and is not joined with what it stores next."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ def merge_bodies(bodies: Sequence[tuple[Body, float]]) -> Body:
             first.accesses[n],
             count=sum(b.accesses[n].count for b, _ in bodies),
             lines=sum(b.accesses[n].lines for b, _ in bodies),
+            stored=sum(b.accesses[n].stored for b, _ in bodies),
         )
         for n in range(len(first.accesses))
     )

@@ -29,7 +29,7 @@ from dmlc.kernel.rewrite import (
 )
 from dmlc.scalars import DataType
 
-_MOST_STEPS = 16
+_MOST_STEPS = 32
 """Steps that are written out, at most."""
 
 _MOST_READS = 24

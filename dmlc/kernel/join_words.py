@@ -27,7 +27,8 @@ def join_words(kernel: k.Kernel, limits: Limits) -> k.Kernel:
     widths = {
         b.name: _BYTES // b.dtype.bytes
         for b in kernel.buffers
-        if b.dtype in limits.packed_types and b.access is not k.Access.READ_WRITE
+        if b.dtype in (*limits.packed_types, *limits.joined_types)
+        and b.access is not k.Access.READ_WRITE
     }
     while widths:
         joiner = _Joiner(widths)
@@ -76,7 +77,7 @@ class _Joiner:
                 case k.Store() if run is not None:
                     if number == max(run):  # It is stored where the last does.
                         stores = [s for n in run if isinstance(s := statements[n], k.Store)]
-                        value = _join([each.value for each in stores])
+                        value = join_vectors([each.value for each in stores])
                         made.append(k.Store(statement.buffer, stores[0].index, value))
                 case _:
                     body = find_body(statement)
@@ -126,7 +127,7 @@ class _Joiner:
                 self.apart.update({part.buffer} & self._widths.keys())
 
 
-def _join(parts: Sequence[k.Expression]) -> k.Expression:
+def join_vectors(parts: Sequence[k.Expression]) -> k.Expression:
     """One vector of several, as many as a power of two."""
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=True)

@@ -15,6 +15,7 @@ from dmlc.kernel.arithmetic import add, index
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.expand import expand_loops
 from dmlc.kernel.fragments import hold_fragments
+from dmlc.kernel.join_elements import join_elements
 from dmlc.kernel.join_words import join_words
 from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.offsets import name_offsets
@@ -38,6 +39,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("expand_loops", lambda kernel, limits: expand_loops(kernel, keeps=limits.unrolls)),
     Pass("narrow_loops", lambda kernel, _: narrow_loops(kernel)),
     Pass("join_words", join_words),
+    Pass("join_elements", join_elements),
     Pass("name_registers", lambda kernel, _: name_registers(kernel)),
     Pass("multiply_exactly", lambda kernel, _: multiply_exactly(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),

@@ -8,8 +8,8 @@ known.
 
 A *step* is a load, or a turn of a loop that loads nothing. What the cache of all groups moves is
 counted in *sectors* of 32 bytes: a group asks for a sector once in a turn of a loop, and not again
-in the next turn, since its own cache holds it. A wave asks the cache of its unit for *lines* of 128
-bytes, each once in an access.
+in the next turn, since its own cache holds it. What a wave stores goes through to that cache with
+each store. A wave asks the cache of its unit for *lines* of 128 bytes, each once in an access.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ class _Sample:
             body,
             longest if self._is_known else None,
             total if self._is_known else None,
-            self._sectors * SECTOR * self._working,
+            self._sectors * SECTOR * self._working
+            + waves * SECTOR * sum(access.stored for access in list_accesses(body)),
             waves * LINE * sum(access.lines for access in list_accesses(body)),
         )
 
@@ -339,18 +340,25 @@ class _Sample:
             # Anywhere: as if every lane had sectors of its own.
             place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
         begin = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer])
+        elements, often = size // self._buffers[buffer], np.where(who, times, 0)
+        stored = 0.0
         for further in range(0, size, SECTOR):
+            if written:
+                stored += self._count_lines(begin + further, who, often, SECTOR)
+                continue
             sectors = (self._group + _cut(begin // SECTOR + further // SECTOR))[who]
             self._touched.setdefault(buffer, []).append(sectors)
-        elements, often = size // self._buffers[buffer], np.where(who, times, 0)
-        lines = 0.0
-        if not found.find_run(buffer, begin[who], size, written):
-            # Those that a wave asks for where its lanes come by some bytes, each so often.
-            asked = _sort_distinct((self._wave + _cut(begin // LINE))[who])
-            turns = often.reshape(-1, self._width).max(axis=1)
-            lines = float((turns * self._wave_shares)[asked >> _PLACE_BITS].sum())
+        run = found.find_run(buffer, begin[who], size, written)
+        lines = 0.0 if run else self._count_lines(begin, who, often)
         average = self._average(often)
-        found.accesses.append(Access(buffer, size, elements, written, average, lines))
+        found.accesses.append(Access(buffer, size, elements, written, average, lines, stored))
+
+    def _count_lines(self, begin: Array, who: Array, often: Array, length: int = LINE) -> float:
+        """The lines, or sectors of that `length`, that a wave asks for where its lanes come by some
+        bytes, each so often."""
+        lines = _sort_distinct((self._wave + _cut(begin // length))[who])
+        turns = often.reshape(-1, self._width).max(axis=1)
+        return float((turns * self._wave_shares)[lines >> _PLACE_BITS].sum())
 
     def _is_hidden(self, node: k.Expression) -> bool:
         """Whether elements decide what an expression is, whatever is known of locals."""

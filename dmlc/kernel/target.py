@@ -132,6 +132,8 @@ class Limits:
     """Types that buffers hold two to a word of 32 bits, and kernels store word by word."""
     packed_types: tuple[DataType, ...] = ()
     """Types that buffers hold several of to a word of 32 bits, those among them."""
+    joined_types: tuple[DataType, ...] = ()
+    """Types that buffers hold two to a word of 32 bits where all vectors of one have 16 bytes."""
     vector_lanes: int = 0
     """The lanes of the vectors that buffers are made of where they are accessed in vectors: 1 where
     a language is given none, 0 where vectors of any size lie anywhere."""

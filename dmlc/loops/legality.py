@@ -74,6 +74,7 @@ MOST_ITEMS = 1024
 WIDTHS = 4, 8, 16
 WIDTHS_ONLY = "vectors have 4, 8 or 16 lanes"
 MOST_UNROLLED = 16
+MOST_SHARED = 32
 
 
 def take_lanes(nest: Nest, loop: Loop, name: str, extent: int, *, own: bool = False) -> Nest:
@@ -187,6 +188,16 @@ def list_cuts(nest: Nest, dim: Dim) -> list[int]:
     """The steps that are numbered of a dimension: the loops over it have a part."""
     loops = [n for n in walk(nest.body) if isinstance(n, Loop)]
     return [step for n in loops for part, step in n.dim.parts if part is dim and step > 1]
+
+
+def hold_points(nest: Nest) -> Nest:
+    """The nest, in which work items hold what several phases read, where each has all of its points
+    in one step."""
+    loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.LOOP]
+    read = [v.tensor for p in nest.phases if not p.is_parallel
+            for v in dict.fromkeys(p.elements.buffers())]  # fmt: skip
+    whole = all(n.step == n.dim.size for n in loops) and len(set(read)) < len(read)
+    return dataclasses.replace(nest, holds=whole)
 
 
 def forget_order(nest: Nest, loop: Loop) -> Nest:

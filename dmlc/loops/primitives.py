@@ -18,6 +18,7 @@ from dmlc.kernel.passes import verifies_each
 from dmlc.kernel.target import Limits
 from dmlc.loops.legality import (
     MOST_ITEMS,
+    MOST_SHARED,
     MOST_UNROLLED,
     WIDTHS,
     WIDTHS_ONLY,
@@ -31,6 +32,7 @@ from dmlc.loops.legality import (
     find_path,
     find_point,
     forget_order,
+    hold_points,
     is_alike,
     list_around,
     list_cuts,
@@ -367,7 +369,7 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
     around = [n for n in find_path(nest.body, loop) if isinstance(n, Loop)][:-1]
     fits = all(n.kind in (Kind.GROUP, Kind.LANE) and n.wanted != axis for n in around)
     demand(fits, "work items take the outermost loops of a group")
-    demand(0 < many <= MOST_UNROLLED, "too many steps to write out")
+    demand(0 < many <= MOST_SHARED, "too many steps to write out")
     point: tuple[Node, ...] = loop.body
     if unit > 1:
         demand(unit % VECTOR == 0 and phase.begins_evenly(on.limits),
@@ -384,7 +386,7 @@ def share(on: On, axis: str, unit: int = 1, many: int = 1) -> Nest:
         point = (Loop(dim, Kind.UNROLL, width, point, on.find_name("k"), many),)
     lanes = Loop(dim, Kind.LANE, unit, point, on.find_name(axis), rows)
     made = Loop(dim, Kind.LOOP, width * many, (lanes,), on.take("strip"))
-    return forget_order(on.replace(made), made)
+    return forget_order(hold_points(on.replace(made)), made)
 
 
 @primitive()

@@ -41,8 +41,10 @@ _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
 two."""
 _FEW_COLUMNS = 8
-"""The same where there are few outputs, or some of what is read lies along the points of each: what
-memory moves at once, which is less than a line."""
+"""The same where some of what is read lies along the points of each: a sector of floats, which is
+what memory moves at once."""
+_SECTOR = 32
+"""Bytes of neighbouring outputs in a group, at least, where there are few outputs."""
 _POINTS = 4
 """Points, or vectors of them, that a work item reduces at least before more of them share an
 output; and those it reads before it adds the first."""
@@ -56,6 +58,11 @@ _FEW_PARTS = 64
 """Partial results of an output that each work item combines by itself, at most."""
 _GROUPS = 1024
 """Groups that fill a large GPU: while there are fewer, more work items share an output."""
+_HELD = 32
+"""Elements that a work item holds in registers from one pass over its points to the next, at
+most."""
+_MOST_HELD = 1024
+"""Operations on what a work item holds that are written out, at most."""
 
 
 def choose(
@@ -216,24 +223,17 @@ def choose_combining(
     function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
 ) -> Nest:
     """The nest of phases the first of which combines many parts of a few outputs."""
-    return _choose_shared(function, phases, p, limits, is_narrow=True)
+    return _choose_shared(function, phases, p, limits)
 
 
 def _choose_shared(
-    function: ir.Function,
-    phases: Sequence[Phase],
-    p: Profile,
-    limits: Limits,
-    *,
-    is_narrow: bool = False,
+    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
 ) -> Nest:
     """The work items of a group share the points of a few neighbouring outputs. Each takes several
     of them, or of vectors, a row of work items apart, and has read them all before it adds the
     first. Where outputs are cut into pieces, what reduces partial results is done for each piece
     again, and what derives from them is stored once."""
-    return share_outputs(
-        function, phases, limits, *choose_tile(phases, p, limits, is_narrow=is_narrow)
-    )
+    return share_outputs(function, phases, limits, *choose_tile(phases, p, limits))
 
 
 def share_outputs(
@@ -243,6 +243,7 @@ def share_outputs(
     many rows of them."""
     rule = Rule(function, limits, phases)
     unit, most = find_unit(phases, limits), len(_find_widest(phases).space.parallel)
+    held = _count_held(phases, rows, unit)
     rule.do("axis", "row", rows)
     rule.do("axis", "column", columns)
     output = rule.fuse(rule.outer[:most], "output")
@@ -263,7 +264,9 @@ def share_outputs(
         else:
             # What lies side by side where outputs are cut into pieces may not in their parts.
             own = find_unit((phase,), limits) if again else unit
-            rule.do("share", element, "row", own, _count_times(phase, rows, own), name="strip")
+            times = 0 if again else held
+            times = times or _count_times(phase, rows, own)
+            rule.do("share", element, "row", own, times, name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"
     lanes = f"{rows} {'lane' if rows == 1 else 'lanes'}"
     return rule.finish(f"a group computes {several}, with {lanes} on each")
@@ -273,9 +276,12 @@ def _count_times(phase: Phase, rows: int, unit: int) -> int:
     """How many times a work item takes that many points before it adds the first."""
     if phase.tests_guard:
         return 1
-    many = _count_written(phase, _POINTS, unit)
     points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
-    return max(1, min(many, points // (rows * unit))) if isinstance(points, int) else many
+    if not isinstance(points, int):
+        return _count_written(phase, _POINTS, unit)
+    moved = [v.dtype.bytes for v in phase.elements.buffers()] if unit == 1 else []
+    many = _count_written(phase, max(_POINTS, _BYTES // max(moved, default=_BYTES)), unit)
+    return max(1, min(many, points // (rows * unit)))
 
 
 def _find_widest(phases: Sequence[Phase]) -> Phase:
@@ -294,22 +300,59 @@ def find_unit(phases: Sequence[Phase], limits: Limits) -> int:
     return unit if whole else VECTOR
 
 
+def _list_wide(phases: Sequence[Phase]) -> list[Phase]:
+    """The phases with the most parallel dimensions, which go over points."""
+    widest = len(_find_widest(phases).space.parallel)
+    return [p for p in phases if not p.is_parallel and len(p.space.parallel) == widest]
+
+
+def _find_held(phases: Sequence[Phase]) -> tuple[int, int]:
+    """The points of an output that several phases go over, and how many of them a work item may
+    hold: what is read again is then read once, and what is computed again computed once. 0 where
+    nothing is, or it is too much."""
+    wide = _list_wide(phases)
+    reads = [{view.tensor for view in phase.elements.buffers()} for phase in wide]
+    again = {name for own in reads for name in own if sum(name in each for each in reads) > 1}
+    points = {multiply(p.space.extents[axis] for axis in p.space.inner) for p in wide}
+    if not again or len(points) > 1 or any(p.tests_guard or p.has_positions for p in wide):
+        return 0, 0
+    (count,) = points
+    most = min(_HELD // len(again), _MOST_HELD // max(1, *map(_weigh, wide)))
+    return (count, most) if isinstance(count, int) else (0, 0)
+
+
+def _count_held(phases: Sequence[Phase], rows: int, unit: int) -> int:
+    """How many times a work item takes so many points at once (`unit`) where it holds all of its
+    points; 0 where it does not."""
+    points, most = _find_held(phases)
+    return 0 if points % (rows * unit) or points > rows * most else points // (rows * unit)
+
+
 def choose_tile(
-    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False
+    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = True
 ) -> tuple[int, int]:
     """The rows and columns of a group: powers of two. Few outputs of many points each are worth
     groups so `is_narrow` that neighbours fill no cache line."""
     first = _find_widest(phases).space
     wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
-    most = max(space.inner_count for space in wide) // find_unit(phases, limits)
-    rows = round_up(most) // _POINTS
+    unit = find_unit(phases, limits)
+    points, each = _find_held(phases)
+    holding = round_up(points // each) if each else 0
+    most = max(space.inner_count for space in wide) // unit
+    is_heavy = any(_weigh(phase) > _FUNCTION for phase in _list_wide(phases))
+    rows = round_up(most) // (max(_POINTS, each // unit) if is_heavy else _POINTS)
     last = len(first.extents) - 1
     outputs = math.prod(first.parallel_sizes)
+    widest = 0
     if any(map(lies_both_ways, phases)):
-        rows = min(p.group_size // _FEW_COLUMNS, round_up(most))
+        widest = _FEW_COLUMNS
+        rows = min(p.group_size // widest, round_up(most))
     elif first.parallel and last == first.parallel[-1]:
         widest = min(_COLUMNS, round_up(outputs))
-        while is_narrow and widest > _FEW_COLUMNS and outputs < p.groups * widest:
+        least = _SECTOR // _find_narrowest(phases)
+        if is_narrow and 0 < holding * _FEW_COLUMNS <= limits.group_size:
+            widest = min(widest, _FEW_COLUMNS)
+        while widest > least and is_narrow and outputs < _GROUPS * widest:
             widest //= 2
         rows = min(rows, p.group_size // widest)
     else:
@@ -317,15 +360,24 @@ def choose_tile(
             rows = max(1, 2 * rows)
     rows = max(rows, p.group_size // round_up(outputs), 1)
     rows = min(rows, p.group_size)
+    if rows < holding and p.group_size < holding * widest <= limits.group_size:
+        # All points of an output are held by a group that is larger than others.
+        return holding, widest
     if outputs == 1 and max(space.inner_count for space in wide) > _SERIAL_POINTS:
         # There is one group: it may be as large as any whose sums fit into shared memory.
-        slots = [slot for phase in phases for each in phase.accumulators for slot in each.slots]
+        slots = [slot for phase in phases for a in phase.accumulators for slot in a.slots]
         most = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))
         rows = max(rows, min(limits.group_size, round_up(most + 1) // 2))
     return rows, max(1, p.group_size // rows)
 
 
+def _find_narrowest(phases: Sequence[Phase]) -> int:
+    """The bytes of what lies side by side along the outputs: an element of the narrowest type."""
+    return min((v.dtype.bytes for p in _list_wide(phases) for v in p.elements.buffers()
+                if p.space.strides[v][p.space.parallel[-1]] == 1), default=4)  # fmt: skip
+
+
 def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
     """The groups that share out the outputs."""
-    _, columns = choose_tile(phases, p, limits)
+    _, columns = choose_tile(phases, p, limits, is_narrow=False)
     return -(-math.prod(_find_widest(phases).space.parallel_sizes) // columns)

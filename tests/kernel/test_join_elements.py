@@ -1,0 +1,185 @@
+"""What a work item reads and stores at once: four neighbours of a window, sixteen bytes of halves,
+and rows that several phases read."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+import dmlc
+from dmlc import ir
+from dmlc.codegen.targets import find_dialect
+from dmlc.kernel import nodes as k
+from dmlc.kernel.join_elements import join_elements
+from dmlc.kernel.steps import count_steps
+from dmlc.pipeline import make_kernels
+from dmlc.scalars import OPERATIONS, DataType
+from tests.kernel.lowering import run
+from tests.kernel.statements import walk
+
+FLOAT = k.Type(DataType.FLOAT32)
+LIMITS = find_dialect("hlsl").limits
+
+
+def bind(
+    name: str, attributes: dict[str, object], data_type: str = "FLOAT32", **sizes: tuple[int, ...]
+) -> ir.Function:
+    tensors = {n: dmlc.TensorDesc(data_type, s) for n, s in sizes.items()}
+    return dmlc.operator(name).bind(tensors, attributes=attributes)
+
+
+def pool_gradient(width: int) -> ir.Function:
+    return bind(
+        "directml.AVERAGE_POOLING_GRAD",
+        {"Strides": [2, 2], "WindowSize": [3, 3], "StartPadding": [1, 1], "EndPadding": [0, 0],
+         "IncludePadding": True},
+        InputGradientTensor=(1, 2, 4, width // 2), OutputGradientTensor=(1, 2, 8, width),
+    )  # fmt: skip
+
+
+def softmax(data_type: str, axis: int, *sizes: int) -> ir.Function:
+    return bind("onednn.SoftMax", {"axis": axis}, data_type, src=sizes)
+
+
+def list_stored(kernel: k.Kernel) -> list[int]:
+    """The lanes of each store."""
+    return [s.value.type.lanes for s in walk(kernel.body) if isinstance(s, k.Store)]
+
+
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+@pytest.mark.parametrize(("width", "stored"), [(16, {4}), (18, {1})])
+def test_windows_store_four_neighbours_at_once(width: int, stored: set[int], target: str) -> None:
+    fused, kernels = make_kernels(pool_gradient(width), target, "gpu")
+    assert set(list_stored(kernels[0])) == stored
+    run(fused, kernels)
+
+
+def test_what_wgsl_and_a_cpu_store_stays_single() -> None:
+    for target, profile in (("wgsl", "gpu"), ("opencl", "cpu")):
+        _, kernels = make_kernels(pool_gradient(16), target, profile)
+        assert 4 not in list_stored(kernels[0])
+
+
+def test_a_store_goes_through_to_the_cache() -> None:
+    """Four single stores of a wave come by each sector four times, a vector by each once."""
+    fused, (kernel,) = make_kernels(pool_gradient(1024), "hlsl")
+    steps = count_steps(kernel, fused.tables)
+    assert steps is not None
+    made: list[k.Statement] = []
+    for each in kernel.body:
+        if not isinstance(each, k.Store):
+            made.append(each)
+            continue
+        for lane in range(4):
+            at = k.Operate(OPERATIONS["add"], (each.index, number(lane)), k.INDEX)
+            made.append(k.Store(each.buffer, at, k.Extract(each.value, (lane,), FLOAT)))
+    parted = count_steps(dataclasses.replace(kernel, body=tuple(made)), fused.tables)
+    assert parted is not None
+    assert parted.sector_bytes - steps.sector_bytes == 3 * 4 * 2 * 8 * 1024
+
+
+def number(value: int) -> k.Literal:
+    return k.Literal(k.INDEX, value)
+
+
+def make_stores(places: list[int], between: k.Statement | None = None) -> k.Kernel:
+    """A kernel that stores a number at some places from 8 times the work item's on."""
+    _, (kernel,) = make_kernels(pool_gradient(16), "hlsl")
+    lane = k.Local("first", k.INDEX)
+    own = k.Operate(OPERATIONS["mul"], (k.Position(k.Geometry.LANE), number(8)), k.INDEX)
+    stores: list[k.Statement] = [k.Let(lane, own)]
+    for count, place in enumerate(places):
+        at = k.Operate(OPERATIONS["add"], (lane, number(place)), k.INDEX)
+        stores.append(k.Store("OutputGradientTensor", at, k.Literal(FLOAT, 1.0)))
+        if between is not None and count == 1:
+            stores.append(between)
+    return dataclasses.replace(kernel, body=tuple(stores))
+
+
+@pytest.mark.parametrize(
+    ("places", "stored"),
+    [
+        ([0, 1, 2, 3], [4]),
+        ([4, 5, 6, 7, 0, 1, 2, 3], [4, 4]),
+        ([1, 2, 3, 4], [1, 1, 1, 1]),
+        ([0, 1, 2], [1, 1, 1]),
+        ([3, 2, 1, 0], [1, 1, 1, 1]),
+        ([0, 4, 1, 5, 2, 6, 3, 7], [4, 4]),
+    ],
+)
+def test_neighbours_begin_where_a_vector_does(places: list[int], stored: list[int]) -> None:
+    assert list_stored(join_elements(make_stores(places), LIMITS)) == stored
+
+
+def test_nothing_is_moved_past_a_barrier() -> None:
+    kernel = make_stores([0, 1, 2, 3], k.Barrier())
+    assert list_stored(join_elements(kernel, LIMITS)) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("data_type", ["FLOAT16", "BFLOAT16"])
+def test_halves_are_moved_as_four_words(data_type: str) -> None:
+    given = dict.fromkeys(("src", "diff_dst"), (8, 256))
+    function = bind("onednn.ReLUBackward", {}, data_type, **given)
+    (kernel,) = dmlc.compile(function, target="hlsl").kernels
+    assert {b.structure_bytes for b in kernel.buffers} == {16}
+    assert "StructuredBuffer<uint4>" in kernel.source
+    assert "_t4>" not in kernel.source
+
+
+def test_halves_beside_floats_stay_vectors_of_four() -> None:
+    tensors = {
+        "src": dmlc.TensorDesc("FLOAT16", (8, 256)),
+        "gamma": dmlc.TensorDesc("FLOAT32", (256,)),
+        "beta": dmlc.TensorDesc("FLOAT32", (256,)),
+    }
+    function = dmlc.operator("onednn.LayerNorm").bind(tensors, attributes={"keep_stats": False})
+    (kernel,) = dmlc.compile(function, target="hlsl").kernels
+    assert "StructuredBuffer<float16_t4> src" in kernel.source
+
+
+@pytest.mark.parametrize(
+    ("function", "groups", "size"),
+    [
+        (softmax("FLOAT32", 1, 8192, 4096), 4096, 256),
+        (softmax("FLOAT16", 1, 8192, 4096), 4096, 256),
+        (softmax("FLOAT32", 0, 4096, 4096), 512, 1024),
+        (softmax("FLOAT16", 0, 4096, 4096), 512, 1024),
+    ],
+)
+def test_rows_are_read_once(function: ir.Function, groups: int, size: int) -> None:
+    fused, (kernel,) = make_kernels(function, "hlsl")
+    steps = count_steps(kernel, fused.tables)
+    assert steps is not None
+    assert (steps.groups, steps.group_size) == (groups, size)
+    assert steps.loads == math.prod(function.parameters[0].extents)
+
+
+def test_rows_that_do_not_come_out_even_are_read_again() -> None:
+    fused, kernels = make_kernels(softmax("FLOAT32", 1, 64, 999), "hlsl")
+    steps = count_steps(kernels[0], fused.tables)
+    assert steps is not None
+    assert steps.loads > 1.5 * 64 * 999
+    run(fused, kernels)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("data_type", ["FLOAT32", "FLOAT16"])
+def test_what_is_held_gives_the_reference(axis: int, data_type: str) -> None:
+    sizes = (512, 8) if axis == 0 else (8, 512)
+    fused, kernels = make_kernels(softmax(data_type, axis, *sizes), "hlsl")
+    (steps,) = [count_steps(kernel, fused.tables) for kernel in kernels]
+    assert steps is not None
+    assert steps.loads == math.prod(sizes)
+    run(fused, kernels)
+
+
+@pytest.mark.parametrize(("data_type", "columns"), [("FLOAT32", 8), ("FLOAT16", 16)])
+def test_columns_of_a_group_are_a_sector(data_type: str, columns: int) -> None:
+    given: dict[str, object] = {"Function": "SUM", "Axes": [0]}
+    function = bind("directml.REDUCE", given, data_type, InputTensor=(8192, 8192))
+    fused, (kernel,) = make_kernels(function, "hlsl")
+    steps = count_steps(kernel, fused.tables)
+    assert steps is not None
+    assert steps.groups == 8192 // columns
