@@ -22,7 +22,7 @@ from dmlc.loops.sections import NONE, Sections
 from dmlc.loops.space import Space, collapse
 from dmlc.loops.windows import write_windows
 from dmlc.lowering.assemble import count_buffers, make_kernel
-from dmlc.lowering.radix import lower_rows
+from dmlc.lowering.ranked import lower_rows
 from dmlc.lowering.scatter import lower_walk
 from dmlc.schedules.choose import (
     arrange,

@@ -116,7 +116,7 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     """Groups what is left of a function. A stage goes to the first group that takes it and runs
     after, or with, all that it reads. Reductions of which a row at a time is needed go with their
     readers, which share a kernel with no other reduction."""
-    ordered = list_rows(function) if budget.walks else {}
+    ordered = list_rows(function, walks=budget.walks)
     found = _find_rows(function, longest_row, budget)
     kept = {row: reader for row, reader in found.items() if row not in ordered}
     grouping = Grouping(function, kept, budget, ordered)

@@ -40,6 +40,7 @@ from dmlc.ir.naming import take_name
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import DataType, combiner_identity
 from dmlc.transform.inline import inline_stages
+from dmlc.transform.ranked import MOST_KEPT
 from dmlc.transform.ranks import (
     LEAST_ROW,
     Ranking,
@@ -87,13 +88,13 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
     for name, found in readers.items():
         most = max(reader.first + reader.extent for reader in found)
         ranking = rankings[name]
-        whole = walks and most > _FEW and ranking.count > LEAST_ROW
+        whole = ranking.count > LEAST_ROW and (most > _FEW or not walks)
         block = 1 if whole else _find_block(ranking.count, most)
         keys = _write_keys(ranking, block, take_name(f"{name}_keys", names))
         if whole:
-            keys = dataclasses.replace(keys, dtype=_find_type(function, ranking))
+            keys = dataclasses.replace(keys, dtype=_find_type(function, ranking, walks))
         if whole:
-            rows = rank_rows(keys, name, names, ranking.order)
+            rows = rank_rows(keys, name, names, ranking.order, most if most <= MOST_KEPT else None)
         else:
             rows = sort_rows(keys, name, names, ranking.order, most, block)
         sorted_rows += [rows] * whole
@@ -127,10 +128,11 @@ def _find_block(count: int, most: int) -> int:
     return next((size for size in sizes if not count % size), largest)
 
 
-def _find_type(function: Function, ranking: Ranking) -> DataType:
-    """A type that holds what is compared."""
+def _find_type(function: Function, ranking: Ranking, walks: bool) -> DataType:
+    """A type that holds what is compared. Work items store the halves of a word together, and
+    neighbours are put to any places: they are wider, unless a work item `walks` rows."""
     compared = ranking.stage.body.instructions[ranking.number]
-    is_read = isinstance(compared, Load)
+    is_read = isinstance(compared, Load) and walks
     return function.tensors()[compared.tensor].dtype if is_read else value_type(compared)
 
 

@@ -14,6 +14,7 @@ from dmlc.transform.inverse_index import index_inverses
 from dmlc.transform.one_place import read_one_place
 from dmlc.transform.open_sizes import settle_sizes
 from dmlc.transform.order import sort_by_ranks
+from dmlc.transform.ranked import list_ordered
 from dmlc.transform.rising import bisect_counts
 from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.scans import scan_in_blocks
@@ -82,7 +83,7 @@ def _run_last(simplified: Function, *, walks: bool) -> Iterator[tuple[str, Funct
     split = simplify(split_walks(simplified), simplified) if walks else simplified
     verify(split, "split_walks", simplified)
     yield "split_walks", split
-    walked = list_walked(split) if walks else ()
+    walked = list_walked(split) if walks else list_ordered(split, walks=False)
     indexed = simplify(index_inverses(split, walked, walks=walks), split)
     verify(indexed, "index_inverses", split)
     yield "index_inverses", indexed

@@ -149,22 +149,24 @@ def sort_rows(
     return Sorted(tuple(stages), numbers, places)
 
 
-def rank_rows(keys: Stage, wanted: str, names: dict[str, None], order: Order) -> Sorted:
-    """The rows of a stage sorted as they are defined: each number has a rank, and at each place
-    stands what has that rank. That is for devices whose kernels put whole rows in order
-    (`ranked`)."""
+def rank_rows(
+    keys: Stage, wanted: str, names: dict[str, None], order: Order, most: int | None = None
+) -> Sorted:
+    """The rows of a stage sorted as they are defined, or the first so many of each: each number has
+    a rank, and at each place stands what has that rank. Kernels put these in order (`ranked`)."""
     count = _count(keys)
+    extents = (*keys.extents[:-1], count if most is None else most)
 
-    def make(what: str) -> tuple[_Body, str]:
-        return _Body(keys.extents), take_name(f"{wanted}_{what}", names)
+    def make(what: str, extents: tuple[Extent, ...] = extents) -> tuple[_Body, str]:
+        return _Body(extents), take_name(f"{wanted}_{what}", names)
 
     def reduce(
         name: str, combiner: str, dtype: DataType, body: _Body, value: int, guard: int
     ) -> Stage:
         reduction = Reduction(combiner, ((_POINT.axis, count),))
-        return Stage(name, dtype, keys.extents, body.make(value, guard), reduction)
+        return Stage(name, dtype, body.domain, body.make(value, guard), reduction)
 
-    body, name = make("rank")
+    body, name = make("rank", keys.extents)
     point = body.add(_POINT)
     comes = dataclasses.replace(order, is_bounded=False).comes_before(
         body,
@@ -219,7 +221,7 @@ class _Body(BodyBuilder):
     def __init__(self, domain: Sequence[Extent], rank: int = 1) -> None:
         """The last `rank` axes of the domain are those of a row."""
         super().__init__()
-        self._domain = tuple(domain)
+        self.domain = tuple(domain)
         self._outer = tuple(self.add(Index(axis)) for axis in range(len(domain) - rank))
         self.place = self.add(Index(len(domain) - 1))
         """Along the last axis."""
@@ -237,7 +239,7 @@ class _Body(BodyBuilder):
     ) -> Stage:
         """The stage that gives a number, or the sum of it over so many points."""
         reduction = None if points is None else Reduction("sum", ((_POINT.axis, points),))
-        return Stage(name, dtype, self._domain, self.make(result), reduction)
+        return Stage(name, dtype, self.domain, self.make(result), reduction)
 
 
 # Blocks ------------------------------------------------------------------------------------
