@@ -204,15 +204,15 @@ class Sorter:
 
     def _sort_in_groups(self, source: k.Buffer) -> None:
         """Two kernels for each digit: a row has several tiles."""
-        before: Row | None = None
+        before = Row()
         for digit in range(self._digits):
             is_last = digit == self._digits - 1
-            parted, after = before or self._make_row(), self._find_results()
-            after = after if is_last else self._make_row()
+            parted = self._make_row()
+            after = self._find_results() if is_last else self._make_row()
             totals = self.make_buffer("counts", NUMBER, self._stretches.count * _DIGITS)
             step = {"digit": digit, "totals": totals.name, "is_last": is_last}
-            given = (source,) if before is None else before.buffers
-            own = {"source": "" if before else source.name, "before": parted.names}
+            given = before.buffers or (source,)
+            own = {"source": "" if digit else source.name, "before": before.names}
             each = f"put its tiles in the order of digit {digit}, and count"
             part = {**step, **own, "after": parted.names, "does": "part"}
             self._finish([part], given, (*parted.buffers, totals), each)
