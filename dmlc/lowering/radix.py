@@ -26,16 +26,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc import ir
-from dmlc.ir.naming import take_name
 from dmlc.kernel import nodes as k
-from dmlc.kernel.formula import describe_stage
-from dmlc.kernel.names import Names
-from dmlc.kernel.parse import parse_body
-from dmlc.kernel.passes import run_passes
 from dmlc.kernel.target import Limits, Profile
-from dmlc.lowering.assemble import ACCESS, check_limits, find_index, lay_in_rows
+from dmlc.lowering.texts import Texts
 from dmlc.scalars import DataType, Kind
-from dmlc.templates import load_template
 from dmlc.transform.ranked import Rows
 from dmlc.transform.sort import NUMBER
 
@@ -113,23 +107,21 @@ _Step: TypeAlias = Mapping[str, object]
 """What a kernel does for the numbers of a stretch: a macro of the template, and what it takes."""
 
 
-class Sorter:
+class Sorter(Texts):
     """Writes the kernels that put the rows of one tensor in order."""
 
     template = ""
     """That of the statements, where it is none of a radix sort's."""
 
     def __init__(self, function: ir.Function, rows: Rows, profile: Profile, limits: Limits) -> None:
-        self._function, self._rows, self._limits = function, rows, limits
-        self._lanes = profile.group_size
+        super().__init__(function, rows.ranking.stage.name, limits)
+        self._rows, self._lanes = rows, profile.group_size
         stage, ranking = rows.ranking.stage, rows.ranking
         self.dtype = ir.value_type(stage.body.instructions[ranking.number])
         """That of the numbers."""
-        self._ranks, self._descends = stage.name, ranking.order.descends
+        self._descends = ranking.order.descends
         *outer, length = (extent for extent in stage.extents if isinstance(extent, int))
         self._stretches = Stretches.choose(math.prod(outer), length, profile)
-        self._names = dict.fromkeys(function.tensors())
-        self._kernels: list[k.Kernel] = []
         self.template = self.template or _TEMPLATES[self._lanes > 1]
 
     @property
@@ -161,9 +153,9 @@ class Sorter:
             self._sort_alone(source)
         else:
             self._sort_together(source)
-        if len(self._kernels) == 1:
-            return tuple(self._kernels)
-        return tuple(dataclasses.replace(kernel, apart=_APART) for kernel in self._kernels)
+        if len(self.kernels) == 1:
+            return tuple(self.kernels)
+        return tuple(dataclasses.replace(kernel, apart=_APART) for kernel in self.kernels)
 
     def _sort_alone(self, source: k.Buffer) -> None:
         """One kernel, in which a work item takes all digits of its rows: from one of two buffers to
@@ -171,7 +163,7 @@ class Sorter:
         several = self._digits > 1
         rows = [Row(self._make_keys()) for _ in range(1 + several)]
         if several and self._rows.places is not None:
-            rows = [Row(row.keys, self.make_buffer("order", NUMBER)) for row in rows]
+            rows = [Row(row.keys, self.make_rows("order", NUMBER)) for row in rows]
         before, steps = Row(rows[0].keys), list[_Step]()
         for digit in range(self._digits):
             is_last = digit == self._digits - 1
@@ -223,7 +215,7 @@ class Sorter:
 
     def _make_row(self) -> Row:
         """Memory between two digits."""
-        places = None if self._rows.places is None else self.make_buffer("order", NUMBER)
+        places = None if self._rows.places is None else self.make_rows("order", NUMBER)
         return Row(self._make_keys(), places)
 
     def _store_counts(self, keys: Row, digit: int, source: k.Buffer | None) -> k.Buffer:
@@ -245,14 +237,12 @@ class Sorter:
 
     # Buffers ---------------------------------------------------------------------------------
 
-    def make_buffer(self, what: str, dtype: DataType, count: int | None = None) -> k.Buffer:
-        """Memory between two kernels: so many elements, or one for each number."""
-        count = self._stretches.numbers if count is None else count
-        name = take_name(f"{self._ranks}_{what}", self._names)
-        return k.Buffer(name, dtype, k.Access.READ, count, count * dtype.bytes)
+    def make_rows(self, what: str, dtype: DataType) -> k.Buffer:
+        """Memory between two kernels that has an element for each number."""
+        return self.make_buffer(what, dtype, self._stretches.numbers)
 
     def _make_keys(self) -> k.Buffer:
-        return self.make_buffer("keys", self._key)
+        return self.make_rows("keys", self._key)
 
     def find_tensor(self, name: str) -> k.Buffer:
         """A tensor that has an element for each number, or for those that are kept of each row."""
@@ -273,46 +263,22 @@ class Sorter:
         each: str,
     ) -> None:  # fmt: skip
         """Adds a kernel of some steps."""
-        stretches, rows, limits = self._stretches, self._rows, self._limits
-        buffers = tuple(
-            dataclasses.replace(b, access=ACCESS[b in read, b in written])
-            for b in dict.fromkeys((*read, *written))
-        )
+        stretches, rows = self._stretches, self._rows
         largest = max(stretches.numbers, stretches.count * _DIGITS)
-        check_limits(self._function, largest, len(buffers), limits)
-        place = find_index(largest, (0, 0), limits)
         results = {buffer.name for buffer in written}.intersection(rows.readers)
-        stages = (self._ranks, *(name for name in rows.readers if name in results))
+        stages = (self._stage, *(name for name in rows.readers if name in results))
         whole = stretches.per_row == 1
-        names = Names(buffer.name for buffer in buffers)
-        arrays = self._make_arrays(names)
-        row = lay_in_rows(stretches.count, 1, limits.row)
-        made = k.Kernel(
-            self._function.name,
-            buffers,
-            (),
-            k.Launch(stretches.count, 1, self._lanes, row),
-            (),
-            place.bits,
-            tuple(describe_stage(self._function, name) for name in stages),
-            f"each has {'a row' if whole else f'{stretches.size:,} numbers of a row'}, in order",
-            tuple(arrays.values()),
-            1.0,
-            place.signed,
-            stages,
-            (stages,),
-            schedule=(f"i: 0..{stretches.count:,}", f"  k: 0..{stretches.size:,}", f"    {each}"),
-            title=written[-1].name,
-        )
-        named = {what: array.name for what, array in arrays.items()}
-        body = parse_body(made, self._render(steps, named), self.template)
-        made = dataclasses.replace(made, body=body)
-        self._kernels.append(run_passes(made, self._function, limits))
+        walk = f"each has {'a row' if whole else f'{stretches.size:,} numbers of a row'}, in order"
+        words = (f"i: 0..{stretches.count:,}", f"k: 0..{stretches.size:,}", each, walk)
+        self.add(
+            self.template, self._describe(steps), self._make_arrays(), read, written, stages,
+            stretches.count, self._lanes, largest, words,
+        )  # fmt: skip
 
-    def _make_arrays(self, names: Names) -> Mapping[str, k.Array]:
+    def _make_arrays(self) -> Mapping[str, k.Array]:
         """The memory of a work item, or of a group and its items, by what it is for."""
         if self._lanes == 1:
-            return {"counts": k.Array(names.take("counts"), NUMBER, _DIGITS)}
+            return {"counts": k.Array("", NUMBER, _DIGITS)}
         words, tile = DataType.UINT32, self._lanes * _PER_ITEM
         sizes = {"space": (words, tile), "sums": (words, self._lanes + self._lanes // 16)}
         if self._stretches.length > tile:
@@ -320,26 +286,35 @@ class Sorter:
         held = {"keys": self._key, "ranks": words}
         held |= {} if self._rows.places is None else {"places": NUMBER}
         held |= {"upper": words} if self._key.bytes == 8 else {}
-        made = {what: k.Array(names.take(what), t, n, True) for what, (t, n) in sizes.items()}
-        return made | {
-            what: k.Array(names.take(what), t, _PER_ITEM, registers=True)
-            for what, t in held.items()
-        }
+        made = {what: k.Array("", t, n, shared=True) for what, (t, n) in sizes.items()}
+        return made | {w: k.Array("", t, _PER_ITEM, registers=True) for w, t in held.items()}
 
-    def _render(self, steps: Sequence[_Step], arrays: Mapping[str, str]) -> str:
-        """The statements as text. Work groups have one step."""
+    def _describe(self, steps: Sequence[_Step]) -> Mapping[str, object]:
+        """What the template is told of the numbers, and of some steps; work groups have one."""
         bits, stretches = 8 * self.dtype.bytes, self._stretches
         signed = DataType.INT64 if self.dtype.bytes == 8 else DataType.INT32
-        named: dict[str, object] = {"places": "", "before": {}, **arrays}
-        named |= {} if self._lanes == 1 else steps[0]
-        return load_template(self.template).render(
-            dtype=self.dtype.short, key=self._key.short, signed=signed.short, place=NUMBER.short,
-            width=bits, mask=(1 << bits) - 1, sign=1 << (bits - 1),
-            is_float=self.dtype.is_float, is_signed=self.dtype.kind is Kind.SIGNED,
-            descends=self._descends, digit_bits=_DIGIT_BITS, digits=_DIGITS,
-            per_row=stretches.per_row, length=stretches.length, size=stretches.size, steps=steps,
-            lanes=self._lanes, per=self._held, groups=stretches.count, **named,
-        )  # fmt: skip
+        named: Mapping[str, object] = {} if self._lanes == 1 else steps[0]
+        return {
+            "dtype": self.dtype.short,
+            "key": self._key.short,
+            "signed": signed.short,
+            "place": NUMBER.short,
+            "width": bits,
+            "mask": (1 << bits) - 1,
+            "sign": 1 << (bits - 1),
+            "is_float": self.dtype.is_float,
+            "is_signed": self.dtype.kind is Kind.SIGNED,
+            "descends": self._descends,
+            "digit_bits": _DIGIT_BITS,
+            "digits": _DIGITS,
+            "per_row": stretches.per_row,
+            "length": stretches.length,
+            "size": stretches.size,
+            "steps": steps,
+            "per": self._held,
+            "before": {},
+            "has_places": self._rows.places is not None,
+        } | dict(named)
 
 
 def _count(keys: Row, digit: int, source: k.Buffer | None) -> _Step:

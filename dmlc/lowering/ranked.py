@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.kernel import nodes as k
-from dmlc.kernel.names import Names
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import collect_elements
 from dmlc.loops.phases import Phase
@@ -53,7 +52,7 @@ class Keeper(Sorter):
             each = f"keep the first {kept}, one by one"
             self._finish([{**step, **own}], read, after.buffers, each)
             if is_last:
-                return tuple(self._kernels)
+                return tuple(self.kernels)
             read = [source, *after.buffers]
             step["given"] = after.names["place"]
 
@@ -61,14 +60,14 @@ class Keeper(Sorter):
     def _held(self) -> int:
         return -(-self._stretches.size // self._lanes)
 
-    def _make_arrays(self, names: Names) -> Mapping[str, k.Array]:
+    def _make_arrays(self) -> Mapping[str, k.Array]:
         sizes = {"keys": (self._key, self._held), "places": (NUMBER, self._held)}
         sizes |= {
             "heads": (self._key, self._lanes + _HEADS),
             "head_places": (NUMBER, self._lanes + _HEADS),
         }
         return {
-            what: k.Array(names.take(what), t, n, n > self._held, registers=n == self._held)
+            what: k.Array("", t, n, n > self._held, registers=n == self._held)
             for what, (t, n) in sizes.items()
         }
 
@@ -86,7 +85,7 @@ def lower_rows(
     sorter, source = make(function, rows, profile, limits), _find_source(function, rows.ranking)
     if source is not None:
         return sorter.write(sorter.find_tensor(source))
-    numbers = sorter.make_buffer("numbers", sorter.dtype)
+    numbers = sorter.make_rows("numbers", sorter.dtype)
     first = _store_numbers(function, rows.ranking, numbers, profile, limits)
     return (first, *sorter.write(numbers))
 
