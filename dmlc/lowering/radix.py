@@ -153,9 +153,7 @@ class Sorter(Texts):
             self._sort_alone(source)
         else:
             self._sort_together(source)
-        if len(self.kernels) == 1:
-            return tuple(self.kernels)
-        return tuple(dataclasses.replace(kernel, apart=_APART) for kernel in self.kernels)
+        return self.finish(_APART)
 
     def _sort_alone(self, source: k.Buffer) -> None:
         """One kernel, in which a work item takes all digits of its rows: from one of two buffers to
@@ -246,7 +244,7 @@ class Sorter(Texts):
 
     def find_tensor(self, name: str) -> k.Buffer:
         """A tensor that has an element for each number, or for those that are kept of each row."""
-        tensor = self._function.tensors()[name]
+        tensor = self.function.tensors()[name]
         kept = self._rows.count if name in self._rows.readers else self._stretches.length
         size = self._stretches.rows * kept * tensor.dtype.bytes
         return k.Buffer(name, tensor.dtype, k.Access.READ, None, size)

@@ -7,21 +7,17 @@ numbers of all pieces are then rows of their own, of which the first ones are ke
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.kernel import nodes as k
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.element import collect_elements
-from dmlc.loops.phases import Phase
-from dmlc.loops.space import collapse
-from dmlc.lowering.assemble import make_kernel
 from dmlc.lowering.radix import Row, Sorter, Stretches
+from dmlc.lowering.texts import find_source
 from dmlc.source import InternalError
 from dmlc.transform.ranked import find_rows
-from dmlc.transform.ranks import Ranking, copy_number
+from dmlc.transform.ranks import copy_number
 from dmlc.transform.sort import NUMBER
 
 _MOST_HELD = 32
@@ -52,7 +48,7 @@ class Keeper(Sorter):
             each = f"keep the first {kept}, one by one"
             self._finish([{**step, **own}], read, after.buffers, each)
             if is_last:
-                return tuple(self.kernels)
+                return self.finish("pieces of rows come before rows of what they have first")
             read = [source, *after.buffers]
             step["given"] = after.names["place"]
 
@@ -82,43 +78,8 @@ def lower_rows(
     if rows is None:
         raise InternalError(f"%{ranks} are no ranks that put rows in order")
     make = Sorter if rows.is_whole else Keeper
-    sorter, source = make(function, rows, profile, limits), _find_source(function, rows.ranking)
-    if source is not None:
-        return sorter.write(sorter.find_tensor(source))
-    numbers = sorter.make_rows("numbers", sorter.dtype)
-    first = _store_numbers(function, rows.ranking, numbers, profile, limits)
-    return (first, *sorter.write(numbers))
-
-
-def _find_source(function: ir.Function, ranking: Ranking) -> str | None:
-    """The tensor that the numbers are, where its rows lie one after the other."""
-    stage = ranking.stage
-    load = stage.body.instructions[ranking.number]
-    if not isinstance(load, ir.Load):
-        return None
-    places = [stage.body.instructions[number] for number in load.indices]
-    *outer, _ = (ir.Index(axis) for axis in range(len(stage.extents)))
-    sizes = tuple(extent for extent in stage.extents if isinstance(extent, int))
-    is_packed = function.strides(load.tensor) == ir.packed_strides(sizes)
-    same = function.tensors()[load.tensor].extents == stage.extents
-    return load.tensor if same and is_packed and places == [*outer, ranking.point] else None
-
-
-def _store_numbers(
-    function: ir.Function, ranking: Ranking, numbers: k.Buffer, profile: Profile, limits: Limits
-) -> k.Kernel:
-    """The kernel of numbers that are computed."""
-    builder = BodyBuilder()
-    places = [builder.index(axis) for axis in range(len(ranking.stage.extents))]
-    made = builder.make(copy_number(builder, ranking, places))
-    stage = ir.Stage(numbers.name, made.dtype, ranking.stage.extents, made)
-    known = dataclasses.replace(function, stages=(*function.stages, stage))
-    elements = collect_elements(known, (stage.name,))
-    phases = (Phase(elements, collapse(elements)),)
-    read = (ranking.stage.name,)
-    kernel = make_kernel(known, phases, (stage.name,), (read,), profile, limits)
-    between = {numbers.name: numbers.count}
-    buffers = tuple(
-        dataclasses.replace(b, count=between.get(b.name, b.count)) for b in kernel.buffers
-    )
-    return dataclasses.replace(kernel, buffers=buffers, stages=read)
+    sorter, builder = make(function, rows, profile, limits), BodyBuilder()
+    places = [builder.index(axis) for axis in range(len(rows.ranking.stage.extents))]
+    made = builder.make(copy_number(builder, rows.ranking, places))
+    source = find_source(sorter, rows.ranking.stage, made, profile, limits)
+    return sorter.write(source)

@@ -19,7 +19,8 @@ from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.crossing import cross
 from dmlc.transform.passes import Draft, Streams
-from dmlc.transform.ranked import Rows, list_rows
+from dmlc.transform.prefixes import list_prefixes
+from dmlc.transform.ranked import list_rows
 
 _MOST_TRIED = 16
 """Groups that a stage is offered to: those after the first which might take it."""
@@ -47,7 +48,7 @@ class Plain:
 
 
 class Ordered(Draft):
-    """A group that puts rows in order: ranks, and what stands where."""
+    """A group of a scan, or one that puts rows in order: ranks, and what stands where."""
 
     def __init__(self, ranks: Stage, readers: Sequence[Stage]) -> None:
         super().__init__(ranks)
@@ -116,7 +117,10 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     """Groups what is left of a function. A stage goes to the first group that takes it and runs
     after, or with, all that it reads. Reductions of which a row at a time is needed go with their
     readers, which share a kernel with no other reduction."""
-    ordered = list_rows(function, walks=budget.walks)
+    listed = list_rows(function, walks=budget.walks)
+    ordered = {ranks: rows.readers for ranks, rows in listed.items()}
+    if not budget.walks:
+        ordered |= dict.fromkeys(list_prefixes(function), ())
     found = _find_rows(function, longest_row, budget)
     kept = {row: reader for row, reader in found.items() if row not in ordered}
     grouping = Grouping(function, kept, budget, ordered)
@@ -203,10 +207,10 @@ class Grouping:
         function: Function,
         rows: Mapping[str, str],
         budget: Budget,
-        ordered: Mapping[str, Rows] = MappingProxyType({}),
+        ordered: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         self._ordered = ordered
-        """What kernels put in order, by its ranks."""
+        """What kernels of text compute: ranks and what reads them, or a scan."""
         self.members: list[Members] = []
         """What each group has."""
         self.rows = rows
@@ -249,9 +253,9 @@ class Grouping:
         self._rooms.append(_Room(self._function, self._reads, self._budget))
         return place
 
-    def _start_ordered(self, ranks: Stage, rows: Rows) -> None:
+    def _start_ordered(self, ranks: Stage, names: Sequence[str]) -> None:
         """Makes a group of ranks, and of what reads them: the same tensors as they do."""
-        readers = [s for s in map(self._function.stage, rows.readers) if s is not None]
+        readers = [s for s in map(self._function.stage, names) if s is not None]
         place = self.start(ranks)
         self.members[place] = Ordered(ranks, readers)
         self._homes |= {stage.name: place for stage in readers}

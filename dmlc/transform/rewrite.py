@@ -58,7 +58,7 @@ def run_passes(
     counted = bisect_counts(sized)
     verify(counted, "bisect_counts", sized)
     yield "bisect_counts", counted
-    scanned = scan_in_blocks(counted)
+    scanned = scan_in_blocks(counted, whole=not walks)
     verify(scanned, "scan_in_blocks", counted)
     yield "scan_in_blocks", scanned
     ordered = sort_by_ranks(scanned, walks=walks)
