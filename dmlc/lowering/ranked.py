@@ -30,6 +30,8 @@ class Keeper(Sorter):
     """Writes the kernels that keep the first numbers of the rows of one tensor."""
 
     template = "keep.group.j2"
+    _level = 0
+    """How often pieces have been taken from."""
 
     def write(self, source: k.Buffer) -> tuple[k.Kernel, ...]:
         """All kernels, in the order they run; the rows of `source` lie one after the other."""
@@ -51,21 +53,18 @@ class Keeper(Sorter):
                 return self.finish("pieces of rows come before rows of what they have first")
             read = [source, *after.buffers]
             step["given"] = after.names["place"]
+            self._level += 1
 
     @property
     def _held(self) -> int:
         return -(-self._stretches.size // self._lanes)
 
     def _make_arrays(self) -> Mapping[str, k.Array]:
-        sizes = {"keys": (self._key, self._held), "places": (NUMBER, self._held)}
-        sizes |= {
-            "heads": (self._key, self._lanes + _HEADS),
-            "head_places": (NUMBER, self._lanes + _HEADS),
-        }
-        return {
-            what: k.Array("", t, n, n > self._held, registers=n == self._held)
-            for what, (t, n) in sizes.items()
-        }
+        held = {"keys": self._key, "places": NUMBER} if self._level else {"keys": self._key}
+        heads = {"heads": self._key, "head_places": NUMBER}
+        made = {what: k.Array("", t, self._held, registers=True) for what, t in held.items()}
+        size = self._lanes + _HEADS
+        return made | {what: k.Array("", t, size, shared=True) for what, t in heads.items()}
 
 
 def lower_rows(

@@ -26,8 +26,9 @@ _MOST_HELD = 16
 """Elements that a work item scans at once, at most."""
 _WIDE = 32
 """Rows that lie side by side, and are scanned by one group."""
-_BUSY = 8
-"""Stretches of all rows, by the groups that keep a device busy."""
+_BUSY = 2
+"""Stretches of all rows, by the groups that keep a device busy: work items add up one of those
+before each."""
 
 
 def lower_scan(
