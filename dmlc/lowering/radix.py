@@ -292,7 +292,7 @@ class Sorter(Texts):
         bits, stretches = 8 * self.dtype.bytes, self._stretches
         signed = DataType.INT64 if self.dtype.bytes == 8 else DataType.INT32
         named: Mapping[str, object] = {} if self._lanes == 1 else steps[0]
-        return {
+        made: dict[str, object] = {
             "dtype": self.dtype.short,
             "key": self._key.short,
             "signed": signed.short,
@@ -312,7 +312,8 @@ class Sorter(Texts):
             "per": self._held,
             "before": {},
             "has_places": self._rows.places is not None,
-        } | dict(named)
+        }
+        return made | dict(named)
 
 
 def _count(keys: Row, digit: int, source: k.Buffer | None) -> _Step:

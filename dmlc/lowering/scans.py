@@ -65,11 +65,22 @@ def lower_scan(
     result = k.Buffer(name, dtype, k.Access.READ, None, math.prod(sizes) * dtype.bytes)
     totals = texts.make_buffer("totals", dtype, blocks * per_row * wide)
     values: dict[str, object] = {
-        "dtype": dtype.short, "per": per, "wide": wide, "inner": inner, "columns": columns, "length": length,
-        "size": size, "per_row": per_row, "vectors": vectors, "source": source.name, "totals": totals.name,
-        "combine": COMBINERS[combiner].name, "nothing": print_expression(nothing),
-        "backwards": prefix.goes_back, "inclusive": prefix.is_inclusive,
-    }  # fmt: skip
+        "dtype": dtype.short,
+        "per": per,
+        "wide": wide,
+        "inner": inner,
+        "columns": columns,
+        "length": length,
+        "size": size,
+        "per_row": per_row,
+        "vectors": vectors,
+        "source": source.name,
+        "totals": totals.name,
+        "combine": COMBINERS[combiner].name,
+        "nothing": print_expression(nothing),
+        "backwards": prefix.goes_back,
+        "inclusive": prefix.is_inclusive,
+    }
     steps = [(result, "scan its elements")]
     if per_row > 1:
         steps.insert(0, (totals, "add up its elements"))

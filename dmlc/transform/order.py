@@ -132,8 +132,9 @@ def _find_type(function: Function, ranking: Ranking, walks: bool) -> DataType:
     """A type that holds what is compared. Work items store the halves of a word together, and
     neighbours are put to any places: they are wider, unless a work item `walks` rows."""
     compared = ranking.stage.body.instructions[ranking.number]
-    is_read = isinstance(compared, Load) and walks
-    return function.tensors()[compared.tensor].dtype if is_read else value_type(compared)
+    if isinstance(compared, Load) and walks:
+        return function.tensors()[compared.tensor].dtype
+    return value_type(compared)
 
 
 def _write_keys(ranking: Ranking, block: int, name: str) -> Stage:
