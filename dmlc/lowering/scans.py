@@ -47,11 +47,10 @@ def lower_scan(
     columns, parts = -(-inner // wide), lanes // wide
     per = min(_MOST_HELD * 4 // max(4, dtype.bytes), -(-length // parts))
     source = find_source(texts, prefix.stage, prefix.place(BodyBuilder()), profile, limits)
-    vectors = wide == 1 and not length % 4 and limits.vector_lanes != 1 and not prefix.goes_back
-    if vectors and source.dtype is dtype and dtype.bytes == 4:
-        per = -(-per // 4) * 4
-    else:
-        vectors = False
+    vectors = wide == 1 and not (length % 4 or prefix.goes_back) and dtype.bytes == 4
+    # By sizes alone: what is added to what is the same in every language.
+    per = -(-per // 4) * 4 if vectors else per
+    vectors = vectors and source.dtype is dtype and limits.vector_lanes != 1
     blocks, tiles = rows * columns, -(-length // (parts * per))
     wanted = 1 if blocks >= profile.groups else min(_BUSY * profile.groups // blocks, tiles)
     size = -(-tiles // max(1, wanted)) * parts * per
