@@ -200,13 +200,18 @@ def _find_launch(nest: Nest, limits: Limits, given: k.Scalar | None) -> k.Launch
     row = limits.row
     if row is not None and step * row > RUN_TIME_COUNT and not nest.lanes:
         row = None
-    if isinstance(dim.size, int) and row is not None:
-        rows = -(-dim.size // (step * row))
-        # Rows of about equal length: few groups at the end of the last one have nothing to do.
-        row = -(-dim.size // (step * rows)) if rows > 1 else None
+    if isinstance(dim.size, int):
+        row = lay_in_rows(dim.size, step, row)
     if isinstance(dim.size, k.Scalar):
         return k.Launch(dim.size.name.removeprefix(OPEN), step, items, row, subgroup)
     return k.Launch(dim.size, step, items, row, subgroup)
+
+
+def lay_in_rows(count: int, step: int, row: int | None) -> int | None:
+    """How many groups of `step` each a row has, at most so many, of about equal length: few groups
+    at the end of the last one have nothing to do. None where there is one row."""
+    rows = 1 if row is None else -(-count // (step * row))
+    return -(-count // (step * rows)) if rows > 1 else None
 
 
 ACCESS = {

@@ -22,7 +22,8 @@ from dmlc.loops.sections import NONE, Sections
 from dmlc.loops.space import Space, collapse
 from dmlc.loops.windows import write_windows
 from dmlc.lowering.assemble import count_buffers, make_kernel
-from dmlc.lowering.radix import lower_rows
+from dmlc.lowering.ranked import lower_rows
+from dmlc.lowering.scans import lower_scan
 from dmlc.lowering.scatter import lower_walk
 from dmlc.schedules.choose import (
     arrange,
@@ -53,7 +54,9 @@ def lower_group(
     if not group.passes:
         return (lower_stages(function, group.stages, profile, limits, group.local, own),)
     if group.ranks is not None:
-        return lower_rows(function, group.ranks, profile, limits)
+        is_scan = len(group.stages) == 1
+        lower_ordered = lower_scan if is_scan else lower_rows
+        return lower_ordered(function, group.ranks, profile, limits)
     _check_words(function, group, limits)
     if group.row is not None:
         nest, effort = choose_line_buffer(function, group, profile)

@@ -20,7 +20,8 @@ from dmlc.transform.cost import Budget
 from dmlc.transform.crossing import cross
 from dmlc.transform.online import Online, Row, find_online
 from dmlc.transform.passes import Draft, Streams
-from dmlc.transform.ranked import Rows, list_rows
+from dmlc.transform.prefixes import list_prefixes
+from dmlc.transform.ranked import list_rows
 
 _MOST_TRIED = 16
 """Groups that a stage is offered to: those after the first which might take it."""
@@ -48,7 +49,7 @@ class Plain:
 
 
 class Ordered(Draft):
-    """A group that puts rows in order: ranks, and what stands where."""
+    """A group of a scan, or one that puts rows in order: ranks, and what stands where."""
 
     def __init__(self, ranks: Stage, readers: Sequence[Stage]) -> None:
         super().__init__(ranks)
@@ -109,7 +110,10 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     """Groups what is left of a function. A stage goes to the first group that takes it and runs
     after, or with, all that it reads. Reductions of which a row at a time is needed go with their
     readers, which share a kernel with no other reduction."""
-    ordered = list_rows(function) if budget.walks else {}
+    listed = list_rows(function, walks=budget.walks)
+    ordered = {ranks: rows.readers for ranks, rows in listed.items()}
+    if not budget.walks:
+        ordered |= dict.fromkeys(list_prefixes(function), ())
     found = _find_rows(function, longest_row, budget)
     kept = {row: reader for row, reader in found.items() if row not in ordered}
     grouping = Grouping(function, kept, budget, ordered, find_online(function, budget))
@@ -183,11 +187,11 @@ class Grouping:
         function: Function,
         rows: Mapping[str, str],
         budget: Budget,
-        ordered: Mapping[str, Rows] = MappingProxyType({}),
+        ordered: Mapping[str, Sequence[str]] = MappingProxyType({}),
         online: Sequence[Online] = (),
     ) -> None:
         self._ordered = ordered
-        """What kernels put in order, by its ranks."""
+        """What kernels of text compute: ranks and what reads them, or a scan."""
         self._online = {member.stage: each for each in online for member in each.members}
         """What kernels compute online, by each of its stages."""
         self._seen: set[str] = set()
@@ -213,7 +217,7 @@ class Grouping:
         """Finds a stage's group, or makes it one."""
         if stage.name in self._ordered:
             # A group of ranks, and of what reads them: the same tensors as they do.
-            readers = map(self._function.stage, self._ordered[stage.name].readers)
+            readers = map(self._function.stage, self._ordered[stage.name])
             group = Ordered(stage, [reader for reader in readers if reader is not None])
             place = self.start(stage)
             self.members[place] = group

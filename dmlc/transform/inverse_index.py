@@ -183,7 +183,7 @@ def _index(choice: Choice, names: dict[str, None], *, walks: bool) -> list[Stage
     name = choice.stage.name
     keys = _make_keys(choice, take_name(f"{name}_keys", names))
     order = Order(is_bounded=True)
-    whole = walks and choice.count(choice.points) > BLOCK
+    whole = choice.count(choice.points) > BLOCK
     make = rank_rows if whole else sort_rows
     made = make(keys, name, names, order)
     starts = find_starts(made.numbers, choice.elements, take_name(f"{name}_start", names))

@@ -38,6 +38,7 @@ from dmlc.ir.naming import take_name
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import DataType, integer_limits
 from dmlc.transform.inline import inline_stages
+from dmlc.transform.ranked import MOST_KEPT
 from dmlc.transform.ranks import (
     LEAST_ROW,
     Ranking,
@@ -85,15 +86,12 @@ def sort_by_ranks(function: Function, *, walks: bool = False, always: bool = Fal
     for name, found in readers.items():
         most = max(reader.first + reader.extent for reader in found)
         ranking = rankings[name]
-        whole = walks and most > _FEW and ranking.count > LEAST_ROW
+        whole = ranking.count > LEAST_ROW and (most > _FEW or not walks)
         block = 1 if whole else _find_block(ranking.count, most)
         keys = _write_keys(ranking, block, take_name(f"{name}_keys", names))
         if whole:
-            compared = ranking.stage.body.instructions[ranking.number]
-            if isinstance(compared, Load):  # It may be of a type that is stored alone.
-                dtype = function.tensors()[compared.tensor].dtype
-                keys = dataclasses.replace(keys, dtype=dtype)
-            rows = rank_rows(keys, name, names, ranking.order)
+            keys = dataclasses.replace(keys, dtype=_find_type(function, ranking, walks))
+            rows = rank_rows(keys, name, names, ranking.order, most if most <= MOST_KEPT else None)
             sorted_rows.append(rows)
         else:
             rows = sort_rows(keys, name, names, ranking.order, most, block)
@@ -125,6 +123,15 @@ def _find_block(count: int, most: int) -> int:
         largest = max(_LEAST_BLOCK, count // 4)
     sizes = range(largest, largest // 4, -1)
     return next((size for size in sizes if not count % size), largest)
+
+
+def _find_type(function: Function, ranking: Ranking, walks: bool) -> DataType:
+    """A type that holds what is compared. Work items store the halves of a word together, and
+    neighbours are put to any places: they are wider, unless a work item `walks` rows."""
+    compared = ranking.stage.body.instructions[ranking.number]
+    if isinstance(compared, Load) and walks:
+        return function.tensors()[compared.tensor].dtype
+    return value_type(compared)
 
 
 def _write_keys(ranking: Ranking, block: int, name: str) -> Stage:

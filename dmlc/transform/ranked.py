@@ -1,4 +1,4 @@
-"""Rows that are put in order by their ranks, for devices whose kernels do that themselves.
+"""Rows that are put in order by their ranks, by kernels of their own.
 
 Ranks, and what reads them, say what sorted rows are:
 
@@ -6,10 +6,10 @@ Ranks, and what reads them, say what sorted rows are:
     order[p]   = sum[k : n where rank[k] == p](k)
     numbers[p] = max[k : n where rank[k] == p](x[k])
 
-`find_rows` finds the three where nothing else reads the ranks. A work item of a CPU has much to do,
-and goes through a stretch of a row in its order: kernels for CPUs take the digits of the numbers
-one after the other, and put each where its digit belongs (`kernel.radix`). That a rank belongs to
-one element alone is what makes it a rank, so that no two are put to one place.
+`find_rows` finds the three where nothing else reads the ranks, and `lowering.ranked` has the
+kernels. Those of whole rows take the digits of the numbers one after the other, and put each number
+where its digit belongs. Those of the first few of each row, which GPUs have, keep these. That a
+rank belongs to one element alone is what makes it a rank, so that no two are put to one place.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from dmlc.ir import Cast, Function, Index, Stage
 from dmlc.transform.ranks import LEAST_ROW, Ranking, find_ranking, find_reader, find_values
 from dmlc.transform.sort import NUMBER
 
+MOST_KEPT = 64
+"""The first numbers of a row that are kept, at most, where not all are wanted."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
@@ -29,6 +32,12 @@ class Rows:
     places: str | None
     """Where in its row each number was; None where nothing reads it."""
     numbers: str | None
+    count: int
+    """The first numbers of each row that there are."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.count == self.ranking.count
 
     @property
     def readers(self) -> tuple[str, ...]:
@@ -36,20 +45,21 @@ class Rows:
         return tuple(name for name in (self.places, self.numbers) if name is not None)
 
 
-def list_rows(function: Function) -> dict[str, Rows]:
-    """All that a function has, by the names of the ranks."""
-    found = ((stage.name, find_rows(function, stage)) for stage in function.stages)
+def list_rows(function: Function, *, walks: bool) -> dict[str, Rows]:
+    """All that a function has, by the names of the ranks; `walks` as in `find_rows`."""
+    found = ((stage.name, find_rows(function, stage, walks=walks)) for stage in function.stages)
     return {name: rows for name, rows in found if rows is not None}
 
 
-def list_ordered(function: Function) -> list[str]:
+def list_ordered(function: Function, *, walks: bool) -> list[str]:
     """The stages that read ranks for such rows."""
-    return [name for rows in list_rows(function).values() for name in rows.readers]
+    return [name for rows in list_rows(function, walks=walks).values() for name in rows.readers]
 
 
-def find_rows(function: Function, stage: Stage) -> Rows | None:
-    """What ranks put in order; None where they are no ranks of whole rows, which are long, or
-    anything else reads them."""
+def find_rows(function: Function, stage: Stage, *, walks: bool) -> Rows | None:
+    """What ranks put in order; None where they are no ranks of rows, which are long, or anything
+    else reads them. Where a work item `walks` rows, all of each is wanted; elsewhere it may be the
+    first few."""
     if stage.reduction is None or function.result(stage.name) is not None:
         return None
     ranking = find_ranking(stage)
@@ -57,14 +67,19 @@ def find_rows(function: Function, stage: Stage) -> Rows | None:
     if ranking is None or not is_last or ranking.count <= LEAST_ROW:
         return None
     names: dict[str, str] = {}
+    counts: set[int] = set()
     for name in function.readers().get(stage.name, ()):
         reader, result = function.stage(name), function.result(name)
         kind = None if reader is None else _find_kind(reader, ranking)
         is_packed = result is None or result.strides is None
-        if kind is None or kind in names or not is_packed:
+        if reader is None or kind is None or kind in names or not is_packed:
             return None
         names[kind] = name
-    return Rows(ranking, names.get("places"), names.get("numbers")) if names else None
+        counts.update(extent for extent in reader.extents[-1:] if isinstance(extent, int))
+    count = max(counts, default=0)
+    if len(counts) != 1 or (count < ranking.count and (walks or count > MOST_KEPT)):
+        return None
+    return Rows(ranking, names.get("places"), names.get("numbers"), count)
 
 
 def _find_kind(stage: Stage, ranking: Ranking) -> str | None:
@@ -75,8 +90,8 @@ def _find_kind(stage: Stage, ranking: Ranking) -> str | None:
     if reader is None or reader.first or body.guard != reader.key.condition:
         return None
     *outer, _ = (body.instructions[number] for number in reader.load.indices)
-    whole = stage.extents == ranking.stage.extents and reader.key.index == ranking.own
-    if not whole or outer != [Index(axis) for axis in range(len(outer))]:
+    same = stage.extents[:-1] == ranking.stage.extents[:-1] and reader.key.index == ranking.own
+    if not same or outer != [Index(axis) for axis in range(len(outer))]:
         return None
     point = Index(stage.axes[0][0], reduced=True)
     match body.instructions[body.result]:

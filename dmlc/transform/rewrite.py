@@ -15,6 +15,7 @@ from dmlc.transform.inverse_index import index_inverses
 from dmlc.transform.one_place import read_one_place
 from dmlc.transform.open_sizes import settle_sizes
 from dmlc.transform.order import sort_by_ranks
+from dmlc.transform.ranked import list_ordered
 from dmlc.transform.rising import bisect_counts
 from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.scans import scan_in_blocks
@@ -61,14 +62,14 @@ def run_passes(
         return settled.function
 
     def index(function: Function) -> Function:
-        walked = list_walked(function) if walks else ()
+        walked = list_walked(function) if walks else list_ordered(function, walks=False)
         return index_inverses(function, walked, walks=walks)
 
     passes: tuple[Callable[[Function], Function], ...] = (
         simplify,
         settle_sizes,
         bisect_counts,
-        scan_in_blocks,
+        lambda function: scan_in_blocks(function, whole=not walks),
         lambda function: sort_by_ranks(function, walks=walks),
         find_known,
         lambda function: factor_separable(function, longest_row, known),

@@ -50,17 +50,17 @@ _GAIN = 4
 """How many times the steps there are to be without blocks."""
 
 
-def scan_in_blocks(function: Function, *, always: bool = False) -> Function:
+def scan_in_blocks(function: Function, *, whole: bool = False, always: bool = False) -> Function:
     """The function with each long scan in stages, or `always` each, however short it is; the
-    function itself where it has none."""
+    function itself where it has none. Where kernels scan `whole` rows, one of the stages does."""
     names = dict.fromkeys(function.tensors())
     stages: list[Stage] = []
     for stage in function.stages:
         scan = find_scan(stage)
-        if scan is None or not (always or scan.is_worth_it):
+        if scan is None or not (always or scan.is_worth_it) or (whole and scan.has_rows):
             stages.append(stage)
             continue
-        made = _write(scan, names)
+        made = _write(scan, names, whole)
         known = dataclasses.replace(function, stages=(*stages, *made))
         # What the condition may protect is read at every point.
         sound = all(find_stage_fault(known, each) is None for each in made)
@@ -101,6 +101,20 @@ class Scan:
     """What else the guard says of the points."""
     element_conditions: tuple[int, ...]
     """What it says of the element alone."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether each element of a row reduces those up to its own, or short of it, and that is
+        all."""
+        stage, read = self.stage, Term(self.stage.body.result)
+        is_plain = self.terms == (read,) and not (self.conditions or self.element_conditions)
+        match self.last.factors:
+            case ((index, 1),) if self.last.constant in (0, 1 if self.goes_back else -1):
+                same = _measure(stage, index) == _measure(stage, self.point)
+            case _:
+                return False
+        rest = len(stage.indices) - 2
+        return is_plain and same and len(self.outer) == rest and stage.dtype is stage.body.dtype
 
     @property
     def is_worth_it(self) -> bool:
@@ -252,17 +266,17 @@ def _split(facts: IndexFacts, value: int, free: Sequence[Index]) -> list[Term]:
 # Stages -------------------------------------------------------------------------------------
 
 
-def _write(scan: Scan, names: dict[str, None]) -> list[Stage]:
+def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
     """The stages of a scan, of which the last is the one that it was."""
     stage, body = scan.stage, scan.stage.body
     dtype, combiner = body.dtype, stage.combiner or ""
     made: list[Stage] = []
-    levels: list[_Level] = []
+    levels: list[_Level | _Rows] = []
     sizes = tuple(_measure(stage, index) for index in scan.outer)
     row = _Row(stage.name, combiner, dtype, scan.goes_back, sizes, _find_axis(scan), names)
     for term in scan.terms:
         source = _write_points(scan, term, take_name(f"{stage.name}_points", names))
-        levels.append(_make_levels(row, source))
+        levels.append(_scan_rows(row, source) if whole else _make_levels(row, source))
         made += [source, *levels[-1].stages]
     builder = BodyBuilder()
     numbers = builder.copy(body)
@@ -368,6 +382,29 @@ class _Row:
         """The places along the other axes, of a stage that has so many axes of its own."""
         axes = range(len(self.outer))
         return [builder.add(Index(n if n < self.axis else n + own)) for n in axes]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rows:
+    """What all points come to up to each, as one stage."""
+
+    row: _Row
+    stages: tuple[Stage]
+
+    def read(self, builder: BodyBuilder, outer: Sequence[int], place: int) -> int:
+        """What an element at a place reduces."""
+        return builder.load(self.stages[0], *self.row.insert(outer, place))
+
+
+def _scan_rows(row: _Row, source: Stage) -> _Rows:
+    count = source.extents[row.axis]
+    count = count if isinstance(count, int) else 0
+    builder = BodyBuilder()
+    outer, point = row.write_outer(builder, 1), builder.add(Index(0, reduced=True))
+    value = builder.load(source, *row.insert(outer, point))
+    reaches = builder.apply("ge" if row.goes_back else "le", point, builder.add(Index(row.axis)))
+    reduction = Reduction(row.combiner, ((0, count),))
+    return _Rows(row, (row.stage("scan", (count,), builder.make(value, reaches), reduction),))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

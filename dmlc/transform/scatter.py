@@ -59,7 +59,7 @@ def split_walks(function: Function) -> Function:
     """The function with the reductions whose points are to be walked in types that hold a sum of
     all, and in as many pieces as it takes to share them out."""
     names, tables = dict.fromkeys(function.tensors()), list_arrays(function.tables)
-    ordered, stages = list_ordered(function), list[Stage]()
+    ordered, stages = list_ordered(function, walks=True), list[Stage]()
     for stage in function.stages:
         choice = None if stage.name in ordered else find_choice(stage, tables)
         made = [stage] if choice is None or not _pays(choice) else _split(choice, names)
@@ -89,7 +89,7 @@ def find_walk(function: Function, stage: Stage) -> Walk | None:
 
 def list_walked(function: Function) -> list[str]:
     """The stages whose points are walked, and those of rows in order, which are too."""
-    ordered = list_ordered(function)
+    ordered = list_ordered(function, walks=True)
     walked = (stage for stage in function.stages if stage.name not in ordered)
     return [*ordered, *(s.name for s in walked if find_walk(function, s) is not None)]
 

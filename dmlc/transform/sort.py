@@ -147,25 +147,27 @@ def sort_rows(
     return Sorted(tuple(stages), numbers, places)
 
 
-def rank_rows(keys: Stage, wanted: str, names: dict[str, None], order: Order) -> Sorted:
-    """The rows of a stage sorted as they are defined: each number has a rank, and at each place
-    stands what has that rank. That is for devices whose kernels put whole rows in order
-    (`ranked`)."""
+def rank_rows(
+    keys: Stage, wanted: str, names: dict[str, None], order: Order, most: int | None = None
+) -> Sorted:
+    """The rows of a stage sorted as they are defined, or the first so many of each: each number has
+    a rank, and at each place stands what has that rank. Kernels put these in order (`ranked`)."""
     count = _count(keys)
+    extents = (*keys.extents[:-1], count if most is None else most)
+    axes, body = ((_POINT.axis, count),), _Body(keys.extents)
 
     def reduce(what: str, combiner: str, body: _Body, value: int, guard: int) -> Stage:
         name, reduction = take_name(f"{wanted}_{what}", names), Reduction(combiner, axes)
         dtype = keys.dtype if what == "sorted" else NUMBER
-        return Stage(name, dtype, keys.extents, body.make(value, guard), reduction)
+        return Stage(name, dtype, body.domain, body.make(value, guard), reduction)
 
-    axes, body = ((_POINT.axis, count),), _Body(keys.extents)
     point = body.add(_POINT)
     own, other = body.read(keys, body.place), body.read(keys, point)
     stands_before = body.apply("lt", point, body.place)
     plain = dataclasses.replace(order, is_bounded=False)
     comes = plain.comes_before(body, other, own, stands_before)
     ranks = reduce("rank", "sum", body, body.constant(1, NUMBER), comes)
-    body = _Body(keys.extents)
+    body = _Body(extents)
     point = body.add(_POINT)
     stands = body.apply("eq", body.read(ranks, point), body.number(body.place))
     places = reduce("order", "sum", body, body.number(point), stands)
@@ -215,7 +217,7 @@ class _Body(BodyBuilder):
     def __init__(self, domain: Sequence[Extent], rank: int = 1) -> None:
         """The last `rank` axes of the domain are those of a row."""
         super().__init__()
-        self._domain = tuple(domain)
+        self.domain = tuple(domain)
         self._outer = tuple(self.add(Index(axis)) for axis in range(len(domain) - rank))
         self.place = self.add(Index(len(domain) - 1))
         """Along the last axis."""
@@ -233,7 +235,7 @@ class _Body(BodyBuilder):
     ) -> Stage:
         """The stage that gives a number, or the sum of it over so many points."""
         reduction = None if points is None else Reduction("sum", ((_POINT.axis, points),))
-        return Stage(name, dtype, self._domain, self.make(result), reduction)
+        return Stage(name, dtype, self.domain, self.make(result), reduction)
 
 
 # Blocks ------------------------------------------------------------------------------------

@@ -142,10 +142,40 @@ def test_strided_tensors() -> None:
     np.testing.assert_array_equal(interpret(function, {"x": x})["y"], np.sort(x))
 
 
-def test_devices_with_many_items_and_short_or_few_merge() -> None:
+@pytest.mark.parametrize(
+    ("target", "t", "n", "rows", "less"),
+    [("hlsl", "f32", 613, 0, "lt"), ("wgsl", "s32", 2049, 2, "gt"), ("hlsl", "f16", 5000, 0, "gt"),
+     ("opencl", "u8", 4100, 0, "lt"), ("opencl", "f64", 700, 3, "gt")],
+)  # fmt: skip
+def test_groups_share_rows_and_stretches(target: str, t: str, n: int, rows: int, less: str) -> None:
+    """Rows of a tile have one kernel, which goes through memory once; others two for each digit."""
+    function, x = make_rows(t, n, rows, less=less), draw(t, (rows, n) if rows else (n,))
+    schedules = describe_schedules(function, target, "gpu")
+    digits = 2 * DataType(t).compute.bytes if n > 2048 else 1
+    assert schedules.count("digit") >= digits
+    check(x, interpret(function, {"X": x}, target, "gpu"), less)
+
+
+@pytest.mark.parametrize(
+    ("t", "n", "k", "less"),
+    [("f32", 1300, 5, "lt"), ("s32", 2600, 60, "gt"), ("f32", 9000, 16, "gt")],
+)
+def test_groups_keep_the_first_few(t: str, n: int, k: int, less: str) -> None:
+    """A row has one kernel, and a long one another for its pieces; ties come as they stand."""
+    function, first = read(t, n, k, less=less, first=3), 3
+    kept = describe_schedules(function, "hlsl", "gpu").count("keep the first")
+    assert kept == (1 if n <= 8192 else 2)
+    x = draw(t, (3, n, 2))
+    order = find_order(x.transpose(0, 2, 1), less).transpose(0, 2, 1)
+    found = interpret(function, {"X": x}, "hlsl", "gpu")
+    places = order[:, first : first + k].transpose(2, 1, 0)
+    np.testing.assert_array_equal(found["places"], places)
+    np.testing.assert_array_equal(found["values"], np.take_along_axis(x, order[:, :k], axis=1))
+
+
+def test_short_rows_and_few_numbers_on_cpus_merge() -> None:
     whole = make_rows("f32", 3000)
     assert BY_DIGITS in describe_schedules(whole, "opencl", "cpu")
-    assert BY_DIGITS not in describe_schedules(whole, "opencl", "gpu")
     assert BY_DIGITS not in describe_schedules(make_rows("f32", 400), "opencl", "cpu")
     assert BY_DIGITS not in describe_schedules(read("f32", 3000, 9), "opencl", "cpu")
 

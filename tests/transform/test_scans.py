@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.api import load_program
-from dmlc.pipeline import compile, rewrite
+from dmlc.pipeline import compile, describe_schedules, rewrite
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
+from dmlc.testing.bounds import bound_errors
 from dmlc.transform.rising import bisect_counts
 from dmlc.transform.scans import find_scan, scan_in_blocks
 from dmlc.transform.simplify import simplify
+from tests.kernel.lowering import interpret
 
 DEVICES = [("opencl", "cpu", "opencl"), ("opencl", "gpu", "opencl"), ("hlsl", "gpu", "vulkan")]
 TYPES = {"f32": np.float32, "s32": np.int32, "f64": np.float64, "b1": np.bool_}
@@ -136,11 +138,11 @@ def test_an_element_meets_none_of_what_comes_after_it() -> None:
     assert np.isnan(found[517:]).all()
 
 
-def test_bits_are_the_same_in_every_run_and_on_every_device() -> None:
+def test_bits_are_the_same_in_every_run_and_on_every_device_of_a_kind() -> None:
     x = np.random.default_rng(0).standard_normal(100_003).astype(np.float32)
     function = ir.parse(LINE.format(n=x.size))
     exact = np.cumsum(x, dtype=np.float64)
-    seen: set[bytes] = set()
+    seen: set[tuple[str, bytes]] = set()
     for target, profile, device in DEVICES:
         program = compile(function, target, profile)
         assert not program.warnings
@@ -148,8 +150,8 @@ def test_bits_are_the_same_in_every_run_and_on_every_device() -> None:
         for _ in range(4):
             (found,) = loaded({"X": x}).values()
             assert np.abs(found - exact).max() < 1e-3
-            seen.add(found.tobytes())
-    assert len(seen) == 1
+            seen.add((profile, found.tobytes()))
+    assert sorted(profile for profile, _ in seen) == ["cpu", "gpu"]
 
 
 def test_few_stages_do_for_a_million() -> None:
@@ -195,3 +197,54 @@ def test_what_need_not_rise_is_counted_point_by_point(old: str, new: str) -> Non
     assert old in text
     function = simplify(ir.parse(text.replace(old, new)))
     assert bisect_counts(function, always=True) is function
+
+
+ROWS = """func @rows(%X: {t}[{sizes}]) -> (%Y) {{
+  %Y: {t}[{domain}] = {combiner}[r0 < {n} where {op}(r0, i{axis})] {body}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axis", "combiner", "op", "t"),
+    [
+        ((4100,), 0, "sum", "le", "f32"),
+        ((3, 1000), 1, "sum", "lt", "s32"),
+        ((40, 700), 1, "max", "ge", "f32"),
+        ((700, 40), 0, "sum", "le", "s32"),
+        ((2, 900, 5), 1, "min", "gt", "f32"),
+        ((4099,), 0, "sum", "ge", "s32"),
+    ],
+)
+def test_groups_scan_rows(
+    sizes: tuple[int, ...], axis: int, combiner: str, op: str, t: str
+) -> None:
+    """A kernel each for rows, and two for few: those of long ones begin with what is before."""
+    n, axes = sizes[axis], range(len(sizes))
+    places = ", ".join("r0" if a == axis else f"i{a}" for a in axes)
+    function = simplify(ir.parse(ROWS.format(
+        t=t, n=n, op=op, axis=axis, combiner=combiner, body=f"neg(%X[{places}])" if n == 4099 else
+        f"%X[{places}]", sizes=", ".join(map(str, sizes)),
+        domain=", ".join(f"i{a} < {size}" for a, size in enumerate(sizes)),
+    )))  # fmt: skip
+    x = (np.random.default_rng(3).standard_normal(sizes) * 100).astype(TYPES[t])
+    if t == "f32":
+        x.flat[x.size // 2 :: 1711] = np.nan
+    for target in ("hlsl", "wgsl"):
+        kernels = describe_schedules(function, target, "gpu").count("kernel ")
+        computed, few = n == 4099, sizes[:axis] in ((), (1,))
+        assert kernels == 1 + few + computed
+        (found,) = interpret(function, {"X": x}, target, "gpu").values()
+        (expected,) = evaluate(function, {"X": x}).values()
+        (allowed,) = bound_errors(function, {"X": x}).values()
+        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        with np.errstate(invalid="ignore"):
+            assert (same | (np.abs(found - expected) <= allowed)).all()
+
+
+def test_what_else_is_done_to_a_scan_has_kernels_of_its_own() -> None:
+    """Places at a stride are read of whole rows; halves are scanned in 32 bits."""
+    function = simplify(ir.parse(LINE.format(n=4000).replace("le(r0, i0)", "gt(mul(i0, 3), r0)")))
+    assert describe_schedules(function, "hlsl", "gpu").count("scan its elements") == 1
+    x = np.ones(4000, np.float32)
+    (found,) = interpret(function, {"X": x}, "hlsl", "gpu").values()
+    np.testing.assert_array_equal(found, np.minimum(3 * np.arange(4000), 4000))

@@ -1,0 +1,84 @@
+"""The kernels of rows in order: those of whole rows are `radix`'s.
+
+Where the first few numbers of rows are wanted, a work group has a row, and goes through memory
+once. It finds them one by one, the first one first. Long rows are cut into pieces: the first
+numbers of all pieces are then rows of their own, of which the first ones are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dmlc import ir
+from dmlc.ir.builder import BodyBuilder
+from dmlc.kernel import nodes as k
+from dmlc.kernel.target import Limits, Profile
+from dmlc.lowering.radix import Row, Sorter, Stretches
+from dmlc.lowering.texts import find_source
+from dmlc.source import InternalError
+from dmlc.transform.ranked import find_rows
+from dmlc.transform.ranks import copy_number
+from dmlc.transform.sort import NUMBER
+
+_MOST_HELD = 32
+"""Numbers that a work item holds in registers, at most."""
+_HEADS = 16
+"""Work items of which each finds the first of what an equal part of the group has."""
+
+
+class Keeper(Sorter):
+    """Writes the kernels that keep the first numbers of the rows of one tensor."""
+
+    template = "keep.group.j2"
+    _level = 0
+    """How often pieces have been taken from."""
+
+    def write(self, source: k.Buffer) -> tuple[k.Kernel, ...]:
+        """All kernels, in the order they run; the rows of `source` lie one after the other."""
+        rows, length, kept = self._stretches.rows, self._stretches.length, self._rows.count
+        step = {"source": source.name, "row_length": length, "kept": kept, "given": ""}
+        read = [source]
+        while True:
+            pieces = -(-length // (_MOST_HELD * self._lanes))
+            self._stretches = Stretches(rows, length, -(-length // pieces))
+            length = self._stretches.per_row * kept
+            is_last = pieces == 1
+            after = self._find_results()
+            if not is_last:
+                after = Row(places=self.make_buffer("first", NUMBER, rows * length))
+            own = {"after": after.names, "is_last": is_last}
+            each = f"keep the first {kept}, one by one"
+            self._finish([{**step, **own}], read, after.buffers, each)
+            if is_last:
+                return self.finish("pieces of rows come before rows of what they have first")
+            read = [source, *after.buffers]
+            step["given"] = after.names["place"]
+            self._level += 1
+
+    @property
+    def _held(self) -> int:
+        return -(-self._stretches.size // self._lanes)
+
+    def _make_arrays(self) -> Mapping[str, k.Array]:
+        held = {"keys": self._key, "places": NUMBER} if self._level else {"keys": self._key}
+        heads = {"heads": self._key, "head_places": NUMBER}
+        made = {what: k.Array("", t, self._held, registers=True) for what, t in held.items()}
+        size = self._lanes + _HEADS
+        return made | {what: k.Array("", t, size, shared=True) for what, t in heads.items()}
+
+
+def lower_rows(
+    function: ir.Function, ranks: str, profile: Profile, limits: Limits
+) -> tuple[k.Kernel, ...]:
+    """The kernels of what ranks put in order. Raises `UnsupportedError` where a limit of the target
+    is passed."""
+    stage = function.stage(ranks)
+    rows = None if stage is None else find_rows(function, stage, walks=profile.walks)
+    if rows is None:
+        raise InternalError(f"%{ranks} are no ranks that put rows in order")
+    make = Sorter if rows.is_whole else Keeper
+    sorter, builder = make(function, rows, profile, limits), BodyBuilder()
+    places = [builder.index(axis) for axis in range(len(rows.ranking.stage.extents))]
+    made = builder.make(copy_number(builder, rows.ranking, places))
+    source = find_source(sorter, rows.ranking.stage, made, profile, limits)
+    return sorter.write(source)
