@@ -312,10 +312,14 @@ def known(sizes: Iterable[Measure]) -> tuple[int, ...]:
     return found
 
 
-def estimate(size: int | str | Size) -> int:
-    """About how much a size is: symbols are `TYPICAL`."""
+Taken: TypeAlias = tuple[tuple[str, int], ...]
+"""What some symbols are taken for where costs are weighed."""
+
+
+def estimate(size: int | str | Size, taken: Taken = ()) -> int:
+    """About how much a size is: symbols are what they are `taken` for, or else `TYPICAL`."""
     found = measure(size) if isinstance(size, str) else size
-    return found.evaluate(_Typical()) if isinstance(found, Size) else found
+    return found.evaluate(_Typical(taken)) if isinstance(found, Size) else found
 
 
 class _Typical(dict[str, int]):
@@ -406,11 +410,15 @@ def _refuse_large(size: Measure | None) -> None:
 
 
 def evaluate_size(size: int | str, sizes: Mapping[str, int]) -> int:
-    """What a size comes to, given as a number or as a text."""
+    """What a size comes to, given as a number or as a text; also one that `choose_size` made."""
     if isinstance(size, int):
         return size
     if size in sizes:
         return sizes[size]
+    choice = part_choice(size)
+    if choice is not None:
+        condition, then, otherwise = choice
+        return evaluate_size(then if holds(condition, sizes) else otherwise, sizes)
     found = parse_size(size)
     return found.evaluate(sizes) if isinstance(found, Size) else found
 
@@ -473,6 +481,34 @@ def read_counted(conditions: Iterable[str]) -> list[Measure]:
         if match[2] in ("<=", "<", "=="):
             found.append(difference * -1 - strict)
     return found
+
+
+Path: TypeAlias = tuple[tuple[str, bool], ...]
+"""Conditions that `write_condition` wrote, each with whether it holds."""
+
+
+def choose_size(path: Path, size: int | str, otherwise: int) -> int | str:
+    """A size in C that is another number where conditions are not as a path has them:
+    `(N < 9 ? 4 * N : 0)`. `evaluate_size` reads it, and no tensor of a function has it."""
+    for condition, wanted in reversed(path):
+        first, second = (size, otherwise) if wanted else (otherwise, size)
+        size = f"({condition} ? {first} : {second})"
+    return size
+
+
+@functools.lru_cache(4096)
+def part_choice(size: str) -> tuple[str, str, str] | None:
+    """The condition of what `choose_size` made, what there is where it holds, and what elsewhere;
+    None for any other size."""
+    condition, asked, rest = size.removeprefix("(").partition(" ? ")
+    if not asked:
+        return None
+    depth, text = 0, rest.removesuffix(")")
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if not depth and text.startswith(" : ", place):
+            return condition, text[:place], text[place + 3 :]
+    raise InternalError(f"'{size}' is no choice between sizes")
 
 
 def refuse_sizes(name: str, conditions: Iterable[str], sizes: Mapping[str, int]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.scalars import DataType
+from dmlc.sizes import Taken
 from dmlc.source import UnknownNameError, unknown_name
 
 
@@ -45,6 +46,8 @@ class Profile:
     """Work items of a group, at most, where they hold rows."""
     walks: bool = False
     """Whether a work item may walk all points of a row, and put each where it belongs."""
+    taken: Taken = ()
+    """What sizes that are left open are taken for: kernels are right for all, and suit these."""
 
     @property
     def per_group(self) -> int:

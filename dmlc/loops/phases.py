@@ -31,7 +31,7 @@ from dmlc.loops.element import (
 )
 from dmlc.loops.space import Space, arrange, keep_all, permute
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import Measure, is_multiple, known, measure
+from dmlc.sizes import Measure, Taken, is_multiple, known, measure
 from dmlc.transform.passes import Member, Pass
 
 VECTOR = 4
@@ -74,6 +74,13 @@ class Phase:
     is_across: bool = False
     """Whether it reduces over parallel dimensions, and keeps the inner ones."""
     scatter: Scatter | None = None
+
+    def settle(self, taken: Taken) -> Phase:
+        """The phase with numbers for sizes that are known at run time only: see `Space.settle`.
+        What it says is about how it is then, and no more."""
+        if not self.space.is_open:
+            return self
+        return dataclasses.replace(self, space=self.space.settle(taken))
 
     @property
     def has_positions(self) -> bool:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.loops.element import Elements, Gather, View, find_moving
-from dmlc.sizes import Measure, estimate, known, measure, multiply
+from dmlc.sizes import Measure, Taken, estimate, known, measure, multiply
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,6 +27,11 @@ class Piece:
     number: int
     length: Measure
     size: Measure
+
+
+    def settle(self, taken: Taken) -> Piece:
+        """The piece with numbers for sizes that are known at run time only."""
+        return Piece(self.number, estimate(self.length, taken), estimate(self.size, taken))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,6 +83,14 @@ class Space:
     def count(self) -> Measure:
         """The number of points."""
         return multiply(self.extents)
+
+    def settle(self, taken: Taken) -> Space:
+        """The space with numbers for sizes that are known at run time only: what symbols are taken
+        for."""
+        strides = {v: tuple(estimate(s, taken) for s in own) for v, own in self.strides.items()}
+        extents = tuple(estimate(extent, taken) for extent in self.extents)
+        pieces = {axis: piece.settle(taken) for axis, piece in self.pieces.items()}
+        return dataclasses.replace(self, extents=extents, strides=strides, pieces=pieces)
 
     def count_steps(self, view: View) -> int | None:
         """The elements that a view comes by, those it stands still at counted once; None where
