@@ -68,6 +68,11 @@ class Space:
         return known(self.extents[axis] for axis in self.parallel)
 
     @property
+    def outputs(self) -> tuple[Measure, ...]:
+        """The sizes of the parallel dimensions."""
+        return tuple(self.extents[axis] for axis in self.parallel)
+
+    @property
     def inner_count(self) -> int:
         sizes = self.sizes
         return math.prod([sizes[axis] for axis in self.inner])
