@@ -30,6 +30,7 @@ from dmlc.kernel.target import Limits, Profile, find_profile
 from dmlc.loops.nodes import Nest
 from dmlc.loops.sections import Sections, print_sections, read_sections
 from dmlc.lowering.group import lower_group
+from dmlc.lowering.versions import lower_versions
 from dmlc.parameters import (
     expect,
     expect_flag,
@@ -41,6 +42,7 @@ from dmlc.parameters import (
 from dmlc.program import FLOAT_WIDTHS, Origin, Program, Repeat
 from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
+from dmlc.sizes import Taken
 from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
@@ -326,7 +328,7 @@ def _lower(
         function = narrowed
     check_support(function, dialect, shape)
     check_open(function)
-    lower, own = steps.lower, Sections(seen=seen)
+    own = Sections(seen=seen)
     if steps.schedule is not None:
         own = read_sections(steps.schedule, dialect.limits, shape)
     lowered: list[Lowered] = []
@@ -336,10 +338,17 @@ def _lower(
             check_support(part.function, dialect, shape)
         rewritten = rewrite(part.function, shape.row, walks=shape.walks)
         fusion = _fuse(rewritten, dialect, shape, steps)
-        if steps.lower is lower_group:
-            lower = functools.partial(lower_group, own=own)
+
+        def make(
+            group: Group, taken: Taken, own: Sections, function: Function = fusion.function
+        ) -> tuple[Kernel, ...]:
+            profile = dataclasses.replace(shape, taken=taken)
+            if steps.lower is lower_group:
+                return lower_group(function, group, profile, dialect.limits, own)
+            return steps.lower(function, group, profile, dialect.limits)
+
         kernels = tuple(
-            tuple(map(own.rename, lower(fusion.function, group, shape, dialect.limits)))
+            lower_versions(fusion.function, group, shape, functools.partial(make, group), own)
             for group in fusion.groups
         )
         lowered.append((part, fusion, kernels))

@@ -121,6 +121,8 @@ class Size:
 
 def _find(symbol: str, sizes: Mapping[str, int]) -> int:
     """What a symbol stands for, or a quotient."""
+    if symbol not in sizes and part_choice(symbol) is not None:
+        return evaluate_size(symbol, sizes)
     quotient = None if symbol in sizes else part_quotient(symbol)
     if quotient is None:
         return sizes[symbol]
@@ -161,7 +163,9 @@ def _too_large() -> DmlcError:
 
 def measure(extent: int | str) -> Measure:
     """An extent as a size: a number, or what its text spells."""
-    return parse_size(extent) if isinstance(extent, str) else extent
+    if isinstance(extent, int):
+        return extent
+    return parse_size(extent) if part_choice(extent) is None else Size.of(extent)
 
 
 def as_extent(size: Measure) -> int | str:
@@ -483,17 +487,10 @@ def read_counted(conditions: Iterable[str]) -> list[Measure]:
     return found
 
 
-Path: TypeAlias = tuple[tuple[str, bool], ...]
-"""Conditions that `write_condition` wrote, each with whether it holds."""
-
-
-def choose_size(path: Path, size: int | str, otherwise: int) -> int | str:
-    """A size in C that is another number where conditions are not as a path has them:
-    `(N < 9 ? 4 * N : 0)`. `evaluate_size` reads it, and no tensor of a function has it."""
-    for condition, wanted in reversed(path):
-        first, second = (size, otherwise) if wanted else (otherwise, size)
-        size = f"({condition} ? {first} : {second})"
-    return size
+def choose_size(condition: str, size: int | str, otherwise: int | str) -> int | str:
+    """A size in C that is another where a condition that `write_condition` wrote does not hold:
+    `(N < 9 ? 4 * N : 0)`. Programs have such sizes, and no tensor of a function has."""
+    return size if size == otherwise else f"({condition} ? {size} : {otherwise})"
 
 
 @functools.lru_cache(4096)
