@@ -93,9 +93,20 @@ class Space:
         """The space with numbers for sizes that are known at run time only: what symbols are taken
         for."""
         strides = {v: tuple(estimate(s, taken) for s in own) for v, own in self.strides.items()}
-        extents = tuple(estimate(extent, taken) for extent in self.extents)
+        extents = tuple(max(1, estimate(extent, taken)) for extent in self.extents)
         pieces = {axis: piece.settle(taken) for axis, piece in self.pieces.items()}
         return dataclasses.replace(self, extents=extents, strides=strides, pieces=pieces)
+
+    def drop_ones(self) -> Space:
+        """The space without the parallel dimensions of one element."""
+        every = range(len(self.extents))
+        kept = [axis for axis in every if self.extents[axis] != 1 or axis not in self.parallel]
+        places = {axis: place for place, axis in enumerate(kept)}
+        return Space(
+            tuple(self.extents[axis] for axis in kept),
+            {v: tuple(steps[axis] for axis in kept) for v, steps in self.strides.items()},
+            tuple(places[axis] for axis in self.parallel if axis in places),
+        )
 
     def count_steps(self, view: View) -> int | None:
         """The elements that a view comes by, those it stands still at counted once; None where

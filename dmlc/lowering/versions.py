@@ -32,13 +32,16 @@ from dmlc.transform.fuse import Group
 Classes: TypeAlias = tuple[tuple[int | None, int], ...]
 """How many there may be, each as less than a number, and what that is taken for."""
 
-_OUTPUTS: Classes = ((16, 1), (256, 64), (None, 4096))
-_SHORT, _MIDDLE, _LONG = 64, 4096, 1 << 20
+_OUTPUTS: Classes = ((16, 1), (256, 65), (None, 4097))
+"""Outputs on a GPU. What is taken is odd, so that nothing is taken to begin where vectors do."""
+_SHORT, _MIDDLE, _LONG = 17, 4097, (1 << 20) + 1
 """What points are taken for."""
-_ROWS: Classes = ((17, 8), (512, 256), (None, 4096))
+_ROWS: Classes = ((2, 1), (17, 8), (512, 256), (None, 4096))
 """Rows of a product, or columns, where one of both is left open."""
 _SIDES: Classes = ((65, 32), (None, 2048))
 """The same where several sizes are."""
+_MANY: Classes = ((1 << 15, 1 << 12), (None, 1 << 20))
+"""Outputs of a product of which several sizes are."""
 _DEPTHS: Classes = ((2048, 256), (None, 1 << 17))
 
 Lower: TypeAlias = Callable[[Taken, Sections], tuple[k.Kernel, ...]]
@@ -124,12 +127,16 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
         return ()
     if _is_product(function, group, profile):
         sides = [measure(extent) for extent in group.parallel if isinstance(extent, str)]
+        if len(sides) > 2:
+            return _fork([(multiply(sides), _MANY)], ())
         several = len(sides) + isinstance(points, Size) > 1
         classes = [(side, _SIDES if several else _ROWS) for side in sides]
-        return _fork([(points, _DEPTHS), *classes], ())
-    most = 2 * profile.piece
-    lengths: Classes = ((256, _SHORT), (most, _MIDDLE), (None, _LONG))
-    return _fork([(points, lengths), (outputs, _OUTPUTS)], ())
+        shallow = _DEPTHS[-1:] if several and sides else _DEPTHS
+        return _fork([(points, shallow), *classes], ())
+    most, is_gpu = 2 * profile.piece, profile.lanes == 1
+    lengths: Classes = ((most, _MIDDLE), (None, _LONG))
+    few: Classes = _OUTPUTS if is_gpu else ((profile.groups, 1), (None, 4097))
+    return _fork([(points, ((256, _SHORT), *lengths) if is_gpu else lengths), (outputs, few)], ())
 
 
 def _is_product(function: ir.Function, group: Group, profile: Profile) -> bool:

@@ -24,7 +24,7 @@ from dmlc.loops.primitives import chain
 from dmlc.loops.thin import find_sparse
 from dmlc.schedules.rule import Rule
 from dmlc.schedules.transposed import choose_transposed, lies_both_ways
-from dmlc.sizes import is_multiple, multiply
+from dmlc.sizes import Taken, is_multiple
 from dmlc.source import UnsupportedError
 
 _BYTES = 16
@@ -237,10 +237,11 @@ def _choose_shared(
 
 
 def share_outputs(
-    function: ir.Function, phases: Sequence[Phase], limits: Limits, rows: int, columns: int
-) -> Nest:
+    function: ir.Function, phases: Sequence[Phase], limits: Limits, rows: int, columns: int,
+    taken: Taken = (),
+) -> Nest:  # fmt: skip
     """A group has so many columns of work items, an output to each, whose points are shared by so
-    many rows of them."""
+    many rows of them. Open sizes are `taken` for numbers where steps are counted."""
     rule = Rule(function, limits, phases)
     unit, most = find_unit(phases, limits), len(_find_widest(phases).space.parallel)
     rule.do("axis", "row", rows)
@@ -263,7 +264,7 @@ def share_outputs(
         else:
             # What lies side by side where outputs are cut into pieces may not in their parts.
             own = find_unit((phase,), limits) if again else unit
-            rule.do("share", element, "row", own, _count_times(phase, rows, own), name="strip")
+            rule.do("share", element, "row", own, _count_times(phase.settle(taken), rows, own), name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"
     lanes = f"{rows} {'lane' if rows == 1 else 'lanes'}"
     return rule.finish(f"a group computes {several}, with {lanes} on each")
@@ -274,8 +275,7 @@ def _count_times(phase: Phase, rows: int, unit: int) -> int:
     if phase.tests_guard:
         return 1
     many = _count_written(phase, _POINTS, unit)
-    points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
-    return max(1, min(many, points // (rows * unit))) if isinstance(points, int) else many
+    return max(1, min(many, phase.space.inner_count // (rows * unit)))
 
 
 def _find_widest(phases: Sequence[Phase]) -> Phase:
@@ -295,10 +295,11 @@ def find_unit(phases: Sequence[Phase], limits: Limits) -> int:
 
 
 def choose_tile(
-    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False
+    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False, few: int = 1
 ) -> tuple[int, int]:
     """The rows and columns of a group: powers of two. Few outputs of many points each are worth
-    groups so `is_narrow` that neighbours fill no cache line."""
+    groups so `is_narrow` that neighbours fill no cache line. Of outputs so `few`, one group each
+    may be large."""
     first = _find_widest(phases).space
     wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
     most = max(space.inner_count for space in wide) // find_unit(phases, limits)
@@ -317,7 +318,8 @@ def choose_tile(
             rows = max(1, 2 * rows)
     rows = max(rows, p.group_size // round_up(outputs), 1)
     rows = min(rows, p.group_size)
-    if outputs == 1 and max(space.inner_count for space in wide) > _SERIAL_POINTS:
+    alone = outputs == 1 or (outputs <= few and rows == p.group_size)
+    if alone and max(space.inner_count for space in wide) > _SERIAL_POINTS:
         # There is one group: it may be as large as any whose sums fit into shared memory.
         slots = [slot for phase in phases for each in phase.accumulators for slot in each.slots]
         most = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))

@@ -9,6 +9,7 @@ in vectors where they are neighbours, and else one after the other.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from dmlc import ir
@@ -46,10 +47,17 @@ def choose(function: ir.Function, phases: Sequence[Phase], p: Profile, limits: L
         vectors = gpu.takes_vectors(phases[0], limits)
         choose_one = gpu.choose_vectors if vectors else gpu.choose_flat
         return choose_one(function, phases[0], None, p, limits)
-    if _shares_reads(phases[0]):
+    settled = [_settle(phase, p) for phase in phases]
+    if _shares_reads(settled[0]):
         return gpu.choose_serial(function, phases, p, limits)
-    shape = gpu.choose_tile([phase.settle(p.taken) for phase in phases], p, limits)
-    return gpu.share_outputs(function, phases, limits, *shape)
+    shape = gpu.choose_tile(settled, p, limits, few=p.groups)
+    return gpu.share_outputs(function, phases, limits, *shape, p.taken)
+
+
+def _settle(phase: Phase, p: Profile) -> Phase:
+    """The phase as it would be if its sizes were what they are taken for."""
+    found = phase.settle(p.taken)
+    return dataclasses.replace(found, space=found.space.drop_ones())
 
 
 def _shares_reads(first: Phase) -> bool:
@@ -65,7 +73,8 @@ def _lies_across(phases: Sequence[Phase]) -> bool:
     for phase in phases:
         space = phase.space
         axis = space.parallel[-1] if space.parallel else None
-        if axis is None or phase.tests_guard or not phase.lies_together(axis):
+        serial = axis is not None and not phase.tests_guard and phase.counts_up
+        if axis is None or not serial or not phase.lies_together(axis):
             return False
     space = phases[0].space
     return space.parallel[-1] == len(space.extents) - 1

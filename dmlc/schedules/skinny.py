@@ -31,7 +31,7 @@ def find_shape(found: Contraction) -> Shape | None:
     """The tiles of a skinny product; None where it is none, or small. Windows are none, for their
     neighbours read much in common."""
     least, most = sorted((found.rows, found.columns))
-    suits = least <= MOST and min(most, found.depth) >= _LEAST
+    suits = 1 < least <= MOST and min(most, found.depth) >= _LEAST
     if found.phase.has_positions or not suits:
         return None
     short = MOST if 2 * least > MOST else MOST // 2
