@@ -24,7 +24,7 @@ from dmlc.kernel.json import kernel_to_json
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.parts import Lowered, join_parts
 from dmlc.kernel.print import print_kernel
-from dmlc.kernel.slow import find_slow
+from dmlc.kernel.slow import find_slow, find_slow_open
 from dmlc.kernel.steps import count_steps
 from dmlc.kernel.target import Limits, Profile, find_profile
 from dmlc.loops.nodes import Nest
@@ -376,6 +376,7 @@ def _render(
         tables = fusion.function.tables
         counted = [count_steps(kernel, tables) for kernel in made] if shape.group_size > 1 else []
         slow += find_slow(fusion.function, made, counted) if counted else ()
+        slow += find_slow_open(fusion.function, made) if counted else ()
         if part.loop is not None and made:
             last = len(origins) + len(made) - 1
             repeats.append(Repeat(len(origins), last, part.steps, part.loop.backwards))

@@ -24,7 +24,7 @@ from dmlc.loops.contraction import find_contraction, part_axes
 from dmlc.loops.sections import Sections
 from dmlc.lowering.group import collect_group
 from dmlc.sizes import (
-    Measure, Size, Taken, choose_size, find_least, find_symbols, measure, multiply, write_condition,
+    Measure, Size, Taken, choose_size, estimate, find_least, find_symbols, measure, multiply, write_condition,
 )  # fmt: skip
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
@@ -43,6 +43,8 @@ _SIDES: Classes = ((65, 32), (None, 2048))
 _MANY: Classes = ((1 << 15, 1 << 12), (None, 1 << 20))
 """Outputs of a product of which several sizes are."""
 _DEPTHS: Classes = ((2048, 256), (None, 1 << 17))
+_FEW = 1 << 14
+"""Outputs of a product whose points are cut into pieces where they are many."""
 
 Lower: TypeAlias = Callable[[Taken, Sections], tuple[k.Kernel, ...]]
 """Makes the kernels that suit sizes as they are taken; sections have schedules for some."""
@@ -131,8 +133,12 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
             return _fork([(multiply(sides), _MANY)], ())
         several = len(sides) + isinstance(points, Size) > 1
         classes = [(side, _SIDES if several else _ROWS) for side in sides]
-        shallow = _DEPTHS[-1:] if several and sides else _DEPTHS
-        return _fork([(points, shallow), *classes], ())
+
+        def deepen(taken: Taken) -> _Tree:
+            few = estimate(outputs, taken) <= _FEW
+            return _fork([(points, _DEPTHS if few else ((None, _DEPTHS[0][1]),))], taken)
+
+        return _fork(classes, (), deepen)
     most, is_gpu = 2 * profile.piece, profile.lanes == 1
     lengths: Classes = ((most, _MIDDLE), (None, _LONG))
     few: Classes = _OUTPUTS if is_gpu else ((profile.groups, 1), (None, 4097))
@@ -150,20 +156,24 @@ def _is_product(function: ir.Function, group: Group, profile: Profile) -> bool:
     return find_contraction(part_axes(phases)) is not None
 
 
-def _fork(sizes: Sequence[tuple[Measure, Classes]], taken: Taken) -> _Tree:
-    """Every class of the first size, with those of the others."""
+def _fork(
+    sizes: Sequence[tuple[Measure, Classes]],
+    taken: Taken,
+    then: Callable[[Taken], _Tree] = lambda taken: taken,
+) -> _Tree:
+    """Every class of the first size, with those of the others, and what there is `then`."""
     if not sizes:
-        return taken
+        return then(taken)
     (size, classes), *rest = sizes
     known = {symbol for symbol, _ in taken}
     symbols = [s for s in find_symbols([str(size)]) if s not in known]
 
     def take(many: int) -> _Tree:
         if not symbols:
-            return _fork(rest, taken)
+            return _fork(rest, taken, then)
         once = size.evaluate({**dict.fromkeys(size.symbols, 1)}) if isinstance(size, Size) else 1
         each = max(1, round((many / max(1, once)) ** (1 / len(symbols))))
-        return _fork(rest, (*taken, *((symbol, each) for symbol in symbols)))
+        return _fork(rest, (*taken, *((symbol, each) for symbol in symbols)), then)
 
     *bounded, (_, last) = classes
     tree = take(last)
