@@ -40,8 +40,9 @@ _ROWS: Classes = ((2, 1), (17, 8), (512, 256), (None, 4096))
 """Rows of a product, or columns, where one of both is left open."""
 _SIDES: Classes = ((65, 32), (None, 2048))
 """The same where several sizes are."""
-_MANY: Classes = ((1 << 15, 1 << 12), (None, 1 << 20))
-"""Outputs of a product of which several sizes are."""
+_MANY: Classes = ((1 << 18, 1 << 20), (None, 1 << 24))
+"""Outputs of a product with several such sizes, as of a convolution. They are taken for many, so
+that each size is for about as much as it has."""
 _DEPTHS: Classes = ((2048, 256), (None, 1 << 17))
 _FEW = 1 << 14
 """Outputs of a product whose points are cut into pieces where they are many."""
