@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "OPEN",
     "ArgumentError",
     "DataType",
     "Diagnostic",
@@ -45,7 +46,6 @@ __all__ = [
     "Inspection",
     "InternalError",
     "Module",
-    "OPEN",
     "Operator",
     "Program",
     "Results",

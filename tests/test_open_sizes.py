@@ -393,7 +393,9 @@ def test_products_go_through_tiles() -> None:
     products in the order that known sizes have."""
     subject = SUBJECTS["gemm"]
     function, kernels = make_kernels(subject.bind(), "hlsl", "gpu")
-    assert any(kernel.walk.startswith("a group computes a tile of 128 by 128") for kernel in kernels)
+    assert any(
+        kernel.walk.startswith("a group computes a tile of 128 by 128") for kernel in kernels
+    )
     for sizes in ({"M": 81, "N": 65, "K": 33}, {"M": 16, "N": 64, "K": 16}):
         inputs = subject.make(sizes, 1)
         got = run_kernels(function, kernels, inputs)

@@ -46,7 +46,7 @@ def attribute_option(function: F) -> F:
         "--open", multiple=True, metavar="NAME", expose_value=False, callback=note_open,
         help="A FLOAT attribute to leave open until kernels run: an input of one element, as in "
         "--open Epsilon. May repeat.",
-    )(function)
+    )(function)  # fmt: skip
     return click.option(
         "--attr", "attributes", multiple=True, metavar="NAME=VALUE",
         shell_complete=complete_attribute,
@@ -329,7 +329,7 @@ def read_attributes(
     found: dict[str, object] = dict.fromkeys(click.get_current_context().meta[_OPEN], dmlc.OPEN)
     for name, text in read_pairs("--attr", texts).items():
         if name in found:
-            raise click.BadParameter(f"'{name}' has a value and is left open", param_hint="'--open'")
+            raise click.BadParameter(f"'{name}' has a value by --attr", param_hint="'--open'")
         value = _attribute(text)
         operator = subject.definition if isinstance(subject, dmlc.Operator) else None
         known = None if operator is None else operator.attribute(name)

@@ -28,7 +28,6 @@ class Piece:
     length: Measure
     size: Measure
 
-
     def settle(self, taken: Taken) -> Piece:
         """The piece with numbers for sizes that are known at run time only."""
         return Piece(self.number, estimate(self.length, taken), estimate(self.size, taken))

@@ -1,6 +1,6 @@
-"""Kernels of sizes that are left open in versions: each is right for all sizes, and has the schedule
-that suits some. A host runs the one whose sizes it has, for the formulas of the others' groups come
-to none.
+"""Kernels of sizes that are left open in versions: each is right for all sizes, and has the
+schedule that suits some. A host runs the one whose sizes it has, for the formulas of the others'
+groups come to none.
 
 What a version suits is how many outputs a reduction has, and how many points each: a few outputs of
 many points are cut into pieces, a few of less are reduced by one large group each, and so on. Which
@@ -24,7 +24,16 @@ from dmlc.loops.contraction import find_contraction, part_axes
 from dmlc.loops.sections import Sections
 from dmlc.lowering.group import collect_group
 from dmlc.sizes import (
-    Measure, Size, Taken, choose_size, estimate, find_least, find_symbols, measure, multiply, write_condition,
+    Measure,
+    Size,
+    Taken,
+    choose_size,
+    estimate,
+    find_least,
+    find_symbols,
+    measure,
+    multiply,
+    write_condition,
 )  # fmt: skip
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
@@ -88,8 +97,8 @@ def lower_versions(
     for number, version in enumerate(versions):
         between = {b.name for kernel in version for b in kernel.buffers if b.count is not None}
         moved = {name: take_name(name, names) for name in sorted(between)}
-        for kernel in version:
-            found.append(_guard(name_memory(kernel, moved), tree, chosen, number))
+        named = (name_memory(kernel, moved) for kernel in version)
+        found += [_guard(kernel, tree, chosen, number) for kernel in named]
     return tuple(found)
 
 

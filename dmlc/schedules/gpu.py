@@ -264,7 +264,8 @@ def share_outputs(
         else:
             # What lies side by side where outputs are cut into pieces may not in their parts.
             own = find_unit((phase,), limits) if again else unit
-            rule.do("share", element, "row", own, _count_times(phase.settle(taken), rows, own), name="strip")
+            times = _count_times(phase.settle(taken), rows, own)
+            rule.do("share", element, "row", own, times, name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"
     lanes = f"{rows} {'lane' if rows == 1 else 'lanes'}"
     return rule.finish(f"a group computes {several}, with {lanes} on each")
