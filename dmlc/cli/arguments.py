@@ -326,7 +326,9 @@ def read_attributes(
 ) -> dict[str, object]:
     """The attributes of `--attr`: numbers, true and false, lists, and names. What the operator
     has as a list may be one value: `Axes=1`."""
-    found: dict[str, object] = dict.fromkeys(click.get_current_context().meta[_OPEN], dmlc.OPEN)
+    context = click.get_current_context(silent=True)
+    opened = () if context is None else context.meta.get(_OPEN, ())
+    found: dict[str, object] = dict.fromkeys(opened, dmlc.OPEN)
     for name, text in read_pairs("--attr", texts).items():
         if name in found:
             raise click.BadParameter(f"'{name}' has a value by --attr", param_hint="'--open'")
