@@ -47,7 +47,7 @@ _SHORT, _MIDDLE, _LONG = 17, 4097, (1 << 20) + 1
 """What points are taken for."""
 _ROWS: Classes = ((2, 1), (17, 8), (512, 256), (None, 4096))
 """Rows of a product, or columns, where one of both is left open."""
-_SIDES: Classes = ((65, 32), (None, 2048))
+_SIDES: Classes = ((65, 32), (None, 1024))
 """The same where several sizes are."""
 _MANY: Classes = ((1 << 18, 1 << 20), (None, 1 << 24))
 """Outputs of a product with several such sizes, as of a convolution. They are taken for many, so
