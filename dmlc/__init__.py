@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dmlc import torch as torch
     from dmlc.api import Results, load_program, run
     from dmlc.binding import Graph, Module, Operator, TensorDesc
+    from dmlc.binding.attributes import OPEN
     from dmlc.building import GraphBuilder, gradient
     from dmlc.catalog import load, operator, operators, parse
     from dmlc.inspection import Inspection, inspect
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "OPEN",
     "ArgumentError",
     "DataType",
     "Diagnostic",
@@ -81,6 +83,7 @@ _PLACES = {
     "Inspection": "dmlc.inspection",
     "InternalError": "dmlc.source",
     "Module": "dmlc.binding",
+    "OPEN": "dmlc.binding.attributes",
     "Operator": "dmlc.binding",
     "Program": "dmlc.program",
     "Results": "dmlc.api",

@@ -25,12 +25,13 @@ from dmlc.kernel.json import kernel_to_json
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.parts import Lowered, join_parts
 from dmlc.kernel.print import print_kernel
-from dmlc.kernel.slow import find_slow
+from dmlc.kernel.slow import find_slow, find_slow_open
 from dmlc.kernel.steps import count_steps
 from dmlc.kernel.target import Limits, Profile, find_profile
 from dmlc.loops.nodes import Nest
 from dmlc.loops.sections import Sections, print_sections, read_sections
 from dmlc.lowering.group import lower_group
+from dmlc.lowering.versions import lower_versions
 from dmlc.matrices import Instruction, find_instruction
 from dmlc.parameters import (
     expect,
@@ -43,6 +44,7 @@ from dmlc.parameters import (
 from dmlc.program import FLOAT_WIDTHS, Origin, Program, Repeat
 from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
+from dmlc.sizes import Taken
 from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
@@ -367,7 +369,7 @@ def _lower(
         function = narrowed
     check_support(function, dialect, shape)
     check_open(function)
-    lower, own = steps.lower, Sections(seen=seen)
+    own = Sections(seen=seen)
     if steps.schedule is not None:
         own = read_sections(steps.schedule, dialect.limits, shape)
     lowered: list[Lowered] = []
@@ -377,10 +379,17 @@ def _lower(
             check_support(part.function, dialect, shape)
         rewritten = rewrite(part.function, shape.row, walks=shape.walks)
         fusion = _fuse(rewritten, dialect, shape, steps)
-        if steps.lower is lower_group:
-            lower = functools.partial(lower_group, own=own)
+
+        def make(
+            group: Group, taken: Taken, own: Sections, function: Function = fusion.function
+        ) -> tuple[Kernel, ...]:
+            profile = dataclasses.replace(shape, taken=taken)
+            if steps.lower is lower_group:
+                return lower_group(function, group, profile, dialect.limits, own)
+            return steps.lower(function, group, profile, dialect.limits)
+
         kernels = tuple(
-            tuple(map(own.rename, lower(fusion.function, group, shape, dialect.limits)))
+            lower_versions(fusion.function, group, shape, functools.partial(make, group), own)
             for group in fusion.groups
         )
         lowered.append((part, fusion, kernels))
@@ -408,6 +417,7 @@ def _render(
         tables = fusion.function.tables
         counted = [count_steps(kernel, tables) for kernel in made] if shape.group_size > 1 else []
         slow += find_slow(fusion.function, made, counted) if counted else ()
+        slow += find_slow_open(fusion.function, made) if counted else ()
         if part.loop is not None and made:
             last = len(origins) + len(made) - 1
             repeats.append(Repeat(len(origins), last, part.steps, part.loop.backwards))

@@ -39,7 +39,7 @@ class Launch:
     parts that a kernel before it has left in memory."""
     moves: tuple[Move, ...]
     """The bytes read and written, by tensor."""
-    parts: tuple[tuple[str, DataType, int], ...]
+    parts: tuple[tuple[str, DataType, int | str], ...]
     """Memory between the kernels of its group: name, data type and number of elements."""
     groups: int | None
     """None where a size is known at run time only, as for all counts here."""
@@ -180,13 +180,14 @@ def _make_launch(function: Function, kernel: Kernel, name: str) -> Launch:
     fresh = tuple(dict.fromkeys(n for members in kernel.passes for n in members))
     parts = [b for b in kernel.buffers if b.count is not None]
     operations = _count_all_operations(function, fresh)
-    combined = sum(b.count or 0 for b in parts if b.access is Access.READ and b.dtype.is_float)
+    read = [b for b in parts if b.access is Access.READ and b.dtype.is_float]
+    combined = sum(b.count for b in read if isinstance(b.count, int))
     return Launch(
         name,
         kernel.stages,
         fresh,
         list_kernel_moves(function, kernel),
-        tuple((b.name, b.dtype, b.count or 0) for b in parts),
+        tuple((b.name, b.dtype, b.count) for b in parts if b.count is not None),
         None if counted is None else counted.working,
         kernel.launch.group_size,
         None if counted is None else counted.longest,
@@ -281,7 +282,8 @@ def count_outputs(function: Function, kernel: Kernel) -> int:
         tensor = tensors.get(buffer.name)
         extents = () if tensor is None else tensor.extents
         known = math.prod(e for e in extents if isinstance(e, int))
-        sizes.append(known if tensor is not None else buffer.count or 0)
+        count = buffer.count if isinstance(buffer.count, int) else 0
+        sizes.append(known if tensor is not None else count)
     return max(sizes)
 
 
@@ -312,9 +314,9 @@ def list_kernel_moves(function: Function, kernel: Kernel) -> tuple[Move, ...]:
     return add_moves(moves)
 
 
-def _count_elements(buffer: Buffer) -> int:
-    """The bytes of memory between two kernels."""
-    return (buffer.count or 0) * buffer.dtype.bytes
+def _count_elements(buffer: Buffer) -> int | None:
+    """The bytes of memory between two kernels; None where they are known at run time only."""
+    return buffer.count * buffer.dtype.bytes if isinstance(buffer.count, int) else None
 
 
 def _list_reasons(group: Group, kernel: Kernel) -> tuple[str, ...]:

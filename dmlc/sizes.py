@@ -121,6 +121,8 @@ class Size:
 
 def _find(symbol: str, sizes: Mapping[str, int]) -> int:
     """What a symbol stands for, or a quotient."""
+    if symbol not in sizes and part_choice(symbol) is not None:
+        return evaluate_size(symbol, sizes)
     quotient = None if symbol in sizes else part_quotient(symbol)
     if quotient is None:
         return sizes[symbol]
@@ -161,7 +163,9 @@ def _too_large() -> DmlcError:
 
 def measure(extent: int | str) -> Measure:
     """An extent as a size: a number, or what its text spells."""
-    return parse_size(extent) if isinstance(extent, str) else extent
+    if isinstance(extent, int):
+        return extent
+    return parse_size(extent) if part_choice(extent) is None else Size.of(extent)
 
 
 def as_extent(size: Measure) -> int | str:
@@ -312,10 +316,14 @@ def known(sizes: Iterable[Measure]) -> tuple[int, ...]:
     return found
 
 
-def estimate(size: int | str | Size) -> int:
-    """About how much a size is: symbols are `TYPICAL`."""
+Taken: TypeAlias = tuple[tuple[str, int], ...]
+"""What some symbols are taken for where costs are weighed."""
+
+
+def estimate(size: int | str | Size, taken: Taken = ()) -> int:
+    """About how much a size is: symbols are what they are `taken` for, or else `TYPICAL`."""
     found = measure(size) if isinstance(size, str) else size
-    return found.evaluate(_Typical()) if isinstance(found, Size) else found
+    return found.evaluate(_Typical(taken)) if isinstance(found, Size) else found
 
 
 class _Typical(dict[str, int]):
@@ -406,11 +414,15 @@ def _refuse_large(size: Measure | None) -> None:
 
 
 def evaluate_size(size: int | str, sizes: Mapping[str, int]) -> int:
-    """What a size comes to, given as a number or as a text."""
+    """What a size comes to, given as a number or as a text; also one that `choose_size` made."""
     if isinstance(size, int):
         return size
     if size in sizes:
         return sizes[size]
+    choice = part_choice(size)
+    if choice is not None:
+        condition, then, otherwise = choice
+        return evaluate_size(then if holds(condition, sizes) else otherwise, sizes)
     found = parse_size(size)
     return found.evaluate(sizes) if isinstance(found, Size) else found
 
@@ -473,6 +485,27 @@ def read_counted(conditions: Iterable[str]) -> list[Measure]:
         if match[2] in ("<=", "<", "=="):
             found.append(difference * -1 - strict)
     return found
+
+
+def choose_size(condition: str, size: int | str, otherwise: int | str) -> int | str:
+    """A size in C that is another where a condition that `write_condition` wrote does not hold:
+    `(N < 9 ? 4 * N : 0)`. Programs have such sizes, and no tensor of a function has."""
+    return size if size == otherwise else f"({condition} ? {size} : {otherwise})"
+
+
+@functools.lru_cache(4096)
+def part_choice(size: str) -> tuple[str, str, str] | None:
+    """The condition of what `choose_size` made, what there is where it holds, and what elsewhere;
+    None for any other size."""
+    condition, asked, rest = size.removeprefix("(").partition(" ? ")
+    if not asked:
+        return None
+    depth, text = 0, rest.removesuffix(")")
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if not depth and text.startswith(" : ", place):
+            return condition, text[:place], text[place + 3 :]
+    raise InternalError(f"'{size}' is no choice between sizes")
 
 
 def refuse_sizes(name: str, conditions: Iterable[str], sizes: Mapping[str, int]) -> None:

@@ -154,24 +154,71 @@ def check_formulas(program: Program, manifest: dict[str, Any], sizes: dict[str, 
 
 def test_scratch_has_formulas() -> None:
     program = compile(SUBJECTS["softmax"].bind(), "opencl")
-    (powers,) = program.scratch
-    (tensor,) = [t for t in program.manifest()["tensors"] if t["name"] == powers.name]
-    assert tensor["role"] == "scratch"
-    assert tensor["formulas"] == {"elements": "C * R", "bytes": "4 * C * R"}
+    found = {t["name"]: t for t in program.manifest()["tensors"] if t["role"] == "scratch"}
+    assert found["powers"]["formulas"] == {"elements": "C * R", "bytes": "4 * C * R"}
+    # Parts are as many as a version has, and one where another runs.
+    (parts,) = (t for name, t in found.items() if name == "powers_sum_parts")
+    for sizes, many in (({"R": 3, "C": 1 << 20}, 3 * 32), ({"R": 3, "C": 99}, 1)):
+        assert evaluate_formula(parts["formulas"]["elements"], sizes) == many
 
 
-def test_few_outputs_are_reduced_in_pieces() -> None:
-    """How long a piece is follows from the sizes; how many there are does not."""
+def list_groups(program: Program, sizes: Mapping[str, int]) -> list[int]:
+    """The groups of the kernels that run for some sizes."""
+    groups = [kernel.dispatch.groups(dict(sizes))[0] for kernel in program.kernels]
+    return [many for many in groups if many]
+
+
+def test_a_host_runs_the_version_of_its_sizes() -> None:
+    """Few outputs of many points are reduced in pieces, of which there are so many whatever the
+    size is, and few points by one group."""
     program = compile(SUBJECTS["whole_sum"].bind(), "hlsl")
-    first, second = program.kernels
-    pieces, _, _ = first.dispatch.groups({"R": 3, "C": 3})
-    assert pieces >= GPU.groups
-    quotient = f"((C * R + {pieces - 1}) / {pieces})"
-    assert [s.value for s in first.scalars] == [quotient, "C * R"]
-    assert second.dispatch.groups({}) == (1, 1, 1)
+    assert list_groups(program, {"R": 1, "C": 1}) == list_groups(program, {"R": 64, "C": 64}) == [1]
+    pieces, one = list_groups(program, {"R": 1000, "C": 1000})
+    assert (one, pieces >= GPU.groups) == (1, True)
+    (first,) = (k for k in program.kernels if k.dispatch.groups({"R": 1000, "C": 1000})[0] > 1)
+    assert [s.value for s in first.scalars] == [f"((C * R + {pieces - 1}) / {pieces})", "C * R"]
     assert program.tensor("OutputTensor_parts").bytes == 4 * pieces
-    few = compile(SUBJECTS["few_channels"].bind(), "hlsl").kernels
-    assert [k.dispatch.count for k in few[1:]] == [7, "7 * H * N * W"]
+    few = compile(SUBJECTS["few_channels"].bind(), "hlsl")
+    assert list_groups(few, {"N": 9, "H": 2, "W": 2}) == [1]
+    assert len(list_groups(few, {"N": 99, "H": 99, "W": 99})) > 1
+
+
+@pytest.mark.parametrize("name", ["whole_sum", "softmax", "column_sums", "gemm"])
+def test_one_version_runs_for_any_sizes(name: str) -> None:
+    """Whichever sizes a host has, some kernels run, and they store all results once."""
+    subject = SUBJECTS[name]
+    program = compile(subject.bind(), "hlsl")
+    for size in (1, 15, 16, 17, 65, 255, 256, 511, 512, 8191, 8192, 1 << 20):
+        for long in subject.sizes:
+            sizes = {s: size if s == long else 16 for s in subject.sizes}
+            ran = [k for k in program.kernels if k.dispatch.groups(sizes)[0]]
+            stored = [b.tensor for k in ran for b in k.buffers if b.written]
+            assert stored.count("OutputTensor") == 1, sizes
+
+
+OUTPUTS_LEFT_OPEN = {"whole_sum": ("R", "C"), "softmax": ("C",), "column_sums": ("R",)}
+
+
+@pytest.mark.parametrize("target", ["hlsl", "opencl-gpu", "opencl"])
+@pytest.mark.parametrize("name", OUTPUTS_LEFT_OPEN)
+def test_no_size_leaves_a_gpu_idle(name: str, target: str) -> None:
+    """A few outputs of a million points take many groups, though they may be many."""
+    subject = SUBJECTS[name]
+    program = compile(subject.bind(), target.partition("-")[0], target.partition("-")[2] or None)
+    assert program.warnings == ()
+    for long in OUTPUTS_LEFT_OPEN[name]:
+        for others in (1, 3):
+            sizes = {s: 1_000_003 if s == long else others for s in subject.sizes}
+            assert max(list_groups(program, sizes)) >= (16 if target == "opencl" else 128)
+
+
+def test_scans_of_open_sizes_are_warned_of() -> None:
+    given = {"InputTensor": dmlc.TensorDesc("FLOAT32", (1, 1, 1, "N"))}
+    attributes = {"Axis": 3, "AxisDirection": "INCREASING", "HasExclusiveSum": False}
+    function = dmlc.operator("directml.CUMULATIVE_SUMMATION").bind(given, attributes)
+    (warning,) = compile(function, "hlsl").warnings
+    assert warning.code == "W0901"
+    assert "points again for each element, where 'N' is" in warning.message
 
 
 def test_a_symbol_says_where_it_stands() -> None:
@@ -332,10 +379,10 @@ def test_too_many_elements() -> None:
 def test_positions_that_sizes_prove_inside() -> None:
     """No test where a window lies inside whatever the sizes are, and positions of 32 bits."""
     program = compile(SUBJECTS["convolution_of_strides"].bind(), "hlsl")
-    (source,) = (kernel.source for kernel in program.kernels)
-    assert "int64" not in source
-    # The first axis of space is padded, the second is not.
-    assert source.count("if (position") == 1
+    for source in (kernel.source for kernel in program.kernels):
+        assert "int64" not in source
+        # The first axis of space is padded, the second is not.
+        assert source.count("if (position") == 1
     for name in ("join", "concat", "space_to_depth", "padding"):
         program = compile(SUBJECTS[name].bind(), "hlsl")
         assert all("int64" not in kernel.source for kernel in program.kernels), name
@@ -346,8 +393,9 @@ def test_products_go_through_tiles() -> None:
     products in the order that known sizes have."""
     subject = SUBJECTS["gemm"]
     function, kernels = make_kernels(subject.bind(), "hlsl", "gpu")
-    (kernel,) = kernels
-    assert kernel.walk == "a group computes a tile of 64 by 64 outputs, and each 4 by 4"
+    assert any(
+        kernel.walk.startswith("a group computes a tile of 128 by 128") for kernel in kernels
+    )
     for sizes in ({"M": 81, "N": 65, "K": 33}, {"M": 16, "N": 64, "K": 16}):
         inputs = subject.make(sizes, 1)
         got = run_kernels(function, kernels, inputs)

@@ -19,6 +19,7 @@ from dmlc.sizes import (
     Measure,
     Shapes,
     Size,
+    choose_size,
     divide_down,
     divide_up,
     estimate,
@@ -302,3 +303,16 @@ def test_a_constant_position_along_an_open_axis(target: str, read: str) -> None:
     if target == "opencl":
         wanted = a[:, 0] + (b if "%b" in read else 0)
         np.testing.assert_array_equal(dmlc.run(function, [a, b])["y"], wanted)
+
+
+def test_a_choice_is_a_formula_that_is_read_as_c_reads_it() -> None:
+    few = choose_size("C < 16", "256 * C", 1)
+    whole = choose_size("(N + 63) / 64 < 9", choose_size("N < 3", "(N + 1) / 2", 0), few)
+    assert whole == "((N + 63) / 64 < 9 ? (N < 3 ? (N + 1) / 2 : 0) : (C < 16 ? 256 * C : 1))"
+    assert choose_size("N < 3", 7, 7) == 7
+    for n, c, wanted in ((2, 1, 1), (3, 1, 0), (1000, 15, 3840), (1000, 16, 1)):
+        sizes = {"N": n, "C": c}
+        assert evaluate_size(whole, sizes) == evaluate_formula(whole, sizes) == wanted
+        assert (multiply([whole]) * 4).evaluate(sizes) == 4 * wanted
+    with pytest.raises(DmlcError, match="is no size"):
+        parse_size("(N < 3 ? 1 : 0)")

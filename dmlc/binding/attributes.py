@@ -7,6 +7,7 @@ NUMBER is kept as it is), arrays have their length checked, and defaults are wor
 from __future__ import annotations
 
 import dataclasses
+import enum
 import itertools
 import math
 import numbers
@@ -27,6 +28,37 @@ MOST_ENTRIES = 1024
 entry when they are bound, so an array of them is a setting and never data."""
 
 
+class Open(enum.Enum):
+    """What a caller gives in place of an attribute's value to leave it open until kernels run."""
+
+    OPEN = "open"
+
+
+OPEN = Open.OPEN
+
+
+def list_opened(
+    definition: OperatorDefinition, given: Mapping[str, object], diagnostics: list[Diagnostic]
+) -> tuple[str, ...]:
+    """The attributes that a caller leaves open, in the order of the table; adds a diagnostic for
+    each that has to be known."""
+    found: list[str] = []
+    for attribute in definition.attributes:
+        if given.get(attribute.name) is not OPEN:
+            continue
+        found.append(attribute.name)
+        if attribute.base != "FLOAT" or attribute.is_array:
+            message = f"attribute '{attribute.name}' is no FLOAT: no other is left open"
+            diagnostics.append(_declared(attribute, Diagnostic(message, code="E0809")))
+        elif definition.gradient is not None:
+            message = (
+                f"attribute '{attribute.name}' is one of a gradient that is derived: it is not "
+                "left open"
+            )
+            diagnostics.append(_declared(attribute, Diagnostic(message, code="E0809")))
+    return tuple(found)
+
+
 def given_attributes(
     definition: OperatorDefinition, given: Mapping[str, object], diagnostics: list[Diagnostic]
 ) -> dict[str, Constant]:
@@ -35,6 +67,8 @@ def given_attributes(
     found: dict[str, Constant] = {}
     for name, value in given.items():
         attribute = definition.attribute(name)
+        if attribute is not None and value is OPEN:
+            continue
         if attribute is None:
             diagnostics.append(unknown_name("attribute", name, names))
             continue

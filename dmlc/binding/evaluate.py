@@ -144,6 +144,8 @@ class Evaluator(Evaluating):
             return self.tensor(name, expression.span)
         if name in self.binding.attributes:
             return scope.entry(self.binding.attributes[name], expression.span)
+        if name in self.binding.opened:
+            return self.opened(name, expression.span)
         if self.binding.operator.attribute(name) is not None:
             raise DmlcError(())  # Its value was refused already.
         if self.binding.names_dimension(name):

@@ -60,6 +60,8 @@ class Binding:
         default_factory=dict[str, tuple[DataType, ...]]
     )
     """The data types that each input which does not take part might have."""
+    opened: tuple[str, ...] = ()
+    """The attributes that are left open until kernels run: inputs of one element."""
     forward: Binding | None = None
     """Of an operator with `gradient of`: what its gradient is derived from, for the same sizes."""
     checks: dict[str, None] = dataclasses.field(default_factory=dict[str, None])

@@ -172,6 +172,10 @@ class Nodes:
         """The elements of a tensor, in the type they are computed in."""
         return self.add(Node(Form.LOAD, tensor, (), dtype.compute, shape))
 
+    def element(self, tensor: str, dtype: DataType) -> Node:
+        """The one element of a tensor without axes, in the type of what it meets."""
+        return self.add(Node(Form.READ, tensor, (), dtype, soft=True))
+
     def size(self, size: Size) -> Node:
         """A size that is known at run time. What may be negative is a difference of such as are
         not: kernels have sizes without a sign."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from dmlc.binding.attributes import complete_attributes, given_attributes
+from dmlc.binding.attributes import complete_attributes, given_attributes, list_opened
 from dmlc.binding.call_errors import explain_at, raise_mistakes
 from dmlc.binding.compute import infer_outputs
 from dmlc.binding.constraints import check_constraints, check_tensor
@@ -131,7 +131,8 @@ def _start(
         )
         check_tensor(bound[name], diagnostics)
     values = given_attributes(definition, attributes, diagnostics)
-    return Binding(definition, bound, values, definitions, symbolic)
+    opened = list_opened(definition, attributes, diagnostics)
+    return Binding(definition, bound, values, definitions, symbolic, opened=opened)
 
 
 def _check_symbolic(binding: Binding) -> None:

@@ -194,6 +194,17 @@ class Evaluating(abc.ABC):
         extents = self.binding.extents(name, span)
         return self.builder.nodes.load(ir_name(name), self.binding.dtype(name, span), extents)
 
+    def opened(self, name: str, span: Span) -> Node:
+        """The value of an attribute that is left open until kernels run."""
+        if self.builder is None:
+            raise DmlcError(
+                f"attribute '{name}' is left open until kernels run, and this needs its value",
+                span,
+                [f"give it: --attr {name}=..., or attributes={{'{name}': ...}} in Python"],
+                code="E0809",
+            )
+        return self.builder.nodes.element(name, DataType.FLOAT32)
+
     def names_tensors(self, expression: syntax.Expression) -> bool:
         """Whether this is the name of an array of tensors."""
         return isinstance(expression, syntax.Reference) and any(

@@ -220,6 +220,7 @@ def make_bound(
         for t in binding.tensors.values()
         if not t.definition.output
     ]
+    parameters += [ir.Parameter(name, DataType.FLOAT32, ()) for name in binding.opened]
     if results is None:
         outputs = [t for t in binding.tensors.values() if t.definition.output]
         results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]

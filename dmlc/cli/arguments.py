@@ -34,8 +34,20 @@ def tensor_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
+_OPEN = "dmlc.open"
+
+
 def attribute_option(function: F) -> F:
-    """The option `--attr` of a command."""
+    """The options `--attr` and `--open` of a command."""
+
+    def note_open(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
+        context.meta[_OPEN] = names
+
+    function = click.option(
+        "--open", multiple=True, metavar="NAME", expose_value=False, callback=note_open,
+        help="A FLOAT attribute to leave open until kernels run: an input of one element, as in "
+        "--open Epsilon. May repeat.",
+    )(function)  # fmt: skip
     return click.option(
         "--attr", "attributes", multiple=True, metavar="NAME=VALUE",
         shell_complete=complete_attribute,
@@ -335,8 +347,12 @@ def read_attributes(
 ) -> dict[str, object]:
     """The attributes of `--attr`: numbers, true and false, lists, and names. What the operator
     has as a list may be one value: `Axes=1`."""
-    found: dict[str, object] = {}
+    context = click.get_current_context(silent=True)
+    opened = () if context is None else context.meta.get(_OPEN, ())
+    found: dict[str, object] = dict.fromkeys(opened, dmlc.OPEN)
     for name, text in read_pairs("--attr", texts).items():
+        if name in found:
+            raise click.BadParameter(f"'{name}' has a value by --attr", param_hint="'--open'")
         value = _attribute(text)
         operator = subject.definition if isinstance(subject, dmlc.Operator) else None
         known = None if operator is None else operator.attribute(name)

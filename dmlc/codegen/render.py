@@ -178,8 +178,9 @@ def _list_tensors(
     ]
     between = {b.name: b for kernel in kernels for b in kernel.buffers if b.count is not None}
     specs += [
-        TensorSpec(buffer.name, Role.SCRATCH, buffer.dtype, (buffer.count or 0,))
+        TensorSpec(buffer.name, Role.SCRATCH, buffer.dtype, (buffer.count,))
         for buffer in between.values()
+        if buffer.count is not None
     ]
     return tuple(_plan_scratch(function, kernels, dialect, specs, repeats))
 

@@ -91,9 +91,12 @@ def inspect(
     if bound.symbols():
         lowered = specialize(lowered, sizes)
         kernels = tuple(bind_sizes(kernel, sizes) for kernel in kernels)
+    # Versions for other sizes have no groups.
+    pairs = [pair for pair in zip(program.kernels, kernels, strict=True) if pair[1].launch.count]
+    sources, kernels = (tuple(each) for each in zip(*pairs, strict=True)) if pairs else ((), ())
     launches = [read_launch(lowered, kernel) for kernel in kernels]
     compiler = ptxas if of_nvidia else radv
-    machines = {name: compiler.compile_kernels(program.kernels, name) for name in names}
+    machines = {name: compiler.compile_kernels(sources, name) for name in names}
     compiled = [_describe_all(launches, of_gpu) for of_gpu in machines.values()]
     inspected = tuple(
         _inspect_kernel(launch, tuple(of_gpu[number] for of_gpu in compiled))

@@ -19,7 +19,7 @@ from dmlc.kernel.slow import count_points
 from dmlc.kernel.steps import count_steps
 from dmlc.report import count_operations, count_outputs, list_kernel_moves
 from dmlc.source import DmlcError
-from dmlc.transform.traffic import Move
+from dmlc.transform.traffic import Move, count_bytes
 
 Estimates: TypeAlias = Mapping[str, float]
 """Seconds by the names of the model's devices."""
@@ -34,6 +34,8 @@ class Launch:
     outputs: int
     points: int
     moves: tuple[Move, ...]
+    touched: Mapping[str, int]
+    """The bytes that it reads or writes of each buffer, each once."""
 
     @property
     def read(self) -> dict[str, int]:
@@ -53,14 +55,13 @@ class Launch:
         flights: tuple[Flight, ...],
     ) -> Demand:
         """What it asks of a device, once it is known what its machine code takes: see `Demand`."""
-        reads = self.read
         return Demand(
             groups=self.steps.working,
             group_size=self.steps.group_size,
             registers=registers,
             shared_bytes=shared_bytes,
-            read=reads,
-            touched={b.name: b.bytes or reads.get(b.name, 0) for b in self.kernel.buffers},
+            read=self.read,
+            touched=self.touched,
             written=self.written,
             sector_bytes=self.steps.sector_bytes,
             line_bytes=self.steps.line_bytes,
@@ -78,7 +79,15 @@ def read_launch(function: ir.Function, kernel: k.Kernel) -> Launch:
     outputs = count_outputs(function, kernel)
     found = [function.stage(name) for name in kernel.stages]
     points = max((count_points(stage) for stage in found if stage is not None), default=outputs)
-    return Launch(kernel, steps, outputs, max(1, points), list_kernel_moves(function, kernel))
+    moves, tensors = list_kernel_moves(function, kernel), function.tensors()
+    moved = {m.tensor: max(m.read or 0, m.written or 0) for m in moves}
+    whole = {name: count_bytes(tensor) or 0 for name, tensor in tensors.items()}
+    # Of sizes that were left open, a kernel says nothing.
+    touched = {
+        b.name: b.bytes or min(moved.get(b.name, 0), whole.get(b.name, moved.get(b.name, 0)))
+        for b in kernel.buffers
+    }
+    return Launch(kernel, steps, outputs, max(1, points), moves, touched)
 
 
 def estimate_kernels(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[Estimates, ...]:

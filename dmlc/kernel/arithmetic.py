@@ -169,7 +169,11 @@ def bind_sizes(kernel: k.Kernel, sizes: Mapping[str, int]) -> k.Kernel:
 
     launch = dataclasses.replace(kernel.launch, count=evaluate_size(kernel.launch.count, sizes))
     body = map_all(kernel.body, change)
-    return dataclasses.replace(kernel, body=body, scalars=(), launch=launch)
+    buffers = tuple(
+        b if b.count is None else dataclasses.replace(b, count=evaluate_size(b.count, sizes))
+        for b in kernel.buffers
+    )
+    return dataclasses.replace(kernel, buffers=buffers, body=body, scalars=(), launch=launch)
 
 
 def _size_name(text: str) -> str:

@@ -568,7 +568,7 @@ def run_kernels(
         kernel = kernels[number]
         for buffer in kernel.buffers:
             if buffer.count is not None and buffer.name not in memories:
-                values = np.zeros(buffer.count, buffer.dtype.dtype)
+                values = np.zeros(evaluate_size(buffer.count, sizes), buffer.dtype.dtype)
                 memories[buffer.name] = Memory(values, filled=False, misaligned=misaligned)
         run_kernel(kernel, {b.name: memories[b.name] for b in kernel.buffers}, {**sizes, **scalars})
     found: dict[str, Array] = {}

@@ -387,9 +387,9 @@ class Buffer:
     name: str
     dtype: DataType
     access: Access
-    count: int | None = None
-    """The number of elements, where this is no tensor of the function but memory between two of
-    its kernels."""
+    count: int | str | None = None
+    """The number of elements, or the size that it is, where this is no tensor of the function but
+    memory between two of its kernels."""
     bytes: int | None = None
     """What the kernel touches of it; None where that is known at run time only."""
     lanes: int = 1

@@ -142,6 +142,6 @@ def find_sizes(function: ir.Function, kernel: k.Kernel) -> dict[str, int]:
     found: dict[str, int] = {}
     for buffer in kernel.buffers:
         end = function.find_end(buffer.name) if buffer.name in tensors else buffer.count
-        if end is not None:
+        if isinstance(end, int):
             found[buffer.name] = end
     return found

@@ -9,6 +9,7 @@ the formula can change; what a schedule could have done better is no concern her
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
@@ -16,15 +17,22 @@ import numpy as np
 
 from dmlc import ir
 from dmlc.ir.index import IndexFacts, list_arrays
+from dmlc.ir.specialize import specialize
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import bind_sizes
 from dmlc.kernel.counts import Steps
+from dmlc.kernel.steps import count_steps
 from dmlc.scalars import Array
+from dmlc.sizes import holds
 from dmlc.source import Diagnostic, Note
 from dmlc.transform.inverse_index import Choice, find_choice
+from dmlc.transform.scans import find_scan
 
 FEW_THREADS = 1024
 MANY_STEPS = 1 << 20
 MANY_POSITIONS = 64
+_LONG = 4 * MANY_STEPS
+"""How large one size is where it is left open, and the others are small."""
 _NEEDLESS = 4
 """A kernel is dense if it goes through this many times what counts."""
 
@@ -40,6 +48,39 @@ def find_slow(
     pairs = zip(kernels, counted, strict=True)
     found = [warning for kernel, steps in pairs for warning in _judge(function, kernel, steps)]
     return tuple(dict.fromkeys(found))
+
+
+def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[Diagnostic, ...]:
+    """Warnings of kernels of sizes that are left open: of what a GPU does slowly where one size is
+    large and the others are small."""
+    found: list[Diagnostic] = []
+    symbols = function.symbols()
+    for long in symbols:
+        sizes = {symbol: _LONG if symbol == long else 1 for symbol in symbols}
+        if not all(holds(check, sizes) for check in function.checks):
+            continue
+        made = [bind_sizes(kernel, sizes) for kernel in kernels]
+        counted = [count_steps(kernel, function.tables) for kernel in made]
+        where = f", where '{long}' is {_LONG:,}" + (" and others are 1" if symbols[1:] else "")
+        settled = specialize(function, sizes)
+        found += [
+            dataclasses.replace(each, message=each.message + where)
+            for each in (*_find_scans(settled), *find_slow(settled, made, counted))
+        ]
+    return tuple(dict.fromkeys(found))
+
+
+def _find_scans(settled: ir.Function) -> Iterator[Diagnostic]:
+    """Warnings of scans that are done in blocks where sizes are known, and were left open."""
+    for stage, scan in ((stage, find_scan(stage)) for stage in settled.stages):
+        if scan is not None and scan.is_worth_it:
+            yield Diagnostic(
+                f"'{stage.name}' reduces up to {scan.count:,} points again for each element",
+                stage.span,
+                (Note("give its sizes numbers: then it goes in blocks, through each point once"),),
+                warning=True,
+                code="W0901",
+            )
 
 
 def _judge(function: ir.Function, kernel: k.Kernel, steps: Steps | None) -> Iterator[Diagnostic]:

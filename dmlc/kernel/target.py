@@ -10,6 +10,7 @@ import dataclasses
 
 from dmlc.matrices import Instruction
 from dmlc.scalars import DataType
+from dmlc.sizes import Taken
 from dmlc.source import UnknownNameError, unknown_name
 
 
@@ -52,6 +53,8 @@ class Profile:
     """Elements of a query, or of a value, at most: a work item has sums of a whole one at hand."""
     walks: bool = False
     """Whether a work item may walk all points of a row, and put each where it belongs."""
+    taken: Taken = ()
+    """What sizes that are left open are taken for: kernels are right for all, and suit these."""
 
     @property
     def per_group(self) -> int:

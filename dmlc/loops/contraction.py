@@ -29,7 +29,7 @@ from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.space import Space
 from dmlc.loops.thin import find_sparse, thin_points
 from dmlc.scalars import DataType
-from dmlc.sizes import estimate, multiply
+from dmlc.sizes import Taken, estimate, multiply
 
 _NUMBERS = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
 """The types of sums: those that tiles of shared memory hold as they are."""
@@ -85,10 +85,9 @@ class Contraction:
         """The products in each sum."""
         return self._count(self.inner)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a size is known at run time only: then the numbers above are estimates."""
-        return self.phase.space.is_open
+    def settle(self, taken: Taken) -> Contraction:
+        """The same with numbers for sizes that are known at run time only."""
+        return dataclasses.replace(self, phase=self.phase.settle(taken))
 
     @property
     def has_holes(self) -> bool:

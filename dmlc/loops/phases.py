@@ -31,7 +31,7 @@ from dmlc.loops.element import (
 )
 from dmlc.loops.space import Space, arrange, keep_all, permute
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import Measure, is_multiple, known, measure
+from dmlc.sizes import Measure, Taken, as_extent, is_multiple, known, measure, pack_strides
 from dmlc.transform.passes import Member, Pass
 
 VECTOR = 4
@@ -74,6 +74,13 @@ class Phase:
     is_across: bool = False
     """Whether it reduces over parallel dimensions, and keeps the inner ones."""
     scatter: Scatter | None = None
+
+    def settle(self, taken: Taken) -> Phase:
+        """The phase with numbers for sizes that are known at run time only: see `Space.settle`.
+        What it says is about how it is then, and no more."""
+        if not self.space.is_open:
+            return self
+        return dataclasses.replace(self, space=self.space.settle(taken))
 
     @property
     def has_positions(self) -> bool:
@@ -334,14 +341,14 @@ def _place_type(elements: Elements, reduction: Reduction) -> DataType | None:
 def store_partials(phase: Phase, divided: Space) -> tuple[Phase, ...]:
     """The phases of a first kernel, which stores a partial result for each piece of the points:
     `divided` is the phase's space with an inner axis cut into pieces."""
-    sizes = divided.parallel_sizes
-    values, results = _store_states(phase.accumulators, ir.packed_strides(sizes), (1,) * len(sizes))
-    store = Elements(sizes, values, results)
+    sizes = divided.outputs
+    values, results = _store_states(phase.accumulators, pack_strides(sizes), (1,) * len(sizes))
+    store = Elements(tuple(map(as_extent, sizes)), values, results)
     return Phase(phase.elements, divided, phase.accumulators), Phase(store, keep_all(store))
 
 
 def _store_states(
-    accumulators: Sequence[Accumulator], strides: tuple[int, ...], local: tuple[int, ...]
+    accumulators: Sequence[Accumulator], strides: tuple[Measure, ...], local: tuple[int, ...]
 ) -> tuple[tuple[Read, ...], tuple[tuple[View, int], ...]]:
     """The values that are the parts of some states, and where they are stored; `local` says along
     which dimensions they change."""
@@ -355,12 +362,12 @@ def _store_states(
     return tuple(values), tuple(results)
 
 
-def combine_partials(phase: Phase, sizes: tuple[int, ...]) -> Phase:
+def combine_partials(phase: Phase, sizes: tuple[Measure, ...]) -> Phase:
     """The phase of a second kernel, which combines the partial results that the first has
     stored: packed over their number and the dimensions that are kept, which have these sizes."""
     values: list[ir.Constant | Read | ir.Apply] = []
     accumulators: list[Accumulator] = []
-    parts = _list_parts(phase.accumulators, ir.packed_strides(sizes))
+    parts = _list_parts(phase.accumulators, pack_strides(sizes))
     for each, views in zip(phase.accumulators, parts, strict=True):
         numbers: list[int] = []
         for view in views:
@@ -376,13 +383,14 @@ def combine_partials(phase: Phase, sizes: tuple[int, ...]) -> Phase:
             each.reduction, values=(numbers[0],), guard=None, place=place
         )
         accumulators.append(Accumulator(reduction, each.slots, each.stages))
-    elements = Elements(sizes, tuple(values), (), tuple(g.reduction for g in accumulators))
+    extents = tuple(map(as_extent, sizes))
+    elements = Elements(extents, tuple(values), (), tuple(g.reduction for g in accumulators))
     space = dataclasses.replace(keep_all(elements), parallel=tuple(range(1, len(sizes))))
     return Phase(elements, space, tuple(accumulators))
 
 
 def _list_parts(
-    accumulators: Sequence[Accumulator], strides: tuple[int, ...]
+    accumulators: Sequence[Accumulator], strides: tuple[Measure, ...]
 ) -> list[tuple[View, ...]]:
     """The buffers between two kernels: for each reduction, those of its state's parts."""
     return [

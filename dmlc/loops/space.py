@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.loops.element import Elements, Gather, View, find_moving
-from dmlc.sizes import Measure, estimate, known, measure, multiply
+from dmlc.sizes import Measure, Taken, estimate, known, measure, multiply
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class Piece:
     number: int
     length: Measure
     size: Measure
+
+    def settle(self, taken: Taken) -> Piece:
+        """The piece with numbers for sizes that are known at run time only."""
+        return Piece(self.number, estimate(self.length, taken), estimate(self.size, taken))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,6 +67,11 @@ class Space:
         return known(self.extents[axis] for axis in self.parallel)
 
     @property
+    def outputs(self) -> tuple[Measure, ...]:
+        """The sizes of the parallel dimensions."""
+        return tuple(self.extents[axis] for axis in self.parallel)
+
+    @property
     def inner_count(self) -> int:
         sizes = self.sizes
         return math.prod([sizes[axis] for axis in self.inner])
@@ -78,6 +87,25 @@ class Space:
     def count(self) -> Measure:
         """The number of points."""
         return multiply(self.extents)
+
+    def settle(self, taken: Taken) -> Space:
+        """The space with numbers for sizes that are known at run time only: what symbols are taken
+        for."""
+        strides = {v: tuple(estimate(s, taken) for s in own) for v, own in self.strides.items()}
+        extents = tuple(max(1, estimate(extent, taken)) for extent in self.extents)
+        pieces = {axis: piece.settle(taken) for axis, piece in self.pieces.items()}
+        return dataclasses.replace(self, extents=extents, strides=strides, pieces=pieces)
+
+    def drop_ones(self) -> Space:
+        """The space without the parallel dimensions of one element."""
+        every = range(len(self.extents))
+        kept = [axis for axis in every if self.extents[axis] != 1 or axis not in self.parallel]
+        places = {axis: place for place, axis in enumerate(kept)}
+        return Space(
+            tuple(self.extents[axis] for axis in kept),
+            {v: tuple(steps[axis] for axis in kept) for v, steps in self.strides.items()},
+            tuple(places[axis] for axis in self.parallel if axis in places),
+        )
 
     def count_steps(self, view: View) -> int | None:
         """The elements that a view comes by, those it stands still at counted once; None where

@@ -40,7 +40,7 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.phases import VECTOR, Phase, with_elements
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
-from dmlc.sizes import known
+from dmlc.sizes import Measure, is_multiple
 from dmlc.source import InternalError
 
 
@@ -339,11 +339,9 @@ def takes_vectors(phase: Phase, axis: int, limits: Limits) -> bool:
     if limits.vector_lanes == 1 or limits.word_types or phase.has_positions:
         return False
     space = phase.space
-    if space.is_open:
-        return False
-    piece, strides = space.pieces.get(axis), space.known_strides
-    lengths = (space.sizes[axis],) if piece is None else known((piece.length, piece.size))
-    if any(length % VECTOR for length in lengths):
+    piece, strides = space.pieces.get(axis), space.strides
+    lengths = (space.extents[axis],) if piece is None else (piece.length, piece.size)
+    if not all(is_multiple(length, VECTOR) for length in lengths):
         return False
     views = phase.elements.buffers()
     return all(_begins_evenly(view, strides[view], axis) for view in views) and any(
@@ -351,12 +349,12 @@ def takes_vectors(phase: Phase, axis: int, limits: Limits) -> bool:
     )
 
 
-def _begins_evenly(view: View, strides: Sequence[int], last: int) -> bool:
+def _begins_evenly(view: View, strides: Sequence[Measure], last: int) -> bool:
     """Whether vectors of a view along an axis begin where those of memory do."""
     if strides[last] not in (0, 1) or view.dtype.bytes > 4:
         return False
     others = [step for axis, step in enumerate(strides) if axis != last]
-    return strides[last] == 0 or not any(step % VECTOR for step in (view.offset, *others))
+    return strides[last] == 0 or all(is_multiple(step, VECTOR) for step in (view.offset, *others))
 
 
 def vectorize_tile(on: On, lanes: int) -> Nest:

@@ -31,7 +31,7 @@ from dmlc.loops.verify import verify_nest
 from dmlc.lowering.lower import lower_nest
 from dmlc.schedules.choose import choose
 from dmlc.schedules.streaming import Streaming, measure_footprint
-from dmlc.sizes import estimate
+from dmlc.sizes import Measure, as_extent, estimate
 from dmlc.source import UnsupportedError
 
 
@@ -227,7 +227,7 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
     kernels."""
     read: dict[str, View] = {}
     written: dict[str, View] = {}
-    sizes: dict[str, int] = {}
+    sizes: dict[str, int | str] = {}
     for phase in phases:
         for value in phase.elements.values:
             if isinstance(value, Read | Gather) and not value.view.local:
@@ -236,7 +236,9 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
         if phase.scatter is not None:
             read[phase.scatter.view.tensor] = written[phase.scatter.view.tensor]
         for view in phase.elements.buffers():
-            sizes[view.tensor] = max(sizes.get(view.tensor, 0), _measure_view(phase, view))
+            sizes[view.tensor] = max(
+                sizes.get(view.tensor, 0), as_extent(_measure_view(phase, view)), key=estimate
+            )
     touched = measure_footprint(function, phases)
     tensors = function.tensors()
     made = [
@@ -257,17 +259,17 @@ def count_buffers(phases: Sequence[Phase]) -> int:
     return len({view.tensor for phase in phases for view in phase.elements.buffers()})
 
 
-def _measure_view(phase: Phase, view: View) -> int:
+def _measure_view(phase: Phase, view: View) -> Measure:
     """The elements up to the last one a view touches."""
-    if phase.space.is_open:
-        return 1
-    steps = zip(phase.space.sizes, phase.space.strides[view], strict=True)
-    return estimate(1 + view.offset + sum((size - 1) * step for size, step in steps))
+    steps = zip(phase.space.extents, phase.space.strides[view], strict=True)
+    return sum(((size - 1) * step for size, step in steps), 1 + view.offset)
 
 
 def _reach(function: ir.Function, phase: Phase) -> int:
     """The elements up to the last one that a phase touches."""
-    views = [_measure_view(phase, view) for view in phase.elements.views()]
+    if phase.space.is_open:
+        return 1
+    views = [estimate(_measure_view(phase, view)) for view in phase.elements.views()]
     gathers = [v.view.tensor for v in phase.elements.values if isinstance(v, Gather)]
     return max([0, *views, *(function.find_end(name) or 0 for name in gathers)])
 

@@ -277,7 +277,7 @@ def _lower_step(
     call, divided = _cut(phases, name, profile, limits, own, alone=alone)
     made = [phases]
     if divided is not None:
-        second = (combine_partials(phases[0], divided.parallel_sizes), *phases[1:])
+        second = (combine_partials(phases[0], divided.outputs), *phases[1:])
         made = [store_partials(phases[0], divided), second]
     if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
         halves = _halve(function, steps)
@@ -295,7 +295,7 @@ def _lower_step(
     elementwise, reductions = part_members(function, steps[0])
     names = tuple(member.stage for member in (*elementwise, *reductions))
     rest = tuple(name for name in stages if name not in names[: len(elementwise)])
-    pieces, after = divided.parallel_sizes[0], _name_members(steps[1:])
+    (pieces, *_), after = divided.sizes, _name_members(steps[1:])
     alone = suits_serial(function, second, profile)
     return [
         make_kernel(
@@ -439,7 +439,7 @@ def _lower_again(
             return []
         if not make(store_partials(main, divided), members, divided.sizes[0], (name, call)):
             return []
-        partial = combine_partials(main, divided.parallel_sizes)
+        partial = combine_partials(main, divided.outputs)
         combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
         _, reductions = part_members(function, steps[0])
         derived, combining, after = rest, tuple(m.stage for m in reductions), names

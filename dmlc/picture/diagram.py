@@ -337,10 +337,10 @@ def _transfer(move: Move, size: int | None, tensors: Mapping[str, Tensor]) -> Tr
     return Transfer(tensor.name, size, text if times == 1 else f"{times} {TIMES} {text}", times)
 
 
-def _make_parts(name: str, dtype: DataType, count: int) -> Tensor:
+def _make_parts(name: str, dtype: DataType, count: int | str) -> Tensor:
     """Memory between the kernels of one group."""
-    size = count * dtype.bytes
-    return Tensor(name, dtype.short, (count,), size, show_bytes(size))
+    size = count * dtype.bytes if isinstance(count, int) else None
+    return Tensor(name, dtype.short, (count,), size, _show_bytes(dtype, (count,)))
 
 
 def _make_step(stage: Stage, origins: Origins, role: str = "") -> Step:
@@ -362,16 +362,17 @@ def _make_step(stage: Stage, origins: Origins, role: str = "") -> Step:
 
 
 def _describe(tensor: ir.Tensor) -> Tensor:
-    known = math.prod(e for e in tensor.extents if isinstance(e, int)) * tensor.dtype.bytes
-    sizes = [e for e in tensor.extents if isinstance(e, str)]
-    symbols = [e if e.isidentifier() else f"({e})" for e in sizes]
-    return Tensor(
-        tensor.name,
-        tensor.dtype.short,
-        tuple(tensor.extents),
-        count_bytes(tensor),
-        f" {TIMES} ".join([show_bytes(known), *symbols]),
-    )
+    sizes = tuple(tensor.extents)
+    shown = _show_bytes(tensor.dtype, sizes)
+    return Tensor(tensor.name, tensor.dtype.short, sizes, count_bytes(tensor), shown)
+
+
+def _show_bytes(dtype: DataType, sizes: Sequence[int | str]) -> str:
+    """The bytes of so many elements, times the sizes that are known at run time only."""
+    known = math.prod(size for size in sizes if isinstance(size, int)) * dtype.bytes
+    symbols = [size for size in sizes if isinstance(size, str)]
+    shown = [size if size.isidentifier() else f"({size})" for size in symbols]
+    return f" {TIMES} ".join([show_bytes(known), *shown])
 
 
 def find_peak(kernels: Sequence[Kernel], outputs: Sequence[str]) -> int | None:

@@ -15,7 +15,7 @@ from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
 from dmlc.loops.nodes import Call, Nest
 from dmlc.loops.phases import Phase
-from dmlc.loops.rfactor import make_cut
+from dmlc.loops.rfactor import PIECES, make_cut
 from dmlc.loops.space import find_length
 from dmlc.schedules import cpu, gpu, open_sizes, skinny
 from dmlc.schedules.matrices import choose_matrices
@@ -49,10 +49,10 @@ def _is_gpu(p: Profile) -> bool:
 def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
     """The contraction that some phases are, where it is worth tiles."""
     found = find_contraction(part_axes(phases))
-    if found is None or (_is_gpu(p) and skinny.find_shape(found) is not None):
+    if found is None or (_is_gpu(p) and skinny.find_shape(found.settle(p.taken)) is not None):
         return found
-    least = _LEAST_ROWS[_is_gpu(p)]
-    return found if found.rows >= least and found.columns >= _LEAST_COLUMNS else None
+    least, sizes = _LEAST_ROWS[_is_gpu(p)], found.settle(p.taken)
+    return found if sizes.rows >= least and sizes.columns >= _LEAST_COLUMNS else None
 
 
 def choose(
@@ -85,7 +85,7 @@ def _choose_product(work: Work) -> Nest | None:
         made = choose_matrices(work.function, work.phases, found, p, work.limits)
         if made is not None:
             return made
-        shape = choose_shape(found, p)
+        shape = choose_shape(found.settle(p.taken), p)
         return choose_tiles(work.function, work.phases, found, shape, work.limits)
     (_, after) = part_axes(work.phases)
     return choose_panels(found, after, p)
@@ -150,17 +150,24 @@ def _count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
 def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     """Whether one kernel has enough groups to share out, or so little work for each that more
     would not pay."""
-    if any(phase.space.is_open for phase in phases):
-        return not open_sizes.count_pieces(phases, p)
-    product = find_product(phases, p)
+    product = _find_product(phases, p)
     if product is not None:
         return _count_pieces(product, p) < 2
+    phases = [phase.settle(p.taken) for phase in phases]
     outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
     groups = _count_groups(phases, p, limits)
     # What a reduction stores as well takes its time, wherever it is stored.
     little = p.piece if phases[0].elements.results else 2 * p.piece
     return groups >= p.groups or outputs * most <= little * groups
+
+
+def _find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
+    """The contraction that is cut into tiles, with numbers for sizes known at run time only."""
+    if not _is_gpu(p) and any(phase.space.is_open for phase in phases):
+        return None
+    found = find_product(phases, p)
+    return None if found is None else found.settle(p.taken)
 
 
 def _count_pieces(product: Contraction, p: Profile) -> int:
@@ -182,10 +189,9 @@ def _count_pieces(product: Contraction, p: Profile) -> int:
 def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     """The call that cuts an inner axis of the first phase into pieces, the outermost one that is
     long enough; None where one kernel does."""
+    product, written = _find_product(phases, p), phases[0]
+    phases = [phase.settle(p.taken) for phase in phases]
     space = phases[0].space
-    if space.is_open:
-        return open_sizes.cut_up(phases, p)
-    product = find_product(phases, p)
     groups = max(1, _count_groups(phases, p, limits))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
     wanted = min(work // p.piece, -(-_PIECES[_is_gpu(p)] * p.groups // groups))
@@ -203,6 +209,8 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
     pieces = min(wanted, size)
     if (product is None and groups >= p.groups) or pieces < 2:
         return None
+    if not isinstance(written.space.extents[axis], int):
+        return make_cut(written, axis, pieces, PIECES)
     # Pieces of what lies side by side start on cache lines.
     line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
     length = -(-size // pieces)
@@ -210,7 +218,7 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Call | None:
         length = find_length(size, pieces, line)
     elif phases[0].elements.results:
         length = -(-length // line) * line
-    return make_cut(phases[0], axis, length) if length < size else None
+    return make_cut(written, axis, length) if length < size else None
 
 
 def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> bool:
@@ -223,4 +231,4 @@ def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> boo
 def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether each work group combines the partial results of a reduction again that it applies: a
     few reads more, and a launch less. What applies it is cut up alike, which takes known sizes."""
-    return _is_gpu(p) and not any(phase.space.is_open for phase in phases)
+    return _is_gpu(p)

@@ -24,7 +24,7 @@ from dmlc.loops.primitives import chain
 from dmlc.loops.thin import find_sparse
 from dmlc.schedules.rule import Rule
 from dmlc.schedules.transposed import choose_transposed, lies_both_ways
-from dmlc.sizes import is_multiple, multiply
+from dmlc.sizes import Taken, is_multiple, multiply
 from dmlc.source import UnsupportedError
 
 _BYTES = 16
@@ -237,10 +237,11 @@ def _choose_shared(
 
 
 def share_outputs(
-    function: ir.Function, phases: Sequence[Phase], limits: Limits, rows: int, columns: int
-) -> Nest:
+    function: ir.Function, phases: Sequence[Phase], limits: Limits, rows: int, columns: int,
+    taken: Taken = (),
+) -> Nest:  # fmt: skip
     """A group has so many columns of work items, an output to each, whose points are shared by so
-    many rows of them."""
+    many rows of them. Open sizes are `taken` for numbers where steps are counted."""
     rule = Rule(function, limits, phases)
     unit, most = find_unit(phases, limits), len(_find_widest(phases).space.parallel)
     held = _count_held(phases, rows, unit)
@@ -265,7 +266,7 @@ def share_outputs(
             # What lies side by side where outputs are cut into pieces may not in their parts.
             own = find_unit((phase,), limits) if again else unit
             times = 0 if again else held
-            times = times or _count_times(phase, rows, own)
+            times = times or _count_times(phase.settle(taken), rows, own)
             rule.do("share", element, "row", own, times, name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"
     lanes = f"{rows} {'lane' if rows == 1 else 'lanes'}"
@@ -329,10 +330,11 @@ def _count_held(phases: Sequence[Phase], rows: int, unit: int) -> int:
 
 
 def choose_tile(
-    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = True
+    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = True, few: int = 1
 ) -> tuple[int, int]:
     """The rows and columns of a group: powers of two. Few outputs of many points each are worth
-    groups so `is_narrow` that neighbours fill no cache line."""
+    groups so `is_narrow` that neighbours fill no cache line. Of outputs so `few`, one group each
+    may be large."""
     first = _find_widest(phases).space
     wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
     unit = find_unit(phases, limits)
@@ -363,7 +365,8 @@ def choose_tile(
     if rows < holding and p.group_size < holding * widest <= limits.group_size:
         # All points of an output are held by a group that is larger than others.
         return holding, widest
-    if outputs == 1 and max(space.inner_count for space in wide) > _SERIAL_POINTS:
+    alone = outputs == 1 or (outputs <= few and rows == p.group_size)
+    if alone and max(space.inner_count for space in wide) > _SERIAL_POINTS:
         # There is one group: it may be as large as any whose sums fit into shared memory.
         slots = [slot for phase in phases for a in phase.accumulators for slot in a.slots]
         most = limits.shared_bytes // max(1, sum(max(4, s.dtype.bytes) for s in slots))

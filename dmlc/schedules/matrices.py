@@ -88,7 +88,7 @@ def choose_matrices(
 
 def choose_side(found: Contraction, p: Profile) -> int:
     """The rows, and columns, of a tile."""
-    if found.is_open:
+    if found.phase.space.is_open:
         return _SIDES[1]
 
     def count(side: int) -> int:

@@ -9,22 +9,17 @@ in vectors where they are neighbours, and else one after the other.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.nodes import Call, Nest
+from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import Phase
-from dmlc.loops.rfactor import PIECES, make_cut
 from dmlc.schedules import cpu, gpu
 from dmlc.schedules.rule import Rule
-from dmlc.sizes import multiply
 from dmlc.source import UnsupportedError
 
-_PIECES = 4
-"""Groups of a reduction in pieces, by those that keep a device busy."""
-_COLUMNS = 32
-"""Neighbouring outputs in a group, where they are neighbours in memory."""
 _RUN = 64
 """Outputs of a work item of a CPU, where they are reduced from the same elements."""
 _ROWS = 16
@@ -52,26 +47,17 @@ def choose(function: ir.Function, phases: Sequence[Phase], p: Profile, limits: L
         vectors = gpu.takes_vectors(phases[0], limits)
         choose_one = gpu.choose_vectors if vectors else gpu.choose_flat
         return choose_one(function, phases[0], None, p, limits)
-    if _shares_reads(phases[0]):
+    settled = [_settle(phase, p) for phase in phases]
+    if _shares_reads(settled[0]):
         return gpu.choose_serial(function, phases, p, limits)
-    return _choose_shared(function, phases, p, limits)
+    shape = gpu.choose_tile(settled, p, limits, few=p.groups)
+    return gpu.share_outputs(function, phases, limits, *shape, p.taken)
 
 
-def count_pieces(phases: Sequence[Phase], p: Profile) -> int:
-    """In how many pieces a reduction goes whose outputs are known to be few; 0 where they are many,
-    or may be."""
-    space = phases[0].space
-    outputs = multiply(space.extents[axis] for axis in space.parallel)
-    if not phases[0].accumulators or not isinstance(outputs, int) or outputs >= p.groups:
-        return 0
-    return -(-_PIECES * p.groups // max(outputs, 1))
-
-
-def cut_up(phases: Sequence[Phase], p: Profile) -> Call | None:
-    """The call that cuts the outermost inner axis of the first phase into pieces, as long as sizes
-    make them; None where one kernel does."""
-    pieces = count_pieces(phases, p)
-    return make_cut(phases[0], phases[0].space.inner[0], pieces, PIECES) if pieces else None
+def _settle(phase: Phase, p: Profile) -> Phase:
+    """The phase as it would be if its sizes were what they are taken for."""
+    found = phase.settle(p.taken)
+    return dataclasses.replace(found, space=found.space.drop_ones())
 
 
 def _shares_reads(first: Phase) -> bool:
@@ -82,26 +68,13 @@ def _shares_reads(first: Phase) -> bool:
     return not any(all(strides[view]) for view in first.elements.buffers())
 
 
-# Reductions --------------------------------------------------------------------------------
-
-
-def _choose_shared(
-    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
-) -> Nest:
-    """The work items of a group share the points of an output, or of a few neighbouring ones: in
-    vectors where they begin where those of memory do whatever the sizes are."""
-    space = phases[0].space
-    beside = bool(space.parallel) and space.parallel[-1] == len(space.extents) - 1
-    columns = _COLUMNS if beside else 1
-    return gpu.share_outputs(function, phases, limits, p.group_size // columns, columns)
-
-
 def _lies_across(phases: Sequence[Phase]) -> bool:
     """Whether outputs lie side by side, and what they are reduced from does, or is the same."""
     for phase in phases:
         space = phase.space
         axis = space.parallel[-1] if space.parallel else None
-        if axis is None or phase.tests_guard or not phase.lies_together(axis):
+        serial = axis is not None and not phase.tests_guard and phase.counts_up
+        if axis is None or not serial or not phase.lies_together(axis):
             return False
     space = phases[0].space
     return space.parallel[-1] == len(space.extents) - 1

@@ -31,8 +31,8 @@ def find_shape(found: Contraction) -> Shape | None:
     """The tiles of a skinny product; None where it is none, or small. Windows are none, for their
     neighbours read much in common."""
     least, most = sorted((found.rows, found.columns))
-    suits = least <= MOST and min(most, found.depth) >= _LEAST
-    if found.is_open or found.phase.has_positions or not suits:
+    suits = 1 < least <= MOST and min(most, found.depth) >= _LEAST
+    if found.phase.has_positions or not suits:
         return None
     short = MOST if 2 * least > MOST else MOST // 2
     return Shape(*((short, _SIDE) if found.rows == least else (_SIDE, short)), _EACH)
@@ -47,7 +47,7 @@ def count_pieces(found: Contraction, shape: Shape, p: Profile) -> int:
 def choose_skinny(work: Work) -> Nest | None:
     """The nest of a skinny product, and of what derives from it; None where it is none."""
     found = find_contraction(part_axes(work.phases)) if work.is_gpu else None
-    shape = find_shape(found) if found else None
+    shape = find_shape(found.settle(work.profile.taken)) if found else None
     if found is None or shape is None:
         return None
     return choose_tiles(work.function, work.phases, found, shape, work.limits)

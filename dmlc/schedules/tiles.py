@@ -76,9 +76,6 @@ _SHAPES = (
 """The first suits of which there are enough tiles for each group that keeps a GPU busy: with fewer,
 most of it is idle. The last number is that of the points they have for each output, at most: those
 beyond the end are computed for nothing."""
-_OPEN = Shape(64, 64, 4)
-"""That of sizes which are known at run time only: a work item with many outputs would leave small
-ones few groups."""
 
 
 def limit_shape(found: Contraction) -> Shape:
@@ -88,8 +85,6 @@ def limit_shape(found: Contraction) -> Shape:
 
 def choose_shape(found: Contraction, p: Profile) -> Shape:
     """The tiles of a product of many rows and columns."""
-    if found.is_open:
-        return _OPEN
     if limit_shape(found) is _SMALL:
         return _SMALL
     outputs = found.batches * found.rows * found.columns

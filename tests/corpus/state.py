@@ -147,7 +147,9 @@ def find_figures(function: Function, kernels: Sequence[Kernel], profile: str) ->
     if symbols:
         sizes = dict.fromkeys(symbols, 1 << (_ELEMENTS // len(symbols)))
         function = specialize(function, sizes)
-        kernels = [bind_sizes(kernel, sizes) for kernel in kernels]
+        # Versions for other sizes have no groups.
+        bound = (bind_sizes(kernel, sizes) for kernel in kernels)
+        kernels = [kernel for kernel in bound if kernel.launch.count]
     if profile == "gpu":
         taken = estimate_kernels(function, kernels)
         return tuple(1e6 * sum(each[device.name] for each in taken) for device in DEVICES)
