@@ -107,12 +107,8 @@ class Expressions(abc.ABC):
                     lanes = 1
                 if lanes > 1 and spelling.vector is None:
                     return self._spell_elements(expression)
-                width, lane = self._arrays[array].lanes, None
-                if width > expression.type.lanes:
-                    index, lane = self._part_index(index, width)
-                places = self._place_element(array, index, lanes)
-                text = self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX)
-                return Text(text if lane is None else f"{text}[{self.spell(lane).text}]")
+                places = self._place_element(array, index, expression.type.lanes)
+                return Text(self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX))
             case k.Join(low=low, high=high):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
                 first, second = self.spell(low), self.spell(high)
@@ -439,10 +435,13 @@ class Expressions(abc.ABC):
         return self._zeros.add(target, made) if known and not source.is_float else made
 
     def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
-        width = self._arrays[array].lanes
+        width, lane = self._arrays[array].lanes, ""
+        if width > lanes:
+            index, rest = self._part_index(index, width)
+            lane = f"][{self.spell(rest).text}"
         made = self.spell(_divide(index, width) if width > 1 else index)
         at = self._spell_address(array, made)
-        return {"p": self._names.spell(array), "i": made.text, "at": at, "n": lanes}
+        return {"p": self._names.spell(array), "i": made.text + lane, "at": at, "n": lanes}
 
     def _part_index(self, index: k.Expression, width: int) -> tuple[k.Expression, k.Expression]:
         """Where the vector begins that an element of an array of vectors is in, and which of its
@@ -450,7 +449,7 @@ class Expressions(abc.ABC):
         rest = _drop_multiples(index, width)
         low, high = self._quotients.reaches.find(rest)
         if low < 0 or high >= width:
-            return index, operate("mod", index, k.Literal(k.INDEX, width))
+            return index, operate("mod", rest, k.Literal(k.INDEX, width))
         return _leave_out(index, rest), rest
 
     def _spell_elements(self, load: k.LoadLocal) -> Text:

@@ -181,7 +181,7 @@ class Speller(Expressions):
         lanes = put.value.type.lanes
         if lanes == self._arrays[put.array].lanes:
             lanes = 1
-        places = self._place_element(put.array, put.index, lanes)
+        places = self._place_element(put.array, put.index, put.value.type.lanes)
         hidden = self._zeros.hide(put.value) if self._arrays[put.array].registers else None
         places["a"] = self._repeat(put.value, hidden or self._pin(put.value)).text
         return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)

@@ -79,8 +79,8 @@ def run_passes(
 
 def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
-    one, and so are shared arrays of which all is. As it is, where vectors have no fixed number of
-    lanes."""
+    one, and so are shared arrays of which all that is read is one, and all that is put there is of
+    one. As it is, where vectors have no fixed number of lanes."""
     if lanes < 2:
         return kernel
 
@@ -88,25 +88,27 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
         return expression.type.lanes == 1
 
     wide: dict[str, int] = {}
-    narrow: set[str] = set()
+    narrow, read = set[str](), set[str]()
     pending = list(kernel.body)
     while pending:
         statement = pending.pop()
         pending += find_body(statement)
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
             wide[statement.buffer] = max(lanes, statement.value.type.lanes)
-        if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
-            narrow.add(statement.array)
+        if isinstance(statement, k.StoreLocal) and is_one(statement.value):
+            # The lanes of a vector may lie in several vectors.
+            narrow.update([] if isinstance(statement.value, k.Extract) else [statement.array])
         for each in list_expressions(statement):
             parts = list(walk(each))
             loads = (e for e in parts if isinstance(e, k.Load))
             wide |= {e.buffer: max(lanes, e.type.lanes) for e in loads if e.type.lanes > 1}
-            narrow.update(e.array for e in parts if isinstance(e, k.LoadLocal) and is_one(e))
+            for each in (e for e in parts if isinstance(e, k.LoadLocal)):
+                (narrow if is_one(each) else read).add(each.array)
     buffers = tuple(
         dataclasses.replace(b, lanes=wide[b.name]) if b.name in wide else b for b in kernel.buffers
     )
     arrays = tuple(
-        dataclasses.replace(a, lanes=lanes) if a.shared and a.name not in narrow else a
+        dataclasses.replace(a, lanes=lanes) if a.shared and a.name in read - narrow else a
         for a in kernel.arrays
     )
     whole = {a.name for a in arrays if a.lanes > 1}

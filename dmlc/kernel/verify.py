@@ -168,7 +168,7 @@ class _Verifier:
                 self._expect(index, k.INDEX)
                 held = self._array(array)
                 self._expect(value, k.Type(held.dtype, value.type.lanes))
-                self._check_whole(held, value.type, held.lanes)
+                self._check_whole(held, value.type, 1 if held.shared else held.lanes)
             case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
                 self._expect(index, k.INDEX)
                 stored = self._buffer(buffer, written=True)
@@ -235,8 +235,7 @@ class _Verifier:
             self._fail(f"'{buffer.name}' holds {whole}, and {type.lanes} elements are taken")
 
     def _check_whole(self, array: k.Array, type: k.Type, reads: int) -> None:
-        """What is read and stored of an array of vectors is one of these; or it has so many lanes
-        as registers are read in."""
+        """What is read and stored of an array of vectors is one of these, or has so many lanes."""
         if array.lanes > 1 and type.lanes not in (array.lanes, reads):
             whole = show_type(k.Type(array.dtype, array.lanes))
             self._fail(f"'{array.name}' holds {whole}, and {type.lanes} elements are taken")
