@@ -46,6 +46,11 @@ memory moves at once, which is less than a line."""
 _POINTS = 4
 """Points, or vectors of them, that a work item reduces at least before more of them share an
 output; and those it reads before it adds the first."""
+_MOST_POINTS = 16
+"""Those that it reads one by one before it adds the first, at most, while there are fewer groups
+than keep memory busy with four."""
+_BUSY = 512
+"""These groups."""
 _SERIAL_GROUPS = 64
 """Groups that are enough where each work item reduces outputs of its own."""
 _SERIAL_POINTS = 32
@@ -263,17 +268,24 @@ def share_outputs(
         else:
             # What lies side by side where outputs are cut into pieces may not in their parts.
             own = find_unit((phase,), limits) if again else unit
-            rule.do("share", element, "row", own, _count_times(phase, rows, own), name="strip")
+            rule.do(
+                "share", element, "row", own, _count_times(phase, rows, own, columns), name="strip"
+            )
     several = f"{columns} outputs" if columns > 1 else "1 output"
     lanes = f"{rows} {'lane' if rows == 1 else 'lanes'}"
     return rule.finish(f"a group computes {several}, with {lanes} on each")
 
 
-def _count_times(phase: Phase, rows: int, unit: int) -> int:
+def _count_times(phase: Phase, rows: int, unit: int, columns: int) -> int:
     """How many times a work item takes that many points before it adds the first."""
     if phase.tests_guard:
         return 1
-    many = _count_written(phase, _POINTS, unit)
+    outputs = multiply(phase.space.extents[axis] for axis in phase.space.parallel)
+    most = _POINTS
+    if unit == 1 and isinstance(outputs, int):
+        groups = -(-outputs // columns)
+        most = min(_MOST_POINTS, max(_POINTS, _POINTS * _BUSY // groups))
+    many = _count_written(phase, most, unit)
     points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
     return max(1, min(many, points // (rows * unit))) if isinstance(points, int) else many
 
