@@ -40,13 +40,13 @@ def test_a_product_takes_one_instruction_a_point_and_little_more(
     assert compiled.registers <= by_mesa(132, 252)
 
 
-@pytest.mark.parametrize("rows", [1, 2048])
+@pytest.mark.parametrize("rows", [1, 4096])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_a_matrix_and_a_vector_take_the_time_of_memory(rows: int, turned: bool, dtype: str) -> None:
-    columns = 2049 - rows
+    columns = 4097 - rows
     product = Product(
-        rows, columns, 8192, a_transposed=turned, b_transposed=turned, dtype=dtype, after=False
+        rows, columns, 4096, a_transposed=turned, b_transposed=turned, dtype=dtype, after=False
     )
     found = dmlc.inspect(product.make(), [GPU])
     assert len(found.kernels) <= 2
