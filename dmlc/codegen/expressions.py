@@ -107,12 +107,9 @@ class Expressions(abc.ABC):
                     lanes = 1
                 if lanes > 1 and spelling.vector is None:
                     return self._spell_elements(expression)
-                width, lane = self._arrays[array].lanes, None
-                if width > expression.type.lanes:
-                    index, lane = self._part_index(index, width)
-                places, stored = self._place_element(array, index, lanes), self._arrays[array].dtype
+                places = self._place_element(array, index, expression.type.lanes)
                 text = self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX)
-                text = text if lane is None else f"{text}[{self.spell(lane).text}]"
+                stored = self._arrays[array].dtype
                 if not stored.is_storage_only:
                     return Text(text)
                 places["e"], spelling = text, self._dialect.loads[stored]
@@ -453,10 +450,13 @@ class Expressions(abc.ABC):
         return self._zeros.add(target, made) if known and not source.is_float else made
 
     def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
-        width = self._arrays[array].lanes
+        width, lane = self._arrays[array].lanes, ""
+        if width > lanes:
+            index, rest = self._part_index(index, width)
+            lane = f"][{self.spell(rest).text}"
         made = self.spell(_divide(index, width) if width > 1 else index)
         at = self._spell_address(array, made)
-        return {"p": self._names.spell(array), "i": made.text, "at": at, "n": lanes}
+        return {"p": self._names.spell(array), "i": made.text + lane, "at": at, "n": lanes}
 
     def _part_index(self, index: k.Expression, width: int) -> tuple[k.Expression, k.Expression]:
         """Where the vector begins that an element of an array of vectors is in, and which of its
@@ -464,7 +464,7 @@ class Expressions(abc.ABC):
         rest = _drop_multiples(index, width)
         low, high = self._quotients.reaches.find(rest)
         if low < 0 or high >= width:
-            return index, operate("mod", index, k.Literal(k.INDEX, width))
+            return index, operate("mod", rest, k.Literal(k.INDEX, width))
         return _leave_out(index, rest), rest
 
     def _spell_elements(self, load: k.LoadLocal) -> Text:

@@ -246,7 +246,7 @@ class Speller(Expressions):
         lanes = put.value.type.lanes
         if lanes == self._arrays[put.array].lanes:
             lanes = 1
-        places = self._place_element(put.array, put.index, lanes)
+        places = self._place_element(put.array, put.index, put.value.type.lanes)
         hidden = self._zeros.hide(put.value) if self._arrays[put.array].registers else None
         value = self._repeat(put.value, hidden or self._pin(put.value))
         places["a"], stored = value.text, self._arrays[put.array].dtype

@@ -81,33 +81,34 @@ def run_passes(
 
 def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
-    one, and so are shared arrays of which all is. As it is, where vectors have no fixed number of
-    lanes."""
+    one, and so are shared arrays of which all that is read is one, and all that is put there is of
+    one. As it is, where vectors have no fixed number of lanes."""
     if lanes < 2:
         return kernel
 
     wide: dict[str, int] = {}
-    narrow: set[str] = set()
+    narrow, read = set[str](), set[str]()
     matrices = {m.name: m for m in kernel.matrices}
     for statement in walk_statements(kernel.body):
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
             wide[statement.buffer] = max(lanes, statement.value.type.lanes)
         if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
-            narrow.add(statement.array)
+            # The lanes of a vector may lie in several vectors.
+            narrow.update([] if isinstance(statement.value, k.Extract) else [statement.array])
         if isinstance(statement, k.LoadMatrix | k.StoreMatrix):
             # Its rows begin where vectors do, unless these are longer.
             is_even = matrices[statement.matrix].align(statement) % lanes == 0
-            narrow.update([] if is_even else [statement.array])
+            (read if is_even else narrow).add(statement.array)
         for part in walk_parts(statement):
             if isinstance(part, k.Load) and part.type.lanes > 1:
                 wide[part.buffer] = max(lanes, part.type.lanes)
-            if isinstance(part, k.LoadLocal) and part.type.lanes == 1:
-                narrow.add(part.array)
+            if isinstance(part, k.LoadLocal):
+                (narrow if part.type.lanes == 1 else read).add(part.array)
     buffers = tuple(
         dataclasses.replace(b, lanes=wide[b.name]) if b.name in wide else b for b in kernel.buffers
     )
     arrays = tuple(
-        dataclasses.replace(a, lanes=lanes) if a.shared and a.name not in narrow else a
+        dataclasses.replace(a, lanes=lanes) if a.shared and a.name in read - narrow else a
         for a in kernel.arrays
     )
     whole = {a.name for a in arrays if a.lanes > 1}

@@ -164,7 +164,7 @@ class _Verifier:
                 self._expect(index, k.INDEX)
                 held = self._array(array)
                 self._expect(value, k.Type(held.dtype.compute, value.type.lanes))
-                self._check_whole(held, value.type, held.lanes)
+                self._check_whole(held, value.type, 1 if held.shared else held.lanes)
             case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
                 self._expect(index, k.INDEX)
                 stored = self._buffer(buffer, written=True)

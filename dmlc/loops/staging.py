@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from dmlc import ir
+from dmlc.kernel.target import Limits
 from dmlc.loops.contraction import is_plain
 from dmlc.loops.element import (
     Elements,
@@ -89,8 +90,7 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     products = [n for n in walk(loop.body) if isinstance(n, Multiply)]
     dtype = products[0].instruction.shape.factors if products else view.dtype
     buffer = Buffer(view.tensor, dtype, size, sides[beside], wanted, linear=True, shared=True)
-    held = measure_shared((*nest.buffers, buffer))
-    demand(held <= on.limits.shared_bytes, "tiles take more memory than a group has")
+    _demand_room(nest, (buffer,), on.limits)
     tiles = {t: Dim(f"{name}_{t.wanted}", t.size, within=t.within) for t in footprint}
     into = Into(
         buffer, tiles[sides[beside]], tile=tuple((tiles[t], step) for t, step in places.items()),
@@ -118,18 +118,29 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
 @primitive()
 def pipeline(on: On) -> Nest:
     """What each step of a loop puts into shared memory is read, into registers, before the step
-    before uses its own, and put there after: work items compute while memory is read.
+    before uses its own, and put into a second copy of the tile after: work items compute while
+    memory is read, and wait for each other once a step.
 
-    `for k in 0..n by 16: t = a[k]; s += f(t) -> for k in 0..n + 16 by 16: if k < n: r = a[k]`, and
-    in the same step, `if k > 0: s += f(t)`, and then `if k < n: t = r`
+    `for k in 0..n by 16: t = a[k]; s += f(t) -> t[0] = a[0]`, and then `for k in 0..n by 16: r =
+    a[k + 16]; s += f(t[k / 16 % 2]); t[(k / 16 + 1) % 2] = r`
     """
     loop = on.loop
     match loop.body:
         case (Stage(ahead=False) as filled, *_) if any(b.shared for b in filled.buffers):
             demand(filled.repeats, "there is no step before")
+            _demand_room(on.nest, filled.buffers, on.limits)
             return replace_node(on.nest, filled, dataclasses.replace(filled, ahead=True))
         case _:
             raise ScheduleError("no tiles are filled there, a step behind")
+
+
+def _demand_room(nest: Nest, more: Sequence[Buffer], limits: Limits) -> None:
+    """Refuses buffers for which a group has no memory left. Of those that are filled a step ahead
+    there are two copies."""
+    stages = (n for n in walk(nest.body) if isinstance(n, Stage) and n.ahead)
+    buffers = (*nest.buffers, *(b for n in stages for b in n.buffers), *more)
+    held = measure_shared(buffers)
+    demand(held <= limits.shared_bytes, "tiles take more memory than a group has")
 
 
 def _check_ahead(loop: Loop, filled: Stage) -> None:

@@ -212,7 +212,7 @@ def thin(on: On, number: int) -> Nest:
     axis, found = nest.dims[owner].index(dim), list_sparse(nest.phases[owner])
     sparse = next((each for each in found if (each.axis, each.number) == (axis, number)), None)
     if sparse is None:
-        raise ScheduleError(f"no guard lets every {number}th point through first")
+        raise ScheduleError(f"no guard lets one point in {number} through first")
     phase = thin_points(nest.phases[owner], sparse)
     made = dataclasses.replace(dim, size=phase.space.sizes[axis])
     nest = replace_node(nest, loop, dataclasses.replace(loop, dim=made))

@@ -35,6 +35,7 @@ from dmlc.loops.nodes import (
     Stage,
     list_loops,
     list_phases,
+    walk,
 )
 from dmlc.lowering.loop_fusion import fuse_loops
 from dmlc.lowering.pipelined import pipeline_loop
@@ -297,8 +298,13 @@ class Loops(Points):
             within.append(k.Let(variable, again))
         made = self._settle(node, scope, place, within)
         loop = k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
-        pipelined = any(isinstance(n, Stage) and n.ahead for n in node.body)
-        return pipeline_loop(self._frame, loop) if pipelined else [loop]
+        if not any(isinstance(n, Stage) and n.ahead for n in node.body):
+            return [loop]
+        around = [n for n in walk(self._nest.body) if isinstance(n, Loop) and n.kind is Kind.LOOP]
+        again = any(
+            inner.dim is dim for n in around for inner in walk(n.body) if isinstance(inner, Loop)
+        )
+        return pipeline_loop(self._frame, loop, again=again)
 
     def _share_out(
         self,

@@ -4,7 +4,7 @@ registers, while those of the present ones are used."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, guard, index, multiply, operate, subtract_known
@@ -17,37 +17,134 @@ from dmlc.kernel.rewrite import (
     find_body,
     find_defined,
     map_expressions,
+    map_operands,
     replace_body,
+    walk,
+    walk_statements,
 )
+from dmlc.kernel.sums import Sum, add_up
+from dmlc.loops.phases import VECTOR
 from dmlc.source import InternalError
 
 
-def pipeline_loop(frame: Frame, loop: k.For) -> list[k.Statement]:
+def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement]:
     """A loop of which each step fills tiles, between two barriers, and then uses them, as one that
-    reads the next step's meanwhile. Those of the first step are read before it."""
+    reads the next step's meanwhile, and fills a second copy of the tiles: the work items wait for
+    each other once a step. Those of the first step are filled before it; where the loop is come to
+    `again`, others may still use what is there."""
     first, last = (n for n, s in enumerate(loop.body) if isinstance(s, k.Barrier))
     ahead, filled, used = loop.body[:first], loop.body[first + 1 : last], loop.body[last + 1 :]
     filled = tuple(start_at_zero(s) if isinstance(s, k.For) else s for s in filled)
     held = dict[object, str]()
-    reads = [*ahead, *_split(frame, filled, held, (), (), puts=False)]
-    puts = [*ahead, *_split(frame, filled, held, (), (), puts=True)]
-    length, checks = subtract_known(loop.stop, loop.start), list[k.Expression]()
-    following: k.Expression = add(loop.variable, index(loop.step))
-    if length is not None:
-        # The last step reads its own once more.
-        most = add(loop.start, index((length - 1) // loop.step * loop.step))
-        following = operate("min", following, most)
+    reads, puts = (_split(frame, filled, held, (), (), puts=puts) for puts in (False, True))
+    shared = {a.name: a.size for a in frame.arrays if a.shared}
+    stored = (s.array for s in walk_statements(filled) if isinstance(s, k.StoreLocal))
+    sizes = {name: shared[name] for name in stored if name in shared}
+    frame.arrays[:] = [
+        dataclasses.replace(a, size=2 * a.size) if a.name in sizes else a for a in frame.arrays
+    ]
+    step, length = frame.variable("step"), subtract_known(loop.stop, loop.start)
+    following: k.Expression = add(step, index(1))
+    if length is None:
+        rest = operate("sub", add(loop.stop, index(loop.step - 1)), loop.start)
+        count = operate("div", operate("max", rest, index(0)), index(loop.step))
     else:
-        checks.append(operate("lt", following, loop.stop))
-    name = frame.let("following", following)
-    more = [name, *_copy(frame, reads, {loop.variable.name: name.local})]
-    begin = _copy(frame, reads, {loop.variable.name: loop.start})
-    begin = guard([] if length else [operate("lt", loop.start, loop.stop)], drop_unused(begin))
+        count = index(-(-length // loop.step))
+        # The last step reads its own once more.
+        following = operate("min", following, add(count, index(-1)))
+    turn, further = frame.let("turn", operate("mod", step, index(2))), frame.let("next", following)
+    other = frame.let("other", operate("mod", add(step, index(1)), index(2)))
+    moving = {step.name, turn.local.name, further.local.name, other.local.name}
+
+    copies = [
+        {name: multiply(copy, size) for name, size in sizes.items()}
+        for copy in (index(0), turn.local, other.local)
+    ]
+    named = _Named(frame, moving)
+
+    def write(part: Sequence[k.Statement], number: k.Expression, copy: int) -> list[k.Statement]:
+        known = {loop.variable.name: add(loop.start, multiply(number, loop.step))}
+        made = named.write(_copy(frame, drop_unused([*ahead, *part]), known), copies[copy], {})
+        return guard(
+            [] if length or copy == 1 else [operate("lt", number, count)], drop_unused(made)
+        )
+
     body = (
-        k.Barrier(), *drop_unused(puts), k.Barrier(),
-        *guard(checks, drop_unused(more)), *drop_unused([*ahead, *used]),
+        k.Barrier(), turn, other, further, *write(reads, further.local, 2),
+        *write(used, step, 1), *write(puts, further.local, 2),
     )  # fmt: skip
-    return [*begin, dataclasses.replace(loop, body=body)]
+    whole = k.For(step, index(0), count, 1, body)
+    begin = write(filled, index(0), 0)
+    return [*[k.Barrier()] * again, *named.made, *begin, whole]
+
+
+class _Named:
+    """Names for what places have in common from step to step: it is known before the loop."""
+
+    def __init__(self, frame: Frame, moving: Collection[str]) -> None:
+        self._frame = frame
+        self._moving = moving
+        """The locals that change with the steps."""
+        self._known: dict[k.Expression, k.Local] = {}
+        self.made: list[k.Statement] = []
+        """What is written before the loop."""
+
+    def write(
+        self, statements: Sequence[k.Statement], copies: Mapping[str, k.Expression],
+        around: Mapping[str, Sum], inside: Collection[str] = (),
+    ) -> list[k.Statement]:  # fmt: skip
+        """The statements with one of the `copies` of some arrays, by where it begins. What is
+        defined `inside` the loop has no place before it, but what is known as a sum."""
+        sums, made = dict(around), list[k.Statement]()
+        defined = [local.name for s in statements if (local := find_defined(s)) is not None]
+        inside = {*inside, *defined}
+
+        def place(at: k.Expression, lanes: int) -> k.Expression:
+            return self._order(add_up(at, sums), at, lanes, inside)
+
+        def change(expression: k.Expression) -> k.Expression:
+            one = map_operands(expression, change)
+            if isinstance(one, k.LoadLocal) and one.array in copies:
+                return dataclasses.replace(one, index=place(add(one.index, copies[one.array]), 1))
+            if isinstance(one, k.Load):
+                return dataclasses.replace(one, index=place(one.index, one.type.lanes))
+            return one
+
+        for statement in statements:
+            changed = map_expressions(statement, change)
+            if isinstance(changed, k.Let) and changed.local.type == k.INDEX:
+                sums[changed.local.name] = add_up(changed.value, sums)
+            if isinstance(changed, k.StoreLocal) and changed.array in copies:
+                at = place(add(changed.index, copies[changed.array]), changed.value.type.lanes)
+                changed = dataclasses.replace(changed, index=at)
+            if isinstance(changed, k.LoadMatrix) and changed.array in copies:
+                at = place(add(changed.index, copies[changed.array]), VECTOR)
+                changed = dataclasses.replace(changed, index=at)
+            body = self.write(find_body(changed), copies, sums, inside)
+            made.append(replace_body(changed, body))
+        return made
+
+    def _order(
+        self, place: Sum, at: k.Expression, lanes: int, inside: Collection[str]
+    ) -> k.Expression:
+        fixed, others = dict[k.Expression, int](), dict[k.Expression, int]()
+        for term, step in place.terms.items():
+            names = {part.name for part in walk(term) if isinstance(part, k.Local)}
+            (others if names.intersection((*inside, *self._moving)) else fixed)[term] = step
+        if not fixed or not others:
+            return at
+        base = Sum(fixed, 0).express()
+        # Vectors begin where those of memory do, and so does what they have in common.
+        even = not any(step % lanes for step in (place.number, *others.values()))
+        width = lanes if even else 1
+        whole = base if width == 1 else operate("div", base, index(width))
+        if isinstance(whole, k.Operate):
+            if whole not in self._known:
+                let = self._frame.let("place", whole)
+                self.made.append(let)
+                self._known[whole] = let.local
+            base = multiply(self._known[whole], width)
+        return add(base, Sum(others, place.number).express())
 
 
 def _split(

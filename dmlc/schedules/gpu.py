@@ -48,6 +48,11 @@ _SECTOR = 32
 _POINTS = 4
 """Points, or vectors of them, that a work item reduces at least before more of them share an
 output; and those it reads before it adds the first."""
+_MOST_POINTS = 16
+"""Those that it reads one by one before it adds the first, at most, while there are fewer groups
+than keep memory busy with four."""
+_BUSY = 512
+"""These groups."""
 _SERIAL_GROUPS = 64
 """Groups that are enough where each work item reduces outputs of its own."""
 _SERIAL_POINTS = 32
@@ -266,22 +271,27 @@ def share_outputs(
             # What lies side by side where outputs are cut into pieces may not in their parts.
             own = find_unit((phase,), limits) if again else unit
             times = 0 if again else held
-            times = times or _count_times(phase.settle(taken), rows, own)
+            times = times or _count_times(phase.settle(taken), rows, own, columns)
             rule.do("share", element, "row", own, times, name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"
     lanes = f"{rows} {'lane' if rows == 1 else 'lanes'}"
     return rule.finish(f"a group computes {several}, with {lanes} on each")
 
 
-def _count_times(phase: Phase, rows: int, unit: int) -> int:
+def _count_times(phase: Phase, rows: int, unit: int, columns: int) -> int:
     """How many times a work item takes that many points before it adds the first."""
     if phase.tests_guard:
         return 1
     points = multiply(phase.space.extents[axis] for axis in phase.space.inner)
     if not isinstance(points, int):
         return _count_written(phase, _POINTS, unit)
-    moved = [v.dtype.bytes for v in phase.elements.buffers()] if unit == 1 else []
-    many = _count_written(phase, max(_POINTS, _BYTES // max(moved, default=_BYTES)), unit)
+    most, outputs = _POINTS, multiply(phase.space.outputs)
+    if unit == 1:
+        moved = max((v.dtype.bytes for v in phase.elements.buffers()), default=_BYTES)
+        most = max(most, _BYTES // moved)
+    if unit == 1 and isinstance(outputs, int):
+        most = max(most, min(_MOST_POINTS, _POINTS * _BUSY // -(-outputs // columns)))
+    many = _count_written(phase, most, unit)
     return max(1, min(many, points // (rows * unit)))
 
 

@@ -30,8 +30,8 @@ _SPARE = 1.25
 _STRIPS = {128: (32, 64), 64: (32, 32), 32: (32, 16)}
 """Rows and columns of the strips in which the sums of a tile end up, at least: each subgroup has a
 matrix in one, so that this says how many subgroups there are, too."""
-_DEPTH = 32
-"""Points of a tile."""
+_DEPTHS = {128: 16, 64: 32, 32: 32}
+"""Points of a tile by its rows: of those that are read a step ahead there are two copies."""
 _PAD = 8
 """Elements between the rows of a tile: instructions want these to begin at 16 bytes."""
 
@@ -70,7 +70,7 @@ def choose_matrices(
     m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
     rule.do("tile", m, side, name="row")
     rule.do("tile", n, side, name="column")
-    rule.do("tile", k, _DEPTH, name="point")
+    rule.do("tile", k, _DEPTHS[side], name="point")
     rule.do("reorder", "row")
     rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
     down, across = _share_out(row, side)
@@ -123,7 +123,7 @@ def _fill(
     wide = takes_vectors(phase, last if is_along else factor.axes[-1], rule.limits)
     beside = "point" if is_along else own
     rule.do("stage", k, name_factor(found, factor), "shared", beside, _PAD, name=name)
-    rows, points = (f"{name}_{own}", side), (f"{name}_point", _DEPTH)
+    rows, points = (f"{name}_{own}", side), (f"{name}_point", _DEPTHS[side])
     (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     if not is_along:
         rule.do("reorder", along)

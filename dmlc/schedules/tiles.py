@@ -28,8 +28,9 @@ _AT_ONCE = 4
 instructions."""
 _BYTES = 16
 """What a work item reads of memory at once, at most."""
-_WRITTEN = 256
-"""Products of a work item that are written out, at most."""
+_WRITTEN = 512
+"""Products of a work item that are written out, at most. With twice as many, RADV spilled some
+registers in convolutions."""
 _PAD = 4
 """Elements between the rows of a tile in shared memory, so that those of a column lie in several
 banks, and vectors still begin where vectors do."""
@@ -128,7 +129,7 @@ def choose_tiles(
     rule.do("unroll" if each**2 * shape.depth <= _WRITTEN else "roll", "points")
     rule.do("unroll", "point")
     _, wide, is_along = _stage(found, found.right, limits)
-    if each > VECTOR and wide and is_along:
+    if each > VECTOR and wide and is_along and not shape.ahead:
         # Columns whose points lie side by side are read one part after the other: registers.
         rule.do("reorder", "point")
     _fill(rule, found, found.left, (k, "left", "row"), shape.rows, shape)
@@ -174,8 +175,10 @@ def _fill(
     each where that can be, and these lie side by side in the tile too."""
     (k, name, own), items = names, shape.items
     phase, wide, is_along = _stage(found, factor, rule.limits)
-    beside = "point" if wide and is_along else own
-    rule.do("stage", k, name_factor(found, factor), "shared", beside, _PAD, name=name)
+    # Eight rows or columns of points side by side take registers that two groups of 256 lack.
+    beside = "point" if wide and is_along and not (shape.ahead and shape.each > VECTOR) else own
+    pad = 0 if shape.ahead else _PAD
+    rule.do("stage", k, name_factor(found, factor), "shared", beside, pad, name=name)
     rows, points = (f"{name}_{own}", side), (f"{name}_point", shape.depth)
     (along, many), (other, count) = (points, rows) if is_along else (rows, points)
     if not is_along:

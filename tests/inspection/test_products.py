@@ -40,6 +40,38 @@ def test_a_product_takes_one_instruction_a_point_and_little_more(
     assert compiled.registers <= by_mesa(132, 252)
 
 
+@pytest.mark.parametrize("rows", [1, 4096])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_a_matrix_and_a_vector_take_the_time_of_memory(rows: int, turned: bool, dtype: str) -> None:
+    columns = 4097 - rows
+    product = Product(
+        rows, columns, 4096, a_transposed=turned, b_transposed=turned, dtype=dtype, after=False
+    )
+    found = dmlc.inspect(product.make(), [GPU])
+    assert len(found.kernels) <= 2
+    assert found.find_share(GPU, "h100") >= 0.7
+
+
+@pytest.mark.parametrize("size", [2048])
+@pytest.mark.parametrize(
+    ("a_transposed", "b_transposed"), [(False, False), (False, True), (True, False), (True, True)]
+)
+def test_a_large_product_takes_little_but_its_sums(
+    size: int, a_transposed: bool, b_transposed: bool
+) -> None:
+    product = Product(
+        size, size, size, a_transposed=a_transposed, b_transposed=b_transposed, after=False
+    )
+    compiled = inspect(product.make())
+    assert compiled.instructions_per_point is not None
+    assert compiled.instructions_per_point <= by_mesa(1.155, 1.3)
+    assert compiled.registers is not None
+    # Two groups of 256 lie beside each other.
+    assert compiled.registers <= by_mesa(120, 128)
+    assert (compiled.shared_bytes, compiled.barriers) == (16384, 1)
+
+
 @pytest.mark.parametrize("b_transposed", [False, True])
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_a_skinny_product_reads_its_matrix_at_the_speed_of_memory(

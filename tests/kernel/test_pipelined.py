@@ -47,12 +47,26 @@ def test_a_product_reads_its_next_tiles_meanwhile(sizes: tuple[int, int, int], f
     (loop,) = [s for s in kernel.body if k.Barrier() in find_body(s)]
     assert isinstance(loop, k.For)
     assert count_loads(kernel.body[: kernel.body.index(loop)]) > 0
-    # What a step puts into the tiles, between its barriers, was read before.
-    first, last = (n for n, s in enumerate(loop.body) if isinstance(s, k.Barrier))
-    assert count_loads(loop.body[:first]) == 0
-    puts = [s for s in walk_statements(loop.body[:last]) if isinstance(s, k.StoreLocal)]
+    # Work items wait once a step. What one puts into the tiles, after it has used the others, was
+    # read before.
+    assert sum(isinstance(s, k.Barrier) for s in loop.body) == 1
+    shared = {a.name: a.size for a in kernel.arrays if a.shared}
+    assert shared == {"left_tile": 80, "right_tile": 64}
+    puts = [s for s in loop.body if {p.array for p in list_puts(s)} & set(shared)]
     assert puts
     assert all(count_loads((s,)) == 0 for s in puts)
+    used = [n for n, s in enumerate(loop.body) if shared.keys() & list_read(s)]
+    assert used
+    assert max(used) < min(map(loop.body.index, puts))
+
+
+def list_puts(statement: k.Statement) -> list[k.StoreLocal]:
+    return [s for s in walk_statements((statement,)) if isinstance(s, k.StoreLocal)]
+
+
+def list_read(statement: k.Statement) -> set[str]:
+    found = (e for s in walk_statements((statement,)) for e in list_expressions(s))
+    return {p.array for each in found for p in walk(each) if isinstance(p, k.LoadLocal)}
 
 
 @pytest.mark.parametrize(

@@ -582,7 +582,7 @@ def test_what_is_no_number_takes_no_part_in_tiles(fold: str) -> None:
         (("vectorize i1 4",), "jam i1", "work items jam nothing"),
         (("recheck i1",), "recheck i1", "more than one reduction"),
         ((), "part i0 2", "no positions along it are divided by 2"),
-        ((), "thin k 2", "no guard lets every 2th point through first"),
+        ((), "thin k 2", "no guard lets one point in 2 through first"),
         ((), "roll i0", "steps of tiles are counted"),
         ((*TILED, "axis own 4"), "bind k own", "sums of their own"),
     ],
