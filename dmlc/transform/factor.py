@@ -238,13 +238,14 @@ def _apply(total: Stage, parted: _Parted) -> Body:
     numbers = builder.copy(Body(parted.instructions, parted.kept))
     value = builder.read(total)
     for name, factor in parted.steps:
-        given = [] if factor is None else [numbers[factor]]
-        if name in ("where", "unless"):
+        if factor is None:
+            value = builder.apply(name, value)
+        elif name in ("where", "unless"):
             zero = builder.constant(0, total.body.dtype)
             then, otherwise = (value, zero) if name == "where" else (zero, value)
-            value = builder.select(given[0], then, otherwise)
+            value = builder.select(numbers[factor], then, otherwise)
         else:
-            value = builder.apply(name, value, *given)
+            value = builder.apply(name, value, numbers[factor])
     return builder.make(value)
 
 
