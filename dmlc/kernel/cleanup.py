@@ -147,13 +147,12 @@ class _Naming:
 
     def _stays(self, value: k.Expression) -> bool:
         """Whether a value is the same wherever its locals are in sight."""
-        return not any(
-            each in self._variables
-            if isinstance(each, k.Local)
-            else isinstance(each, k.LoadLocal)
-            or (isinstance(each, k.Load) and each.buffer not in self._fixed)
-            for each in walk(value)
-        )
+        for each in walk(value):
+            is_changed = isinstance(each, k.Local) and each in self._variables
+            is_stored = isinstance(each, k.Load) and each.buffer not in self._fixed
+            if is_changed or is_stored or isinstance(each, k.LoadLocal):
+                return False
+        return True
 
 
 def _fold(expression: k.Expression) -> k.Expression:

@@ -83,10 +83,7 @@ def add_adjoints(builder: BodyBuilder, parts: Sequence[Adjoint], given: Instruct
         for conditions, value in sums.items()
     ]
     match rests:
-        case [(((one, holds),), then), (((two, fails),), other)] if (one, holds) == (
-            two,
-            not fails,
-        ):
+        case [(((one, holds),), then), (((two, fails),), other)] if one == two and holds != fails:
             then, otherwise = (then, other) if holds else (other, then)
             return Adjoint(builder.select(one, then, otherwise), shared)
         case _:

@@ -136,7 +136,7 @@ class _Equations:
             found = [(axis, number, forms.find(number)) for axis, number in self._open]
             if forms.split is None or splits == _MOST_SPLITS:
                 break
-            # Into a digit below a step, and how many steps there are.
+            # A digit is taken apart: into one below its `step`, and how many steps there are.
             digit, step, extent = forms.split
             low, high = self._digit(step), self._digit(-(-extent // step))
             value = Sum(0, ((low, 1), (high, step)))

@@ -72,7 +72,7 @@ class _Unroller:
     def _write_step(self, stage: Stage, step: int) -> Stage:
         name = take_name(f"{stage.name}_{step}", self._names)
         self._made[stage.name, step] = name
-        builder = BodyBuilder()
+        builder, own = BodyBuilder(), {*self._loop.stages, *self._delays}
 
         def change(_: int, moved: Instruction) -> int | None:
             match moved:
@@ -89,7 +89,6 @@ class _Unroller:
                 case _:
                     return None
 
-        own = {*self._loop.stages, *self._delays}
         made = builder.remake(stage, change)
         return dataclasses.replace(made, name=name, extents=(1, *stage.extents[1:]))
 
