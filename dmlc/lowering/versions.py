@@ -151,7 +151,8 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
         return _fork(classes, (), deepen)
     most, is_gpu = 2 * profile.piece, profile.lanes == 1
     lengths: Classes = ((most, _MIDDLE), (None, _LONG))
-    few: Classes = _OUTPUTS if is_gpu else ((profile.groups, 1), (None, 4097))
+    # The few work items of a CPU are worth no more launches where outputs may be many.
+    few: Classes = _OUTPUTS if is_gpu else _OUTPUTS[-1:]
     return _fork([(points, ((256, _SHORT), *lengths) if is_gpu else lengths), (outputs, few)], ())
 
 
