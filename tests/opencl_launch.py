@@ -26,7 +26,8 @@ _ALIGNMENT = 64
 
 
 @functools.cache
-def _queue() -> Any:
+def open_queue() -> Any:
+    """A queue of a CPU."""
     devices = [
         d
         for platform in cl.get_platforms()
@@ -40,7 +41,7 @@ def _queue() -> Any:
 def build(source: str, plain: bool = False) -> Any:
     """A built program; a `plain` one as users build it. PoCL warns of the calling convention of any
     vector wider than the CPU's registers, hence `-w`."""
-    context = _queue().context
+    context = open_queue().context
     quick = None if plain else quick_builds.build(context, source, context.devices)
     return quick or cl.Program(context, source).build(options=["-w"])
 
@@ -61,7 +62,7 @@ class _Memory:
         start = self._inside.start
         stop = max(self._inside.stop, start + 1)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
-        return cl.Buffer(_queue().context, flags, hostbuf=self._whole[start:stop])
+        return cl.Buffer(open_queue().context, flags, hostbuf=self._whole[start:stop])
 
     def check_guards(self) -> None:
         assert (self._whole[: self._inside.start] == _GUARD_BYTE).all(), "stored before the start"
@@ -106,8 +107,8 @@ def run_program(
         items = kernel.dispatch.groups(sizes)[0] * kernel.dispatch.group_size
         if items:
             local = (kernel.dispatch.group_size,)
-            cl.enqueue_nd_range_kernel(_queue(), compiled, (items,), local)
-    _queue().finish()
+            cl.enqueue_nd_range_kernel(open_queue(), compiled, (items,), local)
+    open_queue().finish()
     for made in memory.values():
         made.check_guards()
     results: dict[str, Array] = {}

@@ -29,7 +29,7 @@ def bind_norm(epsilon: object, rows: int | str = "N") -> dmlc.ir.Function:
 
 
 def bind_step(rate: object, attributes: Mapping[str, object] = SETTINGS) -> dmlc.ir.Function:
-    tensors = dict.fromkeys(MOMENTS, dmlc.TensorDesc("FLOAT32", (8,)))
+    tensors: dict[str, dmlc.TensorDesc] = {n: dmlc.TensorDesc("FLOAT32", (8,)) for n in MOMENTS}
     tensors["TrainingStepTensor"] = dmlc.TensorDesc("UINT32", (1,))
     given = {**attributes, "LearningRate": rate}
     return dmlc.operator("training.ADAMW").bind(tensors, given)
@@ -55,7 +55,7 @@ def test_a_learning_rate_is_in_no_shader() -> None:
     function = bind_step(dmlc.OPEN)
     assert dmlc.ir.parse(str(function)) == function
     numbers = np.random.default_rng(0)
-    inputs = {n: numbers.uniform(0.1, 1, 8).astype(np.float32) for n in MOMENTS}
+    inputs: dict[str, Array] = {n: numbers.uniform(0.1, 1, 8).astype(np.float32) for n in MOMENTS}
     inputs["TrainingStepTensor"] = np.array([3], np.uint32)
     for rate in (0.5, 0.125):
         wanted = evaluate(bind_step(rate), inputs)["OutputParametersTensor"]

@@ -21,7 +21,7 @@ from dmlc.kernel.print import print_kernel
 from dmlc.kernel.rows import name_memory
 from dmlc.kernel.target import Profile
 from dmlc.loops.contraction import find_contraction, part_axes
-from dmlc.loops.sections import Sections
+from dmlc.loops.sections import NONE, Sections
 from dmlc.lowering.group import collect_group
 from dmlc.sizes import (
     Measure,
@@ -75,19 +75,20 @@ _Tree: TypeAlias = Taken | _Fork
 def lower_versions(
     function: ir.Function, group: Group, profile: Profile, lower: Lower, own: Sections
 ) -> tuple[k.Kernel, ...]:
-    """The kernels of a group: all versions one after the other. A section of `own` without a number
-    is for what the smallest sizes have."""
+    """The kernels of a group: all versions one after the other. Those after the first have numbers
+    in sections of `own`: `kernel Y.2`."""
     tree = _plan(function, group, profile)
     versions: list[tuple[k.Kernel, ...]] = []
     texts: list[str] = []
     chosen: dict[Taken, int] = {}
     for taken in dict.fromkeys(_list_leaves(tree)):
-        made = lower(taken, own)
+        # Which versions there are, schedules of a person's own do not change.
+        made = lower(taken, NONE)
         text = "\n".join(map(print_kernel, made))
         if text not in texts:
             texts.append(text)
             after = own.follow(kernel for version in versions for kernel in version)
-            again = versions and (own.named or own.seen is not None)
+            again = own.named or own.seen is not None
             versions.append(tuple(map(after.rename, lower(taken, after) if again else made)))
         chosen[taken] = texts.index(text)
     if len(versions) == 1:
@@ -151,7 +152,8 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
         return _fork(classes, (), deepen)
     most, is_gpu = 2 * profile.piece, profile.lanes == 1
     lengths: Classes = ((most, _MIDDLE), (None, _LONG))
-    few: Classes = _OUTPUTS if is_gpu else ((profile.groups, 1), (None, 4097))
+    # The few work items of a CPU are worth no more launches where outputs may be many.
+    few: Classes = _OUTPUTS if is_gpu else _OUTPUTS[-1:]
     return _fork([(points, ((256, _SHORT), *lengths) if is_gpu else lengths), (outputs, few)], ())
 
 

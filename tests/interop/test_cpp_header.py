@@ -29,6 +29,7 @@ from tests.interop.d3d12 import programs, recording, runner
 from tests.interop.d3d12.compiler import build, check_syntax, write_stubs
 from tests.interop.d3d12.compiler import run as run_command
 from tests.interop.d3d12.recording import Dispatch, Run
+from tests.open_sizes import evaluate_formula
 
 READ, STORED = 0x40, 0x8
 E_INVALIDARG = 0x80070057
@@ -74,14 +75,6 @@ def list_buffers(program: Program) -> list[str]:
     """The tensors that buffers are named after, in order."""
     homes = program.scratch_homes()
     return [t.name for t in program.tensors if homes.get(t.name, t.name) == t.name]
-
-
-def evaluate(formula: str, sizes: Mapping[str, int]) -> int:
-    """A formula of the manifest, in C."""
-    choice = re.fullmatch(r"(.+) \? (.+) : (.+)", formula)
-    if choice is not None:
-        formula = f"({choice[2]}) if ({choice[1]}) else ({choice[3]})"
-    return eval(formula.replace("/", "//"), {}, dict(sizes))
 
 
 def test_programs_of_every_kind(runs: list[Run]) -> None:
@@ -216,7 +209,7 @@ def count_bytes(program: Program, name: str, sizes: Mapping[str, int]) -> int:
     (described,) = (t for t in program.manifest()["tensors"] if t["name"] == name)
     if described["bytes"] is not None:
         return described["bytes"]
-    return evaluate(described["formulas"]["bytes"], sizes)
+    return evaluate_formula(described["formulas"]["bytes"], sizes)
 
 
 def test_launches(runs: list[Run]) -> None:
@@ -232,7 +225,7 @@ def test_launches(runs: list[Run]) -> None:
             described: dict[str, Any] = manifest[number]
             sizes, launch = {**run.sizes, **step}, described["dispatch"]
             assert call.kernel == described["name"]
-            groups = launch["groups"] or [evaluate(f, sizes) for f in launch["formulas"]]
+            groups = launch["groups"] or [evaluate_formula(f, sizes) for f in launch["formulas"]]
             assert call.groups == tuple(groups)
             formulas += launch["groups"] is None
             values = {s["offset"]: evaluate_size(s["value"], sizes) for s in described["scalars"]}
