@@ -88,11 +88,11 @@ def test_transposes_keep_to_their_budgets(
     # Every sector is moved once, and what lies in a line is read and stored together.
     assert kernel.cache_bytes == pytest.approx(moved)
     assert kernel.line_bytes <= (1 if data_type == "FLOAT32" else 2) * moved * 1.001
-    stored = 16 if data_type == "FLOAT32" else by_mesa(16, 8)
-    assert (set(compiled.loads), set(compiled.stores)) == ({16}, {stored})
+    assert (set(compiled.loads), set(compiled.stores)) == ({16}, {16})
     assert (compiled.spilled_registers, compiled.scratch_bytes, compiled.barriers) == (0, 0, 1)
     assert compiled.bytes_in_flight >= 16
-    assert (compiled.instructions_per_output or 1e9) <= 11
+    # Halves are put into words: an instruction for each two, beside what moves them.
+    assert (compiled.instructions_per_output or 1e9) <= (11 if data_type == "FLOAT32" else 12)
     for device in ("h100", "rtx4070", "8cu"):
         assert found.find_share(GPU, device) >= 0.95
 

@@ -183,3 +183,13 @@ def test_columns_of_a_group_are_a_sector(data_type: str, columns: int) -> None:
     steps = count_steps(kernel, fused.tables)
     assert steps is not None
     assert steps.groups == 8192 // columns
+
+
+@pytest.mark.parametrize(("model", "converts"), [("6.2", True), ("6.0", False)])
+def test_a_cast_rounds_as_a_store_does(model: str, converts: bool) -> None:
+    function = ir.parse("""
+        func @f(%X: FLOAT16[64]) -> (%Y) {
+          %Y: FLOAT16[i0 < 64] = mul(round_float16(add(%X[i0], %X[i0])), %X[i0])
+        }""")
+    (kernel,) = dmlc.compile(function, target="hlsl", shader_model=model).kernels
+    assert ("return (float)(float16_t)value;" in kernel.source) is converts

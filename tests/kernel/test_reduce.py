@@ -293,7 +293,7 @@ def test_one_group_is_as_large_as_any_whose_sums_fit_into_shared_memory() -> Non
         ((50000, 100), (0,), 8, 32),
         ((50000, 101), (0,), 32, 8),
         ((500000, 3), (0,), 1, 256),
-        ((5000, 300), (1,), 8, 32),
+        ((5000, 300), (1,), 32, 8),
         ((4, 3000), (1,), 1, 256),
         ((3, 4), (), 256, 1),
     ],
@@ -428,6 +428,6 @@ def test_a_gpu_has_groups_enough() -> None:
     shape = Shape((4096, 3072), (1,))
     for function in (fold(shape.sizes, shape.kept), folded_result(shape)):
         first, second = lower(function, GPU)
-        # 32 neighbouring columns each, and a whole number of pieces of these.
-        assert groups(first) == 8 * 96
+        # 16 neighbouring columns each, of which there are a thousand, and a whole number of pieces.
+        assert groups(first) == 8 * 192
         assert groups(second) == 24
