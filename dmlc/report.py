@@ -295,7 +295,8 @@ def count_unfused(function: Function) -> Unfused:
 
 def list_kernel_moves(function: Function, kernel: Kernel) -> tuple[Move, ...]:
     """The bytes that a kernel of a function reads and writes, by tensor. What several of its
-    passes read counts for each; what stays in registers takes no memory, nor what it computes."""
+    passes read counts for each; what stays in registers takes no memory, nor what it computes.
+    What is read in no pass, as by kernels of text, is read once."""
     tensors = function.tensors()
     read = {b.name for b in kernel.buffers if b.access is not Access.WRITE}
     moves = [
@@ -305,6 +306,8 @@ def list_kernel_moves(function: Function, kernel: Kernel) -> tuple[Move, ...]:
         if move.tensor in read and move.tensor not in members
     ]
     for buffer in kernel.buffers:
+        if buffer.name in read and buffer.name in tensors and not kernel.passes:
+            moves.append(Move(buffer.name, count_bytes(tensors[buffer.name])))
         if buffer.count is not None and buffer.name in read:
             moves.append(Move(buffer.name, _count_elements(buffer)))
         if buffer.access is not Access.READ:

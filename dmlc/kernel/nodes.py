@@ -492,7 +492,8 @@ class Kernel:
     stages: tuple[str, ...] = ()
     """The stages of the function that it computes, or reduces a part of."""
     passes: tuple[tuple[str, ...], ...] = ()
-    """Those of them whose operands it reads, pass by pass over its points."""
+    """Those of them whose operands it reads, pass by pass over its points; none where its
+    statements are text, whose steps no formula counts."""
     apart: str = ""
     """For a person: why it is but one of the kernels of its group, where that has several."""
     schedule: tuple[str, ...] = ()

@@ -65,7 +65,6 @@ class Texts:
             1.0,
             place.signed,
             stages,
-            (stages,),
             schedule=tuple(f"{'  ' * depth}{loop}" for depth, loop in enumerate(loops)),
             title=written[-1].name,
         )

@@ -24,7 +24,7 @@ ABOUT: Mapping[str, str] = {
     "simplify": "Constants are folded, and what is computed twice or for nothing is gone.",
     "settle_sizes": "Comparisons and clamps that hold whatever sizes are, are gone.",
     "bisect_counts": "Counts of how far a running count stays below a value use bisection.",
-    "scan_in_blocks": "Prefix sums are computed in blocks.",
+    "scan_in_blocks": "Prefix sums are computed row by row, or in blocks.",
     "sort_by_ranks": "Rows are sorted where the ranks of elements say their order.",
     "settle": "What depends on positions alone is evaluated.",
     "separate": "Sums over several axes are taken one axis at a time, where weights allow it.",

@@ -11,6 +11,9 @@ index with a sum of indices of the result on which nothing else depends: up to t
 short of it, from it on (`k >= i`, as gradients of prefix sums are), at a stride. Of a sum, terms
 that are products of what depends on the point and what does not are scanned without the latter.
 
+Where kernels scan `whole` rows (`lowering.scans`), as those of GPUs do, one stage stays as it is
+written, and has all points of each row; others read of it what they need.
+
 Sizes alone say how points are grouped, and in a block they are reduced one after the other: the
 bits are the same in every run and on every device. Windows, whose two ends move, are none of this.
 """

@@ -3,16 +3,12 @@
 Tensor IR reads wherever it likes and writes at its own place alone, so sorting is written as what
 each place of the result reads. Short blocks are sorted by rank: as many as are less stand before a
 number. Sorted runs are then merged two by two: how many of a place's forerunners come from the left
-run is found by bisection, written out step by step: for the first place of a tile among the whole
-run, and for the others from there. Nothing is scattered, so nothing is atomic;
+run is found by bisection, written out step by step. Nothing is scattered, so nothing is atomic;
 equal numbers keep their order, and the same numbers give the same places on every device. NaN comes
 after all numbers.
 
 Where the first few of a row are wanted, no run is longer than that, and there are fewer numbers
-with every merge.
-
-Of `n` numbers that takes about `n * (2 * BLOCK + 2 * log2(n / BLOCK) * log2(_TILE))` short steps in
-`2 * log2(n / BLOCK) + 2` kernels, in each of which all places are computed at once.
+with every merge. Long rows of which more is wanted have kernels of their own (`rank_rows`).
 """
 
 from __future__ import annotations
@@ -33,9 +29,6 @@ points of them take as long as the bisections of the merges that they save."""
 
 NUMBER = DataType.INT32
 """What is sorted, and what says where it was."""
-
-_TILE = 64
-"""Places of a merge that start from where the first of them does, at most."""
 
 _POINT = Index(0, reduced=True)
 
@@ -134,15 +127,9 @@ def sort_rows(
     stages = [ranks, places, numbers]
     while width < _count(numbers):
         longest = min(2 * width, most)
-        # The places of a tile of merged runs, which are whole tiles; 0 where these are short.
-        sizes = (size for size in range(_TILE, _TILE // 4, -1) if not longest % size)
-        tile = next(sizes, 0) if longest > _TILE else 0
-        splits: list[Stage] = []
-        if tile:
-            splits.append(_merge(numbers, width, longest, name("split"), order, tile))
-        merged = _merge(numbers, width, longest, name("merge"), order, tile, *splits)
+        merged = _merge(numbers, width, longest, name("merge"), order)
         numbers, places = pick("sorted", numbers, merged), pick("order", places, merged)
-        stages += [*splits, merged, numbers, places]
+        stages += [merged, numbers, places]
         width = longest
     return Sorted(tuple(stages), numbers, places)
 
@@ -269,32 +256,18 @@ def _invert(ranks: Stage, count: int, block: int, width: int, name: str) -> Stag
 # Runs --------------------------------------------------------------------------------------
 
 
-def _merge(
-    numbers: Stage,
-    width: int,
-    wanted: int,
-    name: str,
-    order: Order,
-    tile: int = 0,
-    split: Stage | None = None,
-) -> Stage:
+def _merge(numbers: Stage, width: int, wanted: int, name: str, order: Order) -> Stage:
     """Where in its row each number stands of two neighbouring sorted runs as one, of which the
     first so many are wanted. The runs have `width` numbers, but for the last one, which may have
-    fewer or be alone.
-
-    Of a `tile` the stage gives how many of the left run come before its first place. With these,
-    the `split`, each place looks among those of its tile alone.
-    """
+    fewer or be alone."""
     count = _count(numbers)
     pairs, rest = divmod(count, 2 * width)
     places = pairs * wanted + min(rest, wanted)
-    finds_split = tile > 0 and split is None
-    body = _Body((*numbers.extents[:-1], -(-places // tile) if finds_split else places))
+    body = _Body((*numbers.extents[:-1], places))
     size, zero = body.constant(width), body.constant(0)
     made = body.constant(wanted)
-    place = body.apply("mul", body.place, body.constant(tile)) if finds_split else body.place
-    rank = body.apply("mod", place, made)
-    left = body.apply("mul", body.apply("div", place, made), body.constant(2 * width))
+    rank = body.apply("mod", body.place, made)
+    left = body.apply("mul", body.apply("div", body.place, made), body.constant(2 * width))
     right = body.apply("add", left, size)
 
     def measure(run: int) -> int:
@@ -310,21 +283,11 @@ def _merge(
     on_left, on_right = measure(left), measure(right)
     most = body.apply("min", rank, on_left)
     found = body.apply("max", body.apply("sub", rank, on_right), zero)
-    furthest = min(width, wanted)
-    if split is not None:
-        step = body.constant(tile)
-        first = body.read(split, body.apply("div", place, step))
-        first = body.add(Cast(first, DataType.INDEX))
-        reach = body.apply("add", first, body.apply("mod", rank, step))
-        found, most = body.apply("max", found, first), body.apply("min", most, reach)
-        furthest = min(furthest, tile - 1)
-    for step in list_steps(furthest):
+    for step in list_steps(min(width, wanted)):
         further = body.apply("min", body.apply("add", found, body.constant(step)), most)
         last = read(body.apply("sub", body.apply("add", left, further), body.constant(1)))
         first = read(body.apply("sub", body.apply("add", right, rank), further))
         found = body.select(order.is_in_order(body, last, first), further, found)
-    if finds_split:
-        return body.stage(name, body.number(found))
     other = body.apply("sub", rank, found)
     own, first = body.apply("add", left, found), body.apply("add", right, other)
     comes_first = order.is_in_order(body, read(own), read(first))

@@ -290,26 +290,15 @@ def test_the_page_shows_what_is_short() -> None:
 def test_long_sums_alone_are_indexed() -> None:
     short, long = read("rows", 900, 300), read("rows", 8192, 50000, c=512)
     assert len(rewrite(short).stages) == 1
-    assert len(rewrite(long).stages) > 9
+    assert len(rewrite(long).stages) == 6
     few = read("rows", 100000, 10, c=8)
     assert len(rewrite(few).stages) == 1
 
 
-def test_each_step_of_sorting_is_stored() -> None:
-    """What a merge finds serves numbers and places, and what comes of all of them every column.
-    Where the tiles of short runs start, a GPU finds sooner than it launches a kernel."""
-    fusion = find_fusion(read("rows", 8192, 50000, c=512), "opencl", "gpu")
-    *before, total = fusion.function.stages
-    assert [s.name for s in before if "merge" in s.name] == [
-        "dX_merge", "dX_merge_2", "dX_merge_3", "dX_merge_4",
-    ]  # fmt: skip
-    assert {load.tensor for load in total.body.loads()} == {"dX_order_5", "dX_start", "dY"}
-    assert len(fusion.groups) == 9
-
-
-def test_a_cpu_has_keys_put_in_order() -> None:
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_keys_are_put_in_order(profile: str) -> None:
     """In one group of kernels, which gives numbers and places."""
-    fusion = find_fusion(read("rows", 8192, 50000, c=512), "opencl", "cpu")
+    fusion = find_fusion(read("rows", 8192, 50000, c=512), "opencl", profile)
     assert [group.stages for group in fusion.groups] == [
         ("dX_keys",), ("dX_rank", "dX_order", "dX_sorted"), ("dX_start",), ("dX",),
     ]  # fmt: skip
