@@ -107,6 +107,7 @@ class _Equations:
 
     def __init__(self, stage: Stage, load: Load, extents: Sequence[Extent], facts: _Known) -> None:
         self._body = stage.body
+        self._others = [each for each in stage.body.loads() if each.tensor != load.tensor]
         self._extents = extents
         self._facts = facts
         self._digits = 0
@@ -231,12 +232,22 @@ class _Equations:
     def _settle_one(
         self, digits: Sequence[tuple[Digit, int]], known: Sum
     ) -> list[tuple[Digit, Sum]]:
-        """One digit in terms of the others: of those that move in the smallest steps the
-        longest."""
+        """One digit in terms of the others: of those that move in the smallest steps the longest.
+        Where another tensor, such as weights, is read along the shorter ones, the longest of all:
+        then the sum is over the points of a window, and one of products is a contraction."""
+        forms = _Forms(self._body, self._indices, self._facts)
+        found = (forms.find(n) for load in self._others for n in load.indices)
+        read = {digit for form in found if form is not None for digit, _ in form.digits()}
 
-        def rank(item: tuple[Digit, int]) -> tuple[int, float]:
-            digit, factor = item
-            return abs(factor), -digit.extent if isinstance(digit.extent, int) else -math.inf
+        def measure(item: tuple[Digit, int]) -> float:
+            return -item[0].extent if isinstance(item[0].extent, int) else -math.inf
+
+        _, *short = sorted(digits, key=measure)
+        is_window = bool(short) and all(digit in read for digit, _ in short)
+
+        def rank(item: tuple[Digit, int]) -> tuple[float, float]:
+            order = measure(item), abs(item[1])
+            return order if is_window else order[::-1]
 
         digit, factor = min(digits, key=rank)
         others = Sum(0, tuple((d, f) for d, f in digits if d != digit))

@@ -8,6 +8,7 @@ import dmlc
 from dmlc import ir
 from dmlc.inspection import Compiled
 from dmlc.source import DmlcError
+from tests.gradients import derive
 from tests.inspection.budgets import by_mesa
 from tests.open_sizes import SUBJECTS
 from tests.products import Product, Windows
@@ -137,3 +138,21 @@ def test_a_convolution_reads_its_windows_where_they_lie(kind: str, most: float) 
     compiled = inspect(Windows(8, 64, 56, 56, 64, 3, 1, 1).make(kind))
     assert compiled.instructions_per_point is not None
     assert compiled.instructions_per_point <= most
+
+
+def test_a_derived_gradient_of_a_convolution_with_strides_is_a_product() -> None:
+    forward = ir.parse("""
+        func @conv(%X: f32[8, 64, 58, 58], %K: f32[64, 64, 3, 3]) -> (%Y) {
+          %Y: f32[i0 < 8, i1 < 64, i2 < 28, i3 < 28] = sum[r0 < 64, r1 < 3, r2 < 3]
+            mul(%X[i0, r0, add(mul(i2, 2), r1), add(mul(i3, 2), r2)], %K[i1, r0, r1, r2])
+        }""")
+    derived = derive(forward, ("X",)).function
+    (kernel,) = dmlc.compile(derived, "hlsl", "gpu").kernels
+    calls = kernel.source.replace("\n//    ", "")
+    assert "stage k left shared" in calls
+    assert calls.count("thin ") == 2
+    (inspected,) = dmlc.inspect(derived, [GPU]).kernels
+    (compiled,) = inspected.compiled
+    # Each element of X has nine points, of which a quarter is there.
+    assert compiled.instructions_per_output is not None
+    assert compiled.instructions_per_output <= 64 * 9 * 1.5
