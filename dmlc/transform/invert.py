@@ -246,8 +246,8 @@ class _Equations:
         is_window = bool(short) and all(digit in read for digit, _ in short)
 
         def rank(item: tuple[Digit, int]) -> tuple[float, float]:
-            order = measure(item), abs(item[1])
-            return order if is_window else order[::-1]
+            length, step = measure(item), abs(item[1])
+            return (length, step) if is_window else (step, length)
 
         digit, factor = min(digits, key=rank)
         others = Sum(0, tuple((d, f) for d, f in digits if d != digit))
