@@ -12,14 +12,14 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
-    "ir": 5_700,
-    "kernel": 6_330,
-    "transform": 10_830,
-    "loops": 7_860,
-    "schedules": 2_870,
-    "lowering": 4_110,
+    "ir": 5_530,
+    "kernel": 6_750,
+    "transform": 10_850,
+    "loops": 8_480,
+    "schedules": 3_620,
+    "lowering": 5_040,
 }
-"""By folder, in lines; 37,700 in all."""
+"""By folder, in lines; 40,270 in all."""
 LONGEST = 600
 """Lines of a module."""
 

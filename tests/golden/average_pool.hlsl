@@ -10,8 +10,8 @@
 //   u0: Output, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> Input : register(t0);
-RWStructuredBuffer<float> Output : register(u0);
+StructuredBuffer<float4> Input : register(t0);
+RWStructuredBuffer<float4> Output : register(u0);
 
 [RootSignature("SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]
@@ -26,52 +26,47 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint i1 = output % 5;
         const bool holds = i1 >= 1;
         const uint position = max(i1, 1u) * 2 - 1;
-        precise const float input = Input[position * 8 + i0 * 72];
+        precise const float4 Input_vector = Input[position * 2 + i0 * 18];
+        precise const float input = Input_vector.x;
         const uint offset = i0 * 72 + i1 * 16;
-        precise const float input_1 = Input[offset];
+        precise const float4 Input_vector_1 = Input[offset / 4];
+        precise const float input_1 = Input_vector_1.x;
         const bool holds_1 = i1 <= 3;
         const uint position_1 = min(i1, 3u) * 2 + 1;
-        precise const float input_2 = Input[position_1 * 8 + i0 * 72];
-        const uint offset_1 = i0 * 72 + 1;
-        precise const float input_3 = Input[position * 8 + offset_1];
-        precise const float input_4 = Input[offset + 1];
-        precise const float input_5 = Input[position_1 * 8 + offset_1];
+        precise const float4 Input_vector_2 = Input[position_1 * 2 + i0 * 18];
+        precise const float input_2 = Input_vector_2.x;
+        precise const float input_3 = Input_vector.y;
+        precise const float input_4 = Input_vector_1.y;
+        precise const float input_5 = Input_vector_2.y;
         precise const float output_1 = zero + ((holds ? input : (-0.0f)) + input_1 + (holds_1 ? input_2 : (-0.0f)))
             + ((holds ? input_3 : (-0.0f)) + input_4 + (holds_1 ? input_5 : (-0.0f)));
-        const uint offset_2 = i0 * 72 + 2;
-        precise const float input_6 = Input[position * 8 + offset_2];
-        precise const float input_7 = Input[offset + 2];
-        precise const float input_8 = Input[position_1 * 8 + offset_2];
-        const uint offset_3 = i0 * 72 + 3;
-        precise const float input_9 = Input[position * 8 + offset_3];
-        precise const float input_10 = Input[offset + 3];
-        precise const float input_11 = Input[position_1 * 8 + offset_3];
+        precise const float input_6 = Input_vector.z;
+        precise const float input_7 = Input_vector_1.z;
+        precise const float input_8 = Input_vector_2.z;
+        precise const float input_9 = Input_vector.w;
+        precise const float input_10 = Input_vector_1.w;
+        precise const float input_11 = Input_vector_2.w;
         precise const float output_2 = zero + ((holds ? input_6 : (-0.0f)) + input_7 + (holds_1 ? input_8 : (-0.0f)))
             + ((holds ? input_9 : (-0.0f)) + input_10 + (holds_1 ? input_11 : (-0.0f)));
-        const uint offset_4 = i0 * 72 + 4;
-        precise const float input_12 = Input[position * 8 + offset_4];
-        precise const float input_13 = Input[offset + 4];
-        precise const float input_14 = Input[position_1 * 8 + offset_4];
-        const uint offset_5 = i0 * 72 + 5;
-        precise const float input_15 = Input[position * 8 + offset_5];
-        precise const float input_16 = Input[offset + 5];
-        precise const float input_17 = Input[position_1 * 8 + offset_5];
+        precise const float4 Input_vector_3 = Input[position * 2 + i0 * 18 + 1];
+        precise const float input_12 = Input_vector_3.x;
+        precise const float4 Input_vector_4 = Input[offset / 4 + 1];
+        precise const float input_13 = Input_vector_4.x;
+        precise const float4 Input_vector_5 = Input[position_1 * 2 + i0 * 18 + 1];
+        precise const float input_14 = Input_vector_5.x;
+        precise const float input_15 = Input_vector_3.y;
+        precise const float input_16 = Input_vector_4.y;
+        precise const float input_17 = Input_vector_5.y;
         precise const float output_3 = zero + ((holds ? input_12 : (-0.0f)) + input_13 + (holds_1 ? input_14 : (-0.0f)))
             + ((holds ? input_15 : (-0.0f)) + input_16 + (holds_1 ? input_17 : (-0.0f)));
-        const uint offset_6 = i0 * 72 + 6;
-        precise const float input_18 = Input[position * 8 + offset_6];
-        precise const float input_19 = Input[offset + 6];
-        precise const float input_20 = Input[position_1 * 8 + offset_6];
-        const uint offset_7 = i0 * 72 + 7;
-        precise const float input_21 = Input[position * 8 + offset_7];
-        precise const float input_22 = Input[offset + 7];
-        precise const float input_23 = Input[position_1 * 8 + offset_7];
+        precise const float input_18 = Input_vector_3.z;
+        precise const float input_19 = Input_vector_4.z;
+        precise const float input_20 = Input_vector_5.z;
+        precise const float input_21 = Input_vector_3.w;
+        precise const float input_22 = Input_vector_4.w;
+        precise const float input_23 = Input_vector_5.w;
         precise const float output_4 = zero + ((holds ? input_18 : (-0.0f)) + input_19 + (holds_1 ? input_20 : (-0.0f)))
             + ((holds ? input_21 : (-0.0f)) + input_22 + (holds_1 ? input_23 : (-0.0f)));
-        const uint offset_8 = i0 * 20 + i1 * 4;
-        Output[offset_8] = output_1;
-        Output[offset_8 + 1] = output_2;
-        Output[offset_8 + 2] = output_3;
-        Output[offset_8 + 3] = output_4;
+        Output[i0 * 5 + i1] = float4(output_1, output_2, output_3, output_4);
     }
 }

@@ -8,9 +8,9 @@
 //         (dy[i0, i1] - dy_sum[0, i1] / 50 -
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
-// Launch 10 groups of 256 work items; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
-//     bind group group; bind output column; share k row 1 4 as strip; share i0.2 row 1 4 as strip.2
+// Launch 19 groups of 256 work items; a group computes 16 outputs, with 16 lanes on each.
+//     axis row 16; axis column 16; normalize i0 as output; split output 16 as group;
+//     bind group group; bind output column; share k row 1 3 as strip; share i0.2 row 1 3 as strip.2
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read
@@ -46,10 +46,10 @@ __kernel void batch_norm_training_grad(
 {
     __local float dy_sum_lanes[256];
     __local float dy_centered_sum_lanes[256];
-    const uint row = (uint)get_local_id(0) / 32;
-    const uint column = (uint)get_local_id(0) % 32;
+    const uint row = (uint)get_local_id(0) / 16;
+    const uint column = (uint)get_local_id(0) % 16;
     const uint group = (uint)get_group_id(0);
-    const uint output = group * 32 + column;
+    const uint output = group * 16 + column;
     const uint at = min(output, 299u);
     const float mean_value = mean[at];
     float dy_sum_value = 0.0f;
@@ -57,42 +57,27 @@ __kernel void batch_norm_training_grad(
     const uint offset = at + row * 300;
     const float dy_value = dy[offset];
     const float x_value = x[offset];
-    const uint k = row + 8;
+    const uint k = row + 16;
     const uint offset_1 = at + k * 300;
     const float dy_value_1 = dy[offset_1];
     const float x_value_1 = x[offset_1];
-    const uint k_1 = row + 16;
+    const uint k_1 = row + 32;
     const uint offset_2 = at + k_1 * 300;
     const float dy_value_2 = dy[offset_2];
     const float x_value_2 = x[offset_2];
-    const uint k_2 = row + 24;
-    const uint offset_3 = at + k_2 * 300;
-    const float dy_value_3 = dy[offset_3];
-    const float x_value_3 = x[offset_3];
     dy_sum_value += dy_value;
     dy_centered_sum_value = fma_float(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
     dy_centered_sum_value = fma_float(dy_value_1, x_value_1 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
     dy_centered_sum_value = fma_float(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
-    dy_sum_value += dy_value_3;
-    dy_centered_sum_value = fma_float(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
-
-    for (uint strip = 32; strip < 48; strip += 8) {
-        const uint first = strip + row;
-        const uint offset_4 = at + first * 300;
-        const float dy_value_4 = dy[offset_4];
-        const float x_value_4 = x[offset_4];
-        dy_sum_value += dy_value_4;
-        dy_centered_sum_value = fma_float(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
-    }
     const uint first = 48 + row;
-    const uint offset_4 = at + first * 300;
+    const uint offset_3 = at + first * 300;
     if (first < 50) {
-        const float dy_value_4 = dy[offset_4];
-        const float x_value_4 = x[offset_4];
-        dy_sum_value += dy_value_4;
-        dy_centered_sum_value = fma_float(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
+        const float dy_value_3 = dy[offset_3];
+        const float x_value_3 = x[offset_3];
+        dy_sum_value += dy_value_3;
+        dy_centered_sum_value = fma_float(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
     }
     dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
     dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
@@ -100,9 +85,9 @@ __kernel void batch_norm_training_grad(
     dy_sum_value = dy_sum_lanes[column];
     dy_centered_sum_value = dy_centered_sum_lanes[column];
 
-    for (uint part = 1; part < 8; ++part) {
-        dy_sum_value += dy_sum_lanes[column + part * 32];
-        dy_centered_sum_value += dy_centered_sum_lanes[column + part * 32];
+    for (uint part = 1; part < 16; ++part) {
+        dy_sum_value += dy_sum_lanes[column + part * 16];
+        dy_centered_sum_value += dy_centered_sum_lanes[column + part * 16];
     }
     if (row == 0 && output < 300) {
         const float variance_value = variance[at];
@@ -118,36 +103,24 @@ __kernel void batch_norm_training_grad(
     const float value_3 = dy_centered_sum_value / 50.0f;
 
     #pragma unroll
-    for (uint k_3 = 0; k_3 < 4; ++k_3) {
-        const uint i0 = row + k_3 * 8;
-        const uint offset_5 = at + i0 * 300;
-        const float dy_value_4 = dy[offset_5];
-        const float x_value_4 = x[offset_5];
+    for (uint k_2 = 0; k_2 < 3; ++k_2) {
+        const uint i0 = row + k_2 * 16;
+        const uint offset_4 = at + i0 * 300;
+        const float dy_value_3 = dy[offset_4];
+        const float x_value_3 = x[offset_4];
         const float dx_value = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+            * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[offset_5] = dx_value;
-        }
-    }
-
-    for (uint strip = 32; strip < 48; strip += 8) {
-        const uint first_1 = strip + row;
-        const uint offset_5 = at + first_1 * 300;
-        const float dy_value_4 = dy[offset_5];
-        const float x_value_4 = x[offset_5];
-        const float dx_value = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
-        if (output < 300) {
-            dx[offset_5] = dx_value;
+            dx[offset_4] = dx_value;
         }
     }
     if (first < 50) {
-        const float dy_value_4 = dy[offset_4];
-        const float x_value_4 = x[offset_4];
+        const float dy_value_3 = dy[offset_3];
+        const float x_value_3 = x[offset_3];
         const float dx_value = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+            * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[offset_4] = dx_value;
+            dx[offset_3] = dx_value;
         }
     }
 }

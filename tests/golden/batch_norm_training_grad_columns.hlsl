@@ -8,9 +8,9 @@
 //         (dy[i0, i1] - dy_sum[0, i1] / 50 -
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
-// Dispatch 10 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
-//     bind group group; bind output column; share k row 1 4 as strip; share i0.2 row 1 4 as strip.2
+// Dispatch 19 groups of 256 threads; a group computes 16 outputs, with 16 lanes on each.
+//     axis row 16; axis column 16; normalize i0 as output; split output 16 as group;
+//     bind group group; bind output column; share k row 1 3 as strip; share i0.2 row 1 3 as strip.2
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   t2: mean, float32, read
@@ -40,10 +40,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     precise const float zero = asfloat(group_id.z);
 
-    const uint row = lane_id / 32;
-    const uint column = lane_id % 32;
+    const uint row = lane_id / 16;
+    const uint column = lane_id % 16;
     const uint group = group_id.x;
-    const uint output = group * 32 + column;
+    const uint output = group * 16 + column;
     const uint at = min(output, 299u);
     precise const float mean_value = mean[at];
     precise float dy_sum_value = zero;
@@ -51,42 +51,27 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint offset = at + row * 300;
     precise const float dy_value = dy[offset];
     precise const float x_value = x[offset];
-    const uint k = row + 8;
+    const uint k = row + 16;
     const uint offset_1 = at + k * 300;
     precise const float dy_value_1 = dy[offset_1];
     precise const float x_value_1 = x[offset_1];
-    const uint k_1 = row + 16;
+    const uint k_1 = row + 32;
     const uint offset_2 = at + k_1 * 300;
     precise const float dy_value_2 = dy[offset_2];
     precise const float x_value_2 = x[offset_2];
-    const uint k_2 = row + 24;
-    const uint offset_3 = at + k_2 * 300;
-    precise const float dy_value_3 = dy[offset_3];
-    precise const float x_value_3 = x[offset_3];
     dy_sum_value += dy_value;
     dy_centered_sum_value = mad(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
     dy_centered_sum_value = mad(dy_value_1, x_value_1 - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_2;
     dy_centered_sum_value = mad(dy_value_2, x_value_2 - mean_value, dy_centered_sum_value);
-    dy_sum_value += dy_value_3;
-    dy_centered_sum_value = mad(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
-
-    for (uint strip = 32; strip < 48; strip += 8) {
-        const uint first = strip + row;
-        const uint offset_4 = at + first * 300;
-        precise const float dy_value_4 = dy[offset_4];
-        precise const float x_value_4 = x[offset_4];
-        dy_sum_value += dy_value_4;
-        dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
-    }
     const uint first = 48 + row;
-    const uint offset_4 = at + first * 300;
+    const uint offset_3 = at + first * 300;
     if (first < 50) {
-        precise const float dy_value_4 = dy[offset_4];
-        precise const float x_value_4 = x[offset_4];
-        dy_sum_value += dy_value_4;
-        dy_centered_sum_value = mad(dy_value_4, x_value_4 - mean_value, dy_centered_sum_value);
+        precise const float dy_value_3 = dy[offset_3];
+        precise const float x_value_3 = x[offset_3];
+        dy_sum_value += dy_value_3;
+        dy_centered_sum_value = mad(dy_value_3, x_value_3 - mean_value, dy_centered_sum_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
@@ -94,9 +79,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     dy_sum_value = dy_sum_lanes[column];
     dy_centered_sum_value = dy_centered_sum_lanes[column];
 
-    for (uint part = 1; part < 8; ++part) {
-        dy_sum_value += dy_sum_lanes[column + part * 32];
-        dy_centered_sum_value += dy_centered_sum_lanes[column + part * 32];
+    for (uint part = 1; part < 16; ++part) {
+        dy_sum_value += dy_sum_lanes[column + part * 16];
+        dy_centered_sum_value += dy_centered_sum_lanes[column + part * 16];
     }
     if (row == 0 && output < 300) {
         precise const float variance_value = variance[at];
@@ -112,36 +97,24 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float value_2 = dy_sum_value / 50.0f;
     precise const float value_3 = dy_centered_sum_value / 50.0f;
 
-    for (uint k_3 = 0; k_3 < 4; ++k_3) {
-        const uint i0 = row + k_3 * 8;
-        const uint offset_5 = at + i0 * 300;
-        precise const float dy_value_4 = dy[offset_5];
-        precise const float x_value_4 = x[offset_5];
+    for (uint k_2 = 0; k_2 < 3; ++k_2) {
+        const uint i0 = row + k_2 * 16;
+        const uint offset_4 = at + i0 * 300;
+        precise const float dy_value_3 = dy[offset_4];
+        precise const float x_value_3 = x[offset_4];
         precise const float dx_value = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+            * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[offset_5] = dx_value;
-        }
-    }
-
-    for (uint strip = 32; strip < 48; strip += 8) {
-        const uint first_1 = strip + row;
-        const uint offset_5 = at + first_1 * 300;
-        precise const float dy_value_4 = dy[offset_5];
-        precise const float x_value_4 = x[offset_5];
-        precise const float dx_value = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
-        if (output < 300) {
-            dx[offset_5] = dx_value;
+            dx[offset_4] = dx_value;
         }
     }
     if (first < 50) {
-        precise const float dy_value_4 = dy[offset_4];
-        precise const float x_value_4 = x[offset_4];
+        precise const float dy_value_3 = dy[offset_3];
+        precise const float x_value_3 = x[offset_3];
         precise const float dx_value = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+            * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[offset_4] = dx_value;
+            dx[offset_3] = dx_value;
         }
     }
 }

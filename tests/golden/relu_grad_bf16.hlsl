@@ -6,33 +6,25 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 8192 as group; bind group group; split i 2048 as k; unroll k; split i 8 as lane;
 //     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
-//   t0: InputTensor, bfloat16, read
-//   t1: InputGradientTensor, bfloat16, read
-//   u0: OutputGradientTensor, bfloat16, written
+//   t0: InputTensor, bfloat16, two to a word, read
+//   t1: InputGradientTensor, bfloat16, two to a word, read
+//   u0: OutputGradientTensor, bfloat16, two to a word, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<uint16_t4> InputTensor : register(t0);
-StructuredBuffer<uint16_t4> InputGradientTensor : register(t1);
-RWStructuredBuffer<uint16_t4> OutputGradientTensor : register(u0);
+StructuredBuffer<uint4> InputTensor : register(t0);
+StructuredBuffer<uint4> InputGradientTensor : register(t1);
+RWStructuredBuffer<uint4> OutputGradientTensor : register(u0);
 
 cbuffer Arguments : register(b0)
 {
     uint n; // the number of elements
 };
 
-// A bfloat16 is the upper half of a float.
-float widen_bfloat16(const uint16_t bits)
+// Two bfloat16 of each of two words, which are upper halves of floats.
+float4 unpack_bfloat16_x4(const uint2 words)
 {
-    return asfloat((uint)bits << 16);
-}
-
-float4 widen_bfloat16_x4(const uint16_t4 bits)
-{
-    return float4(widen_bfloat16(bits.x),
-        widen_bfloat16(bits.y),
-        widen_bfloat16(bits.z),
-        widen_bfloat16(bits.w));
+    return asfloat(words.xxyy << uint4(16, 0, 16, 0) & 0xffff0000);
 }
 
 // Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
@@ -51,6 +43,25 @@ uint4 narrow_bfloat16_x4(const float4 value)
         narrow_bfloat16(value.w));
 }
 
+// Two words of two bfloat16 each, the nearest ones.
+uint2 pack_bfloat16_x4(const float4 values)
+{
+    const uint4 bits = narrow_bfloat16_x4(values);
+    return bits.xz | bits.yw << 16;
+}
+
+// The bfloat16 that begins at a bit of a word: it is the upper half of a float.
+float bfloat16_at(const uint word, const uint bit)
+{
+    return asfloat(word >> bit << 16);
+}
+
+// The bits of the nearest bfloat16.
+uint bfloat16_bits(const float value)
+{
+    return narrow_bfloat16(value);
+}
+
 [RootSignature("CBV(b0), SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
@@ -59,61 +70,66 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const bool whole = begin + 8192 <= n;
     if (whole) {
         const uint first = begin + lane_id * 8;
-        precise const float4 input = widen_bfloat16_x4(InputTensor[first / 4]);
-        precise const float4 input_gradient = widen_bfloat16_x4(InputGradientTensor[first / 4]);
-        precise const float4 input_1 = widen_bfloat16_x4(InputTensor[first / 4 + 1]);
-        precise const float4 input_gradient_1 = widen_bfloat16_x4(InputGradientTensor[first / 4 + 1]);
-        precise const float4 input_2 = widen_bfloat16_x4(InputTensor[first / 4 + 512]);
-        precise const float4 input_gradient_2 = widen_bfloat16_x4(InputGradientTensor[first / 4 + 512]);
-        precise const float4 input_3 = widen_bfloat16_x4(InputTensor[first / 4 + 513]);
-        precise const float4 input_gradient_3 = widen_bfloat16_x4(InputGradientTensor[first / 4 + 513]);
-        precise const float4 input_4 = widen_bfloat16_x4(InputTensor[first / 4 + 1024]);
-        precise const float4 input_gradient_4 = widen_bfloat16_x4(InputGradientTensor[first / 4 + 1024]);
-        precise const float4 input_5 = widen_bfloat16_x4(InputTensor[first / 4 + 1025]);
-        precise const float4 input_gradient_5 = widen_bfloat16_x4(InputGradientTensor[first / 4 + 1025]);
-        precise const float4 input_6 = widen_bfloat16_x4(InputTensor[first / 4 + 1536]);
-        precise const float4 input_gradient_6 = widen_bfloat16_x4(InputGradientTensor[first / 4 + 1536]);
-        precise const float4 input_7 = widen_bfloat16_x4(InputTensor[first / 4 + 1537]);
-        precise const float4 input_gradient_7 = widen_bfloat16_x4(InputGradientTensor[first / 4 + 1537]);
+        const uint4 InputTensor_words = InputTensor[first / 8];
+        precise const float4 input = unpack_bfloat16_x4(InputTensor_words.xy);
+        const uint4 InputGradientTensor_words = InputGradientTensor[first / 8];
+        precise const float4 input_gradient = unpack_bfloat16_x4(InputGradientTensor_words.xy);
+        precise const float4 input_1 = unpack_bfloat16_x4(InputTensor_words.zw);
+        precise const float4 input_gradient_1 = unpack_bfloat16_x4(InputGradientTensor_words.zw);
+        const uint4 InputTensor_words_1 = InputTensor[first / 8 + 256];
+        precise const float4 input_2 = unpack_bfloat16_x4(InputTensor_words_1.xy);
+        const uint4 InputGradientTensor_words_1 = InputGradientTensor[first / 8 + 256];
+        precise const float4 input_gradient_2 = unpack_bfloat16_x4(InputGradientTensor_words_1.xy);
+        precise const float4 input_3 = unpack_bfloat16_x4(InputTensor_words_1.zw);
+        precise const float4 input_gradient_3 = unpack_bfloat16_x4(InputGradientTensor_words_1.zw);
+        const uint4 InputTensor_words_2 = InputTensor[first / 8 + 512];
+        precise const float4 input_4 = unpack_bfloat16_x4(InputTensor_words_2.xy);
+        const uint4 InputGradientTensor_words_2 = InputGradientTensor[first / 8 + 512];
+        precise const float4 input_gradient_4 = unpack_bfloat16_x4(InputGradientTensor_words_2.xy);
+        precise const float4 input_5 = unpack_bfloat16_x4(InputTensor_words_2.zw);
+        precise const float4 input_gradient_5 = unpack_bfloat16_x4(InputGradientTensor_words_2.zw);
+        const uint4 InputTensor_words_3 = InputTensor[first / 8 + 768];
+        precise const float4 input_6 = unpack_bfloat16_x4(InputTensor_words_3.xy);
+        const uint4 InputGradientTensor_words_3 = InputGradientTensor[first / 8 + 768];
+        precise const float4 input_gradient_6 = unpack_bfloat16_x4(InputGradientTensor_words_3.xy);
+        precise const float4 input_7 = unpack_bfloat16_x4(InputTensor_words_3.zw);
+        precise const float4 input_gradient_7 = unpack_bfloat16_x4(InputGradientTensor_words_3.zw);
         precise const float4 output_gradient = select(input > 0.0f, input_gradient, (float4)(0.0f));
-        OutputGradientTensor[first / 4] = (uint16_t4)narrow_bfloat16_x4(output_gradient);
         precise const float4 output_gradient_1 = select(input_1 > 0.0f,
             input_gradient_1,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 1] = (uint16_t4)narrow_bfloat16_x4(output_gradient_1);
+        OutputGradientTensor[first / 8] = uint4(pack_bfloat16_x4(output_gradient), pack_bfloat16_x4(output_gradient_1));
         precise const float4 output_gradient_2 = select(input_2 > 0.0f,
             input_gradient_2,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 512] = (uint16_t4)narrow_bfloat16_x4(output_gradient_2);
         precise const float4 output_gradient_3 = select(input_3 > 0.0f,
             input_gradient_3,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 513] = (uint16_t4)narrow_bfloat16_x4(output_gradient_3);
+        OutputGradientTensor[first / 8 + 256] = uint4(pack_bfloat16_x4(output_gradient_2), pack_bfloat16_x4(output_gradient_3));
         precise const float4 output_gradient_4 = select(input_4 > 0.0f,
             input_gradient_4,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 1024] = (uint16_t4)narrow_bfloat16_x4(output_gradient_4);
         precise const float4 output_gradient_5 = select(input_5 > 0.0f,
             input_gradient_5,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 1025] = (uint16_t4)narrow_bfloat16_x4(output_gradient_5);
+        OutputGradientTensor[first / 8 + 512] = uint4(pack_bfloat16_x4(output_gradient_4), pack_bfloat16_x4(output_gradient_5));
         precise const float4 output_gradient_6 = select(input_6 > 0.0f,
             input_gradient_6,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 1536] = (uint16_t4)narrow_bfloat16_x4(output_gradient_6);
         precise const float4 output_gradient_7 = select(input_7 > 0.0f,
             input_gradient_7,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 1537] = (uint16_t4)narrow_bfloat16_x4(output_gradient_7);
+        OutputGradientTensor[first / 8 + 768] = uint4(pack_bfloat16_x4(output_gradient_6), pack_bfloat16_x4(output_gradient_7));
     } else {
         const uint first = begin + lane_id;
         [loop] for (uint k = 0; k < 32; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
-                precise const float input = widen_bfloat16(InputTensor[i / 4][i % 4]);
-                precise const float input_gradient = widen_bfloat16(InputGradientTensor[i / 4][i % 4]);
+                precise const float input = bfloat16_at(InputTensor[i / 8][(i / 2) % 4], (i & 1) * 16);
+                precise const float input_gradient = bfloat16_at(InputGradientTensor[i / 8][(i / 2) % 4], (i & 1) * 16);
                 precise const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
-                OutputGradientTensor[i / 4][i % 4] = (uint16_t)narrow_bfloat16(output_gradient);
+                InterlockedAnd(OutputGradientTensor[i / 8][(i / 2) % 4], ~(0xffffu << ((i & 1) * 16)));
+                InterlockedOr(OutputGradientTensor[i / 8][(i / 2) % 4], bfloat16_bits(output_gradient) << ((i & 1) * 16));
             }
         }
     }

@@ -6,20 +6,45 @@
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     split i 8192 as group; bind group group; split i 2048 as k; unroll k; split i 8 as lane;
 //     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
-//   t0: InputTensor, float16, read
-//   t1: InputGradientTensor, float16, read
-//   u0: OutputGradientTensor, float16, written
+//   t0: InputTensor, float16, two to a word, read
+//   t1: InputGradientTensor, float16, two to a word, read
+//   u0: OutputGradientTensor, float16, two to a word, written
 //   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t4> InputTensor : register(t0);
-StructuredBuffer<float16_t4> InputGradientTensor : register(t1);
-RWStructuredBuffer<float16_t4> OutputGradientTensor : register(u0);
+StructuredBuffer<uint4> InputTensor : register(t0);
+StructuredBuffer<uint4> InputGradientTensor : register(t1);
+RWStructuredBuffer<uint4> OutputGradientTensor : register(u0);
 
 cbuffer Arguments : register(b0)
 {
     uint n; // the number of elements
 };
+
+// Two float16 of each of two words.
+float4 unpack_float16_x4(const uint2 words)
+{
+    return (float4)asfloat16((uint16_t4)(words.xxyy >> uint4(0, 16, 0, 16)));
+}
+
+// Two words of two float16 each, the nearest ones.
+uint2 pack_float16_x4(const float4 values)
+{
+    const uint4 bits = (uint4)asuint16((float16_t4)values);
+    return bits.xz | bits.yw << 16;
+}
+
+// The float16 that begins at a bit of a word.
+float float16_at(const uint word, const uint bit)
+{
+    return (float)asfloat16((uint16_t)(word >> bit));
+}
+
+// The bits of the nearest float16.
+uint float16_bits(const float value)
+{
+    return (uint)asuint16((float16_t)value);
+}
 
 [RootSignature("CBV(b0), SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]
@@ -29,61 +54,66 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const bool whole = begin + 8192 <= n;
     if (whole) {
         const uint first = begin + lane_id * 8;
-        precise const float4 input = (float4)InputTensor[first / 4];
-        precise const float4 input_gradient = (float4)InputGradientTensor[first / 4];
-        precise const float4 input_1 = (float4)InputTensor[first / 4 + 1];
-        precise const float4 input_gradient_1 = (float4)InputGradientTensor[first / 4 + 1];
-        precise const float4 input_2 = (float4)InputTensor[first / 4 + 512];
-        precise const float4 input_gradient_2 = (float4)InputGradientTensor[first / 4 + 512];
-        precise const float4 input_3 = (float4)InputTensor[first / 4 + 513];
-        precise const float4 input_gradient_3 = (float4)InputGradientTensor[first / 4 + 513];
-        precise const float4 input_4 = (float4)InputTensor[first / 4 + 1024];
-        precise const float4 input_gradient_4 = (float4)InputGradientTensor[first / 4 + 1024];
-        precise const float4 input_5 = (float4)InputTensor[first / 4 + 1025];
-        precise const float4 input_gradient_5 = (float4)InputGradientTensor[first / 4 + 1025];
-        precise const float4 input_6 = (float4)InputTensor[first / 4 + 1536];
-        precise const float4 input_gradient_6 = (float4)InputGradientTensor[first / 4 + 1536];
-        precise const float4 input_7 = (float4)InputTensor[first / 4 + 1537];
-        precise const float4 input_gradient_7 = (float4)InputGradientTensor[first / 4 + 1537];
+        const uint4 InputTensor_words = InputTensor[first / 8];
+        precise const float4 input = unpack_float16_x4(InputTensor_words.xy);
+        const uint4 InputGradientTensor_words = InputGradientTensor[first / 8];
+        precise const float4 input_gradient = unpack_float16_x4(InputGradientTensor_words.xy);
+        precise const float4 input_1 = unpack_float16_x4(InputTensor_words.zw);
+        precise const float4 input_gradient_1 = unpack_float16_x4(InputGradientTensor_words.zw);
+        const uint4 InputTensor_words_1 = InputTensor[first / 8 + 256];
+        precise const float4 input_2 = unpack_float16_x4(InputTensor_words_1.xy);
+        const uint4 InputGradientTensor_words_1 = InputGradientTensor[first / 8 + 256];
+        precise const float4 input_gradient_2 = unpack_float16_x4(InputGradientTensor_words_1.xy);
+        precise const float4 input_3 = unpack_float16_x4(InputTensor_words_1.zw);
+        precise const float4 input_gradient_3 = unpack_float16_x4(InputGradientTensor_words_1.zw);
+        const uint4 InputTensor_words_2 = InputTensor[first / 8 + 512];
+        precise const float4 input_4 = unpack_float16_x4(InputTensor_words_2.xy);
+        const uint4 InputGradientTensor_words_2 = InputGradientTensor[first / 8 + 512];
+        precise const float4 input_gradient_4 = unpack_float16_x4(InputGradientTensor_words_2.xy);
+        precise const float4 input_5 = unpack_float16_x4(InputTensor_words_2.zw);
+        precise const float4 input_gradient_5 = unpack_float16_x4(InputGradientTensor_words_2.zw);
+        const uint4 InputTensor_words_3 = InputTensor[first / 8 + 768];
+        precise const float4 input_6 = unpack_float16_x4(InputTensor_words_3.xy);
+        const uint4 InputGradientTensor_words_3 = InputGradientTensor[first / 8 + 768];
+        precise const float4 input_gradient_6 = unpack_float16_x4(InputGradientTensor_words_3.xy);
+        precise const float4 input_7 = unpack_float16_x4(InputTensor_words_3.zw);
+        precise const float4 input_gradient_7 = unpack_float16_x4(InputGradientTensor_words_3.zw);
         precise const float4 output_gradient = select(input > 0.0f, input_gradient, (float4)(0.0f));
-        OutputGradientTensor[first / 4] = (float16_t4)output_gradient;
         precise const float4 output_gradient_1 = select(input_1 > 0.0f,
             input_gradient_1,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 1] = (float16_t4)output_gradient_1;
+        OutputGradientTensor[first / 8] = uint4(pack_float16_x4(output_gradient), pack_float16_x4(output_gradient_1));
         precise const float4 output_gradient_2 = select(input_2 > 0.0f,
             input_gradient_2,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 512] = (float16_t4)output_gradient_2;
         precise const float4 output_gradient_3 = select(input_3 > 0.0f,
             input_gradient_3,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 513] = (float16_t4)output_gradient_3;
+        OutputGradientTensor[first / 8 + 256] = uint4(pack_float16_x4(output_gradient_2), pack_float16_x4(output_gradient_3));
         precise const float4 output_gradient_4 = select(input_4 > 0.0f,
             input_gradient_4,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 1024] = (float16_t4)output_gradient_4;
         precise const float4 output_gradient_5 = select(input_5 > 0.0f,
             input_gradient_5,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 1025] = (float16_t4)output_gradient_5;
+        OutputGradientTensor[first / 8 + 512] = uint4(pack_float16_x4(output_gradient_4), pack_float16_x4(output_gradient_5));
         precise const float4 output_gradient_6 = select(input_6 > 0.0f,
             input_gradient_6,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 1536] = (float16_t4)output_gradient_6;
         precise const float4 output_gradient_7 = select(input_7 > 0.0f,
             input_gradient_7,
             (float4)(0.0f));
-        OutputGradientTensor[first / 4 + 1537] = (float16_t4)output_gradient_7;
+        OutputGradientTensor[first / 8 + 768] = uint4(pack_float16_x4(output_gradient_6), pack_float16_x4(output_gradient_7));
     } else {
         const uint first = begin + lane_id;
         [loop] for (uint k = 0; k < 32; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
-                precise const float input = (float)InputTensor[i / 4][i % 4];
-                precise const float input_gradient = (float)InputGradientTensor[i / 4][i % 4];
+                precise const float input = float16_at(InputTensor[i / 8][(i / 2) % 4], (i & 1) * 16);
+                precise const float input_gradient = float16_at(InputGradientTensor[i / 8][(i / 2) % 4], (i & 1) * 16);
                 precise const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
-                OutputGradientTensor[i / 4][i % 4] = (float16_t)output_gradient;
+                InterlockedAnd(OutputGradientTensor[i / 8][(i / 2) % 4], ~(0xffffu << ((i & 1) * 16)));
+                InterlockedOr(OutputGradientTensor[i / 8][(i / 2) % 4], float16_bits(output_gradient) << ((i & 1) * 16));
             }
         }
     }

@@ -48,12 +48,6 @@ __kernel void resample_grad_thirds(
     const float d_y_17 = vload_half(offset + 101, dY);
     const float d_x_7 = 0.0f + d_y_17;
     const uint offset_1 = i0 * 64 + i1 * 4;
-    vstore_half_rte(d_x, offset_1, dX);
-    vstore_half_rte(d_x_1, offset_1 + 1, dX);
-    vstore_half_rte(d_x_2, offset_1 + 2, dX);
-    vstore_half_rte(d_x_3, offset_1 + 3, dX);
-    vstore_half_rte(d_x_4, offset_1 + 32, dX);
-    vstore_half_rte(d_x_5, offset_1 + 33, dX);
-    vstore_half_rte(d_x_6, offset_1 + 34, dX);
-    vstore_half_rte(d_x_7, offset_1 + 35, dX);
+    vstore_half4_rte((float4)(d_x, d_x_1, d_x_2, d_x_3), 0, dX + offset_1);
+    vstore_half4_rte((float4)(d_x_4, d_x_5, d_x_6, d_x_7), 0, dX + offset_1 + 32);
 }

@@ -11,7 +11,7 @@
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
 StructuredBuffer<float16_t> dY : register(t0);
-RWStructuredBuffer<float16_t> dX : register(u0);
+RWStructuredBuffer<float16_t4> dX : register(u0);
 
 [RootSignature("SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]
@@ -51,12 +51,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float d_y_17 = (float)dY[offset + 101];
     precise const float d_x_7 = zero + d_y_17;
     const uint offset_1 = i0 * 64 + i1 * 4;
-    dX[offset_1] = (float16_t)d_x;
-    dX[offset_1 + 1] = (float16_t)d_x_1;
-    dX[offset_1 + 2] = (float16_t)d_x_2;
-    dX[offset_1 + 3] = (float16_t)d_x_3;
-    dX[offset_1 + 32] = (float16_t)d_x_4;
-    dX[offset_1 + 33] = (float16_t)d_x_5;
-    dX[offset_1 + 34] = (float16_t)d_x_6;
-    dX[offset_1 + 35] = (float16_t)d_x_7;
+    dX[offset_1 / 4] = (float16_t4)float4(d_x, d_x_1, d_x_2, d_x_3);
+    dX[offset_1 / 4 + 8] = (float16_t4)float4(d_x_4, d_x_5, d_x_6, d_x_7);
 }

@@ -3,9 +3,9 @@
 //     dbias[i0, i1] = sum[r0 < 10000]((x[r0, i1] > 0) ? dy[r0, i1] : 0), in 50 pieces
 //     dx[i0, i1] = (x[i0, i1] > 0) ? dy[i0, i1] : 0, in 50 pieces
 //
-// Dispatch 75 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8; axis column 32; fuse i0 as output; split output 32 as group; bind group group;
-//     bind output column; share k row 1 4 as strip
+// Dispatch 300 groups of 256 threads; a group computes 8 outputs, with 32 lanes on each.
+//     axis row 32; axis column 8; fuse i0 as output; split output 8 as group; bind group group;
+//     bind output column; share k row 1 6 as strip
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   u0: dx, float32, written
@@ -25,58 +25,77 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     precise const float zero = asfloat(group_id.z);
 
-    const uint row = lane_id / 32;
-    const uint column = lane_id % 32;
+    const uint row = lane_id / 8;
+    const uint column = lane_id % 8;
     const uint group = group_id.x;
-    const uint output = group * 32 + column;
+    const uint output = group * 8 + column;
     const uint i0 = output / 48;
     const uint i1 = output % 48;
     precise float dbias_value = zero;
     const uint row_start = i0 * 9600 + i1;
-
-    for (uint strip = 0; strip < 192; strip += 32) {
-        const uint first = strip + row;
-        const uint offset = row_start + first * 48;
-        precise const float x_value = x[offset];
-        precise const float dy_value = dy[offset];
-        const uint k = first + 8;
-        const uint offset_1 = row_start + k * 48;
-        precise const float x_value_1 = x[offset_1];
-        precise const float dy_value_1 = dy[offset_1];
-        const uint k_1 = first + 16;
-        const uint offset_2 = row_start + k_1 * 48;
-        precise const float x_value_2 = x[offset_2];
-        precise const float dy_value_2 = dy[offset_2];
-        const uint k_2 = first + 24;
-        const uint offset_3 = row_start + k_2 * 48;
-        precise const float x_value_3 = x[offset_3];
-        precise const float dy_value_3 = dy[offset_3];
-        precise const float dx_value = (x_value > 0.0f) ? dy_value : 0.0f;
-        dbias_value += dx_value;
-        dx[offset] = dx_value;
-        precise const float dx_value_1 = (x_value_1 > 0.0f) ? dy_value_1 : 0.0f;
-        dbias_value += dx_value_1;
-        dx[offset_1] = dx_value_1;
-        precise const float dx_value_2 = (x_value_2 > 0.0f) ? dy_value_2 : 0.0f;
-        dbias_value += dx_value_2;
-        dx[offset_2] = dx_value_2;
-        precise const float dx_value_3 = (x_value_3 > 0.0f) ? dy_value_3 : 0.0f;
-        dbias_value += dx_value_3;
-        dx[offset_3] = dx_value_3;
-    }
-    const uint first = 192 + row;
-    const uint offset = row_start + first * 48;
+    const uint offset = row_start + row * 48;
     precise const float x_value = x[offset];
     precise const float dy_value = dy[offset];
+    const uint k = row + 32;
+    const uint offset_1 = row_start + k * 48;
+    precise const float x_value_1 = x[offset_1];
+    precise const float dy_value_1 = dy[offset_1];
+    const uint k_1 = row + 64;
+    const uint offset_2 = row_start + k_1 * 48;
+    precise const float x_value_2 = x[offset_2];
+    precise const float dy_value_2 = dy[offset_2];
+    const uint k_2 = row + 96;
+    const uint offset_3 = row_start + k_2 * 48;
+    precise const float x_value_3 = x[offset_3];
+    precise const float dy_value_3 = dy[offset_3];
+    const uint k_3 = row + 128;
+    const uint offset_4 = row_start + k_3 * 48;
+    precise const float x_value_4 = x[offset_4];
+    precise const float dy_value_4 = dy[offset_4];
+    const uint k_4 = row + 160;
+    const uint offset_5 = row_start + k_4 * 48;
+    precise const float x_value_5 = x[offset_5];
+    precise const float dy_value_5 = dy[offset_5];
     precise const float dx_value = (x_value > 0.0f) ? dy_value : 0.0f;
     dbias_value += dx_value;
     dx[offset] = dx_value;
+    precise const float dx_value_1 = (x_value_1 > 0.0f) ? dy_value_1 : 0.0f;
+    dbias_value += dx_value_1;
+    dx[offset_1] = dx_value_1;
+    precise const float dx_value_2 = (x_value_2 > 0.0f) ? dy_value_2 : 0.0f;
+    dbias_value += dx_value_2;
+    dx[offset_2] = dx_value_2;
+    precise const float dx_value_3 = (x_value_3 > 0.0f) ? dy_value_3 : 0.0f;
+    dbias_value += dx_value_3;
+    dx[offset_3] = dx_value_3;
+    precise const float dx_value_4 = (x_value_4 > 0.0f) ? dy_value_4 : 0.0f;
+    dbias_value += dx_value_4;
+    dx[offset_4] = dx_value_4;
+    precise const float dx_value_5 = (x_value_5 > 0.0f) ? dy_value_5 : 0.0f;
+    dbias_value += dx_value_5;
+    dx[offset_5] = dx_value_5;
+    const uint first = 192 + row;
+    const uint offset_6 = row_start + first * 48;
+    if (first < 200) {
+        precise const float x_value_6 = x[offset_6];
+        precise const float dy_value_6 = dy[offset_6];
+        precise const float dx_value_6 = (x_value_6 > 0.0f) ? dy_value_6 : 0.0f;
+        dbias_value += dx_value_6;
+        dx[offset_6] = dx_value_6;
+    }
     dbias_lanes[lane_id] = dbias_value;
+    GroupMemoryBarrierWithGroupSync();
+    if (row < 16) {
+        for (uint part = 1; part < 2; ++part) {
+            dbias_value += dbias_lanes[lane_id + part * 128];
+        }
+        dbias_lanes[lane_id] = dbias_value;
+    }
     GroupMemoryBarrierWithGroupSync();
     dbias_value = dbias_lanes[column];
 
-    for (uint part = 1; part < 8; ++part) {
-        dbias_value += dbias_lanes[column + part * 32];
+    for (uint part = 1; part < 16; ++part) {
+        dbias_value += dbias_lanes[column + part * 8];
     }
     if (row == 0) {
         dbias_parts[output] = dbias_value;

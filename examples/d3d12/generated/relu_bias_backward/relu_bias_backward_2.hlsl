@@ -2,9 +2,9 @@
 //
 //     dbias[i0, i1] = sum[r0 < 10000]((x[r0, i1] > 0) ? dy[r0, i1] : 0)
 //
-// Dispatch 2 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
-//     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
-//     bind group group; bind output column; share k row 1 4 as strip
+// Dispatch 3 groups of 256 threads; a group computes 16 outputs, with 16 lanes on each.
+//     axis row 16; axis column 16; normalize i0 as output; split output 16 as group;
+//     bind group group; bind output column; share k row 1 3 as strip
 //   u0: dbias, float32, written
 //   t0: dbias_parts, float32, read
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
@@ -20,42 +20,32 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     precise const float zero = asfloat(group_id.z);
 
-    const uint row = lane_id / 32;
-    const uint column = lane_id % 32;
+    const uint row = lane_id / 16;
+    const uint column = lane_id % 16;
     const uint group = group_id.x;
-    const uint output = group * 32 + column;
-    const uint at = min(output, 47u);
+    const uint output = group * 16 + column;
     precise float dbias_value = zero;
-    precise const float dbias_parts_value = dbias_parts[at + row * 48];
-    const uint k = row + 8;
-    precise const float dbias_parts_value_1 = dbias_parts[at + k * 48];
-    const uint k_1 = row + 16;
-    precise const float dbias_parts_value_2 = dbias_parts[at + k_1 * 48];
-    const uint k_2 = row + 24;
-    precise const float dbias_parts_value_3 = dbias_parts[at + k_2 * 48];
+    precise const float dbias_parts_value = dbias_parts[output + row * 48];
+    const uint k = row + 16;
+    precise const float dbias_parts_value_1 = dbias_parts[output + k * 48];
+    const uint k_1 = row + 32;
+    precise const float dbias_parts_value_2 = dbias_parts[output + k_1 * 48];
     dbias_value += dbias_parts_value;
     dbias_value += dbias_parts_value_1;
     dbias_value += dbias_parts_value_2;
-    dbias_value += dbias_parts_value_3;
-
-    for (uint strip = 32; strip < 48; strip += 8) {
-        const uint first = strip + row;
-        precise const float dbias_parts_value_4 = dbias_parts[at + first * 48];
-        dbias_value += dbias_parts_value_4;
-    }
     const uint first = 48 + row;
     if (first < 50) {
-        precise const float dbias_parts_value_4 = dbias_parts[at + first * 48];
-        dbias_value += dbias_parts_value_4;
+        precise const float dbias_parts_value_3 = dbias_parts[output + first * 48];
+        dbias_value += dbias_parts_value_3;
     }
     dbias_lanes[lane_id] = dbias_value;
     GroupMemoryBarrierWithGroupSync();
     dbias_value = dbias_lanes[column];
 
-    for (uint part = 1; part < 8; ++part) {
-        dbias_value += dbias_lanes[column + part * 32];
+    for (uint part = 1; part < 16; ++part) {
+        dbias_value += dbias_lanes[column + part * 16];
     }
-    if (row == 0 && output < 48) {
-        dbias[at] = dbias_value;
+    if (row == 0) {
+        dbias[output] = dbias_value;
     }
 }
