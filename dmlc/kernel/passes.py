@@ -24,6 +24,7 @@ from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.quotients import multiply_exactly
 from dmlc.kernel.registers import name_registers
 from dmlc.kernel.rewrite import find_body, replace_body, walk_parts, walk_statements
+from dmlc.kernel.sums import Sum, add_up
 from dmlc.kernel.target import Limits
 from dmlc.kernel.verify import verify_kernel
 
@@ -81,20 +82,24 @@ def run_passes(
 
 def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
-    one, and so are shared arrays of which all that is read is one, and all that is put there is of
-    one. As it is, where vectors have no fixed number of lanes."""
+    one, and so are shared arrays of which all that is read is one, which begins where those do, and
+    all that is put there is of one. As it is, where vectors have no fixed number of lanes."""
     if lanes < 2:
         return kernel
 
     wide: dict[str, int] = {}
-    narrow, read = set[str](), set[str]()
+    narrow, read, parted, uneven = set[str](), set[str](), set[str](), set[str]()
     matrices = {m.name: m for m in kernel.matrices}
+    sums: dict[str, Sum] = {}
     for statement in walk_statements(kernel.body):
+        if isinstance(statement, k.Let) and statement.local.type == k.INDEX:
+            sums[statement.local.name] = add_up(statement.value, sums)
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
             wide[statement.buffer] = max(lanes, statement.value.type.lanes)
         if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
             # The lanes of a vector may lie in several vectors.
-            narrow.update([] if isinstance(statement.value, k.Extract) else [statement.array])
+            of_vector = isinstance(statement.value, k.Extract)
+            (parted if of_vector else narrow).add(statement.array)
         if isinstance(statement, k.LoadMatrix | k.StoreMatrix):
             # Its rows begin where vectors do, unless these are longer.
             is_even = matrices[statement.matrix].align(statement) % lanes == 0
@@ -104,6 +109,10 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
                 wide[part.buffer] = max(lanes, part.type.lanes)
             if isinstance(part, k.LoadLocal):
                 (narrow if part.type.lanes == 1 else read).add(part.array)
+                place = add_up(part.index, sums)
+                if any(step % lanes for step in (place.number, *place.terms.values())):
+                    uneven.add(part.array)
+    narrow |= parted & uneven
     buffers = tuple(
         dataclasses.replace(b, lanes=wide[b.name]) if b.name in wide else b for b in kernel.buffers
     )

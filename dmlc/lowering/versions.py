@@ -62,8 +62,9 @@ Lower: TypeAlias = Callable[[Taken, Sections], tuple[k.Kernel, ...]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Fork:
-    """Sizes of which a condition holds, and others."""
+    """Sizes of which a condition holds, and others: those where a size is less than a number."""
 
+    of: Measure
     condition: str
     first: _Tree
     second: _Tree
@@ -110,6 +111,11 @@ def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[Taken, int], number: int)
         if not isinstance(at, _Fork):
             return size if chosen[at] == number else otherwise
         first, second = (choose(size, otherwise, each) for each in (at.first, at.second))
+        larger = at.second
+        if isinstance(larger, _Fork) and larger.of == at.of:
+            # What is less than one number is less than the next, too.
+            same = choose(size, otherwise, larger.first) == first
+            return second if same else choose_size(at.condition, first, second)
         return choose_size(at.condition, first, second)
 
     launch = dataclasses.replace(kernel.launch, count=choose(kernel.launch.count, 0, tree))
@@ -191,5 +197,5 @@ def _fork(
     tree = take(last)
     for bound, many in reversed(bounded if symbols else []):
         if bound is not None and find_least(size) < bound:
-            tree = _Fork(write_condition(size, "<", bound), take(many), tree)
+            tree = _Fork(size, write_condition(size, "<", bound), take(many), tree)
     return tree

@@ -16,7 +16,7 @@ StructuredBuffer<float4> ATensor : register(t0);
 StructuredBuffer<float4> BTensor : register(t1);
 RWStructuredBuffer<float4> OutputTensor : register(u0);
 
-groupshared float4 a_tile[264];
+groupshared float a_tile[1056];
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]
@@ -36,17 +36,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint at_1 = min(i0_1, 44u);
     precise const float4 a = ATensor[at_1 / 4 + at * 12];
     const uint place = rows + a_row * 33;
-    a_tile[place / 4][place % 4] = a.x;
-    a_tile[(place + 33) / 4][(place + 33) % 4] = a.y;
-    a_tile[(place + 66) / 4][(place + 66) % 4] = a.z;
-    a_tile[(place + 99) / 4][(place + 99) % 4] = a.w;
+    a_tile[place] = a.x;
+    a_tile[place + 33] = a.y;
+    a_tile[place + 66] = a.z;
+    a_tile[place + 99] = a.w;
     const uint i0_2 = first_i0 + rows;
     GroupMemoryBarrierWithGroupSync();
     if (i0_2 < 48) {
         const uint i1_2 = first_i1 + a_row;
         const uint offset = i0_2 * 80 + i1_2;
         if (i1_2 < 80) {
-            precise const float4 a_1 = a_tile[(rows * 33 + a_row) / 4];
+            precise const float4 a_1 = float4(a_tile[rows * 33 + a_row], a_tile[rows * 33 + a_row + 1], a_tile[rows * 33 + a_row + 2], a_tile[rows * 33 + a_row + 3]);
             precise const float4 b = BTensor[offset / 4];
             precise const float4 output = a_1 + b;
             OutputTensor[offset / 4] = output;
