@@ -493,19 +493,37 @@ def choose_size(condition: str, size: int | str, otherwise: int | str) -> int | 
     return size if size == otherwise else f"({condition} ? {size} : {otherwise})"
 
 
+_MOST_CHOICES = 64
+
+
 @functools.lru_cache(4096)
 def part_choice(size: str) -> tuple[str, str, str] | None:
     """The condition of what `choose_size` made, what there is where it holds, and what elsewhere;
     None for any other size."""
-    condition, asked, rest = size.removeprefix("(").partition(" ? ")
-    if not asked:
+    condition, asked, rest = size[1:-1].partition(" ? ")
+    if not asked or (size[0], size[-1]) != ("(", ")"):
         return None
-    depth, text = 0, rest.removesuffix(")")
+    depth, text = 0, rest
     for place, character in enumerate(text):
         depth += (character == "(") - (character == ")")
         if not depth and text.startswith(" : ", place):
             return condition, text[:place], text[place + 3 :]
-    raise InternalError(f"'{size}' is no choice between sizes")
+    raise DmlcError(f"'{size}' is no choice between sizes")
+
+
+def check_count(size: str) -> str:
+    """A size in C, also one that `choose_size` made. Raises `DmlcError` for any other text."""
+    if size.count("?") > _MOST_CHOICES:
+        raise DmlcError(f"a size is chosen among {_MOST_CHOICES} at most")
+    choice = part_choice(size)
+    if choice is None:
+        parse_size(size)
+    else:
+        condition, then, otherwise = choice
+        left, _, right = part_condition(condition)
+        for each in (left, right, then, otherwise):
+            check_count(each)
+    return size
 
 
 def refuse_sizes(name: str, conditions: Iterable[str], sizes: Mapping[str, int]) -> None:

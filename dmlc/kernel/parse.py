@@ -16,6 +16,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.print import CONVERSIONS, RESERVED
 from dmlc.parameters import expect_text
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import check_count
 from dmlc.source import DmlcError, Source, unknown_name
 
 _VECTOR = re.compile(r"(\w+)x(\d{1,4})")
@@ -111,7 +112,7 @@ class _Parser(Scanner[k.Expression]):
 
     def _launch(self) -> dict[str, Any]:
         self.expect("ceil", "(")
-        count = self.name_or_number("a size or a symbol")
+        count = self._count()
         self.expect("/")
         per_group = self.integer("how many a group takes")
         self.expect(")", "groups", "of")
@@ -154,13 +155,13 @@ class _Parser(Scanner[k.Expression]):
             self.matrices[name] = self._matrix(name, type)
             return
         if self.accept("["):
-            count = self.integer("a size")
+            count = self._count() if kind == "buffer" else self.integer("a size")
             self.expect("]")
         if kind == "buffer":
             self.buffers[name] = self._buffer(
                 k.Buffer(name, type.dtype, k.Access.READ, count, lanes=type.lanes)
             )
-        elif count is None:
+        elif not isinstance(count, int):
             self.fail("'['")
         else:
             is_shared, is_registers = kind == "shared", kind == "registers"
@@ -200,6 +201,16 @@ class _Parser(Scanner[k.Expression]):
             raise DmlcError(
                 f"this is no text as JSON has them: {error}", self.span(token)
             ) from error
+
+    def _count(self) -> int | str:
+        """A number, a symbol, or in quotes what a size is computed by."""
+        token = self.token
+        if token.kind != "text":
+            return self.name_or_number("a size or a symbol")
+        try:
+            return check_count(self._text())
+        except DmlcError as error:
+            raise DmlcError(error.diagnostics[0].message, self.span(token)) from None
 
     def _names(self) -> tuple[str, ...]:
         self.expect("(")

@@ -27,7 +27,7 @@ CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcas
 def print_kernel(kernel: k.Kernel) -> str:
     """The text of a kernel; it ends without a line break."""
     launch = expect("kernel", kernel, k.Kernel, "a kernel.nodes.Kernel").launch
-    groups = f"launch ceil({launch.count} / {launch.per_group}) groups of {launch.group_size}"
+    groups = f"ceil({_count(launch.count)} / {launch.per_group}) groups of {launch.group_size}"
     rows = f" in subgroups of {launch.subgroup}" if launch.subgroup else ""
     rows += "" if launch.row is None else f" in rows of {launch.row}"
     lines = [
@@ -41,7 +41,7 @@ def print_kernel(kernel: k.Kernel) -> str:
         *([f"effort {kernel.effort!r}"] if kernel.effort != 1 else []),
         *([f"stages ({', '.join(kernel.stages)})"] if kernel.stages else []),
         *(f"pass ({', '.join(stages)})" for stages in kernel.passes),
-        f"{groups}{rows}, index {'s' if kernel.index_signed else 'u'}{kernel.index_bits}",
+        f"launch {groups}{rows}, index {'s' if kernel.index_signed else 'u'}{kernel.index_bits}",
         *map(_buffer, kernel.buffers),
         *(f"scalar {_name(s.name)}: {show_type(s.type)} = {value}" for s, value in kernel.scalars),
         *map(_array, kernel.arrays),
@@ -143,8 +143,13 @@ def _numbers(lanes: Sequence[int]) -> str:
     return f"[{', '.join(map(str, lanes))}]"
 
 
+def _count(count: int | str) -> str:
+    """A size; in quotes what it is computed by, unless that is a symbol alone."""
+    return f'"{count}"' if isinstance(count, str) and not count.isidentifier() else f"{count}"
+
+
 def _buffer(buffer: k.Buffer) -> str:
-    count = "" if buffer.count is None else f"[{buffer.count}]"
+    count = "" if buffer.count is None else f"[{_count(buffer.count)}]"
     touched = "" if buffer.bytes is None else f", {buffer.bytes} bytes"
     element = show_type(k.Type(buffer.dtype, buffer.lanes))
     return f"buffer {buffer.name}: {element}{count} {buffer.access.value}{touched}"

@@ -340,7 +340,7 @@ def test_words_of_shader_model_6_0() -> None:
 
 
 def test_a_file_asks_for_what_not_every_device_has() -> None:
-    assert "# REQUIRES: Half\n" in make_test(relu_grad(4, dtype="FLOAT16"))
+    assert "# REQUIRES: Half, Int16\n" in make_test(relu_grad(4, dtype="FLOAT16"))
     assert "# REQUIRES: Int16\n" in make_test(rms_norm("BFLOAT16", 4, 33))
     assert "# REQUIRES: Double\n" in make_test(shaders.example("directml.JOIN"))
     assert "REQUIRES" not in make_test(relu_grad(4))
