@@ -13,13 +13,13 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
     "ir": 5_530,
-    "kernel": 6_750,
+    "kernel": 6_780,
     "transform": 10_850,
     "loops": 8_480,
     "schedules": 3_620,
     "lowering": 5_040,
 }
-"""By folder, in lines; 40,270 in all."""
+"""By folder, in lines; 40,300 in all."""
 LONGEST = 600
 """Lines of a module."""
 

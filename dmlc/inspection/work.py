@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dmlc import ir
 from dmlc.inspection.model import Reread, Work
 from dmlc.report import count_operations
+from dmlc.transform.ranks import find_ranking
+from dmlc.transform.scans import find_scan
 from dmlc.transform.traffic import count_bytes, list_moves
 
 
@@ -22,8 +24,16 @@ def count_work(function: ir.Function) -> Work:
         for m in moves
         if m.tensor not in tables
     )
-    operations = sum(count_operations(function, stage) for stage in function.stages)
+    operations = sum(_count_operations(function, stage) for stage in function.stages)
     return Work(moved, operations, _find_rereads(function))
+
+
+def _count_operations(function: ir.Function, stage: ir.Stage) -> float:
+    """The operations of a stage: what scans rows, or ranks their elements, need not go over all
+    other elements for each."""
+    if find_scan(stage) is None and find_ranking(stage) is None:
+        return count_operations(function, stage)
+    return math.prod(extent for extent in stage.extents if isinstance(extent, int))
 
 
 def _find_rereads(function: ir.Function) -> tuple[Reread, ...]:

@@ -92,7 +92,8 @@ def _judge(function: ir.Function, kernel: k.Kernel, steps: Steps | None) -> Iter
         stage = max(stages, key=count_points, default=function.stage(kernel.stages[0]))
         yield _warn_of_serial(stage, steps, threads)
     tables = list_arrays(function.tables)
-    for stage in stages:
+    # Kernels of text, such as sorts, have no passes over points: their stages say what they give.
+    for stage in stages if kernel.passes else ():
         points, reduced = count_points(stage), count_reduced(stage)
         each = steps.total / max(1, points // max(1, reduced))
         if min(each, reduced) <= MANY_POSITIONS:

@@ -24,6 +24,9 @@ from dmlc.transform.prefixes import find_prefix
 _TEMPLATE = "scan.group.j2"
 _MOST_HELD = 16
 """Elements that a work item scans at once, at most."""
+_MOST_APART = 4
+"""The same where neighbours are moved one by one: work items that store side by side are so far
+apart in memory."""
 _WIDE = 32
 """Rows that lie side by side, and are scanned by one group."""
 _BUSY = 2
@@ -49,8 +52,8 @@ def lower_scan(
     source = find_source(texts, prefix.stage, prefix.place(BodyBuilder()), profile, limits)
     vectors = wide == 1 and not (length % 4 or prefix.goes_back) and dtype.bytes == 4
     # By sizes alone: what is added to what is the same in every language.
-    per = -(-per // 4) * 4 if vectors else per
-    vectors = vectors and source.dtype is dtype and limits.vector_lanes != 1
+    per = -(-per // 4) * 4 if vectors else per if wide > 1 else min(per, _MOST_APART)
+    vectors = vectors and source.dtype.compute is dtype and limits.vector_lanes != 1
     blocks, tiles = rows * columns, -(-length // (parts * per))
     wanted = 1 if blocks >= profile.groups else min(_BUSY * profile.groups // blocks, tiles)
     size = -(-tiles // max(1, wanted)) * parts * per
