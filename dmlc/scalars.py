@@ -308,6 +308,13 @@ def _modulo(x: Array, y: Array) -> Array:
     return np.where(zero, x.dtype.type(0), np.fmod(x, np.where(zero, y.dtype.type(1), y)))
 
 
+def _power(x: Array, y: Array) -> Array:
+    """`pow` of IEEE 754. NumPy takes the square root where one exponent of 0.5 is for all, which is
+    another of a negative infinity, and of -0: each element has an exponent of its own."""
+    x, y = np.broadcast_arrays(x, y)
+    return np.asarray(np.power(x.ravel(), y.ravel()).reshape(x.shape))
+
+
 def _minimum(x: Array, y: Array) -> Array:
     if _integral(x):
         return np.minimum(x, y)
@@ -416,7 +423,7 @@ def _table() -> dict[str, Operation]:
     transcendental: list[tuple[str, int, Callable[..., Array]]] = [
         ("exp", 1, np.exp), ("exp2", 1, np.exp2), ("expm1", 1, np.expm1),
         ("log", 1, np.log), ("log2", 1, np.log2), ("log1p", 1, np.log1p),
-        ("pow", 2, np.power), ("sin", 1, np.sin), ("cos", 1, np.cos), ("tan", 1, np.tan),
+        ("pow", 2, _power), ("sin", 1, np.sin), ("cos", 1, np.cos), ("tan", 1, np.tan),
         ("asin", 1, np.arcsin), ("acos", 1, np.arccos), ("atan", 1, np.arctan),
         ("atan2", 2, np.arctan2), ("sinh", 1, np.sinh), ("cosh", 1, np.cosh),
         ("tanh", 1, np.tanh), ("asinh", 1, np.arcsinh), ("acosh", 1, np.arccosh),

@@ -339,3 +339,15 @@ def test_unknown_combiners_are_refused() -> None:
 
 def test_bfloat16_is_the_one_of_ml_dtypes() -> None:
     assert T.BFLOAT16.dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(), (1,), (3, 1), (17,)])
+def test_a_power_of_a_half_is_no_square_root(dtype: DataType, shape: tuple[int, ...]) -> None:
+    """Of a negative infinity it is infinite, and of -0 it is 0, for any number of elements."""
+    half = np.asarray(0.5, dtype.dtype)
+    for given, expected in ((-math.inf, math.inf), (-0.0, 0.0), (4.0, 2.0)):
+        found = OPERATIONS["pow"].evaluate(np.full(shape, given, dtype.dtype), half)
+        assert np.shape(found) == shape
+        assert (found == expected).all()
+        assert not np.signbit(found).any()
