@@ -352,7 +352,7 @@ def choose_tile(
     holding = round_up(points // each) if each else 0
     most = max(space.inner_count for space in wide) // unit
     is_heavy = any(_weigh(phase) > _FUNCTION for phase in _list_wide(phases))
-    rows = round_up(most) // (max(_POINTS, each // unit) if is_heavy else _POINTS)
+    rows = round_up(-(-most // (max(_POINTS, each // unit) if is_heavy else _POINTS)))
     last = len(first.extents) - 1
     outputs = math.prod(first.parallel_sizes)
     widest = 0

@@ -285,6 +285,22 @@ def test_one_group_is_as_large_as_any_whose_sums_fit_into_shared_memory() -> Non
     assert sizes == [1024, 256, 512]
 
 
+@pytest.mark.parametrize("heavy", [2, 3, 5, 6, 7])
+def test_lanes_are_a_power_of_two_however_much_they_compute(heavy: int) -> None:
+    value = "%x[i0, r1]"
+    for _ in range(heavy):
+        value = f"exp({value})"
+    again = value.replace("r1", "i1")
+    function = ir.parse(
+        "func @f(%x: f32[8, 32]) -> (%y) {\n"
+        f"%s: f32[i0 < 8, i1 < 1] = sum[r1 < 32] {value}\n"
+        f"%y: f32[i0 < 8, i1 < 32] = max(%s[i0, 0], {again})\n"
+        "}"
+    )
+    (kernel,) = lower(function, GPU)
+    assert kernel.launch.group_size.bit_count() == 1
+
+
 @pytest.mark.parametrize(
     ("sizes", "kept", "rows", "columns"),
     [
