@@ -11,7 +11,7 @@ is cut into tiles, `schedule` says.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.loops.element import (
@@ -224,7 +224,8 @@ def settle_quotients(phase: Phase, axis: int, length: int) -> Phase:
             return ir.Constant(DataType.INDEX, 0)
         return phase.elements.values[value.operands[0]]
 
-    return _replace_values(phase, [change(value) for value in phase.elements.values], {})
+    values = tuple(change(value) for value in phase.elements.values)
+    return with_elements(phase, prune(dataclasses.replace(phase.elements, values=values)))
 
 
 def part_parallel(phase: Phase, place: int, length: int) -> Phase:
@@ -248,33 +249,15 @@ def part_parallel(phase: Phase, place: int, length: int) -> Phase:
 
     def stand(own: int) -> Place:
         steps = tuple(int(a == own) for a in range(len(sizes)))
-        view = View(f"axis#{own}", DataType.INDEX, steps)
-        parted_strides[view] = steps
-        return Place(view, DataType.INDEX)
-
-    parted_strides: dict[View, tuple[int, ...]] = {}
+        return Place(View(f"axis#{own}", DataType.INDEX, steps), DataType.INDEX)
 
     def change(value: Value) -> Value:
         if _read_divisor(phase, value, axis) != length or not isinstance(value, ir.Apply):
             return value
         return stand(axis + (value.operation.name == "mod"))
 
-    values = [change(value) for value in phase.elements.values]
-    return _replace_values(parted, values, parted_strides)
-
-
-def _replace_values(
-    phase: Phase, values: Sequence[Value], strides: Mapping[View, tuple[int, ...]]
-) -> Phase:
-    """The phase with other values, and without those that nothing needs any more."""
-    elements = prune(dataclasses.replace(phase.elements, values=tuple(values)))
-    known = {**phase.space.strides, **strides}
-    space = dataclasses.replace(phase.space, strides={v: known[v] for v in elements.views()})
-    accumulators = tuple(
-        dataclasses.replace(each, reduction=reduction)
-        for each, reduction in zip(phase.accumulators, elements.reductions, strict=True)
-    )
-    return dataclasses.replace(phase, elements=elements, space=space, accumulators=accumulators)
+    values = tuple(change(value) for value in phase.elements.values)
+    return with_elements(parted, prune(dataclasses.replace(phase.elements, values=values)))
 
 
 # The phases of tiles -------------------------------------------------------------------------

@@ -84,6 +84,12 @@ class Reduction:
     dtype: DataType
     """Of the value."""
 
+    def renumbered(self, numbers: Mapping[int, int]) -> Reduction:
+        """The same of values that have other numbers."""
+        guard, place = (None if n is None else numbers[n] for n in (self.guard, self.place))
+        values = tuple(numbers[n] for n in self.values)
+        return dataclasses.replace(self, values=values, guard=guard, place=place)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Elements:
@@ -145,11 +151,12 @@ def find_moving(
     return tuple(moving)
 
 
-def list_needed(elements: Elements, root: int) -> frozenset[int]:
-    """The values that one is computed from, and itself."""
-    needed = {root}
-    for number in range(root, -1, -1):
-        if number in needed:
+def list_needed(elements: Elements, *roots: int, given: int | None = None) -> frozenset[int]:
+    """The values that some are computed from, and these; but for what one that is `given` is
+    computed from."""
+    needed = set(roots)
+    for number in range(max(roots, default=-1), -1, -1):
+        if number in needed and number != given:
             needed.update(operands(elements.values[number]))
     return frozenset(needed)
 
@@ -179,7 +186,7 @@ def reads_elements(elements: Elements, number: int) -> bool:
 
 def list_stored(elements: Elements) -> frozenset[int]:
     """The values that the results are computed from, and these."""
-    return frozenset(n for _, root in elements.results for n in list_needed(elements, root))
+    return list_needed(elements, *(root for _, root in elements.results))
 
 
 def list_joins(elements: Elements) -> frozenset[int]:
@@ -209,25 +216,12 @@ def _part_guard(elements: Elements) -> tuple[dict[int, None], dict[int, None]]:
 
 def prune(elements: Elements) -> Elements:
     """The same without the values that nothing needs."""
-    needed = set(elements.roots())
-    for number in range(len(elements.values) - 1, -1, -1):
-        if number in needed:
-            needed.update(operands(elements.values[number]))
     numbers: dict[int, int] = {}
     values: list[Value] = []
-    for number, value in enumerate(elements.values):
-        if number in needed:
-            numbers[number] = len(values)
-            values.append(renumber(value, numbers))
-    reductions = tuple(
-        dataclasses.replace(
-            f,
-            values=tuple(numbers[n] for n in f.values),
-            guard=None if f.guard is None else numbers[f.guard],
-            place=None if f.place is None else numbers[f.place],
-        )
-        for f in elements.reductions
-    )
+    for number in sorted(list_needed(elements, *elements.roots())):
+        numbers[number] = len(values)
+        values.append(renumber(elements.values[number], numbers))
+    reductions = tuple(each.renumbered(numbers) for each in elements.reductions)
     results = tuple((view, numbers[number]) for view, number in elements.results)
     return Elements(elements.domain, tuple(values), results, reductions, elements.reach)
 

@@ -49,12 +49,7 @@ def take_out(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Pha
     work = prune(
         Elements(elements.domain, elements.values, tuple((v, n) for n, v in views.items()))
     )
-    accumulators = tuple(
-        dataclasses.replace(g, reduction=reduction)
-        for g, reduction in zip(phase.accumulators, rest.reductions, strict=True)
-    )
-    kept = dataclasses.replace(with_elements(phase, rest), accumulators=accumulators)
-    return with_elements(phase, work), kept
+    return with_elements(phase, work), with_elements(phase, rest)
 
 
 def _choose(elements: Elements, varies: Sequence[bool], moves: Sequence[bool]) -> list[int]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
 
 from dmlc import ir
 from dmlc.kernel.target import Limits
@@ -29,7 +30,7 @@ from dmlc.loops.element import (
     list_conditions,
     reads_elements,
 )
-from dmlc.loops.space import Space, arrange, keep_all, permute
+from dmlc.loops.space import Space, arrange, keep_all
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import Measure, Taken, as_extent, is_multiple, known, measure, pack_strides
 from dmlc.transform.passes import Member, Pass
@@ -187,10 +188,20 @@ class Phase:
         return not self.space.inner
 
 
-def with_elements(phase: Phase, elements: Elements) -> Phase:
-    """The same points, for other work."""
-    strides = {v: phase.space.strides.get(v, v.strides) for v in elements.views()}
-    return Phase(elements, dataclasses.replace(phase.space, strides=strides))
+def with_elements(
+    phase: Phase,
+    elements: Elements,
+    strides: Mapping[View, tuple[Measure, ...]] = MappingProxyType({}),
+) -> Phase:
+    """The same points, for other work, of which some views have other `strides`. Accumulators are
+    of the reductions that it has, if any."""
+    known = {**phase.space.strides, **strides}
+    space = dataclasses.replace(
+        phase.space, strides={v: known.get(v, v.strides) for v in elements.views()}
+    )
+    pairs = zip(phase.accumulators, elements.reductions, strict=bool(elements.reductions))
+    accumulators = tuple(dataclasses.replace(each, reduction=own) for each, own in pairs)
+    return Phase(elements, space, accumulators, phase.is_across and bool(accumulators))
 
 
 _RISING, _FALLING = ("ge", "gt"), ("le", "lt")
@@ -283,7 +294,7 @@ def collect_phases(
     spaces = list(arrange([elements for elements, _ in made], len(parallel), as_written))
     if parts is not None:
         # Along what was reduced it stands still, which has it come last.
-        spaces[-1] = permute(spaces[-1], (*spaces[-1].parallel, *spaces[-1].inner))
+        spaces[-1] = spaces[-1].select((*spaces[-1].parallel, *spaces[-1].inner))
     across = {m.stage for each in passes for m in each.across}
     return tuple(
         Phase(elements, space, states, is_across=any(each.name in across for each in states))

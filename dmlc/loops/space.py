@@ -99,12 +99,14 @@ class Space:
     def drop_ones(self) -> Space:
         """The space without the parallel dimensions of one element."""
         every = range(len(self.extents))
-        kept = [axis for axis in every if self.extents[axis] != 1 or axis not in self.parallel]
-        places = {axis: place for place, axis in enumerate(kept)}
+        return self.select([a for a in every if self.extents[a] != 1 or a not in self.parallel])
+
+    def select(self, axes: Sequence[int]) -> Space:
+        """The space along some of its axes, in their order; none is a piece of a longer one."""
         return Space(
-            tuple(self.extents[axis] for axis in kept),
-            {v: tuple(steps[axis] for axis in kept) for v, steps in self.strides.items()},
-            tuple(places[axis] for axis in self.parallel if axis in places),
+            tuple(self.extents[axis] for axis in axes),
+            {v: tuple(steps[axis] for axis in axes) for v, steps in self.strides.items()},
+            tuple(axes.index(axis) for axis in self.parallel if axis in axes),
         )
 
     def count_steps(self, view: View) -> int | None:
@@ -199,15 +201,6 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
         lengths = tuple(math.prod(domain[axis] for axis in run) for run in every)
         spaces.append(Space(lengths, strides, tuple(range(len(runs)))))
     return tuple(spaces)
-
-
-def permute(space: Space, order: Sequence[int]) -> Space:
-    """The space with its axes in another order; none is a piece of a longer one."""
-    return Space(
-        tuple(space.extents[axis] for axis in order),
-        {v: tuple(steps[axis] for axis in order) for v, steps in space.strides.items()},
-        tuple(order.index(axis) for axis in space.parallel),
-    )
 
 
 def cut(space: Space, axis: int, length: Measure, pieces: int | None = None) -> Space:

@@ -17,18 +17,15 @@ from dmlc.loops.contraction import is_plain
 from dmlc.loops.element import (
     Elements,
     Gather,
-    Place,
     Read,
     Value,
     View,
     list_conditions,
     list_needed,
-    operands,
     prune,
 )
-from dmlc.loops.legality import (
-    find_path,
-)
+from dmlc.loops.element import renumber as renumber_value
+from dmlc.loops.legality import find_path
 from dmlc.loops.nodes import (
     Buffer,
     Dim,
@@ -51,7 +48,6 @@ from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, re
 from dmlc.loops.space import Space
 from dmlc.loops.tiling import count_points, covers, list_names, measure_shared
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.source import InternalError
 
 MOST_AHEAD = 64
 """Elements that a work item reads ahead, at most: each takes a register."""
@@ -84,7 +80,10 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     demand(all(b.name != f"{name}#tile" for b in nest.buffers), f"there is a tile '{name}'")
     own = [axis for axis, dim in enumerate(dims) if dim.within is None]
     conditions = _list_own(phase, dims, footprint, settled)
-    made = stage_value(_without_tiles(phase, own), root, conditions, f"{name}#tile")
+    # The axes of tiles come last.
+    plain = dataclasses.replace(phase.space.select(own), pieces=phase.space.pieces)
+    plain = dataclasses.replace(phase, space=plain)
+    made = stage_value(plain, root, conditions, f"{name}#tile")
     ((view, _),) = made.elements.results
     wanted = f"{name.partition('.')[0]}_tile"
     products = [n for n in walk(loop.body) if isinstance(n, Multiply)]
@@ -313,38 +312,19 @@ def _read_tile(
     read = Read(dataclasses.replace(view, strides=steps), view.dtype)
     elements = _replace_value(phase.elements, root, read)
     known = {v: (*s, *(0 for _ in new)) for v, s in space.strides.items()} | {read.view: steps}
-    strides = {view: known[view] for view in elements.views()}
     extents = (*space.extents, *map(count_points, new))
-    space = Space(extents, strides, (*space.parallel, *ends), space.pieces)
-    made = _with_reductions(dataclasses.replace(phase, elements=elements, space=space))
+    space = Space(extents, known, (*space.parallel, *ends), space.pieces)
+    made = with_elements(dataclasses.replace(phase, space=space), elements)
     if _reads_tiles(nest, number, made, dims, settled):
         (reduction,) = elements.reductions
         free = dataclasses.replace(reduction, guard=None)
         elements = prune(dataclasses.replace(elements, reductions=(free,)))
-        made = _with_reductions(dataclasses.replace(made, elements=elements))
         loops = [n.dim for n in walk(nest.body) if isinstance(n, Loop)]
         kept = [axis for axis, dim in enumerate(dims) if dim.within is not None]
         kept.sort(key=lambda axis: loops.index(dims[axis]))
-        return _keep(made, kept), tuple(dims[axis] for axis in kept)
+        made = with_elements(dataclasses.replace(made, space=space.select(kept)), elements)
+        return made, tuple(dims[axis] for axis in kept)
     return made, dims
-
-
-def _keep(phase: Phase, axes: Sequence[int]) -> Phase:
-    """A phase that moves along some of its axes alone."""
-    space = phase.space
-    parallel = tuple(axes.index(axis) for axis in space.parallel if axis in axes)
-    strides = {v: tuple(space.strides[v][a] for a in axes) for v in phase.elements.views()}
-    extents = tuple(space.extents[axis] for axis in axes)
-    return dataclasses.replace(phase, space=Space(extents, strides, parallel))
-
-
-def _without_tiles(phase: Phase, axes: Sequence[int]) -> Phase:
-    """A phase without the axes of tiles, which come last."""
-    space, count = phase.space, len(axes)
-    strides = {view: steps[:count] for view, steps in space.strides.items()}
-    parallel = tuple(axis for axis in space.parallel if axis < count)
-    own = Space(space.extents[:count], strides, parallel, space.pieces)
-    return dataclasses.replace(phase, space=own)
 
 
 def _replace_value(elements: Elements, root: int, read: Read) -> Elements:
@@ -365,18 +345,8 @@ def _replace_value(elements: Elements, root: int, read: Read) -> Elements:
 
 def renumber(elements: Elements, root: int) -> dict[int, int]:
     """What numbers values have, of those that there still are, once a value is read."""
-    needed = set(elements.roots())
-    for number in range(len(elements.values) - 1, -1, -1):
-        if number in needed and number != root:
-            needed.update(operands(elements.values[number]))
+    needed = list_needed(elements, *elements.roots(), given=root)
     return {old: new for new, old in enumerate(sorted(needed))}
-
-
-def _with_reductions(phase: Phase) -> Phase:
-    """A phase whose accumulators are of its own reductions."""
-    pairs = zip(phase.accumulators, phase.elements.reductions, strict=True)
-    made = tuple(dataclasses.replace(each, reduction=own) for each, own in pairs)
-    return dataclasses.replace(phase, accumulators=made)
 
 
 def _reads_tiles(
@@ -430,11 +400,8 @@ def stage_value(phase: Phase, root: int, conditions: Sequence[int], name: str) -
             if isinstance(value, Gather):
                 terms = tuple((protect(n, value.guarded), step) for n, step in value.terms)
                 value = dataclasses.replace(value, terms=terms)
-            elif not isinstance(value, Read | Place):
-                made = ir.with_operands(value, tuple(numbers[o] for o in operands(value)))
-                if isinstance(made, ir.Index | ir.Load):
-                    raise InternalError(f"not a scalar operation: {made}")
-                value = made
+            else:
+                value = renumber_value(value, numbers)
             numbers[number] = add(value)
         return numbers[root]
 

@@ -8,10 +8,10 @@ import math
 
 from dmlc import ir
 from dmlc.loops.element import (
+    Elements,
     Gather,
     Place,
     Read,
-    Reduction,
     Value,
     View,
     list_conditions,
@@ -20,7 +20,7 @@ from dmlc.loops.element import (
 )
 from dmlc.loops.legality import demand_serial, list_cuts
 from dmlc.loops.nodes import Nest, list_loops
-from dmlc.loops.phases import Phase
+from dmlc.loops.phases import Phase, with_elements
 from dmlc.loops.script import Argument, On, ScheduleError, demand, primitive, replace_node
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import Measure
@@ -166,31 +166,18 @@ def thin_points(phase: Phase, sparse: Sparse) -> Phase:
                 values.append(renumber(value, numbers))
         numbers[number] = len(values) - 1
     results = tuple((view, numbers[root]) for view, root in phase.elements.results)
-    reductions = tuple(_move(each, numbers) for each in phase.elements.reductions)
-    elements = prune(
-        dataclasses.replace(
-            phase.elements, values=tuple(values), results=results, reductions=reductions
-        )
+    reductions = tuple(each.renumbered(numbers) for each in phase.elements.reductions)
+    elements = Elements(
+        phase.elements.domain, tuple(values), results, reductions, phase.elements.reach
     )
     sizes = list(space.sizes)
     sizes[sparse.axis] = -(-size // sparse.number)
-    kept = {view: strides[view] for view in elements.views()}
-    accumulators = tuple(
-        dataclasses.replace(each, reduction=reduction)
-        for each, reduction in zip(phase.accumulators, elements.reductions, strict=True)
-    )
-    space = dataclasses.replace(space, extents=tuple(sizes), strides=kept)
-    return dataclasses.replace(phase, elements=elements, space=space, accumulators=accumulators)
+    phase = dataclasses.replace(phase, space=dataclasses.replace(space, extents=tuple(sizes)))
+    return with_elements(phase, prune(elements), strides)
 
 
 def _point(axis: int, step: int, count: int) -> tuple[int, ...]:
     return tuple(step * (each == axis) for each in range(count))
-
-
-def _move(reduction: Reduction, numbers: dict[int, int]) -> Reduction:
-    guard = None if reduction.guard is None else numbers[reduction.guard]
-    values = tuple(numbers[value] for value in reduction.values)
-    return dataclasses.replace(reduction, values=values, guard=guard)
 
 
 @primitive(Argument.NUMBER)
