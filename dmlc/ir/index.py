@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from dmlc.ir.linear import Linear, combine_linear
 from dmlc.ir.nodes import (
     Apply,
     Body,
@@ -368,19 +369,8 @@ def evaluate_instruction(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Affine:
-    """`constant + sum(index * factor)`."""
-
-    constant: int
-    factors: tuple[tuple[Index, int], ...] = ()
-
-    def plus(self, other: Affine, times: int = 1) -> Affine:
-        """The sum of this and some times another."""
-        factors = dict(self.factors)
-        for index, factor in other.factors:
-            factors[index] = factors.get(index, 0) + factor * times
-        kept = tuple((index, factor) for index, factor in factors.items() if factor)
-        return Affine(self.constant + times * other.constant, kept)
+class Affine(Linear[Index]):
+    """A sum of indices times constants, and a constant."""
 
 
 def find_affine(body: Body) -> tuple[Affine | None, ...]:
@@ -398,27 +388,11 @@ def find_affine(body: Body) -> tuple[Affine | None, ...]:
             case Apply(operation=operation, dtype=DataType.INDEX):
                 known = [g for g in given if g is not None]
                 if len(known) == len(given):
-                    form = _combine(operation.name, known)
+                    form = combine_linear(operation.name, known)
             case _:
                 pass
         found.append(form)
     return tuple(found)
-
-
-def _combine(name: str, given: Sequence[Affine]) -> Affine | None:
-    match name:
-        case "add":
-            return given[0].plus(given[1])
-        case "sub":
-            return given[0].plus(given[1], -1)
-        case "neg":
-            return Affine(0).plus(given[0], -1)
-        case "mul" if not given[0].factors:
-            return Affine(0).plus(given[1], given[0].constant)
-        case "mul" if not given[1].factors:
-            return Affine(0).plus(given[0], given[1].constant)
-        case _:
-            return None
 
 
 # Reach -------------------------------------------------------------------------------------

@@ -222,6 +222,12 @@ def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
     return _check_stage(stage, function.tensors(), function.symbols(), reach)
 
 
+def are_sound(function: Function, before: Sequence[Stage], made: Sequence[Stage]) -> bool:
+    """Whether stages are well formed that a pass puts behind some others in a function."""
+    known = dataclasses.replace(function, stages=(*before, *made))
+    return all(find_stage_fault(known, each) is None for each in made)
+
+
 def _check_name(node: Tensor, known: Mapping[str, object]) -> Fault | None:
     if not _NAME.fullmatch(node.name):
         return Fault(f"%{node.name}", "this is no name", node.span)

@@ -7,6 +7,7 @@ import dataclasses
 import math
 
 from dmlc import ir
+from dmlc.ir.linear import Linear, combine_linear
 from dmlc.loops.element import (
     Elements,
     Gather,
@@ -76,9 +77,8 @@ def _read_condition(phase: Phase, number: int) -> Sparse | None:
     by, line = values[rest.operands[1]], _find_line(phase, rest.operands[0])
     if not isinstance(by, ir.Constant) or line is None:
         return None
-    steps, start = line
-    period = int(by.value)
-    uneven = [axis for axis, step in enumerate(steps) if period > 1 and step % period]
+    steps, period = dict(line.factors), int(by.value)
+    uneven = [axis for axis in sorted(steps) if period > 1 and steps[axis] % period]
     inner = [axis for axis in uneven if axis in space.inner and axis not in space.pieces]
     if len(uneven) != 2 or len(inner) != 1 or math.gcd(steps[inner[0]], period) != 1:
         return None
@@ -86,34 +86,24 @@ def _read_condition(phase: Phase, number: int) -> Sparse | None:
     if output not in space.parallel or space.sizes[axis] < 2:
         return None
     turn = -pow(steps[axis], -1, period)
-    factor, shift = turn * steps[output] % period, turn * start % period
+    factor, shift = turn * steps[output] % period, turn * line.constant % period
     return Sparse(axis, period, output, factor, shift, number)
 
 
-def _find_line(phase: Phase, number: int) -> tuple[list[int], int] | None:
-    """How far a position goes with a step along each axis, and where it starts; None for a value
-    that does not go evenly."""
-    values, count = phase.elements.values, len(phase.space.sizes)
-    match values[number]:
+def _find_line(phase: Phase, number: int) -> Linear[int] | None:
+    """A position as a sum of the places along axes, where it is one."""
+    match phase.elements.values[number]:
         case Place(view=view, dtype=DataType.INDEX):
-            return list(phase.space.known_strides[view]), view.offset
+            steps = enumerate(phase.space.known_strides[view])
+            return Linear(view.offset, tuple((axis, step) for axis, step in steps if step))
         case ir.Constant(value=value):
-            return [0] * count, int(value)
-        case ir.Apply(operation=operation, operands=operands) if len(operands) == 2:
+            return Linear(int(value))
+        case ir.Apply(operation=operation, operands=operands):
             lines = [_find_line(phase, operand) for operand in operands]
+            known = [line for line in lines if line is not None]
+            return combine_linear(operation.name, known) if known == lines else None
         case _:
             return None
-    (first, second), name = lines, operation.name
-    if first is None or second is None:
-        return None
-    if name in ("add", "sub"):
-        sign = 1 if name == "add" else -1
-        moved = [a + sign * b for a, b in zip(first[0], second[0], strict=True)]
-        return moved, first[1] + sign * second[1]
-    if name == "mul" and not (any(first[0]) and any(second[0])):
-        line, by = (first, second[1]) if any(first[0]) else (second, first[1])
-        return [step * by for step in line[0]], line[1] * by
-    return None
 
 
 def thin_points(phase: Phase, sparse: Sparse) -> Phase:

@@ -92,13 +92,16 @@ def name_arrays(
     size: int,
     *,
     shared: bool = False,
+    registers: bool = False,
 ) -> list[Arrays]:
     """Arrays for the states of some reductions."""
     made: list[Arrays] = []
     for each in accumulators:
         words = split_words(each.name)
         names = (
-            frame.array(f"{words}{s.suffix}{ending}", s.dtype, size, shared=shared)
+            frame.array(
+                f"{words}{s.suffix}{ending}", s.dtype, size, shared=shared, registers=registers
+            )
             for s in each.slots
         )
         made.append(Arrays(each.slots, tuple(names)))
@@ -116,20 +119,8 @@ def make_arrays(
 
 def make_tile(frame: Frame, accumulators: Sequence[Accumulator], tile: Tile) -> Accumulators:
     """Accumulators for a tile of outputs."""
-    suffix = "_part" if tile.registers else "_tile"
-    arrays: list[Arrays] = []
-    for each in accumulators:
-        words = split_words(each.name)
-        names = (
-            frame.array(
-                f"{words}{s.suffix}{suffix}",
-                s.dtype,
-                tile.rows * tile.pitch,
-                registers=tile.registers,
-            )
-            for s in each.slots
-        )
-        arrays.append(Arrays(each.slots, tuple(names)))
+    suffix, size = "_part" if tile.registers else "_tile", tile.rows * tile.pitch
+    arrays = name_arrays(frame, accumulators, suffix, size, registers=tile.registers)
     return Accumulators(accumulators, {}, arrays, tile=tile)
 
 
@@ -151,30 +142,13 @@ def find_tile(state: Accumulators) -> Tile:
     return state.tile
 
 
-def resume_tile(
-    state: Accumulators, whole: Accumulators, output: k.Expression
+def copy_tile(
+    state: Accumulators, whole: Accumulators, output: k.Expression, *, back: bool
 ) -> list[k.Statement]:
-    """Has a tile go on from what a larger one has, from an output on."""
-    return _copy_tile(find_tile(state), whole, output, state.arrays, whole.arrays, back=False)
-
-
-def keep_tile(state: Accumulators, whole: Accumulators, output: k.Expression) -> list[k.Statement]:
-    """Puts back what a tile has come to that goes on from a larger one."""
-    return _copy_tile(find_tile(state), whole, output, state.arrays, whole.arrays, back=True)
-
-
-def _copy_tile(
-    tile: Tile,
-    whole: Accumulators,
-    output: k.Expression,
-    own: Sequence[Arrays],
-    others: Sequence[Arrays],
-    *,
-    back: bool,
-) -> list[k.Statement]:
+    """Has a tile go on from what a larger one has, from an output on; or puts it `back`."""
     made: list[k.Statement] = []
-    pitch = find_tile(whole).pitch
-    for mine, other in zip(own, others, strict=True):
+    tile, pitch = find_tile(state), find_tile(whole).pitch
+    for mine, other in zip(state.arrays, whole.arrays, strict=True):
         for row in range(tile.rows):
             for column in range(0, tile.columns, tile.lanes):
                 near = index(row * tile.pitch + column)

@@ -20,6 +20,7 @@ from dmlc.loops.nodes import Kind, Loop, Nest, Node, Point, Reduce, Rescale, fin
 from dmlc.lowering.accumulators import (
     Accumulators,
     always,
+    copy_tile,
     enter,
     enter_block,
     fill,
@@ -30,11 +31,9 @@ from dmlc.lowering.accumulators import (
     join_lanes,
     join_vectors,
     keep,
-    keep_tile,
     load,
     make_arrays,
     make_tile,
-    resume_tile,
 )
 from dmlc.lowering.joins import join_items, join_tiles
 from dmlc.lowering.scope import Scope
@@ -77,7 +76,9 @@ class Reductions:
         body: list[k.Statement] = []
         if node.tile is not None:
             state = make_tile(frame, accumulators, node.tile)
-            body = resume_tile(state, outer, scope.output) if outer else fill_tile(frame, state)
+            body = fill_tile(frame, state)
+            if outer is not None:
+                body = copy_tile(state, outer, scope.output, back=False)
         elif node.resumes and outer is not None:
             state, body = load(frame, outer, scope.output, scope.lanes)
         elif outer is None and number in self._begun:
@@ -108,7 +109,7 @@ class Reductions:
             body = state.declare()
         body += inner
         if node.tile is not None and outer is not None:
-            return body + keep_tile(state, outer, scope.output)
+            return body + copy_tile(state, outer, scope.output, back=True)
         if not node.ends:
             self._begun[number] = state
             return body

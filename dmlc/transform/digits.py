@@ -10,6 +10,7 @@ import math
 from typing import TypeAlias
 
 from dmlc.ir import Extent, Symbol
+from dmlc.ir.linear import Linear
 from dmlc.ir.ranges import Bound, Interval, size_range
 from dmlc.sizes import Measure, Size, measure
 
@@ -45,21 +46,8 @@ Term: TypeAlias = "Digit | Place | Quotient | Symbol"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sum:
-    """`constant + sum(term * factor)`."""
-
-    constant: int = 0
-    factors: tuple[tuple[Term, int], ...] = ()
-
-    def plus(self, other: Sum, times: int = 1) -> Sum:
-        factors = dict(self.factors)
-        for term, factor in other.factors:
-            factors[term] = factors.get(term, 0) + factor * times
-        kept = tuple((term, factor) for term, factor in factors.items() if factor)
-        return Sum(self.constant + other.constant * times, kept)
-
-    def times(self, factor: int) -> Sum:
-        return Sum().plus(self, factor)
+class Sum(Linear["Term"]):
+    """A sum of terms times constants, and a constant."""
 
     @property
     def interval(self) -> Interval:

@@ -40,7 +40,7 @@ from dmlc.ir import (
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.ir.naming import take_name
-from dmlc.ir.verify import find_stage_fault
+from dmlc.ir.verify import are_sound
 from dmlc.scalars import Array, DataType
 from dmlc.transform.keys import Key, find_place, find_point_keys, guard_choices
 from dmlc.transform.sort import (
@@ -85,10 +85,8 @@ def index_inverses(
             stages.append(stage)
             continue
         made = _index(choice, names, walks=walks)
-        known = dataclasses.replace(function, stages=(*stages, *made))
         # What a condition may protect can be read no longer where points come from an index.
-        sound = all(find_stage_fault(known, each) is None for each in made)
-        stages += made if sound else [stage]
+        stages += made if are_sound(function, stages, made) else [stage]
     return function.with_stages(stages)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.ir import Apply, Body, Constant, Extent, Index, Load, Stage, Symbol
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.linear import combine_linear
 from dmlc.ir.ranges import DIFFERENCES, UNKNOWN, Interval
 from dmlc.scalars import DataType
 from dmlc.sizes import find_least, measure
@@ -290,26 +291,7 @@ class _Writer:
         self._axes = axes
 
     def write(self, form: Sum) -> int:
-        builder = self._builder
-        factors = sorted(form.factors, key=lambda item: -item[1])
-        made: int | None = None
-        constant = form.constant
-        if factors and factors[0][1] < 0 and constant > 0:
-            made, constant = builder.constant(constant), 0
-        for term, factor in factors:
-            value = self._write_term(term)
-            if abs(factor) != 1:
-                value = builder.apply("mul", value, builder.constant(abs(factor)))
-            if made is None:
-                made = builder.apply("neg", value) if factor < 0 else value
-            else:
-                made = builder.apply("sub" if factor < 0 else "add", made, value)
-        if made is None:
-            return builder.constant(constant)
-        if constant:
-            name = "sub" if constant < 0 else "add"
-            made = builder.apply(name, made, builder.constant(abs(constant)))
-        return made
+        return form.write(self._builder, self._write_term)
 
     def _write_term(self, term: Term) -> int:
         match term:
@@ -373,14 +355,6 @@ class _Forms:
 
     def _combine(self, name: str, given: Sequence[int], forms: Sequence[Sum]) -> Sum | None:
         match name, *forms:
-            case "add", left, right:
-                return left.plus(right)
-            case "sub", left, right:
-                return left.plus(right, -1)
-            case "neg", form:
-                return form.times(-1)
-            case ("mul", form, Sum(factors=()) as times) | ("mul", Sum(factors=()) as times, form):
-                return form.times(times.constant)
             case (("div" | "mod"), form, Sum(constant=divisor, factors=())) if divisor > 0:
                 return self._part(form, self._reach(given[0], form), divisor, name == "mod")
             case (("min" | "max"), left, right):
@@ -393,7 +367,7 @@ class _Forms:
                         return self.find(least if name == "min" else most)
                 return None
             case _:
-                return None
+                return combine_linear(name, forms)
 
     def _reach(self, number: int, form: Sum) -> Interval:
         """How far a value goes where the read counts."""

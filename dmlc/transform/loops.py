@@ -164,16 +164,21 @@ def make_shift(name: str, delay: Delay, backwards: bool) -> Stage:
     if not isinstance(steps, int):
         raise InternalError("a loop has no number of steps")
     here = builder.index(0)
-    # The next place, or the one before, as far as there is one.
-    move, hold, compare = ("add", "min", "lt") if backwards else ("sub", "max", "gt")
-    end = builder.constant(steps - 1 if backwards else 0)
-    place = builder.apply(hold, builder.apply(move, here, builder.constant(1)), end)
-    follows = builder.apply(compare, here, end)
+    place, follows = find_before(builder, here, steps, backwards)
     rest = tuple(builder.index(axis) for axis in range(1, len(delay.extents)))
     found = builder.add(Load(delay.of, (place, *rest), delay.dtype))
     zero = builder.add(_zero(delay.dtype))
     chosen = builder.add(Select(follows, found, zero, delay.dtype))
     return Stage(name, delay.dtype, delay.extents, builder.make(chosen), None, delay.span)
+
+
+def find_before(builder: BodyBuilder, here: int, count: int, backwards: bool) -> tuple[int, int]:
+    """The place before one of so many, or the next one if they are gone through `backwards`, as
+    far as there is one; and whether there is."""
+    move, hold, compare = ("add", "min", "lt") if backwards else ("sub", "max", "gt")
+    end = builder.constant(count - 1 if backwards else 0)
+    place = builder.apply(hold, builder.apply(move, here, builder.constant(1)), end)
+    return place, builder.apply(compare, here, end)
 
 
 def _zero(dtype: DataType) -> Constant:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dmlc.ir import POSITIONAL_COMBINERS, Function, Load, Reduction, Select, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts
-from dmlc.ir.verify import find_stage_fault
+from dmlc.ir.verify import are_sound
 from dmlc.transform.inline import inline_stages
 from dmlc.transform.keys import Key, find_keys, find_place, guard_choices
 from dmlc.transform.simplify import is_inlinable, replace_stages
@@ -38,8 +38,7 @@ def read_one_place(function: Function) -> Function:
         made = _shorten(stage, earlier)
         if made is not stage:
             # What a condition may protect can be read no longer where others say the place.
-            known = dataclasses.replace(function, stages=(*stages, made))
-            made = made if find_stage_fault(known, made) is None else stage
+            made = made if are_sound(function, stages, [made]) else stage
         stages.append(made)
         earlier[stage.name] = made
     if all(made is stage for made, stage in zip(stages, function.stages, strict=True)):

@@ -39,9 +39,10 @@ from dmlc.ir import (
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import Affine, IndexFacts, list_conjuncts
 from dmlc.ir.naming import take_name
-from dmlc.ir.verify import find_stage_fault
+from dmlc.ir.verify import are_sound
 from dmlc.scalars import COMBINERS, DataType, combiner_identity
 from dmlc.transform.keys import guard_choices
+from dmlc.transform.loops import find_before
 
 _BLOCK = 16
 """The points of a block: an element reduces half of them on average."""
@@ -64,10 +65,8 @@ def scan_in_blocks(function: Function, *, whole: bool = False, always: bool = Fa
             stages.append(stage)
             continue
         made = _write(scan, names, whole)
-        known = dataclasses.replace(function, stages=(*stages, *made))
         # What the condition may protect is read at every point.
-        sound = all(find_stage_fault(known, each) is None for each in made)
-        stages += made if sound else [stage]
+        stages += made if are_sound(function, stages, made) else [stage]
     return function.with_stages(stages)
 
 
@@ -286,7 +285,7 @@ def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
     nothing = builder.nothing(combiner, dtype)
     outer = [builder.add(index) for index in scan.outer]
     low, high = _find_ends(stage, scan.last)
-    place = _write_sum(builder, scan.last)
+    place = scan.last.write(builder, builder.add)
     conditions = [numbers[c] for c in scan.element_conditions]
     end = builder.constant(scan.count - 1)
     if low < 0:
@@ -311,22 +310,6 @@ def _write(scan: Scan, names: dict[str, None], whole: bool) -> list[Stage]:
     for condition in conditions:
         result = builder.select(condition, result, nothing)
     return [*made, dataclasses.replace(stage, body=builder.make(result), reduction=None)]
-
-
-def _write_sum(builder: BodyBuilder, form: Affine) -> int:
-    total: int | None = None
-    for index, times in sorted(form.factors, key=lambda factor: -factor[1]):
-        value = builder.add(index)
-        if abs(times) != 1:
-            value = builder.apply("mul", value, builder.constant(abs(times)))
-        if total is None:
-            total = builder.apply("neg", value) if times < 0 else value
-        else:
-            total = builder.apply("sub" if times < 0 else "add", total, value)
-    if total is None:
-        return builder.constant(form.constant)
-    name = "sub" if form.constant < 0 else "add"
-    return builder.apply(name, total, builder.constant(abs(form.constant)))
 
 
 def _find_axis(scan: Scan) -> int:
@@ -469,10 +452,7 @@ def _make_levels(row: _Row, source: Stage, last: int | None = None) -> _Level:
     upper = _make_levels(row, blocks, 0 if row.goes_back else size - 1)
     builder = BodyBuilder()
     outer, block = row.write_outer(builder, 1), builder.add(Index(row.axis))
-    move, hold, compare = ("add", "min", "lt") if row.goes_back else ("sub", "max", "gt")
-    end = builder.constant(number - 1 if row.goes_back else 0)
-    has_more = builder.apply(compare, block, end)
-    nearest = builder.apply(hold, builder.apply(move, block, builder.constant(1)), end)
+    nearest, has_more = find_before(builder, block, number, row.goes_back)
     nothing = builder.nothing(row.combiner, row.dtype)
     total = builder.select(has_more, upper.read(builder, outer, nearest), nothing)
     before = row.stage("before", (number,), builder.make(total))

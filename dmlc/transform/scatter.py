@@ -19,7 +19,7 @@ from dmlc.ir import Cast, Function, Index, Reduction, Select, Stage, value_type
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.ir.naming import take_name
-from dmlc.ir.verify import find_stage_fault
+from dmlc.ir.verify import are_sound
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.inverse_index import Choice, find_choice
 from dmlc.transform.keys import find_place
@@ -65,8 +65,8 @@ def split_walks(function: Function) -> Function:
         made = [stage] if choice is None or not _pays(choice) else _split(choice, names)
         if made != [stage]:
             known = dataclasses.replace(function, stages=(*stages, *made))
-            sound = all(find_stage_fault(known, each) is None for each in made)
-            made = made if sound and find_walk(known, made[0]) is not None else [stage]
+            sound = are_sound(function, stages, made) and find_walk(known, made[0]) is not None
+            made = made if sound else [stage]
         stages += made
     return function.with_stages(stages)
 
@@ -82,9 +82,7 @@ def find_walk(function: Function, stage: Stage) -> Walk | None:
     if walk is None:
         return None
     # What a condition may protect is read for every point here.
-    known = dataclasses.replace(function, stages=(*function.stages, walk.place, walk.value))
-    faults = (find_stage_fault(known, each) for each in (walk.place, walk.value))
-    return walk if all(fault is None for fault in faults) else None
+    return walk if are_sound(function, function.stages, (walk.place, walk.value)) else None
 
 
 def list_walked(function: Function) -> list[str]:
