@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
@@ -51,79 +52,19 @@ def lower_group(
     Raises `UnsupportedError` where a limit of the target is passed, and `ScheduleError` where a
     section has what is not legal.
     """
-    if not group.passes:
-        return (lower_stages(function, group.stages, profile, limits, group.local, own),)
-    if group.ranks is not None:
-        is_scan = len(group.stages) == 1
-        lower_ordered = lower_scan if is_scan else lower_rows
-        return lower_ordered(function, group.ranks, profile, limits)
-    _check_words(function, group, limits)
-    if group.row is not None:
-        nest, effort = choose_line_buffer(function, group, profile)
-        names = _name_members(group.passes)
-        return (
-            make_kernel(
-                function, nest.phases, group.stages, names, profile, limits,
-                nest=nest, effort=effort, own=own,
-            ),
-        )  # fmt: skip
-    if group.online is not None:
-        nest, names = choose_online(function, group, profile, limits), _name_members(group.passes)
-        return (
-            make_kernel(
-                function, nest.phases, group.stages, names, profile, limits, nest=nest, own=own
-            ),
-        )
-    if group.crossed is not None:
-        return _lower_crossed(function, group, group.crossed, profile, limits, own)
-    phases, alone = _arrange(function, group.parallel, group.passes, group.stages, profile)
-    passes: Sequence[Pass] = group.passes
-    if any(p.tests_guard for p in phases):
-        passes = _part_guards(function, passes)
-    parts = _split(passes)
-    walks = any(_find_walk(function, steps, profile) is not None for steps in parts)
-    apart = _WALKED if walks else _find_obstacle(function, phases, len(parts), profile, limits)
-    sections = [own.find(_name_step(function, steps)) for steps in parts]
-    if any(section is not None and section.cut for section in sections):
-        apart = apart or _CUT
-    if not apart:
-        names = _name_members(passes)
-        if takes_neighbours(phases, profile, alone=alone):
-            windows = write_windows(function, group, _list_stored(function, group.stages))
-            phases, alone = windows or phases, alone or windows is not None
-        return (
-            make_kernel(
-                function, phases, group.stages, names, profile, limits, serial=alone, own=own
-            ),
-        )
-    again = combines_again(phases, profile) and not alone and not walks
-    kernels = _lower_again(function, phases, parts, profile, limits, own) if again else []
-    if not kernels:
-        for steps in parts:
-            kernels += _lower_step(function, group.parallel, steps, profile, limits, own)
-    if len(kernels) == 1:
-        return tuple(kernels)
-    return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
+    return _Lowering(function, profile, limits, own).lower(group)
 
 
 def lower_stages(
-    function: ir.Function,
-    stages: tuple[str, ...],
-    profile: Profile,
-    limits: Limits,
-    local: tuple[str, ...] = (),
-    own: Sections = NONE,
+    function: ir.Function, stages: tuple[str, ...], profile: Profile, limits: Limits
 ) -> k.Kernel:
-    """The kernel that computes element-wise stages over one domain; those `local` are for the
-    others alone, and have no memory.
+    """The kernel that computes element-wise stages over one domain.
 
     Packed tensors of any shape share one kernel, which is told their element count when it runs;
     where operands are strided or broadcast, their sizes are constants in the kernel. Raises
     `UnsupportedError` where the stages are reductions or pass a limit of the target.
     """
-    elements = collect_elements(function, stages, local)
-    phase = Phase(elements, collapse(elements))
-    return make_kernel(function, (phase,), stages, (stages,), profile, limits, own=own)
+    return _Lowering(function, profile, limits, NONE).lower_stages(stages)
 
 
 def collect_group(
@@ -152,6 +93,254 @@ def collect_group(
     return phases, _name_members(passes)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Lowering:
+    """What groups of one function are lowered with."""
+
+    function: ir.Function
+    profile: Profile
+    limits: Limits
+    own: Sections
+
+    def lower(self, group: Group) -> tuple[k.Kernel, ...]:
+        """The kernels of a group."""
+        function, profile, limits = self.function, self.profile, self.limits
+        if not group.passes:
+            return (self.lower_stages(group.stages, group.local),)
+        if group.ranks is not None:
+            is_scan = len(group.stages) == 1
+            lower_ordered = lower_scan if is_scan else lower_rows
+            return lower_ordered(function, group.ranks, profile, limits)
+        _check_words(function, group, limits)
+        names, effort = _name_members(group.passes), None
+        if group.row is not None or group.online is not None:
+            if group.row is not None:
+                nest, effort = choose_line_buffer(function, group, profile)
+            else:
+                nest = choose_online(function, group, profile, limits)
+            return (self._make(nest.phases, group.stages, names, nest=nest, effort=effort),)
+        if group.crossed is not None:
+            return self._lower_crossed(group, group.crossed)
+        phases, alone = self._arrange(group.parallel, group.passes, group.stages)
+        passes: Sequence[Pass] = group.passes
+        if any(p.tests_guard for p in phases):
+            passes = _part_guards(function, passes)
+        parts = _split(passes)
+        walks = any(self._find_walk(steps) is not None for steps in parts)
+        apart = _WALKED if walks else self._find_obstacle(phases, len(parts))
+        sections = [self.own.find(_name_step(function, steps)) for steps in parts]
+        if any(section is not None and section.cut for section in sections):
+            apart = apart or _CUT
+        if not apart:
+            if takes_neighbours(phases, profile, alone=alone):
+                windows = write_windows(function, group, _list_stored(function, group.stages))
+                phases, alone = windows or phases, alone or windows is not None
+            return (self._make(phases, group.stages, _name_members(passes), serial=alone),)
+        again = combines_again(phases, profile) and not alone and not walks
+        kernels = self._lower_again(phases, parts) if again else []
+        if not kernels:
+            for steps in parts:
+                kernels += self._lower_step(group.parallel, steps)
+        if len(kernels) == 1:
+            return tuple(kernels)
+        return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
+
+    def lower_stages(self, stages: tuple[str, ...], local: tuple[str, ...] = ()) -> k.Kernel:
+        """The kernel of element-wise stages over one domain; those `local` are for the others
+        alone, and have no memory."""
+        elements = collect_elements(self.function, stages, local)
+        return self._make((Phase(elements, collapse(elements)),), stages, (stages,))
+
+    def _make(
+        self,
+        phases: Sequence[Phase],
+        stages: tuple[str, ...],
+        passes: tuple[tuple[str, ...], ...],
+        **how: Any,
+    ) -> k.Kernel:
+        """One kernel: see `make_kernel`."""
+        profile, limits = self.profile, self.limits
+        return make_kernel(
+            self.function, phases, stages, passes, profile, limits, own=self.own, **how
+        )
+
+    def _find_obstacle(self, phases: Sequence[Phase], parts: int) -> str:
+        """Why one kernel cannot have all phases, which are so many reductions with what derives
+        from each, in words; nothing where it can."""
+        if parts > 1 and _is_parted(phases):
+            return _PARTED
+        if not keeps_busy(phases, self.profile, self.limits):
+            return _IDLE
+        most = self.limits.buffers
+        if count_buffers(phases) > most:
+            return f"it takes several kernels, for one may have no more than {most} buffers"
+        return ""
+
+    def _arrange(
+        self, parallel: tuple[ir.Extent, ...], steps: Sequence[Pass], stages: Sequence[str]
+    ) -> tuple[tuple[Phase, ...], bool]:
+        """The phases of some passes, their points in the order that suits them, and whether work
+        items reduce outputs of their own, one after the other."""
+        stored = _list_stored(self.function, stages)
+
+        def collect(as_written: bool) -> tuple[Phase, ...]:
+            return collect_phases(self.function, parallel, steps, stored, as_written)
+
+        return arrange(self.function, collect, self.profile)
+
+    def _lower_step(self, parallel: tuple[ir.Extent, ...], steps: Sequence[Pass]) -> list[k.Kernel]:
+        """The kernels of a reduction with what derives from it, or of a pass that applies
+        reductions. Where one would have more buffers than the target allows, its stages are shared
+        out."""
+        function, limits = self.function, self.limits
+        stages = tuple(member.stage for each in steps for member in each.members)
+        if not steps[0].reduces:
+            domains: dict[object, list[str]] = {}
+            for name in stages:
+                stage = function.stage(name)
+                domains.setdefault(stage and stage.extents, []).append(name)
+            return [
+                self.lower_stages(tuple(part))
+                for names in domains.values()
+                for part in _share_out(function, names, limits)
+            ]
+        walk = self._find_walk(steps)
+        if walk is not None:
+            first = lower_walk(function, walk, self.profile, limits, self.own)
+            return [first, *(m for each in steps[1:] for m in self._lower_step(parallel, [each]))]
+        phases, alone = self._arrange(parallel, steps, stages)
+        name = _name_step(function, steps)
+        call, divided = self._cut(phases, name, self.own, alone=alone)
+        made = [phases]
+        if divided is not None:
+            second = (combine_partials(phases[0], divided.outputs), *phases[1:])
+            made = [store_partials(phases[0], divided), second]
+        if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
+            halves = _halve(function, steps)
+            return [m for half in halves for m in self._lower_step(parallel, half)]
+        if divided is None:
+            return [self._make(phases, stages, _name_members(steps), serial=alone)]
+        first, second = made
+        elementwise, reductions = part_members(function, steps[0])
+        names = tuple(member.stage for member in (*elementwise, *reductions))
+        rest = tuple(name for name in stages if name not in names[: len(elementwise)])
+        (pieces, *_), after = divided.sizes, _name_members(steps[1:])
+        alone = suits_serial(function, second, self.profile)
+        return [
+            self._make(first, names, (names,), pieces=pieces, cut=(name, call)),
+            self._make(second, rest, after, serial=alone),
+        ]
+
+    def _cut(
+        self, phases: Sequence[Phase], name: str, own: Sections, *, alone: bool = False
+    ) -> tuple[str, Space | None]:
+        """How a reduction, with what derives from it, is cut into pieces: the call, and the space
+        of the first phase then; None where one kernel does. A section of `own` says, or else a
+        rule, but of outputs that work items reduce `alone`."""
+        section = own.find(name)
+        call = None if section is None else section.cut
+        if section is None and not alone:
+            call = cut_up(phases, self.profile, self.limits)
+        return str(call or ""), None if call is None else cut_points(phases, call)
+
+    def _find_walk(self, steps: Sequence[Pass]) -> Walk | None:
+        """How a work item walks the points of a reduction that some passes begin with, where it
+        may."""
+        if not self.profile.walks or not steps[0].reduces or len(steps[0].members) > 1:
+            return None
+        stage = self.function.stage(steps[0].members[0].stage) if steps[0].members else None
+        return None if stage is None else find_walk(self.function, stage)
+
+    def _lower_crossed(self, group: Group, crossed: Crossed) -> tuple[k.Kernel, ...]:
+        """The kernels of a group that reduces over its rows, too: one that goes through all of them
+        and stores what each piece of them comes to, and one that combines the pieces."""
+        function, profile, limits = self.function, self.profile, self.limits
+        stored = _list_stored(function, group.stages)
+        phases = cut_rows(
+            collect_phases(function, group.parallel, group.passes, stored), profile, limits
+        )
+        (across,) = (phase for phase in phases if phase.is_across)
+        pieces = phases[-1].space.sizes[0]
+        first, *derived = collect_phases(function, crossed.parallel, crossed.passes, stored)
+        second = (combine_partials(across, (pieces, *first.space.parallel_sizes)), *derived)
+        names = _name_members(group.passes)
+        stages = tuple(dict.fromkeys(name for each in names for name in each))
+        added = [m.stage for each in group.passes for m in each.across]
+        after = _name_members(crossed.passes[1:])
+        rest = (*added, *(name for each in after for name in each))
+        combining = choose_combining(function, second, profile, limits)
+        return (
+            self._make(phases, stages, names, nest=choose_crossing(phases, profile, limits)),
+            self._make(second, rest, after, nest=combining),
+        )
+
+    def _lower_again(
+        self, phases: Sequence[Phase], parts: Sequence[Sequence[Pass]]
+    ) -> list[k.Kernel]:
+        """The kernels of reductions in pieces, each of which combines again the partial results
+        that those before it have stored and it needs, and then goes on: nothing, where that does
+        not suit. `parts` are the passes that share kernels once the group is taken apart."""
+        tails: list[list[Phase]] = []
+        for phase in phases:
+            if not phase.is_parallel:
+                tails.append([phase])
+            elif tails:
+                tails[-1].append(phase)
+        unlike = len(tails) != len(parts) or len(phases) != sum(map(len, tails))
+        if unlike or any(p.has_computed_reads or p.tests_guard for p in phases):
+            return []
+        combined: dict[str, Phase] = {}
+        derived: list[Phase] = []
+        kernels: list[k.Kernel] = []
+        combining: tuple[str, ...] = ()
+        after: tuple[str, ...] = ()
+
+        def make(
+            main: Sequence[Phase],
+            members: tuple[str, ...],
+            pieces: int | None,
+            cut: tuple[str, ...] = (),
+        ) -> bool:
+            needed = {v.tensor for p in (*derived, *main) for v in p.elements.views() if v.local}
+            again = {id(phase): phase for name, phase in combined.items() if name in needed}
+            made = [*again.values(), *derived, *main]
+            stored = {view.tensor for p in derived for view, _ in p.elements.results}
+            read = {view.tensor for p in main for view in p.elements.buffers()}
+            if count_buffers(made) > self.limits.buffers or stored & read:
+                return False
+            passes = tuple(names for names in (after, members) if names)
+            stages = tuple(dict.fromkeys((*combining, *after, *members)))
+            kernels.append(self._make(made, stages, passes, pieces=pieces, cut=cut))
+            return True
+
+        for (main, *rest), steps in zip(tails, parts, strict=True):
+            # What reduces nothing is shared out by its rule alone.
+            name = _name_step(self.function, steps)
+            said = self.own if main.accumulators else NONE
+            call, divided = self._cut((main,), name, said)
+            members, names = (
+                tuple(m.stage for each in some for m in each.members)
+                for some in (steps[:1], steps[1:])
+            )
+            cut_main = main if divided is None else dataclasses.replace(main, space=divided)
+            if not main.accumulators:
+                if not make((cut_main,), members, None):
+                    return []
+                derived, combining, after = rest, (), names
+                continue
+            if divided is None:
+                return []
+            if not make(store_partials(main, divided), members, divided.sizes[0], (name, call)):
+                return []
+            partial = combine_partials(main, divided.outputs)
+            combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
+            _, reductions = part_members(self.function, steps[0])
+            derived, combining, after = rest, tuple(m.stage for m in reductions), names
+        if derived and not make((), (), None):
+            return []
+        return kernels
+
+
 def _is_parted(phases: Sequence[Phase]) -> bool:
     """Whether each reduction among some phases has a kernel of its own, however few points."""
     return any(p.has_computed_reads or p.tests_guard for p in phases)
@@ -163,44 +352,9 @@ _IDLE = "it takes several kernels, for there are too few outputs to share out"
 _CUT = "it takes several kernels, for its schedule reduces pieces"
 
 
-def _find_obstacle(
-    function: ir.Function,
-    phases: Sequence[Phase],
-    parts: int,
-    profile: Profile,
-    limits: Limits,
-) -> str:
-    """Why one kernel cannot have all phases, which are so many reductions with what derives from
-    each, in words; nothing where it can."""
-    if parts > 1 and _is_parted(phases):
-        return _PARTED
-    if not keeps_busy(phases, profile, limits):
-        return _IDLE
-    if count_buffers(phases) > limits.buffers:
-        return f"it takes several kernels, for one may have no more than {limits.buffers} buffers"
-    return ""
-
-
 def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
     """The stages of each pass."""
     return tuple(tuple(m.stage for m in (*each.members, *each.across)) for each in passes)
-
-
-def _arrange(
-    function: ir.Function,
-    parallel: tuple[ir.Extent, ...],
-    steps: Sequence[Pass],
-    stages: Sequence[str],
-    profile: Profile,
-) -> tuple[tuple[Phase, ...], bool]:
-    """The phases of some passes, their points in the order that suits them, and whether work items
-    reduce outputs of their own, one after the other."""
-    stored = _list_stored(function, stages)
-
-    def collect(as_written: bool) -> tuple[Phase, ...]:
-        return collect_phases(function, parallel, steps, stored, as_written)
-
-    return arrange(function, collect, profile)
 
 
 def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
@@ -244,208 +398,11 @@ def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
     return steps
 
 
-def _lower_step(
-    function: ir.Function,
-    parallel: tuple[ir.Extent, ...],
-    steps: Sequence[Pass],
-    profile: Profile,
-    limits: Limits,
-    own: Sections,
-) -> list[k.Kernel]:
-    """The kernels of a reduction with what derives from it, or of a pass that applies reductions.
-    Where one would have more buffers than the target allows, its stages are shared out."""
-    stages = tuple(member.stage for each in steps for member in each.members)
-    if not steps[0].reduces:
-        domains: dict[object, list[str]] = {}
-        for name in stages:
-            stage = function.stage(name)
-            domains.setdefault(stage and stage.extents, []).append(name)
-        return [
-            lower_stages(function, tuple(part), profile, limits, own=own)
-            for names in domains.values()
-            for part in _share_out(function, names, limits)
-        ]
-    walk = _find_walk(function, steps, profile)
-    if walk is not None:
-        after = [
-            _lower_step(function, parallel, [each], profile, limits, own) for each in steps[1:]
-        ]
-        rest = [kernel for kernels in after for kernel in kernels]
-        return [lower_walk(function, walk, profile, limits, own), *rest]
-    phases, alone = _arrange(function, parallel, steps, stages, profile)
-    name = _name_step(function, steps)
-    call, divided = _cut(phases, name, profile, limits, own, alone=alone)
-    made = [phases]
-    if divided is not None:
-        second = (combine_partials(phases[0], divided.outputs), *phases[1:])
-        made = [store_partials(phases[0], divided), second]
-    if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
-        halves = _halve(function, steps)
-        return [
-            m
-            for half in halves
-            for m in _lower_step(function, parallel, half, profile, limits, own)
-        ]
-    if divided is None:
-        names = _name_members(steps)
-        return [
-            make_kernel(function, phases, stages, names, profile, limits, serial=alone, own=own)
-        ]
-    first, second = made
-    elementwise, reductions = part_members(function, steps[0])
-    names = tuple(member.stage for member in (*elementwise, *reductions))
-    rest = tuple(name for name in stages if name not in names[: len(elementwise)])
-    (pieces, *_), after = divided.sizes, _name_members(steps[1:])
-    alone = suits_serial(function, second, profile)
-    return [
-        make_kernel(
-            function, first, names, (names,), profile, limits, pieces=pieces, own=own,
-            cut=(name, call),
-        ),
-        make_kernel(function, second, rest, after, profile, limits, serial=alone, own=own),
-    ]  # fmt: skip
-
-
-def _cut(
-    phases: Sequence[Phase],
-    name: str,
-    profile: Profile,
-    limits: Limits,
-    own: Sections,
-    *,
-    alone: bool = False,
-) -> tuple[str, Space | None]:
-    """How a reduction, with what derives from it, is cut into pieces: the call, and the space of
-    the first phase then; None where one kernel does. A section of `own` says, or else a rule, but
-    of outputs that work items reduce `alone`."""
-    section = own.find(name)
-    call = None if section is None else section.cut
-    if section is None and not alone:
-        call = cut_up(phases, profile, limits)
-    return str(call or ""), None if call is None else cut_points(phases, call)
-
-
 def _name_step(function: ir.Function, steps: Sequence[Pass]) -> str:
     """What a kernel would be called that has all of a step."""
     members = [m.stage for each in steps for m in (*each.members, *each.across)]
     reduced = {m.stage for each in steps for m in part_members(function, each)[1]}
     return function.sort_tensors({*_list_stored(function, members), *reduced})[-1]
-
-
-def _find_walk(function: ir.Function, steps: Sequence[Pass], profile: Profile) -> Walk | None:
-    """How a work item walks the points of a reduction that some passes begin with, where it may."""
-    if not profile.walks or not steps[0].reduces or len(steps[0].members) > 1:
-        return None
-    stage = function.stage(steps[0].members[0].stage) if steps[0].members else None
-    return None if stage is None else find_walk(function, stage)
-
-
-def _lower_crossed(
-    function: ir.Function,
-    group: Group,
-    crossed: Crossed,
-    profile: Profile,
-    limits: Limits,
-    own: Sections,
-) -> tuple[k.Kernel, ...]:
-    """The kernels of a group that reduces over its rows, too: one that goes through all of them and
-    stores what each piece of them comes to, and one that combines the pieces."""
-    stored = _list_stored(function, group.stages)
-    phases = cut_rows(
-        collect_phases(function, group.parallel, group.passes, stored), profile, limits
-    )
-    (across,) = (phase for phase in phases if phase.is_across)
-    pieces = phases[-1].space.sizes[0]
-    first, *derived = collect_phases(function, crossed.parallel, crossed.passes, stored)
-    second = (combine_partials(across, (pieces, *first.space.parallel_sizes)), *derived)
-    names = _name_members(group.passes)
-    stages = tuple(dict.fromkeys(name for each in names for name in each))
-    added = [m.stage for each in group.passes for m in each.across]
-    after = _name_members(crossed.passes[1:])
-    rest = (*added, *(name for each in after for name in each))
-    nests = (
-        choose_crossing(phases, profile, limits),
-        choose_combining(function, second, profile, limits),
-    )
-    return (
-        make_kernel(function, phases, stages, names, profile, limits, nest=nests[0], own=own),
-        make_kernel(function, second, rest, after, profile, limits, nest=nests[1], own=own),
-    )
-
-
-def _lower_again(
-    function: ir.Function,
-    phases: Sequence[Phase],
-    parts: Sequence[Sequence[Pass]],
-    profile: Profile,
-    limits: Limits,
-    own: Sections,
-) -> list[k.Kernel]:
-    """The kernels of reductions in pieces, each of which combines again the partial results that
-    those before it have stored and it needs, and then goes on: nothing, where that does not suit.
-    `parts` are the passes that share kernels once the group is taken apart."""
-    tails: list[list[Phase]] = []
-    for phase in phases:
-        if not phase.is_parallel:
-            tails.append([phase])
-        elif tails:
-            tails[-1].append(phase)
-    unlike = len(tails) != len(parts) or len(phases) != sum(map(len, tails))
-    if unlike or any(p.has_computed_reads or p.tests_guard for p in phases):
-        return []
-    combined: dict[str, Phase] = {}
-    derived: list[Phase] = []
-    kernels: list[k.Kernel] = []
-    combining: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-
-    def make(
-        main: Sequence[Phase],
-        members: tuple[str, ...],
-        pieces: int | None,
-        cut: tuple[str, ...] = (),
-    ) -> bool:
-        needed = {v.tensor for p in (*derived, *main) for v in p.elements.views() if v.local}
-        again = {id(phase): phase for name, phase in combined.items() if name in needed}
-        made = [*again.values(), *derived, *main]
-        stored = {view.tensor for p in derived for view, _ in p.elements.results}
-        read = {view.tensor for p in main for view in p.elements.buffers()}
-        if count_buffers(made) > limits.buffers or stored & read:
-            return False
-        passes = tuple(names for names in (after, members) if names)
-        stages = tuple(dict.fromkeys((*combining, *after, *members)))
-        kernels.append(
-            make_kernel(
-                function, made, stages, passes, profile, limits, pieces=pieces, own=own, cut=cut
-            )
-        )
-        return True
-
-    for (main, *rest), steps in zip(tails, parts, strict=True):
-        # What reduces nothing is shared out by its rule alone.
-        name = _name_step(function, steps)
-        said = own if main.accumulators else NONE
-        call, divided = _cut((main,), name, profile, limits, said)
-        members, names = (
-            tuple(m.stage for each in some for m in each.members) for some in (steps[:1], steps[1:])
-        )
-        cut_main = main if divided is None else dataclasses.replace(main, space=divided)
-        if not main.accumulators:
-            if not make((cut_main,), members, None):
-                return []
-            derived, combining, after = rest, (), names
-            continue
-        if divided is None:
-            return []
-        if not make(store_partials(main, divided), members, divided.sizes[0], (name, call)):
-            return []
-        partial = combine_partials(main, divided.outputs)
-        combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
-        _, reductions = part_members(function, steps[0])
-        derived, combining, after = rest, tuple(m.stage for m in reductions), names
-    if derived and not make((), (), None):
-        return []
-    return kernels
 
 
 def _share_out(function: ir.Function, names: Sequence[str], limits: Limits) -> list[list[str]]:
