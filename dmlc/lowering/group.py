@@ -35,7 +35,6 @@ from dmlc.schedules.choose import (
     takes_neighbours,
 )
 from dmlc.schedules.crossing import choose_crossing, cut_rows
-from dmlc.schedules.gpu import choose_combining
 from dmlc.schedules.line_buffer import choose_line_buffer
 from dmlc.schedules.online import choose_online
 from dmlc.source import UnsupportedError
@@ -268,10 +267,9 @@ class _Lowering:
         added = [m.stage for each in group.passes for m in each.across]
         after = _name_members(crossed.passes[1:])
         rest = (*added, *(name for each in after for name in each))
-        combining = choose_combining(function, second, profile, limits)
         return (
             self._make(phases, stages, names, nest=choose_crossing(phases, profile, limits)),
-            self._make(second, rest, after, nest=combining),
+            self._make(second, rest, after),
         )
 
     def _lower_again(

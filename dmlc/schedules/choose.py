@@ -91,30 +91,12 @@ def _choose_product(work: Work) -> Nest | None:
     return choose_panels(found, after, p)
 
 
-def _choose_open(work: Work) -> Nest | None:
-    if not work.is_open:
-        return None
-    return open_sizes.choose(work.function, work.phases, work.profile, work.limits)
-
-
-def _choose_gpu(work: Work) -> Nest | None:
-    if not work.is_gpu:
-        return None
-    given = work.function, work.phases, work.profile, work.limits
-    return gpu.choose(*given, serial=work.serial, count=work.count)
-
-
-def _choose_cpu(work: Work) -> Nest | None:
-    given = work.function, work.phases, work.profile, work.limits, work.streaming
-    return cpu.choose(*given, serial=work.serial, count=work.count)
-
-
 RULES: tuple[Callable[[Work], Nest | None], ...] = (
     skinny.choose_skinny,
     _choose_product,
-    _choose_open,
-    _choose_gpu,
-    _choose_cpu,
+    open_sizes.choose,
+    gpu.choose,
+    cpu.choose,
 )
 """What chooses a nest, the first that applies: a rule gives None for what it is not for."""
 

@@ -14,16 +14,15 @@ import math
 from collections.abc import Sequence
 
 from dmlc import ir
-from dmlc.kernel import nodes as k
-from dmlc.kernel.target import Limits, Profile
+from dmlc.kernel.target import Profile
 from dmlc.loops.element import Gather, list_conditions
 from dmlc.loops.nodes import SHORT_VECTOR, Nest
 from dmlc.loops.permute import LANES
 from dmlc.loops.phases import Phase, find_segments
 from dmlc.loops.primitives import chain
 from dmlc.loops.vectorize import Vectorization, vectorize_reads
-from dmlc.schedules.rule import Rule
-from dmlc.schedules.streaming import CACHE_LINE, Streaming
+from dmlc.schedules.rule import Rule, Work
+from dmlc.schedules.streaming import CACHE_LINE
 
 _MANY_READS = 12
 """Reads at computed places of one element, from which on work items have fewer elements."""
@@ -71,27 +70,15 @@ _MOST_INTERLEAVED = 8
 before. The first is reduced, and the last done with, by itself."""
 
 
-def choose(
-    function: ir.Function,
-    phases: Sequence[Phase],
-    p: Profile,
-    limits: Limits,
-    streaming: Streaming,
-    *,
-    serial: bool,
-    count: k.Scalar | None,
-) -> Nest:
-    """The nest of some phases: element-wise work, whose number of elements is an argument where
-    `count` stands for it, or reductions, which work items make output by output (`serial`) or in
-    vectors."""
-    if count is not None:
-        return _choose_run(function, phases[0], count, _share_reads(phases[0], p), limits)
-    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
-        shared = _share_reads(phases[0], p)
-        return _choose_rows(function, phases[0], shared, limits, large=streaming.is_large())
-    if serial:
-        return _choose_serial(function, phases, p, limits)
-    return _choose_vectors(function, phases, p, limits, large=streaming.is_large(3))
+def choose(work: Work) -> Nest:
+    """The nest of element-wise work, or of reductions, which work items make output by output
+    (`serial`) or in vectors."""
+    phase = work.phases[0]
+    if work.count is not None:
+        return _choose_run(work)
+    if len(work.phases) == 1 and phase.is_parallel and not phase.accumulators:
+        return _choose_rows(work)
+    return _choose_serial(work) if work.serial else _choose_vectors(work)
 
 
 # Element-wise work ---------------------------------------------------------------------------
@@ -107,11 +94,10 @@ def _share_reads(phase: Phase, p: Profile) -> Profile:
     return dataclasses.replace(p, per_item=1 << share.bit_length() - 1)
 
 
-def _choose_run(
-    function: ir.Function, phase: Phase, count: k.Scalar, p: Profile, limits: Limits
-) -> Nest:
+def _choose_run(work: Work) -> Nest:
     """A work item computes `per_item` adjacent elements of packed tensors."""
-    rule = Rule(function, limits, (phase,), count)
+    rule, phase = work.begin(), work.phases[0]
+    p = _share_reads(phase, work.profile)
     (element,) = rule.outer
     rule.do("bind", rule.do("split", element, p.per_item, name="begin"), "group")
     if phase.lies_together(0):
@@ -119,13 +105,12 @@ def _choose_run(
     return rule.finish(f"each computes {p.per_item:,} adjacent elements")
 
 
-def _choose_rows(
-    function: ir.Function, phase: Phase, p: Profile, limits: Limits, *, large: bool
-) -> Nest:
+def _choose_rows(work: Work) -> Nest:
     """Constant loops over the inner dimensions; the outer ones are shared out, and so are rows
-    longer than a work item's share. Stores may pass the caches by where the tensors are `large`."""
+    longer than a work item's share. Stores may pass the caches by where the tensors are large."""
+    rule, (phase,) = work.begin(), work.phases
+    p, large = _share_reads(phase, work.profile), work.streaming.is_large()
     crossing, sizes = _find_crossing_axis(phase), phase.space.sizes
-    rule = Rule(function, limits, (phase,))
     if crossing is not None:
         return _choose_tiles(rule, sizes, crossing, p)
     *outer, row = rule.outer
@@ -243,13 +228,11 @@ def _narrows(phase: Phase, axis: int) -> bool:
 # Reductions point by point -------------------------------------------------------------------
 
 
-def _choose_serial(
-    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
-) -> Nest:
+def _choose_serial(work: Work) -> Nest:
     """A work item has a run of outputs, each of which it reduces by itself; neighbouring ones go
     together where they can."""
+    rule, phases, p = work.begin(), work.phases, work.profile
     parallel = phases[0].space.parallel_sizes
-    rule = Rule(function, limits, phases)
     outputs, share = rule.outer[: len(parallel)], _share_outputs(phases, p)
     if _lies_across(phases, p):
         # Work items take a stretch of the innermost axis at least, however long an output takes.
@@ -257,7 +240,7 @@ def _choose_serial(
         run = share_columns(rule, outputs, width, p, share // width)
         return rule.finish(f"each computes {run * width:,} outputs")
     split = _part(parallel, share, len(parallel))
-    if split < len(parallel) and _find_together(function, phases, p) is not None:
+    if split < len(parallel) and _find_together(work.function, phases, p) is not None:
         rule.do("vectorize", outputs[-1], LANES, "gather", name="i")
     each = math.prod(parallel[split:])
     run = _share_blocks(rule, outputs[:split], share // each)
@@ -351,29 +334,27 @@ def _share_outputs(phases: Sequence[Phase], p: Profile) -> int:
 # Reductions in vectors -----------------------------------------------------------------------
 
 
-def _choose_vectors(
-    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits, *, large: bool
-) -> Nest:
+def _choose_vectors(work: Work) -> Nest:
     """A work item reduces one output, or a block of neighbouring ones. Where the tensors are
-    `large`, it takes several outputs, and reduces each beside what it does with the one before:
+    large, it takes several outputs, and reduces each beside what it does with the one before:
     reading and writing at once, memory moves more than in turns."""
+    phases, p = work.phases, work.profile
     width = _choose_width(phases, p)
-    work = max(1, *(phase.space.inner_count for phase in phases)) * width
+    each = max(1, *(phase.space.inner_count for phase in phases)) * width
     turns = min(count_items(phases, p) // p.groups, _MOST_INTERLEAVED)
-    if large and turns > 1 and width == 1:
-        rule, words = _walk_phases(function, phases, p, limits, turns)
+    if work.streaming.is_large(3) and turns > 1 and width == 1:
+        rule, words = _walk_phases(work, turns)
         if rule.offers("interleave", rule.outer[1]):
             return rule.finish(words)
-    rule, words = _walk_phases(function, phases, p, limits, p.per_item // work)
+    rule, words = _walk_phases(work, p.per_item // each)
     return rule.finish(words)
 
 
-def _walk_phases(
-    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits, most: int
-) -> tuple[Rule, str]:
+def _walk_phases(work: Work, most: int) -> tuple[Rule, str]:
     """The loops of all phases, for work items that have so many blocks of outputs at most, and
     words that say what each does."""
-    rule, width = Rule(function, limits, phases), _choose_width(phases, p)
+    rule, phases, p = work.begin(), work.phases, work.profile
+    width = _choose_width(phases, p)
     outputs = rule.outer[: len(phases[0].space.parallel)]
     column = outputs[-1] if width > 1 else ""
     if column:

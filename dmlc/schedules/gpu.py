@@ -13,16 +13,13 @@ import math
 from collections.abc import Sequence
 
 from dmlc import ir
-from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.nodes import (
-    Nest,
-)
+from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.primitives import chain
 from dmlc.loops.thin import find_sparse
-from dmlc.schedules.rule import Rule
+from dmlc.schedules.rule import Rule, Work
 from dmlc.schedules.transposed import choose_transposed, lies_both_ways
 from dmlc.sizes import Taken, is_multiple, multiply
 from dmlc.source import UnsupportedError
@@ -70,29 +67,23 @@ _MOST_HELD = 1024
 """Operations on what a work item holds that are written out, at most."""
 
 
-def choose(
-    function: ir.Function,
-    phases: Sequence[Phase],
-    p: Profile,
-    limits: Limits,
-    *,
-    serial: bool,
-    count: k.Scalar | None,
-) -> Nest:
-    """The nest of some phases: element-wise work, whose number of elements is an argument where
-    `count` stands for it, or reductions, which work items make by themselves (`serial`) or
-    together."""
-    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators and not serial:
-        paired = _list_paired(phases[0], limits)
-        turned = None if paired else choose_transposed(function, phases[0], p, limits)
-        if turned is not None:
-            return turned
-        if not paired and takes_vectors(phases[0], limits):
-            return choose_vectors(function, phases[0], count, p, limits)
-        return choose_flat(function, phases[0], count, p, limits, paired=bool(paired))
-    if serial:
-        return choose_serial(function, phases, p, limits)
-    return _choose_shared(function, phases, p, limits)
+def choose(work: Work) -> Nest | None:
+    """The nest of element-wise work, or of reductions, which work items make by themselves
+    (`serial`) or together; None where it is for a CPU."""
+    if not work.is_gpu:
+        return None
+    phase, p, limits = work.phases[0], work.profile, work.limits
+    if work.serial:
+        return choose_serial(work)
+    if len(work.phases) > 1 or not phase.is_parallel or phase.accumulators:
+        return share_outputs(work, *choose_tile(work.phases, p, limits))
+    paired = _list_paired(phase, limits)
+    turned = None if paired else choose_transposed(work.function, phase, p, limits)
+    if turned is not None:
+        return turned
+    if not paired and takes_vectors(phase, limits):
+        return choose_vectors(work)
+    return choose_flat(work, paired=bool(paired))
 
 
 def _list_paired(phase: Phase, limits: Limits) -> list[str]:
@@ -137,13 +128,10 @@ def _weigh(phase: Phase) -> int:
     return sum(_FUNCTION if each.transcendental or each.name == "mod" else 1 for each in operations)
 
 
-def choose_vectors(
-    function: ir.Function, phase: Phase, count: k.Scalar | None, p: Profile, limits: Limits
-) -> Nest:
+def choose_vectors(work: Work) -> Nest:
     """Each work item takes a few vectors of elements, a group's width of vectors apart: all are
-    read before the first is stored. `count` stands for the number of elements where it is an
-    argument."""
-    rule = Rule(function, limits, (phase,), count)
+    read before the first is stored."""
+    rule, p, (phase,) = work.begin(), work.profile, work.phases
     element, unit = _flatten(rule), _measure_unit((phase,))
     (whole,) = (loop.dim for loop in chain(rule.nest.body))
     once = p.group_size * unit
@@ -185,18 +173,10 @@ def _count_written(phase: Phase, most: int, unit: int) -> int:
     return most
 
 
-def choose_flat(
-    function: ir.Function,
-    phase: Phase,
-    count: k.Scalar | None,
-    p: Profile,
-    limits: Limits,
-    *,
-    paired: bool = False,
-) -> Nest:
+def choose_flat(work: Work, *, paired: bool = False) -> Nest:
     """Each work item takes elements a group's width apart, or pairs of them where results are
-    stored two to a word. `count` stands for the number of elements where it is an argument."""
-    rule = Rule(function, limits, (phase,), count)
+    stored two to a word."""
+    rule, p = work.begin(), work.profile
     element, width = _flatten(rule), 1
     if paired:
         element, width = rule.do("pair", element, name="pair"), 2
@@ -208,46 +188,27 @@ def choose_flat(
     return rule.finish(f"each computes {what} elements, {p.group_size} apart")
 
 
-def choose_serial(
-    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
-) -> Nest:
+def choose_serial(work: Work) -> Nest:
     """Each work item has an output, whose points it reduces one after the other."""
-    rule = Rule(function, limits, phases)
+    rule = work.begin()
     while (sparse := find_sparse(rule.nest.phases[0], even=False)) is not None:
         rule.do("thin", rule.nest.dims[0][sparse.axis].name, sparse.number)
     output = rule.fuse(rule.outer, "output")
-    rule.do("bind", rule.do("split", output, p.group_size, name="group"), "group")
+    rule.do("bind", rule.do("split", output, work.profile.group_size, name="group"), "group")
     rule.do("bind", output, "lane")
-    stored = [view.tensor for phase in phases for view, _ in phase.elements.results]
+    stored = [view.tensor for phase in work.phases for view, _ in phase.elements.results]
     many = max(stored.count(name) for name in stored)
     several = "1 output" if many == 1 else f"{many} neighbouring outputs"
     return rule.finish(f"each computes {several}")
 
 
-def choose_combining(
-    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
-) -> Nest:
-    """The nest of phases the first of which combines many parts of a few outputs."""
-    return _choose_shared(function, phases, p, limits)
-
-
-def _choose_shared(
-    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
-) -> Nest:
-    """The work items of a group share the points of a few neighbouring outputs. Each takes several
-    of them, or of vectors, a row of work items apart, and has read them all before it adds the
-    first. Where outputs are cut into pieces, what reduces partial results is done for each piece
-    again, and what derives from them is stored once."""
-    return share_outputs(function, phases, limits, *choose_tile(phases, p, limits))
-
-
-def share_outputs(
-    function: ir.Function, phases: Sequence[Phase], limits: Limits, rows: int, columns: int,
-    taken: Taken = (),
-) -> Nest:  # fmt: skip
+def share_outputs(work: Work, rows: int, columns: int, taken: Taken = ()) -> Nest:
     """A group has so many columns of work items, an output to each, whose points are shared by so
-    many rows of them. Open sizes are `taken` for numbers where steps are counted."""
-    rule = Rule(function, limits, phases)
+    many rows of them. Each takes several of them, or of vectors, a row of work items apart, and has
+    read them all before it adds the first. Where outputs are cut into pieces, what reduces partial
+    results is done for each piece again, and what derives from them is stored once. Open sizes are
+    `taken` for numbers where steps are counted."""
+    rule, phases, limits = work.begin(), work.phases, work.limits
     unit, most = find_unit(phases, limits), len(_find_widest(phases).space.parallel)
     held = _count_held(phases, rows, unit)
     rule.do("axis", "row", rows)

@@ -12,12 +12,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dmlc import ir
-from dmlc.kernel.target import Limits, Profile
+from dmlc.kernel.target import Profile
 from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import Phase
 from dmlc.schedules import cpu, gpu
-from dmlc.schedules.rule import Rule
+from dmlc.schedules.rule import Work
 from dmlc.source import UnsupportedError
 
 _RUN = 64
@@ -26,9 +25,12 @@ _ROWS = 16
 """Rows of elements of a work item of a CPU."""
 
 
-def choose(function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
-    """The nest of some phases of open sizes. Raises `UnsupportedError` for results that are stored
-    two to a word."""
+def choose(work: Work) -> Nest | None:
+    """The nest of some phases of open sizes; None of others. Raises `UnsupportedError` for results
+    that are stored two to a word."""
+    if not work.is_open:
+        return None
+    phases, p, limits = work.phases, work.profile, work.limits
     for view in (view for phase in phases for view, _ in phase.elements.results):
         if view.dtype in limits.word_types:
             raise UnsupportedError(
@@ -39,19 +41,18 @@ def choose(function: ir.Function, phases: Sequence[Phase], p: Profile, limits: L
     alone = len(phases) == 1 and not phases[0].accumulators
     if p.lanes > 1:
         if alone or not _lies_across(phases):
-            return _choose_runs(function, phases, p, limits)
-        rule = Rule(function, limits, phases)
+            return _choose_runs(work)
+        rule = work.begin()
         cpu.share_columns(rule, rule.outer, _RUN, p, 1)
         return rule.finish(f"each computes {_RUN} neighbouring outputs")
     if alone:
         vectors = gpu.takes_vectors(phases[0], limits)
-        choose_one = gpu.choose_vectors if vectors else gpu.choose_flat
-        return choose_one(function, phases[0], None, p, limits)
+        return gpu.choose_vectors(work) if vectors else gpu.choose_flat(work)
     settled = [_settle(phase, p) for phase in phases]
     if _shares_reads(settled[0]):
-        return gpu.choose_serial(function, phases, p, limits)
+        return gpu.choose_serial(work)
     shape = gpu.choose_tile(settled, p, limits, few=p.groups)
-    return gpu.share_outputs(function, phases, limits, *shape, p.taken)
+    return gpu.share_outputs(work, *shape, p.taken)
 
 
 def _settle(phase: Phase, p: Profile) -> Phase:
@@ -80,18 +81,16 @@ def _lies_across(phases: Sequence[Phase]) -> bool:
     return space.parallel[-1] == len(space.extents) - 1
 
 
-def _choose_runs(
-    function: ir.Function, phases: Sequence[Phase], p: Profile, limits: Limits
-) -> Nest:
+def _choose_runs(work: Work) -> Nest:
     """Each work item has a run of outputs, or of rows of elements. It goes through the points of
     each in vectors where they lie side by side."""
-    rule = Rule(function, limits, phases)
+    rule, phases = work.begin(), work.phases
     alone = len(phases) == 1 and not phases[0].accumulators
     output = rule.fuse(rule.outer[:-1] if alone else rule.outer, "output")
     for phase, dims in zip(phases, rule.nest.dims, strict=True):
         axes = phase.space.parallel if alone else phase.space.inner
         if axes and phase.lies_together(axes[-1]) and not phase.tests_guard:
-            rule.do("vectorize", dims[axes[-1]].name, p.lanes)
+            rule.do("vectorize", dims[axes[-1]].name, work.profile.lanes)
     run = _ROWS if alone else _RUN if _shares_reads(phases[0]) else 1
     if run > 1:
         output = rule.do("split", output, run, name="first")

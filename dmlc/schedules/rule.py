@@ -27,8 +27,12 @@ class Work:
     profile: Profile
     limits: Limits
     streaming: Streaming
-    serial: bool
-    count: k.Scalar | None
+    serial: bool = False
+    count: k.Scalar | None = None
+
+    def begin(self) -> Rule:
+        """The naive nest, for a script."""
+        return Rule(self.function, self.limits, self.phases, self.count)
 
     @property
     def is_gpu(self) -> bool:
