@@ -62,10 +62,10 @@ Lower: TypeAlias = Callable[[Taken, Sections], tuple[k.Kernel, ...]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Fork:
-    """Sizes of which a condition holds, and others: those where a size is less than a number."""
+    """Sizes where one is less than a number, and others."""
 
     of: Measure
-    condition: str
+    bound: int
     first: _Tree
     second: _Tree
 
@@ -114,9 +114,9 @@ def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[Taken, int], number: int)
         larger = at.second
         if isinstance(larger, _Fork) and larger.of == at.of:
             # What is less than one number is less than the next, too.
-            same = choose(size, otherwise, larger.first) == first
-            return second if same else choose_size(at.condition, first, second)
-        return choose_size(at.condition, first, second)
+            if choose(size, otherwise, larger.first) == first:
+                return second
+        return choose_size(write_condition(at.of, "<", at.bound), first, second)
 
     launch = dataclasses.replace(kernel.launch, count=choose(kernel.launch.count, 0, tree))
     buffers = tuple(
@@ -197,5 +197,5 @@ def _fork(
     tree = take(last)
     for bound, many in reversed(bounded if symbols else []):
         if bound is not None and find_least(size) < bound:
-            tree = _Fork(size, write_condition(size, "<", bound), take(many), tree)
+            tree = _Fork(size, bound, take(many), tree)
     return tree

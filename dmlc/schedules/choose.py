@@ -82,7 +82,7 @@ def _choose_product(work: Work) -> Nest | None:
     if found is None:
         return None
     if work.is_gpu:
-        made = choose_matrices(work.function, work.phases, found, p, work.limits)
+        made = choose_matrices(work, found)
         if made is not None:
             return made
         shape = choose_shape(found.settle(p.taken), p)

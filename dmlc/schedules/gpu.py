@@ -78,7 +78,7 @@ def choose(work: Work) -> Nest | None:
     if len(work.phases) > 1 or not phase.is_parallel or phase.accumulators:
         return share_outputs(work, *choose_tile(work.phases, p, limits))
     paired = _list_paired(phase, limits)
-    turned = None if paired else choose_transposed(work.function, phase, p, limits)
+    turned = None if paired else choose_transposed(work)
     if turned is not None:
         return turned
     if not paired and takes_vectors(phase, limits):

@@ -6,19 +6,16 @@ The numbers are for each instruction of `matrices.INSTRUCTIONS`. They go by size
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.contraction import Contraction, Factor, find_divided
 from dmlc.loops.element import Gather, Read
 from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Nest
-from dmlc.loops.phases import VECTOR, Phase
+from dmlc.loops.phases import VECTOR
 from dmlc.loops.staging import stage_value
 from dmlc.loops.tiling import takes_vectors
 from dmlc.matrices import Instruction
-from dmlc.schedules.rule import Rule
+from dmlc.schedules.rule import Rule, Work
 from dmlc.schedules.tiles import lies_along, name_factor
 
 _SIDES = 128, 64, 32
@@ -47,15 +44,13 @@ def suits(found: Contraction, limits: Limits) -> bool:
     return all(isinstance(v, Read | Gather) and v.view.dtype is row.shape.factors for v in factors)
 
 
-def choose_matrices(
-    function: ir.Function, phases: Sequence[Phase], found: Contraction, p: Profile, limits: Limits
-) -> Nest | None:
+def choose_matrices(work: Work, found: Contraction) -> Nest | None:
     """The nest of a product of halves, and of what derives from it; None where the instruction is
     not for it."""
-    row = limits.instruction
+    row, limits = work.limits.instruction, work.limits
     if row is None or not suits(found, limits):
         return None
-    rule, side = Rule(function, limits, phases), choose_side(found, p)
+    rule, side = work.begin(), choose_side(found, work.profile)
     while (divided := find_divided(rule.nest.phases[0])) is not None:
         axis, length = divided
         rule.do("part", rule.nest.dims[0][axis].name, length)

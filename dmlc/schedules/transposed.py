@@ -14,10 +14,8 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from dmlc import ir
 from dmlc.kernel.arithmetic import round_up
 from dmlc.kernel.names import split_words
-from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import (
     Elements,
     Gather,
@@ -31,7 +29,7 @@ from dmlc.loops.nodes import Nest
 from dmlc.loops.phases import VECTOR, Phase
 from dmlc.loops.staging import STAGED, renumber
 from dmlc.loops.tiling import takes_vectors
-from dmlc.schedules.rule import Rule
+from dmlc.schedules.rule import Work
 from dmlc.source import InternalError
 
 _SECTOR = 32
@@ -81,14 +79,13 @@ class _Crossing:
     """The results that lie along the other one."""
 
 
-def choose_transposed(
-    function: ir.Function, phase: Phase, p: Profile, limits: Limits
-) -> Nest | None:
+def choose_transposed(work: Work) -> Nest | None:
     """The nest of element-wise work some of which lies across; None where tiles help nothing."""
+    (phase,) = work.phases
     if phase.space.is_open or len(phase.space.sizes) < 2:
         return None
     found = _find_crossing(phase)
-    return None if found is None else _Tiles(function, phase, found, p, limits).choose()
+    return None if found is None else _Tiles(work, found).choose()
 
 
 def lies_both_ways(phase: Phase) -> bool:
@@ -227,11 +224,9 @@ def _find_pitch(rows: int, columns: int) -> int:
 class _Tiles:
     """The tiles of a group, and how its work items go over them."""
 
-    def __init__(
-        self, function: ir.Function, phase: Phase, found: _Crossing, p: Profile, limits: Limits
-    ) -> None:
-        self._rule, self._phase, self._found = Rule(function, limits, (phase,)), phase, found
-        self._items = p.group_size
+    def __init__(self, work: Work, found: _Crossing) -> None:
+        self._rule, self._phase, self._found = work.begin(), work.phases[0], found
+        self._items = work.profile.group_size
         rows, columns = self._choose_sides()
         self._sides = {found.row: rows, found.column: columns}
 
