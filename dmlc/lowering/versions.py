@@ -112,10 +112,10 @@ def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[Taken, int], number: int)
             return size if chosen[at] == number else otherwise
         first, second = (choose(size, otherwise, each) for each in (at.first, at.second))
         larger = at.second
-        if isinstance(larger, _Fork) and larger.of == at.of:
-            # What is less than one number is less than the next, too.
-            if choose(size, otherwise, larger.first) == first:
-                return second
+        # What is less than one number is less than the next, too.
+        again = larger.first if isinstance(larger, _Fork) and larger.of == at.of else None
+        if again is not None and choose(size, otherwise, again) == first:
+            return second
         return choose_size(write_condition(at.of, "<", at.bound), first, second)
 
     launch = dataclasses.replace(kernel.launch, count=choose(kernel.launch.count, 0, tree))
