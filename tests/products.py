@@ -95,6 +95,7 @@ class Windows:
     padding: int = 0
     dilation: int = 1
     groups: int = 1
+    dtype: str = "FLOAT32"
 
     @property
     def results(self) -> tuple[int, int]:
@@ -116,7 +117,7 @@ class Windows:
             "weights_format": "OIX",
         }  # fmt: skip
         if kind == "forward":
-            return _bind("onednn.Convolution", given, src=source, weights=window)
+            return self._bind("onednn.Convolution", given, src=source, weights=window)
         if kind == "data":
             name, sizes = "onednn.ConvolutionBackwardData", {"diff_src": source, "weights": window}
         else:
@@ -124,12 +125,11 @@ class Windows:
                 "onednn.ConvolutionBackwardWeights",
                 {"src": source, "diff_weights": window},
             )
-        return _bind(name, given, diff_dst=result, **sizes)
+        return self._bind(name, given, diff_dst=result, **sizes)
 
-
-def _bind(name: str, given: dict[str, object], **sizes: tuple[int, ...]) -> ir.Function:
-    tensors = {tensor: dmlc.TensorDesc("FLOAT32", each) for tensor, each in sizes.items()}
-    return dmlc.operator(name).bind(tensors, given)
+    def _bind(self, name: str, given: dict[str, object], **sizes: tuple[int, ...]) -> ir.Function:
+        tensors = {tensor: dmlc.TensorDesc(self.dtype, each) for tensor, each in sizes.items()}
+        return dmlc.operator(name).bind(tensors, given)
 
 
 @st.composite

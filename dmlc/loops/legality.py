@@ -125,8 +125,9 @@ def _take_own(nest: Nest, path: Sequence[Node], loop: Loop, name: str, extent: i
     loops = [n for n in path if isinstance(n, Loop) and n is not loop]
     fits = all(n.kind in (Kind.LANE, Kind.UNROLL) for n in loops) and len(loops) == len(path) - 1
     demand(fits, "work items take the outermost loops of a tile")
-    alone = not any(isinstance(n, Reduce | Stage) for n in walk(path))
-    demand(alone, "work items that stand otherwise reduce nothing")
+    shared = [n for n in walk(path) if isinstance(n, Stage) or
+              (isinstance(n, Reduce) and not n.serial)]  # fmt: skip
+    demand(not shared, "work items that stand otherwise share no reduction")
     inner = [n for n in walk(loop.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
     other = any(n.wanted in dict(nest.lanes) for n in (*loops, *inner))
     demand(not other, "the block has other axes")

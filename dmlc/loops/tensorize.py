@@ -18,6 +18,7 @@ from dmlc.loops.nodes import (
     Multiply,
     Nest,
     Node,
+    Numbers,
     Point,
     Reduce,
     Stage,
@@ -98,7 +99,8 @@ def tensorize(on: On, instruction: str, rows: int, columns: int) -> Nest:
     stages = {stage for stage, _ in accumulator.stages}
     stages.update(map(accumulator.slot_name, range(len(accumulator.slots))))
     phases, dims = list(nest.phases), list(nest.dims)
-    for number in {n.phase for node in after for n in walk((node,)) if isinstance(n, Point)}:
+    plain = after[0].body if isinstance(after[0], Numbers) else after
+    for number in {n.phase for node in plain for n in walk((node,)) if isinstance(n, Point)}:
         phases[number], dims[number] = _read_sums(
             nest.phases[number], nest.dims[number], stages, buffer.name, places
         )
@@ -138,6 +140,11 @@ def _find_reduction(nest: Nest, loop: Loop) -> tuple[Reduce, list[Loop]]:
             pass
         case _:
             raise ScheduleError("there is no loop of a serial reduction and what derives from it")
+    match after:
+        case [Numbers(body=body)]:
+            after = [*body]
+        case _:
+            pass
     plain = all(isinstance(n, Point) and not n.into and not n.name for n in after)
     demand(plain, "what derives from the sums is stored point by point")
     nodes, loops = reduce.body, list[Loop]()

@@ -350,13 +350,21 @@ class _Writer:
         """What is done where all outcomes are numbers, and what elsewhere."""
         phase = self._nest.phases[node.phase]
         reduces = [n for n in walk(self._nest.body) if isinstance(n, Reduce)]
-        tile = next((n.tile for n in reduces if n.phase == node.phase and n.tile is not None), None)
+        reduces = [n for n in reduces if n.phase == node.phase]
+        tile = next((n.tile for n in reduces if n.tile is not None), None)
+        into = next((n.into for n in reduces if n.into is not None), None)
         made: list[k.Statement] = []
         flag = k.Local(self.frame.names.take("is_lost"), k.BOOL)
         place = self.frame.variable("j")
         made.append(k.Variable(flag, k.Literal(k.BOOL, value=False)))
         for accumulator in phase.accumulators:
-            value = self.frame.local[accumulator.slot_name(0)](place, 1)
+            if into is None:
+                value = self.frame.local[accumulator.slot_name(0)](place, 1)
+            else:
+                steps = (multiply(scope.known[dim], step) for dim, step in into.tile)
+                array = self._values.arrays[into.buffer]
+                kept = k.Type(into.buffer.dtype)
+                value = k.LoadLocal(array, functools.reduce(add, steps), kept)
             lost = k.Assign(flag, either(flag, operate("isnan", value)))
             if tile is None:
                 made.append(lost)

@@ -7,7 +7,7 @@ The numbers are for each instruction of `matrices.INSTRUCTIONS`. They go by size
 from __future__ import annotations
 
 from dmlc.kernel.target import Limits, Profile
-from dmlc.loops.contraction import Contraction, Factor, find_divided
+from dmlc.loops.contraction import Contraction, Factor
 from dmlc.loops.element import Gather, Read
 from dmlc.loops.legality import MOST_UNROLLED
 from dmlc.loops.nodes import Nest
@@ -16,7 +16,7 @@ from dmlc.loops.staging import stage_value
 from dmlc.loops.tiling import takes_vectors
 from dmlc.matrices import Instruction
 from dmlc.schedules.rule import Rule, Work
-from dmlc.schedules.tiles import lies_along, name_factor
+from dmlc.schedules.tiles import lies_along, name_factor, take_apart
 
 _SIDES = 128, 64, 32
 """Rows and columns of a tile: the first of which there are enough for a GPU to be busy. Of the
@@ -34,10 +34,9 @@ _PAD = 8
 
 
 def suits(found: Contraction, limits: Limits) -> bool:
-    """Whether a product is made by the instruction of some limits: of halves as they lie in memory,
-    none of which is left out where the other factor may be no number."""
+    """Whether the instruction of some limits makes a product: of halves as they lie in memory."""
     row = limits.instruction
-    if row is None or found.has_holes or found.dtype is not row.shape.sum.compute:
+    if row is None or found.dtype is not row.shape.sum.compute:
         return False
     values = found.phase.elements.values
     factors = (values[factor.value] for factor in (found.left, found.right))
@@ -51,9 +50,7 @@ def choose_matrices(work: Work, found: Contraction) -> Nest | None:
     if row is None or not suits(found, limits):
         return None
     rule, side = work.begin(), choose_side(found, work.profile)
-    while (divided := find_divided(rule.nest.phases[0])) is not None:
-        axis, length = divided
-        rule.do("part", rule.nest.dims[0][axis].name, length)
+    take_apart(rule)
     dims, pieces = rule.nest.dims[0], found.phase.space.pieces
     inner = sorted(found.inner, key=lambda axis: axis not in pieces)
     batch, rows, columns, points = (
@@ -61,6 +58,8 @@ def choose_matrices(work: Work, found: Contraction) -> Nest | None:
         for axes in (found.batch, found.left.axes, found.right.axes, inner)
     )
     rule.put_in_order([*batch, *rows, *columns])
+    if found.has_holes:
+        rule.do("recheck", columns[-1])
     rule.put_in_order(points)
     m, n, k = rule.merge(rows, "m"), rule.merge(columns, "n"), rule.merge(points, "k")
     rule.do("tile", m, side, name="row")
@@ -77,7 +76,11 @@ def choose_matrices(work: Work, found: Contraction) -> Nest | None:
         _fill(rule, found, factor, (k, name, own), (side, items))
     if side == _SIDES[0]:
         rule.do("pipeline", k)
-    _store(rule, strip, items, dims[found.right.axes[-1]].name, limits)
+    axis = rule.nest.dims[1].index(dims[found.right.axes[-1]])
+    # Sums that are checked are so one by one, and what makes them once more is written once.
+    wide = not found.has_holes and takes_vectors(rule.nest.phases[1], axis, limits)
+    loops, axes = ("strip_row", "strip_column"), ("rows", "columns")
+    _share(rule, loops, axes, strip, items, wide, "own", rolled=found.has_holes)
     return rule.finish(f"a group computes a tile of {side} by {side} outputs in matrices")
 
 
@@ -126,19 +129,9 @@ def _fill(
     _share(rule, (other, along), axes, (count, many), items, wide)
 
 
-def _store(
-    rule: Rule, strip: tuple[int, int], items: int, last: str, limits: Limits
-) -> None:  # fmt: skip
-    """How the work items share what derives from the sums: neighbours store side by side."""
-    axis = next(a for a, dim in enumerate(rule.nest.dims[1]) if dim.name == last)
-    wide = takes_vectors(rule.nest.phases[1], axis, limits)
-    loops = "strip_row", "strip_column"
-    _share(rule, loops, ("rows", "columns"), strip, items, wide, "own")
-
-
 def _share(
     rule: Rule, loops: tuple[str, str], axes: tuple[str, str], sizes: tuple[int, int],
-    items: int, wide: bool, *whose: str,
+    items: int, wide: bool, *whose: str, rolled: bool = False,
 ) -> None:  # fmt: skip
     """The points of a block to all work items of a group: of the inner loop neighbours to
     neighbours, as vectors where that can be; and no more of the outer one to each than is written
@@ -147,9 +140,9 @@ def _share(
     width = VECTOR if wide else 1
     down = max(count // MOST_UNROLLED, items // min(many // width, items))
     down = min(down, count, items)
-    rule.take(outer, axes[0], count, down, *whose)
+    rule.take(outer, axes[0], count, down, *whose, rolled=rolled)
     neighbours = rule.do("split", inner, width, name=axes[1]) if wide else inner
     across = min(many // width, items // down)
-    rule.take(neighbours, axes[1], many // width, across, *whose)
+    rule.take(neighbours, axes[1], many // width, across, *whose, rolled=rolled)
     if wide:
         rule.do("vectorize", inner, VECTOR, "whole")

@@ -102,15 +102,17 @@ class Rule:
         """Loops that stand one in the other as one; a single one stays as it is."""
         return self.fuse(loops, name) if len(loops) > 1 else loops[0]
 
-    def take(self, loop: str, axis: str, count: int, items: int, *whose: str) -> None:
+    def take(
+        self, loop: str, axis: str, count: int, items: int, *whose: str, rolled: bool = False
+    ) -> None:
         """So many steps of a loop over a tile, to so many work items along an axis, neighbours to
-        neighbours; what each of them has is written out."""
+        neighbours; what each of them has is written out, or `rolled`."""
         if count == items:
             self.do("bind", loop, axis, *whose)
             return
         if items > 1:
             self.do("deal", loop, axis, items, *whose)
-        self.do("unroll", loop)
+        self.do("roll" if rolled else "unroll", loop)
 
     def put_in_order(self, loops: Sequence[str]) -> None:
         """Reorders loops that stand one in the other, with nothing between them."""

@@ -103,11 +103,7 @@ def choose_tiles(
     """The nest of a contraction, and of what derives from it. What is `found` has the groups of a
     convolution, and the like, as axes of their own."""
     rule, each = Rule(function, limits, phases), shape.each
-    while (sparse := find_sparse(rule.nest.phases[0])) is not None:
-        rule.do("thin", rule.nest.dims[0][sparse.axis].name, sparse.number)
-    while (divided := find_divided(rule.nest.phases[0])) is not None:
-        axis, length = divided
-        rule.do("part", rule.nest.dims[0][axis].name, length)
+    take_apart(rule)
     dims, pieces = rule.nest.dims[0], found.phase.space.pieces
     inner = sorted(found.inner, key=lambda axis: axis not in pieces)
     batch, rows, columns, points = (
@@ -143,6 +139,16 @@ def choose_tiles(
         rule.do("vectorize", stored, VECTOR, "whole")
     sides = f"{shape.rows} by {shape.columns}"
     return rule.finish(f"a group computes a tile of {sides} outputs, and each {each} by {each}")
+
+
+def take_apart(rule: Rule) -> None:
+    """The axes of a product as it is found: without points that strides leave out, and the groups
+    of a convolution, and the like, on their own."""
+    while (sparse := find_sparse(rule.nest.phases[0])) is not None:
+        rule.do("thin", rule.nest.dims[0][sparse.axis].name, sparse.number)
+    while (divided := find_divided(rule.nest.phases[0])) is not None:
+        axis, length = divided
+        rule.do("part", rule.nest.dims[0][axis].name, length)
 
 
 def _share_out(rule: Rule, shape: Shape) -> None:

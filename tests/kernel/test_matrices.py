@@ -35,7 +35,7 @@ from dmlc.testing.bounds import bound_errors
 from tests.goldens import make_inputs
 from tests.kernel.lowering import run
 from tests.kernel.statements import walk
-from tests.products import Product
+from tests.products import Product, Windows
 
 NAMES = [each.name for each in INSTRUCTIONS]
 HALVES = Product(33, 65, 40, dtype="f16")
@@ -107,6 +107,49 @@ def test_tiles_of_all_sides_have_edges(
     assert own.launch.group_size == {32: 64, 64: 128, 128: 256}[side]
     assert any(call.startswith("pipeline") for call in own.script) is (side == 128)
     run(fused, kernels)
+
+
+CONVOLUTIONS = {
+    "padded": Windows(1, 16, 6, 7, 17, 3, 1, 1, dtype="FLOAT16"),
+    "strided": Windows(2, 20, 12, 9, 33, 3, 2, 1, dtype="FLOAT16"),
+    "in groups": Windows(1, 32, 9, 7, 64, 3, 1, 2, 2, 2, dtype="FLOAT16"),
+}
+
+
+@pytest.mark.parametrize(
+    ("windows", "kind", "side", "name"),
+    [
+        (windows, kind, (32, 64, 128)[(i + j) % 3], NAMES[(i + j) % len(NAMES)])
+        for i, windows in enumerate(CONVOLUTIONS)
+        for j, kind in enumerate(("forward", "data", "weights"))
+    ],
+)
+def test_convolutions_are_products_of_matrices(
+    windows: str, kind: str, side: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrices, "choose_side", lambda *_: side)
+    fused, kernels = lower(CONVOLUTIONS[windows].make(kind), name)
+    assert any(kernel.matrices for kernel in kernels)
+    run(fused, kernels)
+
+
+@pytest.mark.parametrize(("kind", "stride"), [("forward", 1), ("data", 1), ("data", 2)])
+def test_padding_in_matrices_meets_no_infinity(kind: str, stride: int) -> None:
+    function = Windows(1, 16, 9, 9, 16, 3, stride, 1, dtype="FLOAT16").make(kind)
+    random = np.random.default_rng(3)
+    inputs = {
+        p.name: random.integers(-2, 3, [int(e) for e in p.extents]).astype(np.float16)
+        for p in function.parameters
+    }
+    weights = inputs["weights"]
+    weights[0, 0, 0, 0], weights[5, 3, 2, 1], weights[7, 9, 0, 2] = np.inf, np.nan, -np.inf
+    fused, kernels = lower(function, NAMES[0])
+    assert any("recheck" in line for line in kernels[0].script)
+    found = run_kernels(fused, kernels, inputs)
+    for result, values in evaluate(function, inputs).items():
+        assert np.isfinite(values).any()
+        assert not np.isfinite(values).all()
+        np.testing.assert_array_equal(found[result].reshape(values.shape), values)
 
 
 def test_large_products_have_large_tiles_and_small_ones_small() -> None:
