@@ -23,7 +23,7 @@ from dmlc.loops.space import Space, collapse
 from dmlc.loops.windows import write_windows
 from dmlc.lowering.assemble import count_buffers, make_kernel
 from dmlc.lowering.ranked import lower_rows
-from dmlc.lowering.scans import lower_scan
+from dmlc.lowering.scans import find_group_prefix, lower_scan
 from dmlc.lowering.scatter import lower_walk
 from dmlc.schedules.choose import (
     arrange,
@@ -54,9 +54,9 @@ def lower_group(
     if not group.passes:
         return (lower_stages(function, group.stages, profile, limits, group.local, own),)
     if group.ranks is not None:
-        is_scan = len(group.stages) == 1
-        lower_ordered = lower_scan if is_scan else lower_rows
-        return lower_ordered(function, group.ranks, profile, limits)
+        if find_group_prefix(function, group) is not None:
+            return lower_scan(function, group.stages, profile, limits)
+        return lower_rows(function, group.ranks, profile, limits)
     _check_words(function, group, limits)
     if group.row is not None:
         nest, effort = choose_line_buffer(function, group, profile)

@@ -23,6 +23,7 @@ from dmlc.kernel.target import Profile
 from dmlc.loops.contraction import find_contraction, part_axes
 from dmlc.loops.sections import NONE, Sections
 from dmlc.lowering.group import collect_group
+from dmlc.lowering.scans import find_group_prefix
 from dmlc.sizes import (
     Measure,
     Size,
@@ -45,6 +46,13 @@ _OUTPUTS: Classes = ((16, 1), (256, 65), (None, 4097))
 """Outputs on a GPU. What is taken is odd, so that nothing is taken to begin where vectors do."""
 _SHORT, _MIDDLE, _LONG = 17, 4097, (1 << 20) + 1
 """What points are taken for."""
+_SCANS: tuple[Classes, ...] = (
+    ((_MIDDLE, 4096), (None, _LONG)),
+    ((8, 1), (512, 32), (4096, 512), (None, 1 << 17)),
+    ((16, 1), (128, 16), (None, 4097)),
+)
+"""What a scan goes along; elements that lie side by side, of which a group takes several; and rows
+of such."""
 _ROWS: Classes = ((2, 1), (17, 8), (512, 256), (None, 4096))
 """Rows of a product, or columns, where one of both is left open."""
 _SIDES: Classes = ((65, 32), (None, 1024))
@@ -136,6 +144,10 @@ def _list_leaves(tree: _Tree) -> Iterator[Taken]:
 
 def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
     """The sizes that are told apart."""
+    prefix = find_group_prefix(function, group)
+    if prefix is not None:
+        rows, length, inner = (multiply(extents) for extents in prefix.part_extents())
+        return _fork(list(zip((length, inner, rows), _SCANS, strict=True)), ())
     points = max(
         (multiply(each.inner) for each in group.passes if each.reduces),
         key=lambda size: (not isinstance(size, int), find_least(size)), default=1,
