@@ -61,7 +61,7 @@ def lower_scan(
     columns, parts = divide_up(inner, wide), lanes // wide
     per = min(_MOST_HELD * 4 // max(4, dtype.bytes), -(-much // parts))
     source = find_source(texts, prefix.stage, prefix.place(BodyBuilder()), profile, limits)
-    vectors = 1 == inner < lanes and is_multiple(length, 4) and not prefix.goes_back and dtype.bytes == 4
+    vectors = lanes > 1 == inner and is_multiple(length, 4, profile.taken) and not prefix.goes_back and dtype.bytes == 4
     # By sizes alone: what is added to what is the same in every language.
     per = -(-per // 4) * 4 if vectors else per if wide > 1 else min(per, _MOST_APART)
     per = per if lanes > 1 else 1

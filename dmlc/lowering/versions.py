@@ -29,9 +29,11 @@ from dmlc.sizes import (
     Size,
     Taken,
     choose_size,
+    divide_down,
     estimate,
     find_least,
     find_symbols,
+    is_multiple,
     measure,
     multiply,
     write_condition,
@@ -70,7 +72,8 @@ Lower: TypeAlias = Callable[[Taken, Sections], tuple[k.Kernel, ...]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Fork:
-    """Sizes of which a condition holds, and others: those where a size is less than a number."""
+    """Sizes of which a condition holds, and others: those where a size is less than a number, or
+    of a multiple of one."""
 
     of: Measure
     condition: str
@@ -146,8 +149,7 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
     """The sizes that are told apart."""
     prefix = find_group_prefix(function, group)
     if prefix is not None:
-        rows, length, inner = (multiply(extents) for extents in prefix.part_extents())
-        return _fork(list(zip((length, inner, rows), _SCANS, strict=True)), ())
+        return _plan_scan(*map(multiply, prefix.part_extents()))
     points = max(
         (multiply(each.inner) for each in group.passes if each.reduces),
         key=lambda size: (not isinstance(size, int), find_least(size)), default=1,
@@ -173,6 +175,20 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
     # The few work items of a CPU are worth no more launches where outputs may be many.
     few: Classes = _OUTPUTS if is_gpu else _OUTPUTS[-1:]
     return _fork([(points, ((256, _SHORT), *lengths) if is_gpu else lengths), (outputs, few)], ())
+
+
+def _plan_scan(rows: Measure, length: Measure, inner: Measure) -> _Tree:
+    """The sizes that are told apart of a scan. Where rows may be moved in vectors, those too."""
+    sizes = list(zip((length, inner, rows), _SCANS, strict=True))
+    if inner != 1 or is_multiple(length, 4):
+        return _fork(sizes, ())
+    fours = divide_down(length, 4)
+
+    def note(taken: Taken) -> Taken:
+        return (*taken, (str(fours), estimate(fours, taken)))
+
+    condition = write_condition(fours * 4, "==", length)
+    return _Fork(fours, condition, _fork(sizes, (), note), _fork(sizes, ()))
 
 
 def _is_product(function: ir.Function, group: Group, profile: Profile) -> bool:
