@@ -286,13 +286,13 @@ SUBJECTS: Mapping[str, Subject] = {
         "directml.CUMULATIVE_SUMMATION",
         {"InputTensor": ("N",)},
         {"Axis": 0, "AxisDirection": "INCREASING", "HasExclusiveSum": False},
-        {"N": 9000},
+        {"N": 1500},
     ),
     "scan_of_columns": Subject(
         "directml.CUMULATIVE_SUMMATION",
         {"InputTensor": ("B", "N", "C")},
         {"Axis": 1, "AxisDirection": "DECREASING", "HasExclusiveSum": True},
-        {"B": 3, "N": 500, "C": 70},
+        {"B": 3, "N": 300, "C": 40},
     ),
     "scan_of_halves": Subject(
         "directml.CUMULATIVE_SUMMATION",

@@ -196,9 +196,7 @@ def is_near(loop: k.For, registers: Container[str]) -> bool:
     if not loop.unroll or any(name in registers for name in arrays):
         return loop.unroll
     waits = any(isinstance(s, k.Store | k.For) for s in inside)
-    return bool(arrays) and not (
-        waits or any(isinstance(p, k.Load) for p in walk_parts(*inside))
-    )
+    return bool(arrays) and not (waits or any(isinstance(p, k.Load) for p in walk_parts(*inside)))
 
 
 def _measure(start: k.Expression, stop: k.Expression) -> int | None:

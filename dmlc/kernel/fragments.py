@@ -38,7 +38,9 @@ def hold_fragments(kernel: k.Kernel, lanes: int) -> k.Kernel:
     if not shared or not any(a.registers for a in kernel.arrays):
         return kernel
     puts = [s for s in walk_statements(kernel.body) if isinstance(s, k.StoreLocal)]
-    narrow = {s.array for s in puts if s.value.type.lanes == 1 and not isinstance(s.value, k.Extract)}
+    narrow = {
+        s.array for s in puts if s.value.type.lanes == 1 and not isinstance(s.value, k.Extract)
+    }
     holder = _Holder(shared, narrow, 1 if lanes == 1 else _LANES)
     body = drop_unused(holder.write(kernel.body, {}))
     arrays = (*kernel.arrays, *holder.made)

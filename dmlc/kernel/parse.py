@@ -10,7 +10,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from dmlc.ir.scan import LITERALS, Open, Scanner, Token, token_pattern
@@ -34,7 +33,7 @@ def parse_kernel(text: str, filename: str = "<kernel>") -> k.Kernel:
 
 
 def parse_body(
-    kernel: k.Kernel, text: str, filename: str = "<kernel>", sizes: Mapping[str, k.Expression] = MappingProxyType({}),
+    kernel: k.Kernel, text: str, filename: str, sizes: Mapping[str, k.Expression]
 ) -> tuple[k.Statement, ...]:
     """The statements that a text spells in braces, which may name the memory of a kernel, and
     `sizes`. Raises `DmlcError`."""

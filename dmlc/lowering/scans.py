@@ -61,11 +61,12 @@ def lower_scan(
     columns, parts = divide_up(inner, wide), lanes // wide
     per = min(_MOST_HELD * 4 // max(4, dtype.bytes), -(-much // parts))
     source = find_source(texts, prefix.stage, prefix.place(BodyBuilder()), profile, limits)
-    vectors = lanes > 1 == inner and is_multiple(length, 4, profile.taken) and not prefix.goes_back and dtype.bytes == 4
+    fours = inner == 1 and is_multiple(length, 4, profile.taken) and not prefix.goes_back
+    fours = fours and lanes > 1 and dtype.bytes == 4
     # By sizes alone: what is added to what is the same in every language.
-    per = -(-per // 4) * 4 if vectors else per if wide > 1 else min(per, _MOST_APART)
+    per = -(-per // 4) * 4 if fours else per if wide > 1 else min(per, _MOST_APART)
     per = per if lanes > 1 else 1
-    vectors = vectors and source.dtype.compute is dtype and limits.vector_lanes != 1
+    vectors = fours and source.dtype.compute is dtype and limits.vector_lanes != 1
     blocks, tiles = multiply((rows, columns)), divide_up(length, parts * per)
     busy, long = estimate(blocks, profile.taken), estimate(tiles, profile.taken)
     is_enough = busy >= profile.groups or long <= _FEW
@@ -108,13 +109,14 @@ def lower_scan(
     if per_row > 1:
         steps.insert(0, (totals, "add up its elements"))
     groups = multiply((blocks, per_row))
-    each_has = "a row" if per_row == 1 else f"{show(size)} elements of a row"
+    has = "a row" if per_row == 1 else f"{show(size)} elements of a row"
+    loops = (f"i: 0..{show(groups)}", f"k: 0..{show(size)}")
     for written, each in steps:
         is_last = written is result
         read = (source, totals) if is_last and per_row > 1 else (source,)
         texts.add(
             _TEMPLATE, {**values, "result_name": name if is_last else ""}, arrays, read, (written,),
             stages if is_last else stages[:1], groups, lanes, count,
-            (f"i: 0..{show(groups)}", f"k: 0..{show(size)}", each, f"each has {each_has}, in order"),
+            (*loops, each, f"each has {has}, in order"),
         )  # fmt: skip
     return texts.finish("stretches of rows are added up before they are scanned")

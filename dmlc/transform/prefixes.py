@@ -38,7 +38,6 @@ class Prefix:
         moved = {n: own for n, each in enumerate(instructions) if each == self.point}
         return builder.make(builder.copy(self.stage.body, moved)[self.value])
 
-
     def part_extents(self) -> tuple[tuple[Extent, ...], tuple[Extent, ...], tuple[Extent, ...]]:
         """The extents of the axes before that of the rows, its own, and those after it."""
         extents, axis = self.stage.extents, self.axis
