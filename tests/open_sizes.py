@@ -282,6 +282,25 @@ SUBJECTS: Mapping[str, Subject] = {
     "tile": Subject(
         "directml.TILE", {"InputTensor": ("N", "C")}, {"Repeats": [2, 3]}, {"N": 40, "C": 60}
     ),
+    "scan": Subject(
+        "directml.CUMULATIVE_SUMMATION",
+        {"InputTensor": ("N",)},
+        {"Axis": 0, "AxisDirection": "INCREASING", "HasExclusiveSum": False},
+        {"N": 1500},
+    ),
+    "scan_of_columns": Subject(
+        "directml.CUMULATIVE_SUMMATION",
+        {"InputTensor": ("B", "N", "C")},
+        {"Axis": 1, "AxisDirection": "DECREASING", "HasExclusiveSum": True},
+        {"B": 3, "N": 300, "C": 40},
+    ),
+    "scan_of_halves": Subject(
+        "directml.CUMULATIVE_SUMMATION",
+        {"InputTensor": ("R", 300)},
+        {"Axis": 1, "AxisDirection": "INCREASING", "HasExclusiveSum": False},
+        {"R": 300},
+        "FLOAT16",
+    ),
     "halves": Subject(
         "directml.ACTIVATION_SOFTMAX1",
         {"InputTensor": ("R", "C")},

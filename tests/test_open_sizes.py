@@ -185,7 +185,9 @@ def test_a_host_runs_the_version_of_its_sizes() -> None:
     assert len(list_groups(few, {"N": 99, "H": 99, "W": 99})) > 1
 
 
-@pytest.mark.parametrize("name", ["whole_sum", "softmax", "column_sums", "gemm"])
+@pytest.mark.parametrize(
+    "name", ["whole_sum", "softmax", "column_sums", "gemm", "scan", "scan_of_columns"]
+)
 def test_one_version_runs_for_any_sizes(name: str) -> None:
     """Whichever sizes a host has, some kernels run, and they store all results once."""
     subject = SUBJECTS[name]
@@ -214,11 +216,43 @@ def test_no_size_leaves_a_gpu_idle(name: str, target: str) -> None:
             assert max(list_groups(program, sizes)) >= GPU.groups
 
 
-def test_scans_of_open_sizes_are_warned_of() -> None:
-    given = {"InputTensor": dmlc.TensorDesc("FLOAT32", (1, 1, 1, "N"))}
-    attributes = {"Axis": 3, "AxisDirection": "INCREASING", "HasExclusiveSum": False}
-    function = dmlc.operator("directml.CUMULATIVE_SUMMATION").bind(given, attributes)
-    (warning,) = compile(function, "hlsl").warnings
+@pytest.mark.parametrize("target", ["hlsl", "wgsl", "opencl-gpu"])
+def test_scans_of_open_sizes_take_one_kernel_or_two(target: str) -> None:
+    """A group has a short row, and of a long one each has a stretch, as of known sizes."""
+    program = compile(SUBJECTS["scan"].bind(), target.partition("-")[0], "gpu")
+    assert program.warnings == ()
+    for size in (1, 17, 255, 256, 257, 4095, 4096):
+        assert list_groups(program, {"N": size}) == [1]
+    for size in (4097, 4100, 1_000_000, 1_000_003):
+        stretches = list_groups(program, {"N": size})
+        assert len(stretches) == 2
+        assert min(stretches) >= GPU.groups
+
+
+def test_what_is_between_the_kernels_of_a_scan_has_formulas() -> None:
+    """It has a place for each of the rows that lie side by side, and one where it is not wanted."""
+    program = compile(SUBJECTS["scan_of_columns"].bind(), "hlsl")
+    totals = [t for t in program.manifest()["tensors"] if t["role"] == "scratch"]
+    for sizes in ({"B": 3, "N": 500, "C": 70}, {"B": 2, "N": 100_000, "C": 600}):
+        made = [evaluate_formula(t["formulas"]["elements"], sizes) for t in totals]
+        assert sorted(made)[-2:] == [1, 32 * max(list_groups(program, sizes))]
+
+
+def test_fours_of_an_open_size_are_moved_as_vectors() -> None:
+    """Where rows begin with vectors, whatever the size is."""
+    program = compile(SUBJECTS["scan"].bind(), "hlsl")
+    for size, lanes in ((4096, 4), (4095, 1), (1 << 20, 4), (1_000_003, 1)):
+        ran = [k.source for k in program.kernels if k.dispatch.groups({"N": size})[0]]
+        kind = "float4" if lanes == 4 else "float"
+        assert all(f"StructuredBuffer<{kind}> InputTensor" in source for source in ran)
+
+
+def test_other_scans_of_open_sizes_are_warned_of() -> None:
+    """Of which no row has all."""
+    function = ir.parse("""func @line(%X: f32[N]) -> (%Y) {
+      %Y: f32[i0 < N] = sum[r0 < N where gt(mul(i0, 3), r0)] %X[r0]
+    }""")
+    warning, *_ = compile(function, "hlsl").warnings
     assert warning.code == "W0901"
     assert "points again for each element, where 'N' is" in warning.message
 

@@ -20,7 +20,7 @@ from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
 from dmlc.kernel.cleanup import clean_up
-from dmlc.kernel.expand import list_arrays
+from dmlc.kernel.expand import is_near
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType
@@ -195,8 +195,8 @@ class Speller(Expressions):
         return f"for ({self._count(name, begin.text)}; {condition}; {step}) {{", []
 
     def _is_register_loop(self, loop: k.For) -> bool:
-        """Whether a loop that is to be written out goes over arrays of registers."""
-        return loop.unroll and any(self._arrays[n].registers for n in list_arrays(loop.body))
+        """Whether a loop that is to be written out goes over arrays alone."""
+        return is_near(loop, [a.name for a in self._arrays.values() if a.registers])
 
     def _count(self, name: str, start: str) -> str:
         """The declaration of a loop's counter."""

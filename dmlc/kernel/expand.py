@@ -66,7 +66,11 @@ class _Expander:
     def expand(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
         made: list[k.Statement] = []
         for statement in statements:
-            if isinstance(statement, k.For) and self._keeps and self._is_bound(statement):
+            steps = list_steps(statement) if isinstance(statement, k.For) else []
+            if isinstance(statement, k.For) and len(steps) == 1:
+                made += self.expand(self._take_step(statement, steps[0]))
+                continue
+            if isinstance(statement, k.For) and steps and self._stays(statement):
                 made.append(start_at_zero(statement))
                 continue
             inside = find_body(statement)
@@ -96,6 +100,11 @@ class _Expander:
         """Whether a loop is to be written out that goes over registers."""
         arrays = list_arrays(loop.body) if list_steps(loop) else ()
         return not self._registers.isdisjoint(arrays)
+
+    def _stays(self, loop: k.For) -> bool:
+        """Whether a loop is left for a compiler to write out."""
+        keeps = self._keeps or not (self._is_bound(loop) or self._is_alone)
+        return keeps and is_near(loop, self._registers)
 
     def _take_step(self, loop: k.For, step: k.Expression) -> list[k.Statement]:
         """A step of a loop as it stands."""
@@ -178,6 +187,16 @@ def start_at_zero(loop: k.For) -> k.For:
     place = add(loop.start, multiply(loop.variable, loop.step))
     body = tuple(substitute(s, loop.variable, place) for s in body)
     return dataclasses.replace(loop, start=index(0), stop=index(len(steps)), step=1, body=body)
+
+
+def is_near(loop: k.For, registers: Container[str]) -> bool:
+    """Whether compilers are asked to write a loop out: one over registers, or over what else a
+    group has in arrays, where nothing waits for memory."""
+    arrays, inside = list_arrays(loop.body), list(walk_statements(loop.body))
+    if not loop.unroll or any(name in registers for name in arrays):
+        return loop.unroll
+    waits = any(isinstance(s, k.Store | k.For) for s in inside)
+    return bool(arrays) and not (waits or any(isinstance(p, k.Load) for p in walk_parts(*inside)))
 
 
 def _measure(start: k.Expression, stop: k.Expression) -> int | None:

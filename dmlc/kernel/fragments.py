@@ -37,7 +37,11 @@ def hold_fragments(kernel: k.Kernel, lanes: int) -> k.Kernel:
     shared = {a.name: a.dtype for a in kernel.arrays if a.shared}
     if not shared or not any(a.registers for a in kernel.arrays):
         return kernel
-    holder = _Holder(shared, 1 if lanes == 1 else _LANES)
+    puts = [s for s in walk_statements(kernel.body) if isinstance(s, k.StoreLocal)]
+    narrow = {
+        s.array for s in puts if s.value.type.lanes == 1 and not isinstance(s.value, k.Extract)
+    }
+    holder = _Holder(shared, narrow, 1 if lanes == 1 else _LANES)
     body = drop_unused(holder.write(kernel.body, {}))
     arrays = (*kernel.arrays, *holder.made)
     if lanes > 1:
@@ -49,8 +53,11 @@ def hold_fragments(kernel: k.Kernel, lanes: int) -> k.Kernel:
 
 
 class _Holder:
-    def __init__(self, shared: Mapping[str, DataType], lanes: int) -> None:
+    def __init__(self, shared: Mapping[str, DataType], narrow: set[str], lanes: int) -> None:
         self.shared = shared
+        self.narrow = narrow
+        """Those of them that are put there one by one: nothing is won where a loop by itself reads
+        them as vectors."""
         self.lanes = lanes
         """Of the vectors."""
         self.made: list[k.Array] = []
@@ -104,6 +111,7 @@ class _Nest:
         self._own = {local.name for s in inside if (local := find_defined(s)) is not None}
         self._written = {s.array for s in inside if isinstance(s, k.StoreLocal)}
         self._waits = any(isinstance(s, k.Barrier) for s in inside)
+        self._is_alone = sum(isinstance(s, k.For) for s in inside) == 1
         self._ahead: dict[str, list[k.Statement]] = {}
         """What is read before a loop, by the name of its variable."""
         self._known: dict[str, k.Expression] = {}
@@ -146,7 +154,7 @@ class _Nest:
         wide = self._holder.find_lanes(place, loops)
         moving = [n.variable in place.terms for n in loops]
         outer = next((n for n, moves in enumerate(moving) if not moves and any(moving[n:])), None)
-        if wide is not None:
+        if wide is not None and not (self._is_alone and read.array in self._holder.narrow):
             outer = min(loops.index(wide), len(loops) if outer is None else outer)
         if outer is None or self._waits or read.array in self._written:
             return None

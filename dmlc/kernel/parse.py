@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from dmlc.ir.scan import LITERALS, Open, Scanner, Token, token_pattern
@@ -31,13 +32,16 @@ def parse_kernel(text: str, filename: str = "<kernel>") -> k.Kernel:
     return _Parser(Source(expect_text("filename", filename), expect_text("text", text))).kernel()
 
 
-def parse_body(kernel: k.Kernel, text: str, filename: str = "<kernel>") -> tuple[k.Statement, ...]:
-    """The statements that a text spells in braces, which may name the memory of a kernel. Raises
-    `DmlcError`."""
+def parse_body(
+    kernel: k.Kernel, text: str, filename: str, sizes: Mapping[str, k.Expression]
+) -> tuple[k.Statement, ...]:
+    """The statements that a text spells in braces, which may name the memory of a kernel, and
+    `sizes`. Raises `DmlcError`."""
     parser = _Parser(Source(filename, text))
     parser.buffers = {b.name: b for b in kernel.buffers}
     parser.arrays = {a.name: a for a in kernel.arrays}
     parser.scalars = {s.name: (s, value) for s, value in kernel.scalars}
+    parser.sizes = sizes
     return parser.body()
 
 
@@ -59,6 +63,7 @@ class _Parser(Scanner[k.Expression]):
         self.arrays: dict[str, k.Array] = {}
         self.scalars: dict[str, tuple[k.Scalar, int | str]] = {}
         self.matrices: dict[str, k.Matrix] = {}
+        self.sizes: Mapping[str, k.Expression] = {}
         self.known: dict[str, k.Local] = {}
         """The locals in sight."""
 
@@ -380,6 +385,8 @@ class _Parser(Scanner[k.Expression]):
             return self._literal(token)
         if plain and name in RESERVED:
             return k.Position(k.Geometry(name))
+        if name in self.sizes:
+            return self.sizes[name]
         return self.scalars[name][0] if name in self.scalars else self._find_local(name, token)
 
     def _begin_call(self, token: Token, opened: list[Open[k.Expression]]) -> k.Expression | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from dmlc.scalars import Array
 from dmlc.sizes import holds
 from dmlc.source import Diagnostic, Note
 from dmlc.transform.inverse_index import Choice, find_choice
+from dmlc.transform.prefixes import list_prefixes
 from dmlc.transform.scans import find_scan
 
 FEW_THREADS = 1024
@@ -54,7 +55,7 @@ def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[
     """Warnings of kernels of sizes that are left open: of what a GPU does slowly where one size is
     large and the others are small."""
     found: list[Diagnostic] = []
-    symbols = function.symbols()
+    symbols, rows = function.symbols(), list_prefixes(function)
     for long in symbols:
         sizes = {symbol: _LONG if symbol == long else 1 for symbol in symbols}
         if not all(holds(check, sizes) for check in function.checks):
@@ -65,15 +66,16 @@ def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[
         settled = specialize(function, sizes)
         found += [
             dataclasses.replace(each, message=each.message + where)
-            for each in (*_find_scans(settled), *find_slow(settled, made, counted))
+            for each in (*_find_scans(settled, rows), *find_slow(settled, made, counted))
         ]
     return tuple(dict.fromkeys(found))
 
 
-def _find_scans(settled: ir.Function) -> Iterator[Diagnostic]:
-    """Warnings of scans that are done in blocks where sizes are known, and were left open."""
+def _find_scans(settled: ir.Function, rows: Container[str]) -> Iterator[Diagnostic]:
+    """Warnings of scans that are done in blocks where sizes are known, and were left open; but for
+    those of whole `rows`."""
     for stage, scan in ((stage, find_scan(stage)) for stage in settled.stages):
-        if scan is not None and scan.is_worth_it:
+        if scan is not None and scan.is_worth_it and stage.name not in rows:
             yield Diagnostic(
                 f"'{stage.name}' reduces up to {scan.count:,} points again for each element",
                 stage.span,

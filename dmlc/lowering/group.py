@@ -24,7 +24,7 @@ from dmlc.loops.space import Space, collapse
 from dmlc.loops.windows import write_windows
 from dmlc.lowering.assemble import count_buffers, make_kernel
 from dmlc.lowering.ranked import lower_rows
-from dmlc.lowering.scans import lower_scan
+from dmlc.lowering.scans import find_group_prefix, lower_scan
 from dmlc.lowering.scatter import lower_walk
 from dmlc.schedules.choose import (
     arrange,
@@ -107,9 +107,9 @@ class _Lowering:
         if not group.passes:
             return (self.lower_stages(group.stages, group.local),)
         if group.ranks is not None:
-            is_scan = len(group.stages) == 1
-            lower_ordered = lower_scan if is_scan else lower_rows
-            return lower_ordered(function, group.ranks, profile, limits)
+            if find_group_prefix(function, group) is not None:
+                return lower_scan(function, group.stages, profile, limits)
+            return lower_rows(function, group.ranks, profile, limits)
         _check_words(function, group, limits)
         names, effort = _name_members(group.passes), None
         if group.row is not None or group.online is not None:

@@ -39,6 +39,8 @@ _DIGIT_BITS = 8
 """A digit of a key. Counts of all its values stay in the nearest cache, and as many places as it
 has values are written to side by side."""
 _DIGITS = 1 << _DIGIT_BITS
+_SAME = {DataType.FLOAT16: 1, DataType.BFLOAT16: 2}
+"""The lowest digits of a key that are settled by the others, where numbers are widened."""
 _LEAST_STRETCH = 16 * _DIGITS
 """The numbers of a stretch, at least, where a row has several: counts are to be few beside them."""
 _PER_ITEM = 8
@@ -120,6 +122,8 @@ class Sorter(Texts):
         self.dtype = ir.value_type(stage.body.instructions[ranking.number])
         """That of the numbers."""
         self._descends = ranking.order.descends
+        self._digits = range(self.dtype.bytes * 8 // _DIGIT_BITS)
+        """Those of a key that rows are put in order by."""
         *outer, length = (extent for extent in stage.extents if isinstance(extent, int))
         self._stretches = Stretches.choose(math.prod(outer), length, profile)
         self.template = self.template or _TEMPLATES[self._lanes > 1]
@@ -134,14 +138,10 @@ class Sorter(Texts):
         """The numbers that a work item of a group holds in registers."""
         return _PER_ITEM
 
-    @property
-    def _digits(self) -> int:
-        """The digits of a key."""
-        return self.dtype.bytes * 8 // _DIGIT_BITS
-
     def write(self, source: k.Buffer) -> tuple[k.Kernel, ...]:
         """All kernels, in the order they run; the rows of `source` lie one after the other."""
         stretches, tile = self._stretches, self._lanes * _PER_ITEM
+        self._digits = self._digits[_SAME.get(source.dtype, 0) :]
         if self._lanes > 1 and stretches.length <= tile:
             after = self._find_results()
             whole = {"does": "whole", "source": source.name, "after": after.names}
@@ -158,16 +158,16 @@ class Sorter(Texts):
     def _sort_alone(self, source: k.Buffer) -> None:
         """One kernel, in which a work item takes all digits of its rows: from one of two buffers to
         the other."""
-        several = self._digits > 1
+        several = len(self._digits) > 1
         rows = [Row(self._make_keys()) for _ in range(1 + several)]
         if several and self._rows.places is not None:
             rows = [Row(row.keys, self.make_rows("order", NUMBER)) for row in rows]
         before, steps = Row(rows[0].keys), list[_Step]()
-        for digit in range(self._digits):
-            is_last = digit == self._digits - 1
-            after = self._find_results() if is_last else rows[(digit + 1) % 2]
+        for number, digit in enumerate(self._digits):
+            is_last = digit == self._digits[-1]
+            after = self._find_results() if is_last else rows[(number + 1) % 2]
             steps += [
-                _count(before, digit, None if digit else source),
+                _count(before, digit, None if number else source),
                 {"do": "add_up", "counts": "", "number": digit},
                 self._put(before, after, digit),
             ]
@@ -179,11 +179,9 @@ class Sorter(Texts):
     def _sort_together(self, source: k.Buffer) -> None:
         """A kernel or two for each digit: a row has several work items."""
         before = Row(self._make_keys())
-        for digit in range(self._digits):
-            counts = self._store_counts(before, digit, None if digit else source)
-            after = self._find_results()
-            if digit < self._digits - 1:
-                after = self._make_row()
+        for digit in self._digits:
+            counts = self._store_counts(before, digit, source if digit == self._digits[0] else None)
+            after = self._find_results() if digit == self._digits[-1] else self._make_row()
             steps = [
                 {"do": "add_up", "counts": counts.name, "number": 0},
                 self._put(before, after, digit),
@@ -195,14 +193,14 @@ class Sorter(Texts):
     def _sort_in_groups(self, source: k.Buffer) -> None:
         """Two kernels for each digit: a row has several tiles."""
         before = Row()
-        for digit in range(self._digits):
-            is_last = digit == self._digits - 1
+        for digit in self._digits:
+            is_last = digit == self._digits[-1]
             parted = self._make_row()
             after = self._find_results() if is_last else self._make_row()
             totals = self.make_buffer("counts", NUMBER, self._stretches.count * _DIGITS)
             step = {"digit": digit, "totals": totals.name, "is_last": is_last}
             given = before.buffers or (source,)
-            own = {"source": "" if digit else source.name, "before": before.names}
+            own = {"source": "" if before.buffers else source.name, "before": before.names}
             each = f"put its tiles in the order of digit {digit}, and count"
             part = {**step, **own, "after": parted.names, "does": "part"}
             self._finish([part], given, (*parted.buffers, totals), each)
@@ -229,7 +227,7 @@ class Sorter(Texts):
         return counts
 
     def _put(self, before: Row, after: Row, digit: int) -> _Step:
-        is_last = digit == self._digits - 1
+        is_last = digit == self._digits[-1]
         made = {"do": "put", "digit": digit, "is_last": is_last}
         return {**made, "before": before.names, "after": after.names}
 
@@ -304,6 +302,7 @@ class Sorter(Texts):
             "is_signed": self.dtype.kind is Kind.SIGNED,
             "descends": self._descends,
             "digit_bits": _DIGIT_BITS,
+            "all_digits": self._digits,
             "digits": _DIGITS,
             "per_row": stretches.per_row,
             "length": stretches.length,

@@ -5,21 +5,23 @@ groups have stretches: a kernel says what each stretch comes to, and the next on
 before. That is twice through memory for reading, and once for writing. In one kernel a group would
 have to wait for those of the stretches before (a decoupled look-back), and neither Vulkan nor D3D12
 says that these ever come to an end while another group waits for them.
+
+Sizes that are left open are arguments. Rows have as many stretches then, however long they are.
 """
 
 from __future__ import annotations
-
-import math
 
 from dmlc import ir
 from dmlc.ir.builder import BodyBuilder
 from dmlc.kernel import nodes as k
 from dmlc.kernel.print import print_expression
 from dmlc.kernel.target import Limits, Profile
-from dmlc.lowering.texts import Texts, find_source
+from dmlc.lowering.texts import Texts, find_source, show
 from dmlc.scalars import COMBINERS, combiner_identity
+from dmlc.sizes import divide_up, estimate, is_multiple, multiply
 from dmlc.source import InternalError
-from dmlc.transform.prefixes import find_prefix
+from dmlc.transform.fuse import Group
+from dmlc.transform.prefixes import Prefix, find_prefix
 
 _TEMPLATE = "scan.group.j2"
 _MOST_HELD = 16
@@ -29,52 +31,72 @@ _MOST_APART = 4
 apart in memory."""
 _WIDE = 32
 """Rows that lie side by side, and are scanned by one group."""
+_FEW = 4
+"""Tiles of a row, at most, that a group takes one after the other in any case: in two kernels, one
+would wait for the other."""
 _BUSY = 2
 """Stretches of all rows, by the groups that keep a device busy: work items add up one of those
 before each."""
 
 
+def find_group_prefix(function: ir.Function, group: Group) -> Prefix | None:
+    """How a group scans rows; None where it does not."""
+    stage = None if group.ranks is None else function.stage(group.ranks)
+    return None if stage is None else find_prefix(stage)
+
+
 def lower_scan(
-    function: ir.Function, name: str, profile: Profile, limits: Limits
+    function: ir.Function, stages: tuple[str, ...], profile: Profile, limits: Limits
 ) -> tuple[k.Kernel, ...]:
-    """The kernels of a scan. Raises `UnsupportedError` where a limit of the target is passed."""
-    stage = function.stage(name)
+    """The kernels of a scan, and of what stores it in another type where there are two stages.
+    Raises `UnsupportedError` where a limit of the target is passed."""
+    stage, name = function.stage(stages[0]), stages[-1]
     prefix = None if stage is None else find_prefix(stage)
     if stage is None or prefix is None or stage.reduction is None:
-        raise InternalError(f"%{name} is no scan of rows")
+        raise InternalError(f"%{stages[0]} is no scan of rows")
     texts, dtype, lanes = Texts(function, name, limits), stage.dtype, profile.group_size
-    sizes = [extent for extent in stage.extents if isinstance(extent, int)]
-    length, inner = sizes[prefix.axis], math.prod(sizes[prefix.axis + 1 :])
-    rows = math.prod(sizes[: prefix.axis])
-    wide = min(_WIDE, 1 << (inner.bit_length() - 1))
-    columns, parts = -(-inner // wide), lanes // wide
-    per = min(_MOST_HELD * 4 // max(4, dtype.bytes), -(-length // parts))
+    rows, length, inner = (multiply(extents) for extents in prefix.part_extents())
+    many, much = estimate(inner, profile.taken), estimate(length, profile.taken)
+    wide = min(_WIDE, lanes, 1 << (many.bit_length() - 1))
+    columns, parts = divide_up(inner, wide), lanes // wide
+    per = min(_MOST_HELD * 4 // max(4, dtype.bytes), -(-much // parts))
     source = find_source(texts, prefix.stage, prefix.place(BodyBuilder()), profile, limits)
-    vectors = wide == 1 and not (length % 4 or prefix.goes_back) and dtype.bytes == 4
+    fours = inner == 1 and is_multiple(length, 4, profile.taken) and not prefix.goes_back
+    fours = fours and lanes > 1 and dtype.bytes == 4
     # By sizes alone: what is added to what is the same in every language.
-    per = -(-per // 4) * 4 if vectors else per if wide > 1 else min(per, _MOST_APART)
-    vectors = vectors and source.dtype.compute is dtype and limits.vector_lanes != 1
-    blocks, tiles = rows * columns, -(-length // (parts * per))
-    wanted = 1 if blocks >= profile.groups else min(_BUSY * profile.groups // blocks, tiles)
-    size = -(-tiles // max(1, wanted)) * parts * per
-    per_row = -(-length // size)
-    combiner = stage.reduction.combiner
+    per = -(-per // 4) * 4 if fours else per if wide > 1 else min(per, _MOST_APART)
+    per = per if lanes > 1 else 1
+    vectors = fours and source.dtype.compute is dtype and limits.vector_lanes != 1
+    blocks, tiles = multiply((rows, columns)), divide_up(length, parts * per)
+    busy, long = estimate(blocks, profile.taken), estimate(tiles, profile.taken)
+    is_enough = busy >= profile.groups or long <= _FEW
+    wanted = 1 if is_enough else max(1, min(_BUSY * profile.groups // busy, long))
+    size = divide_up(tiles, wanted) * (parts * per)
+    per_row = -(-length // size) if isinstance(length, int) and isinstance(size, int) else wanted
+    combiner, count = stage.reduction.combiner, multiply(stage.extents)
     nothing = k.Literal(k.Type(dtype), combiner_identity(combiner, dtype))
-    arrays = {
-        "held": k.Array("", dtype, per, registers=True),
-        "sums": k.Array("", dtype, lanes + lanes // 16, shared=True),
-    }
-    result = k.Buffer(name, dtype, k.Access.READ, None, math.prod(sizes) * dtype.bytes)
-    totals = texts.make_buffer("totals", dtype, blocks * per_row * wide)
+    arrays = {"held": k.Array("", dtype, per, registers=True)}
+    if lanes > 1:
+        arrays["sums"] = k.Array("", dtype, lanes + lanes // 16, shared=True)
+    result = texts.find_buffer(name)
+    totals = texts.make_buffer("totals", dtype, multiply((blocks, per_row, wide)))
     values: dict[str, object] = {
         "dtype": dtype.short,
         "per": per,
         "wide": wide,
         "inner": inner,
+        "last_row": inner - 1,
+        "rows": rows,
+        "blocks": blocks,
         "columns": columns,
+        "plane": length * inner,
         "length": length,
+        "end": length - 1,
         "size": size,
         "per_row": per_row,
+        "is_one": tiles == 1,
+        "is_whole": is_multiple(length, parts * per),
+        "is_ragged": not is_multiple(inner, wide),
         "vectors": vectors,
         "source": source.name,
         "totals": totals.name,
@@ -86,14 +108,15 @@ def lower_scan(
     steps = [(result, "scan its elements")]
     if per_row > 1:
         steps.insert(0, (totals, "add up its elements"))
-    groups = blocks * per_row
+    groups = multiply((blocks, per_row))
+    has = "a row" if per_row == 1 else f"{show(size)} elements of a row"
+    loops = (f"i: 0..{show(groups)}", f"k: 0..{show(size)}")
     for written, each in steps:
         is_last = written is result
         read = (source, totals) if is_last and per_row > 1 else (source,)
-        walk = f"each has {'a row' if per_row == 1 else f'{size:,} elements of a row'}, in order"
         texts.add(
             _TEMPLATE, {**values, "result_name": name if is_last else ""}, arrays, read, (written,),
-            (name,), groups, lanes, math.prod(sizes),
-            (f"i: 0..{groups:,}", f"k: 0..{size:,}", each, walk),
+            stages if is_last else stages[:1], groups, lanes, count,
+            (*loops, each, f"each has {has}, in order"),
         )  # fmt: skip
     return texts.finish("stretches of rows are added up before they are scanned")

@@ -23,14 +23,17 @@ from dmlc.kernel.target import Profile
 from dmlc.loops.contraction import find_contraction, part_axes
 from dmlc.loops.sections import NONE, Sections
 from dmlc.lowering.group import collect_group
+from dmlc.lowering.scans import find_group_prefix
 from dmlc.sizes import (
     Measure,
     Size,
     Taken,
     choose_size,
+    divide_down,
     estimate,
     find_least,
     find_symbols,
+    is_multiple,
     measure,
     multiply,
     write_condition,
@@ -45,6 +48,13 @@ _OUTPUTS: Classes = ((16, 1), (256, 65), (None, 4097))
 """Outputs on a GPU. What is taken is odd, so that nothing is taken to begin where vectors do."""
 _SHORT, _MIDDLE, _LONG = 17, 4097, (1 << 20) + 1
 """What points are taken for."""
+_SCANS: tuple[Classes, ...] = (
+    ((_MIDDLE, 4096), (None, _LONG)),
+    ((8, 1), (512, 32), (4096, 512), (None, 1 << 17)),
+    ((16, 1), (128, 16), (None, 4097)),
+)
+"""What a scan goes along; elements that lie side by side, of which a group takes several; and rows
+of such."""
 _ROWS: Classes = ((2, 1), (17, 8), (512, 256), (None, 4096))
 """Rows of a product, or columns, where one of both is left open."""
 _SIDES: Classes = ((65, 32), (None, 1024))
@@ -62,10 +72,11 @@ Lower: TypeAlias = Callable[[Taken, Sections], tuple[k.Kernel, ...]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Fork:
-    """Sizes where one is less than a number, and others."""
+    """Sizes of which a comparison holds, and others."""
 
     of: Measure
-    bound: int
+    comparison: str
+    bound: Measure
     first: _Tree
     second: _Tree
 
@@ -116,7 +127,7 @@ def _guard(kernel: k.Kernel, tree: _Tree, chosen: dict[Taken, int], number: int)
         again = larger.first if isinstance(larger, _Fork) and larger.of == at.of else None
         if again is not None and choose(size, otherwise, again) == first:
             return second
-        return choose_size(write_condition(at.of, "<", at.bound), first, second)
+        return choose_size(write_condition(at.of, at.comparison, at.bound), first, second)
 
     launch = dataclasses.replace(kernel.launch, count=choose(kernel.launch.count, 0, tree))
     buffers = tuple(
@@ -136,6 +147,9 @@ def _list_leaves(tree: _Tree) -> Iterator[Taken]:
 
 def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
     """The sizes that are told apart."""
+    prefix = find_group_prefix(function, group)
+    if prefix is not None:
+        return _plan_scan(*map(multiply, prefix.part_extents()))
     points = max(
         (multiply(each.inner) for each in group.passes if each.reduces),
         key=lambda size: (not isinstance(size, int), find_least(size)), default=1,
@@ -161,6 +175,19 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
     # The few work items of a CPU are worth no more launches where outputs may be many.
     few: Classes = _OUTPUTS if is_gpu else _OUTPUTS[-1:]
     return _fork([(points, ((256, _SHORT), *lengths) if is_gpu else lengths), (outputs, few)], ())
+
+
+def _plan_scan(rows: Measure, length: Measure, inner: Measure) -> _Tree:
+    """The sizes that are told apart of a scan. Where rows may be moved in vectors, those too."""
+    sizes = list(zip((length, inner, rows), _SCANS, strict=True))
+    if inner != 1 or is_multiple(length, 4):
+        return _fork(sizes, ())
+    fours = divide_down(length, 4)
+
+    def note(taken: Taken) -> Taken:
+        return (*taken, (str(fours), estimate(fours, taken)))
+
+    return _Fork(fours * 4, "==", length, _fork(sizes, (), note), _fork(sizes, ()))
 
 
 def _is_product(function: ir.Function, group: Group, profile: Profile) -> bool:
@@ -197,5 +224,5 @@ def _fork(
     tree = take(last)
     for bound, many in reversed(bounded if symbols else []):
         if bound is not None and find_least(size) < bound:
-            tree = _Fork(size, bound, take(many), tree)
+            tree = _Fork(size, "<", bound, take(many), tree)
     return tree

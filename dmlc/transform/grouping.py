@@ -54,7 +54,10 @@ class Ordered(Draft):
     def __init__(self, ranks: Stage, readers: Sequence[Stage]) -> None:
         super().__init__(ranks)
         for stage in readers:
-            self.take(stage, 1)
+            if stage.reduction is None:
+                super().join(stage)
+            else:
+                self.take(stage, 1)
 
     def join(self, stage: Stage) -> bool:
         """Takes nothing: what has no place in the row waits for all of them."""
@@ -112,8 +115,7 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     readers, which share a kernel with no other reduction."""
     listed = list_rows(function, walks=budget.walks)
     ordered = {ranks: rows.readers for ranks, rows in listed.items()}
-    if not budget.walks:
-        ordered |= dict.fromkeys(list_prefixes(function), ())
+    ordered |= list_prefixes(function, budget.paired_types, walks=budget.walks)
     found = _find_rows(function, longest_row, budget)
     kept = {row: reader for row, reader in found.items() if row not in ordered}
     grouping = Grouping(function, kept, budget, ordered, find_online(function, budget))

@@ -41,6 +41,7 @@ from dmlc.ir.index import Affine, IndexFacts, list_conjuncts
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import are_sound
 from dmlc.scalars import COMBINERS, DataType, combiner_identity
+from dmlc.sizes import find_symbols
 from dmlc.transform.keys import guard_choices
 from dmlc.transform.loops import find_before
 
@@ -141,6 +142,22 @@ def find_scan(stage: Stage) -> Scan | None:
     lasts = ((condition, _find_last(facts, condition)) for condition in facts.conditions)
     scans = (_find_points(facts, condition, *last) for condition, last in lasts if last is not None)
     return next((scan for scan in scans if scan is not None), None)
+
+
+def settle_extents(stage: Stage) -> Stage:
+    """The same stage with numbers for the sizes that are left open, as large as may be."""
+    if not find_symbols(stage.sizes):
+        return stage
+
+    def settle(extent: Extent) -> Extent:
+        return extent if isinstance(extent, int) else _LEAST_STEPS
+
+    reduction = stage.reduction
+    if reduction is not None:
+        axes = tuple((number, settle(extent)) for number, extent in reduction.axes)
+        reduction = dataclasses.replace(reduction, axes=axes)
+    extents = tuple(map(settle, stage.extents))
+    return dataclasses.replace(stage, extents=extents, reduction=reduction)
 
 
 def _measure(stage: Stage, index: Index) -> int:

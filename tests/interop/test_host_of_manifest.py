@@ -73,6 +73,16 @@ def test_it_runs_all_versions(name: str, profile: str, tmp_path: Path) -> None:
         assert np.allclose(got, wanted, rtol=1e-3, atol=1e-3), sizes
 
 
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_it_scans_rows_of_any_length(profile: str, tmp_path: Path) -> None:
+    """What is scanned are whole numbers, whose sums no order of additions changes."""
+    dmlc.compile(SUBJECTS["scan"].bind(), "opencl", profile).write(tmp_path)
+    for size in (1, 17, 4096, 4097, 1_000_003):
+        x = np.random.default_rng(size).integers(-2, 3, size).astype(np.float32)
+        got = run(tmp_path, {"InputTensor": x}, {"N": size})["OutputTensor"]
+        np.testing.assert_array_equal(got, np.cumsum(x))
+
+
 def test_it_gives_attributes_that_are_left_open(tmp_path: Path) -> None:
     given = {"InputTensor": dmlc.TensorDesc("FLOAT32", ("N",))}
     function = dmlc.operator("directml.ACTIVATION_LEAKY_RELU").bind(given, {"Alpha": dmlc.OPEN})

@@ -3,6 +3,8 @@ the same bits in every run and on every device."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from dmlc import ir
 from dmlc.api import load_program
 from dmlc.pipeline import compile, describe_schedules, rewrite
 from dmlc.reference import evaluate
-from dmlc.scalars import Array
+from dmlc.scalars import Array, DataType
 from dmlc.testing.bounds import bound_errors
 from dmlc.transform.rising import bisect_counts
 from dmlc.transform.scans import find_scan, scan_in_blocks
@@ -207,7 +209,8 @@ ROWS = """func @rows(%X: {t}[{sizes}]) -> (%Y) {{
 @pytest.mark.parametrize(
     ("sizes", "axis", "combiner", "op", "t"),
     [
-        ((4100,), 0, "sum", "le", "f32"),
+        ((4100,), 0, "sum", "lt", "f32"),
+        ((17000,), 0, "sum", "le", "f32"),
         ((3, 1000), 1, "sum", "lt", "s32"),
         ((40, 700), 1, "max", "ge", "f32"),
         ((700, 40), 0, "sum", "le", "s32"),
@@ -218,7 +221,7 @@ ROWS = """func @rows(%X: {t}[{sizes}]) -> (%Y) {{
 def test_groups_scan_rows(
     sizes: tuple[int, ...], axis: int, combiner: str, op: str, t: str
 ) -> None:
-    """A kernel each for rows, and two for few: those of long ones begin with what is before."""
+    """A kernel each for rows, and two for few long ones, which begin with what is before."""
     n, axes = sizes[axis], range(len(sizes))
     places = ", ".join("r0" if a == axis else f"i{a}" for a in axes)
     function = simplify(ir.parse(ROWS.format(
@@ -231,7 +234,7 @@ def test_groups_scan_rows(
         x.flat[x.size // 2 :: 1711] = np.nan
     for target in ("hlsl", "wgsl"):
         kernels = describe_schedules(function, target, "gpu").count("kernel ")
-        computed, few = n == 4099, sizes[:axis] in ((), (1,))
+        computed, few = n == 4099, sizes in ((17000,), (700, 40), (4099,))
         assert kernels == 1 + few + computed
         (found,) = interpret(function, {"X": x}, target, "gpu").values()
         (expected,) = evaluate(function, {"X": x}).values()
@@ -248,3 +251,38 @@ def test_what_else_is_done_to_a_scan_has_kernels_of_its_own() -> None:
     x = np.ones(4000, np.float32)
     (found,) = interpret(function, {"X": x}, "hlsl", "gpu").values()
     np.testing.assert_array_equal(found, np.minimum(3 * np.arange(4000), 4000))
+
+
+@pytest.mark.parametrize("n", [1000, 9000])
+def test_a_scan_is_written_as_a_person_would(n: int) -> None:
+    """Steps of work items are a loop, a tile by itself is none, and nothing adds nothing."""
+    text = ROWS.format(
+        t="f32", sizes=f"200, {n}", domain=f"i0 < 200, i1 < {n}", combiner="sum", n=n, op="le",
+        axis=1, body="%X[i0, r0]",
+    )  # fmt: skip
+    (kernel,) = compile(simplify(ir.parse(text)), "hlsl").kernels
+    source = kernel.source.partition("void main")[2]
+    assert not re.search(r"\b0 \+|\+ 0\b(?!\.)|\* 1\b|/ 1\b|!= 1;", source)
+    assert ("for (uint tile" in source) is (n > 4096)
+    assert source.count("[unroll]") == source.count("for (uint") - (n > 4096)
+    assert source.count("sums[") <= 6
+
+
+@pytest.mark.parametrize("t", ["f16", "bf16"])
+def test_halves_are_stored_by_the_scan_itself(t: str) -> None:
+    """They are added up in 32 bits, and each result is rounded once."""
+    function = simplify(
+        ir.parse(f"""func @line(%X: {t}[1000]) -> (%Y) {{
+      %sum: f32[i0 < 1000] = sum[r0 < 1000 where le(r0, i0)] %X[r0]
+      %Y: {t}[i0 < 1000] = %sum[i0]
+    }}""")
+    )
+    x = np.random.default_rng(0).standard_normal(1000).astype(DataType(t).dtype)
+    for target in ("opencl", "hlsl"):
+        assert describe_schedules(function, target, "gpu").count("kernel ") == 1
+        (found,) = interpret(function, {"X": x}, target, "gpu").values()
+        (expected,) = evaluate(function, {"X": x}).values()
+        (allowed,) = bound_errors(function, {"X": x}).values()
+        assert (np.abs(found.astype(np.float64) - expected.astype(np.float64)) <= allowed).all()
+    # Where two of them share a word, a work item would store half of one.
+    assert len(compile(function, "hlsl", shader_model="6.0").kernels) == 2

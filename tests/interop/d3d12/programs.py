@@ -101,6 +101,9 @@ def make_programs() -> list[Program]:
     made += [
         bind("directml.REDUCE", {"Function": "SUM", "Axes": [0]},
              **{X: tensor("FLOAT32", "R", "C")}),
+        bind("directml.CUMULATIVE_SUMMATION",
+             {"Axis": 0, "AxisDirection": "INCREASING", "HasExclusiveSum": False},
+             **{X: tensor("FLOAT32", "N")}),
         bind(
             "directml.MAX_POOLING",
             {"Strides": [2, 2], "WindowSize": [3, 3], "StartPadding": [0, 0], "EndPadding": [0, 0]},
