@@ -45,9 +45,12 @@ PASSES: tuple[Pass, ...] = (
     Pass("multiply_exactly", lambda kernel, _: multiply_exactly(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
-    Pass("place_vectors", lambda kernel, limits: place_vectors(kernel, limits.vector_lanes)),
+    Pass("place_vectors", lambda kernel, limits: place_vectors(kernel, limits.whole_lanes)),
     Pass("clean_up", lambda kernel, _: clean_up(kernel)),
-    Pass("hold_vectors", lambda kernel, limits: hold_vectors(kernel, limits.vector_lanes)),
+    Pass(
+        "hold_vectors",
+        lambda kernel, limits: hold_vectors(kernel, limits.whole_lanes, bool(limits.vector_lanes)),
+    ),
 )
 _verifies_each = False
 
@@ -80,10 +83,11 @@ def run_passes(
     return kernel
 
 
-def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
+def hold_vectors(kernel: k.Kernel, lanes: int, in_arrays: bool = True) -> k.Kernel:
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
     one, and so are shared arrays of which all that is read is one, which begins where those do, and
-    all that is put there is of one. As it is, where vectors have no fixed number of lanes."""
+    all that is put there is of one, where vectors lie so `in_arrays`. As it is, where vectors have
+    no fixed number of lanes."""
     if lanes < 2:
         return kernel
 
@@ -117,7 +121,7 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
         dataclasses.replace(b, lanes=wide[b.name]) if b.name in wide else b for b in kernel.buffers
     )
     arrays = tuple(
-        dataclasses.replace(a, lanes=lanes) if a.shared and a.name in read - narrow else a
+        dataclasses.replace(a, lanes=lanes) if in_arrays and a.shared and a.name in read - narrow else a
         for a in kernel.arrays
     )
     whole = {a.name for a in arrays if a.lanes > 1}
