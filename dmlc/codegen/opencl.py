@@ -376,9 +376,7 @@ _VECTORS = dataclasses.replace(
     storage=MappingProxyType({**STORAGE, **dict.fromkeys(_NARROW, "uint")}),
     loads=MappingProxyType(
         {t: Spelling("((__global const {T} *){p})[{j}]", vector="{e}") for t in _DIRECT}
-        | {
-            t: Spelling("((__global const {T} *){p})[{j}]", vector="as_{T}({e})") for t in _NUMBERS
-        }
+        | {t: Spelling("((__global const {T} *){p})[{j}]", vector="as_{T}({e})") for t in _NUMBERS}
         | {
             T.FLOAT16: Spelling(
                 "vload_half({j}, (__global const half *){p})",

@@ -36,7 +36,6 @@ from dmlc.runtime.foreign import Given, receive
 from dmlc.sizes import evaluate_size
 from dmlc.source import DmlcError
 
-
 NO_ALIGNMENTS: Mapping[str, int] = MappingProxyType({})
 
 
