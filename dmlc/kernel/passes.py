@@ -24,7 +24,7 @@ from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.quotients import multiply_exactly
 from dmlc.kernel.registers import name_registers
 from dmlc.kernel.rewrite import find_body, replace_body, walk_parts, walk_statements
-from dmlc.kernel.sums import Sum, add_up
+from dmlc.kernel.sums import Sum, add_up, count_turns
 from dmlc.kernel.target import Limits
 from dmlc.kernel.verify import verify_kernel
 
@@ -96,6 +96,7 @@ def hold_vectors(kernel: k.Kernel, lanes: int, in_arrays: bool = True) -> k.Kern
     matrices = {m.name: m for m in kernel.matrices}
     sums: dict[str, Sum] = {}
     for statement in walk_statements(kernel.body):
+        sums.update(count_turns(statement, sums))
         if isinstance(statement, k.Let) and statement.local.type == k.INDEX:
             sums[statement.local.name] = add_up(statement.value, sums)
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
