@@ -127,8 +127,8 @@ def hold_vectors(kernel: k.Kernel, lanes: int, in_arrays: bool = True) -> k.Kern
         for a in kernel.arrays
     )
     whole = {a.name for a in arrays if a.lanes > 1}
-    body = _part_vectors(kernel.body, whole)
-    return dataclasses.replace(kernel, body=tuple(body), buffers=buffers, arrays=arrays)
+    body = tuple(_part_vectors(kernel.body, whole)) if in_arrays else kernel.body
+    return dataclasses.replace(kernel, body=body, buffers=buffers, arrays=arrays)
 
 
 def _part_vectors(statements: Sequence[k.Statement], whole: set[str]) -> list[k.Statement]:
