@@ -121,7 +121,7 @@ def hold_vectors(kernel: k.Kernel, lanes: int, in_arrays: bool = True) -> k.Kern
     buffers = tuple(
         dataclasses.replace(b, lanes=wide[b.name]) if b.name in wide else b for b in kernel.buffers
     )
-    read = read - narrow if in_arrays else set()
+    read = read - narrow if in_arrays else set[str]()
     arrays = tuple(
         dataclasses.replace(a, lanes=lanes) if a.shared and a.name in read else a
         for a in kernel.arrays
