@@ -136,20 +136,10 @@ class Points:
         meets = node.kind is Kind.LANE and any(b.shared for n in filled for b in n.buffers)
         if scope.origins is None and not meets:
             return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, whole, at)))]
+        last = index(known - scope.lanes) if known else operate("sub", stop, index(scope.lanes))
+        at = self._frame.name(body, "at", operate("min", at, last))
         puts = (into for n in walk(node.body) if isinstance(n, Point) for into in n.into)
-        is_loose = any(node.dim in into.loose for into in puts)
-        begin = scope.start(whole)
-        if known and isinstance(size, int) and known >= size and not is_loose and not meets:
-            # The last tile begins sooner: the points that it has in common with the one before are
-            # no more there, and those of a tile lie as far apart in each.
-            first = self._frame.name(body, "from", operate("min", begin, index(known - size)))
-            at = self._frame.name(body, whole.wanted, add(first, place))
-            is_inside = operate("ge", at, begin)
-        else:
-            last = operate("sub", stop, index(scope.lanes))
-            last = index(known - scope.lanes) if known else last
-            at = self._frame.name(body, "at", operate("min", at, last))
-        if is_loose:
+        if any(node.dim in into.loose for into in puts):
             return body + self._settle_parts(node, scope, whole, at)
         is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
         scope = dataclasses.replace(scope, is_own=is_own)
