@@ -135,7 +135,7 @@ class _Compile:
     instructions: tuple[Instruction, ...] = ()
 
     def __call__(self, schedule: Source | None) -> Program:
-        plain = find_dialect(self.target, self.shader_model)
+        plain = find_dialect(self.target, self.shader_model).of_profile(self.shape)
         program = _with_matrices(plain, self.instructions, lambda d: self._make(d, schedule))
         return dataclasses.replace(program, remake=self)
 
@@ -193,8 +193,7 @@ def compile_by(
 ) -> Program:
     """The program that some steps make of a function; with `interpreted`, one that keeps its
     kernels for a simulated device. Raises as `compile` does."""
-    dialect = find_dialect(target, shader_model)
-    shape = find_profile(profile or dialect.profiles[0])
+    dialect, shape = _find_kind(target, profile, shader_model)
 
     def make(dialect: Dialect) -> Program:
         lowered = _lower(function, dialect, shape, steps)
@@ -315,8 +314,7 @@ def compile_kernels(
     steps: Steps = USUAL,
 ) -> tuple[Program, Function, tuple[Kernel, ...]]:
     """What `compile` gives and what `make_kernels` gives, lowered once."""
-    dialect = find_dialect(target, shader_model)
-    shape = find_profile(profile or dialect.profiles[0])
+    dialect, shape = _find_kind(target, profile, shader_model)
     lowered = _lower(function, dialect, shape, steps)
     program = _render(function, lowered, dialect, shape)
     fused, kernels = join_parts(function, lowered)
@@ -350,7 +348,8 @@ def _find_kind(
         if text is not None:
             expect_text(name, text)
     dialect = find_dialect(target, shader_model)
-    return dialect, find_profile(profile or dialect.profiles[0])
+    shape = find_profile(profile or dialect.profiles[0])
+    return dialect.of_profile(shape), shape
 
 
 def _lower(

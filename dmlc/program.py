@@ -107,8 +107,8 @@ class BufferBinding:
     slot: int
     """OpenCL: the argument. HLSL: the register, `t<slot>` when read, `u<slot>` when written."""
     structure_bytes: int = 0
-    """HLSL: the bytes of what the structured buffer counts in. More than the tensor's element
-    where several elements share a word."""
+    """HLSL and OpenCL: the bytes of what the buffer counts in, at a multiple of which it begins.
+    More than the tensor's element where several share a word or are moved at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -387,6 +387,16 @@ class Program:
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         return tuple(t for t in self.tensors if t.role is Role.OUTPUT)
+
+    @property
+    def alignments(self) -> dict[str, int]:
+        """The bytes at a multiple of which tensors begin, where these are more than an element."""
+        found: dict[str, int] = {}
+        for binding in (b for kernel in self.kernels for b in kernel.buffers):
+            if binding.structure_bytes > binding.dtype.bytes:
+                size = max(found.get(binding.tensor, 0), binding.structure_bytes)
+                found[binding.tensor] = size
+        return found
 
     @property
     def constants(self) -> tuple[TensorSpec, ...]:

@@ -211,6 +211,21 @@ static void $H(const float8 value, __global half *to)
     *(__global anywhere *)to = bits;
 }
 
+//// widen_half$X
+static $T $H(const $B bits)
+{
+    return vload_half$L(0, (const half *)&bits);
+}
+
+//// narrow_half$X
+// Rounds to the nearest float16, ties to even.
+static $B $H(const $T value)
+{
+    $B bits;
+    vstore_half${L}_rte(value, 0, (half *)&bits);
+    return bits;
+}
+
 //// widen_bfloat16$X
 // A bfloat16 is the upper half of a float.
 static $T $H(const $B bits)

@@ -77,8 +77,8 @@ def run_program(
     plain: bool = False,
 ) -> dict[str, Array]:
     """Results by name. `in_place` says which input's memory a result is stored over;
-    `misaligned` moves every tensor that many elements off its alignment; `plain` kernels are built
-    as users build them."""
+    `misaligned` moves every tensor that many elements off its alignment, but those that kernels
+    want aligned; `plain` kernels are built as users build them."""
     shape: tuple[int, ...] = next((a.shape for a in inputs.values()), ())
     sizes = {symbol: math.prod(shape) for symbol in program.symbols}
     memory: dict[str, _Memory] = {}
@@ -87,7 +87,8 @@ def run_program(
         if over is not None:
             memory[tensor.name] = memory[over]
             continue
-        made = _Memory(_reach(tensor, sizes), tensor.dtype.dtype, misaligned)
+        moved = 0 if tensor.name in program.alignments else misaligned
+        made = _Memory(_reach(tensor, sizes), tensor.dtype.dtype, moved)
         memory[tensor.name] = made
         if tensor.role is Role.CONSTANT:
             _view(tensor, made.elements, sizes)[...] = constant_array(tensor)

@@ -14,6 +14,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.parse import parse_kernel
 from dmlc.kernel.rewrite import find_body, list_expressions
 from dmlc.kernel.rewrite import walk as walk_expression
+from dmlc.kernel.target import GPU
 from dmlc.known_answers import explain_failure, forms, make_all_questions
 from dmlc.known_answers.forms import list_questions, list_widths, list_word_questions
 from dmlc.program import Program
@@ -89,6 +90,7 @@ def test_everything_of_the_kernel_ir_is_asked_for(kernels: list[k.Kernel]) -> No
 
 def test_widths_are_those_that_kernels_have() -> None:
     assert list_widths(find_dialect("opencl")) == (1, 4, 16)
+    assert list_widths(find_dialect("opencl").of_profile(GPU)) == (1, 4)
     assert list_widths(find_dialect("hlsl")) == (1, 4)
     assert list_widths(find_dialect("wgsl")) == (1,)
 

@@ -84,7 +84,7 @@ def test_opencl_manifest() -> None:
                 "entry_point": "relu_grad",
                 "buffers": [
                     {"name": name, "tensor": name, "data_type": "FLOAT32", "access": access,
-                     "argument": slot}
+                     "argument": slot, "structure_bytes": 4}
                     for slot, (name, access) in enumerate(
                         [("X", "read"), ("dY", "read"), ("dX", "write")])
                 ],

@@ -15,7 +15,7 @@ from dmlc.codegen.functions import Helper
 from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
 from dmlc.kernel.nodes import Use
-from dmlc.kernel.target import Limits
+from dmlc.kernel.target import Limits, Profile
 from dmlc.program import Language
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 
@@ -166,6 +166,10 @@ class MatrixForms:
     """The number of a subgroup in its group."""
 
 
+FOUR = 4
+"""The lanes of vectors that languages have names for."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
     """One way to write an output language."""
@@ -283,7 +287,10 @@ class Dialect:
     """None where kernels have no matrices."""
 
     words: Dialect | None = None
-    """How buffers are written that hold types of `limits.joined_types` in words."""
+    """How buffers are written whose vectors have more lanes than `plain`."""
+    plain: int = FOUR
+    sharing: Dialect | None = None
+    """How kernels are written whose work items share groups, where that is another way."""
 
     @property
     def name(self) -> str:
@@ -292,12 +299,12 @@ class Dialect:
 
     def of_buffer(self, buffer: k.Buffer) -> Dialect:
         """How a buffer is written."""
-        joined = buffer.dtype in self.limits.joined_types and buffer.lanes > FOUR
-        return self.words if joined and self.words is not None else self
+        return self.words if buffer.lanes > self.plain and self.words is not None else self
 
+    def of_profile(self, profile: Profile) -> Dialect:
+        """How kernels are written for a kind of device."""
+        return self.sharing if profile.group_size > 1 and self.sharing is not None else self
 
-FOUR = 4
-"""The lanes of vectors that languages have names for."""
 
 COMPUTE_TYPES: tuple[DataType, ...] = tuple(t for t in TENSOR_TYPES if not t.is_storage_only)
 """The types values are computed in."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dmlc.codegen.dialect import INFIX, Dialect, Spelling, Unsupported
+from dmlc.codegen.dialect import FOUR, INFIX, Dialect, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
 from dmlc.codegen.quotients import SIGNED, UNSIGNED, Quotients
 from dmlc.codegen.text import Text
@@ -220,8 +220,9 @@ class Expressions(abc.ABC):
         """Four neighbours of those that words hold."""
         words = self._count_words(buffer, len(part.lanes))
         first = part.lanes[0] // self._count_packed(buffer)
-        letters = self._dialect.syntax.lane_letters[first : first + words]
-        places: dict[str, str | int] = {"e": f"{self.spell(part.operand).text}.{letters}"}
+        syntax, whole = self._dialect.syntax, self.spell(part.operand).text
+        letters = syntax.lane_prefix + syntax.lane_letters[first : first + words]
+        places: dict[str, str | int] = {"e": f"{whole}.{letters}"}
         dtype, lanes = part.type.dtype, part.type.lanes
         spelling = self._dialect.of_buffer(buffer).loads[buffer.dtype]
         return Text(self._fill(spelling, places, dtype, lanes, buffer.dtype), spelling.compound)
@@ -234,7 +235,7 @@ class Expressions(abc.ABC):
             self._fill(
                 spelling, {"a": self.spell_vector(part).text}, dtype, part.type.lanes, buffer.dtype
             )
-            for part in _list_parts(value, self._dialect.limits.vector_lanes)
+            for part in _list_parts(value, FOUR)
         ]
         if len(parts) == 1:
             return Text(parts[0])

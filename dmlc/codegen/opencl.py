@@ -17,6 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dmlc.codegen.dialect import (
+    FOUR,
     INFIX,
     INTEGERS,
     Dialect,
@@ -287,7 +288,7 @@ def _reserved(name: str) -> bool:
     return name in BUILTINS or name.startswith("_") or re.match(PREFIXES, name) is not None
 
 
-OPENCL = Dialect(
+_PLAIN = Dialect(
     language=OPENCL_C,
     template="opencl.cl.j2",
     details=list_details,
@@ -363,4 +364,69 @@ OPENCL = Dialect(
     shader_model="",
     item="work item",
     own_names=(),
+)
+
+_NARROW = (T.FLOAT16, T.BFLOAT16, T.INT8, T.UINT8, T.INT16, T.UINT16)
+_NUMBERS = tuple(t for t in _NARROW if t.is_integer)
+
+_VECTORS = dataclasses.replace(
+    _PLAIN,
+    # Compilers move vectors of words at once, and those of smaller elements in parts.
+    limits=dataclasses.replace(_PLAIN.limits, packed_types=_NARROW),
+    storage=MappingProxyType({**STORAGE, **dict.fromkeys(_NARROW, "uint")}),
+    loads=MappingProxyType(
+        {t: Spelling("((__global const {T} *){p})[{j}]", vector="{e}") for t in _DIRECT}
+        | {t: Spelling("((__global const {T} *){p})[{j}]", vector="as_{T}({e})") for t in _NUMBERS}
+        | {
+            T.FLOAT16: Spelling(
+                "vload_half({j}, (__global const half *){p})",
+                helper="widen_half",
+                vector="{H}(as_ushort4({e}))",
+            ),
+            T.BFLOAT16: Spelling(
+                "{H}(((__global const ushort *){p})[{j}])",
+                helper="widen_bfloat16",
+                vector="{H}(as_ushort4({e}))",
+            ),
+            T.BOOL: Spelling(
+                "((__global const uchar *){p})[{j}] != 0",
+                compound=True,
+                vector="{e} != (uchar4)(0)",
+            ),
+        }
+    ),
+    stores=MappingProxyType(
+        {t: Spelling("((__global {T} *){p})[{j}] = {a};", vector="{e} = {a};") for t in _DIRECT}
+        | {
+            T.FLOAT16: Spelling(
+                "vstore_half_rte({a}, {j}, (__global half *){p});", vector="{e} = {a};"
+            ),
+            T.BFLOAT16: Spelling(
+                "((__global ushort *){p})[{j}] = {H}({a});",
+                helper="narrow_bfloat16",
+                vector="{e} = {a};",
+            ),
+            T.BOOL: Spelling(
+                "((__global uchar *){p})[{j}] = {a};",
+                vector="{e} = as_uchar4({a}) & (uchar4)(1);",
+            ),
+        }
+    ),
+    packs=MappingProxyType(
+        {t: Spelling("as_uint({a})" if t.bytes == 1 else "as_uint2({a})") for t in _NUMBERS}
+        | {
+            T.FLOAT16: Spelling("as_uint2({H}({a}))", helper="narrow_half"),
+            T.BFLOAT16: Spelling("as_uint2({H}({a}))", helper="narrow_bfloat16"),
+        }
+    ),
+)
+
+OPENCL = dataclasses.replace(
+    _PLAIN,
+    sharing=dataclasses.replace(
+        _PLAIN,
+        limits=dataclasses.replace(_PLAIN.limits, buffer_lanes=FOUR, joined_types=_NARROW),
+        words=_VECTORS,
+        plain=1,
+    ),
 )

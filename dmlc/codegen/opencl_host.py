@@ -19,8 +19,12 @@ def _list_needs(source: str) -> list[str]:
     return ["FLOAT64"] if _DOUBLE.search(_COMMENT.sub("", source)) else []
 
 
-def _describe_argument(argument: BufferBinding | ScalarBinding) -> dict[str, Any]:
-    return {"argument": argument.slot}
+def _describe_buffer(buffer: BufferBinding) -> dict[str, Any]:
+    return {"argument": buffer.slot, "structure_bytes": buffer.structure_bytes}
+
+
+def _describe_scalar(scalar: ScalarBinding) -> dict[str, Any]:
+    return {"argument": scalar.slot}
 
 
 def _describe_kernel(kernel: KernelSource) -> dict[str, Any]:
@@ -32,8 +36,8 @@ OPENCL_C = Language(
     title="OpenCL",
     suffix=".cl",
     list_needs=_list_needs,
-    describe_buffer=_describe_argument,
-    describe_scalar=_describe_argument,
+    describe_buffer=_describe_buffer,
+    describe_scalar=_describe_scalar,
     describe_kernel=_describe_kernel,
 )
 

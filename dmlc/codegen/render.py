@@ -344,7 +344,6 @@ def _bind_buffers(
         written = buffer.access is not k.Access.READ
         slot = counters[written] if dialect.registers else number
         counters[written] += 1
-        structure = _structure_bytes(buffer, dialect)
         bindings.append(
             BufferBinding(
                 mangler.spell(buffer.name),
@@ -353,7 +352,7 @@ def _bind_buffers(
                 written,
                 buffer.access is not k.Access.WRITE,
                 slot,
-                structure if dialect.registers else 0,
+                _structure_bytes(buffer, dialect),
             )
         )
     return tuple(bindings)
@@ -361,7 +360,7 @@ def _bind_buffers(
 
 def _structure_bytes(buffer: k.Buffer, dialect: Dialect) -> int:
     size = buffer.dtype.bytes * buffer.lanes
-    return max(4, size) if buffer.dtype in dialect.limits.packed_types else size
+    return max(4, size) if buffer.dtype in dialect.of_buffer(buffer).limits.packed_types else size
 
 
 def _describe_words(dtype: DataType, dialect: Dialect) -> str:

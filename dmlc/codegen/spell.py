@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from dmlc.codegen.dialect import Dialect, MatrixForms
+from dmlc.codegen.dialect import FOUR, Dialect, MatrixForms
 from dmlc.codegen.expressions import Expressions
 from dmlc.codegen.names import Mangler
 from dmlc.codegen.quotients import SIGNED
@@ -168,7 +168,7 @@ class Speller(Expressions):
         """Whether words are kept as they are, for the language has no vectors of so many lanes."""
         buffer = self._buffers[load.buffer]
         is_packed = buffer.dtype in self._dialect.of_buffer(buffer).packs
-        return is_packed and load.type.lanes > len(self._dialect.syntax.lane_letters)
+        return is_packed and load.type.lanes > FOUR
 
     def _spell_words(self, local: k.Local, load: k.Load) -> str:
         buffer = self._buffers[load.buffer]

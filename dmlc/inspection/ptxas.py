@@ -29,6 +29,16 @@ _LIBRARY = "nvptx64--nvidiacl.bc"
 _VERSIONS = range(25, 13, -1)
 _NEWEST_PTX = 80
 """What every clang that is looked for can write PTX for. `ptxas` takes that for newer GPUs too."""
+_STORES = (
+    "vstore_half_rte(a, i, p)=__builtin_store_halff(a, (p) + (i))",
+    "vstore_half4_rte(a, i, p)=do { const float4 stored_ = (a); "
+    + " ".join(
+        f"vstore_half_rte(stored_.{lane}, 4 * (i) + {number}, p);"
+        for number, lane in enumerate("xyzw")
+    )
+    + " } while (0)",
+)
+"""How NVIDIA's OpenCL stores halves, by an instruction: libclc computes their bits."""
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
@@ -113,9 +123,9 @@ def _compile(source: str, gpu: str, tools: _Tools) -> MachineKernel:
         Path(text).write_text(source, encoding="utf-8")
         _run(
             [clang, "-x", "cl", "-cl-std=CL1.2", "--target=nvptx64-nvidia-nvcl",
-             f"-march=sm_{number}", "-O2", "-w", "-DFP_FAST_FMAF", "-Xclang",
-             "-finclude-default-header", "-Xclang", "-mlink-builtin-bitcode", "-Xclang",
-             str(library), "-S", "-o", ptx, text],
+             f"-march=sm_{number}", "-O2", "-w", "-DFP_FAST_FMAF",
+             *(f"-D{each}" for each in _STORES), "-Xclang", "-finclude-default-header", "-Xclang",
+             "-mlink-builtin-bitcode", "-Xclang", str(library), "-S", "-o", ptx, text],
             "make PTX",
         )  # fmt: skip
         said = _run([ptxas, f"-arch={gpu}", "-O3", "-v", ptx, "-o", cubin], "compile PTX")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.join_words import join_vectors
 from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, replace_body, walk
-from dmlc.kernel.sums import Sum, add_up
+from dmlc.kernel.sums import Sum, add_up, count_turns
 from dmlc.kernel.target import Limits
 from dmlc.scalars import DataType
 
@@ -77,10 +77,9 @@ class _Joiner:
                         made.append(k.Store(buffer, stores[0].index, value))
                 case _:
                     self._note_single(statement)
-                    body = find_body(statement)
-                    made.append(
-                        replace_body(statement, self.write(body, sums)) if body else statement
-                    )
+                    inside = count_turns(statement, sums)
+                    body = self.write(find_body(statement), inside)
+                    made.append(replace_body(statement, body) if body else statement)
         return made
 
     def _note_single(self, statement: k.Statement) -> None:

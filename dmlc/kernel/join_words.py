@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, walk_parts
-from dmlc.kernel.sums import Sum, add_up
+from dmlc.kernel.sums import Sum, add_up, count_turns
 from dmlc.kernel.target import Limits
 
 _LANES = 4
@@ -80,10 +80,9 @@ class _Joiner:
                         value = join_vectors([each.value for each in stores])
                         made.append(k.Store(statement.buffer, stores[0].index, value))
                 case _:
-                    body = find_body(statement)
-                    made.append(
-                        replace_body(statement, self.write(body, sums)) if body else statement
-                    )
+                    inside = count_turns(statement, sums)
+                    body = self.write(find_body(statement), inside)
+                    made.append(replace_body(statement, body) if body else statement)
         return made
 
     def _find_runs(

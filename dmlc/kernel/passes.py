@@ -24,7 +24,7 @@ from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.quotients import multiply_exactly
 from dmlc.kernel.registers import name_registers
 from dmlc.kernel.rewrite import find_body, replace_body, walk_parts, walk_statements
-from dmlc.kernel.sums import Sum, add_up
+from dmlc.kernel.sums import Sum, add_up, count_turns
 from dmlc.kernel.target import Limits
 from dmlc.kernel.verify import verify_kernel
 
@@ -45,9 +45,12 @@ PASSES: tuple[Pass, ...] = (
     Pass("multiply_exactly", lambda kernel, _: multiply_exactly(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
-    Pass("place_vectors", lambda kernel, limits: place_vectors(kernel, limits.vector_lanes)),
+    Pass("place_vectors", lambda kernel, limits: place_vectors(kernel, limits.whole_lanes)),
     Pass("clean_up", lambda kernel, _: clean_up(kernel)),
-    Pass("hold_vectors", lambda kernel, limits: hold_vectors(kernel, limits.vector_lanes)),
+    Pass(
+        "hold_vectors",
+        lambda kernel, limits: hold_vectors(kernel, limits.whole_lanes, bool(limits.vector_lanes)),
+    ),
 )
 _verifies_each = False
 
@@ -80,10 +83,11 @@ def run_passes(
     return kernel
 
 
-def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
+def hold_vectors(kernel: k.Kernel, lanes: int, in_arrays: bool = True) -> k.Kernel:
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
     one, and so are shared arrays of which all that is read is one, which begins where those do, and
-    all that is put there is of one. As it is, where vectors have no fixed number of lanes."""
+    all that is put there is of one, where vectors lie so `in_arrays`. As it is, where vectors have
+    no fixed number of lanes."""
     if lanes < 2:
         return kernel
 
@@ -92,6 +96,7 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     matrices = {m.name: m for m in kernel.matrices}
     sums: dict[str, Sum] = {}
     for statement in walk_statements(kernel.body):
+        sums.update(count_turns(statement, sums))
         if isinstance(statement, k.Let) and statement.local.type == k.INDEX:
             sums[statement.local.name] = add_up(statement.value, sums)
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
@@ -116,13 +121,14 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     buffers = tuple(
         dataclasses.replace(b, lanes=wide[b.name]) if b.name in wide else b for b in kernel.buffers
     )
+    read = read - narrow if in_arrays else set[str]()
     arrays = tuple(
-        dataclasses.replace(a, lanes=lanes) if a.shared and a.name in read - narrow else a
+        dataclasses.replace(a, lanes=lanes) if a.shared and a.name in read else a
         for a in kernel.arrays
     )
     whole = {a.name for a in arrays if a.lanes > 1}
-    body = _part_vectors(kernel.body, whole)
-    return dataclasses.replace(kernel, body=tuple(body), buffers=buffers, arrays=arrays)
+    body = tuple(_part_vectors(kernel.body, whole)) if in_arrays else kernel.body
+    return dataclasses.replace(kernel, body=body, buffers=buffers, arrays=arrays)
 
 
 def _part_vectors(statements: Sequence[k.Statement], whole: set[str]) -> list[k.Statement]:

@@ -54,6 +54,15 @@ def add_up(position: k.Expression, known: Mapping[str, Sum]) -> Sum:
     return Sum({position: 1}, 0)
 
 
+def count_turns(statement: k.Statement, known: Mapping[str, Sum]) -> Mapping[str, Sum]:
+    """What is known within a statement. A loop's variable is where it starts and a step for each
+    turn, for which the variable stands in sums: these serve to compare places."""
+    if not isinstance(statement, k.For):
+        return known
+    turns = Sum({statement.variable: statement.step}, 0)
+    return {**known, statement.variable.name: join(add_up(statement.start, known), turns, 1)}
+
+
 def join(first: Sum, second: Sum, factor: int) -> Sum:
     """A sum, and so many times another."""
     terms = dict(first.terms)

@@ -138,8 +138,10 @@ class Limits:
     joined_types: tuple[DataType, ...] = ()
     """Types that buffers hold two to a word of 32 bits where all vectors of one have 16 bytes."""
     vector_lanes: int = 0
-    """The lanes of the vectors that buffers are made of where they are accessed in vectors: 1 where
-    a language is given none, 0 where vectors of any size lie anywhere."""
+    """The lanes of the vectors that buffers and arrays are made of where they are accessed in
+    vectors: 1 where a language is given none, 0 where vectors of any size lie anywhere."""
+    buffer_lanes: int | None = None
+    """The same of buffers alone, where these are not as arrays are."""
     group_size: int = 256
     """Work items of a group, at most: devices are not asked."""
     shared_bytes: int = 1 << 14
@@ -154,6 +156,11 @@ class Limits:
     precise: frozenset[str] | None = None
     """The operations through which a named local pins how its operands are rounded, where the
     language pins it for named locals only. None where all arithmetic is rounded as written."""
+
+    @property
+    def whole_lanes(self) -> int:
+        """The lanes of the vectors that buffers are made of."""
+        return self.vector_lanes if self.buffer_lanes is None else self.buffer_lanes
 
 
 RUN_TIME_COUNT = 2**31 - 1

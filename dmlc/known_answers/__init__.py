@@ -34,6 +34,7 @@ from dmlc.devices import (
     selector_of,
 )
 from dmlc.files import cache_folder
+from dmlc.kernel.target import find_profile
 from dmlc.known_answers import forms
 from dmlc.known_answers.forms import list_questions, list_word_questions
 from dmlc.oracle import find_expected
@@ -245,7 +246,8 @@ def _ask_all(device: AnyDevice) -> tuple[str, ...]:
 
 def make_all_questions(device: AnyDevice) -> Iterator[Question]:
     """What a device can be asked in its language, beside `make_questions`."""
-    profile, dialects = list_profiles(device)[0], list_dialects(device)
+    profile = list_profiles(device)[0]
+    dialects = [each.of_profile(find_profile(profile)) for each in list_dialects(device)]
     for question in list_questions(dialects[0], profile, device.floats):
         yield _leave_open(question, device)
     for dialect in dialects:

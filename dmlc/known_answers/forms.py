@@ -146,7 +146,7 @@ def list_word_questions(dialect: Dialect, profile: str) -> Iterator[Question]:
 
 def list_widths(dialect: Dialect) -> tuple[int, ...]:
     """The lanes of the vectors that kernels of a language have."""
-    most = dialect.limits.vector_lanes
+    most = dialect.limits.whole_lanes
     return (1, SHORT_VECTOR, CPU.lanes) if most == 0 else tuple(dict.fromkeys((1, most)))
 
 
@@ -340,8 +340,9 @@ def _write_kernel(
 ) -> str:
     lanes = words.lanes
     # Where vectors do not lie anywhere, buffers and arrays are made of them.
-    whole = f"x{lanes}" if lanes > 1 and dialect.limits.vector_lanes else ""
-    held, local = f"{dtype.short}{whole}", f"{words.dtype.short}{whole}"
+    limits, vector = dialect.limits, f"x{lanes}" if lanes > 1 else ""
+    held = f"{dtype.short}{vector if limits.whole_lanes else ''}"
+    local = f"{words.dtype.short}{vector if limits.vector_lanes else ''}"
     arrays: list[str] = []
     body: list[str] = []
     places = itertools.count(step=COUNT)

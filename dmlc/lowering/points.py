@@ -26,6 +26,7 @@ from dmlc.loops.nodes import (
     Nest,
     Node,
     Once,
+    Point,
     Reduce,
     Stage,
     Turns,
@@ -137,6 +138,9 @@ class Points:
             return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, whole, at)))]
         last = index(known - scope.lanes) if known else operate("sub", stop, index(scope.lanes))
         at = self._frame.name(body, "at", operate("min", at, last))
+        puts = (into for n in walk(node.body) if isinstance(n, Point) for into in n.into)
+        if any(node.dim in into.loose for into in puts):
+            return body + self._settle_parts(node, scope, whole, at)
         is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
         scope = dataclasses.replace(scope, is_own=is_own)
         return body + self._settle_parts(node, scope, whole, at)

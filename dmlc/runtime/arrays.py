@@ -271,15 +271,16 @@ def fixed_shape(spec: TensorSpec) -> Shape:
     return tuple(e for e in spec.extents if isinstance(e, int))
 
 
-def place_input(spec: TensorSpec, array: Array, shape: Shape) -> Operand:
-    """An input as memory of the layout that `spec` demands, copied only where it must be."""
+def place_input(spec: TensorSpec, array: Array, shape: Shape, alignment: int = 1) -> Operand:
+    """An input as memory of the layout that `spec` demands, which begins at a multiple of so many
+    bytes, copied only where it must be."""
     if array.shape != shape:
         raise DmlcError(
             f"the input {spec.name} has the sizes {show_shape(array.shape)}, "
             f"and the program was compiled for {show_shape(shape)}"
         )
     strides = element_strides(spec, shape)
-    reason = _reason_to_copy(array, strides)
+    reason = _reason_to_copy(array, strides, alignment)
     if reason is None:
         return Operand(covering(array), array, array)
     return copy_input(spec, array, strides, reason)
@@ -306,13 +307,15 @@ def copy_input(spec: TensorSpec, array: Array, strides: Shape, reason: str) -> O
     return operand
 
 
-def place_output(spec: TensorSpec, array: Array, shape: Shape, gaps: bool) -> Operand:
+def place_output(
+    spec: TensorSpec, array: Array, shape: Shape, gaps: bool, alignment: int = 1
+) -> Operand:
     """An output array of the caller's; `check_output` has been through it.
 
     `gaps` says whether memory between its elements may be part of what the kernel gets.
     """
     strides = element_strides(spec, shape)
-    reason = _reason_to_copy(array, strides)
+    reason = _reason_to_copy(array, strides, alignment)
     if reason is None and not gaps and span(shape, strides) != array.size:
         reason = "its elements have gaps between them, and the device has memory of its own"
     if reason is None:
@@ -420,12 +423,14 @@ def _has_strides(array: Array, strides: Shape) -> bool:
     )
 
 
-def _reason_to_copy(array: Array, strides: Shape) -> str | None:
+def _reason_to_copy(array: Array, strides: Shape, alignment: int) -> str | None:
     """Why a buffer over this array's own memory cannot serve, or None where it can."""
     if not array.dtype.isnative:
         return "its bytes are in the other order"
     if not array.flags.aligned:
         return "its memory is not aligned to its element size"
+    if array.ctypes.data % alignment:
+        return f"its memory does not begin at a multiple of {alignment} bytes, as kernels read it"
     if strides == packed(array.shape):
         return None if array.flags.c_contiguous else "it is not packed in C order"
     if not _has_strides(array, strides):

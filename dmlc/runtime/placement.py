@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -34,6 +35,8 @@ from dmlc.runtime.arrays import (
 from dmlc.runtime.foreign import Given, receive
 from dmlc.sizes import evaluate_size
 from dmlc.source import DmlcError
+
+NO_ALIGNMENTS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,12 +64,15 @@ def read_call(
     return receive(name_inputs(names, inputs), name_outputs(outputs))
 
 
-def place(program: Program, call: Given, *, gaps: bool) -> Placement:
+def place(
+    program: Program, call: Given, *, gaps: bool, alignments: Mapping[str, int] = NO_ALIGNMENTS
+) -> Placement:
     """Checks the arrays of a run and finds memory for every tensor.
 
     `gaps` says whether a kernel may store into a strided array of the caller's as it lies, with
-    memory between its elements that is not the array's. Raises `DmlcError` for everything that
-    does not fit the program.
+    memory between its elements that is not the array's. `alignments` has the bytes at a multiple of
+    which tensors begin, where kernels get the caller's memory itself. Raises `DmlcError` for
+    everything that does not fit the program.
     """
     arrays = call.inputs
     check_names(arrays, program.inputs, "input")
@@ -89,14 +95,15 @@ def place(program: Program, call: Given, *, gaps: bool) -> Placement:
             )
         if spec.name in given:
             array = check_output(spec, given[spec.name], shape)
-            operands[spec.name] = place_output(spec, array, shape, gaps)
+            alignment = alignments.get(spec.name, 1)
+            operands[spec.name] = place_output(spec, array, shape, gaps, alignment)
         else:
             operands[spec.name] = new_output(spec, shape, call.large)
     _check_outputs_apart(given)
     for spec in program.inputs:
         array = arrays[spec.name]
         shape = shapes[spec.name]
-        operand = place_input(spec, array, shape)
+        operand = place_input(spec, array, shape, alignments.get(spec.name, 1))
         output = None
         if operand.reason is None:
             output = _overwriting_output(program, spec, array, given, operands)

@@ -15,7 +15,8 @@ from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 from dmlc.source import UnknownNameError
 
 HLSL, OPENCL, WGSL = (find_dialect(name) for name in ("hlsl", "opencl", "wgsl"))
-DIALECTS = [dialect for target in TARGETS for dialect in target.dialects]
+PLAIN = [dialect for target in TARGETS for dialect in target.dialects]
+DIALECTS = [*PLAIN, *(dialect.sharing for dialect in PLAIN if dialect.sharing is not None)]
 BY_NAME = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
 
 

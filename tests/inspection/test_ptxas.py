@@ -149,6 +149,8 @@ def test_opencl_goes_through_clang_to_ptxas(tools: Path, tmp_path: Path) -> None
     # Old versions of clang do not know the newest GPUs; ptxas takes their PTX for them.
     assert "-march=sm_80" in called
     assert str(tmp_path / "clc" / "nvptx64--nvidiacl.bc") in called
+    # Halves are stored by an instruction, and not by libclc's own arithmetic.
+    assert {"-Dvstore_half_rte(a,", "-Dvstore_half4_rte(a,"} < {*called}
     assert "-arch=sm_90" in (tmp_path / "ptxas").read_text("utf-8").split()
 
 

@@ -119,13 +119,24 @@ def test_nothing_is_moved_past_a_barrier() -> None:
 
 
 @pytest.mark.parametrize("data_type", ["FLOAT16", "BFLOAT16"])
-def test_halves_are_moved_as_four_words(data_type: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "words"), [("hlsl", "StructuredBuffer<uint4>"), ("opencl", "__global const uint4 *")]
+)
+def test_halves_are_moved_as_four_words(data_type: str, target: str, words: str) -> None:
     given = dict.fromkeys(("src", "diff_dst"), (8, 256))
     function = bind("onednn.ReLUBackward", {}, data_type, **given)
-    (kernel,) = dmlc.compile(function, target="hlsl").kernels
+    (kernel,) = dmlc.compile(function, target=target, profile="gpu").kernels
     assert {b.structure_bytes for b in kernel.buffers} == {16}
-    assert "StructuredBuffer<uint4>" in kernel.source
+    assert words in kernel.source
     assert "_t4>" not in kernel.source
+
+
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+def test_the_steps_of_a_loop_are_known_to_begin_where_vectors_do(target: str) -> None:
+    sides = {"ATensor": (1, 1, 64, 64), "BTensor": (1, 1, 64, 64)}
+    function = bind("directml.GEMM", {}, "FLOAT16", **sides)
+    (kernel,) = dmlc.compile(function, target=target, profile="gpu").kernels
+    assert [b.structure_bytes for b in kernel.buffers if not b.written] == [16, 16]
 
 
 def test_halves_beside_floats_stay_vectors_of_four() -> None:

@@ -152,6 +152,24 @@ def test_arrays_are_of_vectors_where_nothing_else_is_read_or_put(
     assert [put.value.type.lanes for put in puts] == [lanes] * (4 // lanes)
 
 
+def test_vectors_may_lie_anywhere_in_arrays_and_not_in_buffers() -> None:
+    kernel = read(
+        """
+        let value: f32x4 = x[mul(lane, 4)]:f32x4
+        store_local tile[mul(lane, 4)] = value
+        barrier
+        let a: f32x4 = tile[mul(lane, 4)]:f32x4
+        store y[mul(lane, 4)] = a""",
+        "shared array tile: f32[36]",
+    )
+    made = hold_vectors(kernel, 4, in_arrays=False)
+    same(kernel, made)
+    assert [array.lanes for array in made.arrays] == [1]
+    assert [buffer.lanes for buffer in made.buffers] == [4, 4]
+    (put,) = (s for s in list_statements(made) if isinstance(s, k.StoreLocal))
+    assert put.value.type.lanes == 4
+
+
 def pack(condition: str, *before: str) -> k.Kernel:
     return read(
         f"""

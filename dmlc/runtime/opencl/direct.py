@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 
 def is_direct(program: Program, device: Device, sizes: Mapping[str, int]) -> bool:
-    """Whether a device works on the host's memory, and has room for every tensor of a program
-    whose symbols have these sizes."""
-    if device.memory is not Memory.SHARED or any(n > program.max_count for n in sizes.values()):
+    """Whether a device works on the host's memory, wherever it begins, and has room for every
+    tensor of a program whose symbols have these sizes."""
+    if program.alignments or device.memory is not Memory.SHARED:
+        return False
+    if any(n > program.max_count for n in sizes.values()):
         return False
     tensors = (t for t in program.tensors if t.role is not Role.CONSTANT)
     return all(_bytes_of(t, sizes) <= device.max_allocation for t in tensors)

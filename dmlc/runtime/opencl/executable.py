@@ -56,7 +56,9 @@ class Executable:
         self.last_report = self._quiet
         """The report of the latest call, whichever thread made it."""
         self._quick: QuickPlan | None = None
-        if session.device.memory is Memory.SHARED:
+        copied = session.device.memory is Memory.COPIED
+        self._alignments = {} if copied else program.alignments
+        if session.device.memory is Memory.SHARED and not self._alignments:
             self._quick = plan_quick(program, session.device.max_allocation)
             self._quick_flags = [session.access_flags(*self._access[n]) for n in self._access]
             self._quick_bytes = sum(t.dtype.bytes for t in (*inputs, *outputs))
@@ -165,7 +167,7 @@ class Executable:
 
     def _place(self, call: Given) -> Placement:
         gaps = self.device.memory is Memory.SHARED
-        return place(self.program, call, gaps=gaps)
+        return place(self.program, call, gaps=gaps, alignments=self._alignments)
 
     def _prepare(self, placement: Placement) -> tuple[_Run, Launcher]:
         run = _Run(self._session, self._access, self._strided, placement)
