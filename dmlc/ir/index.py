@@ -370,7 +370,7 @@ def evaluate_instruction(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Affine(Linear[Index]):
-    """A sum of indices times constants, and a constant."""
+    """`constant + sum(index * factor)`: a position, of which `factors` has each index once."""
 
 
 def find_affine(body: Body) -> tuple[Affine | None, ...]:

@@ -27,6 +27,7 @@ class Linear(Generic[T]):
         return type(self)(self.constant + times * other.constant, kept)
 
     def times(self, factor: int) -> Self:
+        """So many times the sum."""
         return type(self)().plus(self, factor)
 
     def write(self, builder: BodyBuilder, write_term: Callable[[T], int]) -> int:
