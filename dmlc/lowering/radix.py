@@ -240,17 +240,10 @@ class Sorter(Texts):
     def _make_keys(self) -> k.Buffer:
         return self.make_rows("keys", self._key)
 
-    def find_tensor(self, name: str) -> k.Buffer:
-        """A tensor that has an element for each number, or for those that are kept of each row."""
-        tensor = self.function.tensors()[name]
-        kept = self._rows.count if name in self._rows.readers else self._stretches.length
-        size = self._stretches.rows * kept * tensor.dtype.bytes
-        return k.Buffer(name, tensor.dtype, k.Access.READ, None, size)
-
     def _find_results(self) -> Row:
         """What is wanted of the rows."""
         named = (self._rows.numbers, self._rows.places)
-        return Row(*(None if name is None else self.find_tensor(name) for name in named))
+        return Row(*(None if name is None else self.find_buffer(name) for name in named))
 
     # Kernels ---------------------------------------------------------------------------------
 

@@ -66,7 +66,10 @@ def lower_scan(
     # By sizes alone: what is added to what is the same in every language.
     per = -(-per // 4) * 4 if fours else per if wide > 1 else min(per, _MOST_APART)
     per = per if lanes > 1 else 1
-    vectors = fours and source.dtype.compute is dtype and limits.vector_lanes != 1
+    vector = 4 if fours and source.dtype.compute is dtype and limits.vector_lanes != 1 else 1
+    # Halves are moved 16 bytes at a time, too.
+    halves = vector > 1 and {source.dtype.bytes, function.tensors()[name].dtype.bytes} == {2}
+    vector = 8 if halves and is_multiple(length, 8) and per % 8 == 0 else vector
     blocks, tiles = multiply((rows, columns)), divide_up(length, parts * per)
     busy, long = estimate(blocks, profile.taken), estimate(tiles, profile.taken)
     is_enough = busy >= profile.groups or long <= _FEW
@@ -97,7 +100,7 @@ def lower_scan(
         "is_one": tiles == 1,
         "is_whole": is_multiple(length, parts * per),
         "is_ragged": not is_multiple(inner, wide),
-        "vectors": vectors,
+        "vector": vector,
         "source": source.name,
         "totals": totals.name,
         "combine": COMBINERS[combiner].name,

@@ -268,16 +268,19 @@ def test_a_scan_is_written_as_a_person_would(n: int) -> None:
     assert source.count("sums[") <= 6
 
 
-@pytest.mark.parametrize("t", ["f16", "bf16"])
-def test_halves_are_stored_by_the_scan_itself(t: str) -> None:
-    """They are added up in 32 bits, and each result is rounded once."""
+@pytest.mark.parametrize(("t", "n"), [("f16", 1000), ("bf16", 1000), ("f16", 4104)])
+def test_halves_are_stored_by_the_scan_itself(t: str, n: int) -> None:
+    """They are added up in 32 bits, and each result is rounded once. Long rows are moved 16 bytes
+    at a time."""
     function = simplify(
-        ir.parse(f"""func @line(%X: {t}[1000]) -> (%Y) {{
-      %sum: f32[i0 < 1000] = sum[r0 < 1000 where le(r0, i0)] %X[r0]
-      %Y: {t}[i0 < 1000] = %sum[i0]
+        ir.parse(f"""func @line(%X: {t}[{n}]) -> (%Y) {{
+      %sum: f32[i0 < {n}] = sum[r0 < {n} where le(r0, i0)] %X[r0]
+      %Y: {t}[i0 < {n}] = %sum[i0]
     }}""")
     )
-    x = np.random.default_rng(0).standard_normal(1000).astype(DataType(t).dtype)
+    (kernel,) = compile(function, "hlsl").kernels
+    assert ("StructuredBuffer<uint4> X" in kernel.source) is (n == 4104)
+    x = np.random.default_rng(0).standard_normal(n).astype(DataType(t).dtype)
     for target in ("opencl", "hlsl"):
         assert describe_schedules(function, target, "gpu").count("kernel ") == 1
         (found,) = interpret(function, {"X": x}, target, "gpu").values()
