@@ -59,20 +59,10 @@ def read_header() -> tuple[tuple[str | None, str], ...]:
     return tuple(parts)
 
 
-@functools.cache
-def find_parts() -> dict[str | None, list[int]]:
-    """The numbers of the parts of the header that declare a name."""
-    found: dict[str | None, list[int]] = {}
-    for number, (name, _) in enumerate(read_header()):
-        found.setdefault(name, []).append(number)
-    return found
-
-
 def declare(source: str) -> str:
     """What a kernel needs declared before it; nothing where there is no header."""
-    header, parts = read_header(), find_parts()
-    used: set[str | None] = {None, *_WORD.findall(source)}
-    chosen = [header[n][1] for n in sorted(n for name in used for n in parts.get(name, ()))]
+    used = set(_WORD.findall(source))
+    chosen = [text for name, text in read_header() if name is None or name in used]
     return "\n".join([*chosen, "#line 1\n"]) if chosen else ""
 
 
