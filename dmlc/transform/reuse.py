@@ -9,7 +9,9 @@ the argument of an exponential or of a comparison. What is found is read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -49,32 +51,19 @@ class _Pattern:
     own: Element
     """An element of the product that is read at each place of the tensor."""
 
-    found: dict[tuple[Polynomial, ...], tuple[Product, Polynomial] | None] = dataclasses.field(
-        default_factory=dict[tuple[Polynomial, ...], tuple[Product, Polynomial] | None]
-    )
-    """What it is at the places that were asked for."""
 
-    def list_instances(
-        self, given: Iterable[tuple[Polynomial, ...]]
-    ) -> Iterator[tuple[Product, Polynomial]]:
-        """The pattern at each of these places, where it has one."""
-        for places in given:
-            if places not in self.found:
-                self.found[places] = self._move(places)
-            found = self.found[places]
-            if found is not None:
-                yield found
+@functools.lru_cache(4096)
+def _move(pattern: _Pattern, to: tuple[Polynomial, ...]) -> tuple[Product, Polynomial] | None:
+    """A pattern at other places of its tensor, and what it is there; None where it has none."""
+    places = dict(zip(pattern.own.places, to, strict=True))
+    if _captures(pattern.product, places):
+        return None
 
-    def _move(self, to: tuple[Polynomial, ...]) -> tuple[Product, Polynomial] | None:
-        places = dict(zip(self.own.places, to, strict=True))
-        if _captures(self.product, places):
-            return None
+    def change(atom: Atom) -> Polynomial | None:
+        return places[Polynomial.of(atom)] if isinstance(atom, Place) else None
 
-        def change(atom: Atom) -> Polynomial | None:
-            return places[Polynomial.of(atom)] if isinstance(atom, Place) else None
-
-        found = replace_atoms(Polynomial([(self.product, Fraction(1))]), change).single
-        return None if found is None else (found[0], replace_atoms(self.meant, change))
+    found = replace_atoms(Polynomial([(pattern.product, Fraction(1))]), change).single
+    return None if found is None else (found[0], replace_atoms(pattern.meant, change))
 
 
 def _list_elements(product: Product, rank: int) -> Iterator[Element]:
@@ -115,7 +104,10 @@ class Reuse:
                 form = normal.find(stage)
             except TooLargeError:
                 continue
-            self._patterns += _make_patterns(stage, form)
+            rank = sum(extent != 1 for extent in stage.extents)
+            for product, meant in _list_known(stage, form):
+                elements = itertools.islice(_list_elements(product, rank), 1)
+                self._patterns += [_Pattern(product, meant, own) for own in elements]
 
     def rewrite(
         self,
@@ -172,7 +164,8 @@ class Reuse:
             if isinstance(atom, Element):
                 places.setdefault(atom.tensor, {})[atom.places] = None
         for pattern in self._patterns:
-            for wanted, meant in pattern.list_instances(places.get(pattern.own.tensor, ())):
+            moved = (_move(pattern, at) for at in places.get(pattern.own.tensor, ()))
+            for wanted, meant in filter(None, moved):
                 rest = _divide(product, wanted)
                 if rest is not None:
                     return Polynomial([(rest, Fraction(1))]).times(meant)
@@ -213,16 +206,8 @@ def _divide(product: Product, by: Product) -> Product | None:
     return product.times(by.power(Fraction(-1)))
 
 
-def _make_patterns(stage: Stage, form: Polynomial) -> Iterator[_Pattern]:
-    """What the elements of a tensor are, and what is known by them."""
-    for product, meant in _list_known(stage, form):
-        rank = sum(extent != 1 for extent in stage.extents)
-        own = next(_list_elements(product, rank), None)
-        if own is not None:
-            yield _Pattern(product, meant, own)
-
-
 def _list_known(stage: Stage, form: Polynomial) -> Iterator[tuple[Product, Polynomial]]:
+    """What the elements of a tensor are, and what is known by them."""
     dtype = stage.dtype.compute
     own = Polynomial.of(Element(stage.name, list_places(stage.extents), dtype))
     product, number = form.as_factor().single or (Product(()), Fraction(0))

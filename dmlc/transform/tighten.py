@@ -80,11 +80,9 @@ def _narrow(stage: Stage, tables: Tables, listed: bool, is_position: bool) -> li
     they number the places that are walked, and it gives the place that this number is of. Where
     others read at what it gives (`is_position`), that stays within bounds on its face."""
     stage = _drop_certain(stage, tables.known)
-    if stage.reduction is None:
-        return [stage]
     # What positions alone choose to change nothing is left out.
     short, plans = guard_choices(stage, find_index_only(stage.body, tables.known)), list[Plan]()
-    if short.body.guard is None:
+    if stage.reduction is None or short.body.guard is None:
         return [stage]
     again = stage.combiner in REPEATABLE
     for label, extent in stage.reduction.axes:
