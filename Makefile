@@ -5,6 +5,9 @@
 
 PYTHON ?= python3
 TESTS ?= tests
+ifndef SEED
+SEED := $(shell date +%s)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
@@ -43,8 +46,13 @@ coverage: $(STAMPS)/test ## run a sample of the suite, which must reach 90% of t
 	$(BIN)/python -m pytest -n auto --dist worksteal tests --ignore=tests/peers --sample 2 \
 		--cov=dmlc --cov-report=term:skip-covered --cov-fail-under=90
 
-fuzz: $(STAMPS)/test ## run random programs everywhere, for MINUTES=10 from SEED=0
-	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) --seed $(or $(SEED),0)
+fuzz: $(STAMPS)/test ## draw other cases than the suite does, ROUNDS=3 times; run random programs, for MINUTES=10; from SEED
+	@set -e; for seed in $$(seq $(SEED) $$(($(SEED) + $(or $(ROUNDS),3) - 1))); do \
+		echo "tests of random cases, with --hypothesis-seed=$$seed"; \
+		$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS) --ignore=tests/peers -m hypothesis \
+			--hypothesis-profile=random --hypothesis-seed=$$seed; \
+	done
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) --seed $(SEED)
 
 mutants: $(STAMPS)/test ## break kernels everywhere, or at MOST=3 places each; name what nothing finds
 	$(BIN)/python -m tests.testing.broken_programs $(if $(MOST),--most $(MOST))

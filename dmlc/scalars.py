@@ -352,9 +352,21 @@ def _multiply_add(x: Array, y: Array, z: Array) -> Array:
     if x.dtype != np.float32:
         return np.asarray(x * y + z)
     product, added = x.astype(np.float64) * y, z.astype(np.float64)
-    whole = product + added
-    # What rounding to FLOAT64 loses decides between neighbours in FLOAT32 that are as near: it is
-    # kept in the last bit, which rounding to odd sets.
+    whole = np.asarray(product + added)
+    result = whole.astype(np.float32)
+    # Rounding twice differs from rounding once where FLOAT64 gives what is as near to two
+    # neighbours in FLOAT32: half of the bits that go, or any below the smallest normal number.
+    tie = (whole.view(np.int64) & 0x1FFFFFFF) == 0x10000000
+    tie |= (np.abs(result) <= np.float32(2**-126)) & (whole != 0)
+    if tie.any():
+        parts = np.broadcast_arrays(product, added, whole)
+        result[tie] = _round_once(*(part[tie] for part in parts))
+    return result
+
+
+def _round_once(product: Array, added: Array, whole: Array) -> Array:
+    """What rounding a sum to FLOAT64 loses decides between neighbours in FLOAT32 that are as near:
+    it is kept in the last bit, which rounding to odd sets."""
     back = whole - product
     lost = (product - (whole - back)) + (added - back)
     bits = whole.view(np.int64)

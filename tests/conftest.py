@@ -13,7 +13,8 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from hypothesis import is_hypothesis_test
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
 
 from dmlc.kernel.passes import set_verify_each
 from dmlc.runtime import opencl
@@ -25,6 +26,18 @@ __all__ = ["quick_builds"]
 
 collect_ignore_glob = ["*.dml"]
 """Where dmlc is installed, its plugin collects such files: these are data of tests."""
+
+settings.register_profile(
+    "same",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("random", settings.get_profile("same"), derandomize=False)
+settings.load_profile("same")
+"""Tests of random cases draw the same ones in every run of a commit; others with
+`--hypothesis-profile=random`, as `make fuzz` has it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,6 +87,16 @@ def opencl_instructions() -> None:
     """Some tests talk to OpenCL past the runtime: what it chooses for drivers, by asking for their
     devices first, is chosen for those too."""
     opencl.devices()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def same_constants() -> Iterator[None]:
+    """Hypothesis draws constants from the code of the project's modules that are imported by then:
+    others in each worker, by the tests that ran before. Where cases are the same, it takes none."""
+    with pytest.MonkeyPatch.context() as patch:
+        if settings().derandomize:
+            patch.setattr(providers, "is_local_module_file", lambda path: False, raising=False)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

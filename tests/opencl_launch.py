@@ -37,7 +37,7 @@ def open_queue() -> Any:
     return cl.CommandQueue(cl.Context(devices[:1]))
 
 
-@functools.cache
+@functools.lru_cache(32)
 def build(source: str, plain: bool = False) -> Any:
     """A built program; a `plain` one as users build it. PoCL warns of the calling convention of any
     vector wider than the CPU's registers, hence `-w`."""

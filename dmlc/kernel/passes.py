@@ -74,10 +74,11 @@ def run_passes(
     """A kernel of a function as the passes leave it. Raises `InternalError`, naming the pass, where
     one breaks it."""
     sizes = find_sizes(function, kernel)
-    step = "lower"
+    step, verified = "lower", None
     for each in passes:
-        if _verifies_each:
+        if _verifies_each and kernel != verified:
             verify_kernel(kernel, step, sizes, is_named=False)
+            verified = kernel
         kernel, step = each.run(kernel, limits), each.name
     verify_kernel(kernel, step, sizes)
     return kernel

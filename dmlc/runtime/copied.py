@@ -2,7 +2,7 @@
 
 A run goes in windows: an element-wise program of tensors larger than a buffer takes one stretch of
 them after another. For the windows of one size a `Frame` holds what is needed on the device; the
-latest are kept. Any thread may call; those that use one device take turns.
+latest are kept, over all programs. Any thread may call; those that use one device take turns.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import math
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -24,8 +25,13 @@ from dmlc.runtime.report import Report
 from dmlc.sizes import evaluate_size
 
 _KEPT_FRAMES = 4
-_KEPT_BYTES = 256 << 20
 """What an executable keeps between runs, at most."""
+_KEPT_BYTES = 256 << 20
+"""What all of them keep together, at most."""
+
+_recent: weakref.WeakKeyDictionary[CopyingExecutable, None] = weakref.WeakKeyDictionary()
+"""Those that keep frames; the one that ran last is the last."""
+_keeping = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +99,8 @@ class CopyingExecutable(abc.ABC):
         self._item_bytes = {t.name: t.dtype.bytes for t in (*program.inputs, *program.outputs)}
         self._input_names = tuple(t.name for t in program.inputs)
         self._output_names = tuple(t.name for t in program.outputs)
-        self._frames: dict[tuple[int, ...], Frame] = {}
+        self.frames: dict[tuple[int, ...], Frame] = {}
+        """What it keeps for later runs, by sizes."""
         self._quiet = Report(str(device))
         self.last_report = self._quiet
         """The report of the latest call, whichever thread made it."""
@@ -178,15 +185,29 @@ class CopyingExecutable(abc.ABC):
     def _frame(self, window: Window) -> Frame:
         """A frame for the window's sizes, kept for later runs. Called with the device's lock."""
         key = tuple(window.sizes.values())
-        frame = self._frames.pop(key, None)
-        if frame is None:
-            frame = self.make_frame(window)
-        self._frames[key] = frame
-        while len(self._frames) > _KEPT_FRAMES or (
-            sum(f.bytes for f in self._frames.values()) > _KEPT_BYTES
-        ):
-            del self._frames[next(iter(self._frames))]
+        with _keeping:
+            found = self.frames.pop(key, None)
+        frame = found or self.make_frame(window)
+        with _keeping:
+            self.frames[key] = frame
+            _recent.pop(self, None)
+            _recent[self] = None
+            if len(self.frames) > _KEPT_FRAMES:
+                del self.frames[next(iter(self.frames))]
+            if found is None:
+                _give_up_oldest()
         return frame
+
+
+def _give_up_oldest() -> None:
+    """Drops frames, those of the executables first that ran longest ago, until few bytes are
+    kept."""
+    kept = [(executable.frames, key) for executable in _recent for key in executable.frames]
+    excess = sum(frames[key].bytes for frames, key in kept) - _KEPT_BYTES
+    for frames, key in kept:
+        if excess <= 0:
+            return
+        excess -= frames.pop(key).bytes
 
 
 class Call:

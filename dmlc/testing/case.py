@@ -129,6 +129,11 @@ class Case:
         names = {ir_name(name): name for name in self.call.outputs}
         return {names[n]: array for n, array in expected.items()}
 
+    @functools.cached_property
+    def _bounds(self) -> dict[FloatPromises, Mapping[str, Array]]:
+        """What the outputs may differ by, by name: kept for variants and mutants."""
+        return {}
+
     @property
     def plain(self) -> Case:
         """The call and its data alone: the reference says what it must give."""
@@ -141,7 +146,10 @@ class Case:
 
     def find_truth(self, floats: FloatPromises) -> Truth:
         """What the reference gives, and how far from it a device with these promises may be."""
-        return Truth(self.reference, _bound_case(self, floats))
+        if floats not in self._bounds:
+            found = bound_errors(self.call.function, _spell(self.inputs), floats)
+            self._bounds[floats] = {name: found[ir_name(name)] for name in self.call.outputs}
+        return Truth(self.reference, self._bounds[floats])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -155,13 +163,6 @@ class Truth:
 
 def _spell(inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {ir_name(name): array for name, array in inputs.items()}
-
-
-@functools.lru_cache(maxsize=8)
-def _bound_case(case: Case, floats: FloatPromises) -> Mapping[str, Array]:
-    """What the outputs of a case may differ by, by name; kept for its variants."""
-    found = bound_errors(case.call.function, _spell(case.inputs), floats)
-    return {name: found[ir_name(name)] for name in case.call.outputs}
 
 
 def lay_out(values: Array, desc: TensorDesc) -> Array:

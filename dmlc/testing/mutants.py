@@ -79,6 +79,8 @@ class Trial:
         self.program = program
         self.results: list[tuple[Case, dict[str, Array]]] = []
         """Cases, with what the whole program gives."""
+        self._passed: tuple[Mutant | None, list[dict[str, Array]]] = (None, [])
+        """The latest mutant that nothing found out, with what it gives."""
         for case in cases:
             found = program.run(case)
             if all(verdict.holds for verdict in judge(case, found).values()):
@@ -93,6 +95,7 @@ class Trial:
             verify_kernel(mutant.broken, "mutant", find_sizes(self.program.fused, mutant.broken))
         except InternalError:
             return Finder.VERIFIER
+        after: list[dict[str, Array]] = []
         for case, _ in self.results:
             try:
                 results = self._run(case, mutant)
@@ -100,6 +103,8 @@ class Trial:
                 return Finder.FAULT
             if not all(verdict.holds for verdict in judge(case, results).values()):
                 return Finder.RESULT
+            after.append(results)
+        self._passed = (mutant, after)
         return None
 
     # Equivalence ------------------------------------------------------------------------------
@@ -159,11 +164,13 @@ class Trial:
     def _is_same(self, mutant: Mutant) -> bool:
         """Whether results are the same bits. Where positions alone are changed, and no data decides
         about these, numbers without a pattern that give the same bits tell that all do."""
-        for case, before in self.results:
-            after = self._run(case, mutant)
-            if not all(_is_alike(before[name], after[name]) for name in before):
-                return False
-        return True
+        passed, known = self._passed
+        found = known if passed is mutant else (self._run(case, mutant) for case, _ in self.results)
+        return all(
+            _is_alike(before[name], after[name])
+            for (_, before), after in zip(self.results, found, strict=True)
+            for name in before
+        )
 
 
 def _is_alike(one: Array, two: Array) -> bool:

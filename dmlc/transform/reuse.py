@@ -9,6 +9,8 @@ the argument of an exponential or of a comparison. What is found is read.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
@@ -46,32 +48,22 @@ class _Pattern:
 
     product: Product
     meant: Polynomial
-    rank: int
+    own: Element
+    """An element of the product that is read at each place of the tensor."""
 
-    def list_instances(self, given: Product) -> Iterator[tuple[Product, Polynomial]]:
-        """The pattern at every place at which a product may hold it."""
-        own = next(_list_elements(self.product, self.rank), None)
-        if own is None:
-            return
-        seen: set[tuple[Polynomial, ...]] = set()
-        for element in list_atoms(given):
-            if not isinstance(element, Element) or element.tensor != own.tensor:
-                continue
-            if element.places in seen:
-                continue
-            seen.add(element.places)
-            places = dict(zip(own.places, element.places, strict=True))
-            if _captures(self.product, places):
-                continue
 
-            def change(
-                atom: Atom, places: Mapping[Polynomial, Polynomial] = places
-            ) -> Polynomial | None:
-                return places[Polynomial.of(atom)] if isinstance(atom, Place) else None
+@functools.lru_cache(4096)
+def _move(pattern: _Pattern, to: tuple[Polynomial, ...]) -> tuple[Product, Polynomial] | None:
+    """A pattern at other places of its tensor, and what it is there; None where it has none."""
+    places = dict(zip(pattern.own.places, to, strict=True))
+    if _captures(pattern.product, places):
+        return None
 
-            found = replace_atoms(Polynomial([(self.product, Fraction(1))]), change).single
-            if found is not None:
-                yield found[0], replace_atoms(self.meant, change)
+    def change(atom: Atom) -> Polynomial | None:
+        return places[Polynomial.of(atom)] if isinstance(atom, Place) else None
+
+    found = replace_atoms(Polynomial([(pattern.product, Fraction(1))]), change).single
+    return None if found is None else (found[0], replace_atoms(pattern.meant, change))
 
 
 def _list_elements(product: Product, rank: int) -> Iterator[Element]:
@@ -112,7 +104,10 @@ class Reuse:
                 form = normal.find(stage)
             except TooLargeError:
                 continue
-            self._patterns += _make_patterns(stage, form)
+            rank = sum(extent != 1 for extent in stage.extents)
+            for product, meant in _list_known(stage, form):
+                elements = itertools.islice(_list_elements(product, rank), 1)
+                self._patterns += [_Pattern(product, meant, own) for own in elements]
 
     def rewrite(
         self,
@@ -164,8 +159,13 @@ class Reuse:
         return Polynomial([(product, Fraction(1))])
 
     def _find(self, product: Product) -> Polynomial | None:
+        places: dict[str, dict[tuple[Polynomial, ...], None]] = {}
+        for atom in list_atoms(product):
+            if isinstance(atom, Element):
+                places.setdefault(atom.tensor, {})[atom.places] = None
         for pattern in self._patterns:
-            for wanted, meant in pattern.list_instances(product):
+            moved = (_move(pattern, at) for at in places.get(pattern.own.tensor, ()))
+            for wanted, meant in filter(None, moved):
                 rest = _divide(product, wanted)
                 if rest is not None:
                     return Polynomial([(rest, Fraction(1))]).times(meant)
@@ -206,18 +206,17 @@ def _divide(product: Product, by: Product) -> Product | None:
     return product.times(by.power(Fraction(-1)))
 
 
-def _make_patterns(stage: Stage, form: Polynomial) -> Iterator[_Pattern]:
+def _list_known(stage: Stage, form: Polynomial) -> Iterator[tuple[Product, Polynomial]]:
     """What the elements of a tensor are, and what is known by them."""
-    rank = sum(extent != 1 for extent in stage.extents)
     dtype = stage.dtype.compute
     own = Polynomial.of(Element(stage.name, list_places(stage.extents), dtype))
     product, number = form.as_factor().single or (Product(()), Fraction(0))
     if number == 0 or all(isinstance(atom, Element) for atom, _ in product.factors):
         return
-    yield _Pattern(product, own.times(Polynomial.number(1 / number)), rank)
+    yield product, own.times(Polynomial.number(1 / number))
     powers = exponential(form, dtype).single
     if powers is not None and powers[1] == 1:
-        yield _Pattern(powers[0], Polynomial.of(Made("exp", (own,), dtype, dtype)), rank)
+        yield powers[0], Polynomial.of(Made("exp", (own,), dtype, dtype))
     match product.factors:
         case ((Made(name="max" | "min", operands=operands, source=source), power),) if power == 1:
             # Beyond a bound is what is still beyond it once it is held to it.
@@ -225,7 +224,7 @@ def _make_patterns(stage: Stage, form: Polynomial) -> Iterator[_Pattern]:
             for given, bound in (operands, operands[::-1]):
                 asked = Made(name, (given, bound), DataType.BOOL, source)
                 meant = Made(name, (own, bound), DataType.BOOL, source)
-                yield _Pattern(Product([(asked, Fraction(1))]), Polynomial.of(meant), rank)
+                yield Product([(asked, Fraction(1))]), Polynomial.of(meant)
         case _:
             pass
 

@@ -238,6 +238,17 @@ def test_it_rounds_once() -> None:
     assert found[0] != found[1]
 
 
+@pytest.mark.parametrize("below", [True, False])
+def test_it_rounds_once_below_the_normal_numbers(below: bool) -> None:
+    """A little more or less than half of the smallest number is no tie. One operand is for all."""
+    tiny = np.float32(2.0**-75)
+    x = np.array([tiny * np.float32(1 + 2.0**-23)])
+    y = tiny * np.array([1 - 2.0**-23 if below else 1 - 2.0**-24] * 2, np.float32)
+    z = np.array([2.0**-127 + 2.0**-149, 2.0**-127], np.float32)
+    exact = [Fraction(float(x[0])) * Fraction(float(y[0])) + Fraction(float(c)) for c in z]
+    np.testing.assert_array_equal(FMA(x, y, z), [round_exactly(e) for e in exact])
+
+
 def test_special_values() -> None:
     inf, nan = np.inf, np.nan
     x = np.array([inf, inf, nan, 0, 3e38, 3e38, -0.0], np.float32)

@@ -9,6 +9,7 @@ import pytest
 
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
+from dmlc.kernel import passes
 from dmlc.kernel.parse import parse_kernel
 from dmlc.kernel.passes import PASSES, Pass, find_sizes, run_passes, set_verify_each
 from dmlc.kernel.target import Limits
@@ -56,6 +57,20 @@ def test_what_is_lowered_is_verified_before_the_first_pass() -> None:
     broken = break_it(KERNEL, LIMITS)
     with pytest.raises(InternalError, match="broken kernel after lower: "):
         run_passes(broken, read_case("relu_grad_f32"), LIMITS)
+
+
+def test_what_a_pass_leaves_as_it_was_is_not_verified_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(passes, "verify_kernel", lambda kernel, step, *_, **__: seen.append(step))
+    copy = Pass("copy", lambda kernel, _: dataclasses.replace(kernel))
+    before = set_verify_each(True)
+    try:
+        run_passes(KERNEL, read_case("relu_grad_f32"), LIMITS, (copy, copy, MEND, copy, copy))
+    finally:
+        set_verify_each(before)
+    assert seen == ["lower", "mend_it", "copy"]
 
 
 def test_all_passes() -> None:

@@ -32,9 +32,13 @@ FLOAT32 = DataType.FLOAT32
 def find_case(name: str) -> Case:
     """The first example of an operator in FLOAT32, or in what it has."""
     found = operator(name)
-    cases = [c for example in found.definition.examples for c in read_cases(found, example)]
-    types = [[desc.data_type for desc in case.call.tensors.values()] for case in cases]
-    return next((c for c, t in zip(cases, types, strict=True) if t[0] is FLOAT32), cases[0])
+    first: list[Case] = []
+    for example in found.definition.examples:
+        for case in read_cases(found, example):
+            if next(iter(case.call.tensors.values())).data_type is FLOAT32:
+                return case
+            first.append(case)
+    return first[0]
 
 
 @pytest.mark.grid(2)

@@ -23,8 +23,9 @@ from dmlc.reference import evaluate
 from dmlc.runtime.interface import AnyDevice
 from dmlc.scalars import Array
 from dmlc.source import UnsupportedError
-from dmlc.testing import variants
-from dmlc.testing.case import Call, Case, run_case
+from dmlc.testing import case, variants
+from dmlc.testing.bounds import bound_errors
+from dmlc.testing.case import Call, Case, judge, run_case
 from dmlc.testing.fill import fill
 from dmlc.testing.mutate import Mutant, list_mutants
 from dmlc.testing.permute import draw_orders, invert, permute_axes
@@ -56,6 +57,23 @@ def make_call(operator: str, sizes: dict[str, tuple[int, ...]], **attributes: ob
         if n not in given and t.dtype is not None and t.sizes is not None
     }
     return Call(found, {**given, **outputs}, attributes)
+
+
+def test_bounds_of_a_case_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many cases take turns, as they do for mutants."""
+    asked: list[object] = []
+
+    def count(*given: object) -> dict[str, Array]:
+        asked.append(given)
+        return bound_errors(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(case, "bound_errors", count)
+    call = make_call("directml.ACTIVATION_RELU", {"InputTensor": (3,)})
+    source = np.random.default_rng(0)
+    cases = [Case(call, fill(call, "random", source), f"{n}") for n in range(20)]
+    for each in cases * 2:
+        assert all(v.holds for v in judge(each, dict(each.reference)).values())
+    assert len(asked) == len(cases)
 
 
 def make_case(call: Call, seed: int = 0) -> Case:

@@ -253,6 +253,9 @@ def _can_divide_correctly(handle: cl.Device) -> bool:
 
 # Sessions -------------------------------------------------------------------------------------
 
+_KEPT = 128
+"""Programs that a session keeps: on PoCL, each takes a megabyte."""
+
 
 def open_session(device: Device) -> Session:
     """The session of a device: one per process, made at the first call."""
@@ -316,16 +319,18 @@ class Session:
     # Builds
 
     def build(self, kernel: KernelSource, unit: int) -> cl.Program:
-        """The kernel's source built for a unit, from the session's cache after the first time.
+        """The kernel's source built for a unit, which the session keeps for as long as few others
+        are built. Kernel objects keep what they are of.
 
         Raises `DmlcError` with the source's lines where the driver's compiler refuses it, and
         `UnsupportedError` where the device cannot run groups as large as the kernel's.
         """
         with self._lock:
             key = (unit, kernel.source)
-            if key not in self._built:
-                self._built[key] = self._build(kernel, unit)
-            return self._built[key]
+            self._built[key] = found = self._built.pop(key, None) or self._build(kernel, unit)
+            if len(self._built) > _KEPT:
+                del self._built[next(iter(self._built))]
+            return found
 
     def _build(self, kernel: KernelSource, unit: int) -> cl.Program:
         cl = self._cl

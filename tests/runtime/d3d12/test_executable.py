@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from dmlc.devices import compile_for, list_dialects
 from dmlc.pipeline import compile
 from dmlc.program import BufferBinding, KernelSource, Program, Role, ScalarBinding, TensorSpec
 from dmlc.reference import evaluate
-from dmlc.runtime import d3d12, vulkan
+from dmlc.runtime import copied, d3d12, vulkan
 from dmlc.runtime.arrays import Array
 from dmlc.runtime.d3d12 import device as d3d12_device
 from dmlc.runtime.d3d12 import plan as d3d12_plan
@@ -292,6 +293,28 @@ def test_frames_of_old_sizes_are_given_up(machine: Machine) -> None:
         out = executable({}, {"A": (count,)})
         assert np.array_equal(out["A"], np.arange(count, dtype=np.uint32))
     assert len(machine.computes) == 6
+
+
+def test_executables_keep_few_bytes_together(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the one that ran longest ago are given up first, and of one that is dropped all."""
+    monkeypatch.setattr(copied, "_recent", weakref.WeakKeyDictionary())
+    first, second, third = (load(machine, count_up()) for _ in range(3))
+    first({}, {"A": (1000,)})
+    (frame,) = first.frames.values()
+    monkeypatch.setattr(copied, "_KEPT_BYTES", 3 * frame.bytes)
+    for executable in (second, third, first, second):
+        executable({}, {"A": (1000,)})
+    assert len(machine.computes) == 3
+    second({}, {"A": (999,)})
+    assert [len(e.frames) for e in (first, second, third)] == [1, 2, 0]
+    monkeypatch.setattr(copied, "_KEPT_BYTES", frame.bytes - 1)
+    third({}, {"A": (1000,)})
+    assert [len(e.frames) for e in (first, second, third)] == [0, 0, 0]
+    assert len(machine.computes) == 5
+    del third, executable
+    assert [*copied._recent] == [first, second]
 
 
 def wide_copy() -> Program:

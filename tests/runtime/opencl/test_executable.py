@@ -18,6 +18,7 @@ import pytest
 from dmlc.codegen.hlsl_host import HLSL
 from dmlc.program import Program
 from dmlc.runtime import opencl
+from dmlc.runtime.opencl import driver
 from dmlc.runtime.opencl.device import Device, Memory
 from dmlc.runtime.opencl.driver import open_session
 from dmlc.runtime.opencl.executable import SMALL_LAUNCH_BYTES, Executable
@@ -446,6 +447,26 @@ def test_a_kernel_that_is_not_there_is_the_drivers_error() -> None:
 # Threads and processes ------------------------------------------------------------------------
 
 
+def test_a_session_keeps_the_latest_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executable runs on without the session's."""
+    monkeypatch.setattr(driver, "_KEPT", 2)
+    session = driver.Session(opencl.find_device(), driver._state.handles)
+    first, *others = (
+        dataclasses.replace(kernel, source=f"{kernel.source}// {n}")
+        for n in range(3)
+        for kernel in handmade.relu_grad().kernels
+    )
+    built = session.build(first, 0)
+    assert session.build(first, 0) is built
+    executable = Executable(dataclasses.replace(handmade.relu_grad(), kernels=(first,)), session)
+    for kernel in others:
+        session.build(kernel, 0)
+    x, dy = values(5), values(5, seed=1)
+    assert same(executable({"X": x, "dY": dy})["dX"], expected(x, dy))
+    assert session.build(others[0], 0) is session.build(others[0], 0)
+    assert session.build(first, 0) is not built
+
+
 def test_threads_share_an_executable(memory: Memory) -> None:
     executable = load(handmade.relu_grad(), memory)
     other = load(handmade.square_then_double(), memory)
@@ -497,6 +518,7 @@ def test_a_forked_child_gets_a_clear_error() -> None:
 import os
 import numpy as np
 from dmlc.runtime import opencl
+from dmlc.runtime.opencl import driver
 from dmlc.source import UnavailableError
 from tests.runtime import handmade
 executable = opencl.load(handmade.relu_grad())
@@ -526,6 +548,7 @@ def test_a_child_forked_before_the_first_use_works() -> None:
 import os
 import numpy as np
 from dmlc.runtime import opencl
+from dmlc.runtime.opencl import driver
 from tests.runtime import handmade
 child = os.fork()
 arrays = {"X": np.ones(3, "f"), "dY": np.ones(3, "f")}
@@ -541,6 +564,7 @@ def test_a_machine_without_opencl_says_what_to_install() -> None:
     done = run_python(
         """
 from dmlc.runtime import opencl
+from dmlc.runtime.opencl import driver
 from dmlc.source import UnavailableError
 assert opencl.devices() == ()
 try:
@@ -561,6 +585,7 @@ def test_pyopencl_that_cannot_be_imported_is_reported() -> None:
 import sys
 sys.modules["pyopencl"] = None
 from dmlc.runtime import opencl
+from dmlc.runtime.opencl import driver
 from dmlc.source import UnavailableError
 try:
     opencl.devices()
