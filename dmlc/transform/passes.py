@@ -23,7 +23,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import POSITIONAL_COMBINERS, Apply, Extent, Function, Index, Load, Stage
+from dmlc.ir import POSITIONAL_COMBINERS, Apply, Cast, Extent, Function, Index, Load, Stage
+from dmlc.ir.index import find_dependencies
 from dmlc.ir.places import find_along
 from dmlc.scalars import ROUNDINGS
 from dmlc.sizes import estimate, find_least, measure
@@ -34,6 +35,8 @@ from dmlc.transform.traffic import count_bytes
 MOST_REDUCTIONS = 8
 """Reductions in one group: each takes registers, and memory shared in a work group."""
 
+_MANY = 16
+"""Rows and columns of a product that is worth tiles, at least."""
 _SHORT_VECTOR = 4
 """The lanes of the vectors that take what long ones leave over."""
 
@@ -181,10 +184,18 @@ class Draft:
                 orders = {self._find_order(stage, axes), made.order}
                 # Rows and columns of a square have the same sizes.
                 suits = len(orders) == 1 or (None in orders and not made.stores)
-                if suits and (own or reads & made.reads or self._is_little(stage)):
+                wins = own or reads & made.reads or self._is_little(stage)
+                if suits and wins and self._shares(stage, made):
                     return self._take(stage, axes, number)
         new = len(self.opened)
         return bool(own) and self.reads_at_hand(stage, axes, new) and self._take(stage, axes, new)
+
+    def _shares(self, stage: Stage, made: OpenPass) -> bool:
+        """Whether a reduction may share a kernel with those of a pass. A product of tensors has
+        tiles in a kernel of its own, unless all of them are little."""
+        stages = [stage, *(self.stages[name] for name in made.axes)]
+        totals = [each for each in stages if each.reduction is not None]
+        return not any(map(is_product, totals)) or all(map(self._is_little, totals))
 
     def _is_little(self, stage: Stage) -> bool:
         """Whether reading all that a reduction reads takes less than to launch a kernel."""
@@ -340,6 +351,22 @@ def _list_long(stage: Stage) -> tuple[Extent, ...]:
     """The sizes of the axes of a stage's domain that are longer than 1, or known at run time
     only."""
     return tuple(extent for extent in stage.extents if extent != 1)
+
+
+def is_product(stage: Stage) -> bool:
+    """Whether a stage sums products of two factors, for many rows that differ in the one factor
+    alone, and many columns that differ in the other."""
+    value = stage.body.instructions[stage.body.result]
+    if isinstance(value, Cast):
+        value = stage.body.instructions[value.operand]
+    if stage.combiner != "sum" or not isinstance(value, Apply) or value.operation.name != "mul":
+        return False
+    needs = find_dependencies(stage.body)
+    rows, columns = ({i for i in needs[n] if not i.reduced} for n in value.operands)
+    return all(
+        math.prod(estimate(stage.extent(index)) for index in own) >= _MANY
+        for own in (rows - columns, columns - rows)
+    )
 
 
 def _map_reduction(stage: Stage) -> Axes | None:
