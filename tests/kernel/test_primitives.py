@@ -521,11 +521,11 @@ def test_a_group_shares_what_its_outputs_read() -> None:
         "            lane left_row by 1 as left_rows extent 4",
         "              loop left_point by 1 as left_point: 0..8",
         "                point 2 into [(buffer left#tile dim left_row"
-        " tile [[left_row 1] [left_point 5]])]: keep left_tile",
+        " tile [[left_row 1] [left_point 5]] loose [left_row])]: keep left_tile",
         "            loop right_point by 1 as right_point: 0..8",
         "              unroll right_column by 1 as right_column extent 4",
         "                point 3 into [(buffer right#tile dim right_point"
-        " tile [[right_point 1] [right_column 8]])]: keep right_tile",
+        " tile [[right_point 1] [right_column 8]] loose [right_column])]: keep right_tile",
         "          loop point by 1 as point: 0..8",
         "            unroll row by 1 as row extent 2 output 2",
         "              unroll column by 1 as column extent 2 output 1",
