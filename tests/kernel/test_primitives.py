@@ -630,7 +630,7 @@ def test_blocks_of_a_group_have_axes_of_their_own() -> None:
         "    lane x_column by 1 as side extent 8",
         "      loop x_row by 1 as x_row: 0..8",
         "        point 1 into [(buffer x#tile dim x_row"
-        " tile [[x_row 1] [x_column 9]] is_padded no)]: keep x_tile",
+        " tile [[x_row 1] [x_column 9]] loose [x_row x_column])]: keep x_tile",
         "  lane row by 1 as up extent 8",
         "    loop column by 1 as column: 0..8",
         "      point 0: store Y",
