@@ -100,8 +100,9 @@ class _Rows:
         self._lanes = p.lanes
         self._items = _ITEMS if p.lanes == 1 else p.lanes
         count = found.rows
-        names = [f"i{n}" for n in range(count)] + ["k", "d"]
-        names += [f"e{n or ''}" for n in range(len(found.sizes) - count - 2)]
+        inner = len(found.scores)
+        names = [f"i{n}" for n in range(count)] + ["k", *(f"d{n or ''}" for n in range(inner))]
+        names += [f"e{n or ''}" for n in range(len(found.sizes) - len(names))]
         self._dims = [Dim(name, size) for name, size in zip(names, found.sizes, strict=True)]
         self._x, self._k = self._dims[found.along], self._dims[count]
         self._row = Dim("row", self._items, within=self._x)
@@ -111,6 +112,8 @@ class _Rows:
         self._buffers: list[Buffer] = []
         self._tiles: dict[Elements, View] = {}
         """What stands for what is read of the rows."""
+        self._weights: dict[Elements | None, tuple[View, int, Into]] = {}
+        """What sums weigh by: what is read, the phase that puts it there, and where."""
         self._before: list[tuple[Buffer, Node]] = []
         """What fills tiles once, and for each block of keys."""
         self._within: list[tuple[Buffer, Node]] = []
@@ -287,61 +290,75 @@ class _Rows:
     def _find_reached(self) -> int | None:
         """The phase that says whether any score of a block and the rows of a group counts; None
         where that may be so of all."""
-        member, numbers = self._found.largest, self._own(self._found.rows)
-        local = {self._found.scores.stage: self._tensors[self._found.scores.stage].dtype}
-        collector = self._collect(numbers, local, self._found.rows + 1)
-        collector.add_reduction(member.stage, self._place(member, numbers))
-        spans = {self._found.along: self._items - 1, self._found.rows: KEYS - 1}
-        found = find_reached(collector.elements(), spans)
-        return None if found is None else self._add(found, numbers)
+        found, numbers = self._found, self._own(self._found.rows)
+        collector = self._collect(numbers, self._list_local(found.scores), found.rows + 1)
+        for member in found.totals if found.largest is None else [found.largest]:
+            collector.add_reduction(member.stage, self._place(member, numbers))
+        spans = {found.along: self._items - 1, found.rows: KEYS - 1}
+        reached = find_reached(collector.elements(), spans)
+        return None if reached is None else self._add(reached, numbers)
 
-    def _weigh(
-        self, local: Mapping[str, DataType]
-    ) -> tuple[int, Into, list[tuple[int, Dim | None]]]:
-        """The phase of the weights of a block, where it puts them, and those of the sums, each
-        with the dimension that it keeps besides rows."""
+    def _list_local(self, members: Sequence[Member]) -> dict[str, DataType]:
+        """The types of what is at hand."""
+        return {m.stage: self._tensors[m.stage].dtype for m in members}
+
+    def _weigh(self, local: Mapping[str, DataType]) -> list[tuple[int, Dim | None]]:
+        """The phases of the sums, each with the dimension that it keeps besides rows."""
         found = self._found
-        weights = View("weights#block", DataType.FLOAT32, (), local=True)
+        scores = {member.stage for member in found.scores}
         made: list[tuple[int, Dim | None]] = []
-        first: Elements | None = None
         for member in found.sums:
             extra = [d for _, d in member.axes if d > found.rows]
             numbers = self._own(found.rows, *extra)
             collector = self._collect(numbers, local, found.rows + 1)
             collector.add_reduction(member.stage, self._place(member, numbers))
             elements = self._read_lanes(collector.elements())
-            weight = _find_weight(elements, found.largest.stage)
-            own = dataclasses.replace(
-                weights, strides=(*(0 for _ in numbers), int(self._lanes > 1), self._lanes)
-            )
-            if first is None:
-                plain = self._own(found.rows)
-                first = dataclasses.replace(elements, results=((own, weight),), reductions=())
-                first = self._stage(_keep_axes(prune(first), numbers, plain), plain)
-            values = list(elements.values)
-            values[weight] = Read(own, DataType.FLOAT32)
-            elements = prune(dataclasses.replace(elements, values=tuple(values)))
-            elements = self._stage(elements, numbers)
+            weight = _find_weight(elements, found, numbers)
+            if weight is not None:
+                elements = self._keep_weight(elements, weight, numbers, found.largest is not None)
+            for number, value in enumerate(elements.values):
+                # What a sum reads of a point has a place of its own for each key, as weights have.
+                if isinstance(value, Read) and value.view.tensor in scores:
+                    elements = self._keep_weight(elements, number, numbers, False)
+            elements = self._stage(prune(elements), numbers)
             dtype = self._tensors[member.stage].dtype
             states = make_accumulators(elements, [(member.stage, dtype, 0)])
             made.append(
                 (self._add(elements, numbers, states), self._dims[extra[0]] if extra else None)
             )
-        if first is None:
-            raise InternalError("nothing is summed online")
-        buffer = Buffer(
-            weights.tensor, DataType.FLOAT32, KEYS * self._lanes, self._key, "weights",
-            linear=True,
-        )  # fmt: skip
-        self._buffers.append(buffer)
-        into = Into(buffer, self._key, self._lanes)
-        return self._add(first, self._own(found.rows)), into, made
+        return made
+
+    def _keep_weight(
+        self, elements: Elements, weight: int, numbers: Sequence[int], is_one: bool
+    ) -> Elements:
+        """The same with a value read that a phase puts into registers before, for each key of a
+        block; `is_one` where it is the weight of all sums."""
+        plain = self._own(self._found.rows)
+        work = prune(dataclasses.replace(elements, results=(), reductions=(_none(weight),)))
+        work = _keep_axes(dataclasses.replace(work, reductions=()), numbers, plain)
+        key = None if is_one else work
+        if key not in self._weights:
+            name = f"weights{len(self._weights) or ''}#block"
+            steps = (*(0 for _ in plain), int(self._lanes > 1), self._lanes)
+            view = View(name, DataType.FLOAT32, steps, local=True)
+            buffer = Buffer(
+                name, DataType.FLOAT32, KEYS * self._lanes, self._key, "weights", linear=True
+            )
+            self._buffers.append(buffer)
+            work = dataclasses.replace(work, results=((view, len(work.values) - 1),))
+            number = self._add(self._stage(work, plain), plain)
+            self._weights[key] = view, number, Into(buffer, self._key, self._lanes)
+        view, *_ = self._weights[key]
+        own = dataclasses.replace(view, strides=(*(0 for _ in numbers), *view.strides[-2:]))
+        values = list(elements.values)
+        values[weight] = Read(own, DataType.FLOAT32)
+        return dataclasses.replace(elements, values=tuple(values))
 
     def _finish(self) -> list[tuple[int, Dim | None, Member]]:
         """The phases of what leaves."""
         found = self._found
-        local = {m.stage: self._tensors[m.stage].dtype for m in (found.largest, *found.sums)}
-        stored = [m for m in (found.largest, *found.sums) if m.stage not in self._local]
+        local = self._list_local(found.totals)
+        stored = [m for m in found.totals if m.stage not in self._local]
         made: list[tuple[int, Dim | None, Member]] = []
         for member in (*stored, *self._derived):
             extra = [d for _, d in member.axes if d > found.rows]
@@ -352,17 +369,18 @@ class _Rows:
                 collector.add_copy(member.stage, axes)
             else:
                 collector.add_stage(member.stage, axes)
-            elements = self._lose_empty(self._read_lanes(collector.elements()), local)
+            elements = self._read_lanes(collector.elements())
+            if found.largest is not None:
+                elements = self._lose_empty(elements, found.largest.stage, local)
             elements = self._stage(elements, numbers)
             made.append(
                 (self._add(elements, numbers), self._dims[extra[0]] if extra else None, member)
             )
         return made
 
-    def _lose_empty(self, elements: Elements, local: Mapping[str, DataType]) -> Elements:
+    def _lose_empty(self, elements: Elements, own: str, local: Mapping[str, DataType]) -> Elements:
         """The same where sums are NaN of rows all of whose scores are negative infinities, which
         are no distance from the largest one."""
-        own = self._found.largest.stage
         values: list[Value] = []
         numbers: dict[int, int] = {}
         for number, value in enumerate(elements.values):
@@ -386,23 +404,29 @@ class _Rows:
     def choose(self) -> Nest:
         """The nest."""
         found, lanes, is_wide = self._found, self._lanes, self._lanes > 1
-        dtypes = {m.stage: self._tensors[m.stage].dtype for m in found.members}
-        scores = self._reduce(found.scores, self._own(found.rows, found.rows + 1), {})
-        at_hand = {found.scores.stage: dtypes[found.scores.stage]}
-        largest = self._reduce(found.largest, self._own(found.rows), at_hand)
-        at_hand[found.largest.stage] = dtypes[found.largest.stage]
-        weighted, into, sums = self._weigh(at_hand)
+        scores = [
+            (self._reduce(m, self._own(found.rows, found.rows + 1 + n), {}), found.rows + 1 + n)
+            for n, m in enumerate(found.scores)
+        ]
+        at_hand = self._list_local(found.scores)
+        largest: int | None = None
+        if found.largest is not None:
+            largest = self._reduce(found.largest, self._own(found.rows), at_hand)
+            at_hand |= self._list_local([found.largest])
+        sums = self._weigh(at_hand)
         ends = self._finish()
         inner = Kind.LOOP if is_wide else Kind.UNROLL
-        d = self._dims[found.rows + 1]
-        node: Node = Loop(
-            d, inner, 1, (self._keys(Point(scores)),), "d", 0 if is_wide else self._measure(d)
-        )
+        block: list[Node] = []
         tile = Tile(KEYS, lanes, lanes, lanes, registers=True)
-        block: list[Node] = [Reduce(scores, (node,), array=True, tile=tile)]
-        numbers = tuple(number for number, _ in sums)
-        block.append(Rescale(largest, numbers, (self._keys(Point(largest)),)))
-        block.append(self._keys(Point(weighted, (into,))))
+        for number, place in scores:
+            d = self._dims[place]
+            count = 0 if is_wide else self._measure(d)
+            node: Node = Loop(d, inner, 1, (self._keys(Point(number)),), d.name, count)
+            block.append(Reduce(number, (node,), array=True, tile=tile))
+        if largest is not None:
+            numbers = tuple(number for number, _ in sums)
+            block.append(Rescale(largest, numbers, (self._keys(Point(largest)),)))
+        block += [self._keys(Point(number, (into,))) for _, number, into in self._weights.values()]
         for number, extra in sums:
             node = self._keys(Point(number), counted=False)
             if extra is not None and is_wide:
@@ -410,7 +434,7 @@ class _Rows:
                 node = Reduce(number, (node,), array=True, resumes=True, tile=part)
             if extra is not None:
                 count = 0 if is_wide else self._measure(extra)
-                node = Loop(extra, inner, 1, (node,), "e", count, output=lanes)
+                node = Loop(extra, inner, 1, (node,), extra.name, count, output=lanes)
             block.append(node)
         if self._within:
             block.insert(0, _fill_all(self._within, repeats=True))
@@ -424,7 +448,8 @@ class _Rows:
                 continue
             tile = Tile(self._measure(extra), lanes, lanes, lanes, registers=not is_wide)
             nodes = (Reduce(number, nodes, array=True, tile=tile),)
-        nodes = (Reduce(largest, nodes),)
+        if largest is not None:
+            nodes = (Reduce(largest, nodes),)
         after: list[Node] = []
         for number, extra, member in ends:
             point = Point(number)
@@ -438,7 +463,7 @@ class _Rows:
                     inner,
                     1,
                     (node,),
-                    "e",
+                    extra.name,
                     0 if is_wide else self._measure(extra),
                     output=lanes,
                 )
@@ -491,7 +516,7 @@ class _Rows:
         self._axes.append((*axes[:-2], row, self._key))
         node: Node = Point(len(self._phases) - 1)
         if extra is not None:
-            node = Loop(extra, Kind.LOOP, 1, (node,), "e")
+            node = Loop(extra, Kind.LOOP, 1, (node,), extra.name)
         node = Loop(row, Kind.LOOP, 1, (node,), "row", self._items)
         return Point(number, (Into(buffer, buffer.dim, 1 if extra is None else self._lanes),)), node
 
@@ -500,8 +525,15 @@ def _fill_all(tiles: Sequence[tuple[Buffer, Node]], *, repeats: bool) -> Stage:
     return Stage(tuple(b for b, _ in tiles), tuple(node for _, node in tiles), repeats=repeats)
 
 
-def _find_weight(elements: Elements, largest: str) -> int:
-    """The value of some work that is the weight of a point."""
+def _find_weight(elements: Elements, found: Online, numbers: Sequence[int]) -> int | None:
+    """The value of some work that is the weight of a point: where all are known, the factor that
+    is the same for all that a sum keeps besides rows. None where the sum keeps nothing."""
+    if found.largest is None:
+        strides = {view: view.strides for view in elements.views()}
+        moves = find_moving(elements, strides, len(numbers) - 1)
+        values = elements.reductions[0].values
+        return next((v for v in values if not moves[v]), None) if numbers[-1] > found.rows else None
+    largest = found.largest.stage
     for number, value in enumerate(elements.values):
         if isinstance(value, ir.Apply) and value.operation.name == "exp":
             taken = elements.values[value.operands[0]]

@@ -115,8 +115,10 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     if not budget.walks:
         ordered |= dict.fromkeys(list_prefixes(function), ())
     found = _find_rows(function, longest_row, budget)
-    kept = {row: reader for row, reader in found.items() if row not in ordered}
-    grouping = Grouping(function, kept, budget, ordered, find_online(function, budget))
+    online = find_online(function, budget)
+    taken = ordered.keys() | {member.stage for each in online for member in each.members}
+    kept = {row: reader for row, reader in found.items() if row not in taken}
+    grouping = Grouping(function, kept, budget, ordered, online)
     for stage in _order(function, grouping.rows):
         grouping.place(stage)
     if budget.held:
