@@ -110,8 +110,9 @@ class _Rows:
         self._phases: list[Phase] = []
         self._axes: list[tuple[Dim, ...]] = []
         self._buffers: list[Buffer] = []
-        self._tiles: dict[Elements, View] = {}
-        """What stands for what is read of the rows."""
+        self._tiles: dict[tuple[Elements, int], View] = {}
+        """What stands for what is read of rows, and of keys, by the dimension besides. Scores and
+        sums have tiles of their own: compilers kept what both read in registers, and spilled."""
         self._weights: dict[Elements | None, tuple[View, int, Into]] = {}
         """What sums weigh by: what is read, the phase that puts it there, and where."""
         self._before: list[tuple[Buffer, Node]] = []
@@ -199,9 +200,10 @@ class _Rows:
         for number, value in enumerate(elements.values):
             if suits[number] and number not in used:
                 made = prune(dataclasses.replace(elements, results=(), reductions=(_none(number),)))
-                key = dataclasses.replace(made, reductions=())
+                work = dataclasses.replace(made, reductions=())
+                key = work, numbers[-1]
                 if key not in self._tiles:
-                    self._tiles[key] = self._fill(key, numbers)
+                    self._tiles[key] = self._fill(work, numbers)
                 values[number] = Read(self._tiles[key], value.dtype)
         # Those that stand for nothing any longer keep their numbers until here.
         return prune(dataclasses.replace(elements, values=tuple(values)))
