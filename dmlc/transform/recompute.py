@@ -11,9 +11,10 @@ What reads a product is found by its index notation alone: see `online`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from dmlc.ir import Function, Stage
+from dmlc.ir import Apply, Body, Constant, Function, Index, Stage, operands
+from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.naming import take_name
 from dmlc.transform.cost import Budget
 from dmlc.transform.inline import inline_producers
@@ -60,39 +61,102 @@ def _copy(function: Function, products: set[str], budget: Budget) -> Function | 
         if stage.reduction is None and not read.isdisjoint(products | between):
             between.add(stage.name)
     kept = {s.name: "" for s in function.stages if s.name not in between}
-    drawn = dataclasses.replace(
-        function, stages=inline_producers(function, kept, (), budget).stages
-    )
+    drawn = function.with_stages(inline_producers(function, kept, (), budget).stages)
     readers = {n for name in products for n in drawn.readers().get(name, ())}
-    groups = _group(drawn, [s for s in drawn.stages if s.name in readers])
+    names = dict.fromkeys(function.tensors())
+    parted = [_part(s, names) if s.name in readers else (s,) for s in drawn.stages]
+    drawn = drawn.with_stages(stage for stages in parted for stage in stages)
+    readers = {n for name in products for n in drawn.readers().get(name, ())}
+    waits = _find_waits(drawn)
+    groups = _group(drawn, [s for s in drawn.stages if s.name in readers], waits)
     if len(groups) < 2:
         return None
-    names = dict.fromkeys(function.tensors())
     stages = {stage.name: [stage] for stage in drawn.stages}
     for group in groups[1:]:
         own = {s.name: take_name(s.name, names) for s in drawn.stages if s.name in products}
-        used: set[str] = set()
+        read = {name for reader in group for name in waits[reader] & products}
+        copies = [dataclasses.replace(s, name=own[s.name]) for s in drawn.stages if s.name in read]
         for name in group:
-            (reader,) = stages[name][-1:]
-            stages[name][-1] = redirect_loads(reader, own)
-            used |= {load.tensor for load in reader.body.loads()} & own.keys()
-        copies = [dataclasses.replace(s, name=own[s.name]) for s in drawn.stages if s.name in used]
+            stages[name] = [redirect_loads(stages[name][0], own)]
         first = next(s.name for s in drawn.stages if s.name in group)
         stages[first] = [*copies, *stages[first]]
-    made = [stage for parts in stages.values() for stage in parts]
+
+    def rank(stage: Stage) -> int:
+        """The first kernel that waits for a stage: others come after what each has."""
+        needed = (n for n, g in enumerate(groups) if _is_needed(stage.name, g, waits))
+        return next(needed, len(groups))
+
+    made = [stage for s in sorted(drawn.stages, key=rank) for stage in stages[s.name]]
     copied = drawn.with_stages(list_live(made, {r.name for r in function.results}))
-    found = find_online(copied, budget)
-    ready = {m.stage for each in found for m in each.totals}
+    ready = {m.stage for found in find_online(copied, budget) for m in found.totals}
     return copied if readers <= ready else None
 
 
-def _group(function: Function, readers: Sequence[Stage]) -> list[list[str]]:
-    """What reads products, as kernels take it: a maximum with what is weighted by it, and sums that
-    have the same rows. None of a kernel's sums waits for another one."""
+def _is_needed(name: str, group: Sequence[str], waits: Mapping[str, set[str]]) -> bool:
+    return name in group or any(name in waits[reader] for reader in group)
+
+
+def _find_waits(function: Function) -> dict[str, set[str]]:
+    """All that each stage waits for."""
     waits: dict[str, set[str]] = {}
     for stage in function.stages:
         read = {load.tensor for load in stage.body.loads()}
         waits[stage.name] = read.union(*(waits.get(name, ()) for name in read))
+    return waits
+
+
+def _part(stage: Stage, names: dict[str, None]) -> tuple[Stage, ...]:
+    """A reduction of which an index is read in two parts alone, its quotient and its remainder by
+    one number: the reduction over both, and what puts them together. Heads that lie beside each
+    other are read so. The stage itself where there is none."""
+    made, uses = stage.body.instructions, list[tuple[int, str, int, int]]()
+    for number, instruction in enumerate(made):
+        for operand in operands(instruction):
+            at = made[operand]
+            if not isinstance(at, Index) or at.reduced:
+                continue
+            name, size = "", 0
+            if isinstance(instruction, Apply) and instruction.operation.name in ("div", "mod"):
+                by = made[instruction.operands[1]]
+                if isinstance(by, Constant) and instruction.operands[0] == operand:
+                    name, size = instruction.operation.name, int(by.value)
+            uses.append((at.axis, name, size, number))
+    for axis, extent in enumerate(stage.extents):
+        own = [use for use in uses if use[0] == axis]
+        sizes = {size for _, _, size, _ in own}
+        if {name for _, name, _, _ in own} != {"div", "mod"} or len(sizes) != 1:
+            continue
+        (size,) = sizes
+        if not isinstance(extent, int) or extent % size:
+            continue
+        places = {number: axis + (name == "mod") for _, name, _, number in own}
+        changed = [
+            Index(places[n])
+            if n in places
+            else Index(i.axis + (i.axis > axis), i.reduced)
+            if isinstance(i, Index) and not i.reduced
+            else i
+            for n, i in enumerate(made)
+        ]
+        extents = (*stage.extents[:axis], extent // size, size, *stage.extents[axis + 1 :])
+        body = Body.make(changed, stage.body.result, stage.body.guard)
+        whole = dataclasses.replace(
+            stage, name=take_name(f"{stage.name}_parts", names), extents=extents, body=body
+        )
+        builder = BodyBuilder()
+        own_places = [builder.index(n) for n in range(len(stage.extents))]
+        parts = [builder.apply(n, own_places[axis], builder.constant(size)) for n in ("div", "mod")]
+        place = [*own_places[:axis], *parts, *own_places[axis + 1 :]]
+        read = builder.make(builder.load(whole, *place))
+        return whole, Stage(stage.name, stage.dtype, stage.extents, read, span=stage.span)
+    return (stage,)
+
+
+def _group(
+    function: Function, readers: Sequence[Stage], waits: Mapping[str, set[str]]
+) -> list[list[str]]:
+    """What reads products, as kernels take it: a maximum with what is weighted by it, and sums that
+    have the same rows. None of a kernel's sums waits for another one."""
     left = {stage.name: stage for stage in readers}
     groups: list[list[str]] = []
     for largest in readers:
