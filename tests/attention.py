@@ -10,6 +10,7 @@ from dmlc import ir
 from dmlc.pipeline import Steps
 from dmlc.scalars import Array
 from dmlc.transform.cost import Budget
+from dmlc.transform.differentiate import differentiate
 from dmlc.transform.fuse import Fusion, fuse
 
 MASKS: dict[str, tuple[str, str]] = {
@@ -71,11 +72,17 @@ class Attention:
                 %p[i0, i1, i2, r0], %V[{at("r0", "i3")}])
             }}""")
 
-    def fill(self, seed: int = 1) -> dict[str, Array]:
-        """Inputs; masks leave some keys out, and some rows have none."""
-        random = np.random.default_rng(seed)
+    def differentiate(self) -> ir.Function:
+        """Its gradient by queries, keys and values."""
+        names = {"Q": "dQ", "K": "dK", "V": "dV"}
+        return differentiate(self.make(), tuple(names), {"O": "dO"}, names).function
+
+    def fill(self, function: ir.Function | None = None) -> dict[str, Array]:
+        """Inputs of the function, or of its gradient; masks leave some keys out, and some rows have
+        none."""
+        random = np.random.default_rng(1)
         made: dict[str, Array] = {}
-        for p in self.make().parameters:
+        for p in (function or self.make()).parameters:
             sizes = [int(e) for e in p.extents if isinstance(e, int)]
             if p.dtype.is_float:
                 made[p.name] = (2 * random.standard_normal(sizes)).astype(p.dtype.dtype)

@@ -423,8 +423,8 @@ class _Verifier:
         for own in (p[len(path) :] for p in self._paths if p[-1] is not node and node in p):
             if not isinstance(own[-1], Point) or own[-1].phase != node.phase:
                 continue
-            part = next((n for n in own if isinstance(n, Reduce)), None)
-            last = 0
+            inside = (n for n in own if isinstance(n, Reduce) and n.phase == node.phase)
+            part, last = next(inside, None), 0
             if part is not None and part.tile is not None:
                 last = (part.tile.rows - 1) * tile.pitch + part.tile.columns - 1
             outputs = every - set(self._list_reduced(node.phase))

@@ -318,11 +318,12 @@ class _Rows:
             weight = _find_weight(elements, found, numbers)
             if weight is not None:
                 elements = self._keep_weight(elements, weight, numbers, found.largest is not None)
+                elements = prune(elements)
             for number, value in enumerate(elements.values):
                 # What a sum reads of a point has a place of its own for each key, as weights have.
                 if isinstance(value, Read) and value.view.tensor in scores:
                     elements = self._keep_weight(elements, number, numbers, False)
-            elements = self._stage(prune(elements), numbers)
+            elements = self._stage(elements, numbers)
             dtype = self._tensors[member.stage].dtype
             states = make_accumulators(elements, [(member.stage, dtype, 0)])
             made.append(
@@ -472,7 +473,9 @@ class _Rows:
             nodes = (*nodes, node)
         if is_wide:
             nodes = (Loop(self._row, Kind.VECTOR, lanes, nodes, "row", 1),)
-        filled = (_fill_all(self._before, repeats=False),) if self._before else ()
+        # What a group shares is filled by all its work items, and a private array by its own.
+        kinds = [[t for t in self._before if t[0].shared is shared] for shared in (True, False)]
+        filled = tuple(_fill_all(tiles, repeats=False) for tiles in kinds if tiles)
         nodes = (*filled, *nodes, *after)
         if not is_wide:
             nodes = (Loop(self._row, Kind.LANE, 1, nodes, "row", self._items),)

@@ -50,6 +50,46 @@ def test_in_the_interpreter(attention: Attention, profile: str) -> None:
     check(attention, profile)
 
 
+def check_gradient(attention: Attention, profile: str) -> None:
+    function = attention.differentiate()
+    inputs = attention.fill(function)
+    fused, kernels = make_kernels(function, "opencl", profile, steps=ONLINE)
+    assert len(kernels) == 3
+    held = {b.name for kernel in kernels for b in kernel.buffers}
+    named = {p.name for p in function.parameters} | {r.name for r in function.results}
+    assert held - named == {"largest", "sum", "d_sum_2"}
+    hold(function, inputs, run_kernels(fused, kernels, inputs, misaligned=1))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "attention",
+    [
+        Attention(17, 65, mask="causal", heads=1),
+        Attention(33, 17, heads=1, size=72, value_size=32),
+        Attention(16, 40, mask="bias", heads=1, last=True),
+        Attention(24, 33, mask="lengths", heads=1, batch=2),
+        Attention(33, 17, mask="flags", heads=1, value_size=40),
+    ],
+    ids=str,
+)
+def test_gradients_in_the_interpreter(attention: Attention, profile: str) -> None:
+    check_gradient(attention, profile)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_gradients_leave_out_what_a_mask_leaves_out(profile: str) -> None:
+    attention = Attention(16, 80, heads=1, mask="causal")
+    function = attention.differentiate()
+    inputs = attention.fill(function)
+    inputs["V"][0, 0, 64:, :2], inputs["K"][0, 0, 70:, 2] = np.inf, np.nan
+    fused, kernels = make_kernels(function, "opencl", profile, steps=ONLINE)
+    found = run_kernels(fused, kernels, inputs, misaligned=1)
+    assert np.isnan(evaluate(function, inputs)["dQ"]).any()
+    assert all(np.isfinite(values).all() for values in found.values())
+    hold(function, inputs, found)
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_scores_that_are_no_numbers(profile: str) -> None:
     """Rows whose first keys, last keys, or all of them are left out; NaN, and infinities."""
