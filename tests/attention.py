@@ -94,8 +94,9 @@ class Attention:
 
 
 def fuse_online(function: ir.Function, longest_row: int, budget: Budget) -> Fusion:
-    """As `fuse` does, however few rows there are."""
-    return fuse(function, longest_row, dataclasses.replace(budget, least_rows=1, least_run=1))
+    """As `fuse` does, however few rows and scores there are."""
+    least = dataclasses.replace(budget, least_rows=1, least_run=1, cached_bytes=0)
+    return fuse(function, longest_row, least)
 
 
 ONLINE = Steps(fuse=fuse_online)

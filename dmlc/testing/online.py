@@ -32,7 +32,7 @@ from dmlc.transform.online import KEYS, Online, find_online, list_stages, may_be
 from dmlc.transform.passes import Member
 from dmlc.transform.recompute import recompute
 
-_BUDGET = Budget(least_rows=1)
+_BUDGET = Budget(least_rows=1, cached_bytes=0)
 _INDEX, _FLOAT, _BOOL = DataType.INDEX, DataType.FLOAT32, DataType.BOOL
 
 
