@@ -108,7 +108,16 @@ def _find_waits(function: Function) -> dict[str, set[str]]:
 def _part(stage: Stage, names: dict[str, None]) -> tuple[Stage, ...]:
     """A reduction of which an index is read in two parts alone, its quotient and its remainder by
     one number: the reduction over both, and what puts them together. Heads that lie beside each
-    other are read so. The stage itself where there is none."""
+    other are read so. What is stored as another type than it is summed in is rounded apart. The
+    stage itself where there is nothing of these."""
+    if stage.dtype is not stage.body.dtype:
+        whole = dataclasses.replace(
+            stage, name=take_name(f"{stage.name}_sum", names), dtype=stage.body.dtype
+        )
+        builder = BodyBuilder()
+        rounded = builder.make(builder.read(whole))
+        last = Stage(stage.name, stage.dtype, stage.extents, rounded, span=stage.span)
+        return *_part(whole, names), last
     made, uses = stage.body.instructions, list[tuple[int, str, int, int]]()
     for number, instruction in enumerate(made):
         for operand in operands(instruction):

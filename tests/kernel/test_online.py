@@ -67,7 +67,7 @@ def check_gradient(attention: Attention, profile: str) -> None:
     [
         Attention(17, 65, mask="causal", heads=1),
         Attention(33, 17, heads=1, size=72, value_size=32),
-        Attention(16, 40, mask="bias", heads=1, last=True),
+        Attention(16, 40, mask="bias", heads=1, last=True, dtype="f16"),
         Attention(24, 33, mask="lengths", heads=1, batch=2),
         Attention(33, 17, mask="flags", heads=1, value_size=40),
     ],
