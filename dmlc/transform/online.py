@@ -19,6 +19,7 @@ from dmlc.ir import (
     Apply,
     Body,
     Constant,
+    Extent,
     Function,
     Index,
     Instruction,
@@ -293,7 +294,7 @@ def _make_online(
         for name in products.keys() & {load.tensor for load in stage.body.loads()}:
             if place_scores(stage, products[name][0], axes) != products[name][1]:
                 return None
-    sizes = {d: scores.extents[i.axis] for i, d in own.items()}
+    sizes: dict[int, Extent | None] = {d: scores.extents[i.axis] for i, d in own.items()}
     members: list[Member] = []
     for product, axes in products.values():
         (inner,) = [index for index in product.indices if index.reduced]
@@ -356,7 +357,7 @@ def place_scores(stage: Stage, scores: Stage, numbers: Mapping[Index, int]) -> A
     """The dimension of each axis of the scores, as a stage reads them whose indices are the
     dimensions; None where it does not read each once, and at one place."""
     read = _read_scores(stage, scores)
-    if not read or set(read.values()) != numbers.keys():
+    if not read or set(read.values()) != set(numbers):
         return None
     return {axis: numbers[index] for axis, index in read.items()}
 

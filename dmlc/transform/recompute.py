@@ -178,10 +178,12 @@ def _group(
                     del left[name]
     by_rows: dict[object, list[str]] = {}
     for stage in left.values():
-        product, own = next(iter(list_summed(function, stage)), (None, {}))
-        key = next((axis for axis, n in own.items() if n == len(own) - 1), None)
-        place = product and product.name, key, 0
-        while not waits[stage.name].isdisjoint(by_rows.get(place, ())):
-            place = *place[:2], place[2] + 1
-        by_rows.setdefault(place, []).append(stage.name)
+        summed = list_summed(function, stage)
+        # Where it is no sum of products, no kernel is found for it.
+        place, turn = None, 0
+        for product, own in summed[:1]:
+            place = product.name, next(axis for axis, n in own.items() if n == len(own) - 1)
+        while not waits[stage.name].isdisjoint(by_rows.get((place, turn), ())):
+            turn += 1
+        by_rows.setdefault((place, turn), []).append(stage.name)
     return groups + list(by_rows.values())

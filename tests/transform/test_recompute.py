@@ -64,7 +64,7 @@ def test_a_result_that_is_kept_is_computed_with_the_statistics() -> None:
 def test_heads_may_lie_beside_each_other() -> None:
     whole = dmlc.TensorDesc("FLOAT32", (2, 512, 128))
     names = ("QueryTensor", "KeyTensor", "ValueTensor")
-    tensors = dict.fromkeys((*names, "OutputTensor"), whole)
+    tensors: dict[str, dmlc.TensorDesc] = dict.fromkeys((*names, "OutputTensor"), whole)
     operator = dmlc.operator("directml.MULTIHEAD_ATTENTION")
     function = operator.bind(tensors, attributes={"Scale": 0.2, "HeadCount": 2})
     gradients = {name: f"d{name}" for name in names}
