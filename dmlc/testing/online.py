@@ -195,6 +195,8 @@ class _Writer:
 
 def _leave_out(stage: Stage) -> Stage:
     """A sum by weights that are known, without what masks leave out."""
+    if not any(_list_masks(stage.body)):
+        return stage
     made = _Body(stage.body.instructions)
     inside = made.keep(stage.body, made.add(Constant(_BOOL, value=True)))
     return dataclasses.replace(stage, body=Body.make(made.made, stage.body.result, inside))
