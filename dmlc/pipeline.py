@@ -338,6 +338,7 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         least_rows=shape.online,
         least_run=shape.online_run,
         most_size=shape.online_size,
+        most_again=shape.again_size,
     )
 
 

@@ -95,7 +95,7 @@ class Attention:
 
 def fuse_online(function: ir.Function, longest_row: int, budget: Budget) -> Fusion:
     """As `fuse` does, however few rows and scores there are."""
-    least = dataclasses.replace(budget, least_rows=1, least_run=1, cached_bytes=0)
+    least = dataclasses.replace(budget, least_rows=1, least_run=1, cached_bytes=0, most_again=128)
     return fuse(function, longest_row, least)
 
 

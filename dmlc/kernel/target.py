@@ -51,6 +51,9 @@ class Profile:
     """And as many of them, at least, that read the same keys: a group takes no others together."""
     online_size: int
     """Elements of a query, or of a value, at most: a work item has sums of a whole one at hand."""
+    again_size: int
+    """And where scores are computed again in several kernels: longer ones take longer than memory
+    does."""
     walks: bool = False
     """Whether a work item may walk all points of a row, and put each where it belongs."""
     taken: Taken = ()
@@ -79,6 +82,7 @@ CPU = Profile(
     online=256,
     online_run=8,
     online_size=128,
+    again_size=64,
     walks=True,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
@@ -102,6 +106,7 @@ GPU = Profile(
     online=1 << 14,
     online_run=64,
     online_size=80,
+    again_size=80,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 

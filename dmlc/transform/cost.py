@@ -84,6 +84,8 @@ class Budget:
     """And as many of them, at least, that read the same keys."""
     most_size: int = 128
     """Elements of a query, or of a value, at most."""
+    most_again: int = 128
+    """And where several kernels compute scores again."""
 
 
 _WEIGHTS = {

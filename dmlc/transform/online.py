@@ -41,7 +41,7 @@ _LEAST_SIZE = 32
 """Elements of a query, and of a value, at least: fewer take no longer than their weights."""
 _LEAST_KEYS = 16
 """Scores of a row, at least: fewer are no blocks."""
-_LEAST_CACHES = 16
+_LEAST_CACHES = 64
 """Caches that scores fill, at least, where weights are known: fewer are soon read again."""
 _HELD = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
 """The types of what tiles hold."""
@@ -529,6 +529,8 @@ def _suits(function: Function, found: Online, budget: Budget) -> bool:
     if found.largest is None:
         scores = list_stages(function, (member.stage for member in found.scores))
         if sum(count_bytes(s) or 0 for s in scores) < _LEAST_CACHES * budget.cached_bytes:
+            return False
+        if max(vectors) > budget.most_again:
             return False
     stages = (function.stage(member.stage) for member in found.members)
     read = {load.tensor for s in stages if s is not None for load in s.body.loads()}

@@ -21,8 +21,8 @@ from dmlc.transform.recompute import recompute
 from dmlc.transform.rewrite import rewrite
 from tests.attention import MASKS, Attention
 
-LARGE = Attention(512, 640, size=64, value_size=48, batch=2)
-KEPT = 4 * 2 * 2 * 512
+LARGE = Attention(1024, 640, size=64, value_size=48, batch=2)
+KEPT = 4 * 2 * 2 * 1024
 """Bytes of one number of each query."""
 
 
@@ -56,14 +56,14 @@ def test_a_result_that_is_kept_is_computed_with_the_statistics() -> None:
         output o = onednn.MatMul(src: e / sum(e, axes: [3]), weights: v)
         output dq, dk, dv = gradient of o with respect to q, k, v from dy
     }"""
-    function = dmlc.parse(text).graphs["own"].bind(dims={"N": 2, "H": 2, "S": 512, "D": 64})
+    function = dmlc.parse(text).graphs["own"].bind(dims={"N": 2, "H": 2, "S": 1024, "D": 64})
     first, *others = list_kernels(find_fusion(function, "opencl", "cpu"))
     assert first[-1] == "o"
     assert others == [["dq"], ["dk", "dv"]]
 
 
 def test_heads_may_lie_beside_each_other() -> None:
-    whole = dmlc.TensorDesc("FLOAT32", (2, 512, 128))
+    whole = dmlc.TensorDesc("FLOAT32", (2, 1024, 128))
     names = ("QueryTensor", "KeyTensor", "ValueTensor")
     tensors: dict[str, dmlc.TensorDesc] = dict.fromkeys((*names, "OutputTensor"), whole)
     operator = dmlc.operator("directml.MULTIHEAD_ATTENTION")
@@ -94,10 +94,18 @@ def test_scores_that_somebody_else_reads_are_stored(also: str) -> None:
 
 def test_few_scores_are_stored() -> None:
     """They stay in caches."""
-    for queries, kernels in ((400, 6), (512, 3)):
-        small = dataclasses.replace(LARGE, queries=queries, keys=512, heads=1)
-        groups = find_fusion(small.differentiate(), "opencl", "cpu").groups
-        assert (len(groups) == 3) is (kernels == 3)
+    for queries, are_again in ((800, False), (1024, True)):
+        small = dataclasses.replace(LARGE, queries=queries, keys=1024)
+        groups = find_fusion(
+            dataclasses.replace(small, heads=1).differentiate(), "opencl", "cpu"
+        ).groups
+        assert all(group.online is not None for group in groups) is are_again
+
+
+def test_long_queries_are_not_multiplied_again() -> None:
+    long = dataclasses.replace(LARGE, size=80)
+    groups = find_fusion(long.differentiate(), "opencl", "cpu").groups
+    assert all(group.online is None for group in groups)
 
 
 def test_copies_compute_the_same() -> None:
