@@ -213,8 +213,9 @@ def list_summed(function: Function, stage: Stage) -> list[tuple[Stage, Axes]]:
     made: list[tuple[Stage, Axes]] = []
     key, names = find_axis(stage, "sum"), {load.tensor for load in stage.body.loads()}
     kept = sum(stage.extent(i) != 1 for i in stage.indices if not i.reduced)
-    for product in function.stages if key is not None else ():
-        if product.name not in names or find_product(function, product.name) is None:
+    found = (find_product(function, name) for name in function.sort_tensors(names))
+    for product in found if key is not None else ():
+        if product is None:
             continue
         read = _read_scores(stage, product)
         rows = [axis for axis, index in read.items() if index != key]

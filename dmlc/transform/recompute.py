@@ -20,8 +20,10 @@ from dmlc.transform.cost import Budget
 from dmlc.transform.inline import inline_producers
 from dmlc.transform.online import (
     find_online,
+    list_stages,
     list_summed,
     list_weighing,
+    may_be_online,
 )
 from dmlc.transform.simplify import list_live, redirect_loads
 
@@ -29,12 +31,13 @@ from dmlc.transform.simplify import list_live, redirect_loads
 def recompute(function: Function, budget: Budget) -> Function:
     """The function with copies of what several kernels compute again, where none of it needs to be
     stored then."""
-    if not budget.least_rows or function.one_step is not None:
+    if not budget.least_rows or function.one_step is not None or not may_be_online(function):
         return function
     whole = dataclasses.replace(function, stages=inline_producers(function, {}, (), budget).stages)
     for products in _list_products(whole):
-        made = _copy(function, products, budget)
-        function = function if made is None else made
+        if len(_group(whole, products)[0]) > 1:
+            made = _copy(function, products, budget)
+            function = function if made is None else made
     return function
 
 
@@ -66,11 +69,7 @@ def _copy(function: Function, products: set[str], budget: Budget) -> Function | 
     names = dict.fromkeys(function.tensors())
     parted = [_part(s, names) if s.name in readers else (s,) for s in drawn.stages]
     drawn = drawn.with_stages(stage for stages in parted for stage in stages)
-    readers = {n for name in products for n in drawn.readers().get(name, ())}
-    waits = _find_waits(drawn)
-    groups = _group(drawn, [s for s in drawn.stages if s.name in readers], waits)
-    if len(groups) < 2:
-        return None
+    groups, waits = _group(drawn, products)
     stages = {stage.name: [stage] for stage in drawn.stages}
     for group in groups[1:]:
         own = {s.name: take_name(s.name, names) for s in drawn.stages if s.name in products}
@@ -89,19 +88,21 @@ def _copy(function: Function, products: set[str], budget: Budget) -> Function | 
     made = [stage for s in sorted(drawn.stages, key=rank) for stage in stages[s.name]]
     copied = drawn.with_stages(list_live(made, {r.name for r in function.results}))
     ready = {m.stage for found in find_online(copied, budget) for m in found.totals}
-    return copied if readers <= ready else None
+    return copied if waits.keys() <= ready else None
 
 
 def _is_needed(name: str, group: Sequence[str], waits: Mapping[str, set[str]]) -> bool:
     return name in group or any(name in waits[reader] for reader in group)
 
 
-def _find_waits(function: Function) -> dict[str, set[str]]:
-    """All that each stage waits for."""
-    waits: dict[str, set[str]] = {}
-    for stage in function.stages:
-        read = {load.tensor for load in stage.body.loads()}
-        waits[stage.name] = read.union(*(waits.get(name, ()) for name in read))
+def _find_waits(function: Function, stage: Stage) -> set[str]:
+    """All that a stage waits for."""
+    waits: set[str] = set()
+    pending = [stage]
+    while pending:
+        read = {load.tensor for load in pending.pop().body.loads()} - waits
+        waits |= read
+        pending += list_stages(function, read)
     return waits
 
 
@@ -161,11 +162,12 @@ def _part(stage: Stage, names: dict[str, None]) -> tuple[Stage, ...]:
     return (stage,)
 
 
-def _group(
-    function: Function, readers: Sequence[Stage], waits: Mapping[str, set[str]]
-) -> list[list[str]]:
+def _group(function: Function, products: set[str]) -> tuple[list[list[str]], dict[str, set[str]]]:
     """What reads products, as kernels take it: a maximum with what is weighted by it, and sums that
-    have the same rows. None of a kernel's sums waits for another one."""
+    have the same rows. None of a kernel's sums waits for another one. And what each waits for."""
+    names = {n for name in products for n in function.readers().get(name, ())}
+    readers = [stage for stage in function.stages if stage.name in names]
+    waits = {stage.name: _find_waits(function, stage) for stage in readers}
     left = {stage.name: stage for stage in readers}
     groups: list[list[str]] = []
     for largest in readers:
@@ -186,4 +188,4 @@ def _group(
         while not waits[stage.name].isdisjoint(by_rows.get((place, turn), ())):
             turn += 1
         by_rows.setdefault((place, turn), []).append(stage.name)
-    return groups + list(by_rows.values())
+    return groups + list(by_rows.values()), waits
