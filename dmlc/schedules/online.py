@@ -4,6 +4,9 @@ Each lane has a row of scores: a work item on a GPU, and a lane of the vectors o
 goes through the keys in blocks, which are the same for all rows of a group. A block takes the
 scores of its keys, the largest one, the weights, and what they add to the sums, which stay in
 registers. What is read of the rows is put into a tile first, where lanes lie side by side.
+
+Where all weights are known, as in the gradient of attention, there is no largest score. Then the
+factor of each sum that is the same for all columns is what sums weigh by: one for each of them.
 """
 
 from __future__ import annotations

@@ -548,11 +548,13 @@ def describe(function: Function, found: Online) -> str:
         readers = function.readers().get(member.stage, ())
         saved += (count_bytes(tensors[member.stage]) or 0) * (len(readers) + 1)
     scores, totals = (
-        " and ".join(f"%{m.stage}" for m in members) for members in (found.scores, found.totals)
+        " and ".join(f"%{m.stage}" for m in members) + (" are" if len(members) > 1 else " is")
+        for members in (found.scores, found.totals)
     )
-    are = "is" if len(found.scores) == 1 else "are"
-    way = "online, block by block" if found.largest else "block by block, as they are needed,"
+    way = "online, block by block of each row"
+    if found.largest is None:
+        way = "from blocks of them, which each kernel computes again"
     return (
-        f"{scores} {are} never stored, which saves {saved:,} bytes of memory traffic: "
-        f"{totals} are computed {way} of each row"
+        f"{scores} never stored, which saves {saved:,} bytes of memory traffic: "
+        f"{totals} computed {way}"
     )

@@ -42,7 +42,7 @@ def test_the_gradient_of_attention_stores_no_scores(mask: str, last: bool) -> No
     assert {frozenset(names) for names in others} == {frozenset(["dK", "dV"]), frozenset(["dQ"])}
     assert all(group.online is not None for group in fusion.groups)
     assert "never stored" in fusion.groups[1].reason
-    assert "block by block, as they are needed" in fusion.groups[1].reason
+    assert "from blocks of them, which each kernel computes again" in fusion.groups[1].reason
     (_, written) = fusion.traffic(fusion.groups[0]) or (0, 0)
     assert written in (3 * KEPT, 4 * KEPT)
 
