@@ -197,7 +197,8 @@ class _Verifier:
             self._demand(loop.extent > 0, f"{what} is written out without end")
         if loop.kind is Kind.VECTOR:
             self._demand(loop.step > 1 and loop.extent <= 1, f"{what} has no vectors")
-            single = all(n.kind is not Kind.VECTOR for n in _list_loops(walk(loop.body)))
+            inner = _list_loops(walk(loop.body, filled=False))
+            single = all(n.kind is not Kind.VECTOR for n in inner)
             self._demand(single, f"{what} has vectors inside")
             self._verify_vector(path, loop, what)
         whole = loop.step == 1 or loop.kind is Kind.VECTOR
@@ -417,8 +418,12 @@ class _Verifier:
         self._demand(fits, f"{what} has a tile that overlaps itself")
         every, inner = set(self._nest.dims[node.phase]), set(self._list_reduced(node.phase))
         inner = every - inner if self._nest.phases[node.phase].is_across else inner
-        lanes = [n for n in _list_loops(walk(node.body, filled=False)) if n.kind is Kind.LANE]
-        shared = any(self._list_parts(n.dim) & inner for n in lanes if n.extent > 1)
+        own = [p for p in self._paths if isinstance(p[-1], Point) and p[-1].phase == node.phase]
+        lanes = [
+            n for p in own if node in p for n in _list_loops(p[len(path) :]) if n.kind is Kind.LANE
+        ]
+        taken = [n.dim for n in lanes if n.extent > 1]
+        shared = any((({d} & every) or self._list_parts(d)) & inner for d in taken)
         self._demand(node.joins or not shared, f"{what} shares tiles that are not joined")
         for own in (p[len(path) :] for p in self._paths if p[-1] is not node and node in p):
             if not isinstance(own[-1], Point) or own[-1].phase != node.phase:

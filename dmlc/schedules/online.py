@@ -1,9 +1,13 @@
 """The schedule of softmax-weighted sums that are computed online: attention in one kernel.
 
-Each lane has a row of scores: a work item on a GPU, and a lane of the vectors of one on a CPU. It
-goes through the keys in blocks, which are the same for all rows of a group. A block takes the
-scores of its keys, the largest one, the weights, and what they add to the sums, which stay in
-registers. What is read of the rows is put into a tile first, where lanes lie side by side.
+A lane of a vector has a row of scores. It goes through the keys in blocks, which are the same for
+all rows of a group. A block takes the scores of its keys, the largest one, the weights, and what
+they add to the sums, which stay in registers. What is read of the rows is put into a tile first,
+where lanes lie side by side.
+
+On a GPU both products are shared out as those of matrices are: a work item has some rows by some
+keys of the scores, and the same rows by some columns of the sums. Several share the rows: they
+reduce the largest score together, and have the weights of each other from a tile.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
@@ -48,7 +53,7 @@ from dmlc.loops.phases import VECTOR, Accumulator, Phase, make_accumulators
 from dmlc.loops.reached import find_reached
 from dmlc.loops.space import Space
 from dmlc.loops.staging import STAGED
-from dmlc.loops.tiling import takes_vectors
+from dmlc.loops.tiling import measure_shared, takes_vectors
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import measure
 from dmlc.source import InternalError
@@ -56,15 +61,41 @@ from dmlc.transform.fuse import Group
 from dmlc.transform.online import KEYS, Online
 from dmlc.transform.passes import Member
 
-_ITEMS = 64
-"""Work items of a group."""
-_SHARED = 16 << 10
-"""Bytes of what is read of the rows of a group, at most, that lie in shared memory. More are a
-private array of each work item."""
-_KEY_BYTES = 8 << 10
-"""Bytes of tiles of keys, from which on no more are put there."""
-_ACROSS = 16
-"""Work items that read a key side by side."""
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """How rows and keys are shared out."""
+
+    lanes: int
+    """Rows of a vector, which a work item has."""
+    rows: int
+    """Of a group."""
+    keys: int = KEYS
+    """Of a block."""
+    across: int = 1
+    """Work items that have the same rows, and share keys and columns of sums."""
+    depth: int = 0
+    """Elements of queries and keys that are in shared memory at once; 0: there is none."""
+
+    @property
+    def items(self) -> int:
+        """The work items of a group."""
+        return self.rows // self.lanes * self.across
+
+    @property
+    def part(self) -> int:
+        """Columns of sums that the work items have which share rows, a few neighbours each."""
+        return VECTOR * self.across
+
+
+_SHAPES = (Shape(4, 64, 32, 4, 8), Shape(4, 64, 16, 4, 8), Shape(4, 32, 16, 4, 8))
+"""Of GPUs: the first for which there is enough shared memory."""
+_SHARED = 1 << 15
+"""Shared memory of a group, at most, in bytes. Direct3D promises it."""
+_PAD = 4
+"""Elements between the rows of a tile whose columns are put there side by side."""
+_AT_ONCE = 4
+"""Points of a tile whose products are written out."""
 
 
 def _none(number: int) -> Reduction:
@@ -79,7 +110,10 @@ def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limit
     (members,) = group.passes
     derived = [m for m in members.members if m not in group.online.members]
     local = frozenset(group.local)
-    return _Rows(function, group.online, derived, local, p, limits).choose()
+    shapes = _SHAPES if p.lanes == 1 else (Shape(p.lanes, p.lanes),)
+    made = (_Rows(function, group.online, derived, local, s, limits).choose() for s in shapes)
+    fits = [nest for nest in made if measure_shared(nest.buffers) <= _SHARED]
+    return fits[0]
 
 
 class _Rows:
@@ -91,29 +125,40 @@ class _Rows:
         found: Online,
         derived: Sequence[Member],
         local: frozenset[str],
-        p: Profile,
+        shape: Shape,
         limits: Limits,
     ) -> None:
         self._limits = limits
         self._function, self._found, self._derived, self._local = function, found, derived, local
-        self._tensors = function.tensors()
-        self._lanes = p.lanes
-        self._items = _ITEMS if p.lanes == 1 else p.lanes
+        self._tensors, self._shape = function.tensors(), shape
         count = found.rows
         names = [f"i{n}" for n in range(count)] + ["k", "d"]
         names += [f"e{n or ''}" for n in range(len(found.sizes) - count - 2)]
         self._dims = [Dim(name, size) for name, size in zip(names, found.sizes, strict=True)]
         self._x, self._k = self._dims[found.along], self._dims[count]
-        self._row = Dim("row", self._items, within=self._x)
-        self._key = Dim("key", KEYS, within=self._k)
+        self._row = Dim("row", shape.rows, within=self._x)
+        self._key = Dim("key", shape.keys, within=self._k)
+        self._sides: dict[int, Dim] = {}
+        """Of queries and keys, and of sums: the tile of what they have besides rows, on a GPU."""
+        if shape.depth:
+            self._sides[count + 1] = Dim("point", shape.depth, within=self._dims[count + 1])
+            for number in range(count + 2, len(names)):
+                dim, part = self._dims[number], shape.part
+                size = -(-found.sizes[number] // part) * part
+                self._sides[number] = Dim(f"column{dim.name[1:]}", size, within=dim)
         self._phases: list[Phase] = []
         self._axes: list[tuple[Dim, ...]] = []
         self._buffers: list[Buffer] = []
         self._tiles: dict[Elements, View] = {}
         """What stands for what is read of the rows."""
         self._before: list[tuple[Buffer, Node]] = []
-        """What fills tiles once, and for each block of keys."""
+        """What fills tiles once, for each block of keys, with the weights of one, and for some
+        elements of queries and keys."""
         self._within: list[tuple[Buffer, Node]] = []
+        self._beside: list[tuple[Buffer, Node]] = []
+        self._strips: list[tuple[Buffer, Node]] = []
+        self._kept: dict[Member, Buffer] = {}
+        """The tiles of what leaves."""
 
     # What is computed ------------------------------------------------------------------------
 
@@ -124,8 +169,11 @@ class _Rows:
     def _collect(
         self, numbers: Sequence[int], local: Mapping[str, DataType], parallel: int
     ) -> Collector:
-        """For work over some dimensions, and then over rows and keys of a block."""
-        domain = (*(self._found.sizes[n] for n in numbers), self._items, KEYS)
+        """For work over some dimensions, and then over rows and keys of a block, and a tile of the
+        last dimension."""
+        shape, side = self._shape, self._sides.get(numbers[-1])
+        domain = (*(self._found.sizes[n] for n in numbers), shape.rows, shape.keys)
+        domain = domain if side is None else (*domain, measure(side.size))
         return Collector(self._function, domain, local, parallel)
 
     def _place(self, member: Member, numbers: Sequence[int]) -> dict[ir.Index, int]:
@@ -133,47 +181,67 @@ class _Rows:
         return {i: numbers.index(d) for i, d in member.axes if d in numbers}
 
     def _add(
-        self, elements: Elements, numbers: Sequence[int], states: tuple[Accumulator, ...] = ()
+        self,
+        elements: Elements,
+        numbers: Sequence[int],
+        states: tuple[Accumulator, ...] = (),
+        tiles: Mapping[Dim, Dim] = MappingProxyType({}),
     ) -> int:
-        """A phase over some dimensions; gives its number."""
+        """A phase over some dimensions; gives its number. It may go over other tiles."""
+        found, side = self._found, self._sides.get(numbers[-1])
+        dims = [self._dims[n] for n in numbers]
+        dims += [tiles.get(d, d) for d in (self._row, self._key, side) if d is not None]
+        kept = {*self._dims[: found.rows], self._row}
+        if states and side is not None:
+            # Neither scores nor sums are shared by the work items that have them.
+            kept.add(self._key if numbers[-1] == found.rows + 1 else side)
+        tiled = self._sides and all(
+            v.view.local and self._is_linear(v.view)
+            if isinstance(v, Read)
+            else not isinstance(v, Place | Gather)
+            for v in elements.values
+        )
+        if tiled and states:
+            # What tiles have beyond the end is 0.
+            elements = _keep_axes(elements, range(len(numbers), len(dims)))
+            dims = dims[len(numbers) :]
         strides = {view: view.strides for view in elements.views()}
-        parallel = *(n for n, d in enumerate(numbers) if d < self._found.rows), len(numbers)
+        parallel = tuple(axis for axis, dim in enumerate(dims) if dim in kept)
         sizes = tuple(map(measure, elements.domain))
         self._phases.append(Phase(elements, Space(sizes, strides, parallel), states))
-        self._axes.append((*(self._dims[n] for n in numbers), self._row, self._key))
+        self._axes.append(tuple(dims))
         return len(self._phases) - 1
 
-    def _read_lanes(self, elements: Elements) -> Elements:
+    def _is_linear(self, view: View) -> bool:
+        return any(b.name == view.tensor and b.linear for b in self._buffers)
+
+    def _read_lanes(self, elements: Elements, numbers: Sequence[int]) -> Elements:
         """The same with what is at hand read lane by lane: it differs from row to row."""
-        along = self._found.along
+        along, row = self._found.along, len(numbers)
 
         def change(view: View) -> View:
-            if not view.local or view.strides[-2]:
+            if not view.local or view.strides[row]:
                 return view
-            strides = (*view.strides[:-2], view.strides[along], view.strides[-1])
+            strides = (*view.strides[:row], view.strides[along], *view.strides[row + 1 :])
             return dataclasses.replace(view, strides=strides)
 
         return _map_views(elements, change)
 
     def _stage(self, elements: Elements, numbers: Sequence[int]) -> Elements:
-        """The same with tiles in place of what is read of rows, and of keys; each is filled by a
-        phase. What is computed from either alone is computed once, as the tile is filled."""
+        """The same with tiles in place of what is read of rows, and on a GPU of keys; each is
+        filled by a phase. What is computed from either alone is computed once, as the tile is
+        filled."""
         strides = {view: view.strides for view in elements.views()}
         moving = {n: find_moving(elements, strides, axis) for axis, n in enumerate(numbers)}
         along, keys = moving[self._found.along], moving.get(self._found.rows)
         if keys is not None and numbers[-1] != self._found.rows:
             inner = moving[numbers[-1]]
-            for of_rows in (True, False):
-                taken = sum(buffer.size * buffer.dtype.bytes for buffer, _ in self._within)
-                if not of_rows and (self._lanes > 1 or taken > _KEY_BYTES):
-                    continue
+            for of_rows in (True, False) if self._sides else (True,):
                 fits = [
                     inner[n] and along[n] is of_rows and keys[n] is not of_rows
                     for n in range(len(elements.values))
                 ]
                 elements = self._replace(elements, fits, numbers)
-        if self._lanes == 1:
-            return elements
         # A tile has no flags, but what they choose.
         own = [isinstance(v, Read | ir.Select) and along[n] for n, v in enumerate(elements.values)]
         return self._replace(elements, own, numbers)
@@ -210,77 +278,104 @@ class _Rows:
         own = f"{first.tensor}{count or ''}"
         strides = {view: view.strides for view in elements.views()}
         moves = [n for axis, n in enumerate(numbers) if find_moving(elements, strides, axis)[-1]]
-        of_rows, of_keys = self._found.along in moves, self._found.rows in moves
-        row = Dim(f"{own}_row", self._items, within=self._x)
-        key = Dim(f"{own}_key", KEYS, within=self._k)
-        sides = [(d, self._dims[d], self._found.sizes[d]) for d in moves if d > self._found.rows]
-        is_shared = self._lanes == 1
-        if of_rows and is_shared:
-            # Each work item fills what it reads.
-            is_shared, row = (
-                self._share_bytes() + self._items * 4 * sides[0][2] <= _SHARED,
-                self._row,
-            )
-        apart = of_rows and (is_shared or self._lanes > 1)
-        size, places = (self._items if apart else 1), [0] * (len(numbers) + 2)
-        loops, tile = list[tuple[Dim, int]](), list[tuple[Dim, int]]()
-        if apart:
-            tile, places[-2] = [(row, 1)], 1
-            loops = [(row, self._items)] if self._lanes > 1 else []
-        last = row
-        if of_keys:
-            sides.append((self._found.rows, key, KEYS))
-        for number, dim, extent in sides:
-            places[-1 if dim is key else numbers.index(number)] = size
-            loops.append((dim, extent))
-            tile.append((dim, size))
-            last, size = dim, size * extent
+        size, places = 1, [0] * len(elements.domain)
+        sides: list[tuple[Dim, int]] = []
+        """Of the tile, each with its extent; neighbours along the first lie side by side."""
+        tile: list[tuple[Dim, int]] = []
+        for number, dim, axis in self._list_sides(numbers):
+            if number not in moves:
+                continue
+            side = dim
+            if dim.within is not None:
+                side = Dim(f"{own}_{dim.name}", dim.size, within=dim.within)
+            places[axis] = size
+            sides.append((side, measure(dim.size)))
+            tile.append((side, size))
+            size *= sides[-1][1]
+            if len(sides) == 1 and self._sides:
+                size += _PAD
         made = View(f"{own}#tile", dtype, tuple(places), local=True)
         buffer = Buffer(
-            made.tensor, dtype, size, last, f"{first.tensor}_tile", linear=True, shared=is_shared
-        )
+            made.tensor, dtype, size, sides[-1][0], f"{first.tensor}_tile", linear=True,
+            shared=bool(self._sides),
+        )  # fmt: skip
         self._buffers.append(buffer)
-        work = dataclasses.replace(elements, results=((made, len(elements.values) - 1),))
-        node: Node = Point(self._add(work, numbers), (Into(buffer, last, tile=tuple(tile)),))
-        if not of_rows:
-            ((inner, extent), _) = loops
-            node = self._share(node, inner, extent, key, numbers)
+        held = View(made.tensor, dtype, (0,) * len(places), local=True)
+        work = dataclasses.replace(elements, results=((held, len(elements.values) - 1),))
+        number, keys = self._add(work, numbers), self._found.rows
+        filled = self._within if keys in moves else self._before
+        if self._sides and numbers[-1] > keys and keys in moves:
+            filled = self._beside
+        if self._sides and keys + 1 in moves:
+            filled = self._strips
+        if self._sides:
+            node = self._share(number, sides, own, (buffer, tile))
         else:
-            for dim, extent in reversed(loops):
-                kind = Kind.LOOP if self._lanes > 1 else Kind.UNROLL
-                steps = 0 if dim.within is None and self._lanes > 1 else extent
-                node = Loop(dim, kind, 1, (node,), dim.name, steps)
-        (self._within if of_keys else self._before).append((buffer, node))
+            node = Point(number, (Into(buffer, buffer.dim, tile=tuple(tile)),))
+            for dim, extent in reversed(sides):
+                steps = 0 if dim.within is None else extent
+                node = Loop(dim, Kind.LOOP, 1, (node,), dim.name, steps)
+        filled.append((buffer, node))
         return made
 
-    def _share_bytes(self) -> int:
-        """What tiles of rows take of shared memory so far."""
-        held = (buffer for buffer, _ in self._before if buffer.shared)
-        return sum(buffer.size * buffer.dtype.bytes for buffer in held)
+    def _list_sides(self, numbers: Sequence[int]) -> list[tuple[int, Dim, int]]:
+        """The dimensions that tiles of some work have, each with the number of what it is a tile
+        of, and the axis that it is. What work items read at once lies side by side: rows, and keys
+        or columns."""
+        found, last, row = self._found, numbers[-1], len(numbers)
+        rows, keys = (found.along, self._row, row), (found.rows, self._key, row + 1)
+        if last <= found.rows:
+            return [rows, keys]
+        if not self._sides:
+            return [rows, (last, self._dims[last], row - 1), keys]
+        side = (last, self._sides[last], row + 2)
+        return [rows, keys, side] if last == found.rows + 1 else [rows, side, keys]
 
-    def _share(self, node: Node, inner: Dim, extent: int, key: Dim, numbers: Sequence[int]) -> Node:
-        """How work items fill a tile of keys: neighbours read side by side, in vectors where they
-        can."""
-        axis = numbers.index(self._dims.index(inner))
-        width = VECTOR if takes_vectors(self._phases[-1], axis, self._limits) else 1
-        across = math.gcd(extent // width, _ACROSS)
-        down = min(KEYS, self._items // across)
+    def _share(
+        self, number: int, sides: Sequence[tuple[Dim, int]], own: str,
+        into: tuple[Buffer, Sequence[tuple[Dim, int]]] | None = None,
+    ) -> Node:  # fmt: skip
+        """How the work items of a group go over a tile, to fill it, or to read it: neighbours side
+        by side in memory, in vectors where they can."""
+        phase, axes = self._phases[number], self._axes[number]
+        places = {dim: axes.index(dim.within) for dim, _ in sides if dim.within is not None}
+        views = [v for v in phase.elements.buffers() if not v.local]
+
+        def suits(side: tuple[Dim, int]) -> tuple[bool, bool]:
+            axis = places[side[0]]
+            beside = any(phase.space.strides[v][axis] == 1 for v in views)
+            return beside and takes_vectors(phase, axis, self._limits), beside
+
+        fast, extent = best = max(sides, key=suits)
+        width = unit = VECTOR if suits(best)[0] else 1
+        if width > 1 and all(v.dtype.bytes == 2 for v in views) and not extent % (2 * VECTOR):
+            unit = 2 * VECTOR
+        node: Node = Point(number)
+        if into is not None:
+            buffer, tile = into
+            lane = dict(tile)[fast]
+            put = Into(buffer, fast, tile=tuple(tile), lane=lane, in_vectors=lane == 1)
+            node = Point(number, (put,))
         if width > 1:
-            node = Loop(inner, Kind.VECTOR, width, (node,), inner.name, 1)
-        parts = extent // width // across
-        own = key.name.removesuffix("_key")
-        if parts > 1:
-            node = Loop(inner, Kind.UNROLL, width * across, (node,), inner.name, parts)
-        node = Loop(inner, Kind.LANE, width, (node,), f"{own}_columns", across)
-        if down < KEYS:
-            node = Loop(key, Kind.UNROLL, down, (node,), key.name, KEYS // down)
-        return Loop(key, Kind.LANE, 1, (node,), f"{own}_rows", down)
+            node = Loop(fast, Kind.VECTOR, width, (node,), fast.name, 1)
+        if unit > width:
+            node = Loop(fast, Kind.UNROLL, width, (node,), f"{own}_half", unit // width)
+        left = self._shape.items
+        for dim, count in [best, *(side for side in sides if side is not best)]:
+            step = unit if dim is fast else 1
+            items = math.gcd(count // step, left)
+            left //= items
+            if count > step * items:
+                many = count // step // items
+                node = Loop(dim, Kind.UNROLL, step * items, (node,), dim.name, many)
+            node = Loop(dim, Kind.LANE, step, (node,), f"{dim.name}s", items)
+        return node
 
     def _reduce(self, member: Member, numbers: Sequence[int], local: Mapping[str, DataType]) -> int:
         """A phase that reduces one stage."""
         collector = self._collect(numbers, local, self._found.rows + 1)
         collector.add_reduction(member.stage, self._place(member, numbers))
-        elements = self._stage(self._read_lanes(collector.elements()), numbers)
+        elements = self._stage(self._read_lanes(collector.elements(), numbers), numbers)
         dtype = self._tensors[member.stage].dtype
         return self._add(elements, numbers, make_accumulators(elements, [(member.stage, dtype, 0)]))
 
@@ -291,58 +386,62 @@ class _Rows:
         local = {self._found.scores.stage: self._tensors[self._found.scores.stage].dtype}
         collector = self._collect(numbers, local, self._found.rows + 1)
         collector.add_reduction(member.stage, self._place(member, numbers))
-        spans = {self._found.along: self._items - 1, self._found.rows: KEYS - 1}
+        shape = self._shape
+        spans = {self._found.along: shape.rows - 1, self._found.rows: shape.keys - 1}
         found = find_reached(collector.elements(), spans)
         return None if found is None else self._add(found, numbers)
 
     def _weigh(
         self, local: Mapping[str, DataType]
-    ) -> tuple[int, Into, list[tuple[int, Dim | None]]]:
+    ) -> tuple[int, Into, list[tuple[int, int | None]]]:
         """The phase of the weights of a block, where it puts them, and those of the sums, each
         with the dimension that it keeps besides rows."""
         found = self._found
         weights = View("weights#block", DataType.FLOAT32, (), local=True)
-        made: list[tuple[int, Dim | None]] = []
+        made: list[tuple[int, int | None]] = []
         first: Elements | None = None
+        shape = self._shape
+        buffer = Buffer(
+            weights.tensor, DataType.FLOAT32, shape.keys * shape.rows, self._key, "weights",
+            linear=True, shared=bool(self._sides),
+        )  # fmt: skip
+        self._buffers.append(buffer)
         for member in found.sums:
             extra = [d for _, d in member.axes if d > found.rows]
             numbers = self._own(found.rows, *extra)
             collector = self._collect(numbers, local, found.rows + 1)
             collector.add_reduction(member.stage, self._place(member, numbers))
-            elements = self._read_lanes(collector.elements())
+            elements = self._read_lanes(collector.elements(), numbers)
             weight = _find_weight(elements, found.largest.stage)
-            own = dataclasses.replace(
-                weights, strides=(*(0 for _ in numbers), int(self._lanes > 1), self._lanes)
-            )
+            further = len(elements.domain) - len(numbers) - 2
+            steps = (*(0 for _ in numbers), 1, self._shape.rows, *(0 for _ in range(further)))
+            own = dataclasses.replace(weights, strides=steps)
             if first is None:
                 plain = self._own(found.rows)
                 first = dataclasses.replace(elements, results=((own, weight),), reductions=())
-                first = self._stage(_keep_axes(prune(first), numbers, plain), plain)
+                places = [*map(numbers.index, plain), len(numbers), len(numbers) + 1]
+                first = self._stage(_keep_axes(prune(first), places), plain)
             values = list(elements.values)
             values[weight] = Read(own, DataType.FLOAT32)
             elements = prune(dataclasses.replace(elements, values=tuple(values)))
             elements = self._stage(elements, numbers)
             dtype = self._tensors[member.stage].dtype
             states = make_accumulators(elements, [(member.stage, dtype, 0)])
-            made.append(
-                (self._add(elements, numbers, states), self._dims[extra[0]] if extra else None)
-            )
+            made.append((self._add(elements, numbers, states), extra[0] if extra else None))
         if first is None:
             raise InternalError("nothing is summed online")
-        buffer = Buffer(
-            weights.tensor, DataType.FLOAT32, KEYS * self._lanes, self._key, "weights",
-            linear=True,
-        )  # fmt: skip
-        self._buffers.append(buffer)
-        into = Into(buffer, self._key, self._lanes)
+        into = Into(buffer, self._key, self._shape.rows)
+        if self._sides:
+            tile = ((self._row, 1), (self._key, self._shape.rows))
+            into = Into(buffer, self._key, tile=tile, in_vectors=True)
         return self._add(first, self._own(found.rows)), into, made
 
-    def _finish(self) -> list[tuple[int, Dim | None, Member]]:
+    def _finish(self) -> list[tuple[int, int | None, Member]]:
         """The phases of what leaves."""
         found = self._found
         local = {m.stage: self._tensors[m.stage].dtype for m in (found.largest, *found.sums)}
         stored = [m for m in (found.largest, *found.sums) if m.stage not in self._local]
-        made: list[tuple[int, Dim | None, Member]] = []
+        made: list[tuple[int, int | None, Member]] = []
         for member in (*stored, *self._derived):
             extra = [d for _, d in member.axes if d > found.rows]
             numbers = self._own(*extra)
@@ -352,11 +451,14 @@ class _Rows:
                 collector.add_copy(member.stage, axes)
             else:
                 collector.add_stage(member.stage, axes)
-            elements = self._lose_empty(self._read_lanes(collector.elements()), local)
-            elements = self._stage(elements, numbers)
-            made.append(
-                (self._add(elements, numbers), self._dims[extra[0]] if extra else None, member)
-            )
+            elements = self._read_lanes(collector.elements(), numbers)
+            elements, tiles = self._lose_empty(elements, local), dict[Dim, Dim]()
+            if self._sides:
+                elements = _map_views(elements, lambda v, n=numbers: self._read_kept(v, n))
+                tiles = self._tile_ends(member, numbers)
+            else:
+                elements = self._stage(elements, numbers)
+            made.append((self._add(elements, numbers, tiles=tiles), *(extra or [None]), member))
         return made
 
     def _lose_empty(self, elements: Elements, local: Mapping[str, DataType]) -> Elements:
@@ -385,89 +487,228 @@ class _Rows:
 
     def choose(self) -> Nest:
         """The nest."""
-        found, lanes, is_wide = self._found, self._lanes, self._lanes > 1
+        found, shape = self._found, self._shape
         dtypes = {m.stage: self._tensors[m.stage].dtype for m in found.members}
         scores = self._reduce(found.scores, self._own(found.rows, found.rows + 1), {})
         at_hand = {found.scores.stage: dtypes[found.scores.stage]}
         largest = self._reduce(found.largest, self._own(found.rows), at_hand)
         at_hand[found.largest.stage] = dtypes[found.largest.stage]
         weighted, into, sums = self._weigh(at_hand)
-        ends = self._finish()
-        inner = Kind.LOOP if is_wide else Kind.UNROLL
-        d = self._dims[found.rows + 1]
-        node: Node = Loop(
-            d, inner, 1, (self._keys(Point(scores)),), "d", 0 if is_wide else self._measure(d)
-        )
-        tile = Tile(KEYS, lanes, lanes, lanes, registers=True)
-        block: list[Node] = [Reduce(scores, (node,), array=True, tile=tile)]
-        numbers = tuple(number for number, _ in sums)
-        block.append(Rescale(largest, numbers, (self._keys(Point(largest)),)))
-        block.append(self._keys(Point(weighted, (into,))))
-        for number, extra in sums:
-            node = self._keys(Point(number), counted=False)
-            if extra is not None and is_wide:
-                part = Tile(1, lanes, lanes, lanes, registers=True)
-                node = Reduce(number, (node,), array=True, resumes=True, tile=part)
-            if extra is not None:
-                count = 0 if is_wide else self._measure(extra)
-                node = Loop(extra, inner, 1, (node,), "e", count, output=lanes)
-            block.append(node)
+        numbers, lanes = tuple(number for number, _ in sums), shape.lanes
+        grown = grows = self._keys(Point(largest))
+        filled = weighs = self._keys(Point(weighted, (into,)))
+        if self._sides:
+            grown = Reduce(largest, (grows,), joins="columns")
+            beside = [*self._beside, (into.buffer, weighs)]
+            filled = _fill_all(beside, repeats=True)
+        block = [
+            self._write_scores(scores),
+            Rescale(largest, numbers, (grown,)),
+            filled,
+            *(self._write_sum(number, extra) for number, extra in sums),
+        ]
         if self._within:
             block.insert(0, _fill_all(self._within, repeats=True))
         reached = self._find_reached()
         if reached is not None:
             block = [Where(reached, tuple(block))]
-        nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, KEYS, tuple(block), "block"),)
+        nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, shape.keys, tuple(block), "block"),)
         for number, extra in reversed(sums):
             if extra is None:
                 nodes = (Reduce(number, nodes),)
                 continue
-            tile = Tile(self._measure(extra), lanes, lanes, lanes, registers=not is_wide)
+            each = self._found.sizes[extra] // shape.across
+            if self._sides:
+                each = measure(self._sides[extra].size) // shape.across
+            tile = Tile(each, lanes, lanes, lanes, registers=bool(self._sides))
             nodes = (Reduce(number, nodes, array=True, tile=tile),)
         nodes = (Reduce(largest, nodes),)
-        after: list[Node] = []
-        for number, extra, member in ends:
-            point = Point(number)
-            if is_wide:
-                point, copied = self._copy(number, extra, member)
-                after.append(copied)
-            node = point
-            if extra is not None:
-                node = Loop(
-                    extra,
-                    inner,
-                    1,
-                    (node,),
-                    "e",
-                    0 if is_wide else self._measure(extra),
-                    output=lanes,
-                )
-            nodes = (*nodes, node)
-        if is_wide:
-            nodes = (Loop(self._row, Kind.VECTOR, lanes, nodes, "row", 1),)
-        filled = (_fill_all(self._before, repeats=False),) if self._before else ()
-        nodes = (*filled, *nodes, *after)
-        if not is_wide:
-            nodes = (Loop(self._row, Kind.LANE, 1, nodes, "row", self._items),)
+        if self._sides:
+            nodes = (self._take_rows(nodes), *self._write_ends())
+        else:
+            nodes = self._write_copies(nodes)
+        before = (_fill_all(self._before, repeats=False),) if self._before else ()
         parts = [(dim, 1) for n, dim in enumerate(self._dims[: found.rows]) if n != found.along]
-        tiles = number_steps("tile", [*parts, (self._x, self._items)])
+        tiles = number_steps("tile", [*parts, (self._x, shape.rows)])
+        items = (("rows", shape.rows // lanes), ("columns", shape.across)) if self._sides else ()
+        each = f"{lanes} a work item" if self._sides else "a lane each"
         return Nest(
             tuple(self._phases),
             tuple(self._axes),
-            (Loop(tiles, Kind.GROUP, 1, nodes, "tile"),),
-            lanes=() if is_wide else (("row", self._items),),
+            (Loop(tiles, Kind.GROUP, 1, (*before, *nodes), "tile"),),
+            lanes=items,
             buffers=tuple(self._buffers),
-            words=f"a group goes through all keys for {self._items} rows, a lane each",
+            words=f"a group goes through all keys for {shape.rows} rows, {each}",
         )
+
+    def _write_scores(self, number: int) -> Node:
+        """The scores of the rows and keys that a work item has."""
+        shape, d = self._shape, self._found.rows + 1
+        tile = Tile(shape.keys // shape.across, *(shape.lanes,) * 3, registers=True)
+        if not self._sides:
+            node = Loop(self._dims[d], Kind.LOOP, 1, (self._keys(Point(number)),), "d")
+        else:
+            node = self._keys(Point(number), lambda n: self._roll(self._sides[d], n))
+            node = Loop(
+                self._dims[d], Kind.LOOP, shape.depth,
+                (_fill_all(self._strips, repeats=True), node), "strip",
+            )  # fmt: skip
+        return Reduce(number, (node,), array=True, tile=tile)
+
+    def _write_sum(self, number: int, extra: int | None) -> Node:
+        """What a block adds to a sum: of the columns that a work item has, where it has some."""
+        lanes = self._shape.lanes
+        if extra is None:
+            return self._keys(Point(number), counted=False)
+        if not self._sides:
+            tile = Tile(1, lanes, lanes, lanes, registers=True)
+            node: Node = self._keys(Point(number), counted=False)
+            node = Reduce(number, (node,), array=True, resumes=True, tile=tile)
+            return Loop(self._dims[extra], Kind.LOOP, 1, (node,), "e", output=lanes)
+        side, part = self._sides[extra], self._shape.part
+        node = self._take_columns(side, (Point(number),))
+        if measure(side.size) > part:
+            node = Loop(
+                side,
+                Kind.UNROLL,
+                part,
+                (node,),
+                "part",
+                measure(side.size) // part,
+                output=VECTOR * lanes,
+            )
+        return Loop(
+            side, Kind.LANE, VECTOR, (self._roll(self._key, node),), "columns", self._shape.across
+        )
+
+    def _take_columns(self, side: Dim, nodes: tuple[Node, ...]) -> Node:
+        """The columns of a part of a tile that a work item has."""
+        return Loop(side, Kind.UNROLL, 1, nodes, "column", VECTOR, output=self._shape.lanes)
+
+    def _roll(self, dim: Dim, node: Node) -> Node:
+        """A loop over the points of a tile, a few of which are written out."""
+        node = Loop(dim, Kind.UNROLL, 1, (node,), dim.name, min(measure(dim.size), _AT_ONCE))
+        many = measure(dim.size) // _AT_ONCE
+        return Loop(dim, Kind.LOOP, _AT_ONCE, (node,), f"{dim.name}s", many) if many > 1 else node
+
+    def _take_rows(self, nodes: tuple[Node, ...]) -> Node:
+        """What is done for the rows that a work item has, or those of a vector."""
+        shape = self._shape
+        node: Node = Loop(self._row, Kind.VECTOR, shape.lanes, nodes, "row", 1)
+        if not self._sides:
+            return node
+        return Loop(self._row, Kind.LANE, shape.lanes, (node,), "rows", shape.rows // shape.lanes)
+
+    # What leaves: work items put it into a tile, and store that side by side --------------------
+
+    def _read_kept(self, view: View, numbers: Sequence[int]) -> View:
+        """What is read in place of sums that a work item has."""
+        if not view.local:
+            return view
+        found, row = self._found, len(numbers)
+        (member,) = (m for m in (found.largest, *found.sums) if m.stage == view.tensor)
+        extra = [d for _, d in member.axes if d > found.rows]
+        steps = [0] * len(view.strides)
+        steps[row] = self._shape.part + _PAD if extra else 1
+        if extra:
+            steps[row + 2] = 1
+        name = f"{member.stage}#kept"
+        if all(b.name != name for b in self._buffers):
+            dtype, size = self._tensors[member.stage].dtype, self._shape.rows * steps[row]
+            made = Buffer(name, dtype, size, self._row, f"{member.stage}_kept", True, shared=True)
+            self._buffers.append(made)
+            self._kept[member] = made
+        return View(name, view.dtype, tuple(steps), local=True)
+
+    def _tile_ends(self, member: Member, numbers: Sequence[int]) -> dict[Dim, Dim]:
+        """The tiles that work items store."""
+        tiles = {self._row: Dim(f"{member.stage}_row", self._shape.rows, within=self._x)}
+        if numbers[-1] in self._sides:
+            whole = self._dims[numbers[-1]]
+            side = Dim(f"{member.stage}_column", self._shape.part, within=whole)
+            tiles[self._sides[numbers[-1]]] = side
+        return tiles
+
+    def _write_ends(self) -> list[Node]:
+        """What leaves on a GPU."""
+        found, shape, ends = self._found, self._shape, self._finish()
+        made: list[Node] = []
+        extras = dict.fromkeys(d for m in found.sums for _, d in m.axes if d > found.rows)
+        for extra in (None, *extras):
+            kept: list[tuple[Buffer, Node]] = []
+            for member, buffer in self._kept.items():
+                if next((d for _, d in member.axes if d > found.rows), None) == extra:
+                    kept.append((buffer, self._keep(member, buffer, extra)))
+            nodes: list[Node] = [_fill_all(kept, repeats=extra is not None)] if kept else []
+            for number, own, member in ends:
+                if own == extra:
+                    axes = self._axes[number]
+                    row = next(d for d in axes if d.name == f"{member.stage}_row")
+                    sides = [(row, shape.rows)]
+                    sides = [*([(axes[-1], shape.part)] if extra else []), *sides]
+                    nodes.append(self._share(number, sides, member.stage))
+            if extra is not None:
+                dim, many = self._dims[extra], measure(self._sides[extra].size) // shape.part
+                output = VECTOR * shape.lanes
+                nodes = [
+                    Loop(dim, Kind.UNROLL, shape.part, tuple(nodes), "part", many, output=output)
+                ]
+            made += nodes
+        return made
+
+    def _keep(self, member: Member, buffer: Buffer, extra: int | None) -> Node:
+        """Puts what a work item has of a sum into a tile."""
+        shape, numbers = self._shape, self._own(*([] if extra is None else [extra]))
+        domain = tuple(self._found.sizes[n] for n in numbers)
+        domain = (*domain, shape.rows, shape.keys)
+        steps = (*(1 for _ in numbers), 1, 0)
+        tiles, tile = dict[Dim, Dim](), [(self._row, 1)]
+        if extra is not None:
+            domain, steps = (*domain, measure(self._sides[extra].size)), (*steps, 1)
+            column = Dim(f"{member.stage}_part", shape.part, within=self._dims[extra])
+            tiles[self._sides[extra]] = column
+            tile = [(self._row, shape.part + _PAD), (column, 1)]
+        view = View(member.stage, buffer.dtype, steps, local=True)
+        held = View(buffer.name, buffer.dtype, (0,) * len(steps), local=True)
+        elements = Elements(domain, (Read(view, buffer.dtype),), ((held, 0),))
+        lane = tile[0][1]
+        put = Into(buffer, buffer.dim, tile=tuple(tile), lane=lane, in_vectors=lane == 1)
+        node: Node = Point(self._add(elements, numbers, tiles=tiles), (put,))
+        for column in tiles.values():
+            node = self._take_columns(column, (node,))
+            node = Loop(column, Kind.LANE, VECTOR, (node,), "columns", shape.across)
+        return self._take_rows((node,))
+
+    def _write_copies(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """What leaves on a CPU, after some nodes."""
+        after: list[Node] = []
+        for number, extra, member in self._finish():
+            dim = None if extra is None else self._dims[extra]
+            point, copied = self._copy(number, dim, member)
+            after.append(copied)
+            node: Node = point
+            if dim is not None:
+                node = Loop(dim, Kind.LOOP, 1, (node,), "e", output=self._shape.lanes)
+            nodes = (*nodes, node)
+        return (self._take_rows(nodes), *after)
 
     def _measure(self, dim: Dim) -> int:
         """The size of a dimension."""
         return self._found.sizes[self._dims.index(dim)]
 
-    def _keys(self, node: Node, *, counted: bool = True) -> Node:
-        """What is done for each key of a block."""
-        output = self._lanes if counted else 0
-        return Loop(self._key, Kind.UNROLL, 1, (node,), "key", KEYS, output=output)
+    def _keys(
+        self, node: Node, around: Callable[[Node], Node] | None = None, *, counted: bool = True
+    ) -> Node:
+        """What is done for each key of a block that a work item has."""
+        shape = self._shape
+        each, output = shape.keys // shape.across, shape.lanes if counted else 0
+        node = Loop(self._key, Kind.UNROLL, 1, (node,), "key", each, output=output)
+        node = node if around is None else around(node)
+        return (
+            Loop(self._key, Kind.LANE, each, (node,), "columns", shape.across)
+            if self._sides
+            else node
+        )
 
     def _copy(self, number: int, extra: Dim | None, member: Member) -> tuple[Point, Node]:
         """A point that puts what leaves into a tile, lanes side by side, and what copies that."""
@@ -475,11 +716,11 @@ class _Rows:
         ((view, root),) = phase.elements.results
         dtype = phase.elements.values[root].dtype
         name = f"{member.stage}#rows"
-        size = self._lanes * (1 if extra is None else self._measure(extra))
-        row = Dim(f"{member.stage}_row", self._items, within=self._x)
+        size = self._shape.lanes * (1 if extra is None else self._measure(extra))
+        row = Dim(f"{member.stage}_row", self._shape.rows, within=self._x)
         buffer = Buffer(name, dtype, size, extra or self._row, f"{member.stage}_rows", linear=True)
         self._buffers.append(buffer)
-        steps = [self._lanes * (dim is extra) for dim in axes[:-2]]
+        steps = [self._shape.lanes * (dim is extra) for dim in axes[:-2]]
         own = View(name, dtype, (*steps, 1, 0), local=True)
         elements = dataclasses.replace(phase.elements, results=((own, root),))
         strides = {v: phase.space.strides.get(v, own.strides) for v in elements.views()}
@@ -492,8 +733,10 @@ class _Rows:
         node: Node = Point(len(self._phases) - 1)
         if extra is not None:
             node = Loop(extra, Kind.LOOP, 1, (node,), "e")
-        node = Loop(row, Kind.LOOP, 1, (node,), "row", self._items)
-        return Point(number, (Into(buffer, buffer.dim, 1 if extra is None else self._lanes),)), node
+        node = Loop(row, Kind.LOOP, 1, (node,), "row", self._shape.rows)
+        return Point(
+            number, (Into(buffer, buffer.dim, 1 if extra is None else self._shape.lanes),)
+        ), node
 
 
 def _fill_all(tiles: Sequence[tuple[Buffer, Node]], *, repeats: bool) -> Stage:
@@ -521,10 +764,8 @@ def _map_views(elements: Elements, change: Callable[[View], View]) -> Elements:
     return dataclasses.replace(elements, values=tuple(values))
 
 
-def _keep_axes(elements: Elements, numbers: Sequence[int], kept: Sequence[int]) -> Elements:
-    """Work over some dimensions as over those of them alone along which it changes."""
-    places = [n for n, number in enumerate(numbers) if number in kept]
-    places += [len(numbers), len(numbers) + 1]
+def _keep_axes(elements: Elements, places: Sequence[int]) -> Elements:
+    """Work over some axes as over those of them alone along which it changes."""
 
     def change(view: View) -> View:
         return dataclasses.replace(view, strides=tuple(view.strides[n] for n in places))
