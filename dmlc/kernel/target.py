@@ -101,7 +101,7 @@ GPU = Profile(
     holding=512,
     online=1 << 14,
     online_run=64,
-    online_size=80,
+    online_size=128,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 

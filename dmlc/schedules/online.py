@@ -92,6 +92,8 @@ _SHAPES = (Shape(4, 64, 32, 4, 8), Shape(4, 64, 16, 4, 8), Shape(4, 32, 16, 4, 8
 """Of GPUs: the first for which there is enough shared memory."""
 _SHARED = 1 << 15
 """Shared memory of a group, at most, in bytes. Direct3D promises it."""
+_WEIGHTS = "weights#block"
+"""The tile of the weights of a block."""
 _PAD = 4
 """Elements between the rows of a tile whose columns are put there side by side."""
 _AT_ONCE = 4
@@ -397,7 +399,7 @@ class _Rows:
         """The phase of the weights of a block, where it puts them, and those of the sums, each
         with the dimension that it keeps besides rows."""
         found = self._found
-        weights = View("weights#block", DataType.FLOAT32, (), local=True)
+        weights = View(_WEIGHTS, DataType.FLOAT32, (), local=True)
         made: list[tuple[int, int | None]] = []
         first: Elements | None = None
         shape = self._shape
@@ -499,7 +501,8 @@ class _Rows:
         filled = weighs = self._keys(Point(weighted, (into,)))
         if self._sides:
             grown = Reduce(largest, (grows,), joins="columns")
-            beside = [*self._beside, (into.buffer, weighs)]
+            # Once weights are there, scores take no registers any longer.
+            beside = [(into.buffer, weighs), *self._beside]
             filled = _fill_all(beside, repeats=True)
         block = [
             self._write_scores(scores),
@@ -612,12 +615,17 @@ class _Rows:
         steps[row] = self._shape.part + _PAD if extra else 1
         if extra:
             steps[row + 2] = 1
-        name = f"{member.stage}#kept"
-        if all(b.name != name for b in self._buffers):
+        if member not in self._kept:
             dtype, size = self._tensors[member.stage].dtype, self._shape.rows * steps[row]
-            made = Buffer(name, dtype, size, self._row, f"{member.stage}_kept", True, shared=True)
-            self._buffers.append(made)
+            name, wanted = f"{member.stage}#kept", f"{member.stage}_kept"
+            made = Buffer(name, dtype, size, self._row, wanted, linear=True, shared=True)
+            (weights,) = (b for b in self._buffers if b.name == _WEIGHTS)
+            if size <= weights.size and weights not in self._kept.values():
+                made = weights  # They are of no use any longer.
+            else:
+                self._buffers.append(made)
             self._kept[member] = made
+        name = self._kept[member].name
         return View(name, view.dtype, tuple(steps), local=True)
 
     def _tile_ends(self, member: Member, numbers: Sequence[int]) -> dict[Dim, Dim]:
