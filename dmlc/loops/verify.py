@@ -305,13 +305,14 @@ class _Verifier:
             if steps is not None:
                 if all(n.dim is not loop.dim for n in loops[place + 1 :]):
                     found.append(_Digit(loop, steps, None))
-            elif loop.dim is dim or loop.dim.within is dim:
+            elif dim in (loop.dim, loop.dim.within, loop.dim.whole):
                 is_wide = loop.kind is Kind.VECTOR
                 # Vectors leave what is no whole one to shorter ones, and to single points.
                 step = 1 if is_wide and not loop.extent else loop.step
                 found.append(_Digit(loop, step, loop.extent or None))
                 found += [_Digit(loop, 1, loop.step)] * (is_wide and step > 1)
-        return sorted(found, key=lambda d: (d.loop.dim.within is dim, -d.step, d.count == 1))
+        tiles = {n.dim for n in loops if n.dim is not dim and dim in (n.dim.within, n.dim.whole)}
+        return sorted(found, key=lambda d: (d.loop.dim in tiles, -d.step, d.count == 1))
 
     def _find_steps(self, made: Dim, wanted: Dim) -> int | None:
         """The steps of a dimension that a merged one counts."""

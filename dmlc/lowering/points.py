@@ -87,7 +87,7 @@ class Points:
         if isinstance(place, k.Operate | k.Position):
             place = self._frame.name(body, dim.wanted, place)
         if dim.within is not None:
-            return body + self._settle_tile(node, scope, dim.within, place)
+            return body + self._settle_tile(node, scope, dim, dim.within, place)
         if not scope.span(dim).is_loose:
             return body + self._settle_parts(node, scope, dim, place)
         is_inside = operate("lt", place, scope.span(dim).stop or dim.count)
@@ -111,14 +111,14 @@ class Points:
         return body + self._settle_parts(node, scope, dim, place)
 
     def _settle_tile(
-        self, node: Loop, scope: Scope, whole: Dim, place: k.Expression
+        self, node: Loop, scope: Scope, tile: Dim, whole: Dim, place: k.Expression
     ) -> list[k.Statement]:
         """What is inside where a point of a tile is settled, and so is that of the dimension it is
         of. Where the tile goes beyond the end, nothing is, unless it is put into a buffer: then
         others stand in for the points."""
-        body, size = list[k.Statement](), node.dim.size
-        scope = scope.settle({node.dim: place})
-        parts = {whole, *(part for part, _ in whole.parts)}
+        body, size = list[k.Statement](), tile.size
+        scope = scope.settle({tile: place})
+        parts = {whole, whole.whole, *(part for part, _ in whole.whole.parts)}
         if not any(parts & set(self._nest.dims[number]) for number in list_phases(node)):
             return self._write(node.body, scope)
         at = add(scope.start(whole), place)
@@ -160,6 +160,8 @@ class Points:
     ) -> list[k.Statement]:
         """What is inside where a point of a dimension is settled, and so are the dimensions that it
         was made of."""
+        if dim.within is not None:
+            return self._settle_tile(node, scope, dim, dim.within, place)
         scope = scope.settle({dim: place})
         if not dim.parts:
             return self._write(node.body, scope)

@@ -76,6 +76,8 @@ class Shape:
     """Work items that have the same rows, and share keys and columns of sums."""
     depth: int = 0
     """Elements of queries and keys that are in shared memory at once; 0: there is none."""
+    turn: int = 0
+    """Keys of whose values that is so."""
 
     @property
     def items(self) -> int:
@@ -88,16 +90,20 @@ class Shape:
         return VECTOR * self.across
 
 
-_SHAPES = (Shape(4, 64, 32, 4, 8), Shape(4, 64, 16, 4, 8), Shape(4, 32, 16, 4, 8))
-"""Of GPUs: the first for which there is enough shared memory."""
+_SHAPES = (
+    (64, Shape(4, 64, 32, 4, 4, 4)),
+    (128, Shape(4, 32, 64, 8, 4, 8)),
+    (128, Shape(4, 32, 16, 8, 4, 4)),
+)
+"""Of GPUs: the first that takes queries and values of so many elements, and for which a group has
+memory. Four rows by eight keys of scores, and by 16 columns of sums, are 96 registers: RADV spills
+some of many more, and of those that longer strips are read into."""
 _SHARED = 1 << 15
 """Shared memory of a group, at most, in bytes. Direct3D promises it."""
 _WEIGHTS = "weights#block"
 """The tile of the weights of a block."""
 _PAD = 4
 """Elements between the rows of a tile whose columns are put there side by side."""
-_AT_ONCE = 4
-"""Points of a tile whose products are written out."""
 
 
 def _none(number: int) -> Reduction:
@@ -112,10 +118,15 @@ def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limit
     (members,) = group.passes
     derived = [m for m in members.members if m not in group.online.members]
     local = frozenset(group.local)
-    shapes = _SHAPES if p.lanes == 1 else (Shape(p.lanes, p.lanes),)
-    made = (_Rows(function, group.online, derived, local, s, limits).choose() for s in shapes)
-    fits = [nest for nest in made if measure_shared(nest.buffers) <= _SHARED]
-    return fits[0]
+    shapes = [Shape(p.lanes, p.lanes)]
+    if p.lanes == 1:
+        size = max(group.online.sizes[group.online.rows + 1 :])
+        shapes = [shape for most, shape in _SHAPES if size <= most]
+    for shape in shapes:
+        nest = _Rows(function, group.online, derived, local, shape, limits).choose()
+        if measure_shared(nest.buffers) <= _SHARED or shape is shapes[-1]:
+            return nest
+    raise InternalError("no sizes of tiles")
 
 
 class _Rows:
@@ -140,6 +151,7 @@ class _Rows:
         self._x, self._k = self._dims[found.along], self._dims[count]
         self._row = Dim("row", shape.rows, within=self._x)
         self._key = Dim("key", shape.keys, within=self._k)
+        self._turn = Dim("turn", shape.turn, within=self._key)
         self._sides: dict[int, Dim] = {}
         """Of queries and keys, and of sums: the tile of what they have besides rows, on a GPU."""
         if shape.depth:
@@ -157,7 +169,7 @@ class _Rows:
         """What fills tiles once, for each block of keys, with the weights of one, and for some
         elements of queries and keys."""
         self._within: list[tuple[Buffer, Node]] = []
-        self._beside: list[tuple[Buffer, Node]] = []
+        self._beside: dict[int, list[tuple[Buffer, Node]]] = {}
         self._strips: list[tuple[Buffer, Node]] = []
         self._kept: dict[Member, Buffer] = {}
         """The tiles of what leaves."""
@@ -173,10 +185,19 @@ class _Rows:
     ) -> Collector:
         """For work over some dimensions, and then over rows and keys of a block, and a tile of the
         last dimension."""
-        shape, side = self._shape, self._sides.get(numbers[-1])
-        domain = (*(self._found.sizes[n] for n in numbers), shape.rows, shape.keys)
-        domain = domain if side is None else (*domain, measure(side.size))
+        domain = (
+            *(self._found.sizes[n] for n in numbers),
+            *(measure(d.size) for d in self._list_tiles(numbers)),
+        )
         return Collector(self._function, domain, local, parallel)
+
+    def _list_tiles(self, numbers: Sequence[int]) -> tuple[Dim, ...]:
+        """The tiles that work over some dimensions has besides."""
+        side = self._sides.get(numbers[-1])
+        if side is None:
+            return (self._row, self._key)
+        turn = () if numbers[-1] == self._found.rows + 1 else (self._turn,)
+        return (self._row, self._key, side, *turn)
 
     def _place(self, member: Member, numbers: Sequence[int]) -> dict[ir.Index, int]:
         """The axis of some work that each index of a stage is."""
@@ -192,7 +213,8 @@ class _Rows:
         """A phase over some dimensions; gives its number. It may go over other tiles."""
         found, side = self._found, self._sides.get(numbers[-1])
         dims = [self._dims[n] for n in numbers]
-        dims += [tiles.get(d, d) for d in (self._row, self._key, side) if d is not None]
+        dims += [tiles.get(d, d) for d in self._list_tiles(numbers)]
+        dims = dims[: len(elements.domain)]
         kept = {*self._dims[: found.rows], self._row}
         if states and side is not None:
             # Neither scores nor sums are shared by the work items that have them.
@@ -304,10 +326,12 @@ class _Rows:
         self._buffers.append(buffer)
         held = View(made.tensor, dtype, (0,) * len(places), local=True)
         work = dataclasses.replace(elements, results=((held, len(elements.values) - 1),))
+        if self._sides:
+            work = _keep_axes(work, range(len(numbers)))
         number, keys = self._add(work, numbers), self._found.rows
         filled = self._within if keys in moves else self._before
         if self._sides and numbers[-1] > keys and keys in moves:
-            filled = self._beside
+            filled = self._beside.setdefault(numbers[-1], [])
         if self._sides and keys + 1 in moves:
             filled = self._strips
         if self._sides:
@@ -331,7 +355,8 @@ class _Rows:
         if not self._sides:
             return [rows, (last, self._dims[last], row - 1), keys]
         side = (last, self._sides[last], row + 2)
-        return [rows, keys, side] if last == found.rows + 1 else [rows, side, keys]
+        turn = (found.rows, self._turn, row + 3)
+        return [rows, keys, side] if last == found.rows + 1 else [rows, side, turn]
 
     def _share(
         self, number: int, sides: Sequence[tuple[Dim, int]], own: str,
@@ -340,7 +365,7 @@ class _Rows:
         """How the work items of a group go over a tile, to fill it, or to read it: neighbours side
         by side in memory, in vectors where they can."""
         phase, axes = self._phases[number], self._axes[number]
-        places = {dim: axes.index(dim.within) for dim, _ in sides if dim.within is not None}
+        places = {dim: axes.index(dim.whole) for dim, _ in sides}
         views = [v for v in phase.elements.buffers() if not v.local]
 
         def suits(side: tuple[Dim, int]) -> tuple[bool, bool]:
@@ -501,9 +526,7 @@ class _Rows:
         filled = weighs = self._keys(Point(weighted, (into,)))
         if self._sides:
             grown = Reduce(largest, (grows,), joins="columns")
-            # Once weights are there, scores take no registers any longer.
-            beside = [(into.buffer, weighs), *self._beside]
-            filled = _fill_all(beside, repeats=True)
+            filled = _fill_all([(into.buffer, weighs)], repeats=True)
         block = [
             self._write_scores(scores),
             Rescale(largest, numbers, (grown,)),
@@ -551,7 +574,7 @@ class _Rows:
         if not self._sides:
             node = Loop(self._dims[d], Kind.LOOP, 1, (self._keys(Point(number)),), "d")
         else:
-            node = self._keys(Point(number), lambda n: self._roll(self._sides[d], n))
+            node = self._keys(Point(number), lambda n: self._write_out(self._sides[d], n))
             node = Loop(
                 self._dims[d], Kind.LOOP, shape.depth,
                 (_fill_all(self._strips, repeats=True), node), "strip",
@@ -568,31 +591,24 @@ class _Rows:
             node: Node = self._keys(Point(number), counted=False)
             node = Reduce(number, (node,), array=True, resumes=True, tile=tile)
             return Loop(self._dims[extra], Kind.LOOP, 1, (node,), "e", output=lanes)
-        side, part = self._sides[extra], self._shape.part
+        side, shape = self._sides[extra], self._shape
         node = self._take_columns(side, (Point(number),))
-        if measure(side.size) > part:
-            node = Loop(
-                side,
-                Kind.UNROLL,
-                part,
-                (node,),
-                "part",
-                measure(side.size) // part,
-                output=VECTOR * lanes,
-            )
-        return Loop(
-            side, Kind.LANE, VECTOR, (self._roll(self._key, node),), "columns", self._shape.across
-        )
+        if (many := measure(side.size) // shape.part) > 1:
+            output = VECTOR * lanes
+            node = Loop(side, Kind.UNROLL, shape.part, (node,), "part", many, output=output)
+        node = self._write_out(self._turn, node)
+        node = Loop(side, Kind.LANE, VECTOR, (node,), "columns", shape.across)
+        filled = _fill_all(self._beside[extra], repeats=True)
+        many = shape.keys // shape.turn
+        return Loop(self._key, Kind.LOOP, shape.turn, (filled, node), "strip", many)
 
     def _take_columns(self, side: Dim, nodes: tuple[Node, ...]) -> Node:
         """The columns of a part of a tile that a work item has."""
         return Loop(side, Kind.UNROLL, 1, nodes, "column", VECTOR, output=self._shape.lanes)
 
-    def _roll(self, dim: Dim, node: Node) -> Node:
-        """A loop over the points of a tile, a few of which are written out."""
-        node = Loop(dim, Kind.UNROLL, 1, (node,), dim.name, min(measure(dim.size), _AT_ONCE))
-        many = measure(dim.size) // _AT_ONCE
-        return Loop(dim, Kind.LOOP, _AT_ONCE, (node,), f"{dim.name}s", many) if many > 1 else node
+    def _write_out(self, dim: Dim, node: Node) -> Node:
+        """What is done for all points of a tile."""
+        return Loop(dim, Kind.UNROLL, 1, (node,), dim.name, measure(dim.size))
 
     def _take_rows(self, nodes: tuple[Node, ...]) -> Node:
         """What is done for the rows that a work item has, or those of a vector."""
@@ -653,7 +669,7 @@ class _Rows:
                     axes = self._axes[number]
                     row = next(d for d in axes if d.name == f"{member.stage}_row")
                     sides = [(row, shape.rows)]
-                    sides = [*([(axes[-1], shape.part)] if extra else []), *sides]
+                    sides = [*([(axes[-2], shape.part)] if extra else []), *sides]
                     nodes.append(self._share(number, sides, member.stage))
             if extra is not None:
                 dim, many = self._dims[extra], measure(self._sides[extra].size) // shape.part
@@ -667,18 +683,17 @@ class _Rows:
     def _keep(self, member: Member, buffer: Buffer, extra: int | None) -> Node:
         """Puts what a work item has of a sum into a tile."""
         shape, numbers = self._shape, self._own(*([] if extra is None else [extra]))
-        domain = tuple(self._found.sizes[n] for n in numbers)
-        domain = (*domain, shape.rows, shape.keys)
+        collector = self._collect(numbers, {}, 0)
         steps = (*(1 for _ in numbers), 1, 0)
         tiles, tile = dict[Dim, Dim](), [(self._row, 1)]
         if extra is not None:
-            domain, steps = (*domain, measure(self._sides[extra].size)), (*steps, 1)
+            steps = (*steps, 1, 0)
             column = Dim(f"{member.stage}_part", shape.part, within=self._dims[extra])
             tiles[self._sides[extra]] = column
             tile = [(self._row, shape.part + _PAD), (column, 1)]
         view = View(member.stage, buffer.dtype, steps, local=True)
         held = View(buffer.name, buffer.dtype, (0,) * len(steps), local=True)
-        elements = Elements(domain, (Read(view, buffer.dtype),), ((held, 0),))
+        elements = Elements(collector.elements().domain, (Read(view, buffer.dtype),), ((held, 0),))
         lane = tile[0][1]
         put = Into(buffer, buffer.dim, tile=tuple(tile), lane=lane, in_vectors=lane == 1)
         node: Node = Point(self._add(elements, numbers, tiles=tiles), (put,))
