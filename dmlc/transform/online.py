@@ -38,6 +38,8 @@ KEYS = 8
 """Keys of a block: their scores are computed side by side, in registers, before any is weighed."""
 _LEAST_SIZE = 32
 """Elements of a query, and of a value, at least: fewer take no longer than their weights."""
+MOST_SIZE = 128
+"""And at most: work items have sums of whole values in registers."""
 _LEAST_KEYS = 16
 """Scores of a row, at least: fewer are no blocks."""
 _HELD = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
@@ -428,7 +430,7 @@ def _suits(function: Function, found: Online, budget: Budget) -> bool:
     """Whether what is found is large enough for one kernel, and its vectors small enough."""
     sizes, rows = found.sizes, found.rows
     vectors = sizes[rows + 1 :]
-    if any(not _LEAST_SIZE <= size <= budget.most_size for size in vectors):
+    if any(not _LEAST_SIZE <= size <= MOST_SIZE for size in vectors):
         return False
     if sizes[rows] < _LEAST_KEYS or sizes[found.along] < budget.least_run:
         return False
