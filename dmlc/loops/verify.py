@@ -46,7 +46,7 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.paths import Path, excludes, list_paths
 from dmlc.loops.permute import LANES
-from dmlc.loops.rescaling import check_rescale, is_condition, list_readers
+from dmlc.loops.rescaling import check_rescale, find_lost, is_condition, list_readers
 from dmlc.loops.tensorize import find_wrong
 from dmlc.source import InternalError
 
@@ -397,6 +397,8 @@ class _Verifier:
             self._demand(around[-1].array or not several,
                 f"{what} is a part of one that has no arrays")  # fmt: skip
         self._demand(not node.resumes or around, f"{what} resumes nothing")
+        lost = find_lost(nest, path, node, self._paths)
+        self._demand(not lost, f"{what} is read after loops that begin it again: {_name(lost)}")
         inner = set(self._list_reduced(node.phase))
         if not around and node.tile is None:
             kept = inner - (set() if node.into is None else {node.into.dim})
