@@ -57,7 +57,10 @@ def find_lost(
     around = [n for n in path if isinstance(n, Loop) and n.kind in (Kind.LOOP, Kind.UNROLL)]
     around = [n for n in around if n.extent != 1 and n.dim.count_steps(n.step) != 1]
     parted = any(isinstance(n, Reduce) and n.phase == node.phase for n in path[:-1])
-    if not around or parted or node.into is not None:
+    made = [name for phase in nest.phases for a in phase.accumulators for name, _ in a.stages]
+    own = [name for a in nest.phases[node.phase].accumulators for name, _ in a.stages]
+    # What several phases make alike may be that of another.
+    if not around or parted or node.into is not None or any(made.count(n) > 1 for n in own):
         return []
     reading = [own for own in paths if list_readers(nest, node.phase, own[-1:])]
     return [n for n in around if any(all(n is not m for m in own) for own in reading)]
