@@ -37,6 +37,7 @@ from dmlc.schedules.crossing import choose_crossing, cut_rows
 from dmlc.schedules.gpu import choose_combining
 from dmlc.schedules.line_buffer import choose_line_buffer
 from dmlc.schedules.online import choose_online
+from dmlc.schedules.recompute import choose_recomputed
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Crossed, Pass
@@ -68,7 +69,9 @@ def lower_group(
             ),
         )  # fmt: skip
     if group.online is not None:
-        nest, names = choose_online(function, group, profile, limits), _name_members(group.passes)
+        is_plain = group.online.largest is not None and len(group.online.scores) == 1
+        choose_nest = choose_online if is_plain else choose_recomputed
+        nest, names = choose_nest(function, group, profile, limits), _name_members(group.passes)
         return (
             make_kernel(
                 function, nest.phases, group.stages, names, profile, limits, nest=nest, own=own

@@ -31,6 +31,7 @@ from dmlc.ir import (
 )
 from dmlc.ir.index import find_affine, find_dependencies
 from dmlc.scalars import DataType
+from dmlc.source import InternalError
 from dmlc.transform.cost import Budget
 from dmlc.transform.passes import Axes, Member, Pass
 from dmlc.transform.traffic import count_bytes
@@ -39,6 +40,8 @@ KEYS = 8
 """Keys of a block: their scores are computed side by side, in registers, before any is weighed."""
 _LEAST_SIZE = 32
 """Elements of a query, and of a value, at least: fewer take no longer than their weights."""
+MOST_SIZE = 128
+"""And at most: work items have sums of whole values in registers."""
 _LEAST_KEYS = 16
 """Scores of a row, at least: fewer are no blocks."""
 _LEAST_CACHES = 64
@@ -70,6 +73,13 @@ class Online:
     def members(self) -> tuple[Member, ...]:
         """What is reduced, each after what it reads."""
         return (*self.scores, *self.totals)
+
+    @property
+    def top(self) -> Member:
+        """The largest of the scores, of which there is one. Raises `InternalError` for others."""
+        if self.largest is None or len(self.scores) > 1:
+            raise InternalError("no weights of one maximum of scores")
+        return self.largest
 
     @property
     def totals(self) -> tuple[Member, ...]:
@@ -523,7 +533,7 @@ def _suits(function: Function, found: Online, budget: Budget) -> bool:
     """Whether what is found is large enough for one kernel, and its vectors small enough."""
     sizes, rows = found.sizes, found.rows
     vectors = sizes[rows + 1 :]
-    if any(not _LEAST_SIZE <= size <= budget.most_size for size in vectors):
+    if any(not _LEAST_SIZE <= size <= MOST_SIZE for size in vectors):
         return False
     if sizes[rows] < _LEAST_KEYS or sizes[found.along] < budget.least_run:
         return False

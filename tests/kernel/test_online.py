@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from dmlc import ir
+from dmlc.kernel.counts import Body
 from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.steps import count_steps
 from dmlc.pipeline import make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
@@ -88,6 +90,35 @@ def test_gradients_leave_out_what_a_mask_leaves_out(profile: str) -> None:
     assert np.isnan(evaluate(function, inputs)["dQ"]).any()
     assert all(np.isfinite(values).all() for values in found.values())
     hold(function, inputs, found)
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        Attention(5, 17, 96, 128, heads=1, mask="lengths", batch=2),
+        Attention(4, 65, 80, 33, heads=1, mask="causal", dtype="f16"),
+    ],
+    ids=str,
+)
+def test_wide_heads_on_a_gpu(attention: Attention) -> None:
+    """Sizes that are no whole tiles, of rows, keys, points and columns."""
+    check(attention, "gpu")
+
+
+@pytest.mark.parametrize("size", [32, 64, 96, 128])
+def test_products_on_a_gpu_read_little_of_shared_memory(size: int) -> None:
+    """One read or write for seven multiply-adds at most, vectors of four among them. With a row to
+    a work item that is one for each."""
+    function = Attention(1024, 1024, size, size, batch=2, heads=8).make()
+    _, (kernel,) = make_kernels(function, "hlsl", "gpu", steps=ONLINE)
+    counted = count_steps(kernel)
+    assert counted is not None
+
+    def add(body: Body) -> float:
+        return body.shared + sum(loop.turns * add(loop.body) for loop in body.loops)
+
+    assert counted.threads * add(counted.body) < 2 * size * 16 * 1024**2 / 7
+    assert sum(array.size * 4 for array in kernel.arrays if array.shared) <= 1 << 14
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from dmlc.pipeline import compile_by
-from dmlc.runtime import opencl, vulkan
+from dmlc.runtime import opencl, vulkan, wgpu
 from tests.attention import ONLINE, Attention
 from tests.kernel.test_online import hold
 
@@ -15,7 +15,7 @@ def check(attention: Attention, target: str, profile: str) -> None:
     function, inputs = attention.make(), attention.fill()
     program = compile_by(ONLINE, function, target, profile)
     assert len(program.kernels) == 1
-    load = vulkan.load if target == "hlsl" else opencl.load
+    load = {"hlsl": vulkan.load, "opencl": opencl.load, "wgsl": wgpu.load}[target]
     hold(function, inputs, load(program)(inputs))
 
 
@@ -42,6 +42,7 @@ def test_on_a_cpu(attention: Attention) -> None:
     [
         Attention(65, 33, 32, 32, heads=1, mask="causal"),
         Attention(17, 65, 32, 32, heads=1, batch=2, mask="lengths"),
+        Attention(63, 129, 128, 96, heads=1, mask="bias", dtype="f16"),
     ],
     ids=str,
 )
@@ -74,3 +75,8 @@ def test_the_gradient_of_one_row() -> None:
         Attention(1, 17, heads=1).fill(function),
     )
     hold(function, inputs, opencl.load(program)(inputs))
+
+
+def test_in_wgsl() -> None:
+    """Its vectors are of names, not of casts, and each lane is kept as it was rounded."""
+    check(Attention(17, 33, 64, 32, heads=1, mask="causal"), "wgsl", "gpu")
