@@ -335,7 +335,7 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         walks=shape.walks,
         least_rows=shape.online,
         least_run=shape.online_run,
-        most_size=shape.online_size,
+        most_again=shape.again_size,
     )
 
 

@@ -10,6 +10,7 @@ from dmlc import ir
 from dmlc.pipeline import Steps
 from dmlc.scalars import Array
 from dmlc.transform.cost import Budget
+from dmlc.transform.differentiate import differentiate
 from dmlc.transform.fuse import Fusion, fuse
 
 MASKS: dict[str, tuple[str, str]] = {
@@ -71,11 +72,17 @@ class Attention:
                 %p[i0, i1, i2, r0], %V[{at("r0", "i3")}])
             }}""")
 
-    def fill(self, seed: int = 1) -> dict[str, Array]:
-        """Inputs; masks leave some keys out, and some rows have none."""
-        random = np.random.default_rng(seed)
+    def differentiate(self) -> ir.Function:
+        """Its gradient by queries, keys and values."""
+        names = {"Q": "dQ", "K": "dK", "V": "dV"}
+        return differentiate(self.make(), tuple(names), {"O": "dO"}, names).function
+
+    def fill(self, function: ir.Function | None = None) -> dict[str, Array]:
+        """Inputs of the function, or of its gradient; masks leave some keys out, and some rows have
+        none."""
+        random = np.random.default_rng(1)
         made: dict[str, Array] = {}
-        for p in self.make().parameters:
+        for p in (function or self.make()).parameters:
             sizes = [int(e) for e in p.extents if isinstance(e, int)]
             if p.dtype.is_float:
                 made[p.name] = (2 * random.standard_normal(sizes)).astype(p.dtype.dtype)
@@ -87,8 +94,9 @@ class Attention:
 
 
 def fuse_online(function: ir.Function, longest_row: int, budget: Budget) -> Fusion:
-    """As `fuse` does, however few rows there are."""
-    return fuse(function, longest_row, dataclasses.replace(budget, least_rows=1, least_run=1))
+    """As `fuse` does, however few rows and scores there are."""
+    least = dataclasses.replace(budget, least_rows=1, least_run=1, cached_bytes=0, most_again=128)
+    return fuse(function, longest_row, least)
 
 
 ONLINE = Steps(fuse=fuse_online)

@@ -78,6 +78,10 @@ class Syntax:
     """The name of the type of `{n}` values of type `{T}`."""
     lanes: str
     """A vector of type `{T}` of the values `{a}`, one for each lane."""
+    repeated: str = "({T})({a})"
+    """A vector of type `{T}` that has the value `{a}` in each lane."""
+    widens: bool = True
+    """Whether a vector is made of a single value where one is expected."""
     vector_choice: tuple[str, str, str] | None = None
     """The same as `choice` where each lane has a condition of its own, if that is a call."""
     lane_letters: str = "xyzw"

@@ -100,7 +100,8 @@ class Expressions(abc.ABC):
                 text = self._dialect.reinterpret.format(R=name, E=element, a=made.text)
                 return Text(text, known=made.known)
             case k.Broadcast():
-                return self.spell(expression.operand)
+                made = self.spell(expression.operand)
+                return made if self._dialect.syntax.widens else self._widen(expression, made)
             case k.LoadLocal(array=array, index=index):
                 lanes, spelling = expression.type.lanes, self._dialect.elements
                 if lanes == self._arrays[array].lanes:
@@ -157,10 +158,10 @@ class Expressions(abc.ABC):
         unpinned = self._dialect.unpinned.get(expression.operation.name)
         if unpinned is None or taker in unpinned or not dtype.is_float:
             return made
-        return self._write_pin(pin, made, dtype)
+        return self._write_pin(pin, made, expression.type)
 
-    def _write_pin(self, pin: Spelling, made: Text, dtype: DataType) -> Text:
-        text = self._fill(pin, {"a": made.text}, dtype, 1, dtype)
+    def _write_pin(self, pin: Spelling, made: Text, type_: k.Type) -> Text:
+        text = self._fill(pin, {"a": made.text}, type_.dtype, type_.lanes, type_.dtype)
         head, _, tail = text.partition(made.text)
         first, *rest = made.pieces or ("",)
         pieces = (head + first, *rest[:-1], rest[-1] + tail) if rest else ()
@@ -171,13 +172,17 @@ class Expressions(abc.ABC):
         lanes = expression.type.lanes
         if isinstance(expression, k.Literal) and expression.type == k.INDEX:
             return Text(made.text + self._dialect.index_suffixes[self._index], known=True)
-        if not isinstance(expression, k.Broadcast):
+        if not isinstance(expression, k.Broadcast) or not self._dialect.syntax.widens:
             return made
         if expression.type.dtype is DataType.BOOL and self._dialect.masks:
             text = f"({self._type_name(DataType.INT32, lanes)})({made.inner} ? -1 : 0)"
             return Text(text, mask=4, known=made.known)
-        text = f"({self._type_name(expression.type.dtype, lanes)})({made.bare})"
-        return Text(text, known=made.known)
+        return self._widen(expression, made)
+
+    def _widen(self, expression: k.Broadcast, made: Text) -> Text:
+        """A vector that has a value in each lane, which is spelled."""
+        name = self._type_name(expression.type.dtype, expression.type.lanes)
+        return Text(self._dialect.syntax.repeated.format(T=name, a=made.bare), known=made.known)
 
     def _spell_position(self, position: k.Position) -> Text:
         launch, matrices = self._kernel.launch, self._dialect.matrices
@@ -346,7 +351,7 @@ class Expressions(abc.ABC):
             # A compiler knows what x - x and x == x are, but for NaN.
             first, *rest = operands
             plain[1:] = [
-                self._write_pin(pin, p, dtype) if o == first else p
+                self._write_pin(pin, p, first.type) if o == first else p
                 for o, p in zip(rest, plain[1:], strict=True)
             ]
         operator = _find_operator(_choose_text(entry, lanes)) if entry.compound else ""
@@ -600,11 +605,14 @@ class Expressions(abc.ABC):
 
 
 def _read_head(text: str, name: str) -> tuple[str, list[tuple[str, str]]]:
-    """The result's type of a function in C's way, and the type and name of each parameter."""
-    found = re.search(rf"^(?:static )?(\w+) {name}\((.*)\)$", text, re.MULTILINE)
+    """The result's type of a function, in C's way or in WGSL's, and the type and name of each
+    parameter."""
+    found = re.search(rf"^(?:static )?(\w+) {name}\((.*)\)(?: -> (\w+) {{)?$", text, re.MULTILINE)
     if found is None:
         raise InternalError(f"the head of function {name} is not in its text")
-    given = [each.removeprefix("const ").split() for each in found[2].split(", ")]
+    given = [re.split(r": | ", each.removeprefix("const ")) for each in found[2].split(", ")]
+    if found[3] is not None:
+        return found[3], [(type_name, parameter) for parameter, type_name in given]
     return found[1], [(type_name, parameter) for type_name, parameter in given]
 
 

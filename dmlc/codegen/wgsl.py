@@ -261,6 +261,8 @@ WGSL = Dialect(
         is_infix=False,
         vector="vec{n}<{T}>",
         lanes="{T}({a})",
+        repeated="{T}({a})",
+        widens=False,
     ),
     local=_local,
     variable=_variable,

@@ -47,17 +47,20 @@ class Zeros:
 
     def hide(self, operand: k.Expression) -> Text | None:
         """The name of a run-time zero for a literal zero, repeated for all lanes or not, where the
-        dialect has one. It is a scalar."""
+        dialect has one. It is a scalar, where one stands for a vector."""
         literal = find_repeated(operand)
         if not isinstance(literal, k.Literal) or literal.value != 0:
             return None
         dtype = literal.type.dtype
         if dtype not in self._dialect.zeros:
             return None
-        name = self._name(dtype)
-        return (
-            Text(f"-{name}", compound=True) if math.copysign(1, literal.value) < 0 else Text(name)
-        )
+        name, syntax = self._name(dtype), self._dialect.syntax
+        is_negative = math.copysign(1, literal.value) < 0
+        made = Text(f"-{name}", compound=True) if is_negative else Text(name)
+        if operand.type.lanes > 1 and not syntax.widens:
+            vector = syntax.vector.format(T=self._dialect.types[dtype], n=operand.type.lanes)
+            return Text(syntax.repeated.format(T=vector, a=made.text))
+        return made
 
     def _name(self, dtype: DataType) -> str:
         """The name of the run-time zero of a type."""

@@ -88,8 +88,10 @@ def hold_vectors(kernel: k.Kernel, lanes: int, in_arrays: bool = True) -> k.Kern
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
     one, and so are shared arrays of which all that is read is one, which begins where those do, and
     all that is put there is of one, where vectors lie so `in_arrays`. As it is, where vectors have
-    no fixed number of lanes."""
-    if lanes < 2:
+    no fixed number of lanes; where memory has no vectors, their lanes are put one by one."""
+    if lanes == 1:
+        return dataclasses.replace(kernel, body=tuple(_part_vectors(kernel.body, set())))
+    if lanes == 0:
         return kernel
 
     wide: dict[str, int] = {}

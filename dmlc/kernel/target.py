@@ -49,8 +49,9 @@ class Profile:
     """Rows of scores, at least, that one kernel reduces online, each lane a row; 0: none."""
     online_run: int
     """And as many of them, at least, that read the same keys: a group takes no others together."""
-    online_size: int
-    """Elements of a query, or of a value, at most: a work item has sums of a whole one at hand."""
+    again_size: int
+    """Elements of a query, or of a value, at most, where several kernels compute scores again:
+    longer ones take longer than memory does."""
     walks: bool = False
     """Whether a work item may walk all points of a row, and put each where it belongs."""
     taken: Taken = ()
@@ -78,7 +79,7 @@ CPU = Profile(
     holding=1,
     online=256,
     online_run=8,
-    online_size=128,
+    again_size=64,
     walks=True,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
@@ -101,7 +102,7 @@ GPU = Profile(
     holding=512,
     online=1 << 14,
     online_run=64,
-    online_size=80,
+    again_size=80,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 

@@ -50,6 +50,11 @@ class Dim:
         return hash(self.name)
 
     @property
+    def whole(self) -> Dim:
+        """The dimension that it is a tile of, or of a tile of it; or itself."""
+        return self if self.within is None else self.within.whole
+
+    @property
     def wanted(self) -> str:
         """What places along it are called after."""
         return self.name.partition(".")[0]

@@ -92,7 +92,7 @@ class Reduce:
     tile: Tile | None = None
     """The accumulators that lie in arrays, where loops have an `output`."""
     joins: str = ""
-    """Of a tile: the axis of the work items whose tiles become one."""
+    """Of a tile, and of a part: the axis of the work items whose tiles, or parts, become one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -413,11 +413,14 @@ def list_items(node: Node) -> tuple[tuple[str, int], ...]:
 
 
 def find_shared(node: Reduce) -> list[str]:
-    """The axes along which work items share what they reduce."""
+    """The axes along which work items share what they reduce: what parts of it join is theirs."""
     if node.tile is not None:
         return [node.joins] if node.joins else []
-    loops = [n for n in walk(node.body, filled=False) if isinstance(n, Loop)]
-    return [n.wanted for n in loops if n.kind is Kind.LANE and n.extent > 1]
+    inner = list(walk(node.body, filled=False))
+    if any(isinstance(n, Reduce) and n.joins and n.phase == node.phase for n in inner):
+        return []
+    loops = [n for n in inner if isinstance(n, Loop) and n.kind is Kind.LANE and n.extent > 1]
+    return list(dict.fromkeys(n.wanted for n in loops))
 
 
 def comes_out_even(dim: Dim, step: int) -> bool:

@@ -29,12 +29,17 @@ _POSITIONS = (DataType.INDEX, DataType.INT32, DataType.INT64)
 
 
 def find_reached(elements: Elements, spans: Mapping[int, int]) -> Elements | None:
-    """The work that says of a tile whether any of its scores may be other than a negative infinity,
-    from its first point: `elements` reduce one score, and the tile goes on by so many positions
-    along each of some axes. None where that may be so of every tile."""
-    ((root,),) = (reduction.values for reduction in elements.reductions)
+    """The work that says of a tile whether any of its points may count, from its first one: a
+    score that is other than a negative infinity, or part of a sum that is other than 0. The tile
+    goes on by so many positions along each of some axes. None where that may be so of every
+    tile."""
     tile = _Tile(elements, spans)
-    found = tile.keeps(root)
+    found = tile.join("or", [
+        tile.keeps(each.values[0])
+        if each.combiner == "max"
+        else tile.join("and", [tile.adds(value) for value in each.values])
+        for each in elements.reductions
+    ])  # fmt: skip
     if found is None:
         return None
     view = View("reached#block", DataType.BOOL, (0,) * len(elements.domain), local=True)
@@ -59,7 +64,7 @@ class _Tile:
     def _apply(self, name: str, *given: int, dtype: DataType = DataType.BOOL) -> int:
         return self._add(ir.Apply(OPERATIONS[name], given, dtype))
 
-    def _join(self, name: str, parts: list[int | None]) -> int | None:
+    def join(self, name: str, parts: list[int | None]) -> int | None:
         """What holds if all of some parts do, or one of them; None is a part that may hold."""
         known = [part for part in parts if part is not None]
         if not known or (name == "or" and len(known) < len(parts)):
@@ -69,24 +74,51 @@ class _Tile:
             first = self._apply(name, first, other)
         return first
 
-    def _is_none(self, number: int) -> bool:
-        match self.values[number]:
-            case ir.Constant(value=value):
-                return value == -math.inf
-            case _:
-                return False
-
-    def keeps(self, number: int) -> int | None:
-        """Whether a score may be kept."""
+    def keeps(self, number: int, nothing: float = -math.inf) -> int | None:
+        """Whether a value may be other than `nothing`, which a condition may choose."""
         match self.values[number]:
             case ir.Select(condition=condition, then=then, otherwise=otherwise):
-                if self._is_none(otherwise):
-                    return self._join("and", [self._holds(condition, True), self.keeps(then)])
-                if self._is_none(then):
-                    return self._join("and", [self._holds(condition, False), self.keeps(otherwise)])
+                arms = (then, True), (otherwise, False)
             case _:
-                pass
+                return None
+        ways = (
+            []
+            if self._is(arm, nothing)
+            else [self._holds(condition, wanted), self._may(arm, nothing)]
+            for arm, wanted in arms
+        )
+        return self.join("or", [self.join("and", way) for way in ways if way])
+
+    def _may(self, number: int, nothing: float) -> int | None:
+        return self.adds(number) if nothing == 0.0 else self.keeps(number)
+
+    def adds(self, number: int) -> int | None:
+        """Whether a part of a sum may be other than 0."""
+        match self.values[number]:
+            case ir.Apply(operation=operation, operands=parts):
+                name = operation.name
+            case ir.Cast(operand=operand):
+                return self.adds(operand)
+            case _:
+                return self.keeps(number, 0.0)
+        if name in ("add", "sub"):
+            return self.join("or", [self.adds(part) for part in parts])
+        if name == "mul":
+            return self.join("and", [self.adds(part) for part in parts])
+        if name in ("div", "neg"):
+            return self.adds(parts[0])
+        distance = self.values[parts[0]]
+        if name == "exp" and isinstance(distance, ir.Apply) and distance.operation.name == "sub":
+            return self.keeps(distance.operands[0])
         return None
+
+    def _is(self, number: int, wanted: float) -> bool:
+        """Whether a value is a constant number."""
+        match self.values[number]:
+            case ir.Constant(value=value):
+                return value == wanted
+            case _:
+                return False
 
     def _holds(self, number: int, wanted: bool) -> int | None:
         """Whether a condition may hold, or may not."""
@@ -100,7 +132,7 @@ class _Tile:
         if name in ("and", "or"):
             other = "or" if name == "and" else "and"
             found = [self._holds(part, wanted) for part in parts]
-            return self._join(name if wanted else other, found)
+            return self.join(name if wanted else other, found)
         if name not in _OPPOSITE:
             return None
         name = name if wanted else _OPPOSITE[name]

@@ -49,6 +49,23 @@ def list_readers(nest: Nest, number: int, nodes: Iterable[Node]) -> list[Point]:
     ]
 
 
+def find_lost(
+    nest: Nest, path: Sequence[Node], node: Reduce, paths: Iterable[Sequence[Node]]
+) -> list[Loop]:
+    """The serial loops of several steps around a reduction, the last node of a path, that are not
+    around a point which reads what it comes to. What a part of it comes to, the whole has."""
+    around = [n for n in path if isinstance(n, Loop) and n.kind in (Kind.LOOP, Kind.UNROLL)]
+    around = [n for n in around if n.extent != 1 and n.dim.count_steps(n.step) != 1]
+    parted = any(isinstance(n, Reduce) and n.phase == node.phase for n in path[:-1])
+    made = [name for phase in nest.phases for a in phase.accumulators for name, _ in a.stages]
+    own = [name for a in nest.phases[node.phase].accumulators for name, _ in a.stages]
+    # What several phases make alike may be that of another.
+    if not around or parted or node.into is not None or any(made.count(n) > 1 for n in own):
+        return []
+    reading = [own for own in paths if list_readers(nest, node.phase, own[-1:])]
+    return [n for n in around if any(all(n is not m for m in own) for own in reading)]
+
+
 def is_condition(nest: Nest, number: int) -> bool:
     """Whether a phase has one value, that is true or false, and the same for all points of a
     tile but for where these are."""

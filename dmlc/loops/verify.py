@@ -46,7 +46,7 @@ from dmlc.loops.nodes import (
 )
 from dmlc.loops.paths import Path, excludes, list_paths
 from dmlc.loops.permute import LANES
-from dmlc.loops.rescaling import check_rescale, is_condition, list_readers
+from dmlc.loops.rescaling import check_rescale, find_lost, is_condition, list_readers
 from dmlc.loops.tensorize import find_wrong
 from dmlc.source import InternalError
 
@@ -197,7 +197,8 @@ class _Verifier:
             self._demand(loop.extent > 0, f"{what} is written out without end")
         if loop.kind is Kind.VECTOR:
             self._demand(loop.step > 1 and loop.extent <= 1, f"{what} has no vectors")
-            single = all(n.kind is not Kind.VECTOR for n in _list_loops(walk(loop.body)))
+            inner = _list_loops(walk(loop.body, filled=False))
+            single = all(n.kind is not Kind.VECTOR for n in inner)
             self._demand(single, f"{what} has vectors inside")
             self._verify_vector(path, loop, what)
         whole = loop.step == 1 or loop.kind is Kind.VECTOR
@@ -304,13 +305,14 @@ class _Verifier:
             if steps is not None:
                 if all(n.dim is not loop.dim for n in loops[place + 1 :]):
                     found.append(_Digit(loop, steps, None))
-            elif loop.dim is dim or loop.dim.within is dim:
+            elif dim in (loop.dim, loop.dim.within, loop.dim.whole):
                 is_wide = loop.kind is Kind.VECTOR
                 # Vectors leave what is no whole one to shorter ones, and to single points.
                 step = 1 if is_wide and not loop.extent else loop.step
                 found.append(_Digit(loop, step, loop.extent or None))
                 found += [_Digit(loop, 1, loop.step)] * (is_wide and step > 1)
-        return sorted(found, key=lambda d: (d.loop.dim.within is dim, -d.step, d.count == 1))
+        tiles = {n.dim for n in loops if n.dim is not dim and dim in (n.dim.within, n.dim.whole)}
+        return sorted(found, key=lambda d: (d.loop.dim in tiles, -d.step, d.count == 1))
 
     def _find_steps(self, made: Dim, wanted: Dim) -> int | None:
         """The steps of a dimension that a merged one counts."""
@@ -395,6 +397,8 @@ class _Verifier:
             self._demand(around[-1].array or not several,
                 f"{what} is a part of one that has no arrays")  # fmt: skip
         self._demand(not node.resumes or around, f"{what} resumes nothing")
+        lost = find_lost(nest, path, node, self._paths)
+        self._demand(not lost, f"{what} is read after loops that begin it again: {_name(lost)}")
         inner = set(self._list_reduced(node.phase))
         if not around and node.tile is None:
             kept = inner - (set() if node.into is None else {node.into.dim})
@@ -417,14 +421,18 @@ class _Verifier:
         self._demand(fits, f"{what} has a tile that overlaps itself")
         every, inner = set(self._nest.dims[node.phase]), set(self._list_reduced(node.phase))
         inner = every - inner if self._nest.phases[node.phase].is_across else inner
-        lanes = [n for n in _list_loops(walk(node.body, filled=False)) if n.kind is Kind.LANE]
-        shared = any(self._list_parts(n.dim) & inner for n in lanes if n.extent > 1)
+        own = [p for p in self._paths if isinstance(p[-1], Point) and p[-1].phase == node.phase]
+        lanes = [
+            n for p in own if node in p for n in _list_loops(p[len(path) :]) if n.kind is Kind.LANE
+        ]
+        taken = [n.dim for n in lanes if n.extent > 1]
+        shared = any((({d} & every) or self._list_parts(d)) & inner for d in taken)
         self._demand(node.joins or not shared, f"{what} shares tiles that are not joined")
         for own in (p[len(path) :] for p in self._paths if p[-1] is not node and node in p):
             if not isinstance(own[-1], Point) or own[-1].phase != node.phase:
                 continue
-            part = next((n for n in own if isinstance(n, Reduce)), None)
-            last = 0
+            inside = (n for n in own if isinstance(n, Reduce) and n.phase == node.phase)
+            part, last = next(inside, None), 0
             if part is not None and part.tile is not None:
                 last = (part.tile.rows - 1) * tile.pitch + part.tile.columns - 1
             outputs = every - set(self._list_reduced(node.phase))

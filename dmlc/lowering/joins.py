@@ -46,9 +46,11 @@ def join_items(
         return []
     steps = _find_steps(lanes)
     step, extent = steps[axis], dict(lanes)[axis]
-    lane = k.Position(k.Geometry.LANE)
-    (states,) = state.registers.values()
-    size = math.prod(side for _, side in lanes)
+    ((width, states),) = state.registers.items()
+    lane = multiply(k.Position(k.Geometry.LANE), width)
+    size = math.prod(side for _, side in lanes) * width
+    steps = {name: step * width for name, step in steps.items()}
+    step *= width
     taken = name_arrays(frame, state.accumulators, "_lanes", size, shared=True)
     shared = list(zip(state.accumulators, states, taken, strict=True))
     write = [put for _, own, to in shared for put in to.write(lane, own)]
@@ -57,7 +59,7 @@ def join_items(
         number = frame.variable("part")
         body: list[k.Statement] = []
         for each, own, arrays in shared:
-            other = arrays.read(add(first, multiply(number, step)))
+            other = arrays.read(add(first, multiply(number, step)), width)
             before, merged = merge(each.reduction, own, other, frame.names.take)
             body += [*before, *map(k.Assign, own, merged)]
         return k.For(number, index(1), index(count), 1, tuple(body))
@@ -69,7 +71,7 @@ def join_items(
         body += [k.If(operate("lt", numbers[axis], index(left)), some), k.Barrier()]
     first = add(*[multiply(numbers[name], step) for name, step in steps.items() if name != axis])
     for _, own, arrays in shared:
-        body += map(k.Assign, own, arrays.read(first))
+        body += map(k.Assign, own, arrays.read(first, width))
     return [*body, combine(first, step, left)]
 
 

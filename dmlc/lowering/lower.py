@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import (
+    ZERO,
     add,
     both,
     either,
@@ -309,10 +310,9 @@ class _Writer:
         """Tiles that are put into buffers, after zeros where something may be left of these."""
         points = [n for n in walk(node.body) if isinstance(n, Point)]
         dims = [dim for point in points for into in point.into for dim, _ in into.tile]
-        origins = {dim: scope.start(dim) for dim in dims}
-        used = scope.used | frozenset(self._items)
-        # What fills a tile does so point by point, or in vectors of its own.
-        inner = dataclasses.replace(scope, origins=origins, used=used, is_own=None, lanes=1)
+        # Points of a tile count from where it starts.
+        origins = {dim: ZERO if dim.within is not None else scope.start(dim) for dim in dims}
+        inner = dataclasses.replace(scope, origins=origins, is_own=None)
         tested: list[k.Expression] = []
         if node.conditions:
             number = points[0].phase
@@ -323,14 +323,20 @@ class _Writer:
             left = tuple(c for c in node.conditions if c not in known)
             inner = inner.note(number, conditions=left)
         there, made = math.prod(side for _, side in self._nest.lanes), list[k.Statement]()
+        own = set(self._nest.lanes)
         is_shared = any(buffer.shared for buffer in node.buffers)
         for each in node.body:
-            filled = self._write_node(each, inner)
-            count = math.prod(extent for _, extent in list_items(each))
+            # What fills a tile does so point by point, or in vectors of its own, but of what work
+            # items have in vectors.
+            into = [i for n in walk((each,)) if isinstance(n, Point) for i in n.into]
+            is_known = any(dim in scope.known for i in into for dim, _ in i.tile)
+            lanes, items = scope.lanes if is_known else 1, list_items(each)
+            used = scope.used if own & set(items) else scope.used | set(self._items)
+            filled = self._write_node(each, dataclasses.replace(inner, lanes=lanes, used=used))
+            count = math.prod(extent for _, extent in items)
             alone = operate("lt", k.Position(k.Geometry.LANE), index(count))
             # Work items that stand along a tile already fill what is theirs, as in private arrays.
-            into = (i for n in walk((each,)) if isinstance(n, Point) for i in n.into)
-            is_own = not is_shared or any(dim in scope.known for i in into for dim, _ in i.tile)
+            is_own = not is_shared or is_known or bool(own & set(items))
             made += guard([*tested, *([alone] if count < there and not is_own else [])], filled)
         if is_shared:
             return [*[k.Barrier()] * node.repeats, *made, k.Barrier()]

@@ -88,7 +88,7 @@ class Points:
         if isinstance(place, k.Operate | k.Position):
             place = self._frame.name(body, dim.wanted, place)
         if dim.within is not None:
-            return body + self._settle_tile(node, scope, dim.within, place)
+            return body + self._settle_tile(node, scope, dim, dim.within, place)
         if not scope.span(dim).is_loose:
             return body + self._settle_parts(node, scope, dim, place)
         is_inside = operate("lt", place, scope.span(dim).stop or dim.count)
@@ -112,14 +112,14 @@ class Points:
         return body + self._settle_parts(node, scope, dim, place)
 
     def _settle_tile(
-        self, node: Loop, scope: Scope, whole: Dim, place: k.Expression
+        self, node: Loop, scope: Scope, tile: Dim, whole: Dim, place: k.Expression
     ) -> list[k.Statement]:
         """What is inside where a point of a tile is settled, and so is that of the dimension it is
         of. Where the tile goes beyond the end, nothing is, unless it is put into a buffer: then
         others stand in for the points."""
-        body, size = list[k.Statement](), node.dim.size
-        scope = scope.settle({node.dim: place})
-        parts = {whole, *(part for part, _ in whole.parts)}
+        body, size = list[k.Statement](), tile.size
+        scope = scope.settle({tile: place})
+        parts = {whole, whole.whole, *(part for part, _ in whole.whole.parts)}
         if not any(parts & set(self._nest.dims[number]) for number in list_phases(node)):
             return self._write(node.body, scope)
         at = add(scope.start(whole), place)
@@ -130,13 +130,16 @@ class Points:
         is_loose, scope = scope.span(whole).is_loose, scope.narrow(whole, is_loose=False)
         if known and isinstance(size, int) and known % size == 0 and not is_loose:
             return body + self._settle_parts(node, scope, whole, at)
+        if node.kind is Kind.VECTOR and not self._touches(node, whole):
+            return body + self._settle_parts(node, scope, whole, at)
         is_inside = operate("lt", at, stop)
         # Work items that fill tiles together go on to where these are: what they add is their own.
         filled = (n for n in walk(node.body) if isinstance(n, Stage))
         meets = node.kind is Kind.LANE and any(b.shared for n in filled for b in n.buffers)
         if scope.origins is None and not meets:
             return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, whole, at)))]
-        last = index(known - scope.lanes) if known else operate("sub", stop, index(scope.lanes))
+        width = node.step if node.kind is Kind.VECTOR else 1
+        last = index(known - width) if known else operate("sub", stop, index(width))
         at = self._frame.name(body, "at", operate("min", at, last))
         puts = (into for n in walk(node.body) if isinstance(n, Point) for into in n.into)
         if any(node.dim in into.loose for into in puts):
@@ -145,11 +148,24 @@ class Points:
         scope = dataclasses.replace(scope, is_own=is_own)
         return body + self._settle_parts(node, scope, whole, at)
 
+    def _touches(self, node: Loop, dim: Dim) -> bool:
+        """Whether what is inside reduces points of a dimension, or goes to memory for them."""
+        for number in list_phases(node, filled=False):
+            dims, phase = self._nest.dims[number], self._nest.phases[number]
+            if any(dims[axis] is dim for axis in phase.space.inner if axis < len(dims)):
+                return True
+            terms = self._values.terms[number]
+            if any(dim is d for v in phase.elements.buffers() if not v.local for d, _ in terms[v]):
+                return True
+        return False
+
     def _settle_parts(
         self, node: Loop, scope: Scope, dim: Dim, place: k.Expression
     ) -> list[k.Statement]:
         """What is inside where a point of a dimension is settled, and so are the dimensions that it
         was made of."""
+        if dim.within is not None:
+            return self._settle_tile(node, scope, dim, dim.within, place)
         scope = scope.settle({dim: place})
         if not dim.parts:
             return self._write(node.body, scope)

@@ -116,6 +116,8 @@ class Reductions:
         if node.resumes and outer is not None:
             return body + keep(outer, state, scope.output)
         if outer is not None:
+            if node.joins:
+                body += self._join(node, state, node.joins)
             return body + flush(frame, state, outer, scope.output)
         return body + self._finish(node, state, scope, is_blocked=is_blocked)
 
@@ -173,7 +175,8 @@ class Reductions:
         if state.arrays and state.tile is None and (state.lanes > 1 or block is None):
             count = None if block is None else scope.span(block).stop or block.count
             state, body = join_lanes(frame, state, count, self._width(), changes=bool(shared))
-        wide = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+        loops = [n for n in walk(node.body, filled=False) if isinstance(n, Loop)]
+        wide = any(n.kind is Kind.VECTOR for n in loops)
         if wide and not state.arrays:
             state, joined = join_vectors(frame, state)
             body += joined
@@ -181,10 +184,7 @@ class Reductions:
             if state.tile is not None:
                 body += join_tiles(frame, state, self._nest.lanes, self._items, axis)
                 continue
-            if node.phase in self._repeated:
-                # Others may still read what this one has shared before.
-                body.append(k.Barrier())
-            body += join_items(frame, state, self._nest.lanes, self._items, axis)
+            body += self._join(node, state, axis)
         if node.into is not None:
             ((each, own),) = zip(
                 state.accumulators, next(iter(state.registers.values())), strict=True
@@ -193,6 +193,13 @@ class Reductions:
             return [*body, self._values.put(node.into, value, scope)]
         have_at_hand(frame, state, body)
         return body
+
+    def _join(self, node: Reduce, state: Accumulators, axis: str) -> list[k.Statement]:
+        """The accumulators of the work items along an axis become one."""
+        # Others may still read what this one has shared before.
+        before = [k.Barrier()] * (node.phase in self._repeated)
+        lanes, items = self._nest.lanes, self._items
+        return [*before, *join_items(self._frame, state, lanes, items, axis)]
 
     def _write_inside(self, node: Reduce, scope: Scope, *, is_first: bool) -> list[k.Statement]:
         """What is inside a reduction, under the conditions that are known by then."""

@@ -276,7 +276,11 @@ def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
 def _part_filling(path: Sequence[Node]) -> Sequence[Node]:
     """The part of a path from where it fills tiles, which is no part of vectors around. Neither is
     what a condition is of."""
-    inside = [place for place, node in enumerate(path) if isinstance(node, Stage)]
+    point = path[-1]
+    tile = {d for i in point.into for d, _ in i.tile} if isinstance(point, Point) else set[Dim]()
+    wide = [n.dim in tile for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+    # Work items put what they have in vectors as it is.
+    inside = [p for p, node in enumerate(path) if isinstance(node, Stage) and not any(wide)]
     inside += [len(path) - 1] * any(isinstance(node, Where) for node in path[-1:])
     return path[inside[-1] :] if inside else path
 

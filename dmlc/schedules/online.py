@@ -1,32 +1,26 @@
 """The schedule of softmax-weighted sums that are computed online: attention in one kernel.
 
-Each lane has a row of scores: a work item on a GPU, and a lane of the vectors of one on a CPU. It
-goes through the keys in blocks, which are the same for all rows of a group. A block takes the
-scores of its keys, the largest one, the weights, and what they add to the sums, which stay in
-registers. What is read of the rows is put into a tile first, where lanes lie side by side.
+A lane of a vector has a row of scores. It goes through the keys in blocks, which are the same for
+all rows of a group. A block takes the scores of its keys, the largest one, the weights, and what
+they add to the sums, which stay in registers. What is read of the rows is put into a tile first,
+where lanes lie side by side.
+
+On a GPU both products are shared out as those of matrices are: a work item has some rows by some
+keys of the scores, and the same rows by some columns of the sums. Several share the rows: they
+reduce the largest score together, and have the weights of each other from a tile.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel.target import Limits, Profile
 from dmlc.loops.element import (
-    Collector,
     Elements,
-    Gather,
-    Place,
     Read,
-    Reduction,
-    Value,
     View,
-    find_moving,
-    operands,
-    prune,
-    renumber,
 )
 from dmlc.loops.nodes import (
     Buffer,
@@ -44,32 +38,24 @@ from dmlc.loops.nodes import (
     Where,
     number_steps,
 )
-from dmlc.loops.phases import VECTOR, Accumulator, Phase, make_accumulators
-from dmlc.loops.reached import find_reached
-from dmlc.loops.space import Space
-from dmlc.loops.staging import STAGED
-from dmlc.loops.tiling import takes_vectors
-from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import measure
+from dmlc.loops.phases import VECTOR, Phase
+from dmlc.loops.tiling import count_points, measure_shared
+from dmlc.schedules.online_phases import PAD, Phases, Shape
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
-from dmlc.transform.online import KEYS, Online
 from dmlc.transform.passes import Member
 
-_ITEMS = 64
-"""Work items of a group."""
-_SHARED = 16 << 10
-"""Bytes of what is read of the rows of a group, at most, that lie in shared memory. More are a
-private array of each work item."""
-_KEY_BYTES = 8 << 10
-"""Bytes of tiles of keys, from which on no more are put there."""
-_ACROSS = 16
-"""Work items that read a key side by side."""
-
-
-def _none(number: int) -> Reduction:
-    """What keeps a value."""
-    return Reduction("sum", (number,), None, None, DataType.FLOAT32)
+_SHAPES = (
+    (64, Shape(4, 64, 32, 4, 4, 4)),
+    (128, Shape(4, 64, 64, 8, 8, 8)),
+    (128, Shape(4, 32, 64, 8, 4, 8)),
+    (128, Shape(4, 32, 16, 8, 4, 4)),
+)
+"""Of GPUs: the first that takes queries and values of so many elements, and for which a group has
+memory. Four rows by eight keys of scores, and by 16 columns of sums, are 96 registers: RADV spills
+some of many more, and of those that longer strips are read into."""
+_SHARED = 1 << 15
+"""Shared memory of a group, at most, in bytes. Direct3D promises it."""
 
 
 def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limits) -> Nest:
@@ -79,395 +65,205 @@ def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limit
     (members,) = group.passes
     derived = [m for m in members.members if m not in group.online.members]
     local = frozenset(group.local)
-    return _Rows(function, group.online, derived, local, p, limits).choose()
+    shapes = [Shape(p.lanes, p.lanes)]
+    if p.lanes == 1:
+        size = max(group.online.sizes[group.online.rows + 1 :])
+        shapes = [shape for most, shape in _SHAPES if size <= most]
+    for shape in shapes:
+        nest = _Nests(function, group.online, derived, local, shape, limits).choose()
+        # The largest scores, and the sums of weights, are joined there too.
+        joined = 2 * 4 * shape.lanes * shape.items
+        if measure_shared(nest.buffers) + joined <= _SHARED or shape is shapes[-1]:
+            return nest
+    raise InternalError("no sizes of tiles")
 
 
-class _Rows:
+class _Nests(Phases):
     """A nest in the making."""
-
-    def __init__(
-        self,
-        function: ir.Function,
-        found: Online,
-        derived: Sequence[Member],
-        local: frozenset[str],
-        p: Profile,
-        limits: Limits,
-    ) -> None:
-        self._limits = limits
-        self._function, self._found, self._derived, self._local = function, found, derived, local
-        self._tensors = function.tensors()
-        self._lanes = p.lanes
-        self._items = _ITEMS if p.lanes == 1 else p.lanes
-        count = found.rows
-        names = [f"i{n}" for n in range(count)] + ["k", "d"]
-        names += [f"e{n or ''}" for n in range(len(found.sizes) - count - 2)]
-        self._dims = [Dim(name, size) for name, size in zip(names, found.sizes, strict=True)]
-        self._x, self._k = self._dims[found.along], self._dims[count]
-        self._row = Dim("row", self._items, within=self._x)
-        self._key = Dim("key", KEYS, within=self._k)
-        self._phases: list[Phase] = []
-        self._axes: list[tuple[Dim, ...]] = []
-        self._buffers: list[Buffer] = []
-        self._tiles: dict[Elements, View] = {}
-        """What stands for what is read of the rows."""
-        self._before: list[tuple[Buffer, Node]] = []
-        """What fills tiles once, and for each block of keys."""
-        self._within: list[tuple[Buffer, Node]] = []
-
-    # What is computed ------------------------------------------------------------------------
-
-    def _own(self, *further: int) -> tuple[int, ...]:
-        """The numbers of the dimensions of rows, and of some others."""
-        return (*range(self._found.rows), *further)
-
-    def _collect(
-        self, numbers: Sequence[int], local: Mapping[str, DataType], parallel: int
-    ) -> Collector:
-        """For work over some dimensions, and then over rows and keys of a block."""
-        domain = (*(self._found.sizes[n] for n in numbers), self._items, KEYS)
-        return Collector(self._function, domain, local, parallel)
-
-    def _place(self, member: Member, numbers: Sequence[int]) -> dict[ir.Index, int]:
-        """The axis of some work that each index of a stage is."""
-        return {i: numbers.index(d) for i, d in member.axes if d in numbers}
-
-    def _add(
-        self, elements: Elements, numbers: Sequence[int], states: tuple[Accumulator, ...] = ()
-    ) -> int:
-        """A phase over some dimensions; gives its number."""
-        strides = {view: view.strides for view in elements.views()}
-        parallel = *(n for n, d in enumerate(numbers) if d < self._found.rows), len(numbers)
-        sizes = tuple(map(measure, elements.domain))
-        self._phases.append(Phase(elements, Space(sizes, strides, parallel), states))
-        self._axes.append((*(self._dims[n] for n in numbers), self._row, self._key))
-        return len(self._phases) - 1
-
-    def _read_lanes(self, elements: Elements) -> Elements:
-        """The same with what is at hand read lane by lane: it differs from row to row."""
-        along = self._found.along
-
-        def change(view: View) -> View:
-            if not view.local or view.strides[-2]:
-                return view
-            strides = (*view.strides[:-2], view.strides[along], view.strides[-1])
-            return dataclasses.replace(view, strides=strides)
-
-        return _map_views(elements, change)
-
-    def _stage(self, elements: Elements, numbers: Sequence[int]) -> Elements:
-        """The same with tiles in place of what is read of rows, and of keys; each is filled by a
-        phase. What is computed from either alone is computed once, as the tile is filled."""
-        strides = {view: view.strides for view in elements.views()}
-        moving = {n: find_moving(elements, strides, axis) for axis, n in enumerate(numbers)}
-        along, keys = moving[self._found.along], moving.get(self._found.rows)
-        if keys is not None and numbers[-1] != self._found.rows:
-            inner = moving[numbers[-1]]
-            for of_rows in (True, False):
-                taken = sum(buffer.size * buffer.dtype.bytes for buffer, _ in self._within)
-                if not of_rows and (self._lanes > 1 or taken > _KEY_BYTES):
-                    continue
-                fits = [
-                    inner[n] and along[n] is of_rows and keys[n] is not of_rows
-                    for n in range(len(elements.values))
-                ]
-                elements = self._replace(elements, fits, numbers)
-        if self._lanes == 1:
-            return elements
-        # A tile has no flags, but what they choose.
-        own = [isinstance(v, Read | ir.Select) and along[n] for n, v in enumerate(elements.values)]
-        return self._replace(elements, own, numbers)
-
-    def _replace(
-        self, elements: Elements, fits: Sequence[bool], numbers: Sequence[int]
-    ) -> Elements:
-        """The same with tiles for the largest of some values made of what is read alone."""
-        plain: list[bool] = []
-        for value in elements.values:
-            own = isinstance(value, ir.Constant | ir.Apply | ir.Select | ir.Cast)
-            own = own and all(plain[o] for o in operands(value))
-            plain.append(own or (isinstance(value, Read) and not value.view.local))
-        suits = [
-            f and p and v.dtype in STAGED
-            for f, p, v in zip(fits, plain, elements.values, strict=True)
-        ]
-        used = {o for n, v in enumerate(elements.values) if suits[n] for o in operands(v)}
-        values = list(elements.values)
-        for number, value in enumerate(elements.values):
-            if suits[number] and number not in used:
-                made = prune(dataclasses.replace(elements, results=(), reductions=(_none(number),)))
-                key = dataclasses.replace(made, reductions=())
-                if key not in self._tiles:
-                    self._tiles[key] = self._fill(key, numbers)
-                values[number] = Read(self._tiles[key], value.dtype)
-        # Those that stand for nothing any longer keep their numbers until here.
-        return prune(dataclasses.replace(elements, values=tuple(values)))
-
-    def _fill(self, elements: Elements, numbers: Sequence[int]) -> View:
-        """The tile of the last value of some work, for which a phase is made that fills it."""
-        count, dtype = len(self._tiles), elements.values[-1].dtype
-        (first, *_) = elements.buffers()
-        own = f"{first.tensor}{count or ''}"
-        strides = {view: view.strides for view in elements.views()}
-        moves = [n for axis, n in enumerate(numbers) if find_moving(elements, strides, axis)[-1]]
-        of_rows, of_keys = self._found.along in moves, self._found.rows in moves
-        row = Dim(f"{own}_row", self._items, within=self._x)
-        key = Dim(f"{own}_key", KEYS, within=self._k)
-        sides = [(d, self._dims[d], self._found.sizes[d]) for d in moves if d > self._found.rows]
-        is_shared = self._lanes == 1
-        if of_rows and is_shared:
-            # Each work item fills what it reads.
-            is_shared, row = (
-                self._share_bytes() + self._items * 4 * sides[0][2] <= _SHARED,
-                self._row,
-            )
-        apart = of_rows and (is_shared or self._lanes > 1)
-        size, places = (self._items if apart else 1), [0] * (len(numbers) + 2)
-        loops, tile = list[tuple[Dim, int]](), list[tuple[Dim, int]]()
-        if apart:
-            tile, places[-2] = [(row, 1)], 1
-            loops = [(row, self._items)] if self._lanes > 1 else []
-        last = row
-        if of_keys:
-            sides.append((self._found.rows, key, KEYS))
-        for number, dim, extent in sides:
-            places[-1 if dim is key else numbers.index(number)] = size
-            loops.append((dim, extent))
-            tile.append((dim, size))
-            last, size = dim, size * extent
-        made = View(f"{own}#tile", dtype, tuple(places), local=True)
-        buffer = Buffer(
-            made.tensor, dtype, size, last, f"{first.tensor}_tile", linear=True, shared=is_shared
-        )
-        self._buffers.append(buffer)
-        work = dataclasses.replace(elements, results=((made, len(elements.values) - 1),))
-        node: Node = Point(self._add(work, numbers), (Into(buffer, last, tile=tuple(tile)),))
-        if not of_rows:
-            ((inner, extent), _) = loops
-            node = self._share(node, inner, extent, key, numbers)
-        else:
-            for dim, extent in reversed(loops):
-                kind = Kind.LOOP if self._lanes > 1 else Kind.UNROLL
-                steps = 0 if dim.within is None and self._lanes > 1 else extent
-                node = Loop(dim, kind, 1, (node,), dim.name, steps)
-        (self._within if of_keys else self._before).append((buffer, node))
-        return made
-
-    def _share_bytes(self) -> int:
-        """What tiles of rows take of shared memory so far."""
-        held = (buffer for buffer, _ in self._before if buffer.shared)
-        return sum(buffer.size * buffer.dtype.bytes for buffer in held)
-
-    def _share(self, node: Node, inner: Dim, extent: int, key: Dim, numbers: Sequence[int]) -> Node:
-        """How work items fill a tile of keys: neighbours read side by side, in vectors where they
-        can."""
-        axis = numbers.index(self._dims.index(inner))
-        width = VECTOR if takes_vectors(self._phases[-1], axis, self._limits) else 1
-        across = math.gcd(extent // width, _ACROSS)
-        down = min(KEYS, self._items // across)
-        if width > 1:
-            node = Loop(inner, Kind.VECTOR, width, (node,), inner.name, 1)
-        parts = extent // width // across
-        own = key.name.removesuffix("_key")
-        if parts > 1:
-            node = Loop(inner, Kind.UNROLL, width * across, (node,), inner.name, parts)
-        node = Loop(inner, Kind.LANE, width, (node,), f"{own}_columns", across)
-        if down < KEYS:
-            node = Loop(key, Kind.UNROLL, down, (node,), key.name, KEYS // down)
-        return Loop(key, Kind.LANE, 1, (node,), f"{own}_rows", down)
-
-    def _reduce(self, member: Member, numbers: Sequence[int], local: Mapping[str, DataType]) -> int:
-        """A phase that reduces one stage."""
-        collector = self._collect(numbers, local, self._found.rows + 1)
-        collector.add_reduction(member.stage, self._place(member, numbers))
-        elements = self._stage(self._read_lanes(collector.elements()), numbers)
-        dtype = self._tensors[member.stage].dtype
-        return self._add(elements, numbers, make_accumulators(elements, [(member.stage, dtype, 0)]))
-
-    def _find_reached(self) -> int | None:
-        """The phase that says whether any score of a block and the rows of a group counts; None
-        where that may be so of all."""
-        member, numbers = self._found.largest, self._own(self._found.rows)
-        local = {self._found.scores.stage: self._tensors[self._found.scores.stage].dtype}
-        collector = self._collect(numbers, local, self._found.rows + 1)
-        collector.add_reduction(member.stage, self._place(member, numbers))
-        spans = {self._found.along: self._items - 1, self._found.rows: KEYS - 1}
-        found = find_reached(collector.elements(), spans)
-        return None if found is None else self._add(found, numbers)
-
-    def _weigh(
-        self, local: Mapping[str, DataType]
-    ) -> tuple[int, Into, list[tuple[int, Dim | None]]]:
-        """The phase of the weights of a block, where it puts them, and those of the sums, each
-        with the dimension that it keeps besides rows."""
-        found = self._found
-        weights = View("weights#block", DataType.FLOAT32, (), local=True)
-        made: list[tuple[int, Dim | None]] = []
-        first: Elements | None = None
-        for member in found.sums:
-            extra = [d for _, d in member.axes if d > found.rows]
-            numbers = self._own(found.rows, *extra)
-            collector = self._collect(numbers, local, found.rows + 1)
-            collector.add_reduction(member.stage, self._place(member, numbers))
-            elements = self._read_lanes(collector.elements())
-            weight = _find_weight(elements, found.largest.stage)
-            own = dataclasses.replace(
-                weights, strides=(*(0 for _ in numbers), int(self._lanes > 1), self._lanes)
-            )
-            if first is None:
-                plain = self._own(found.rows)
-                first = dataclasses.replace(elements, results=((own, weight),), reductions=())
-                first = self._stage(_keep_axes(prune(first), numbers, plain), plain)
-            values = list(elements.values)
-            values[weight] = Read(own, DataType.FLOAT32)
-            elements = prune(dataclasses.replace(elements, values=tuple(values)))
-            elements = self._stage(elements, numbers)
-            dtype = self._tensors[member.stage].dtype
-            states = make_accumulators(elements, [(member.stage, dtype, 0)])
-            made.append(
-                (self._add(elements, numbers, states), self._dims[extra[0]] if extra else None)
-            )
-        if first is None:
-            raise InternalError("nothing is summed online")
-        buffer = Buffer(
-            weights.tensor, DataType.FLOAT32, KEYS * self._lanes, self._key, "weights",
-            linear=True,
-        )  # fmt: skip
-        self._buffers.append(buffer)
-        into = Into(buffer, self._key, self._lanes)
-        return self._add(first, self._own(found.rows)), into, made
-
-    def _finish(self) -> list[tuple[int, Dim | None, Member]]:
-        """The phases of what leaves."""
-        found = self._found
-        local = {m.stage: self._tensors[m.stage].dtype for m in (found.largest, *found.sums)}
-        stored = [m for m in (found.largest, *found.sums) if m.stage not in self._local]
-        made: list[tuple[int, Dim | None, Member]] = []
-        for member in (*stored, *self._derived):
-            extra = [d for _, d in member.axes if d > found.rows]
-            numbers = self._own(*extra)
-            collector = self._collect(numbers, local, len(numbers))
-            axes = self._place(member, numbers)
-            if member in stored:
-                collector.add_copy(member.stage, axes)
-            else:
-                collector.add_stage(member.stage, axes)
-            elements = self._lose_empty(self._read_lanes(collector.elements()), local)
-            elements = self._stage(elements, numbers)
-            made.append(
-                (self._add(elements, numbers), self._dims[extra[0]] if extra else None, member)
-            )
-        return made
-
-    def _lose_empty(self, elements: Elements, local: Mapping[str, DataType]) -> Elements:
-        """The same where sums are NaN of rows all of whose scores are negative infinities, which
-        are no distance from the largest one."""
-        own = self._found.largest.stage
-        values: list[Value] = []
-        numbers: dict[int, int] = {}
-        for number, value in enumerate(elements.values):
-            value = renumber(value, numbers)
-            values.append(value)
-            if isinstance(value, Read) and value.view.tensor in local.keys() - {own}:
-                at = len(values) - 1
-                values += (
-                    Read(dataclasses.replace(value.view, tensor=own), value.dtype),
-                    ir.Constant(DataType.FLOAT32, -math.inf),
-                    ir.Apply(OPERATIONS["eq"], (at + 1, at + 2), DataType.BOOL),
-                    ir.Constant(DataType.FLOAT32, math.nan),
-                    ir.Select(at + 3, at + 4, at, DataType.FLOAT32),
-                )
-            numbers[number] = len(values) - 1
-        results = tuple((view, numbers[number]) for view, number in elements.results)
-        return dataclasses.replace(elements, values=tuple(values), results=results)
-
-    # The nest --------------------------------------------------------------------------------
 
     def choose(self) -> Nest:
         """The nest."""
-        found, lanes, is_wide = self._found, self._lanes, self._lanes > 1
+        found, shape = self._found, self._shape
         dtypes = {m.stage: self._tensors[m.stage].dtype for m in found.members}
-        scores = self._reduce(found.scores, self._own(found.rows, found.rows + 1), {})
-        at_hand = {found.scores.stage: dtypes[found.scores.stage]}
-        largest = self._reduce(found.largest, self._own(found.rows), at_hand)
-        at_hand[found.largest.stage] = dtypes[found.largest.stage]
+        scores = self._reduce(found.scores[0], self._own(found.rows, found.rows + 1), {})
+        at_hand = {found.scores[0].stage: dtypes[found.scores[0].stage]}
+        largest = self._reduce(found.top, self._own(found.rows), at_hand)
+        at_hand[found.top.stage] = dtypes[found.top.stage]
         weighted, into, sums = self._weigh(at_hand)
-        ends = self._finish()
-        inner = Kind.LOOP if is_wide else Kind.UNROLL
-        d = self._dims[found.rows + 1]
-        node: Node = Loop(
-            d, inner, 1, (self._keys(Point(scores)),), "d", 0 if is_wide else self._measure(d)
-        )
-        tile = Tile(KEYS, lanes, lanes, lanes, registers=True)
-        block: list[Node] = [Reduce(scores, (node,), array=True, tile=tile)]
-        numbers = tuple(number for number, _ in sums)
-        block.append(Rescale(largest, numbers, (self._keys(Point(largest)),)))
-        block.append(self._keys(Point(weighted, (into,))))
-        for number, extra in sums:
-            node = self._keys(Point(number), counted=False)
-            if extra is not None and is_wide:
-                part = Tile(1, lanes, lanes, lanes, registers=True)
-                node = Reduce(number, (node,), array=True, resumes=True, tile=part)
-            if extra is not None:
-                count = 0 if is_wide else self._measure(extra)
-                node = Loop(extra, inner, 1, (node,), "e", count, output=lanes)
-            block.append(node)
+        numbers, lanes = tuple(number for number, _ in sums), shape.lanes
+        grown: Node = self._keys(Point(largest))
+        filled: Node = self._keys(Point(weighted, (into,)))
+        if self._sides:
+            grown = Reduce(largest, (grown,), joins="columns")
+            filled = _fill_all([(into.buffer, filled)], repeats=True)
+        block: list[Node] = [
+            self._write_scores(scores),
+            Rescale(largest, numbers, (grown,)),
+            filled,
+            *(self._write_sum(number, extra) for number, extra in sums),
+        ]
         if self._within:
             block.insert(0, _fill_all(self._within, repeats=True))
         reached = self._find_reached()
         if reached is not None:
             block = [Where(reached, tuple(block))]
-        nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, KEYS, tuple(block), "block"),)
+        nodes: tuple[Node, ...] = (Loop(self._k, Kind.LOOP, shape.keys, tuple(block), "block"),)
         for number, extra in reversed(sums):
             if extra is None:
                 nodes = (Reduce(number, nodes),)
                 continue
-            tile = Tile(self._measure(extra), lanes, lanes, lanes, registers=not is_wide)
+            side = self._sides.get(extra, self._dims[extra])
+            tile = Tile(
+                count_points(side) // shape.across, lanes, lanes, lanes, registers=bool(self._sides)
+            )
             nodes = (Reduce(number, nodes, array=True, tile=tile),)
         nodes = (Reduce(largest, nodes),)
-        after: list[Node] = []
-        for number, extra, member in ends:
-            point = Point(number)
-            if is_wide:
-                point, copied = self._copy(number, extra, member)
-                after.append(copied)
-            node = point
-            if extra is not None:
-                node = Loop(
-                    extra,
-                    inner,
-                    1,
-                    (node,),
-                    "e",
-                    0 if is_wide else self._measure(extra),
-                    output=lanes,
-                )
-            nodes = (*nodes, node)
-        if is_wide:
-            nodes = (Loop(self._row, Kind.VECTOR, lanes, nodes, "row", 1),)
-        filled = (_fill_all(self._before, repeats=False),) if self._before else ()
-        nodes = (*filled, *nodes, *after)
-        if not is_wide:
-            nodes = (Loop(self._row, Kind.LANE, 1, nodes, "row", self._items),)
+        if self._sides:
+            nodes = (self._take_rows(nodes), *self._write_ends())
+        else:
+            nodes = self._write_copies(nodes)
+        before = (_fill_all(self._before, repeats=False),) if self._before else ()
         parts = [(dim, 1) for n, dim in enumerate(self._dims[: found.rows]) if n != found.along]
-        tiles = number_steps("tile", [*parts, (self._x, self._items)])
+        tiles = number_steps("tile", [*parts, (self._x, shape.rows)])
+        items = (("rows", shape.rows // lanes), ("columns", shape.across)) if self._sides else ()
+        each = f"{lanes} a work item" if self._sides else "a lane each"
         return Nest(
             tuple(self._phases),
             tuple(self._axes),
-            (Loop(tiles, Kind.GROUP, 1, nodes, "tile"),),
-            lanes=() if is_wide else (("row", self._items),),
+            (Loop(tiles, Kind.GROUP, 1, (*before, *nodes), "tile"),),
+            lanes=items,
             buffers=tuple(self._buffers),
-            words=f"a group goes through all keys for {self._items} rows, a lane each",
+            words=f"a group goes through all keys for {shape.rows} rows, {each}",
         )
+
+    def _write_scores(self, number: int) -> Node:
+        """The scores of the rows and keys that a work item has."""
+        shape, d = self._shape, self._found.rows + 1
+        tile = Tile(shape.keys // shape.across, *(shape.lanes,) * 3, registers=True)
+        if not self._sides:
+            node = Loop(self._dims[d], Kind.LOOP, 1, (self._keys(Point(number)),), "d")
+        else:
+            node = self._keys(Point(number), lambda n: self._write_out(self._sides[d], n))
+            nodes = (_fill_all(self._strips, repeats=True), node)
+            node = Loop(self._dims[d], Kind.LOOP, shape.depth, nodes, "strip")
+        return Reduce(number, (node,), array=True, tile=tile)
+
+    def _write_sum(self, number: int, extra: int | None) -> Node:
+        """What a block adds to a sum: of the columns that a work item has, where it has some."""
+        lanes = self._shape.lanes
+        if extra is None:
+            return self._keys(Point(number), counted=False)
+        if not self._sides:
+            tile = Tile(1, lanes, lanes, lanes, registers=True)
+            node: Node = self._keys(Point(number), counted=False)
+            node = Reduce(number, (node,), array=True, resumes=True, tile=tile)
+            return Loop(self._dims[extra], Kind.LOOP, 1, (node,), "e", output=lanes)
+        side, shape = self._sides[extra], self._shape
+        node = self._take_columns(side, (Point(number),))
+        if (many := count_points(side) // shape.part) > 1:
+            output = VECTOR * lanes
+            node = Loop(side, Kind.UNROLL, shape.part, (node,), "part", many, output=output)
+        node = self._write_out(self._turn, node)
+        node = Loop(side, Kind.LANE, VECTOR, (node,), "columns", shape.across)
+        tiles, many = self._beside.get(extra), shape.keys // shape.turn
+        filled = (_fill_all(tiles, repeats=True),) if tiles else ()
+        return Loop(self._key, Kind.LOOP, shape.turn, (*filled, node), "strip", many)
+
+    def _take_columns(self, side: Dim, nodes: tuple[Node, ...]) -> Node:
+        """The columns of a part of a tile that a work item has."""
+        return Loop(side, Kind.UNROLL, 1, nodes, "column", VECTOR, output=self._shape.lanes)
+
+    def _write_out(self, dim: Dim, node: Node) -> Node:
+        """What is done for all points of a tile."""
+        return Loop(dim, Kind.UNROLL, 1, (node,), dim.name, count_points(dim))
+
+    def _take_rows(self, nodes: tuple[Node, ...]) -> Node:
+        """What is done for the rows that a work item has, or those of a vector."""
+        shape = self._shape
+        node: Node = Loop(self._row, Kind.VECTOR, shape.lanes, nodes, "row", 1)
+        if not self._sides:
+            return node
+        return Loop(self._row, Kind.LANE, shape.lanes, (node,), "rows", shape.rows // shape.lanes)
+
+    # What leaves: work items put it into a tile, and store that side by side --------------------
+
+    def _write_ends(self) -> list[Node]:
+        """What leaves on a GPU."""
+        found, shape, ends = self._found, self._shape, self._finish()
+        made: list[Node] = []
+        extras = dict.fromkeys(d for m in found.sums for _, d in m.axes if d > found.rows)
+        for extra in (None, *extras):
+            kept: list[tuple[Buffer, Node]] = []
+            for member, buffer in self._kept.items():
+                if next((d for _, d in member.axes if d > found.rows), None) == extra:
+                    kept.append((buffer, self._keep(member, buffer, extra)))
+            nodes: list[Node] = [_fill_all(kept, repeats=extra is not None)] if kept else []
+            for number, own, member in ends:
+                if own == extra:
+                    tiles = {d.name.rpartition("_")[2]: d for d in self._axes[number]}
+                    sides = [(tiles["row"], shape.rows)]
+                    if extra is not None:
+                        sides.insert(0, (tiles["column"], shape.part))
+                    nodes.append(self._share(number, sides, member.stage))
+            if extra is not None:
+                dim, many = self._dims[extra], count_points(self._sides[extra]) // shape.part
+                output = VECTOR * shape.lanes
+                nodes = [
+                    Loop(dim, Kind.UNROLL, shape.part, tuple(nodes), "part", many, output=output)
+                ]
+            made += nodes
+        return made
+
+    def _keep(self, member: Member, buffer: Buffer, extra: int | None) -> Node:
+        """Puts what a work item has of a sum into a tile."""
+        shape, numbers = self._shape, self._own(*([] if extra is None else [extra]))
+        collector = self._collect(numbers, {}, 0)
+        steps = (*(1 for _ in numbers), 1, 0)
+        tiles, tile = dict[Dim, Dim](), [(self._row, 1)]
+        if extra is not None:
+            steps = (*steps, 1, 0)
+            column = Dim(f"{member.stage}_part", shape.part, within=self._dims[extra])
+            tiles[self._sides[extra]] = column
+            tile = [(self._row, shape.part + PAD), (column, 1)]
+        view = View(member.stage, buffer.dtype, steps, local=True)
+        held = View(buffer.name, buffer.dtype, (0,) * len(steps), local=True)
+        elements = Elements(collector.elements().domain, (Read(view, buffer.dtype),), ((held, 0),))
+        lane = tile[0][1]
+        put = Into(buffer, buffer.dim, tile=tuple(tile), lane=lane, in_vectors=lane == 1)
+        node: Node = Point(self._add(elements, numbers, tiles=tiles), (put,))
+        for column in tiles.values():
+            node = self._take_columns(column, (node,))
+            node = Loop(column, Kind.LANE, VECTOR, (node,), "columns", shape.across)
+        return self._take_rows((node,))
+
+    def _write_copies(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """What leaves on a CPU, after some nodes."""
+        after: list[Node] = []
+        for number, extra, member in self._finish():
+            dim = None if extra is None else self._dims[extra]
+            point, copied = self._copy(number, dim, member)
+            after.append(copied)
+            node: Node = point
+            if dim is not None:
+                node = Loop(dim, Kind.LOOP, 1, (node,), "e", output=self._shape.lanes)
+            nodes = (*nodes, node)
+        return (self._take_rows(nodes), *after)
 
     def _measure(self, dim: Dim) -> int:
         """The size of a dimension."""
         return self._found.sizes[self._dims.index(dim)]
 
-    def _keys(self, node: Node, *, counted: bool = True) -> Node:
-        """What is done for each key of a block."""
-        output = self._lanes if counted else 0
-        return Loop(self._key, Kind.UNROLL, 1, (node,), "key", KEYS, output=output)
+    def _keys(
+        self, node: Node, around: Callable[[Node], Node] | None = None, *, counted: bool = True
+    ) -> Node:
+        """What is done for each key of a block that a work item has."""
+        shape = self._shape
+        each, output = shape.keys // shape.across, shape.lanes if counted else 0
+        node = Loop(self._key, Kind.UNROLL, 1, (node,), "key", each, output=output)
+        node = node if around is None else around(node)
+        if not self._sides:
+            return node
+        return Loop(self._key, Kind.LANE, each, (node,), "columns", shape.across)
 
     def _copy(self, number: int, extra: Dim | None, member: Member) -> tuple[Point, Node]:
         """A point that puts what leaves into a tile, lanes side by side, and what copies that."""
@@ -475,11 +271,11 @@ class _Rows:
         ((view, root),) = phase.elements.results
         dtype = phase.elements.values[root].dtype
         name = f"{member.stage}#rows"
-        size = self._lanes * (1 if extra is None else self._measure(extra))
-        row = Dim(f"{member.stage}_row", self._items, within=self._x)
+        size = self._shape.lanes * (1 if extra is None else self._measure(extra))
+        row = Dim(f"{member.stage}_row", self._shape.rows, within=self._x)
         buffer = Buffer(name, dtype, size, extra or self._row, f"{member.stage}_rows", linear=True)
         self._buffers.append(buffer)
-        steps = [self._lanes * (dim is extra) for dim in axes[:-2]]
+        steps = [self._shape.lanes * (dim is extra) for dim in axes[:-2]]
         own = View(name, dtype, (*steps, 1, 0), local=True)
         elements = dataclasses.replace(phase.elements, results=((own, root),))
         strides = {v: phase.space.strides.get(v, own.strides) for v in elements.views()}
@@ -492,47 +288,11 @@ class _Rows:
         node: Node = Point(len(self._phases) - 1)
         if extra is not None:
             node = Loop(extra, Kind.LOOP, 1, (node,), "e")
-        node = Loop(row, Kind.LOOP, 1, (node,), "row", self._items)
-        return Point(number, (Into(buffer, buffer.dim, 1 if extra is None else self._lanes),)), node
+        node = Loop(row, Kind.LOOP, 1, (node,), "row", self._shape.rows)
+        return Point(
+            number, (Into(buffer, buffer.dim, 1 if extra is None else self._shape.lanes),)
+        ), node
 
 
 def _fill_all(tiles: Sequence[tuple[Buffer, Node]], *, repeats: bool) -> Stage:
     return Stage(tuple(b for b, _ in tiles), tuple(node for _, node in tiles), repeats=repeats)
-
-
-def _find_weight(elements: Elements, largest: str) -> int:
-    """The value of some work that is the weight of a point."""
-    for number, value in enumerate(elements.values):
-        if isinstance(value, ir.Apply) and value.operation.name == "exp":
-            taken = elements.values[value.operands[0]]
-            if isinstance(taken, ir.Apply) and taken.operation.name == "sub":
-                right = elements.values[taken.operands[1]]
-                if isinstance(right, Read) and right.view.tensor == largest:
-                    return number
-    raise InternalError(f"no weight by '{largest}' is summed")
-
-
-def _map_views(elements: Elements, change: Callable[[View], View]) -> Elements:
-    """The same with other views read."""
-    values = [
-        dataclasses.replace(v, view=change(v.view)) if isinstance(v, Read) else v
-        for v in elements.values
-    ]
-    return dataclasses.replace(elements, values=tuple(values))
-
-
-def _keep_axes(elements: Elements, numbers: Sequence[int], kept: Sequence[int]) -> Elements:
-    """Work over some dimensions as over those of them alone along which it changes."""
-    places = [n for n, number in enumerate(numbers) if number in kept]
-    places += [len(numbers), len(numbers) + 1]
-
-    def change(view: View) -> View:
-        return dataclasses.replace(view, strides=tuple(view.strides[n] for n in places))
-
-    values = tuple(
-        dataclasses.replace(v, view=change(v.view)) if isinstance(v, Read | Place | Gather) else v
-        for v in elements.values
-    )
-    results = tuple((change(view), number) for view, number in elements.results)
-    domain = tuple(elements.domain[n] for n in places)
-    return dataclasses.replace(elements, domain=domain, values=values, results=results)

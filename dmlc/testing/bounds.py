@@ -56,6 +56,7 @@ from dmlc.scalars import OPERATIONS, Array, DataType, Operation, held_type
 from dmlc.sizes import Shapes
 from dmlc.testing.online import write_online
 from dmlc.transform.factor import take_out_factors
+from dmlc.transform.online import may_be_online
 from dmlc.transform.simplify import simplify
 
 _EXACT = frozenset(
@@ -169,8 +170,10 @@ def bound_errors(
     for other in _list_others(function):
         others = _evaluate_errors(other, inputs, rules)
         bounds = {name: np.maximum(bound, others[name]) for name, bound in bounds.items()}
-        if not all(np.all(np.isfinite(value)) for value in map(np.asarray, given.values())):
-            # Such as what a mask leaves out: it is read, or it is not.
+        finite = all(np.all(np.isfinite(value)) for value in map(np.asarray, given.values()))
+        if not finite or may_be_online(function):
+            # Such as what a mask leaves out, or a row of which it leaves out all: it is read, or
+            # it is not.
             written, found = evaluate(function, inputs), evaluate(other, inputs)
             lost = {name: np.isnan(written[name]) & ~np.isnan(found[name]) for name in bounds}
             bounds = {name: np.where(lost[name], np.inf, bound) for name, bound in bounds.items()}

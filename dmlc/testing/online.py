@@ -2,7 +2,8 @@
 
 What rounds there, and how often, is then for the same error analysis to say as of all other stages:
 each block of keys has weights by the largest score so far, and its part of a sum is scaled by
-`exp(m - m')` wherever a later block has a larger one.
+`exp(m - m')` wherever a later block has a larger one. Sums by weights that are known are as they
+were, but for what masks leave out.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from dmlc.ir.naming import take_name
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.inline import inline_producers
-from dmlc.transform.online import KEYS, Online, find_online, may_be_online
+from dmlc.transform.online import KEYS, Online, find_online, list_stages, may_be_online
 from dmlc.transform.passes import Member
+from dmlc.transform.recompute import recompute
 
-_BUDGET = Budget(least_rows=1)
+_BUDGET = Budget(least_rows=1, cached_bytes=0)
 _INDEX, _FLOAT, _BOOL = DataType.INDEX, DataType.FLOAT32, DataType.BOOL
 
 
@@ -39,7 +41,7 @@ def write_online(function: Function) -> Function | None:
     has none."""
     if not may_be_online(function):
         return None
-    drawn = inline_producers(function, {}, (), _BUDGET)
+    drawn = inline_producers(recompute(function, _BUDGET), {}, (), _BUDGET)
     drawn_function = dataclasses.replace(function, stages=drawn.stages)
     found = find_online(drawn_function, _BUDGET)
     if not found:
@@ -47,7 +49,11 @@ def write_online(function: Function) -> Function | None:
     made: dict[str, list[Stage]] = {}
     names = dict.fromkeys(drawn_function.tensors())
     for each in found:
-        writer = _Writer(drawn_function, each, names)
+        if each.largest is None:
+            stages = list_stages(drawn_function, [member.stage for member in each.sums])
+            made |= {stage.name: [_leave_out(stage)] for stage in stages}
+            continue
+        writer = _Writer(drawn_function, each, each.largest, names)
         made[each.largest.stage] = writer.write_largest()
         made |= {member.stage: writer.write_sum(member) for member in each.sums}
     stages = [s for stage in drawn.stages for s in made.get(stage.name, [stage])]
@@ -70,6 +76,14 @@ class _Body:
     def apply(self, name: str, *operands: int, dtype: DataType = _INDEX) -> int:
         return self.add(Apply(OPERATIONS[name], operands, dtype))
 
+    def keep(self, body: Body, inside: int) -> int:
+        """What is so inside, and for keys that masks leave in: those left out may be read, or
+        not."""
+        for condition, holds in _list_masks(body):
+            kept = condition if holds else self.apply("not", condition, dtype=_BOOL)
+            inside = self.apply("and", inside, kept, dtype=_BOOL)
+        return inside
+
     def choose(self, condition: int, value: float, otherwise: int) -> int:
         """A number where a condition holds."""
         return self.add(Select(condition, self.add(Constant(_FLOAT, value)), otherwise, _FLOAT))
@@ -78,10 +92,13 @@ class _Body:
 class _Writer:
     """Writes the stages of one pattern."""
 
-    def __init__(self, function: Function, found: Online, names: dict[str, None]) -> None:
+    def __init__(
+        self, function: Function, found: Online, largest: Member, names: dict[str, None]
+    ) -> None:
         self._found = found
         self._stages = {s.name: s for s in function.stages}
-        self._largest = self._stages[found.largest.stage]
+        self._rows = dict(largest.axes)
+        self._largest = self._stages[largest.stage]
         self._names = names
         self._keys = found.sizes[found.rows]
         self._blocks = -(-self._keys // KEYS)
@@ -137,10 +154,7 @@ class _Writer:
                 chosen = made.choose(is_none, 0.0, top)
                 made.made[number] = made.made[chosen]
         inside = made.apply("lt", position, made.number(self._keys), dtype=_BOOL)
-        for condition, holds in _list_masks(whole.body, self._largest.name):
-            # Keys that a mask leaves out may be read, or not.
-            kept = condition if holds else made.apply("not", condition, dtype=_BOOL)
-            inside = made.apply("and", inside, kept, dtype=_BOOL)
+        inside = made.keep(whole.body, inside)
         body = Body.make(made.made, whole.body.result, inside)
         part = Stage(
             take_name(f"{whole.name}_part", self._names), _FLOAT, (*whole.extents, self._blocks),
@@ -172,21 +186,30 @@ class _Writer:
         places = {
             dimension: own[index.axis] for index, dimension in axes.items() if not index.reduced
         }
-        rows = dict(self._found.largest.axes)
+        rows = self._rows
         return [
             places[rows[Index(axis)]] if Index(axis) in rows else made.number(0)
             for axis in range(len(self._largest.extents))
         ]
 
 
-def _list_masks(body: Body, largest: str) -> Iterator[tuple[int, bool]]:
+def _leave_out(stage: Stage) -> Stage:
+    """A sum by weights that are known, without what masks leave out."""
+    if not any(_list_masks(stage.body)):
+        return stage
+    made = _Body(stage.body.instructions)
+    inside = made.keep(stage.body, made.add(Constant(_BOOL, value=True)))
+    return dataclasses.replace(stage, body=Body.make(made.made, stage.body.result, inside))
+
+
+def _list_masks(body: Body) -> Iterator[tuple[int, bool]]:
     """The conditions that a score is kept by, and whether they are to hold."""
     made = body.instructions
+    distances = [
+        made[i.operands[0]] for i in made if isinstance(i, Apply) and i.operation.name == "exp"
+    ]
     scores = {
-        i.operands[0]
-        for i in made
-        if isinstance(i, Apply) and i.operation.name == "sub"
-        if isinstance(read := made[i.operands[1]], Load) and read.tensor == largest
+        i.operands[0] for i in distances if isinstance(i, Apply) and i.operation.name == "sub"
     }
     at = scores.pop() if len(scores) == 1 else len(made)
     while at < len(made) and isinstance(chosen := made[at], Select):

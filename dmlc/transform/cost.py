@@ -82,8 +82,8 @@ class Budget:
     """Rows of scores, at least, that a kernel reduces online: see `online`; 0 where none does."""
     least_run: int = 1
     """And as many of them, at least, that read the same keys."""
-    most_size: int = 128
-    """Elements of a query, or of a value, at most."""
+    most_again: int = 128
+    """Elements of a query, or of a value, at most, where several kernels compute scores again."""
 
 
 _WEIGHTS = {

@@ -19,6 +19,7 @@ from dmlc.transform.grouping import Grouping, Ordered, Plain, group_apart, group
 from dmlc.transform.inline import Drawn, inline_producers
 from dmlc.transform.online import Online, Row, describe, find_online, free_weights, may_be_online
 from dmlc.transform.passes import Crossed, Draft, Pass
+from dmlc.transform.recompute import recompute
 from dmlc.transform.simplify import replace_stages, simplify_stage
 from dmlc.transform.stepwise import reduce_stepwise
 from dmlc.transform.storage import carry_rounding, read_results, store_rounded
@@ -101,6 +102,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     function = carry_rounding(expect("function", function, Function, "an ir.Function"))
     if budget.held:
         function = reduce_stepwise(function)
+    function = recompute(function, budget)
     drawn, grouping = _part(function, longest_row, budget)
     return _put_together(function, drawn, grouping, budget)
 

@@ -117,8 +117,10 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     ordered = {ranks: rows.readers for ranks, rows in listed.items()}
     ordered |= list_prefixes(function, budget.paired_types, walks=budget.walks)
     found = _find_rows(function, longest_row, budget)
-    kept = {row: reader for row, reader in found.items() if row not in ordered}
-    grouping = Grouping(function, kept, budget, ordered, find_online(function, budget))
+    online = find_online(function, budget)
+    taken = ordered.keys() | {member.stage for each in online for member in each.members}
+    kept = {row: reader for row, reader in found.items() if row not in taken}
+    grouping = Grouping(function, kept, budget, ordered, online)
     for stage in _order(function, grouping.rows):
         grouping.place(stage)
     if budget.held:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import (
     Apply,
     Body,
     Constant,
+    Extent,
     Function,
     Index,
     Instruction,
@@ -30,6 +31,7 @@ from dmlc.ir import (
 )
 from dmlc.ir.index import find_affine, find_dependencies
 from dmlc.scalars import DataType
+from dmlc.source import InternalError
 from dmlc.transform.cost import Budget
 from dmlc.transform.passes import Axes, Member, Pass
 from dmlc.transform.traffic import count_bytes
@@ -38,8 +40,12 @@ KEYS = 8
 """Keys of a block: their scores are computed side by side, in registers, before any is weighed."""
 _LEAST_SIZE = 32
 """Elements of a query, and of a value, at least: fewer take no longer than their weights."""
+MOST_SIZE = 128
+"""And at most: work items have sums of whole values in registers."""
 _LEAST_KEYS = 16
 """Scores of a row, at least: fewer are no blocks."""
+_LEAST_CACHES = 64
+"""Caches that scores fill, at least, where weights are known: fewer are soon read again."""
 _HELD = (DataType.FLOAT32, DataType.INT32, DataType.UINT32)
 """The types of what tiles hold."""
 _MOST_SUMS = 4
@@ -48,7 +54,8 @@ _MOST_SUMS = 4
 @dataclasses.dataclass(frozen=True, slots=True)
 class Online:
     """Reductions that one kernel computes online. Dimensions are numbered: first those of the rows,
-    then the scores of a row, then what a score reduces, and then what sums keep besides rows."""
+    then the scores of a row, then what each of the scores reduces, and then what sums keep besides
+    rows."""
 
     sizes: tuple[int, ...]
     """Of all dimensions."""
@@ -56,14 +63,33 @@ class Online:
     """How many of them are those of rows."""
     along: int
     """The dimension of rows that neighbouring work items take: they read the same keys."""
-    scores: Member
-    largest: Member
+    scores: tuple[Member, ...]
+    """Of each point: the first is that of the maximum."""
+    largest: Member | None
+    """None where sums have weights that are known: see `recompute`."""
     sums: tuple[Member, ...]
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether one product has the scores, and weights are known once their maximum is."""
+        return self.largest is not None and len(self.scores) == 1
 
     @property
     def members(self) -> tuple[Member, ...]:
         """What is reduced, each after what it reads."""
-        return (self.scores, self.largest, *self.sums)
+        return (*self.scores, *self.totals)
+
+    @property
+    def top(self) -> Member:
+        """The largest of the scores, of which there is one. Raises `InternalError` for others."""
+        if self.largest is None or len(self.scores) > 1:
+            raise InternalError("no weights of one maximum of scores")
+        return self.largest
+
+    @property
+    def totals(self) -> tuple[Member, ...]:
+        """What is reduced along rows of scores."""
+        return self.sums if self.largest is None else (self.largest, *self.sums)
 
 
 class Row:
@@ -90,7 +116,7 @@ class Row:
         """Takes an element-wise stage that reads its sums, or largest scores, at its own point."""
         if stage.reduction is not None or 0 in stage.extents or stage.name in self._overwriting:
             return False
-        places = {m.stage: dict(m.axes) for m in (self.online.largest, *self.online.sums)}
+        places = {m.stage: dict(m.axes) for m in self.online.totals}
         axes: Axes = {}
         for load in stage.body.loads():
             if load.tensor not in self.stages:
@@ -137,7 +163,7 @@ def free_weights(found: Sequence[Online], function: Function) -> set[str]:
     as many as the scores, and computed where they are read."""
     free: set[str] = set()
     for each in found:
-        own = {each.scores.stage, each.largest.stage}
+        own = {m.stage for m in each.members if m not in each.sums}
         ends = {m.stage for m in each.members}
         for stage in function.stages:
             if stage.name in ends or not own.intersection(n.tensor for n in stage.body.loads()):
@@ -168,26 +194,53 @@ def find_online(function: Function, budget: Budget) -> tuple[Online, ...]:
     return tuple(found)
 
 
-def _find(function: Function, largest: Stage, budget: Budget) -> Online | None:
-    """The pattern around a maximum of scores."""
-    key = _find_axis(largest, "max")
-    if key is None or largest.body.guard is not None:
-        return None
-    rows = [i for i in largest.indices if not i.reduced and largest.extent(i) != 1]
-    names = dict.fromkeys(load.tensor for load in largest.body.loads())
-    for name in names:
-        scores = function.stage(name)
-        if scores is None or function.result(name) is not None:
-            continue
-        if _find_axis(scores, "sum") is None or scores.body.guard is not None:
-            continue
-        made = _match(function, largest, rows, key, scores)
+def _find(function: Function, stage: Stage, budget: Budget) -> Online | None:
+    """The pattern around a maximum of scores, or of which a stage is a sum."""
+    readers = function.readers()
+    for weighing in list_weighing(function, stage):
+        found = list_stages(function, readers[weighing.scores.name])
+        sums = [(s, axes) for s in found if (axes := weighing.weigh(s))]
+        largest = stage, weighing.numbers
+        made = _make_online(function, weighing.own, weighing.scores, sums, largest)
+        if made is not None and _suits(function, made, budget):
+            return made
+    for product, own in list_summed(function, stage):
+        sums: list[tuple[Stage, Axes]] = []
+        for reader in list_stages(function, readers[product.name]):
+            read, key = _read_scores(reader, product), find_axis(reader, "sum")
+            axes = {index: own[axis] for axis, index in read.items()}
+            if key is not None and axes.get(key) == len(own) - 1 and reader.body.guard is None:
+                sums.append((reader, axes))
+        made = _make_online(function, own, product, sums)
         if made is not None and _suits(function, made, budget):
             return made
     return None
 
 
-def _find_axis(stage: Stage, combiner: str) -> Index | None:
+def list_stages(function: Function, names: Iterable[str]) -> list[Stage]:
+    """The stages among some tensors."""
+    return [stage for stage in map(function.stage, names) if stage is not None]
+
+
+def list_summed(function: Function, stage: Stage) -> list[tuple[Stage, Axes]]:
+    """The products that a stage sums along an axis of theirs, in order, and the dimension of each
+    of their axes: the last one is that of the sum."""
+    made: list[tuple[Stage, Axes]] = []
+    key, names = find_axis(stage, "sum"), {load.tensor for load in stage.body.loads()}
+    kept = sum(stage.extent(i) != 1 for i in stage.indices if not i.reduced)
+    found = (find_product(function, name) for name in function.sort_tensors(names))
+    for product in found if key is not None else ():
+        if product is None:
+            continue
+        read = _read_scores(stage, product)
+        rows = [axis for axis, index in read.items() if index != key]
+        if key in read.values() and len(rows) + 1 >= kept:
+            order = [*rows, *(read.keys() - rows)]
+            made.append((product, {axis: n for n, axis in enumerate(order)}))
+    return made
+
+
+def find_axis(stage: Stage, combiner: str) -> Index | None:
     """The one axis that a stage reduces, where it has known sizes and FLOAT32 elements."""
     reduction = stage.reduction
     if reduction is None or reduction.combiner != combiner or len(reduction.axes) != 1:
@@ -198,82 +251,138 @@ def _find_axis(stage: Stage, combiner: str) -> Index | None:
     return Index(label, reduced=True) if known and is_float else None
 
 
-def _match(
-    function: Function, largest: Stage, rows: Sequence[Index], key: Index, scores: Stage
+class Weighing:
+    """A maximum of scores, and what it takes for sums to be weighted by the distance from it."""
+
+    def __init__(self, largest: Stage, key: Index, scores: Stage) -> None:
+        rows = [i for i in largest.indices if not i.reduced and largest.extent(i) != 1]
+        self.numbers = {index: place for place, index in enumerate((*rows, key))}
+        self.scores, self._largest = scores, largest
+        self.own = place_scores(largest, scores, self.numbers) or {}
+        self._table: dict[Instruction | Index | int, int] = {}
+        self._score = _number(largest, self.numbers, self._table)[largest.body.result]
+
+    def weigh(self, stage: Stage) -> Axes:
+        """The dimension of each axis of a sum of weighted scores, but for axes of its own; none
+        where it is anything else."""
+        axes = _place_sum(stage, self._largest, self.scores, self.numbers, self.own)
+        weighted = axes and _is_weighted(stage, self._largest, axes, self._table, self._score)
+        return axes or {} if weighted else {}
+
+
+def list_weighing(function: Function, largest: Stage) -> list[Weighing]:
+    """The scores that a stage is the maximum of."""
+    key = find_axis(largest, "max")
+    if key is None or largest.body.guard is not None:
+        return []
+    names = dict.fromkeys(load.tensor for load in largest.body.loads())
+    found = (find_product(function, name) for name in names)
+    made = [Weighing(largest, key, scores) for scores in found if scores is not None]
+    return [each for each in made if each.own]
+
+
+def _make_online(
+    function: Function,
+    own: Axes,
+    scores: Stage,
+    sums: Sequence[tuple[Stage, Axes]],
+    largest: tuple[Stage, Axes] | None = None,
 ) -> Online | None:
-    numbers = {index: place for place, index in enumerate((*rows, key))}
-    own = _place_scores(largest, scores, numbers)
-    readers = function.readers().get(scores.name, ())
-    if own is None or largest.name not in readers or not 2 <= len(readers) <= 1 + _MOST_SUMS:
+    """The pattern of these stages, whose axes have numbers; those of the scores are its `own`. All
+    that is read of what else the sums reduce of each score, they alone read."""
+    rows = max(own.values())
+    totals = [*([largest] if largest else []), *sums]
+    products = {scores.name: (scores, own)}
+    for stage, axes in totals:
+        for load in stage.body.loads():
+            found = find_product(function, load.tensor)
+            if found is not None and rows in axes.values() and load.tensor not in products:
+                made = place_scores(stage, found, axes)
+                if made is not None:
+                    products[load.tensor] = found, made
+    names = {s.name for s, _ in totals}
+    readers = {n for name in products for n in function.readers().get(name, ())}
+    own_sums = {s.name for s, _ in sums}
+    waits = any(load.tensor in own_sums for s, _ in sums for load in s.body.loads())
+    if names != readers or waits or not 1 <= len(sums) <= _MOST_SUMS:
         return None
-    table: dict[Instruction | Index | int, int] = {}
-    score = _number(largest.body, numbers, table)[largest.body.result]
-    sizes = [largest.extent(index) for index in (*rows, key)]
-    (inner,) = [index for index in scores.indices if index.reduced]
-    sizes.append(scores.extent(inner))
-    members = [Member(scores.name, (*own.items(), (inner, len(rows) + 1)))]
-    members.append(Member(largest.name, tuple(numbers.items())))
-    wide = False
-    for name in readers:
-        stage = function.stage(name)
-        if name == largest.name or stage is None:
-            continue
-        axes = _place_sum(stage, largest, scores, numbers, own)
-        if axes is None or not _is_weighted(stage, largest, axes, table, score):
-            return None
-        extra = [index for index in axes if axes[index] > len(rows)]
+    for stage, axes in totals:
+        for name in products.keys() & {load.tensor for load in stage.body.loads()}:
+            if place_scores(stage, products[name][0], axes) != products[name][1]:
+                return None
+    sizes: dict[int, Extent | None] = {d: scores.extents[i.axis] for i, d in own.items()}
+    members: list[Member] = []
+    for product, axes in products.values():
+        (inner,) = [index for index in product.indices if index.reduced]
+        members.append(Member(product.name, (*axes.items(), (inner, len(sizes)))))
+        sizes[len(sizes)] = product.extent(inner)
+    for stage, axes in totals:
+        axes = dict(axes)
+        extra = [i for i in stage.indices if stage.extent(i) != 1 and i not in axes]
         if len(extra) > 1:
             return None
-        wide = wide or bool(extra)
         for index in extra:
             axes[index] = len(sizes)
-            sizes.append(stage.extent(index))
-        members.append(Member(name, tuple(axes.items())))
-    known = tuple(size for size in sizes if isinstance(size, int))
-    first, second, *sums = members
+            sizes[len(sizes)] = stage.extent(index)
+        members.append(Member(stage.name, tuple(axes.items())))
+    known = tuple(size for _, size in sorted(sizes.items()) if isinstance(size, int))
     order = [s.name for s in function.stages]
     last = max(order.index(m.stage) for m in members)
-    early = {n for m in members for n in function.readers().get(m.stage, ())}
-    names = {m.stage for m in members}
-    if not wide or any(order.index(n) < last for n in early - names):
+    whole = {m.stage for m in members}
+    early = {n for m in members for n in function.readers().get(m.stage, ())} - whole
+    along = _find_along(function, members, rows, len(products))
+    if along is None or len(known) < len(sizes) or any(order.index(n) < last for n in early):
         return None
-    along = _find_along(function, members, len(rows))
-    if along is None:
-        return None
-    return Online(known, len(rows), along, first, second, tuple(sums))
+    top = len(products)
+    return Online(
+        known, rows, along, tuple(members[:top]), members[top] if largest else None,
+        tuple(members[top + bool(largest) :]),
+    )  # fmt: skip
 
 
-def _place_scores(stage: Stage, scores: Stage, numbers: Mapping[Index, int]) -> Axes | None:
-    """The dimension of each axis of the scores, as a stage reads them whose indices are the
-    dimensions; None where it does not read each once, and at one place."""
-    found: Axes | None = None
+def find_product(function: Function, name: str) -> Stage | None:
+    """The sum along one axis of that name, which is no result; None where it is anything else."""
+    stage = function.stage(name)
+    if stage is None or function.result(name) is not None or stage.body.guard is not None:
+        return None
+    return stage if find_axis(stage, "sum") is not None else None
+
+
+def _read_scores(stage: Stage, scores: Stage) -> dict[Index, Index]:
+    """By each axis of the scores that is longer than 1, the index by which a stage reads them; none
+    where it does not read each once, and at one place."""
+    found: dict[Index, Index] | None = None
     for load in stage.body.loads():
         if load.tensor != scores.name:
             continue
-        own: Axes = {}
+        own: dict[Index, Index] = {}
         for axis, number in enumerate(load.indices):
             index = stage.body.instructions[number]
             if scores.extents[axis] == 1:
                 continue
-            if not isinstance(index, Index) or index not in numbers:
-                return None
-            if stage.extent(index) != scores.extents[axis]:
-                return None
-            own[Index(axis)] = numbers[index]
-        if found is not None and own != found:
-            return None
+            if not isinstance(index, Index) or stage.extent(index) != scores.extents[axis]:
+                return {}
+            own[Index(axis)] = index
+        if (found is not None and own != found) or len(set(own.values())) < len(own):
+            return {}
         found = own
-    if found is None or sorted(found.values()) != sorted(numbers.values()):
+    return found or {}
+
+
+def place_scores(stage: Stage, scores: Stage, numbers: Mapping[Index, int]) -> Axes | None:
+    """The dimension of each axis of the scores, as a stage reads them whose indices are the
+    dimensions; None where it does not read each once, and at one place."""
+    read = _read_scores(stage, scores)
+    if not read or set(read.values()) != set(numbers):
         return None
-    return found
+    return {axis: numbers[index] for axis, index in read.items()}
 
 
 def _place_sum(
     stage: Stage, largest: Stage, scores: Stage, numbers: Mapping[Index, int], own: Axes
 ) -> Axes | None:
-    """The dimension of each axis of a sum of weighted scores; axes of its own have numbers beyond
-    those."""
-    key = _find_axis(stage, "sum")
+    """The dimension of each axis of a sum of weighted scores, but for axes of its own."""
+    key = find_axis(stage, "sum")
     if key is None or stage.body.guard is not None:
         return None
     places = {index: numbers[index] for index in numbers if not index.reduced}
@@ -285,26 +394,25 @@ def _place_sum(
                 return None
     if sorted(found.values()) != list(range(len(places) + 1)):
         return None
-    if _place_scores(stage, scores, found) != own:
+    if place_scores(stage, scores, found) != own:
         return None
     sizes = [None] * len(found)
     wanted = {d: largest.extent(i) for i, d in numbers.items()}
     if any(stage.extent(i) != wanted[d] for i, d in found.items()) or len(sizes) != len(wanted):
         return None
-    for index in stage.indices:
-        if stage.extent(index) != 1 and index not in found:
-            found[index] = len(found)
     return found
 
 
 def _number(
-    body: Body, axes: Mapping[Index, int], table: dict[Instruction | Index | int, int]
+    stage: Stage, axes: Mapping[Index, int], table: dict[Instruction | Index | int, int]
 ) -> list[int]:
-    """A number for each value of a body, the same for what is computed alike of the same
+    """A number for each value of a stage, the same for what is computed alike of the same
     dimensions."""
     numbers: list[int] = []
-    for instruction in body.instructions:
-        if isinstance(instruction, Index):
+    for instruction in stage.body.instructions:
+        if isinstance(instruction, Index) and stage.extent(instruction) == 1:
+            instruction = Constant(DataType.INDEX, 0)
+        elif isinstance(instruction, Index):
             # Dimensions have the numbers below 0.
             wanted = axes.get(instruction)
             instruction = Index(-1 if wanted is None else wanted, reduced=True)
@@ -323,7 +431,7 @@ def _is_weighted(
     """Whether what a stage sums is `exp(score - largest)`, times or by what is no score: then a
     factor of all of these is one of the sum."""
     body, instructions = stage.body, stage.body.instructions
-    numbers = _number(body, axes, table)
+    numbers = _number(stage, axes, table)
     weights: set[int] = set()
     for number, instruction in enumerate(instructions):
         match instruction:
@@ -376,7 +484,9 @@ def _reaches(body: Body, root: int, wanted: set[int]) -> bool:
     return False
 
 
-def _find_along(function: Function, members: Sequence[Member], rows: int) -> int | None:
+def _find_along(
+    function: Function, members: Sequence[Member], rows: int, scores: int
+) -> int | None:
     """The last dimension of rows, where what scores and sums read of keys and values stands still
     along it, and all that is read moves evenly."""
     tensors, last = function.tensors(), rows - 1
@@ -386,7 +496,7 @@ def _find_along(function: Function, members: Sequence[Member], rows: int) -> int
         if not isinstance(stage, Stage) or not _reads_evenly(function, stage, axes, last):
             return None
         # Of the scores these are the keys, and of a sum what it keeps besides rows.
-        own = {rows} if not number else {d for d in axes.values() if d > rows}
+        own = {rows} if number < scores else {d for d in axes.values() if d > rows}
         moved = find_dependencies(stage.body)
         for load in stage.body.loads():
             found = {axes.get(index) for at in load.indices for index in moved[at]}
@@ -428,10 +538,16 @@ def _suits(function: Function, found: Online, budget: Budget) -> bool:
     """Whether what is found is large enough for one kernel, and its vectors small enough."""
     sizes, rows = found.sizes, found.rows
     vectors = sizes[rows + 1 :]
-    if any(not _LEAST_SIZE <= size <= budget.most_size for size in vectors):
+    if any(not _LEAST_SIZE <= size <= MOST_SIZE for size in vectors):
         return False
     if sizes[rows] < _LEAST_KEYS or sizes[found.along] < budget.least_run:
         return False
+    if found.largest is None:
+        scores = list_stages(function, (member.stage for member in found.scores))
+        if sum(count_bytes(s) or 0 for s in scores) < _LEAST_CACHES * budget.cached_bytes:
+            return False
+        if max(vectors) > budget.most_again:
+            return False
     stages = (function.stage(member.stage) for member in found.members)
     read = {load.tensor for s in stages if s is not None for load in s.body.loads()}
     if len(read) + 1 > budget.most_buffers:
@@ -442,10 +558,18 @@ def _suits(function: Function, found: Online, budget: Budget) -> bool:
 def describe(function: Function, found: Online) -> str:
     """Why its stages are one kernel."""
     tensors = function.tensors()
-    size = count_bytes(tensors[found.scores.stage]) or 0
-    reads, sums = len(found.sums) + 1, " and ".join(f"%{m.stage}" for m in found.sums)
+    saved = 0
+    for member in found.scores:
+        readers = function.readers().get(member.stage, ())
+        saved += (count_bytes(tensors[member.stage]) or 0) * (len(readers) + 1)
+    scores, totals = (
+        " and ".join(f"%{m.stage}" for m in members) + (" are" if len(members) > 1 else " is")
+        for members in (found.scores, found.totals)
+    )
+    way = "online, block by block of each row"
+    if found.largest is None:
+        way = "from blocks of them, which each kernel computes again"
     return (
-        f"%{found.scores.stage} is never stored, which saves {size * (reads + 1):,} bytes of "
-        f"memory traffic: %{found.largest.stage} and {sums} "
-        "are computed online, block by block of each row"
+        f"{scores} never stored, which saves {saved:,} bytes of memory traffic: "
+        f"{totals} computed {way}"
     )

@@ -364,7 +364,7 @@ def is_product(stage: Stage) -> bool:
     needs = find_dependencies(stage.body)
     rows, columns = ({i for i in needs[n] if not i.reduced} for n in value.operands)
     return all(
-        math.prod(estimate(stage.extent(index)) for index in own) >= _MANY
+        math.prod(estimate(stage.extent(index) or 1) for index in own) >= _MANY
         for own in (rows - columns, columns - rows)
     )
 

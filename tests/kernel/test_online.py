@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from dmlc import ir
+from dmlc.kernel.counts import Body
 from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.steps import count_steps
 from dmlc.pipeline import make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
@@ -48,6 +50,75 @@ def check(attention: Attention, profile: str, inputs: dict[str, Array] | None = 
 )
 def test_in_the_interpreter(attention: Attention, profile: str) -> None:
     check(attention, profile)
+
+
+def check_gradient(attention: Attention, profile: str) -> None:
+    function = attention.differentiate()
+    inputs = attention.fill(function)
+    fused, kernels = make_kernels(function, "opencl", profile, steps=ONLINE)
+    assert len(kernels) == 3
+    held = {b.name for kernel in kernels for b in kernel.buffers}
+    named = {p.name for p in function.parameters} | {r.name for r in function.results}
+    assert held - named == {"largest", "sum", "d_sum_2"}
+    hold(function, inputs, run_kernels(fused, kernels, inputs, misaligned=1))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "attention",
+    [
+        Attention(17, 65, mask="causal", heads=1),
+        Attention(33, 17, heads=1, size=72, value_size=32),
+        Attention(16, 40, mask="bias", heads=1, last=True, dtype="f16"),
+        Attention(24, 33, mask="lengths", heads=1, batch=2),
+        Attention(33, 17, mask="flags", heads=1, value_size=40),
+    ],
+    ids=str,
+)
+def test_gradients_in_the_interpreter(attention: Attention, profile: str) -> None:
+    check_gradient(attention, profile)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_gradients_leave_out_what_a_mask_leaves_out(profile: str) -> None:
+    attention = Attention(16, 80, heads=1, mask="causal")
+    function = attention.differentiate()
+    inputs = attention.fill(function)
+    inputs["V"][0, 0, 64:, :2], inputs["K"][0, 0, 70:, 2] = np.inf, np.nan
+    fused, kernels = make_kernels(function, "opencl", profile, steps=ONLINE)
+    found = run_kernels(fused, kernels, inputs, misaligned=1)
+    assert np.isnan(evaluate(function, inputs)["dQ"]).any()
+    assert all(np.isfinite(values).all() for values in found.values())
+    hold(function, inputs, found)
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        Attention(5, 17, 96, 128, heads=1, mask="lengths", batch=2),
+        Attention(4, 65, 80, 33, heads=1, mask="causal", dtype="f16"),
+    ],
+    ids=str,
+)
+def test_wide_heads_on_a_gpu(attention: Attention) -> None:
+    """Sizes that are no whole tiles, of rows, keys, points and columns."""
+    check(attention, "gpu")
+
+
+@pytest.mark.parametrize("size", [32, 64, 96, 128])
+def test_products_on_a_gpu_read_little_of_shared_memory(size: int) -> None:
+    """One read or write for seven multiply-adds at most, vectors of four among them. With a row to
+    a work item that is one for each."""
+    function = Attention(1024, 1024, size, size, batch=2, heads=8).make()
+    _, (kernel,) = make_kernels(function, "hlsl", "gpu", steps=ONLINE)
+    counted = count_steps(kernel)
+    assert counted is not None
+
+    def add(body: Body) -> float:
+        return body.shared + sum(loop.turns * add(loop.body) for loop in body.loops)
+
+    assert counted.threads * add(counted.body) < 2 * size * 16 * 1024**2 / 7
+    assert sum(array.size * 4 for array in kernel.arrays if array.shared) <= 1 << 15
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -128,7 +128,7 @@ CASES: dict[str, tuple[Callable[[], ir.Function], str, str | None, str | None]] 
     "thirds": (lambda: read_case("resample_grad_thirds"), "opencl", "cpu", None),
     "attention, vectors": (Attention(17, 17, mask="causal").make, "opencl", "cpu", None),
     "attention, work items": (
-        Attention(65, 17, heads=1, mask="causal").make, "opencl", "gpu", None,
+        Attention(65, 40, heads=1, mask="causal").make, "opencl", "gpu", None,
     ),
     "matrices": (lambda: Product(33, 34, 40, dtype="f16").make(), "hlsl", None, None),
 }  # fmt: skip

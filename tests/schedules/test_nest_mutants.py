@@ -29,6 +29,7 @@ FREE = {
     "a buffer is filled up to one less": "some of the zeros around a row are never read",
     "a buffer is filled too far": "what is filled before anything is put there does no harm",
     "a buffer is shared no more": "a work item may read only what it has filled itself",
+    "what is staged is not waited for": "where more is staged behind it, all is waited for there",
     "a pack is missing": "points may be stored one by one",
     "a dimension is one shorter": "a tile of whole blocks may have fewer rows that count",
 }

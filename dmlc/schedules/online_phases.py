@@ -1,0 +1,539 @@
+"""What the schedule of softmax-weighted sums computes: its phases, and the tiles that they read.
+
+What is read of the rows is put into a tile, where the lanes of vectors lie side by side; on a GPU
+what is read of the keys is, too. Phases that read tiles alone have the axes of these alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from dmlc import ir
+from dmlc.kernel.target import Limits
+from dmlc.loops.element import (
+    Collector,
+    Elements,
+    Gather,
+    Place,
+    Read,
+    Reduction,
+    Value,
+    View,
+    find_moving,
+    operands,
+    prune,
+    renumber,
+)
+from dmlc.loops.nodes import (
+    Buffer,
+    Dim,
+    Into,
+    Kind,
+    Loop,
+    Node,
+    Point,
+)
+from dmlc.loops.phases import VECTOR, Accumulator, Phase, make_accumulators
+from dmlc.loops.reached import find_reached
+from dmlc.loops.space import Space
+from dmlc.loops.staging import STAGED
+from dmlc.loops.tiling import count_points, takes_vectors
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import measure
+from dmlc.source import InternalError
+from dmlc.transform.online import KEYS, Online
+from dmlc.transform.passes import Member
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """How rows and keys are shared out."""
+
+    lanes: int
+    """Rows of a vector, which a work item has."""
+    rows: int
+    """Of a group."""
+    keys: int = KEYS
+    """Of a block."""
+    across: int = 1
+    """Work items that have the same rows, and share keys and columns of sums."""
+    depth: int = 0
+    """Elements of queries and keys that are in shared memory at once; 0: there is none."""
+    turn: int = 0
+    """Keys of whose values that is so."""
+
+    @property
+    def items(self) -> int:
+        """The work items of a group."""
+        return self.rows // self.lanes * self.across
+
+    @property
+    def part(self) -> int:
+        """Columns of sums that the work items have which share rows, a few neighbours each."""
+        return VECTOR * self.across
+
+
+WEIGHTS = "weights#block"
+"""The tile of the weights of a block."""
+PAD = 4
+"""Elements between the rows of a tile whose columns are put there side by side."""
+
+
+def _none(number: int) -> Reduction:
+    """What keeps a value."""
+    return Reduction("sum", (number,), None, None, DataType.FLOAT32)
+
+
+class Phases:
+    """The phases of a nest in the making."""
+
+    def __init__(
+        self,
+        function: ir.Function,
+        found: Online,
+        derived: Sequence[Member],
+        local: frozenset[str],
+        shape: Shape,
+        limits: Limits,
+    ) -> None:
+        self._limits = limits
+        self._function, self._found, self._derived, self._local = function, found, derived, local
+        self._tensors, self._shape = function.tensors(), shape
+        count = found.rows
+        names = [f"i{n}" for n in range(count)] + ["k", "d"]
+        names += [f"e{n or ''}" for n in range(len(found.sizes) - count - 2)]
+        self._dims = [Dim(name, size) for name, size in zip(names, found.sizes, strict=True)]
+        self._x, self._k = self._dims[found.along], self._dims[count]
+        self._row = Dim("row", shape.rows, within=self._x)
+        self._key = Dim("key", shape.keys, within=self._k)
+        self._turn = Dim("turn", shape.turn, within=self._key)
+        self._sides: dict[int, Dim] = {}
+        """Of queries and keys, and of sums: the tile of what they have besides rows, on a GPU."""
+        if shape.depth:
+            self._sides[count + 1] = Dim("point", shape.depth, within=self._dims[count + 1])
+            for number in range(count + 2, len(names)):
+                dim, part = self._dims[number], shape.part
+                size = -(-found.sizes[number] // part) * part
+                self._sides[number] = Dim(f"column{dim.name[1:]}", size, within=dim)
+        self._phases: list[Phase] = []
+        self._axes: list[tuple[Dim, ...]] = []
+        self._buffers: list[Buffer] = []
+        self._tiles: dict[Elements, View] = {}
+        """What stands for what is read of the rows."""
+        self._before: list[tuple[Buffer, Node]] = []
+        """What fills tiles once, for each block of keys, with the weights of one, and for some
+        elements of queries and keys."""
+        self._within: list[tuple[Buffer, Node]] = []
+        self._beside: dict[int, list[tuple[Buffer, Node]]] = {}
+        self._strips: list[tuple[Buffer, Node]] = []
+        self._kept: dict[Member, Buffer] = {}
+        """The tiles of what leaves."""
+
+    # What is computed ------------------------------------------------------------------------
+
+    def _own(self, *further: int) -> tuple[int, ...]:
+        """The numbers of the dimensions of rows, and of some others."""
+        return (*range(self._found.rows), *further)
+
+    def _collect(
+        self, numbers: Sequence[int], local: Mapping[str, DataType], parallel: int
+    ) -> Collector:
+        """For work over some dimensions, and then over rows and keys of a block, and a tile of the
+        last dimension."""
+        domain = (
+            *(self._found.sizes[n] for n in numbers),
+            *(count_points(d) for d in self._list_tiles(numbers)),
+        )
+        return Collector(self._function, domain, local, parallel)
+
+    def _list_tiles(self, numbers: Sequence[int]) -> tuple[Dim, ...]:
+        """The tiles that work over some dimensions has besides."""
+        side = self._sides.get(numbers[-1])
+        if side is None:
+            return (self._row, self._key)
+        turn = () if numbers[-1] == self._found.rows + 1 else (self._turn,)
+        return (self._row, self._key, side, *turn)
+
+    def _place(self, member: Member, numbers: Sequence[int]) -> dict[ir.Index, int]:
+        """The axis of some work that each index of a stage is."""
+        return {i: numbers.index(d) for i, d in member.axes if d in numbers}
+
+    def _add(
+        self,
+        elements: Elements,
+        numbers: Sequence[int],
+        states: tuple[Accumulator, ...] = (),
+        tiles: Mapping[Dim, Dim] = MappingProxyType({}),
+    ) -> int:
+        """A phase over some dimensions; gives its number. It may go over other tiles."""
+        found, side = self._found, self._sides.get(numbers[-1])
+        dims = [self._dims[n] for n in numbers]
+        dims += [tiles.get(d, d) for d in self._list_tiles(numbers)]
+        dims = dims[: len(elements.domain)]
+        kept = {*self._dims[: found.rows], self._row}
+        if states and side is not None:
+            # Neither scores nor sums are shared by the work items that have them.
+            kept.add(self._key if numbers[-1] == found.rows + 1 else side)
+        tiled = self._sides and all(
+            v.view.local and self._is_linear(v.view)
+            if isinstance(v, Read)
+            else not isinstance(v, Place | Gather)
+            for v in elements.values
+        )
+        if tiled and states:
+            # What tiles have beyond the end is 0.
+            elements = _keep_axes(elements, range(len(numbers), len(dims)))
+            dims = dims[len(numbers) :]
+        strides = {view: view.strides for view in elements.views()}
+        parallel = tuple(axis for axis, dim in enumerate(dims) if dim in kept)
+        sizes = tuple(map(measure, elements.domain))
+        self._phases.append(Phase(elements, Space(sizes, strides, parallel), states))
+        self._axes.append(tuple(dims))
+        return len(self._phases) - 1
+
+    def _is_linear(self, view: View) -> bool:
+        return any(b.name == view.tensor and b.linear for b in self._buffers)
+
+    def _read_lanes(self, elements: Elements, numbers: Sequence[int]) -> Elements:
+        """The same with what is at hand read lane by lane: it differs from row to row."""
+        along, row = self._found.along, len(numbers)
+
+        def change(view: View) -> View:
+            if not view.local or view.strides[row]:
+                return view
+            strides = (*view.strides[:row], view.strides[along], *view.strides[row + 1 :])
+            return dataclasses.replace(view, strides=strides)
+
+        return _map_views(elements, change)
+
+    def _stage(self, elements: Elements, numbers: Sequence[int]) -> Elements:
+        """The same with tiles in place of what is read of rows, and on a GPU of keys; each is
+        filled by a phase. What is computed from either alone is computed once, as the tile is
+        filled."""
+        strides = {view: view.strides for view in elements.views()}
+        moving = {n: find_moving(elements, strides, axis) for axis, n in enumerate(numbers)}
+        along, keys = moving[self._found.along], moving.get(self._found.rows)
+        if keys is not None and numbers[-1] != self._found.rows:
+            inner = moving[numbers[-1]]
+            for of_rows in (True, False) if self._sides else (True,):
+                fits = [
+                    inner[n] and along[n] is of_rows and keys[n] is not of_rows
+                    for n in range(len(elements.values))
+                ]
+                elements = self._replace(elements, fits, numbers)
+        # A tile has no flags, but what they choose.
+        own = [isinstance(v, Read | ir.Select) and along[n] for n, v in enumerate(elements.values)]
+        return self._replace(elements, own, numbers)
+
+    def _replace(
+        self, elements: Elements, fits: Sequence[bool], numbers: Sequence[int]
+    ) -> Elements:
+        """The same with tiles for the largest of some values made of what is read alone."""
+        plain: list[bool] = []
+        for value in elements.values:
+            own = isinstance(value, ir.Constant | ir.Apply | ir.Select | ir.Cast)
+            own = own and all(plain[o] for o in operands(value))
+            plain.append(own or (isinstance(value, Read) and not value.view.local))
+        suits = [
+            f and p and v.dtype in STAGED
+            for f, p, v in zip(fits, plain, elements.values, strict=True)
+        ]
+        used = {o for n, v in enumerate(elements.values) if suits[n] for o in operands(v)}
+        values = list(elements.values)
+        for number, value in enumerate(elements.values):
+            if suits[number] and number not in used:
+                made = prune(dataclasses.replace(elements, results=(), reductions=(_none(number),)))
+                key = dataclasses.replace(made, reductions=())
+                if key not in self._tiles:
+                    self._tiles[key] = self._fill(key, numbers)
+                values[number] = Read(self._tiles[key], value.dtype)
+        # Those that stand for nothing any longer keep their numbers until here.
+        return prune(dataclasses.replace(elements, values=tuple(values)))
+
+    def _fill(self, elements: Elements, numbers: Sequence[int]) -> View:
+        """The tile of the last value of some work, for which a phase is made that fills it."""
+        count, dtype = len(self._tiles), elements.values[-1].dtype
+        (first, *_) = elements.buffers()
+        own = f"{first.tensor}{count or ''}"
+        strides = {view: view.strides for view in elements.views()}
+        moves = [n for axis, n in enumerate(numbers) if find_moving(elements, strides, axis)[-1]]
+        size, places = 1, [0] * len(elements.domain)
+        sides: list[tuple[Dim, int]] = []
+        """Of the tile, each with its extent; neighbours along the first lie side by side."""
+        tile: list[tuple[Dim, int]] = []
+        for number, dim, axis in self._list_sides(numbers):
+            if number not in moves:
+                continue
+            side = dim
+            if dim.within is not None:
+                side = Dim(f"{own}_{dim.name}", dim.size, within=dim.within)
+            places[axis] = size
+            sides.append((side, count_points(dim)))
+            tile.append((side, size))
+            size *= sides[-1][1]
+            if len(sides) == 1 and self._sides:
+                size += PAD
+        made = View(f"{own}#tile", dtype, tuple(places), local=True)
+        buffer = Buffer(
+            made.tensor, dtype, size, sides[-1][0], f"{first.tensor}_tile", linear=True,
+            shared=bool(self._sides),
+        )  # fmt: skip
+        self._buffers.append(buffer)
+        held = View(made.tensor, dtype, (0,) * len(places), local=True)
+        work = dataclasses.replace(elements, results=((held, len(elements.values) - 1),))
+        if self._sides:
+            work = _keep_axes(work, range(len(numbers)))
+        number, keys = self._add(work, numbers), self._found.rows
+        filled = self._within if keys in moves else self._before
+        if self._sides and numbers[-1] > keys and keys in moves:
+            filled = self._beside.setdefault(numbers[-1], [])
+        if self._sides and keys + 1 in moves:
+            filled = self._strips
+        if self._sides:
+            node = self._share(number, sides, own, (buffer, tile))
+        else:
+            node = Point(number, (Into(buffer, buffer.dim, tile=tuple(tile)),))
+            for dim, extent in reversed(sides):
+                steps = 0 if dim.within is None else extent
+                node = Loop(dim, Kind.LOOP, 1, (node,), dim.name, steps)
+        filled.append((buffer, node))
+        return made
+
+    def _list_sides(self, numbers: Sequence[int]) -> list[tuple[int, Dim, int]]:
+        """The dimensions that tiles of some work have, each with the number of what it is a tile
+        of, and the axis that it is. What work items read at once lies side by side: rows, and keys
+        or columns."""
+        found, last, row = self._found, numbers[-1], len(numbers)
+        rows, keys = (found.along, self._row, row), (found.rows, self._key, row + 1)
+        if last <= found.rows:
+            return [rows, keys]
+        if not self._sides:
+            return [rows, (last, self._dims[last], row - 1), keys]
+        side = (last, self._sides[last], row + 2)
+        turn = (found.rows, self._turn, row + 3)
+        return [rows, keys, side] if last == found.rows + 1 else [rows, side, turn]
+
+    def _share(
+        self, number: int, sides: Sequence[tuple[Dim, int]], own: str,
+        into: tuple[Buffer, Sequence[tuple[Dim, int]]] | None = None,
+    ) -> Node:  # fmt: skip
+        """How the work items of a group go over a tile, to fill it, or to read it: neighbours side
+        by side in memory, in vectors where they can."""
+        phase, axes = self._phases[number], self._axes[number]
+        places = {dim: axes.index(dim.whole) for dim, _ in sides}
+        views = [v for v in phase.elements.buffers() if not v.local]
+
+        def suits(side: tuple[Dim, int]) -> tuple[bool, bool]:
+            axis = places[side[0]]
+            beside = any(phase.space.strides[v][axis] == 1 for v in views)
+            return beside and takes_vectors(phase, axis, self._limits), beside
+
+        fast, extent = best = max(sides, key=suits)
+        width = unit = VECTOR if suits(best)[0] else 1
+        if width > 1 and all(v.dtype.bytes == 2 for v in views) and not extent % (2 * VECTOR):
+            unit = 2 * VECTOR
+        node: Node = Point(number)
+        if into is not None:
+            buffer, tile = into
+            lane = dict(tile)[fast]
+            put = Into(buffer, fast, tile=tuple(tile), lane=lane, in_vectors=lane == 1)
+            node = Point(number, (put,))
+        if width > 1:
+            node = Loop(fast, Kind.VECTOR, width, (node,), fast.name, 1)
+        if unit > width:
+            node = Loop(fast, Kind.UNROLL, width, (node,), f"{own}_half", unit // width)
+        left = self._shape.items
+        for dim, count in [best, *(side for side in sides if side is not best)]:
+            step = unit if dim is fast else 1
+            items = math.gcd(count // step, left)
+            left //= items
+            if count > step * items:
+                many = count // step // items
+                node = Loop(dim, Kind.UNROLL, step * items, (node,), dim.name, many)
+            node = Loop(dim, Kind.LANE, step, (node,), f"{dim.name}s", items)
+        return node
+
+    def _reduce(self, member: Member, numbers: Sequence[int], local: Mapping[str, DataType]) -> int:
+        """A phase that reduces one stage."""
+        collector = self._collect(numbers, local, self._found.rows + 1)
+        collector.add_reduction(member.stage, self._place(member, numbers))
+        elements = self._stage(self._read_lanes(collector.elements(), numbers), numbers)
+        dtype = self._tensors[member.stage].dtype
+        return self._add(elements, numbers, make_accumulators(elements, [(member.stage, dtype, 0)]))
+
+    def _find_reached(self) -> int | None:
+        """The phase that says whether any score of a block and the rows of a group counts; None
+        where that may be so of all."""
+        member, numbers = self._found.top, self._own(self._found.rows)
+        local = {self._found.scores[0].stage: self._tensors[self._found.scores[0].stage].dtype}
+        collector = self._collect(numbers, local, self._found.rows + 1)
+        collector.add_reduction(member.stage, self._place(member, numbers))
+        shape = self._shape
+        spans = {self._found.along: shape.rows - 1, self._found.rows: shape.keys - 1}
+        found = find_reached(collector.elements(), spans)
+        return None if found is None else self._add(found, numbers)
+
+    def _weigh(
+        self, local: Mapping[str, DataType]
+    ) -> tuple[int, Into, list[tuple[int, int | None]]]:
+        """The phase of the weights of a block, where it puts them, and those of the sums, each
+        with the dimension that it keeps besides rows."""
+        found = self._found
+        weights = View(WEIGHTS, DataType.FLOAT32, (), local=True)
+        made: list[tuple[int, int | None]] = []
+        first: Elements | None = None
+        shape = self._shape
+        buffer = Buffer(
+            weights.tensor, DataType.FLOAT32, shape.keys * shape.rows, self._key, "weights",
+            linear=True, shared=bool(self._sides),
+        )  # fmt: skip
+        self._buffers.append(buffer)
+        for member in found.sums:
+            extra = [d for _, d in member.axes if d > found.rows]
+            numbers = self._own(found.rows, *extra)
+            collector = self._collect(numbers, local, found.rows + 1)
+            collector.add_reduction(member.stage, self._place(member, numbers))
+            elements = self._read_lanes(collector.elements(), numbers)
+            weight = _find_weight(elements, found.top.stage)
+            further = len(elements.domain) - len(numbers) - 2
+            steps = (*(0 for _ in numbers), 1, self._shape.rows, *(0 for _ in range(further)))
+            own = dataclasses.replace(weights, strides=steps)
+            if first is None:
+                plain = self._own(found.rows)
+                first = dataclasses.replace(elements, results=((own, weight),), reductions=())
+                places = [*map(numbers.index, plain), len(numbers), len(numbers) + 1]
+                first = self._stage(_keep_axes(prune(first), places), plain)
+            values = list(elements.values)
+            values[weight] = Read(own, DataType.FLOAT32)
+            elements = prune(dataclasses.replace(elements, values=tuple(values)))
+            elements = self._stage(elements, numbers)
+            dtype = self._tensors[member.stage].dtype
+            states = make_accumulators(elements, [(member.stage, dtype, 0)])
+            made.append((self._add(elements, numbers, states), extra[0] if extra else None))
+        if first is None:
+            raise InternalError("nothing is summed online")
+        into = Into(buffer, self._key, self._shape.rows)
+        if self._sides:
+            tile = ((self._row, 1), (self._key, self._shape.rows))
+            into = Into(buffer, self._key, tile=tile, in_vectors=True)
+        return self._add(first, self._own(found.rows)), into, made
+
+    def _finish(self) -> list[tuple[int, int | None, Member]]:
+        """The phases of what leaves."""
+        found = self._found
+        local = {m.stage: self._tensors[m.stage].dtype for m in found.totals}
+        stored = [m for m in found.totals if m.stage not in self._local]
+        made: list[tuple[int, int | None, Member]] = []
+        for member in (*stored, *self._derived):
+            extra = [d for _, d in member.axes if d > found.rows]
+            numbers = self._own(*extra)
+            collector = self._collect(numbers, local, len(numbers))
+            axes = self._place(member, numbers)
+            if member in stored:
+                collector.add_copy(member.stage, axes)
+            else:
+                collector.add_stage(member.stage, axes)
+            elements = self._read_lanes(collector.elements(), numbers)
+            elements, tiles = self._lose_empty(elements, local), dict[Dim, Dim]()
+            if self._sides:
+                elements = _map_views(elements, lambda v, n=numbers: self._read_kept(v, n))
+                tiles = self._tile_ends(member, numbers)
+            else:
+                elements = self._stage(elements, numbers)
+            number = self._add(elements, numbers, tiles=tiles)
+            made.append((number, extra[0] if extra else None, member))
+        return made
+
+    def _lose_empty(self, elements: Elements, local: Mapping[str, DataType]) -> Elements:
+        """The same where sums are NaN of rows all of whose scores are negative infinities, which
+        are no distance from the largest one."""
+        own = self._found.top.stage
+        values: list[Value] = []
+        numbers: dict[int, int] = {}
+        for number, value in enumerate(elements.values):
+            value = renumber(value, numbers)
+            values.append(value)
+            if isinstance(value, Read) and value.view.tensor in local.keys() - {own}:
+                at = len(values) - 1
+                values += (
+                    Read(dataclasses.replace(value.view, tensor=own), value.dtype),
+                    ir.Constant(DataType.FLOAT32, -math.inf),
+                    ir.Apply(OPERATIONS["eq"], (at + 1, at + 2), DataType.BOOL),
+                    ir.Constant(DataType.FLOAT32, math.nan),
+                    ir.Select(at + 3, at + 4, at, DataType.FLOAT32),
+                )
+            numbers[number] = len(values) - 1
+        results = tuple((view, numbers[number]) for view, number in elements.results)
+        return dataclasses.replace(elements, values=tuple(values), results=results)
+
+    def _read_kept(self, view: View, numbers: Sequence[int]) -> View:
+        """What is read in place of sums that a work item has."""
+        if not view.local:
+            return view
+        found, row = self._found, len(numbers)
+        (member,) = (m for m in found.totals if m.stage == view.tensor)
+        extra = [d for _, d in member.axes if d > found.rows]
+        steps = [0] * len(view.strides)
+        steps[row] = self._shape.part + PAD if extra else 1
+        if extra:
+            steps[row + 2] = 1
+        if member not in self._kept:
+            dtype, size = self._tensors[member.stage].dtype, self._shape.rows * steps[row]
+            name, wanted = f"{member.stage}#kept", f"{member.stage}_kept"
+            made = Buffer(name, dtype, size, self._row, wanted, linear=True, shared=True)
+            (weights,) = (b for b in self._buffers if b.name == WEIGHTS)
+            if size <= weights.size and weights not in self._kept.values():
+                made = weights  # They are of no use any longer.
+            else:
+                self._buffers.append(made)
+            self._kept[member] = made
+        name = self._kept[member].name
+        return View(name, view.dtype, tuple(steps), local=True)
+
+    def _tile_ends(self, member: Member, numbers: Sequence[int]) -> dict[Dim, Dim]:
+        """The tiles that work items store."""
+        tiles = {self._row: Dim(f"{member.stage}_row", self._shape.rows, within=self._x)}
+        if numbers[-1] in self._sides:
+            whole = self._dims[numbers[-1]]
+            side = Dim(f"{member.stage}_column", self._shape.part, within=whole)
+            tiles[self._sides[numbers[-1]]] = side
+        return tiles
+
+
+def _find_weight(elements: Elements, largest: str) -> int:
+    """The value of some work that is the weight of a point."""
+    for number, value in enumerate(elements.values):
+        if isinstance(value, ir.Apply) and value.operation.name == "exp":
+            taken = elements.values[value.operands[0]]
+            if isinstance(taken, ir.Apply) and taken.operation.name == "sub":
+                right = elements.values[taken.operands[1]]
+                if isinstance(right, Read) and right.view.tensor == largest:
+                    return number
+    raise InternalError(f"no weight by '{largest}' is summed")
+
+
+def _map_views(elements: Elements, change: Callable[[View], View]) -> Elements:
+    """The same with other views read."""
+    values = [
+        dataclasses.replace(v, view=change(v.view)) if isinstance(v, Read) else v
+        for v in elements.values
+    ]
+    return dataclasses.replace(elements, values=tuple(values))
+
+
+def _keep_axes(elements: Elements, places: Sequence[int]) -> Elements:
+    """Work over some axes as over those of them alone along which it changes."""
+
+    def change(view: View) -> View:
+        return dataclasses.replace(view, strides=tuple(view.strides[n] for n in places))
+
+    values = tuple(
+        dataclasses.replace(v, view=change(v.view)) if isinstance(v, Read | Place | Gather) else v
+        for v in elements.values
+    )
+    results = tuple((change(view), number) for view, number in elements.results)
+    domain = tuple(elements.domain[n] for n in places)
+    return dataclasses.replace(elements, domain=domain, values=values, results=results)
