@@ -12,14 +12,14 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
-    "ir": 5_530,
-    "kernel": 6_780,
-    "transform": 10_850,
+    "ir": 5_580,
+    "kernel": 6_840,
+    "transform": 11_190,
     "loops": 8_480,
-    "schedules": 3_620,
-    "lowering": 5_040,
+    "schedules": 4_410,
+    "lowering": 5_100,
 }
-"""By folder, in lines; 40,300 in all."""
+"""By folder, in lines; 41,600 in all."""
 LONGEST = 600
 """Lines of a module."""
 

@@ -15,9 +15,9 @@
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void ELEMENT_WISE_ADD(
-    __global const float *ATensor,
-    __global const float *BTensor,
-    __global float *OutputTensor
+    __global const float4 *ATensor,
+    __global const float4 *BTensor,
+    __global float4 *OutputTensor
 )
 {
     __local float a_tile[1056] __attribute__((aligned(16)));
@@ -33,7 +33,7 @@ __kernel void ELEMENT_WISE_ADD(
     const uint a_row = columns * 4;
     const uint i0_1 = first_i0 + a_row;
     const uint at_1 = min(i0_1, 44u);
-    const float4 a = vload4(0, ATensor + at_1 + at * 48);
+    const float4 a = ATensor[at_1 / 4 + at * 12];
     const uint place = rows + a_row * 33;
     a_tile[place] = a.s0;
     a_tile[place + 33] = a.s1;
@@ -46,9 +46,9 @@ __kernel void ELEMENT_WISE_ADD(
         const uint offset = i0_2 * 80 + i1_2;
         if (i1_2 < 80) {
             const float4 a_1 = vload4(0, a_tile + rows * 33 + a_row);
-            const float4 b = vload4(0, BTensor + offset);
+            const float4 b = BTensor[offset / 4];
             const float4 output = a_1 + b;
-            vstore4(output, 0, OutputTensor + offset);
+            OutputTensor[offset / 4] = output;
         }
     }
 }

@@ -32,7 +32,7 @@ static float max_float(const float a, const float b)
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void argmax_of_rows(
-    __global const float *X,
+    __global const float4 *X,
     __global int *P,
     __global float *M
 )
@@ -50,7 +50,7 @@ __kernel void argmax_of_rows(
     const uint row_start = output * 200;
     const uint k = row * 4;
     if (k < 200) {
-        const float4 x = vload4(0, X + row_start + k);
+        const float4 x = X[(row_start + k) / 4];
         const int4 better = ((x > p) | ((x != x) & (~(p != p))))
             | (((x == p) | ((x != x) & (p != p))) & (k + (uint4)(0, 1, 2, 3) < p_place));
         p = better ? x : p;

@@ -18,12 +18,12 @@
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void BATCH_NORMALIZATION(
-    __global const float *InputTensor,
+    __global const float4 *InputTensor,
     __global const float *MeanTensor,
     __global const float *VarianceTensor,
     __global const float *ScaleTensor,
     __global const float *BiasTensor,
-    __global float *OutputTensor
+    __global float4 *OutputTensor
 )
 {
     const uint begin = (uint)get_group_id(0) * 1024;
@@ -33,11 +33,11 @@ __kernel void BATCH_NORMALIZATION(
         const uint i1 = (first / 1120) % 3;
         const float scale = ScaleTensor[i1];
         const float variance = VarianceTensor[i1];
-        const float4 input = vload4(0, InputTensor + first);
+        const float4 input = InputTensor[first / 4];
         const float mean = MeanTensor[i1];
         const float bias = BiasTensor[i1];
         const float4 output = scale * (1 / sqrt(variance + 1e-05f)) * (input - mean) + bias;
-        vstore4(output, 0, OutputTensor + first);
+        OutputTensor[first / 4] = output;
     } else {
         for (uint k = 0; k < 4; ++k) {
             const uint i = begin + (uint)get_local_id(0) + k * 256;
@@ -45,11 +45,11 @@ __kernel void BATCH_NORMALIZATION(
                 const uint i1 = (i / 1120) % 3;
                 const float scale = ScaleTensor[i1];
                 const float variance = VarianceTensor[i1];
-                const float input = InputTensor[i];
+                const float input = ((__global const float *)InputTensor)[i];
                 const float mean = MeanTensor[i1];
                 const float bias = BiasTensor[i1];
                 const float output = scale * (1 / sqrt(variance + 1e-05f)) * (input - mean) + bias;
-                OutputTensor[i] = output;
+                ((__global float *)OutputTensor)[i] = output;
             }
         }
     }

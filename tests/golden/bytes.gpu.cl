@@ -7,35 +7,21 @@
 //     split i 8192 as group; bind group group; split i 4096 as k; unroll k; split i 16 as lane;
 //     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
 //   argument 0: mask, bool, read
-//   argument 1: a, int8, read
-//   argument 2: b, int8, read
-//   argument 3: chosen, int8, written
+//   argument 1: a, int8, four to a word, read
+//   argument 2: b, int8, four to a word, read
+//   argument 3: chosen, int8, four to a word, written
 //   argument 4: equal, bool, written
 //   argument 5: n, uint, the number of elements
 
 #pragma OPENCL FP_CONTRACT OFF
 
-// Stored at once: PoCL stores vectors of small elements one by one, unless they are aligned so.
-static void store_char4(const char4 value, __global char *to)
-{
-    typedef char4 anywhere __attribute__((aligned(sizeof(char))));
-    *(__global anywhere *)to = value;
-}
-
-// Stored as 0 and 1, and at once: PoCL stores vectors of bytes one by one.
-static void store_mask_x4(const char4 value, __global uchar *to)
-{
-    typedef uchar4 anywhere __attribute__((aligned(1)));
-    *(__global anywhere *)to = as_uchar4(value) & (uchar4)(1);
-}
-
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void select_bytes(
-    __global const uchar *mask,
-    __global const char *a,
-    __global const char *b,
-    __global char *chosen,
-    __global uchar *equal,
+    __global const uchar4 *mask,
+    __global const uint4 *a,
+    __global const uint4 *b,
+    __global uint4 *chosen,
+    __global uchar4 *equal,
     const uint n
 )
 {
@@ -43,99 +29,92 @@ __kernel void select_bytes(
     const bool whole = begin + 8192 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 16;
-        const char4 mask_value = vload4(0, mask + first) != (uchar4)(0);
-        const char4 a_value = vload4(0, a + first);
-        const char4 b_value = vload4(0, b + first);
-        const uint i = first + 4;
-        const char4 mask_value_1 = vload4(0, mask + i) != (uchar4)(0);
-        const char4 a_value_1 = vload4(0, a + i);
-        const char4 b_value_1 = vload4(0, b + i);
-        const uint i_1 = first + 8;
-        const char4 mask_value_2 = vload4(0, mask + i_1) != (uchar4)(0);
-        const char4 a_value_2 = vload4(0, a + i_1);
-        const char4 b_value_2 = vload4(0, b + i_1);
-        const uint i_2 = first + 12;
-        const char4 mask_value_3 = vload4(0, mask + i_2) != (uchar4)(0);
-        const char4 a_value_3 = vload4(0, a + i_2);
-        const char4 b_value_3 = vload4(0, b + i_2);
-        const uint i_3 = first + 4096;
-        const char4 mask_value_4 = vload4(0, mask + i_3) != (uchar4)(0);
-        const char4 a_value_4 = vload4(0, a + i_3);
-        const char4 b_value_4 = vload4(0, b + i_3);
-        const uint i_4 = first + 4100;
-        const char4 mask_value_5 = vload4(0, mask + i_4) != (uchar4)(0);
-        const char4 a_value_5 = vload4(0, a + i_4);
-        const char4 b_value_5 = vload4(0, b + i_4);
-        const uint i_5 = first + 4104;
-        const char4 mask_value_6 = vload4(0, mask + i_5) != (uchar4)(0);
-        const char4 a_value_6 = vload4(0, a + i_5);
-        const char4 b_value_6 = vload4(0, b + i_5);
-        const uint i_6 = first + 4108;
-        const char4 mask_value_7 = vload4(0, mask + i_6) != (uchar4)(0);
-        const char4 a_value_7 = vload4(0, a + i_6);
-        const char4 b_value_7 = vload4(0, b + i_6);
+        const char4 mask_value = mask[first / 4] != (uchar4)(0);
+        const uint4 a_words = a[first / 16];
+        const char4 a_value = as_char4(a_words.s0);
+        const uint4 b_words = b[first / 16];
+        const char4 b_value = as_char4(b_words.s0);
+        const char4 mask_value_1 = mask[first / 4 + 1] != (uchar4)(0);
+        const char4 a_value_1 = as_char4(a_words.s1);
+        const char4 b_value_1 = as_char4(b_words.s1);
+        const char4 mask_value_2 = mask[first / 4 + 2] != (uchar4)(0);
+        const char4 a_value_2 = as_char4(a_words.s2);
+        const char4 b_value_2 = as_char4(b_words.s2);
+        const char4 mask_value_3 = mask[first / 4 + 3] != (uchar4)(0);
+        const char4 a_value_3 = as_char4(a_words.s3);
+        const char4 b_value_3 = as_char4(b_words.s3);
+        const char4 mask_value_4 = mask[first / 4 + 1024] != (uchar4)(0);
+        const uint4 a_words_1 = a[first / 16 + 256];
+        const char4 a_value_4 = as_char4(a_words_1.s0);
+        const uint4 b_words_1 = b[first / 16 + 256];
+        const char4 b_value_4 = as_char4(b_words_1.s0);
+        const char4 mask_value_5 = mask[first / 4 + 1025] != (uchar4)(0);
+        const char4 a_value_5 = as_char4(a_words_1.s1);
+        const char4 b_value_5 = as_char4(b_words_1.s1);
+        const char4 mask_value_6 = mask[first / 4 + 1026] != (uchar4)(0);
+        const char4 a_value_6 = as_char4(a_words_1.s2);
+        const char4 b_value_6 = as_char4(b_words_1.s2);
+        const char4 mask_value_7 = mask[first / 4 + 1027] != (uchar4)(0);
+        const char4 a_value_7 = as_char4(a_words_1.s3);
+        const char4 b_value_7 = as_char4(b_words_1.s3);
         const char4 chosen_value = mask_value
             ? as_char4(as_uchar4(a_value) + as_uchar4(b_value))
             : as_char4(-as_uchar4(a_value));
         const char4 equal_value = (~mask_value) | (a_value == b_value);
-        store_char4(chosen_value, chosen + first);
-        store_mask_x4(equal_value, equal + first);
+        equal[first / 4] = as_uchar4(equal_value) & (uchar4)(1);
         const char4 chosen_value_1 = mask_value_1
             ? as_char4(as_uchar4(a_value_1) + as_uchar4(b_value_1))
             : as_char4(-as_uchar4(a_value_1));
         const char4 equal_value_1 = (~mask_value_1) | (a_value_1 == b_value_1);
-        store_char4(chosen_value_1, chosen + i);
-        store_mask_x4(equal_value_1, equal + i);
+        equal[first / 4 + 1] = as_uchar4(equal_value_1) & (uchar4)(1);
         const char4 chosen_value_2 = mask_value_2
             ? as_char4(as_uchar4(a_value_2) + as_uchar4(b_value_2))
             : as_char4(-as_uchar4(a_value_2));
         const char4 equal_value_2 = (~mask_value_2) | (a_value_2 == b_value_2);
-        store_char4(chosen_value_2, chosen + i_1);
-        store_mask_x4(equal_value_2, equal + i_1);
+        equal[first / 4 + 2] = as_uchar4(equal_value_2) & (uchar4)(1);
         const char4 chosen_value_3 = mask_value_3
             ? as_char4(as_uchar4(a_value_3) + as_uchar4(b_value_3))
             : as_char4(-as_uchar4(a_value_3));
         const char4 equal_value_3 = (~mask_value_3) | (a_value_3 == b_value_3);
-        store_char4(chosen_value_3, chosen + i_2);
-        store_mask_x4(equal_value_3, equal + i_2);
+        chosen[first / 16] = (uint4)(as_uint(chosen_value), as_uint(chosen_value_1),
+            as_uint(chosen_value_2), as_uint(chosen_value_3));
+        equal[first / 4 + 3] = as_uchar4(equal_value_3) & (uchar4)(1);
         const char4 chosen_value_4 = mask_value_4
             ? as_char4(as_uchar4(a_value_4) + as_uchar4(b_value_4))
             : as_char4(-as_uchar4(a_value_4));
         const char4 equal_value_4 = (~mask_value_4) | (a_value_4 == b_value_4);
-        store_char4(chosen_value_4, chosen + i_3);
-        store_mask_x4(equal_value_4, equal + i_3);
+        equal[first / 4 + 1024] = as_uchar4(equal_value_4) & (uchar4)(1);
         const char4 chosen_value_5 = mask_value_5
             ? as_char4(as_uchar4(a_value_5) + as_uchar4(b_value_5))
             : as_char4(-as_uchar4(a_value_5));
         const char4 equal_value_5 = (~mask_value_5) | (a_value_5 == b_value_5);
-        store_char4(chosen_value_5, chosen + i_4);
-        store_mask_x4(equal_value_5, equal + i_4);
+        equal[first / 4 + 1025] = as_uchar4(equal_value_5) & (uchar4)(1);
         const char4 chosen_value_6 = mask_value_6
             ? as_char4(as_uchar4(a_value_6) + as_uchar4(b_value_6))
             : as_char4(-as_uchar4(a_value_6));
         const char4 equal_value_6 = (~mask_value_6) | (a_value_6 == b_value_6);
-        store_char4(chosen_value_6, chosen + i_5);
-        store_mask_x4(equal_value_6, equal + i_5);
+        equal[first / 4 + 1026] = as_uchar4(equal_value_6) & (uchar4)(1);
         const char4 chosen_value_7 = mask_value_7
             ? as_char4(as_uchar4(a_value_7) + as_uchar4(b_value_7))
             : as_char4(-as_uchar4(a_value_7));
         const char4 equal_value_7 = (~mask_value_7) | (a_value_7 == b_value_7);
-        store_char4(chosen_value_7, chosen + i_6);
-        store_mask_x4(equal_value_7, equal + i_6);
+        chosen[first / 16 + 256] = (uint4)(as_uint(chosen_value_4), as_uint(chosen_value_5),
+            as_uint(chosen_value_6), as_uint(chosen_value_7));
+        equal[first / 4 + 1027] = as_uchar4(equal_value_7) & (uchar4)(1);
     } else {
         const uint first = begin + (uint)get_local_id(0);
         for (uint k = 0; k < 32; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
-                const bool mask_value = mask[i] != 0;
-                const char a_value = a[i];
-                const char b_value = b[i];
+                const bool mask_value = ((__global const uchar *)mask)[i] != 0;
+                const char a_value = ((__global const char *)a)[i];
+                const char b_value = ((__global const char *)b)[i];
                 const char chosen_value = mask_value
                     ? (char)((uint)a_value + (uint)b_value)
                     : (char)(-(uint)a_value);
                 const bool equal_value = (!mask_value) || a_value == b_value;
-                chosen[i] = chosen_value;
-                equal[i] = equal_value;
+                ((__global char *)chosen)[i] = chosen_value;
+                ((__global uchar *)equal)[i] = equal_value;
             }
         }
     }

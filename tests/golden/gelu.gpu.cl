@@ -41,8 +41,8 @@ static float erf_float(const float x)
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void ACTIVATION_GELU(
-    __global const float *InputTensor,
-    __global float *OutputTensor,
+    __global const float4 *InputTensor,
+    __global float4 *OutputTensor,
     const uint n
 )
 {
@@ -50,20 +50,19 @@ __kernel void ACTIVATION_GELU(
     const bool whole = begin + 2048 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 4;
-        const float4 input = vload4(0, InputTensor + first);
-        const uint i = first + 1024;
-        const float4 input_1 = vload4(0, InputTensor + i);
+        const float4 input = InputTensor[first / 4];
+        const float4 input_1 = InputTensor[first / 4 + 256];
         const float4 output = 0.5f * input * (1.0f + erf_float4(input * 0.70710677f));
-        vstore4(output, 0, OutputTensor + first);
+        OutputTensor[first / 4] = output;
         const float4 output_1 = 0.5f * input_1 * (1.0f + erf_float4(input_1 * 0.70710677f));
-        vstore4(output_1, 0, OutputTensor + i);
+        OutputTensor[first / 4 + 256] = output_1;
     } else {
         for (uint k = 0; k < 8; ++k) {
             const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
-                const float input = InputTensor[i];
+                const float input = ((__global const float *)InputTensor)[i];
                 const float output = 0.5f * input * (1.0f + erf_float(input * 0.70710677f));
-                OutputTensor[i] = output;
+                ((__global float *)OutputTensor)[i] = output;
             }
         }
     }

@@ -35,11 +35,11 @@ static int div_signed_int(const int a, const int b)
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void average(
-    __global const int *a,
-    __global const int *b,
-    __global const uint *count,
-    __global int *quotient,
-    __global uint *shifted,
+    __global const int4 *a,
+    __global const int4 *b,
+    __global const uint4 *count,
+    __global int4 *quotient,
+    __global uint4 *shifted,
     const uint n
 )
 {
@@ -47,48 +47,45 @@ __kernel void average(
     const bool whole = begin + 4096 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 4;
-        const int4 a_value = vload4(0, a + first);
-        const int4 b_value = vload4(0, b + first);
-        const uint4 count_value = vload4(0, count + first);
-        const uint i = first + 1024;
-        const int4 a_value_1 = vload4(0, a + i);
-        const int4 b_value_1 = vload4(0, b + i);
-        const uint4 count_value_1 = vload4(0, count + i);
-        const uint i_1 = first + 2048;
-        const int4 a_value_2 = vload4(0, a + i_1);
-        const int4 b_value_2 = vload4(0, b + i_1);
-        const uint4 count_value_2 = vload4(0, count + i_1);
-        const uint i_2 = first + 3072;
-        const int4 a_value_3 = vload4(0, a + i_2);
-        const int4 b_value_3 = vload4(0, b + i_2);
-        const uint4 count_value_3 = vload4(0, count + i_2);
+        const int4 a_value = a[first / 4];
+        const int4 b_value = b[first / 4];
+        const uint4 count_value = count[first / 4];
+        const int4 a_value_1 = a[first / 4 + 256];
+        const int4 b_value_1 = b[first / 4 + 256];
+        const uint4 count_value_1 = count[first / 4 + 256];
+        const int4 a_value_2 = a[first / 4 + 512];
+        const int4 b_value_2 = b[first / 4 + 512];
+        const uint4 count_value_2 = count[first / 4 + 512];
+        const int4 a_value_3 = a[first / 4 + 768];
+        const int4 b_value_3 = b[first / 4 + 768];
+        const uint4 count_value_3 = count[first / 4 + 768];
         const int4 quotient_value = div_signed_int4(as_int4(as_uint4(a_value) + as_uint4(b_value)), min(b_value, (int4)(INT_MIN)));
         const uint4 shifted_value = (count_value) << ((count_value & 31u) & (uint4)(31));
-        vstore4(quotient_value, 0, quotient + first);
-        vstore4(shifted_value, 0, shifted + first);
+        quotient[first / 4] = quotient_value;
+        shifted[first / 4] = shifted_value;
         const int4 quotient_value_1 = div_signed_int4(as_int4(as_uint4(a_value_1) + as_uint4(b_value_1)), min(b_value_1, (int4)(INT_MIN)));
         const uint4 shifted_value_1 = (count_value_1) << ((count_value_1 & 31u) & (uint4)(31));
-        vstore4(quotient_value_1, 0, quotient + i);
-        vstore4(shifted_value_1, 0, shifted + i);
+        quotient[first / 4 + 256] = quotient_value_1;
+        shifted[first / 4 + 256] = shifted_value_1;
         const int4 quotient_value_2 = div_signed_int4(as_int4(as_uint4(a_value_2) + as_uint4(b_value_2)), min(b_value_2, (int4)(INT_MIN)));
         const uint4 shifted_value_2 = (count_value_2) << ((count_value_2 & 31u) & (uint4)(31));
-        vstore4(quotient_value_2, 0, quotient + i_1);
-        vstore4(shifted_value_2, 0, shifted + i_1);
+        quotient[first / 4 + 512] = quotient_value_2;
+        shifted[first / 4 + 512] = shifted_value_2;
         const int4 quotient_value_3 = div_signed_int4(as_int4(as_uint4(a_value_3) + as_uint4(b_value_3)), min(b_value_3, (int4)(INT_MIN)));
         const uint4 shifted_value_3 = (count_value_3) << ((count_value_3 & 31u) & (uint4)(31));
-        vstore4(quotient_value_3, 0, quotient + i_2);
-        vstore4(shifted_value_3, 0, shifted + i_2);
+        quotient[first / 4 + 768] = quotient_value_3;
+        shifted[first / 4 + 768] = shifted_value_3;
     } else {
         for (uint k = 0; k < 16; ++k) {
             const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
-                const int a_value = a[i];
-                const int b_value = b[i];
+                const int a_value = ((__global const int *)a)[i];
+                const int b_value = ((__global const int *)b)[i];
                 const int quotient_value = div_signed_int((int)((uint)a_value + (uint)b_value), min(b_value, INT_MIN));
-                const uint count_value = count[i];
+                const uint count_value = ((__global const uint *)count)[i];
                 const uint shifted_value = count_value << ((count_value & 31u) & 31);
-                quotient[i] = quotient_value;
-                shifted[i] = shifted_value;
+                ((__global int *)quotient)[i] = quotient_value;
+                ((__global uint *)shifted)[i] = shifted_value;
             }
         }
     }

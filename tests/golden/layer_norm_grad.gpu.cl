@@ -48,12 +48,12 @@ static float4 fma_float4(const float4 x, const float4 y, const float4 z)
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void layer_norm_grad_1(
-    __global const float *x,
-    __global const float *dy,
-    __global const float *scale,
-    __global float *dx,
-    __global float *dscale_parts,
-    __global float *dbias_parts
+    __global const float4 *x,
+    __global const float4 *dy,
+    __global const float4 *scale,
+    __global float4 *dx,
+    __global float4 *dscale_parts,
+    __global float4 *dbias_parts
 )
 {
     __local float sum_lanes[256];
@@ -70,13 +70,12 @@ __kernel void layer_norm_grad_1(
     float4 moment_value = 0.0f;
     const uint row_start = i0 * 2048 + column * 256;
     const uint first = row * 4;
-    const float4 dy_value = vload4(0, dy + row_start + first);
-    const float4 scale_value = vload4(0, scale + first);
-    const float4 x_value = vload4(0, x + row_start + first);
-    const uint i2 = first + 128;
-    const float4 dy_value_1 = vload4(0, dy + row_start + i2);
-    const float4 scale_value_1 = vload4(0, scale + i2);
-    const float4 x_value_1 = vload4(0, x + row_start + i2);
+    const float4 dy_value = dy[(row_start + first) / 4];
+    const float4 scale_value = scale[first / 4];
+    const float4 x_value = x[(row_start + first) / 4];
+    const float4 dy_value_1 = dy[(row_start + first) / 4 + 32];
+    const float4 scale_value_1 = scale[first / 4 + 32];
+    const float4 x_value_1 = x[(row_start + first) / 4 + 32];
     sum_value = fma_float4(dy_value, scale_value, sum_value);
     moment_value = fma_float4(dy_value * scale_value, x_value, moment_value);
     sum_value = fma_float4(dy_value_1, scale_value_1, sum_value);
@@ -110,11 +109,11 @@ __kernel void layer_norm_grad_1(
     const float4 dx_value = dy_value * scale_value - (value + x_value * value_1);
     dscale_part = fma_float4(dy_value, x_value, dscale_part);
     dbias_part += dy_value;
-    vstore4(dx_value, 0, dx + row_start + first);
+    dx[(row_start + first) / 4] = dx_value;
     const float4 dx_value_1 = dy_value_1 * scale_value_1 - (value + x_value_1 * value_1);
     dscale_part_1 = fma_float4(dy_value_1, x_value_1, dscale_part_1);
     dbias_part_1 += dy_value_1;
-    vstore4(dx_value_1, 0, dx + row_start + i2);
+    dx[(row_start + first) / 4 + 32] = dx_value_1;
     barrier(CLK_LOCAL_MEM_FENCE);
     vstore4(dscale_part, 0, tiles + (uint)get_local_id(0) * 4);
     vstore4(dscale_part_1, 0, tiles + (uint)get_local_id(0) * 4 + 1024);
@@ -161,10 +160,10 @@ __kernel void layer_norm_grad_1(
         const float4 dbias = dbias_part;
         const float4 dscale_1 = dscale_part_1;
         const float4 dbias_1 = dbias_part_1;
-        vstore4(dscale, 0, dscale_parts + row_start_1 + first);
-        vstore4(dbias, 0, dbias_parts + row_start_1 + first);
-        vstore4(dscale_1, 0, dscale_parts + row_start_1 + i2);
-        vstore4(dbias_1, 0, dbias_parts + row_start_1 + i2);
+        dscale_parts[(row_start_1 + first) / 4] = dscale;
+        dbias_parts[(row_start_1 + first) / 4] = dbias;
+        dscale_parts[(row_start_1 + first) / 4 + 32] = dscale_1;
+        dbias_parts[(row_start_1 + first) / 4 + 32] = dbias_1;
     }
 }
 

@@ -5,9 +5,9 @@
 // Launch ceil(n / 8,192) groups of 256 work items; each computes 4 times 8 neighbouring elements.
 //     split i 8192 as group; bind group group; split i 2048 as k; unroll k; split i 8 as lane;
 //     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
-//   argument 0: InputTensor, bfloat16, read
-//   argument 1: InputGradientTensor, bfloat16, read
-//   argument 2: OutputGradientTensor, bfloat16, written
+//   argument 0: InputTensor, bfloat16, two to a word, read
+//   argument 1: InputGradientTensor, bfloat16, two to a word, read
+//   argument 2: OutputGradientTensor, bfloat16, two to a word, written
 //   argument 3: n, uint, the number of elements
 // OutputGradientTensor may be stored over InputTensor or InputGradientTensor.
 
@@ -27,13 +27,6 @@ static ushort4 narrow_bfloat16_x4(const float4 value)
     return convert_ushort4(isnan(value) ? (uint4)(0x7fc0) : rounded);
 }
 
-// Stored at once: PoCL stores vectors of small elements one by one, unless they are aligned so.
-static void store_bfloat16_x4(const float4 value, __global ushort *to)
-{
-    typedef ushort4 anywhere __attribute__((aligned(sizeof(ushort))));
-    *(__global anywhere *)to = narrow_bfloat16_x4(value);
-}
-
 // A bfloat16 is the upper half of a float.
 static float widen_bfloat16(const ushort bits)
 {
@@ -50,9 +43,9 @@ static ushort narrow_bfloat16(const float value)
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void ACTIVATION_RELU_GRAD(
-    __global const ushort *InputTensor,
-    __global const ushort *InputGradientTensor,
-    __global ushort *OutputGradientTensor,
+    __global const uint4 *InputTensor,
+    __global const uint4 *InputGradientTensor,
+    __global uint4 *OutputGradientTensor,
     const uint n
 )
 {
@@ -60,54 +53,51 @@ __kernel void ACTIVATION_RELU_GRAD(
     const bool whole = begin + 8192 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 8;
-        const float4 input = widen_bfloat16_x4(vload4(0, InputTensor + first));
-        const float4 input_gradient = widen_bfloat16_x4(vload4(0, InputGradientTensor + first));
-        const uint i = first + 4;
-        const float4 input_1 = widen_bfloat16_x4(vload4(0, InputTensor + i));
-        const float4 input_gradient_1 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i));
-        const uint i_1 = first + 2048;
-        const float4 input_2 = widen_bfloat16_x4(vload4(0, InputTensor + i_1));
-        const float4 input_gradient_2 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_1));
-        const uint i_2 = first + 2052;
-        const float4 input_3 = widen_bfloat16_x4(vload4(0, InputTensor + i_2));
-        const float4 input_gradient_3 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_2));
-        const uint i_3 = first + 4096;
-        const float4 input_4 = widen_bfloat16_x4(vload4(0, InputTensor + i_3));
-        const float4 input_gradient_4 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_3));
-        const uint i_4 = first + 4100;
-        const float4 input_5 = widen_bfloat16_x4(vload4(0, InputTensor + i_4));
-        const float4 input_gradient_5 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_4));
-        const uint i_5 = first + 6144;
-        const float4 input_6 = widen_bfloat16_x4(vload4(0, InputTensor + i_5));
-        const float4 input_gradient_6 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_5));
-        const uint i_6 = first + 6148;
-        const float4 input_7 = widen_bfloat16_x4(vload4(0, InputTensor + i_6));
-        const float4 input_gradient_7 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_6));
+        const uint4 InputTensor_words = InputTensor[first / 8];
+        const float4 input = widen_bfloat16_x4(as_ushort4(InputTensor_words.s01));
+        const uint4 InputGradientTensor_words = InputGradientTensor[first / 8];
+        const float4 input_gradient = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words.s01));
+        const float4 input_1 = widen_bfloat16_x4(as_ushort4(InputTensor_words.s23));
+        const float4 input_gradient_1 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words.s23));
+        const uint4 InputTensor_words_1 = InputTensor[first / 8 + 256];
+        const float4 input_2 = widen_bfloat16_x4(as_ushort4(InputTensor_words_1.s01));
+        const uint4 InputGradientTensor_words_1 = InputGradientTensor[first / 8 + 256];
+        const float4 input_gradient_2 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_1.s01));
+        const float4 input_3 = widen_bfloat16_x4(as_ushort4(InputTensor_words_1.s23));
+        const float4 input_gradient_3 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_1.s23));
+        const uint4 InputTensor_words_2 = InputTensor[first / 8 + 512];
+        const float4 input_4 = widen_bfloat16_x4(as_ushort4(InputTensor_words_2.s01));
+        const uint4 InputGradientTensor_words_2 = InputGradientTensor[first / 8 + 512];
+        const float4 input_gradient_4 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_2.s01));
+        const float4 input_5 = widen_bfloat16_x4(as_ushort4(InputTensor_words_2.s23));
+        const float4 input_gradient_5 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_2.s23));
+        const uint4 InputTensor_words_3 = InputTensor[first / 8 + 768];
+        const float4 input_6 = widen_bfloat16_x4(as_ushort4(InputTensor_words_3.s01));
+        const uint4 InputGradientTensor_words_3 = InputGradientTensor[first / 8 + 768];
+        const float4 input_gradient_6 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_3.s01));
+        const float4 input_7 = widen_bfloat16_x4(as_ushort4(InputTensor_words_3.s23));
+        const float4 input_gradient_7 = widen_bfloat16_x4(as_ushort4(InputGradientTensor_words_3.s23));
         const float4 output_gradient = (input > 0.0f) ? input_gradient : (float4)(0.0f);
-        store_bfloat16_x4(output_gradient, OutputGradientTensor + first);
         const float4 output_gradient_1 = (input_1 > 0.0f) ? input_gradient_1 : (float4)(0.0f);
-        store_bfloat16_x4(output_gradient_1, OutputGradientTensor + i);
+        OutputGradientTensor[first / 8] = (uint4)(as_uint2(narrow_bfloat16_x4(output_gradient)), as_uint2(narrow_bfloat16_x4(output_gradient_1)));
         const float4 output_gradient_2 = (input_2 > 0.0f) ? input_gradient_2 : (float4)(0.0f);
-        store_bfloat16_x4(output_gradient_2, OutputGradientTensor + i_1);
         const float4 output_gradient_3 = (input_3 > 0.0f) ? input_gradient_3 : (float4)(0.0f);
-        store_bfloat16_x4(output_gradient_3, OutputGradientTensor + i_2);
+        OutputGradientTensor[first / 8 + 256] = (uint4)(as_uint2(narrow_bfloat16_x4(output_gradient_2)), as_uint2(narrow_bfloat16_x4(output_gradient_3)));
         const float4 output_gradient_4 = (input_4 > 0.0f) ? input_gradient_4 : (float4)(0.0f);
-        store_bfloat16_x4(output_gradient_4, OutputGradientTensor + i_3);
         const float4 output_gradient_5 = (input_5 > 0.0f) ? input_gradient_5 : (float4)(0.0f);
-        store_bfloat16_x4(output_gradient_5, OutputGradientTensor + i_4);
+        OutputGradientTensor[first / 8 + 512] = (uint4)(as_uint2(narrow_bfloat16_x4(output_gradient_4)), as_uint2(narrow_bfloat16_x4(output_gradient_5)));
         const float4 output_gradient_6 = (input_6 > 0.0f) ? input_gradient_6 : (float4)(0.0f);
-        store_bfloat16_x4(output_gradient_6, OutputGradientTensor + i_5);
         const float4 output_gradient_7 = (input_7 > 0.0f) ? input_gradient_7 : (float4)(0.0f);
-        store_bfloat16_x4(output_gradient_7, OutputGradientTensor + i_6);
+        OutputGradientTensor[first / 8 + 768] = (uint4)(as_uint2(narrow_bfloat16_x4(output_gradient_6)), as_uint2(narrow_bfloat16_x4(output_gradient_7)));
     } else {
         const uint first = begin + (uint)get_local_id(0);
         for (uint k = 0; k < 32; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
-                const float input = widen_bfloat16(InputTensor[i]);
-                const float input_gradient = widen_bfloat16(InputGradientTensor[i]);
+                const float input = widen_bfloat16(((__global const ushort *)InputTensor)[i]);
+                const float input_gradient = widen_bfloat16(((__global const ushort *)InputGradientTensor)[i]);
                 const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
-                OutputGradientTensor[i] = narrow_bfloat16(output_gradient);
+                ((__global ushort *)OutputGradientTensor)[i] = narrow_bfloat16(output_gradient);
             }
         }
     }

@@ -5,19 +5,32 @@
 // Launch ceil(n / 8,192) groups of 256 work items; each computes 4 times 8 neighbouring elements.
 //     split i 8192 as group; bind group group; split i 2048 as k; unroll k; split i 8 as lane;
 //     bind lane lane; split i 4 as part; unroll part; vectorize i 4 whole; reorder k
-//   argument 0: InputTensor, float16, read
-//   argument 1: InputGradientTensor, float16, read
-//   argument 2: OutputGradientTensor, float16, written
+//   argument 0: InputTensor, float16, two to a word, read
+//   argument 1: InputGradientTensor, float16, two to a word, read
+//   argument 2: OutputGradientTensor, float16, two to a word, written
 //   argument 3: n, uint, the number of elements
 // OutputGradientTensor may be stored over InputTensor or InputGradientTensor.
 
 #pragma OPENCL FP_CONTRACT OFF
 
+static float4 widen_half_x4(const ushort4 bits)
+{
+    return vload_half4(0, (const half *)&bits);
+}
+
+// Rounds to the nearest float16, ties to even.
+static ushort4 narrow_half_x4(const float4 value)
+{
+    ushort4 bits;
+    vstore_half4_rte(value, 0, (half *)&bits);
+    return bits;
+}
+
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void ACTIVATION_RELU_GRAD(
-    __global const half *InputTensor,
-    __global const half *InputGradientTensor,
-    __global half *OutputGradientTensor,
+    __global const uint4 *InputTensor,
+    __global const uint4 *InputGradientTensor,
+    __global uint4 *OutputGradientTensor,
     const uint n
 )
 {
@@ -25,54 +38,51 @@ __kernel void ACTIVATION_RELU_GRAD(
     const bool whole = begin + 8192 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 8;
-        const float4 input = vload_half4(0, InputTensor + first);
-        const float4 input_gradient = vload_half4(0, InputGradientTensor + first);
-        const uint i = first + 4;
-        const float4 input_1 = vload_half4(0, InputTensor + i);
-        const float4 input_gradient_1 = vload_half4(0, InputGradientTensor + i);
-        const uint i_1 = first + 2048;
-        const float4 input_2 = vload_half4(0, InputTensor + i_1);
-        const float4 input_gradient_2 = vload_half4(0, InputGradientTensor + i_1);
-        const uint i_2 = first + 2052;
-        const float4 input_3 = vload_half4(0, InputTensor + i_2);
-        const float4 input_gradient_3 = vload_half4(0, InputGradientTensor + i_2);
-        const uint i_3 = first + 4096;
-        const float4 input_4 = vload_half4(0, InputTensor + i_3);
-        const float4 input_gradient_4 = vload_half4(0, InputGradientTensor + i_3);
-        const uint i_4 = first + 4100;
-        const float4 input_5 = vload_half4(0, InputTensor + i_4);
-        const float4 input_gradient_5 = vload_half4(0, InputGradientTensor + i_4);
-        const uint i_5 = first + 6144;
-        const float4 input_6 = vload_half4(0, InputTensor + i_5);
-        const float4 input_gradient_6 = vload_half4(0, InputGradientTensor + i_5);
-        const uint i_6 = first + 6148;
-        const float4 input_7 = vload_half4(0, InputTensor + i_6);
-        const float4 input_gradient_7 = vload_half4(0, InputGradientTensor + i_6);
+        const uint4 InputTensor_words = InputTensor[first / 8];
+        const float4 input = widen_half_x4(as_ushort4(InputTensor_words.s01));
+        const uint4 InputGradientTensor_words = InputGradientTensor[first / 8];
+        const float4 input_gradient = widen_half_x4(as_ushort4(InputGradientTensor_words.s01));
+        const float4 input_1 = widen_half_x4(as_ushort4(InputTensor_words.s23));
+        const float4 input_gradient_1 = widen_half_x4(as_ushort4(InputGradientTensor_words.s23));
+        const uint4 InputTensor_words_1 = InputTensor[first / 8 + 256];
+        const float4 input_2 = widen_half_x4(as_ushort4(InputTensor_words_1.s01));
+        const uint4 InputGradientTensor_words_1 = InputGradientTensor[first / 8 + 256];
+        const float4 input_gradient_2 = widen_half_x4(as_ushort4(InputGradientTensor_words_1.s01));
+        const float4 input_3 = widen_half_x4(as_ushort4(InputTensor_words_1.s23));
+        const float4 input_gradient_3 = widen_half_x4(as_ushort4(InputGradientTensor_words_1.s23));
+        const uint4 InputTensor_words_2 = InputTensor[first / 8 + 512];
+        const float4 input_4 = widen_half_x4(as_ushort4(InputTensor_words_2.s01));
+        const uint4 InputGradientTensor_words_2 = InputGradientTensor[first / 8 + 512];
+        const float4 input_gradient_4 = widen_half_x4(as_ushort4(InputGradientTensor_words_2.s01));
+        const float4 input_5 = widen_half_x4(as_ushort4(InputTensor_words_2.s23));
+        const float4 input_gradient_5 = widen_half_x4(as_ushort4(InputGradientTensor_words_2.s23));
+        const uint4 InputTensor_words_3 = InputTensor[first / 8 + 768];
+        const float4 input_6 = widen_half_x4(as_ushort4(InputTensor_words_3.s01));
+        const uint4 InputGradientTensor_words_3 = InputGradientTensor[first / 8 + 768];
+        const float4 input_gradient_6 = widen_half_x4(as_ushort4(InputGradientTensor_words_3.s01));
+        const float4 input_7 = widen_half_x4(as_ushort4(InputTensor_words_3.s23));
+        const float4 input_gradient_7 = widen_half_x4(as_ushort4(InputGradientTensor_words_3.s23));
         const float4 output_gradient = (input > 0.0f) ? input_gradient : (float4)(0.0f);
-        vstore_half4_rte(output_gradient, 0, OutputGradientTensor + first);
         const float4 output_gradient_1 = (input_1 > 0.0f) ? input_gradient_1 : (float4)(0.0f);
-        vstore_half4_rte(output_gradient_1, 0, OutputGradientTensor + i);
+        OutputGradientTensor[first / 8] = (uint4)(as_uint2(narrow_half_x4(output_gradient)), as_uint2(narrow_half_x4(output_gradient_1)));
         const float4 output_gradient_2 = (input_2 > 0.0f) ? input_gradient_2 : (float4)(0.0f);
-        vstore_half4_rte(output_gradient_2, 0, OutputGradientTensor + i_1);
         const float4 output_gradient_3 = (input_3 > 0.0f) ? input_gradient_3 : (float4)(0.0f);
-        vstore_half4_rte(output_gradient_3, 0, OutputGradientTensor + i_2);
+        OutputGradientTensor[first / 8 + 256] = (uint4)(as_uint2(narrow_half_x4(output_gradient_2)), as_uint2(narrow_half_x4(output_gradient_3)));
         const float4 output_gradient_4 = (input_4 > 0.0f) ? input_gradient_4 : (float4)(0.0f);
-        vstore_half4_rte(output_gradient_4, 0, OutputGradientTensor + i_3);
         const float4 output_gradient_5 = (input_5 > 0.0f) ? input_gradient_5 : (float4)(0.0f);
-        vstore_half4_rte(output_gradient_5, 0, OutputGradientTensor + i_4);
+        OutputGradientTensor[first / 8 + 512] = (uint4)(as_uint2(narrow_half_x4(output_gradient_4)), as_uint2(narrow_half_x4(output_gradient_5)));
         const float4 output_gradient_6 = (input_6 > 0.0f) ? input_gradient_6 : (float4)(0.0f);
-        vstore_half4_rte(output_gradient_6, 0, OutputGradientTensor + i_5);
         const float4 output_gradient_7 = (input_7 > 0.0f) ? input_gradient_7 : (float4)(0.0f);
-        vstore_half4_rte(output_gradient_7, 0, OutputGradientTensor + i_6);
+        OutputGradientTensor[first / 8 + 768] = (uint4)(as_uint2(narrow_half_x4(output_gradient_6)), as_uint2(narrow_half_x4(output_gradient_7)));
     } else {
         const uint first = begin + (uint)get_local_id(0);
         for (uint k = 0; k < 32; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
-                const float input = vload_half(i, InputTensor);
-                const float input_gradient = vload_half(i, InputGradientTensor);
+                const float input = vload_half(i, (__global const half *)InputTensor);
+                const float input_gradient = vload_half(i, (__global const half *)InputGradientTensor);
                 const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
-                vstore_half_rte(output_gradient, i, OutputGradientTensor);
+                vstore_half_rte(output_gradient, i, (__global half *)OutputGradientTensor);
             }
         }
     }

@@ -15,9 +15,9 @@
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void ACTIVATION_RELU_GRAD(
-    __global const float *InputTensor,
-    __global const float *InputGradientTensor,
-    __global float *OutputGradientTensor,
+    __global const float4 *InputTensor,
+    __global const float4 *InputGradientTensor,
+    __global float4 *OutputGradientTensor,
     const uint n
 )
 {
@@ -25,33 +25,30 @@ __kernel void ACTIVATION_RELU_GRAD(
     const bool whole = begin + 4096 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 4;
-        const float4 input = vload4(0, InputTensor + first);
-        const float4 input_gradient = vload4(0, InputGradientTensor + first);
-        const uint i = first + 1024;
-        const float4 input_1 = vload4(0, InputTensor + i);
-        const float4 input_gradient_1 = vload4(0, InputGradientTensor + i);
-        const uint i_1 = first + 2048;
-        const float4 input_2 = vload4(0, InputTensor + i_1);
-        const float4 input_gradient_2 = vload4(0, InputGradientTensor + i_1);
-        const uint i_2 = first + 3072;
-        const float4 input_3 = vload4(0, InputTensor + i_2);
-        const float4 input_gradient_3 = vload4(0, InputGradientTensor + i_2);
+        const float4 input = InputTensor[first / 4];
+        const float4 input_gradient = InputGradientTensor[first / 4];
+        const float4 input_1 = InputTensor[first / 4 + 256];
+        const float4 input_gradient_1 = InputGradientTensor[first / 4 + 256];
+        const float4 input_2 = InputTensor[first / 4 + 512];
+        const float4 input_gradient_2 = InputGradientTensor[first / 4 + 512];
+        const float4 input_3 = InputTensor[first / 4 + 768];
+        const float4 input_gradient_3 = InputGradientTensor[first / 4 + 768];
         const float4 output_gradient = (input > 0.0f) ? input_gradient : (float4)(0.0f);
-        vstore4(output_gradient, 0, OutputGradientTensor + first);
+        OutputGradientTensor[first / 4] = output_gradient;
         const float4 output_gradient_1 = (input_1 > 0.0f) ? input_gradient_1 : (float4)(0.0f);
-        vstore4(output_gradient_1, 0, OutputGradientTensor + i);
+        OutputGradientTensor[first / 4 + 256] = output_gradient_1;
         const float4 output_gradient_2 = (input_2 > 0.0f) ? input_gradient_2 : (float4)(0.0f);
-        vstore4(output_gradient_2, 0, OutputGradientTensor + i_1);
+        OutputGradientTensor[first / 4 + 512] = output_gradient_2;
         const float4 output_gradient_3 = (input_3 > 0.0f) ? input_gradient_3 : (float4)(0.0f);
-        vstore4(output_gradient_3, 0, OutputGradientTensor + i_2);
+        OutputGradientTensor[first / 4 + 768] = output_gradient_3;
     } else {
         for (uint k = 0; k < 16; ++k) {
             const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
-                const float input = InputTensor[i];
-                const float input_gradient = InputGradientTensor[i];
+                const float input = ((__global const float *)InputTensor)[i];
+                const float input_gradient = ((__global const float *)InputGradientTensor)[i];
                 const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
-                OutputGradientTensor[i] = output_gradient;
+                ((__global float *)OutputGradientTensor)[i] = output_gradient;
             }
         }
     }

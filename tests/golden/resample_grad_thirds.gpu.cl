@@ -7,14 +7,22 @@
 // Launch 1 group of 256 work items; each computes 8 neighbouring outputs.
 //     fuse i0 as output; split output 256 as group; bind group group; bind output lane
 //   argument 0: dY, float16, read
-//   argument 1: dX, float16, written
+//   argument 1: dX, float16, two to a word, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// Rounds to the nearest float16, ties to even.
+static ushort4 narrow_half_x4(const float4 value)
+{
+    ushort4 bits;
+    vstore_half4_rte(value, 0, (half *)&bits);
+    return bits;
+}
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void resample_grad_thirds(
     __global const half *dY,
-    __global half *dX
+    __global uint2 *dX
 )
 {
     const uint output = (uint)get_local_id(0);
@@ -48,6 +56,6 @@ __kernel void resample_grad_thirds(
     const float d_y_17 = vload_half(offset + 101, dY);
     const float d_x_7 = 0.0f + d_y_17;
     const uint offset_1 = i0 * 64 + i1 * 4;
-    vstore_half4_rte((float4)(d_x, d_x_1, d_x_2, d_x_3), 0, dX + offset_1);
-    vstore_half4_rte((float4)(d_x_4, d_x_5, d_x_6, d_x_7), 0, dX + offset_1 + 32);
+    dX[offset_1 / 4] = as_uint2(narrow_half_x4((float4)(d_x, d_x_1, d_x_2, d_x_3)));
+    dX[offset_1 / 4 + 8] = as_uint2(narrow_half_x4((float4)(d_x_4, d_x_5, d_x_6, d_x_7)));
 }

@@ -43,12 +43,12 @@ static float sign_float(const float x)
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void kernel_(
-    __global const float *float4_,
-    __global const float *point,
-    __global const float *i,
-    __global float *out,
-    __global float *t_vload16,
-    __global float *main_,
+    __global const float4 *float4_,
+    __global const float4 *point,
+    __global const float4 *i,
+    __global float4 *out,
+    __global float4 *t_vload16,
+    __global float4 *main_,
     const uint n
 )
 {
@@ -56,58 +56,55 @@ __kernel void kernel_(
     const bool whole = begin + 4096 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 4;
-        const float4 float4_value = vload4(0, float4_ + first);
-        const float4 point_value = vload4(0, point + first);
-        const float4 i_value = vload4(0, i + first);
-        const uint i_1 = first + 1024;
-        const float4 float4_value_1 = vload4(0, float4_ + i_1);
-        const float4 point_value_1 = vload4(0, point + i_1);
-        const float4 i_value_1 = vload4(0, i + i_1);
-        const uint i_2 = first + 2048;
-        const float4 float4_value_2 = vload4(0, float4_ + i_2);
-        const float4 point_value_2 = vload4(0, point + i_2);
-        const float4 i_value_2 = vload4(0, i + i_2);
-        const uint i_3 = first + 3072;
-        const float4 float4_value_3 = vload4(0, float4_ + i_3);
-        const float4 point_value_3 = vload4(0, point + i_3);
-        const float4 i_value_3 = vload4(0, i + i_3);
+        const float4 float4_value = float4_[first / 4];
+        const float4 point_value = point[first / 4];
+        const float4 i_value = i[first / 4];
+        const float4 float4_value_1 = float4_[first / 4 + 256];
+        const float4 point_value_1 = point[first / 4 + 256];
+        const float4 i_value_1 = i[first / 4 + 256];
+        const float4 float4_value_2 = float4_[first / 4 + 512];
+        const float4 point_value_2 = point[first / 4 + 512];
+        const float4 i_value_2 = i[first / 4 + 512];
+        const float4 float4_value_3 = float4_[first / 4 + 768];
+        const float4 point_value_3 = point[first / 4 + 768];
+        const float4 i_value_3 = i[first / 4 + 768];
         const float4 out_value = max_float4(float4_value, point_value);
         const float4 t_vload16_value = point_value - i_value;
         const float4 main_value = sign_float4(i_value);
-        vstore4(out_value, 0, out + first);
-        vstore4(t_vload16_value, 0, t_vload16 + first);
-        vstore4(main_value, 0, main_ + first);
+        out[first / 4] = out_value;
+        t_vload16[first / 4] = t_vload16_value;
+        main_[first / 4] = main_value;
         const float4 out_value_1 = max_float4(float4_value_1, point_value_1);
         const float4 t_vload16_value_1 = point_value_1 - i_value_1;
         const float4 main_value_1 = sign_float4(i_value_1);
-        vstore4(out_value_1, 0, out + i_1);
-        vstore4(t_vload16_value_1, 0, t_vload16 + i_1);
-        vstore4(main_value_1, 0, main_ + i_1);
+        out[first / 4 + 256] = out_value_1;
+        t_vload16[first / 4 + 256] = t_vload16_value_1;
+        main_[first / 4 + 256] = main_value_1;
         const float4 out_value_2 = max_float4(float4_value_2, point_value_2);
         const float4 t_vload16_value_2 = point_value_2 - i_value_2;
         const float4 main_value_2 = sign_float4(i_value_2);
-        vstore4(out_value_2, 0, out + i_2);
-        vstore4(t_vload16_value_2, 0, t_vload16 + i_2);
-        vstore4(main_value_2, 0, main_ + i_2);
+        out[first / 4 + 512] = out_value_2;
+        t_vload16[first / 4 + 512] = t_vload16_value_2;
+        main_[first / 4 + 512] = main_value_2;
         const float4 out_value_3 = max_float4(float4_value_3, point_value_3);
         const float4 t_vload16_value_3 = point_value_3 - i_value_3;
         const float4 main_value_3 = sign_float4(i_value_3);
-        vstore4(out_value_3, 0, out + i_3);
-        vstore4(t_vload16_value_3, 0, t_vload16 + i_3);
-        vstore4(main_value_3, 0, main_ + i_3);
+        out[first / 4 + 768] = out_value_3;
+        t_vload16[first / 4 + 768] = t_vload16_value_3;
+        main_[first / 4 + 768] = main_value_3;
     } else {
         for (uint k = 0; k < 16; ++k) {
             const uint i_1 = begin + (uint)get_local_id(0) + k * 256;
             if (i_1 < n) {
-                const float float4_value = float4_[i_1];
-                const float point_value = point[i_1];
+                const float float4_value = ((__global const float *)float4_)[i_1];
+                const float point_value = ((__global const float *)point)[i_1];
                 const float out_value = max_float(float4_value, point_value);
-                const float i_value = i[i_1];
+                const float i_value = ((__global const float *)i)[i_1];
                 const float t_vload16_value = point_value - i_value;
                 const float main_value = sign_float(i_value);
-                out[i_1] = out_value;
-                t_vload16[i_1] = t_vload16_value;
-                main_[i_1] = main_value;
+                ((__global float *)out)[i_1] = out_value;
+                ((__global float *)t_vload16)[i_1] = t_vload16_value;
+                ((__global float *)main_)[i_1] = main_value;
             }
         }
     }

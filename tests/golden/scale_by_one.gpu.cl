@@ -15,9 +15,9 @@
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void SCALE(
-    __global const float *InputTensor,
+    __global const float4 *InputTensor,
     __global const float *ScaleTensor,
-    __global float *OutputTensor,
+    __global float4 *OutputTensor,
     const uint n
 )
 {
@@ -27,28 +27,25 @@ __kernel void SCALE(
     const bool whole = begin + 4096 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 4;
-        const float4 input = vload4(0, InputTensor + first);
-        const uint i = first + 1024;
-        const float4 input_1 = vload4(0, InputTensor + i);
-        const uint i_1 = first + 2048;
-        const float4 input_2 = vload4(0, InputTensor + i_1);
-        const uint i_2 = first + 3072;
-        const float4 input_3 = vload4(0, InputTensor + i_2);
+        const float4 input = InputTensor[first / 4];
+        const float4 input_1 = InputTensor[first / 4 + 256];
+        const float4 input_2 = InputTensor[first / 4 + 512];
+        const float4 input_3 = InputTensor[first / 4 + 768];
         const float4 output = input * value;
-        vstore4(output, 0, OutputTensor + first);
+        OutputTensor[first / 4] = output;
         const float4 output_1 = input_1 * value;
-        vstore4(output_1, 0, OutputTensor + i);
+        OutputTensor[first / 4 + 256] = output_1;
         const float4 output_2 = input_2 * value;
-        vstore4(output_2, 0, OutputTensor + i_1);
+        OutputTensor[first / 4 + 512] = output_2;
         const float4 output_3 = input_3 * value;
-        vstore4(output_3, 0, OutputTensor + i_2);
+        OutputTensor[first / 4 + 768] = output_3;
     } else {
         for (uint k = 0; k < 16; ++k) {
             const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
-                const float input = InputTensor[i];
+                const float input = ((__global const float *)InputTensor)[i];
                 const float output = input * value;
-                OutputTensor[i] = output;
+                ((__global float *)OutputTensor)[i] = output;
             }
         }
     }

@@ -33,8 +33,8 @@ static float max_float(const float a, const float b)
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void softmax_rows(
-    __global const float *X,
-    __global float *Y
+    __global const float4 *X,
+    __global float4 *Y
 )
 {
     __local float most_lanes[256];
@@ -47,7 +47,7 @@ __kernel void softmax_rows(
     const uint row_start = output * 200;
     const uint k = row * 4;
     if (k < 200) {
-        const float4 x = vload4(0, X + row_start + k);
+        const float4 x = X[(row_start + k) / 4];
         most_value = max_float4(most_value, x);
     }
     const float2 most_half = max_float2(most_value.s01, most_value.s23);
@@ -68,7 +68,7 @@ __kernel void softmax_rows(
     }
     float4 total_value = 0.0f;
     if (k < 200) {
-        const float4 x = vload4(0, X + row_start + k);
+        const float4 x = X[(row_start + k) / 4];
         total_value += exp(x - most_total);
     }
     const float2 total_half = total_value.s01 + total_value.s23;
@@ -88,8 +88,8 @@ __kernel void softmax_rows(
         total_total += total_lanes[column + part * 4];
     }
     if (k < 200) {
-        const float4 x = vload4(0, X + row_start + k);
+        const float4 x = X[(row_start + k) / 4];
         const float4 y = exp(x - most_total) / total_total;
-        vstore4(y, 0, Y + row_start + k);
+        Y[(row_start + k) / 4] = y;
     }
 }

@@ -25,8 +25,8 @@ static float min_float(const float a, const float b)
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void special(
-    __global const float *x,
-    __global float *y,
+    __global const float4 *x,
+    __global float4 *y,
     const uint n
 )
 {
@@ -34,38 +34,35 @@ __kernel void special(
     const bool whole = begin + 4096 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 4;
-        const float4 x_value = vload4(0, x + first);
-        const uint i = first + 1024;
-        const float4 x_value_1 = vload4(0, x + i);
-        const uint i_1 = first + 2048;
-        const float4 x_value_2 = vload4(0, x + i_1);
-        const uint i_2 = first + 3072;
-        const float4 x_value_3 = vload4(0, x + i_2);
+        const float4 x_value = x[first / 4];
+        const float4 x_value_1 = x[first / 4 + 256];
+        const float4 x_value_2 = x[first / 4 + 512];
+        const float4 x_value_3 = x[first / 4 + 768];
         const float4 y_value = (x_value != x_value)
             ? (float4)(NAN)
             : ((x_value > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value, x_value * 1e-45f));
-        vstore4(y_value, 0, y + first);
+        y[first / 4] = y_value;
         const float4 y_value_1 = (x_value_1 != x_value_1)
             ? (float4)(NAN)
             : ((x_value_1 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_1, x_value_1 * 1e-45f));
-        vstore4(y_value_1, 0, y + i);
+        y[first / 4 + 256] = y_value_1;
         const float4 y_value_2 = (x_value_2 != x_value_2)
             ? (float4)(NAN)
             : ((x_value_2 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_2, x_value_2 * 1e-45f));
-        vstore4(y_value_2, 0, y + i_1);
+        y[first / 4 + 512] = y_value_2;
         const float4 y_value_3 = (x_value_3 != x_value_3)
             ? (float4)(NAN)
             : ((x_value_3 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_3, x_value_3 * 1e-45f));
-        vstore4(y_value_3, 0, y + i_2);
+        y[first / 4 + 768] = y_value_3;
     } else {
         for (uint k = 0; k < 16; ++k) {
             const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
-                const float x_value = x[i];
+                const float x_value = ((__global const float *)x)[i];
                 const float y_value = isnan(x_value)
                     ? NAN
                     : ((x_value > 3.4028235e+38f) ? (-INFINITY) : min_float(x_value, x_value * 1e-45f));
-                y[i] = y_value;
+                ((__global float *)y)[i] = y_value;
             }
         }
     }

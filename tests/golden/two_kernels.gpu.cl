@@ -6,14 +6,19 @@
 // Launch 2 groups of 256 work items; a group computes 32 outputs, with 8 lanes on each.
 //     axis row 8; axis column 32; normalize i0 as output; split output 32 as group;
 //     bind group group; bind output column; share k row 8 1 as strip
-//   argument 0: x, float16, read
+//   argument 0: x, float16, two to a word, read
 //   argument 1: total, float16, written
 
 #pragma OPENCL FP_CONTRACT OFF
 
+static float4 widen_half_x4(const ushort4 bits)
+{
+    return vload_half4(0, (const half *)&bits);
+}
+
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void centered_1(
-    __global const half *x,
+    __global const uint2 *x,
     __global half *total
 )
 {
@@ -30,7 +35,7 @@ __kernel void centered_1(
     for (uint part = 0; part < 2; ++part) {
         const uint k = first + part * 4;
         if (k < 40) {
-            const float4 x_value = vload_half4(0, x + row_start + k);
+            const float4 x_value = widen_half_x4(as_ushort4(x[(row_start + k) / 4]));
             total_exact_value += x_value;
         }
     }
@@ -55,17 +60,22 @@ __kernel void centered_1(
 // Launch 3 groups of 256 work items; each computes 4 neighbouring elements.
 //     fuse i0 as i; split i 1024 as group; bind group group; split i 1024 as k; unroll k;
 //     split i 4 as lane; bind lane lane; vectorize i 4 whole; reorder k
-//   argument 0: x, float16, read
+//   argument 0: x, float16, two to a word, read
 //   argument 1: total, float16, read
 //   argument 2: y, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
 
+static float4 widen_half_x4(const ushort4 bits)
+{
+    return vload_half4(0, (const half *)&bits);
+}
+
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void centered_2(
-    __global const half *x,
+    __global const uint2 *x,
     __global const half *total,
-    __global float *y
+    __global float4 *y
 )
 {
     const uint begin = (uint)get_group_id(0) * 1024;
@@ -73,19 +83,19 @@ __kernel void centered_2(
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 4;
         const uint i0 = first / 40;
-        const float4 x_value = vload_half4(0, x + first);
+        const float4 x_value = widen_half_x4(as_ushort4(x[first / 4]));
         const float total_value = vload_half(63 - i0, total);
         const float4 y_value = x_value - total_value;
-        vstore4(y_value, 0, y + first);
+        y[first / 4] = y_value;
     } else {
         for (uint k = 0; k < 4; ++k) {
             const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < 2560) {
                 const uint i0 = i / 40;
-                const float x_value = vload_half(i, x);
+                const float x_value = vload_half(i, (__global const half *)x);
                 const float total_value = vload_half(63 - i0, total);
                 const float y_value = x_value - total_value;
-                y[i] = y_value;
+                ((__global float *)y)[i] = y_value;
             }
         }
     }

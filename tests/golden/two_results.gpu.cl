@@ -37,11 +37,11 @@ static float tanh_float(const float x)
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void gated(
-    __global const float *x,
-    __global const float *gate,
-    __global const float *dy,
-    __global float *dx,
-    __global float *dgate,
+    __global const float4 *x,
+    __global const float4 *gate,
+    __global const float4 *dy,
+    __global float4 *dx,
+    __global float4 *dgate,
     const uint n
 )
 {
@@ -49,35 +49,34 @@ __kernel void gated(
     const bool whole = begin + 2048 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 4;
-        const float4 dy_value = vload4(0, dy + first);
-        const float4 gate_value = vload4(0, gate + first);
-        const float4 x_value = vload4(0, x + first);
-        const uint i = first + 1024;
-        const float4 dy_value_1 = vload4(0, dy + i);
-        const float4 gate_value_1 = vload4(0, gate + i);
-        const float4 x_value_1 = vload4(0, x + i);
+        const float4 dy_value = dy[first / 4];
+        const float4 gate_value = gate[first / 4];
+        const float4 x_value = x[first / 4];
+        const float4 dy_value_1 = dy[first / 4 + 256];
+        const float4 gate_value_1 = gate[first / 4 + 256];
+        const float4 x_value_1 = x[first / 4 + 256];
         const float4 value = tanh_float4(gate_value);
         const float4 dx_value = dy_value * value;
         const float4 dgate_value = dy_value * x_value + (value + value);
-        vstore4(dx_value, 0, dx + first);
-        vstore4(dgate_value, 0, dgate + first);
+        dx[first / 4] = dx_value;
+        dgate[first / 4] = dgate_value;
         const float4 value_1 = tanh_float4(gate_value_1);
         const float4 dx_value_1 = dy_value_1 * value_1;
         const float4 dgate_value_1 = dy_value_1 * x_value_1 + (value_1 + value_1);
-        vstore4(dx_value_1, 0, dx + i);
-        vstore4(dgate_value_1, 0, dgate + i);
+        dx[first / 4 + 256] = dx_value_1;
+        dgate[first / 4 + 256] = dgate_value_1;
     } else {
         for (uint k = 0; k < 8; ++k) {
             const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
-                const float dy_value = dy[i];
-                const float gate_value = gate[i];
+                const float dy_value = ((__global const float *)dy)[i];
+                const float gate_value = ((__global const float *)gate)[i];
                 const float value = tanh_float(gate_value);
                 const float dx_value = dy_value * value;
-                const float x_value = x[i];
+                const float x_value = ((__global const float *)x)[i];
                 const float dgate_value = dy_value * x_value + (value + value);
-                dx[i] = dx_value;
-                dgate[i] = dgate_value;
+                ((__global float *)dx)[i] = dx_value;
+                ((__global float *)dgate)[i] = dgate_value;
             }
         }
     }
