@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -264,6 +265,27 @@ def test_reductions_of_other_tensors_or_axes_stay_apart() -> None:
       %C: f32[i0 < 6] = sum[r0 < 5] %X[r0, i0]
     }""")
     assert [g.stages for g in fusion.groups] == [("A",), ("B",), ("C",)]
+
+
+@pytest.mark.parametrize(("rows", "apart"), [(64, True), (8, False)])
+def test_products_of_many_rows_and_columns_stay_apart(rows: int, apart: bool) -> None:
+    fusion = fused(f"""func @f(%X: f32[{rows}, 96], %V: f32[96, 64], %W: f32[96, 64]) -> (%Y) {{
+      %A: f32[i0 < {rows}, i1 < 64] = sum[r0 < 96] mul(%X[i0, r0], %V[r0, i1])
+      %B: f32[i0 < {rows}, i1 < 64] = sum[r0 < 96] mul(%X[i0, r0], %W[r0, i1])
+      %Y: f32[i0 < {rows}, i1 < 64] = mul(tanh(%A[i0, i1]), %B[i0, i1])
+    }}""")
+    groups = [g.stages for g in fusion.groups]
+    assert groups == ([("A",), ("B", "Y")] if apart else [("A", "B", "Y")])
+
+
+@pytest.mark.parametrize("held", [0, 4])
+def test_little_products_share_a_kernel_where_launches_take_long(held: int) -> None:
+    fusion = fused("""func @f(%X: f32[16, 8], %V: f32[8, 16], %W: f32[8, 16]) -> (%Y) {
+      %A: f32[i0 < 16, i1 < 16] = sum[r0 < 8] mul(%X[i0, r0], %V[r0, i1])
+      %B: f32[i0 < 16, i1 < 16] = sum[r0 < 8] mul(%X[i0, r0], %W[r0, i1])
+      %Y: f32[i0 < 16, i1 < 16] = mul(tanh(%A[i0, i1]), %B[i0, i1])
+    }""", Budget(held=held, launch_bytes=1 << 20))  # fmt: skip
+    assert len(fusion.groups) == (1 if held else 2)
 
 
 def test_a_group_takes_so_many_reductions_and_no_more() -> None:
