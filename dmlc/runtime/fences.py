@@ -104,13 +104,13 @@ class Fenced:
         random: np.random.Generator,
         misaligned: int = 0,
     ) -> None:
-        """`misaligned`: by how many elements it begins beyond a cache line."""
+        """`misaligned`: by how many bytes it begins beyond a cache line."""
         item = dtype.itemsize
         size = span(shape, strides) * item
         whole = size + 2 * (GUARD_BYTES + _ALIGNMENT)
         self._whole: Bytes = random.integers(0, 256, whole, np.uint8)
         start = GUARD_BYTES + -(self._whole.ctypes.data + GUARD_BYTES) % _ALIGNMENT
-        self._start = start = start + misaligned * item
+        self._start = start = start + misaligned
         self._end = start + size
         self.memory: Array = self._whole[start : self._end + GUARD_BYTES].view(dtype)
         """The elements and what lies between and behind them."""
@@ -213,14 +213,17 @@ class _Check:
         yield from _compare(*results)
 
     def _fence_tensors(self, misaligned: int) -> dict[str, Fenced]:
+        """All tensors, each so many times what it has to begin at a multiple of beyond a line."""
         # Where two elements share a word of a buffer, kernels store all of the last one.
         bindings = [b for kernel in self._program.kernels for b in kernel.buffers]
         words = (b for b in bindings if b.structure_bytes == _WORD)
         shared = {b.tensor for b in words if b.dtype.is_storage_only}
+        alignments = self._program.alignments
         found: dict[str, Fenced] = {}
         for spec in self._program.tensors:
             shape, strides = _layout(spec, self._sizes)
-            made = Fenced(spec.dtype.dtype, shape, strides, self._random, misaligned)
+            beyond = misaligned * max(spec.dtype.bytes, alignments.get(spec.name, 1))
+            made = Fenced(spec.dtype.dtype, shape, strides, self._random, beyond)
             if spec.role is Role.INPUT:
                 made.view[...] = self._inputs[spec.name].reshape(shape)
             elif spec.role is Role.CONSTANT:

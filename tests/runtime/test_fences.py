@@ -194,7 +194,9 @@ def test_arrays_begin_where_they_are_asked_to() -> None:
     random = np.random.default_rng(1)
     for item in (np.uint8, np.float16, np.float64):
         for misaligned in (0, 1):
-            made = Fenced(np.dtype(item), (3, 2), (4, 2), random, misaligned)
+            made = Fenced(
+                np.dtype(item), (3, 2), (4, 2), random, misaligned * np.dtype(item).itemsize
+            )
             start = made.view.ctypes.data
             assert start % 64 == misaligned * made.view.itemsize
             assert made.memory.ctypes.data == start
