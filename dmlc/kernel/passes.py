@@ -86,7 +86,8 @@ def run_passes(
 
 def hold_vectors(kernel: k.Kernel, lanes: int, in_arrays: bool = True) -> k.Kernel:
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
-    one, and so are shared arrays of which all that is read is one, which begins where those do, and
+    one (elsewhere than `in_arrays`, if all of them have as many lanes and begin at a multiple of
+    these), and so are shared arrays of which all that is read is one, which begins where those do, and
     all that is put there is of one, where vectors lie so `in_arrays`. As it is, where vectors have
     no fixed number of lanes; where memory has no vectors, their lanes are put one by one."""
     if lanes == 1:
@@ -96,14 +97,28 @@ def hold_vectors(kernel: k.Kernel, lanes: int, in_arrays: bool = True) -> k.Kern
 
     wide: dict[str, int] = {}
     narrow, read, parted, uneven = set[str](), set[str](), set[str](), set[str]()
+    anywhere = set[str]()
     matrices = {m.name: m for m in kernel.matrices}
     sums: dict[str, Sum] = {}
+
+    def begins_evenly(place: k.Expression, lanes: int) -> bool:
+        found = add_up(place, sums)
+        return not any(step % lanes for step in (found.number, *found.terms.values()))
+
+    def widen(buffer: str, place: k.Expression, own: int) -> None:
+        whole = max(lanes, own)
+        if not in_arrays and (
+            wide.get(buffer, whole) != whole or own < lanes or not begins_evenly(place, own)
+        ):
+            anywhere.add(buffer)
+        wide[buffer] = whole
+
     for statement in walk_statements(kernel.body):
         sums.update(count_turns(statement, sums))
         if isinstance(statement, k.Let) and statement.local.type == k.INDEX:
             sums[statement.local.name] = add_up(statement.value, sums)
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
-            wide[statement.buffer] = max(lanes, statement.value.type.lanes)
+            widen(statement.buffer, statement.index, statement.value.type.lanes)
         if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
             # The lanes of a vector may lie in several vectors.
             of_vector = isinstance(statement.value, k.Extract)
@@ -114,15 +129,15 @@ def hold_vectors(kernel: k.Kernel, lanes: int, in_arrays: bool = True) -> k.Kern
             (read if is_even else narrow).add(statement.array)
         for part in walk_parts(statement):
             if isinstance(part, k.Load) and part.type.lanes > 1:
-                wide[part.buffer] = max(lanes, part.type.lanes)
+                widen(part.buffer, part.index, part.type.lanes)
             if isinstance(part, k.LoadLocal):
                 (narrow if part.type.lanes == 1 else read).add(part.array)
-                place = add_up(part.index, sums)
-                if any(step % lanes for step in (place.number, *place.terms.values())):
+                if not begins_evenly(part.index, lanes):
                     uneven.add(part.array)
     narrow |= parted & uneven
     buffers = tuple(
-        dataclasses.replace(b, lanes=wide[b.name]) if b.name in wide else b for b in kernel.buffers
+        dataclasses.replace(b, lanes=wide[b.name]) if b.name in wide.keys() - anywhere else b
+        for b in kernel.buffers
     )
     read = read - narrow if in_arrays else set[str]()
     arrays = tuple(

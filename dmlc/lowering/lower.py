@@ -245,7 +245,7 @@ class _Writer:
             return []
         if scope.origins is not None:
             (into,), (value,) = node.into, values
-            if scope.is_own is not None and len(into.loose) < len(into.tile):
+            if scope.is_own is not None and into.is_padded:
                 zero = widen(zero_of(value.type.dtype), scope.lanes)
                 value = k.Select(scope.is_own, value, zero, value.type)
             return self._values.put_tile(into, value, scope)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from dmlc import ir
 from dmlc.kernel import target as schedule
 from dmlc.kernel.interpret import KernelFault, run_kernels
-from dmlc.kernel.nodes import Kernel, Select
-from dmlc.kernel.rewrite import walk_parts, walk_statements
+from dmlc.kernel.nodes import Kernel
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
 from dmlc.loops.phases import collect_phases
 from dmlc.pipeline import find_fusion, make_kernels
@@ -262,22 +261,6 @@ def test_no_barrier_of_a_tile_can_be_left_out(target: str, profile: str) -> None
     for broken in mutants:
         with pytest.raises(KernelFault, match="another item"):
             run_kernels(fused, (broken,), inputs)
-
-
-@pytest.mark.parametrize(("points", "zeros"), [(32, False), (33, True)])
-@pytest.mark.parametrize(("target", "profile"), PROFILES[:2])
-def test_only_the_end_of_a_sum_is_filled_up_with_zeros(
-    target: str, profile: str, points: int, zeros: bool
-) -> None:
-    """Rows and columns beyond the end are stored by nobody."""
-    function = Product(65, 67, points).make()
-    fused, (kernel,) = make_kernels(function, target, profile)
-    choices = [p for s in walk_statements(kernel.body) for p in walk_parts(s)]
-    assert any(isinstance(part, Select) for part in choices) == zeros
-    inputs = make_inputs(function, 1)
-    wanted = evaluate(function, inputs)
-    for name, found in run_kernels(fused, (kernel,), inputs).items():
-        np.testing.assert_allclose(found, wanted[name], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("target", "profile"), PROFILES)
