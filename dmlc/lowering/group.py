@@ -37,7 +37,6 @@ from dmlc.schedules.choose import (
 from dmlc.schedules.crossing import choose_crossing, cut_rows
 from dmlc.schedules.line_buffer import choose_line_buffer
 from dmlc.schedules.online import choose_online
-from dmlc.schedules.recompute import choose_recomputed
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Crossed, Pass
@@ -117,9 +116,7 @@ class _Lowering:
             if group.row is not None:
                 nest, effort = choose_line_buffer(function, group, profile)
             else:
-                is_plain = group.online is not None and group.online.is_forward
-                choose_nest = choose_online if is_plain else choose_recomputed
-                nest = choose_nest(function, group, profile, limits)
+                nest = choose_online(function, group, profile, limits)
             return (self._make(nest.phases, group.stages, names, nest=nest, effort=effort),)
         if group.crossed is not None:
             return self._lower_crossed(group, group.crossed)

@@ -8,6 +8,9 @@ where lanes lie side by side.
 On a GPU both products are shared out as those of matrices are: a work item has some rows by some
 keys of the scores, and the same rows by some columns of the sums. Several share the rows: they
 reduce the largest score together, and have the weights of each other from a tile.
+
+Where all weights are known, as in the gradient of attention, there is no largest score. Then the
+factor of each sum that is the same for all columns is what sums weigh by: one for each of them.
 """
 
 from __future__ import annotations
@@ -43,39 +46,50 @@ from dmlc.loops.tiling import count_points, measure_shared
 from dmlc.schedules.online_phases import PAD, Phases, Shape
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
+from dmlc.transform.online import Online
 from dmlc.transform.passes import Member
 
 _SHAPES = (
-    (64, Shape(4, 64, 32, 4, 4, 4)),
-    (128, Shape(4, 64, 64, 8, 8, 8)),
-    (128, Shape(4, 32, 64, 8, 4, 8)),
-    (128, Shape(4, 32, 16, 8, 4, 4)),
+    (64, Shape(4, 64, 32, 4, 8, 4)),
+    (96, Shape(4, 64, 32, 4, 4, 4)),
+    (96, Shape(4, 64, 64, 8, 8, 8)),
+    (96, Shape(4, 64, 32, 8, 4, 4)),
+    (96, Shape(4, 32, 64, 8, 4, 8)),
+    (96, Shape(4, 32, 32, 16, 4, 4)),
+    (256, Shape(4, 16, 16, 16, 4, 4)),
 )
-"""Of GPUs: the first that takes queries and values of so many elements, and for which a group has
-memory. Four rows by eight keys of scores, and by 16 columns of sums, are 96 registers: RADV spills
-some of many more, and of those that longer strips are read into."""
+"""Of GPUs: the first for which a group has memory, and where work items have no more scores and
+sums. RADV spills some of many more, and of those that longer strips are read into."""
 _SHARED = 1 << 15
 """Shared memory of a group, at most, in bytes. Direct3D promises it."""
 
 
 def choose_online(function: ir.Function, group: Group, p: Profile, limits: Limits) -> Nest:
     """The nest of a group whose sums are computed online."""
-    if group.online is None:
+    found = group.online
+    if found is None:
         raise InternalError(f"no group that is computed online: {', '.join(group.stages)}")
     (members,) = group.passes
-    derived = [m for m in members.members if m not in group.online.members]
+    derived = [m for m in members.members if m not in found.members]
     local = frozenset(group.local)
     shapes = [Shape(p.lanes, p.lanes)]
     if p.lanes == 1:
-        size = max(group.online.sizes[group.online.rows + 1 :])
-        shapes = [shape for most, shape in _SHAPES if size <= most]
+        shapes = [shape for most, shape in _SHAPES if _count_sums(found, shape) <= most]
     for shape in shapes:
-        nest = _Nests(function, group.online, derived, local, shape, limits).choose()
-        # The largest scores, and the sums of weights, are joined there too.
-        joined = 2 * 4 * shape.lanes * shape.items
+        nest = _Nests(function, found, derived, local, shape, limits).choose()
+        # The largest scores, and sums that keep nothing besides rows, are joined there too.
+        plain = [m for m in found.totals if len(m.axes) == found.rows + 1]
+        joined = 4 * len(plain) * shape.lanes * shape.items
         if measure_shared(nest.buffers) + joined <= _SHARED or shape is shapes[-1]:
             return nest
     raise InternalError("no sizes of tiles")
+
+
+def _count_sums(found: Online, shape: Shape) -> int:
+    """The scores and sums that a work item has."""
+    columns = found.sizes[found.rows + 1 + len(found.scores) :]
+    parts = sum(-(-size // shape.part) * VECTOR for size in columns)
+    return shape.lanes * (len(found.scores) * shape.keys // shape.across + parts)
 
 
 class _Nests(Phases):
@@ -84,24 +98,27 @@ class _Nests(Phases):
     def choose(self) -> Nest:
         """The nest."""
         found, shape = self._found, self._shape
-        dtypes = {m.stage: self._tensors[m.stage].dtype for m in found.members}
-        scores = self._reduce(found.scores[0], self._own(found.rows, found.rows + 1), {})
-        at_hand = {found.scores[0].stage: dtypes[found.scores[0].stage]}
-        largest = self._reduce(found.top, self._own(found.rows), at_hand)
-        at_hand[found.top.stage] = dtypes[found.top.stage]
-        weighted, into, sums = self._weigh(at_hand)
-        numbers, lanes = tuple(number for number, _ in sums), shape.lanes
-        grown: Node = self._keys(Point(largest))
-        filled: Node = self._keys(Point(weighted, (into,)))
-        if self._sides:
-            grown = Reduce(largest, (grown,), joins="columns")
-            filled = _fill_all([(into.buffer, filled)], repeats=True)
-        block: list[Node] = [
-            self._write_scores(scores),
-            Rescale(largest, numbers, (grown,)),
-            filled,
-            *(self._write_sum(number, extra) for number, extra in sums),
+        scores = [
+            (self._reduce(member, self._own(found.rows, d), {}), d)
+            for member, d in zip(found.scores, self._inner, strict=True)
         ]
+        at_hand, largest = self._list_local(found.scores), None
+        if found.largest is not None:
+            largest = self._reduce(found.largest, self._own(found.rows), at_hand)
+            at_hand |= self._list_local([found.largest])
+        sums, lanes = self._weigh(at_hand), shape.lanes
+        block = [self._write_scores(*each) for each in scores]
+        if largest is not None:
+            grown: Node = self._keys(Point(largest))
+            if self._sides:
+                grown = Reduce(largest, (grown,), joins="columns")
+            block.append(Rescale(largest, tuple(number for number, _ in sums), (grown,)))
+        weights = [(w.buffer, self._keys(Point(n, (w,)))) for _, n, w in self._weights.values()]
+        if self._sides and weights:
+            block.append(_fill_all(weights, repeats=True))
+        else:
+            block += [node for _, node in weights]
+        block += [self._write_sum(number, extra) for number, extra in sums]
         if self._within:
             block.insert(0, _fill_all(self._within, repeats=True))
         reached = self._find_reached()
@@ -117,7 +134,8 @@ class _Nests(Phases):
                 count_points(side) // shape.across, lanes, lanes, lanes, registers=bool(self._sides)
             )
             nodes = (Reduce(number, nodes, array=True, tile=tile),)
-        nodes = (Reduce(largest, nodes),)
+        if largest is not None:
+            nodes = (Reduce(largest, nodes),)
         if self._sides:
             nodes = (self._take_rows(nodes), *self._write_ends())
         else:
@@ -136,28 +154,29 @@ class _Nests(Phases):
             words=f"a group goes through all keys for {shape.rows} rows, {each}",
         )
 
-    def _write_scores(self, number: int) -> Node:
+    def _write_scores(self, number: int, place: int) -> Node:
         """The scores of the rows and keys that a work item has."""
-        shape, d = self._shape, self._found.rows + 1
+        shape, d = self._shape, self._dims[place]
         tile = Tile(shape.keys // shape.across, *(shape.lanes,) * 3, registers=True)
         if not self._sides:
-            node = Loop(self._dims[d], Kind.LOOP, 1, (self._keys(Point(number)),), "d")
+            node = Loop(d, Kind.LOOP, 1, (self._keys(Point(number)),), d.name)
         else:
-            node = self._keys(Point(number), lambda n: self._write_out(self._sides[d], n))
-            nodes = (_fill_all(self._strips, repeats=True), node)
-            node = Loop(self._dims[d], Kind.LOOP, shape.depth, nodes, "strip")
+            node = self._keys(Point(number), lambda n: self._write_out(self._sides[place], n))
+            nodes = (_fill_all(self._strips[place], repeats=True), node)
+            node = Loop(d, Kind.LOOP, shape.depth, nodes, "strip")
         return Reduce(number, (node,), array=True, tile=tile)
 
     def _write_sum(self, number: int, extra: int | None) -> Node:
         """What a block adds to a sum: of the columns that a work item has, where it has some."""
         lanes = self._shape.lanes
         if extra is None:
-            return self._keys(Point(number), counted=False)
+            return self._keys(Point(number), counted=bool(self._sides))
         if not self._sides:
             tile = Tile(1, lanes, lanes, lanes, registers=True)
             node: Node = self._keys(Point(number), counted=False)
             node = Reduce(number, (node,), array=True, resumes=True, tile=tile)
-            return Loop(self._dims[extra], Kind.LOOP, 1, (node,), "e", output=lanes)
+            dim = self._dims[extra]
+            return Loop(dim, Kind.LOOP, 1, (node,), dim.name, output=lanes)
         side, shape = self._sides[extra], self._shape
         node = self._take_columns(side, (Point(number),))
         if (many := count_points(side) // shape.part) > 1:
@@ -165,7 +184,7 @@ class _Nests(Phases):
             node = Loop(side, Kind.UNROLL, shape.part, (node,), "part", many, output=output)
         node = self._write_out(self._turn, node)
         node = Loop(side, Kind.LANE, VECTOR, (node,), "columns", shape.across)
-        tiles, many = self._beside.get(extra), shape.keys // shape.turn
+        tiles, many = self._strips.get(extra), shape.keys // shape.turn
         filled = (_fill_all(tiles, repeats=True),) if tiles else ()
         return Loop(self._key, Kind.LOOP, shape.turn, (*filled, node), "strip", many)
 
@@ -245,7 +264,7 @@ class _Nests(Phases):
             after.append(copied)
             node: Node = point
             if dim is not None:
-                node = Loop(dim, Kind.LOOP, 1, (node,), "e", output=self._shape.lanes)
+                node = Loop(dim, Kind.LOOP, 1, (node,), dim.name, output=self._shape.lanes)
             nodes = (*nodes, node)
         return (self._take_rows(nodes), *after)
 
@@ -287,7 +306,7 @@ class _Nests(Phases):
         self._axes.append((*axes[:-2], row, self._key))
         node: Node = Point(len(self._phases) - 1)
         if extra is not None:
-            node = Loop(extra, Kind.LOOP, 1, (node,), "e")
+            node = Loop(extra, Kind.LOOP, 1, (node,), extra.name)
         node = Loop(row, Kind.LOOP, 1, (node,), "row", self._shape.rows)
         return Point(
             number, (Into(buffer, buffer.dim, 1 if extra is None else self._shape.lanes),)

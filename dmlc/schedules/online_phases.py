@@ -76,8 +76,6 @@ class Shape:
         return VECTOR * self.across
 
 
-WEIGHTS = "weights#block"
-"""The tile of the weights of a block."""
 PAD = 4
 """Elements between the rows of a tile whose columns are put there side by side."""
 
@@ -103,8 +101,11 @@ class Phases:
         self._function, self._found, self._derived, self._local = function, found, derived, local
         self._tensors, self._shape = function.tensors(), shape
         count = found.rows
-        names = [f"i{n}" for n in range(count)] + ["k", "d"]
-        names += [f"e{n or ''}" for n in range(len(found.sizes) - count - 2)]
+        self._inner = range(count + 1, count + 1 + len(found.scores))
+        """The dimensions that scores reduce."""
+        names = [f"i{n}" for n in range(count)] + ["k"]
+        names += [f"d{n or ''}" for n in range(len(self._inner))]
+        names += [f"e{n or ''}" for n in range(len(found.sizes) - len(names))]
         self._dims = [Dim(name, size) for name, size in zip(names, found.sizes, strict=True)]
         self._x, self._k = self._dims[found.along], self._dims[count]
         self._row = Dim("row", shape.rows, within=self._x)
@@ -112,23 +113,25 @@ class Phases:
         self._turn = Dim("turn", shape.turn, within=self._key)
         self._sides: dict[int, Dim] = {}
         """Of queries and keys, and of sums: the tile of what they have besides rows, on a GPU."""
-        if shape.depth:
-            self._sides[count + 1] = Dim("point", shape.depth, within=self._dims[count + 1])
-            for number in range(count + 2, len(names)):
-                dim, part = self._dims[number], shape.part
-                size = -(-found.sizes[number] // part) * part
+        for number, dim in enumerate(self._dims if shape.depth else ()):
+            if number in self._inner:
+                self._sides[number] = Dim(f"point{dim.name[1:]}", shape.depth, within=dim)
+            elif number > count:
+                size = -(-found.sizes[number] // shape.part) * shape.part
                 self._sides[number] = Dim(f"column{dim.name[1:]}", size, within=dim)
         self._phases: list[Phase] = []
         self._axes: list[tuple[Dim, ...]] = []
         self._buffers: list[Buffer] = []
-        self._tiles: dict[Elements, View] = {}
-        """What stands for what is read of the rows."""
+        self._tiles: dict[tuple[Elements, int], View] = {}
+        """What stands for what is read of rows, and of keys, by the dimension besides."""
+        self._weights: dict[Elements | None, tuple[View, int, Into]] = {}
+        """What sums weigh by: what is read, the phase that puts it there, and where. None: the
+        weight of all sums."""
         self._before: list[tuple[Buffer, Node]] = []
-        """What fills tiles once, for each block of keys, with the weights of one, and for some
-        elements of queries and keys."""
+        """What fills tiles once, for each block of keys, and, by the dimension of a product, for
+        some elements of queries and keys, or with the weights of a block."""
         self._within: list[tuple[Buffer, Node]] = []
-        self._beside: dict[int, list[tuple[Buffer, Node]]] = {}
-        self._strips: list[tuple[Buffer, Node]] = []
+        self._strips: dict[int, list[tuple[Buffer, Node]]] = {}
         self._kept: dict[Member, Buffer] = {}
         """The tiles of what leaves."""
 
@@ -154,7 +157,7 @@ class Phases:
         side = self._sides.get(numbers[-1])
         if side is None:
             return (self._row, self._key)
-        turn = () if numbers[-1] == self._found.rows + 1 else (self._turn,)
+        turn = () if numbers[-1] in self._inner else (self._turn,)
         return (self._row, self._key, side, *turn)
 
     def _place(self, member: Member, numbers: Sequence[int]) -> dict[ir.Index, int]:
@@ -176,7 +179,7 @@ class Phases:
         kept = {*self._dims[: found.rows], self._row}
         if states and side is not None:
             # Neither scores nor sums are shared by the work items that have them.
-            kept.add(self._key if numbers[-1] == found.rows + 1 else side)
+            kept.add(self._key if numbers[-1] in self._inner else side)
         tiled = self._sides and all(
             v.view.local and self._is_linear(v.view)
             if isinstance(v, Read)
@@ -246,9 +249,10 @@ class Phases:
         for number, value in enumerate(elements.values):
             if suits[number] and number not in used:
                 made = prune(dataclasses.replace(elements, results=(), reductions=(_none(number),)))
-                key = dataclasses.replace(made, reductions=())
+                work = dataclasses.replace(made, reductions=())
+                key = work, numbers[-1]
                 if key not in self._tiles:
-                    self._tiles[key] = self._fill(key, numbers)
+                    self._tiles[key] = self._fill(work, numbers)
                 values[number] = Read(self._tiles[key], value.dtype)
         # Those that stand for nothing any longer keep their numbers until here.
         return prune(dataclasses.replace(elements, values=tuple(values)))
@@ -288,10 +292,10 @@ class Phases:
             work = _keep_axes(work, range(len(numbers)))
         number, keys = self._add(work, numbers), self._found.rows
         filled = self._within if keys in moves else self._before
-        if self._sides and numbers[-1] > keys and keys in moves:
-            filled = self._beside.setdefault(numbers[-1], [])
-        if self._sides and keys + 1 in moves:
-            filled = self._strips
+        if (last := numbers[-1]) in self._sides and (
+            keys in moves or (last in moves and last in self._inner)
+        ):
+            filled = self._strips.setdefault(last, [])
         if self._sides:
             node = self._share(number, sides, own, (buffer, tile))
         else:
@@ -314,7 +318,7 @@ class Phases:
             return [rows, (last, self._dims[last], row - 1), keys]
         side = (last, self._sides[last], row + 2)
         turn = (found.rows, self._turn, row + 3)
-        return [rows, keys, side] if last == found.rows + 1 else [rows, side, turn]
+        return [rows, keys, side] if last in self._inner else [rows, side, turn]
 
     def _share(
         self, number: int, sides: Sequence[tuple[Dim, int]], own: str,
@@ -367,68 +371,88 @@ class Phases:
     def _find_reached(self) -> int | None:
         """The phase that says whether any score of a block and the rows of a group counts; None
         where that may be so of all."""
-        member, numbers = self._found.top, self._own(self._found.rows)
-        local = {self._found.scores[0].stage: self._tensors[self._found.scores[0].stage].dtype}
-        collector = self._collect(numbers, local, self._found.rows + 1)
-        collector.add_reduction(member.stage, self._place(member, numbers))
-        shape = self._shape
-        spans = {self._found.along: shape.rows - 1, self._found.rows: shape.keys - 1}
-        found = find_reached(collector.elements(), spans)
-        return None if found is None else self._add(found, numbers)
+        found, numbers = self._found, self._own(self._found.rows)
+        collector = self._collect(numbers, self._list_local(found.scores), found.rows + 1)
+        for member in found.totals if found.largest is None else [found.largest]:
+            collector.add_reduction(member.stage, self._place(member, numbers))
+        spans = {found.along: self._shape.rows - 1, found.rows: self._shape.keys - 1}
+        reached = find_reached(collector.elements(), spans)
+        return None if reached is None else self._add(reached, numbers)
 
-    def _weigh(
-        self, local: Mapping[str, DataType]
-    ) -> tuple[int, Into, list[tuple[int, int | None]]]:
-        """The phase of the weights of a block, where it puts them, and those of the sums, each
-        with the dimension that it keeps besides rows."""
+    def _list_local(self, members: Sequence[Member]) -> dict[str, DataType]:
+        """The types of what is at hand."""
+        return {m.stage: self._tensors[m.stage].dtype for m in members}
+
+    def _weigh(self, local: Mapping[str, DataType]) -> list[tuple[int, int | None]]:
+        """The phases of the sums, each with the dimension that it keeps besides rows."""
         found = self._found
-        weights = View(WEIGHTS, DataType.FLOAT32, (), local=True)
+        scores = {member.stage for member in found.scores}
         made: list[tuple[int, int | None]] = []
-        first: Elements | None = None
-        shape = self._shape
-        buffer = Buffer(
-            weights.tensor, DataType.FLOAT32, shape.keys * shape.rows, self._key, "weights",
-            linear=True, shared=bool(self._sides),
-        )  # fmt: skip
-        self._buffers.append(buffer)
         for member in found.sums:
-            extra = [d for _, d in member.axes if d > found.rows]
+            extra = self._list_extras(member)
             numbers = self._own(found.rows, *extra)
             collector = self._collect(numbers, local, found.rows + 1)
             collector.add_reduction(member.stage, self._place(member, numbers))
             elements = self._read_lanes(collector.elements(), numbers)
-            weight = _find_weight(elements, found.top.stage)
-            further = len(elements.domain) - len(numbers) - 2
-            steps = (*(0 for _ in numbers), 1, self._shape.rows, *(0 for _ in range(further)))
-            own = dataclasses.replace(weights, strides=steps)
-            if first is None:
-                plain = self._own(found.rows)
-                first = dataclasses.replace(elements, results=((own, weight),), reductions=())
-                places = [*map(numbers.index, plain), len(numbers), len(numbers) + 1]
-                first = self._stage(_keep_axes(prune(first), places), plain)
-            values = list(elements.values)
-            values[weight] = Read(own, DataType.FLOAT32)
-            elements = prune(dataclasses.replace(elements, values=tuple(values)))
-            elements = self._stage(elements, numbers)
+            weight = _find_weight(elements, found, numbers)
+            if weight is not None:
+                elements = self._keep_weight(elements, weight, numbers, found.largest is not None)
+                elements = prune(elements)
+            for number, value in enumerate(elements.values):
+                # What a sum reads of a point has a place of its own for each key, as weights have,
+                # but where the work item that has the score sums it.
+                alone = self._sides and not extra
+                if isinstance(value, Read) and value.view.tensor in scores and not alone:
+                    elements = self._keep_weight(elements, number, numbers, False)
+            elements = self._stage(prune(elements), numbers)
             dtype = self._tensors[member.stage].dtype
             states = make_accumulators(elements, [(member.stage, dtype, 0)])
             made.append((self._add(elements, numbers, states), extra[0] if extra else None))
-        if first is None:
-            raise InternalError("nothing is summed online")
-        into = Into(buffer, self._key, self._shape.rows)
-        if self._sides:
-            tile = ((self._row, 1), (self._key, self._shape.rows))
-            into = Into(buffer, self._key, tile=tile, in_vectors=True)
-        return self._add(first, self._own(found.rows)), into, made
+        return made
+
+    def _keep_weight(
+        self, elements: Elements, weight: int, numbers: Sequence[int], is_one: bool
+    ) -> Elements:
+        """The same with a value read that a phase puts into a tile before, for each key of a block;
+        `is_one` where it is the weight of all sums."""
+        plain, shape = self._own(self._found.rows), self._shape
+        work = prune(dataclasses.replace(elements, results=(), reductions=(_none(weight),)))
+        places = [*map(numbers.index, plain), len(numbers), len(numbers) + 1]
+        work = _keep_axes(dataclasses.replace(work, reductions=()), places)
+        key = None if is_one else work
+        if key not in self._weights:
+            name, size = f"weights{len(self._weights) or ''}#block", shape.keys * shape.rows
+            view = View(name, DataType.FLOAT32, (*(0 for _ in plain), 1, shape.rows), local=True)
+            buffer = Buffer(
+                name, DataType.FLOAT32, size, self._key, "weights", linear=True,
+                shared=bool(self._sides),
+            )  # fmt: skip
+            self._buffers.append(buffer)
+            work = dataclasses.replace(work, results=((view, len(work.values) - 1),))
+            into = Into(buffer, self._key, shape.rows)
+            if self._sides:
+                tile = ((self._row, 1), (self._key, shape.rows))
+                into = Into(buffer, self._key, tile=tile, in_vectors=True)
+            self._weights[key] = view, self._add(self._stage(work, plain), plain), into
+        view, *_ = self._weights[key]
+        further = len(elements.domain) - len(numbers) - 2
+        steps = (*(0 for _ in numbers), *view.strides[-2:], *(0 for _ in range(further)))
+        values = list(elements.values)
+        values[weight] = Read(dataclasses.replace(view, strides=steps), DataType.FLOAT32)
+        return dataclasses.replace(elements, values=tuple(values))
+
+    def _list_extras(self, member: Member) -> list[int]:
+        """The dimensions that a stage keeps besides rows: one at most."""
+        return [d for _, d in member.axes if d > self._found.rows]
 
     def _finish(self) -> list[tuple[int, int | None, Member]]:
         """The phases of what leaves."""
         found = self._found
-        local = {m.stage: self._tensors[m.stage].dtype for m in found.totals}
+        local = self._list_local(found.totals)
         stored = [m for m in found.totals if m.stage not in self._local]
         made: list[tuple[int, int | None, Member]] = []
         for member in (*stored, *self._derived):
-            extra = [d for _, d in member.axes if d > found.rows]
+            extra = self._list_extras(member)
             numbers = self._own(*extra)
             collector = self._collect(numbers, local, len(numbers))
             axes = self._place(member, numbers)
@@ -437,7 +461,9 @@ class Phases:
             else:
                 collector.add_stage(member.stage, axes)
             elements = self._read_lanes(collector.elements(), numbers)
-            elements, tiles = self._lose_empty(elements, local), dict[Dim, Dim]()
+            tiles = dict[Dim, Dim]()
+            if found.largest is not None:
+                elements = self._lose_empty(elements, found.largest.stage, local)
             if self._sides:
                 elements = _map_views(elements, lambda v, n=numbers: self._read_kept(v, n))
                 tiles = self._tile_ends(member, numbers)
@@ -447,10 +473,9 @@ class Phases:
             made.append((number, extra[0] if extra else None, member))
         return made
 
-    def _lose_empty(self, elements: Elements, local: Mapping[str, DataType]) -> Elements:
+    def _lose_empty(self, elements: Elements, own: str, local: Mapping[str, DataType]) -> Elements:
         """The same where sums are NaN of rows all of whose scores are negative infinities, which
         are no distance from the largest one."""
-        own = self._found.top.stage
         values: list[Value] = []
         numbers: dict[int, int] = {}
         for number, value in enumerate(elements.values):
@@ -475,7 +500,7 @@ class Phases:
             return view
         found, row = self._found, len(numbers)
         (member,) = (m for m in found.totals if m.stage == view.tensor)
-        extra = [d for _, d in member.axes if d > found.rows]
+        extra = self._list_extras(member)
         steps = [0] * len(view.strides)
         steps[row] = self._shape.part + PAD if extra else 1
         if extra:
@@ -484,12 +509,13 @@ class Phases:
             dtype, size = self._tensors[member.stage].dtype, self._shape.rows * steps[row]
             name, wanted = f"{member.stage}#kept", f"{member.stage}_kept"
             made = Buffer(name, dtype, size, self._row, wanted, linear=True, shared=True)
-            (weights,) = (b for b in self._buffers if b.name == WEIGHTS)
-            if size <= weights.size and weights not in self._kept.values():
-                made = weights  # They are of no use any longer.
-            else:
+            # Weights are of no use any longer, nor what has left before.
+            free = [into.buffer for *_, into in self._weights.values()] + [*self._kept.values()]
+            taken = [b for m, b in self._kept.items() if self._list_extras(m) in ([], extra)]
+            free = [b for b in free if extra and b not in taken and b.size >= size]
+            if not free:
                 self._buffers.append(made)
-            self._kept[member] = made
+            self._kept[member] = (*free, made)[0]
         name = self._kept[member].name
         return View(name, view.dtype, tuple(steps), local=True)
 
@@ -503,8 +529,15 @@ class Phases:
         return tiles
 
 
-def _find_weight(elements: Elements, largest: str) -> int:
-    """The value of some work that is the weight of a point."""
+def _find_weight(elements: Elements, found: Online, numbers: Sequence[int]) -> int | None:
+    """The value of some work that is the weight of a point: where all are known, the factor that
+    is the same for all that a sum keeps besides rows. None where the sum keeps nothing."""
+    if found.largest is None:
+        strides = {view: view.strides for view in elements.views()}
+        moves = find_moving(elements, strides, len(numbers) - 1)
+        values = elements.reductions[0].values
+        return next((v for v in values if not moves[v]), None) if numbers[-1] > found.rows else None
+    largest = found.largest.stage
     for number, value in enumerate(elements.values):
         if isinstance(value, ir.Apply) and value.operation.name == "exp":
             taken = elements.values[value.operands[0]]

@@ -31,7 +31,6 @@ from dmlc.ir import (
 )
 from dmlc.ir.index import find_affine, find_dependencies
 from dmlc.scalars import DataType
-from dmlc.source import InternalError
 from dmlc.transform.cost import Budget
 from dmlc.transform.passes import Axes, Member, Pass
 from dmlc.transform.traffic import count_bytes
@@ -70,21 +69,9 @@ class Online:
     sums: tuple[Member, ...]
 
     @property
-    def is_forward(self) -> bool:
-        """Whether one product has the scores, and weights are known once their maximum is."""
-        return self.largest is not None and len(self.scores) == 1
-
-    @property
     def members(self) -> tuple[Member, ...]:
         """What is reduced, each after what it reads."""
         return (*self.scores, *self.totals)
-
-    @property
-    def top(self) -> Member:
-        """The largest of the scores, of which there is one. Raises `InternalError` for others."""
-        if self.largest is None or len(self.scores) > 1:
-            raise InternalError("no weights of one maximum of scores")
-        return self.largest
 
     @property
     def totals(self) -> tuple[Member, ...]:

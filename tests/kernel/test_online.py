@@ -105,20 +105,28 @@ def test_wide_heads_on_a_gpu(attention: Attention) -> None:
     check(attention, "gpu")
 
 
-@pytest.mark.parametrize("size", [32, 64, 96, 128])
-def test_products_on_a_gpu_read_little_of_shared_memory(size: int) -> None:
-    """One read or write for seven multiply-adds at most, vectors of four among them. With a row to
-    a work item that is one for each."""
-    function = Attention(1024, 1024, size, size, batch=2, heads=8).make()
-    _, (kernel,) = make_kernels(function, "hlsl", "gpu", steps=ONLINE)
-    counted = count_steps(kernel)
-    assert counted is not None
+@pytest.mark.parametrize(
+    ("size", "is_gradient", "products", "least"),
+    [(size, False, (2,), 7) for size in (32, 64, 96, 128)]
+    + [(size, True, (2, 3, 4), 4.5) for size in (32, 64)],
+)
+def test_products_on_a_gpu_read_little_of_shared_memory(
+    size: int, is_gradient: bool, products: tuple[int, ...], least: float
+) -> None:
+    """One read or write for `least` multiply-adds at most, vectors of four among them. With a row
+    to a work item that is one for each."""
+    attention = Attention(1024, 1024, size, size, batch=2, heads=8)
+    function = attention.differentiate() if is_gradient else attention.make()
+    _, kernels = make_kernels(function, "hlsl", "gpu", steps=ONLINE)
 
     def add(body: Body) -> float:
         return body.shared + sum(loop.turns * add(loop.body) for loop in body.loops)
 
-    assert counted.threads * add(counted.body) < 2 * size * 16 * 1024**2 / 7
-    assert sum(array.size * 4 for array in kernel.arrays if array.shared) <= 1 << 15
+    for kernel, count in zip(kernels, products, strict=True):
+        counted = count_steps(kernel)
+        assert counted is not None
+        assert counted.threads * add(counted.body) < count * size * 16 * 1024**2 / least
+        assert sum(array.size * 4 for array in kernel.arrays if array.shared) <= 1 << 15
 
 
 @pytest.mark.parametrize("profile", PROFILES)
