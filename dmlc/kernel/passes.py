@@ -87,9 +87,9 @@ def run_passes(
 def hold_vectors(kernel: k.Kernel, lanes: int, in_arrays: bool = True) -> k.Kernel:
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
     one (elsewhere than `in_arrays`, if all of them have as many lanes and begin at a multiple of
-    these), and so are shared arrays of which all that is read is one, which begins where those do, and
-    all that is put there is of one, where vectors lie so `in_arrays`. As it is, where vectors have
-    no fixed number of lanes; where memory has no vectors, their lanes are put one by one."""
+    these), and so are shared arrays of which all that is read is one, which begins where those do,
+    and all that is put there is of one, where vectors lie so `in_arrays`. As it is, where vectors
+    have no fixed number of lanes; where memory has no vectors, their lanes are put one by one."""
     if lanes == 1:
         return dataclasses.replace(kernel, body=tuple(_part_vectors(kernel.body, set())))
     if lanes == 0:

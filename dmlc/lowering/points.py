@@ -19,6 +19,7 @@ from dmlc.kernel.arithmetic import (
     split_number,
 )
 from dmlc.kernel.frame import Frame
+from dmlc.loops.element import Gather
 from dmlc.loops.nodes import (
     Dim,
     Kind,
@@ -146,12 +147,17 @@ class Points:
 
     def _touches(self, node: Loop, dim: Dim) -> bool:
         """Whether what is inside reduces points of a dimension, or goes to memory for them."""
+        made = _list_parts(dim.whole)
         for number in list_phases(node, filled=False):
             dims, phase = self._nest.dims[number], self._nest.phases[number]
-            if any(dims[axis] is dim for axis in phase.space.inner if axis < len(dims)):
+            if any(dims[axis] in made for axis in phase.space.inner if axis < len(dims)):
                 return True
             terms = self._values.terms[number]
-            if any(dim is d for v in phase.elements.buffers() if not v.local for d, _ in terms[v]):
+            if any(d in made for v in phase.elements.buffers() if not v.local for d, _ in terms[v]):
+                return True
+            gathers = [n for n, v in enumerate(phase.elements.values) if isinstance(v, Gather)]
+            axes = [axis for axis, own in enumerate(dims) if gathers and own in made]
+            if any(phase.find_moving(axis)[n] for axis in axes for n in gathers):
                 return True
         return False
 
@@ -286,3 +292,8 @@ class Points:
             length = operate("div", operate("add", length, index(step - 1)), index(step))
         inner = multiply_sizes(divide_up(measure(part.size), each) for part, each in finer)
         return self._frame.name(body, "points", multiply(length, inner))
+
+
+def _list_parts(dim: Dim) -> set[Dim]:
+    """A dimension, and all that it was made of."""
+    return {dim}.union(*(_list_parts(part) for part, _ in dim.parts))
