@@ -13,13 +13,13 @@ PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
     "ir": 5_580,
-    "kernel": 6_840,
-    "transform": 11_190,
-    "loops": 8_480,
-    "schedules": 4_410,
-    "lowering": 5_100,
+    "kernel": 6_850,
+    "transform": 11_180,
+    "loops": 8_470,
+    "schedules": 3_890,
+    "lowering": 5_110,
 }
-"""By folder, in lines; 41,600 in all."""
+"""By folder, in lines; 41,080 in all."""
 LONGEST = 600
 """Lines of a module."""
 
