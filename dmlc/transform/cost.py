@@ -31,8 +31,9 @@ from dmlc.ir import (
     reads_own_place,
     value_type,
 )
-from dmlc.ir.index import find_index_only
+from dmlc.ir.index import find_dependencies, find_index_only
 from dmlc.scalars import DataType
+from dmlc.sizes import estimate
 from dmlc.transform.simplify import is_inlinable
 from dmlc.transform.traffic import count_bytes
 
@@ -43,8 +44,11 @@ _MOST_PASSES = 8
 _MOST_NAMES = 64
 """What is counted of the passes that want a stage, and of the stages that it is computed from."""
 
-_SHARED_OUTPUTS = 4096
-"""Outputs that go through what they reduce together, at most: those of a block or a tile."""
+_TILE = 64
+"""Outputs along a row, or a column, of a product's tile, which reads what they share once."""
+
+_MANY = 16
+"""Rows and columns of a product that is worth tiles, at least."""
 
 _SHARED_SIZE = 12
 """Instructions from which on a stage that several of one kernel want is told apart from them."""
@@ -115,6 +119,22 @@ def count_operations(body: Body) -> int:
             source = value_type(body.instructions[instruction.operand])
             count += DataType.INDEX not in (source, instruction.dtype)
     return count
+
+
+def is_product(stage: Stage) -> bool:
+    """Whether a stage sums products of two factors, for many rows that differ in the one factor
+    alone, and many columns that differ in the other."""
+    value = stage.body.instructions[stage.body.result]
+    if isinstance(value, Cast):
+        value = stage.body.instructions[value.operand]
+    if stage.combiner != "sum" or not isinstance(value, Apply) or value.operation.name != "mul":
+        return False
+    needs = find_dependencies(stage.body)
+    rows, columns = ({i for i in needs[n] if not i.reduced} for n in value.operands)
+    return all(
+        math.prod(estimate(stage.extent(index) or 1) for index in own) >= _MANY
+        for own in (rows - columns, columns - rows)
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -303,9 +323,9 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
     if wanted.level or wanted.kept:
         again = times / max(1, _count_points(*reader.sizes))
         if any(isinstance(index, Index) and index.reduced for index in indices):
-            # A reduction goes through it for each block of the outputs that share it.
+            # Each output reads it, or each tile of them.
             others = (e for n, e in enumerate(reader.extents) if Index(n) not in indices)
-            again *= max(1, _count_points(*others) / _SHARED_OUTPUTS)
+            again *= max(1, _count_points(*others) / (_TILE if is_product(reader) else 1))
         return own * max(1, again)
     last = len(reader.extents) - 1
     moving = Index(last) in indices

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from dmlc.ir import Function, Index, Stage, reads_own_place
 from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
-from dmlc.transform.cost import Budget
+from dmlc.transform.cost import Budget, is_product
 from dmlc.transform.crossing import cross
 from dmlc.transform.online import Online, Row, find_online
 from dmlc.transform.passes import Draft, Streams
@@ -162,7 +162,7 @@ def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str
 def _reduces_along(row: Stage, reader: Stage) -> bool:
     """Whether a stage reduces another reduction, at its own position but for the last axis."""
     plain = row is not reader and is_fixed_reduction(row) and is_fixed_reduction(reader)
-    if not plain or row.dtype.is_storage_only:
+    if not plain or row.dtype.is_storage_only or is_product(row) or is_product(reader):
         return False
     if len(row.extents) != len(reader.extents) or row.extents[:-1] != reader.extents[:-1]:
         return False

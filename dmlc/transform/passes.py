@@ -24,19 +24,16 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.ir import POSITIONAL_COMBINERS, Apply, Cast, Extent, Function, Index, Load, Stage
-from dmlc.ir.index import find_dependencies
 from dmlc.ir.places import find_along
 from dmlc.scalars import ROUNDINGS
 from dmlc.sizes import estimate, find_least, measure
-from dmlc.transform.cost import Budget, count_operations
+from dmlc.transform.cost import Budget, count_operations, is_product
 from dmlc.transform.simplify import has_positions
 from dmlc.transform.traffic import count_bytes
 
 MOST_REDUCTIONS = 8
 """Reductions in one group: each takes registers, and memory shared in a work group."""
 
-_MANY = 16
-"""Rows and columns of a product that is worth tiles, at least."""
 _SHORT_VECTOR = 4
 """The lanes of the vectors that take what long ones leave over."""
 
@@ -351,22 +348,6 @@ def _list_long(stage: Stage) -> tuple[Extent, ...]:
     """The sizes of the axes of a stage's domain that are longer than 1, or known at run time
     only."""
     return tuple(extent for extent in stage.extents if extent != 1)
-
-
-def is_product(stage: Stage) -> bool:
-    """Whether a stage sums products of two factors, for many rows that differ in the one factor
-    alone, and many columns that differ in the other."""
-    value = stage.body.instructions[stage.body.result]
-    if isinstance(value, Cast):
-        value = stage.body.instructions[value.operand]
-    if stage.combiner != "sum" or not isinstance(value, Apply) or value.operation.name != "mul":
-        return False
-    needs = find_dependencies(stage.body)
-    rows, columns = ({i for i in needs[n] if not i.reduced} for n in value.operands)
-    return all(
-        math.prod(estimate(stage.extent(index) or 1) for index in own) >= _MANY
-        for own in (rows - columns, columns - rows)
-    )
 
 
 def _map_reduction(stage: Stage) -> Axes | None:
