@@ -262,8 +262,31 @@ def _find_steps(elements: Elements) -> dict[View, tuple[Measure, ...]]:
 
 
 def _sort(ranked: Ranked, rank: int) -> list[int]:
-    """The dimensions as the largest views have them in memory, the densest innermost."""
-    return sorted(range(rank), key=lambda axis: tuple(-estimate(s[axis]) for _, s in ranked))
+    """The dimensions as tensors have them in memory, the densest innermost: of two, the largest
+    tensor that is read along both decides. Where none is they stay as they are written; what no
+    tensor is read along is innermost."""
+    order: list[int] = []
+    for axis in range(rank):
+        place = len(order)
+        for at in reversed(range(len(order))):
+            outer = _is_outer(ranked, axis, order[at])
+            if outer:
+                place = at
+            elif outer is not None:
+                break
+        order.insert(place, axis)
+    return order
+
+
+def _is_outer(ranked: Ranked, axis: int, other: int) -> bool | None:
+    """Whether a dimension is outside another one; None where no tensor says."""
+    in_memory = (own for view, own in ranked if view.tensor)
+    steps = [(estimate(own[axis]), estimate(own[other])) for own in in_memory]
+    for first, second in steps:
+        if first and second and first != second:
+            return first > second
+    moves = [any(found) for found in zip(*steps, strict=True)]
+    return None if len(set(moves)) < 2 else moves[0]
 
 
 def _keep_order(ranked: Ranked, rank: int) -> list[int]:

@@ -288,6 +288,26 @@ def test_little_products_share_a_kernel_where_launches_take_long(held: int) -> N
     assert len(fusion.groups) == (1 if held else 2)
 
 
+def test_a_product_keeps_no_row_of_what_it_reads() -> None:
+    # Its tiles read a row many times over: rows of a norm, or of another product, are stored.
+    fusion = fuse(ir.parse("""func @f(%X: f32[64, 96], %V: f32[96, 64], %W: f32[64, 64]) -> (%Z) {
+      %S: f32[i0 < 64, i1 < 1] = sum[r0 < 96] mul(%X[i0, r0], %X[i0, r0])
+      %Y: f32[i0 < 64, i1 < 64] = sum[r0 < 96] mul(div(%X[i0, r0], %S[i0, 0]), %V[r0, i1])
+      %Z: f32[i0 < 64, i1 < 64] = sum[r0 < 64] mul(max(%Y[i0, r0], 0.0), %W[r0, i1])
+    }"""), longest_row=4096)  # fmt: skip
+    assert [g.stages for g in fusion.groups] == [("S",), ("Y",), ("Z",)]
+    assert all(group.row is None for group in fusion.groups)
+
+
+@pytest.mark.parametrize(("columns", "stored"), [(16, False), (4096, True)])
+def test_what_takes_long_is_not_computed_again_for_each_column(columns: int, stored: bool) -> None:
+    fusion = fused(f"""func @f(%X: f32[1, 512], %W: f32[512, {columns}]) -> (%Y) {{
+      %A: f32[i0 < 1, i1 < 512] = tanh(%X[i0, i1])
+      %Y: f32[i0 < 1, i1 < {columns}] = sum[r0 < 512] mul(%A[i0, r0], %W[r0, i1])
+    }}""")
+    assert [g.stages for g in fusion.groups] == ([("A",), ("Y",)] if stored else [("Y",)])
+
+
 def test_a_group_takes_so_many_reductions_and_no_more() -> None:
     names = [f"s{n}" for n in range(MOST_REDUCTIONS + 2)]
     stages = "\n".join(
@@ -483,7 +503,7 @@ def test_a_row_at_hand_is_made_of_what_is_stored_by_then() -> None:
     function = ir.parse("""func @f(%X: f32[64, 64, 64]) -> (%y, %t) {
       %y: f32[i0 < 64, i1 < 64, i2 < 64] = erf(%X[i0, i1, i2])
       %row: f32[i0 < 64, i1 < 64] = sum[r2 < 64] %y[i0, i1, r2]
-      %t: f32[i0 < 64, i1 < 64] = sum[r1 < 64] mul(%row[i0, r1], cast(add(r1, i1), f32))
+      %t: f32[i0 < 64, i1 < 64] = sum[r1 < 64] max(%row[i0, r1], cast(add(r1, i1), f32))
     }""")
     fusion = fuse(function, longest_row=64)
     check_order(fusion)
