@@ -185,7 +185,8 @@ EVEN = [
     "mod(mul(lane, 12), 56)", "min(mul(lane, 4), 44)", "max(mul(lane, 8), 4)",
     "add(mul(div(lane, 7), 28), mod(mul(lane, 4), 28))", "div(mul(lane, 16), 4)",
     "select(lt(lane, 3), 0, mul(lane, 4))", "add(mul(lane, 2), mul(lane, 2))",
-    "mul(mul(div(lane, 4), 2), mul(4, add(mod(lane, 2), 1)))", "add(mod(add(mul(lane, 8), 4), 8), 12)",
+    "mul(mul(div(lane, 4), 2), mul(4, add(mod(lane, 2), 1)))",
+    "add(mod(add(mul(lane, 8), 4), 8), 12)",
 ]  # fmt: skip
 UNEVEN = [
     "mod(mul(lane, 4), 42)", "min(mul(lane, 4), 30)", "max(mul(lane, 4), 7)", "mul(lane, 2)",
