@@ -22,7 +22,7 @@ from dmlc.kernel.rewrite import (
     walk,
     walk_statements,
 )
-from dmlc.kernel.sums import Sum, add_up
+from dmlc.kernel.sums import Sum, add_up, find_rest
 from dmlc.scalars import DataType
 
 _LANES = 4
@@ -78,14 +78,15 @@ class _Holder:
             made.append(replace_body(statement, self.write(body, sums)) if body else statement)
         return made
 
-    def find_lanes(self, place: Sum, loops: Sequence[k.For]) -> k.For | None:
+    def find_lanes(
+        self, place: Sum, loops: Sequence[k.For], sums: Mapping[str, Sum]
+    ) -> k.For | None:
         """The loop whose steps read the lanes of vectors, where there is one."""
         found = [n for n in loops if place.terms.get(n.variable) == 1]
-        steps = list(place.terms.values())
-        even = not any(n % self.lanes for n in (place.number, *(s for s in steps if s != 1)))
-        if len(found) != 1 or steps.count(1) != 1 or not even or self.lanes == 1:
+        if len(found) != 1 or find_rest(place.without(found[0].variable), self.lanes, sums) != 0:
             return None
-        return found[0] if len(list_steps(found[0])) % self.lanes == 0 else None
+        is_whole = self.lanes > 1 and len(list_steps(found[0])) % self.lanes == 0
+        return found[0] if is_whole else None
 
     def take(self, wanted: str, array: str, size: int) -> k.Array:
         """An array for so many elements of a shared one."""
@@ -131,7 +132,7 @@ class _Nest:
                 case k.Let(local=local, value=k.LoadLocal(array=array) as read) if (
                     array in self._holder.shared and read.type.lanes == 1
                 ):
-                    place = self._hold(local.name, read, add_up(read.index, sums), loops)
+                    place = self._hold(local.name, read, sums, loops)
                     if place is not None:
                         self._known[local.name] = place
                         continue
@@ -148,10 +149,11 @@ class _Nest:
         return made
 
     def _hold(
-        self, wanted: str, read: k.LoadLocal, place: Sum, loops: Sequence[k.For]
+        self, wanted: str, read: k.LoadLocal, sums: Mapping[str, Sum], loops: Sequence[k.For]
     ) -> k.Expression | None:
         """Where an element is held that loops read; None where it is read there and then."""
-        wide = self._holder.find_lanes(place, loops)
+        place = add_up(read.index, sums)
+        wide = self._holder.find_lanes(place, loops, sums)
         moving = [n.variable in place.terms for n in loops]
         outer = next((n for n, moves in enumerate(moving) if not moves and any(moving[n:])), None)
         if wide is not None and not (self._is_alone and read.array in self._holder.narrow):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.join_words import join_vectors
 from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, replace_body, walk
-from dmlc.kernel.sums import Sum, add_up, count_turns
+from dmlc.kernel.sums import Sum, add_up, find_rest, note
 from dmlc.kernel.target import Limits
 from dmlc.scalars import DataType
 
@@ -77,8 +77,8 @@ class _Joiner:
                         made.append(k.Store(buffer, stores[0].index, value))
                 case _:
                     self._note_single(statement)
-                    inside = count_turns(statement, sums)
-                    body = self.write(find_body(statement), inside)
+                    note(statement, sums)
+                    body = self.write(find_body(statement), sums)
                     made.append(replace_body(statement, body) if body else statement)
         return made
 
@@ -103,9 +103,8 @@ class _Joiner:
                     is_stored = False
                 case k.Store(buffer=buffer, index=index, streaming=None):
                     is_stored, kind = True, statement.value.type
-                case k.Let(local=local, value=value):
-                    if local.type == k.INDEX:
-                        sums[local.name] = add_up(value, sums)
+                case k.Let():
+                    note(statement, sums)
                     continue
                 case _:
                     parts.clear()
@@ -113,9 +112,12 @@ class _Joiner:
             if kind.lanes > 1 or self._moved.get(buffer) is not is_stored:
                 continue
             place = add_up(index, sums)
-            chunk, lane = divmod(place.number, _LANES)
+            lane = find_rest(place, _LANES, sums)
+            if lane is None:
+                continue
+            chunk = place.number - lane
             found = parts.setdefault((buffer, frozenset(place.terms.items()), chunk), [])
-            if lane != len(found) or any(step % _LANES for step in place.terms.values()):
+            if lane != len(found):
                 continue
             found.append(number)
             if len(found) == _LANES:

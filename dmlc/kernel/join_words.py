@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, walk_parts
-from dmlc.kernel.sums import Sum, add_up, count_turns
+from dmlc.kernel.sums import Sum, add_up, find_rest, note
 from dmlc.kernel.target import Limits
 
 _LANES = 4
@@ -56,8 +56,8 @@ class _Joiner:
         """The statements; `around` has the positions that are in sight."""
         sums = dict(around)
         for statement in statements:
-            if isinstance(statement, k.Let) and statement.local.type == k.INDEX:
-                sums[statement.local.name] = add_up(statement.value, sums)
+            if not isinstance(statement, k.For):
+                note(statement, sums)
         runs = self._find_runs(statements, sums)
         vectors: dict[_Run, k.Local] = {}
         made: list[k.Statement] = []
@@ -80,8 +80,8 @@ class _Joiner:
                         value = join_vectors([each.value for each in stores])
                         made.append(k.Store(statement.buffer, stores[0].index, value))
                 case _:
-                    inside = count_turns(statement, sums)
-                    body = self.write(find_body(statement), inside)
+                    note(statement, sums)
+                    body = self.write(find_body(statement), sums)
                     made.append(replace_body(statement, body) if body else statement)
         return made
 
@@ -103,10 +103,13 @@ class _Joiner:
             if width is None or type_.lanes == 1:
                 continue
             place = add_up(index, sums)
-            chunk, first = divmod(place.number, width)
-            key = (buffer, frozenset(place.terms.items()), chunk)
+            first = find_rest(place, width, sums)
+            if first is None:
+                self.apart.add(buffer)
+                continue
+            key = (buffer, frozenset(place.terms.items()), place.number - first)
             numbers = parts.setdefault(key, [])
-            if first != _LANES * len(numbers) or any(s % width for s in place.terms.values()):
+            if first != _LANES * len(numbers):
                 self.apart.add(buffer)
                 continue
             numbers.append(number)

@@ -13,7 +13,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add
 from dmlc.kernel.arithmetic import index as literal
 from dmlc.kernel.rewrite import drop_unused, find_body, map_expressions, map_operands, replace_body
-from dmlc.kernel.sums import Sum, add_up
+from dmlc.kernel.sums import Sum, add_up, note
 
 
 def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
@@ -34,7 +34,8 @@ def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
         for each in statements:
             statement = map_expressions(each, change)
             if isinstance(statement, k.Let) and statement.local.type == k.INDEX:
-                places.note(statement.local.name, statement.value)
+                places.values[statement.local.name] = statement.value
+                note(statement, places.sums)
             if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
                 place = places.find(statement.index)
                 statement = dataclasses.replace(statement, index=place)
@@ -60,10 +61,6 @@ class _Places:
 
     def copy(self) -> _Places:
         return _Places(dict(self.values), dict(self.sums), dict(self.firsts))
-
-    def note(self, name: str, value: k.Expression) -> None:
-        self.values[name] = value
-        self.sums[name] = add_up(value, self.sums)
 
     def find(self, index: k.Expression) -> k.Expression:
         """A position as a local and a number, where it is a local that is such a sum; or by that

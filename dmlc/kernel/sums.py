@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from dmlc.kernel import nodes as k
@@ -54,13 +55,63 @@ def add_up(position: k.Expression, known: Mapping[str, Sum]) -> Sum:
     return Sum({position: 1}, 0)
 
 
-def count_turns(statement: k.Statement, known: Mapping[str, Sum]) -> Mapping[str, Sum]:
-    """What is known within a statement. A loop's variable is where it starts and a step for each
+def note(statement: k.Statement, known: dict[str, Sum]) -> None:
+    """Notes what a statement says of positions, which is all that is `known` where statements are
+    noted in the order in which they stand. A loop's variable is where it starts and a step for each
     turn, for which the variable stands in sums: these serve to compare places."""
-    if not isinstance(statement, k.For):
-        return known
-    turns = Sum({statement.variable: statement.step}, 0)
-    return {**known, statement.variable.name: join(add_up(statement.start, known), turns, 1)}
+    match statement:
+        case k.Let(local=k.Local(name=name, type=k.INDEX), value=value):
+            known[name] = add_up(value, known)
+        case k.Let(local=local) | k.Variable(local=local):
+            known.pop(local.name, None)
+        case k.For(variable=variable, start=start, step=step):
+            known[variable.name] = join(add_up(start, known), Sum({variable: step}, 0), 1)
+        case _:
+            pass
+
+
+def find_rest(place: Sum, multiple: int, known: Mapping[str, Sum]) -> int | None:
+    """What a position leaves over of a `multiple`, a power of two: 0 to `multiple` - 1, where that
+    is the same whatever the position is; None where it may not be."""
+    rest = place.number
+    for term, step in place.terms.items():
+        # Of a term that is multiplied, less needs to be known.
+        left = _find_rest(term, multiple // math.gcd(step, multiple), known)
+        if left is None:
+            return None
+        rest += step * left
+    return rest % multiple
+
+
+def _find_rest(term: k.Expression, multiple: int, known: Mapping[str, Sum]) -> int | None:
+    """The same of what is no sum."""
+    if multiple == 1:
+        return 0
+
+    def find(part: k.Expression, multiple: int) -> int | None:
+        return find_rest(add_up(part, known), multiple, known)
+
+    match term:
+        case k.Operate(operation=operation, operands=(left, right), type=k.INDEX):
+            name = operation.name
+        case k.Select(then=left, otherwise=right, type=k.INDEX):
+            name = "select"
+        case _:
+            return None
+    if name in ("mod", "div"):
+        divisor = add_up(right, known)
+        number = 0 if divisor.terms else divisor.number
+        if name == "mod":
+            return None if number == 0 or number % multiple else find(left, multiple)
+        if number < 1 or number & (number - 1):
+            return None
+        rest = find(left, multiple * number)
+        return None if rest is None or rest % number else rest // number
+    first, second = find(left, multiple), find(right, multiple)
+    if name == "mul":
+        is_known = first == 0 or second == 0 or None not in (first, second)
+        return (first or 0) * (second or 0) % multiple if is_known else None
+    return first if first == second and name in ("min", "max", "select") else None
 
 
 def join(first: Sum, second: Sum, factor: int) -> Sum:

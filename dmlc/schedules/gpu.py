@@ -232,14 +232,15 @@ def share_outputs(work: Work, rows: int, columns: int, taken: Taken = ()) -> Nes
             # What lies side by side where outputs are cut into pieces may not in their parts.
             own = find_unit((phase,), limits) if again else unit
             times = 0 if again else held
-            times = times or _count_times(phase.settle(taken), rows, own, columns)
+            is_open, settled = phase.space.is_open, phase.settle(taken)
+            times = times or _count_times(settled, rows, own, columns, is_open=is_open)
             rule.do("share", element, "row", own, times, name="strip")
     several = f"{columns} outputs" if columns > 1 else "1 output"
     lanes = f"{rows} {'lane' if rows == 1 else 'lanes'}"
     return rule.finish(f"a group computes {several}, with {lanes} on each")
 
 
-def _count_times(phase: Phase, rows: int, unit: int, columns: int) -> int:
+def _count_times(phase: Phase, rows: int, unit: int, columns: int, *, is_open: bool) -> int:
     """How many times a work item takes that many points before it adds the first."""
     if phase.tests_guard:
         return 1
@@ -247,12 +248,17 @@ def _count_times(phase: Phase, rows: int, unit: int, columns: int) -> int:
     if not isinstance(points, int):
         return _count_written(phase, _POINTS, unit)
     most, outputs = _POINTS, multiply(phase.space.outputs)
+    moved = max((v.dtype.bytes for v in phase.elements.buffers()), default=_BYTES)
     if unit == 1:
-        moved = max((v.dtype.bytes for v in phase.elements.buffers()), default=_BYTES)
         most = max(most, _BYTES // moved)
     if unit == 1 and isinstance(outputs, int):
         most = max(most, min(_MOST_POINTS, _POINTS * _BUSY // -(-outputs // columns)))
     many = _count_written(phase, most, unit)
+    if unit == 1 and not is_open:
+        # Four elements take as many operations as a vector of them, and are worth as many loads.
+        many = max(many, _BYTES // moved)
+        while many > most or many * _weigh(phase) > VECTOR * _MOST_WRITTEN:
+            many //= 2
     return max(1, min(many, points // (rows * unit)))
 
 

@@ -3,20 +3,31 @@ where their conditions hold."""
 
 from __future__ import annotations
 
+import dataclasses
+import random
+
 import numpy as np
 import pytest
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import index, multiply, operate
 from dmlc.kernel.expand import expand_loops
+from dmlc.kernel.hold_vectors import hold_arrays, hold_buffers, part_vectors
 from dmlc.kernel.interpret import Memory, run_kernel
 from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.parse import parse_kernel
-from dmlc.kernel.passes import hold_vectors
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.registers import name_registers
 from dmlc.kernel.rewrite import find_body
+from dmlc.kernel.sums import add_up, find_rest
+from dmlc.kernel.target import Limits
 from dmlc.scalars import Array
 from dmlc.source import InternalError
+
+WHOLE = Limits("whole", 8, "", 2**31, "", 32, None, vector_lanes=4)
+"""A language whose vectors begin at multiples of four, in buffers and arrays alike."""
+ANYWHERE = dataclasses.replace(WHOLE, vector_lanes=0, buffer_lanes=4)
+"""One whose vectors may lie anywhere, and that has buffers of vectors."""
 
 
 def read(body: str, *declared: str, size: int = 8, sign: str = "u") -> k.Kernel:
@@ -145,7 +156,7 @@ def test_arrays_are_of_vectors_where_nothing_else_is_read_or_put(
         store y[mul(lane, {lanes})] = a""",
         "shared array tile: f32[36]",
     )
-    made = hold_vectors(kernel, 4)
+    made = part_vectors(hold_arrays(kernel, WHOLE), WHOLE)
     same(kernel, made)
     assert [array.lanes for array in made.arrays] == [lanes]
     puts = [s for s in list_statements(made) if isinstance(s, k.StoreLocal)]
@@ -162,12 +173,103 @@ def test_vectors_may_lie_anywhere_in_arrays_and_not_in_buffers() -> None:
         store y[mul(lane, 4)] = a""",
         "shared array tile: f32[36]",
     )
-    made = hold_vectors(kernel, 4, in_arrays=False)
+    made = part_vectors(hold_arrays(hold_buffers(kernel, ANYWHERE), ANYWHERE), ANYWHERE)
     same(kernel, made)
     assert [array.lanes for array in made.arrays] == [1]
     assert [buffer.lanes for buffer in made.buffers] == [4, 4]
     (put,) = (s for s in list_statements(made) if isinstance(s, k.StoreLocal))
     assert put.value.type.lanes == 4
+
+
+EVEN = [
+    "mod(mul(lane, 12), 56)", "min(mul(lane, 4), 44)", "max(mul(lane, 8), 4)",
+    "add(mul(div(lane, 7), 28), mod(mul(lane, 4), 28))", "div(mul(lane, 16), 4)",
+    "select(lt(lane, 3), 0, mul(lane, 4))", "add(mul(lane, 2), mul(lane, 2))",
+    "mul(mul(div(lane, 4), 2), mul(4, add(mod(lane, 2), 1)))",
+    "add(mod(add(mul(lane, 8), 4), 8), 12)",
+]  # fmt: skip
+UNEVEN = [
+    "mod(mul(lane, 4), 42)", "min(mul(lane, 4), 30)", "max(mul(lane, 4), 7)", "mul(lane, 2)",
+    "div(mul(lane, 8), 4)", "select(lt(lane, 3), 2, mul(lane, 4))", "add(mul(lane, 4), 2)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "lanes"), [*((p, 4) for p in EVEN), *((p, 1) for p in UNEVEN)])
+def test_buffers_are_of_vectors_where_each_is_shown_to_begin_at_one(place: str, lanes: int) -> None:
+    body = f"""
+        let a: f32x4 = x[{place}]:f32x4
+        let b: f32x4 = x[mul(lane, 4)]:f32x4
+        store y[mul(lane, 4)] = add(a, b)"""
+    kernel = read(body)
+    made = hold_buffers(kernel, ANYWHERE)
+    same(kernel, made)  # The interpreter faults a vector of a buffer of them that begins elsewhere.
+    assert [buffer.lanes for buffer in made.buffers] == [lanes, 4]
+
+
+@pytest.mark.parametrize(("step", "lanes"), [(4, 4), (2, 1)])
+def test_vectors_of_loops_begin_where_each_turn_has_them(step: int, lanes: int) -> None:
+    kernel = read(f"""
+        for i in 4 .. 12 step {step} {{
+            let place: index = min(mod(add(i, mul(lane, 8)), 28), 24)
+            let a: f32x4 = x[place]:f32x4
+            store y[mul(lane, 4)] = a
+        }}""")
+    made = hold_buffers(kernel, ANYWHERE)
+    same(kernel, made)
+    assert [buffer.lanes for buffer in made.buffers] == [lanes, 4]
+
+
+def test_what_a_variable_holds_is_not_what_was_known_by_its_name() -> None:
+    kernel = read("""
+        if lt(lane, 4) {
+            let place: index = mul(lane, 4)
+            let a: f32x4 = x[place]:f32x4
+            store y[place] = a
+        }
+        if ge(lane, 4) {
+            var place: index = 1
+            set place = mul(lane, 3)
+            let b: f32x4 = x[place]:f32x4
+            store y[mul(lane, 4)] = b
+        }""")
+    made = hold_buffers(kernel, ANYWHERE)
+    same(kernel, made)
+    assert [buffer.lanes for buffer in made.buffers] == [1, 4]
+
+
+def draw_place(draw: random.Random, depth: int) -> k.Expression:
+    """A position that is never negative, of a lane and numbers."""
+    name = draw.choice(["lane", "number"] if depth == 0 else [*"+*", "mod", "div", "min", "max"])
+    if name == "lane":
+        return multiply(k.Position(k.Geometry.LANE), draw.choice([1, 2, 4, 8, 12]))
+    if name == "number":
+        return index(draw.choice([1, 2, 4, 8, 12, 16]))
+    first = draw_place(draw, depth - 1)
+    if name in ("mod", "div"):
+        return operate(name, first, index(draw.choice([2, 3, 4, 8, 16])))
+    names = {"+": "add", "*": "mul"}
+    return operate(names.get(name, name), first, draw_place(draw, depth - 1))
+
+
+def find_number(place: k.Expression, lane: int) -> int:
+    """A position, for a lane."""
+    if isinstance(place, k.Literal):
+        return int(place.value)
+    if not isinstance(place, k.Operate):
+        return lane
+    values = [np.array([find_number(o, lane)], np.int64) for o in place.operands]
+    return int(np.asarray(place.operation.evaluate(*values))[0])
+
+
+def test_what_a_position_leaves_over_is_what_each_lane_does() -> None:
+    draw, shown = random.Random(1), 0
+    for _ in range(1000):
+        place, multiple = draw_place(draw, 3), draw.choice([2, 4, 8])
+        rest = find_rest(add_up(place, {}), multiple, {})
+        rests = {find_number(place, lane) % multiple for lane in range(48)}
+        assert rest is None or rests == {rest}
+        shown += rest is not None
+    assert shown > 100
 
 
 def pack(condition: str, *before: str) -> k.Kernel:
