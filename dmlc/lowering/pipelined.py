@@ -22,6 +22,7 @@ from dmlc.kernel.rewrite import (
     map_operands,
     replace_body,
     walk,
+    walk_parts,
     walk_statements,
 )
 from dmlc.kernel.sums import Sum, add_up
@@ -83,13 +84,31 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
     return [*[k.Barrier()] * again, *named.made, *begin, whole]
 
 
-def name_places(frame: Frame, loop: k.For) -> list[k.Statement]:
-    """A loop that fills tiles, behind names for what its places have in common from step to step."""
+def fill_tiles(frame: Frame, loop: k.For) -> list[k.Statement]:
+    """A loop of which each step fills tiles from memory between two barriers, and then uses them.
+    All that goes into the tiles is read first, into registers, and what places have in common from
+    step to step is named before the loop. Other loops stay as they are: what is computed from tiles
+    in turn takes all registers there are."""
+    body, barriers = loop.body, [n for n, s in enumerate(loop.body) if isinstance(s, k.Barrier)]
+    inside = list(walk_statements(body[barriers[0] : barriers[-1]])) if barriers else []
+    waits = sum(isinstance(s, k.Barrier) for s in walk_statements(body))
+    is_read = not any(isinstance(part, k.LoadLocal) for part in walk_parts(*inside))
+    if len(barriers) != 2 or waits != 2 or not is_read:
+        return [loop]
+    first, last = barriers
+    ahead, filled, used = body[:first], body[first + 1 : last], body[last:]
+    loops = [list_steps(s) for s in inside if isinstance(s, k.For)]
+    if loops and all(loops):
+        filled = [start_at_zero(s) if isinstance(s, k.For) else s for s in filled]
+        held = dict[object, str]()
+        taken, put = (_split(frame, filled, held, (), (), puts=n) for n in (False, True))
+        put = _copy(frame, drop_unused([*ahead, *put]), {})
+        body = (*ahead, *drop_unused(taken), body[first], *put, *used)
     start = loop.start.value if isinstance(loop.start, k.Literal) else 1
     named = _Named(frame, {loop.variable.name: math.gcd(int(start), loop.step)})
     shared = {a.name: index(0) for a in frame.arrays if a.shared}
-    body = named.write(loop.body, shared, {})
-    return [*named.made, dataclasses.replace(loop, body=tuple(drop_unused(body)))]
+    made = tuple(drop_unused(named.write(body, shared, {})))
+    return [*named.made, dataclasses.replace(loop, body=made)]
 
 
 class _Named:
@@ -145,21 +164,20 @@ class _Named:
         for term, step in place.terms.items():
             names = {part.name for part in walk(term) if isinstance(part, k.Local)}
             (others if names.intersection((*inside, *self._moving)) else fixed)[term] = step
-        if not fixed or not others:
-            return at
         base = Sum(fixed, 0).express()
+        if not others or not isinstance(base, k.Operate):
+            return at
         # Vectors begin where those of memory do, and so does what they have in common.
         steps = [step * self._find_unit(term) for term, step in others.items()]
         even = min(fixed.values()) > 0
         even = even and not any(step % lanes for step in (place.number, *steps))
         width = lanes if even else 1
         whole = base if width == 1 else operate("div", base, index(width))
-        if isinstance(whole, k.Operate):
-            if whole not in self._known:
-                let = self._frame.let("place", whole)
-                self.made.append(let)
-                self._known[whole] = let.local
-            base = multiply(self._known[whole], width)
+        if whole not in self._known:
+            let = self._frame.let("place", whole)
+            self.made.append(let)
+            self._known[whole] = let.local
+        base = multiply(self._known[whole], width)
         return add(base, Sum(others, place.number).express())
 
     def _find_unit(self, term: k.Expression) -> int:
