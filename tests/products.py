@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
+import numpy as np
 from hypothesis import strategies as st
 
 import dmlc
 from dmlc import ir
+from dmlc.scalars import Array
 
 SIZES = (1, 3, 16, 17, 33, 63, 65, 130)
 """Rows, columns and points: odd ones, and those around the sizes of tiles."""
@@ -149,3 +152,24 @@ def draw_windows(draw: st.DrawFn) -> Windows:
         dilation,
         groups,
     )
+
+
+def fill_beside_infinities(function: ir.Function) -> dict[str, Array]:
+    """Whole numbers for a convolution of 16 channels and filters, or for a gradient of one, among
+    whose weights are infinities and a NaN."""
+    random = np.random.default_rng(3)
+    inputs = {
+        p.name: random.integers(-2, 3, [int(e) for e in p.extents]).astype(p.dtype.dtype)
+        for p in function.parameters
+    }
+    weights = inputs["weights"]
+    weights[0, 0, 0, 0], weights[5, 3, 2, 1], weights[7, 9, 0, 2] = np.inf, np.nan, -np.inf
+    return inputs
+
+
+def expect_some_finite(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> None:
+    """Some results are numbers, others are not, and all are those of the reference."""
+    for name, values in wanted.items():
+        assert np.isfinite(values).any()
+        assert not np.isfinite(values).all()
+        np.testing.assert_array_equal(found[name].reshape(values.shape), values)

@@ -107,8 +107,9 @@ class Into:
     tile: tuple[tuple[Dim, int], ...] = ()
     """In place of them: the dimensions of a tile, each with how far apart neighbours along it lie.
     Points count from where the loops around the tile start."""
-    is_padded: bool = True
-    """Of a tile: whether 0 is put beyond the end, where sums go; else anything may lie there."""
+    loose: tuple[Dim, ...] = ()
+    """Of a tile: the dimensions beyond whose end anything may lie, for nothing is stored there.
+    Beyond that of the others, along which sums go, 0 is put."""
     lane: int = 1
     """How far apart the lanes of a vector lie."""
     in_vectors: bool = False

@@ -91,9 +91,10 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     buffer = Buffer(view.tensor, dtype, size, sides[beside], wanted, linear=True, shared=True)
     _demand_room(nest, (buffer,), on.limits)
     tiles = {t: Dim(f"{name}_{t.wanted}", t.size, within=t.within) for t in footprint}
+    summed = {dims[axis] for axis in phase.space.inner if phase.accumulators}
     into = Into(
         buffer, tiles[sides[beside]], tile=tuple((tiles[t], step) for t, step in places.items()),
-        is_padded=bool(phase.accumulators),
+        loose=tuple(own for t, own in tiles.items() if not _is_made_of(t, summed)),
     )  # fmt: skip
     fill: Node = Point(len(nest.phases), (into,))
     for dim in reversed(tiles.values()):
@@ -112,6 +113,12 @@ def stage(on: On, value: str, memory: str, beside: str, pad: int = 0) -> Nest:
     phases = (*nest.phases[:number], changed, *nest.phases[number + 1 :], made)
     every = (*nest.dims[:number], axes, *nest.dims[number + 1 :], tuple(dims[a] for a in own))
     return dataclasses.replace(nest, phases=phases, dims=every, buffers=(*nest.buffers, buffer))
+
+
+def _is_made_of(tile: Dim, dims: Collection[Dim]) -> bool:
+    """Whether a tile is of one of some dimensions, or of one that was made of such."""
+    whole = tile.within or tile
+    return whole in dims or any(part in dims for part, _ in whole.parts)
 
 
 @primitive()

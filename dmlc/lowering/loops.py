@@ -38,7 +38,7 @@ from dmlc.loops.nodes import (
     walk,
 )
 from dmlc.lowering.loop_fusion import fuse_loops
-from dmlc.lowering.pipelined import pipeline_loop
+from dmlc.lowering.pipelined import fill_tiles, pipeline_loop
 from dmlc.lowering.points import Points
 from dmlc.lowering.scope import Scope
 from dmlc.scalars import OPERATIONS
@@ -298,8 +298,10 @@ class Loops(Points):
             within.append(k.Let(variable, again))
         made = self._settle(node, scope, place, within)
         loop = k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
-        if not any(isinstance(n, Stage) and n.ahead for n in node.body):
-            return [loop]
+        stages = [n for n in node.body if isinstance(n, Stage)]
+        if not any(stage.ahead for stage in stages):
+            is_shared = any(b.shared for stage in stages for b in stage.buffers)
+            return fill_tiles(self._frame, loop) if is_shared else [loop]
         around = [n for n in walk(self._nest.body) if isinstance(n, Loop) and n.kind is Kind.LOOP]
         again = any(
             inner.dim is dim for n in around for inner in walk(n.body) if isinstance(inner, Loop)

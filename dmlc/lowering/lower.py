@@ -245,7 +245,7 @@ class _Writer:
             return []
         if scope.origins is not None:
             (into,), (value,) = node.into, values
-            if scope.is_own is not None and into.is_padded:
+            if scope.is_own is not None and len(into.loose) < len(into.tile):
                 zero = widen(zero_of(value.type.dtype), scope.lanes)
                 value = k.Select(scope.is_own, value, zero, value.type)
             return self._values.put_tile(into, value, scope)
@@ -362,7 +362,8 @@ class _Writer:
         made: list[k.Statement] = []
         flag = k.Local(self.frame.names.take("is_lost"), k.BOOL)
         place = self.frame.variable("j")
-        made.append(k.Variable(flag, k.Literal(k.BOOL, value=False)))
+        if tile is not None or len(phase.accumulators) > 1:
+            made.append(k.Variable(flag, k.Literal(k.BOOL, value=False)))
         for accumulator in phase.accumulators:
             if into is None:
                 value = self.frame.local[accumulator.slot_name(0)](place, 1)
@@ -371,7 +372,8 @@ class _Writer:
                 array = self._values.arrays[into.buffer]
                 kept = k.Type(into.buffer.dtype)
                 value = k.LoadLocal(array, functools.reduce(add, steps), kept)
-            lost = k.Assign(flag, either(flag, operate("isnan", value)))
+            is_lost = operate("isnan", value)
+            lost = k.Assign(flag, either(flag, is_lost)) if made else k.Let(flag, is_lost)
             if tile is None:
                 made.append(lost)
                 continue

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, guard, index, multiply, operate, zero_of
 from dmlc.kernel.frame import Frame
+from dmlc.kernel.sums import add_up
 from dmlc.loops.element import Read
 from dmlc.loops.nodes import Dim, Loop, Multiply, Nest, Node, Reduce, walk
 from dmlc.loops.tiling import count_points
@@ -116,9 +117,14 @@ class Products:
     ) -> list[k.Expression]:
         """What holds in the strip of a number along a side; nothing where there is one."""
         (dim, begin), length = product.begin[side], product.strips[side]
-        single = len(product.sums if side == 0 else product.sums[0]) == 1
-        first = add(begin, index(number * length))
-        return [] if single else [operate("eq", scope.start(dim), first)]
+        if len(product.sums if side == 0 else product.sums[0]) == 1:
+            return []
+        start, before = add_up(scope.start(dim), {}), add_up(begin, {})
+        steps = {t: n - before.terms.get(t, 0) for t, n in start.terms.items()}
+        moving = [(term, step) for term, step in steps.items() if step]
+        if start.number == before.number and [step for _, step in moving] == [length]:
+            return [operate("eq", moving[0][0], index(number))]
+        return [operate("eq", scope.start(dim), add(begin, index(number * length)))]
 
     def _take(self, name: str, use: k.Use, product: Multiply) -> str:
         """A matrix."""

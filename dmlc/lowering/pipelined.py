@@ -1,9 +1,11 @@
-"""Loops whose tiles are read a step ahead: the elements of the next tiles come from memory, into
-registers, while those of the present ones are used."""
+"""Loops that fill tiles. What their places have in common is known before them, and tiles may be
+read a step ahead: the elements of the next ones come from memory, into registers, while those of
+the present ones are used."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
@@ -20,6 +22,7 @@ from dmlc.kernel.rewrite import (
     map_operands,
     replace_body,
     walk,
+    walk_parts,
     walk_statements,
 )
 from dmlc.kernel.sums import Sum, add_up
@@ -52,12 +55,15 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
         count = index(-(-length // loop.step))
         # The last step reads its own once more.
         following = operate("min", following, add(count, index(-1)))
-    turn, further = frame.let("turn", operate("mod", step, index(2))), frame.let("next", following)
-    other = frame.let("other", operate("mod", add(step, index(1)), index(2)))
-    moving = {step.name, turn.local.name, further.local.name, other.local.name}
+    # Copies are counted in vectors: places in both tiles take the same, and it is known before.
+    unit = math.gcd(*sizes.values()) // VECTOR or 1
+    following_copy = multiply(operate("mod", add(step, index(1)), index(2)), unit)
+    other, further = frame.let("other", following_copy), frame.let("next", following)
+    turn = frame.let("turn", operate("sub", index(unit), other.local))
+    moving = dict.fromkeys((step.name, turn.local.name, further.local.name, other.local.name), 1)
 
     copies = [
-        {name: multiply(copy, size) for name, size in sizes.items()}
+        {name: multiply(copy, size // unit) for name, size in sizes.items()}
         for copy in (index(0), turn.local, other.local)
     ]
     named = _Named(frame, moving)
@@ -70,7 +76,7 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
         )
 
     body = (
-        k.Barrier(), turn, other, further, *write(reads, further.local, 2),
+        k.Barrier(), other, turn, further, *write(reads, further.local, 2),
         *write(used, step, 1), *write(puts, further.local, 2),
     )  # fmt: skip
     whole = k.For(step, index(0), count, 1, body)
@@ -78,13 +84,40 @@ def pipeline_loop(frame: Frame, loop: k.For, *, again: bool) -> list[k.Statement
     return [*[k.Barrier()] * again, *named.made, *begin, whole]
 
 
+def fill_tiles(frame: Frame, loop: k.For) -> list[k.Statement]:
+    """A loop of which each step fills tiles from memory between two barriers, and then uses them.
+    All that goes into the tiles is read first, into registers, and what places have in common from
+    step to step is named before the loop. Other loops stay as they are: what is computed from tiles
+    in turn takes all registers there are."""
+    body, barriers = loop.body, [n for n, s in enumerate(loop.body) if isinstance(s, k.Barrier)]
+    inside = list(walk_statements(body[barriers[0] : barriers[-1]])) if barriers else []
+    waits = sum(isinstance(s, k.Barrier) for s in walk_statements(body))
+    is_read = not any(isinstance(part, k.LoadLocal) for part in walk_parts(*inside))
+    if len(barriers) != 2 or waits != 2 or not is_read:
+        return [loop]
+    first, last = barriers
+    ahead, filled, used = body[:first], body[first + 1 : last], body[last:]
+    loops = [list_steps(s) for s in inside if isinstance(s, k.For)]
+    if loops and all(loops):
+        filled = [start_at_zero(s) if isinstance(s, k.For) else s for s in filled]
+        held = dict[object, str]()
+        taken, put = (_split(frame, filled, held, (), (), puts=n) for n in (False, True))
+        put = _copy(frame, drop_unused([*ahead, *put]), {})
+        body = (*ahead, *drop_unused(taken), body[first], *put, *used)
+    start = loop.start.value if isinstance(loop.start, k.Literal) else 1
+    named = _Named(frame, {loop.variable.name: math.gcd(int(start), loop.step)})
+    shared = {a.name: index(0) for a in frame.arrays if a.shared}
+    made = tuple(drop_unused(named.write(body, shared, {})))
+    return [*named.made, dataclasses.replace(loop, body=made)]
+
+
 class _Named:
     """Names for what places have in common from step to step: it is known before the loop."""
 
-    def __init__(self, frame: Frame, moving: Collection[str]) -> None:
+    def __init__(self, frame: Frame, moving: Mapping[str, int]) -> None:
         self._frame = frame
         self._moving = moving
-        """The locals that change with the steps."""
+        """The locals that change with the steps, and what all that they are is a multiple of."""
         self._known: dict[k.Expression, k.Local] = {}
         self.made: list[k.Statement] = []
         """What is written before the loop."""
@@ -131,20 +164,24 @@ class _Named:
         for term, step in place.terms.items():
             names = {part.name for part in walk(term) if isinstance(part, k.Local)}
             (others if names.intersection((*inside, *self._moving)) else fixed)[term] = step
-        if not fixed or not others:
-            return at
         base = Sum(fixed, 0).express()
+        if not others or not isinstance(base, k.Operate):
+            return at
         # Vectors begin where those of memory do, and so does what they have in common.
-        even = not any(step % lanes for step in (place.number, *others.values()))
+        steps = [step * self._find_unit(term) for term, step in others.items()]
+        even = min(fixed.values()) > 0
+        even = even and not any(step % lanes for step in (place.number, *steps))
         width = lanes if even else 1
         whole = base if width == 1 else operate("div", base, index(width))
-        if isinstance(whole, k.Operate):
-            if whole not in self._known:
-                let = self._frame.let("place", whole)
-                self.made.append(let)
-                self._known[whole] = let.local
-            base = multiply(self._known[whole], width)
+        if whole not in self._known:
+            let = self._frame.let("place", whole)
+            self.made.append(let)
+            self._known[whole] = let.local
+        base = multiply(self._known[whole], width)
         return add(base, Sum(others, place.number).express())
+
+    def _find_unit(self, term: k.Expression) -> int:
+        return self._moving.get(term.name, 1) if isinstance(term, k.Local) else 1
 
 
 def _split(

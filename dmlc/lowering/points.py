@@ -27,6 +27,7 @@ from dmlc.loops.nodes import (
     Nest,
     Node,
     Once,
+    Point,
     Reduce,
     Stage,
     Turns,
@@ -141,6 +142,9 @@ class Points:
         width = node.step if node.kind is Kind.VECTOR else 1
         last = index(known - width) if known else operate("sub", stop, index(width))
         at = self._frame.name(body, "at", operate("min", at, last))
+        puts = (into for n in walk(node.body) if isinstance(n, Point) for into in n.into)
+        if any(node.dim in into.loose for into in puts):
+            return body + self._settle_parts(node, scope, whole, at)
         is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
         scope = dataclasses.replace(scope, is_own=is_own)
         return body + self._settle_parts(node, scope, whole, at)

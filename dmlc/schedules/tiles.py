@@ -28,9 +28,9 @@ _AT_ONCE = 4
 instructions."""
 _BYTES = 16
 """What a work item reads of memory at once, at most."""
-_WRITTEN = 512
-"""Products of a work item that are written out, at most. With twice as many, RADV spilled some
-registers in convolutions."""
+_WRITTEN = 1024
+"""Products of a work item that a compiler writes out, at most; half as many are text. What a loop
+around fewer takes was two hundredths of what RADV makes of a product."""
 _PAD = 4
 """Elements between the rows of a tile in shared memory, so that those of a column lie in several
 banks, and vectors still begin where vectors do."""
@@ -122,7 +122,8 @@ def choose_tiles(
     rule.do("bind", rule.fuse([*batch, m, n], "tile"), "group")
     _share_out(rule, shape)
     rule.do("split", "point", _AT_ONCE, name="points")
-    rule.do("unroll" if each**2 * shape.depth <= _WRITTEN else "roll", "points")
+    written = _WRITTEN if limits.unrolls else _WRITTEN // 2
+    rule.do("unroll" if each**2 * shape.depth <= written else "roll", "points")
     rule.do("unroll", "point")
     _, wide, is_along = _stage(found, found.right, limits)
     if each > VECTOR and wide and is_along and not shape.ahead:

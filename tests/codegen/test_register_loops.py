@@ -11,6 +11,7 @@ from dmlc.pipeline import compile
 from dmlc.program import Program
 from dmlc.runtime import dxc
 from tests.codegen.test_precise import find_loose, list_instructions
+from tests.products import Product, Windows
 
 _LOOP_MERGE, _UNROLL = 246, 1
 
@@ -43,6 +44,17 @@ def test_a_product_is_kept_as_it_is_written() -> None:
 def test_what_derives_from_a_product_is_kept_too() -> None:
     scaled = multiply(256, Alpha=1.5, Beta=0.25)
     check_written_out(compile(scaled, "hlsl", "gpu"))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(Windows(2, 32, 14, 14, 32, 3, 1, 1).make("forward"), id="windows"),
+        pytest.param(Product(130, 131, 70, before=True).make(), id="computed"),
+    ],
+)
+def test_what_is_put_into_tiles_is_kept_too(function: ir.Function) -> None:
+    check_written_out(compile(function, "hlsl", "gpu"))
 
 
 @pytest.mark.parametrize("size", [512, 1024, 2048])

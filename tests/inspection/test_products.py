@@ -34,7 +34,7 @@ def test_a_product_takes_one_instruction_a_point_and_little_more(
     )
     compiled = inspect(product.make())
     assert compiled.instructions_per_point is not None
-    assert 1 <= compiled.instructions_per_point <= 1.4
+    assert 1 <= compiled.instructions_per_point <= by_mesa(1.15, 1.4)
     assert min(compiled.loads) == 16
     # Of these 64 are sums, four times as many as those of smaller products that have 48 registers.
     assert compiled.registers is not None
@@ -66,7 +66,7 @@ def test_a_large_product_takes_little_but_its_sums(
     )
     compiled = inspect(product.make())
     assert compiled.instructions_per_point is not None
-    assert compiled.instructions_per_point <= by_mesa(1.155, 1.3)
+    assert compiled.instructions_per_point <= by_mesa(1.153, 1.3)
     assert compiled.registers is not None
     # Two groups of 256 lie beside each other.
     assert compiled.registers <= by_mesa(120, 128)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from dmlc import ir
 from dmlc.kernel import target as schedule
 from dmlc.kernel.interpret import KernelFault, run_kernels
-from dmlc.kernel.nodes import Kernel
+from dmlc.kernel.nodes import Kernel, Select
+from dmlc.kernel.rewrite import walk_parts, walk_statements
 from dmlc.loops.contraction import Contraction, find_contraction, part_axes
 from dmlc.loops.phases import collect_phases
 from dmlc.pipeline import find_fusion, make_kernels
@@ -22,7 +23,14 @@ from dmlc.scalars import Array
 from dmlc.testing.mutate import list_mutants
 from tests.goldens import make_inputs
 from tests.kernel.lowering import interpret, run
-from tests.products import Product, Windows, draw_product, draw_windows
+from tests.products import (
+    Product,
+    Windows,
+    draw_product,
+    draw_windows,
+    expect_some_finite,
+    fill_beside_infinities,
+)
 
 PROFILES = (("hlsl", "gpu"), ("opencl", "gpu"), ("opencl", "cpu"))
 
@@ -263,6 +271,22 @@ def test_no_barrier_of_a_tile_can_be_left_out(target: str, profile: str) -> None
             run_kernels(fused, (broken,), inputs)
 
 
+@pytest.mark.parametrize(("points", "zeros"), [(32, False), (33, True)])
+@pytest.mark.parametrize(("target", "profile"), PROFILES[:2])
+def test_only_the_end_of_a_sum_is_filled_up_with_zeros(
+    target: str, profile: str, points: int, zeros: bool
+) -> None:
+    """Rows and columns beyond the end are stored by nobody."""
+    function = Product(65, 67, points).make()
+    fused, (kernel,) = make_kernels(function, target, profile)
+    choices = [p for s in walk_statements(kernel.body) for p in walk_parts(s)]
+    assert any(isinstance(part, Select) for part in choices) == zeros
+    inputs = make_inputs(function, 1)
+    wanted = evaluate(function, inputs)
+    for name, found in run_kernels(fused, (kernel,), inputs).items():
+        np.testing.assert_allclose(found, wanted[name], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(("target", "profile"), PROFILES)
 def test_a_long_sum_of_few_outputs_is_taken_in_pieces(target: str, profile: str) -> None:
     fused, kernels = make_kernels(Product(16, 17, 3000).make(), target, profile)
@@ -360,19 +384,10 @@ def interpret_all(function: ir.Function, inputs: Mapping[str, Array]) -> list[di
 def test_padding_meets_no_infinity(kind: str, stride: int) -> None:
     """An element in the padding takes no part, whatever the weight is it would be multiplied by."""
     function = Windows(1, 16, 6, 6, 16, 3, stride, 1).make(kind)
-    random = np.random.default_rng(3)
-    inputs = {
-        p.name: random.integers(-2, 3, [int(e) for e in p.extents]).astype(np.float32)
-        for p in function.parameters
-    }
-    weights = inputs["weights"]
-    weights[0, 0, 0, 0], weights[5, 3, 2, 1], weights[7, 9, 0, 2] = np.inf, np.nan, -np.inf
+    inputs = fill_beside_infinities(function)
     wanted = evaluate(function, inputs)
     for found in interpret_all(function, inputs):
-        for name, values in wanted.items():
-            assert np.isfinite(values).any()
-            assert not np.isfinite(values).all()
-            np.testing.assert_array_equal(found[name], values)
+        expect_some_finite(found, wanted)
 
 
 @pytest.mark.parametrize("where", ["lt(add(r0, i1), 20)", "le(r0, i0)", "ge(mul(r0, 2), i1)"])

@@ -521,11 +521,11 @@ def test_a_group_shares_what_its_outputs_read() -> None:
         "            lane left_row by 1 as left_rows extent 4",
         "              loop left_point by 1 as left_point: 0..8",
         "                point 2 into [(buffer left#tile dim left_row"
-        " tile [[left_row 1] [left_point 5]])]: keep left_tile",
+        " tile [[left_row 1] [left_point 5]] loose [left_row])]: keep left_tile",
         "            loop right_point by 1 as right_point: 0..8",
         "              unroll right_column by 1 as right_column extent 4",
         "                point 3 into [(buffer right#tile dim right_point"
-        " tile [[right_point 1] [right_column 8]])]: keep right_tile",
+        " tile [[right_point 1] [right_column 8]] loose [right_column])]: keep right_tile",
         "          loop point by 1 as point: 0..8",
         "            unroll row by 1 as row extent 2 output 2",
         "              unroll column by 1 as column extent 2 output 1",
@@ -630,7 +630,7 @@ def test_blocks_of_a_group_have_axes_of_their_own() -> None:
         "    lane x_column by 1 as side extent 8",
         "      loop x_row by 1 as x_row: 0..8",
         "        point 1 into [(buffer x#tile dim x_row"
-        " tile [[x_row 1] [x_column 9]] is_padded no)]: keep x_tile",
+        " tile [[x_row 1] [x_column 9]] loose [x_row x_column])]: keep x_tile",
         "  lane row by 1 as up extent 8",
         "    loop column by 1 as column: 0..8",
         "      point 0: store Y",

@@ -204,7 +204,7 @@ def test_a_nest_says_how_a_tile_is_filled() -> None:
         "      lane x0_row by 4 as x0_columns extent 8",
         "        vector x0_row by 4 as x0_row extent 1",
         "          point 1 into [(buffer x0#tile dim x0_column tile [[x0_column 1] [x0_row 33]]"
-        " is_padded no lane 33)]: keep x0_tile",
+        " loose [x0_row x0_column] lane 33)]: keep x0_tile",
         "  lane row by 1 as rows extent 32",
         "    lane column by 4 as columns extent 8",
         "      vector column by 4 as column extent 1",
