@@ -41,6 +41,7 @@ COMMANDS = {
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
     "qualify": "Say whether a device may be shipped to, in a report.",
+    "cache": "Show what is kept on disk, and clear it.",
     "completion": "Print what makes a shell complete all this.",
 }
 """Every command, and its line in `dmlc --help`."""

@@ -13,7 +13,6 @@ from dmlc.program import Program
 from dmlc.runtime.renaming import find_equal, rename
 from tests.runtime import handmade
 
-
 INPUTS = {"a": 512, "max": 512, "isnan": 512, "longer": 768}
 """The lengths of rows by the name of what has them. Two are called as functions are."""
 

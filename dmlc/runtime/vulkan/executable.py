@@ -15,13 +15,15 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dmlc.program import Program
+from dmlc.program import KernelSource, Program
 from dmlc.runtime.arrays import Array, Copy
+from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.foreign import Given
-from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
+from dmlc.runtime.hlsl import CompiledKernel, compile_kernels
 from dmlc.runtime.interface import Inputs, Outputs, check_target
 from dmlc.runtime.placement import Placement, place, read_call
 from dmlc.runtime.quick import QuickPlan, plan_quick
+from dmlc.runtime.renaming import find_equal
 from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan.context import Context, reopen_context
 from dmlc.runtime.vulkan.device import VulkanDevice
@@ -73,12 +75,11 @@ def session_of(context: Context) -> Session:
 class _Built:
     """A program's pipelines on one context, and the frames that are free for a run."""
 
-    def __init__(self, program: Program, session: Session, compiled: Sequence[CompiledKernel]):
+    def __init__(
+        self, session: Session, compiled: Sequence[tuple[KernelSource, CompiledKernel]]
+    ) -> None:
         self.session = session
-        self.pipelines: list[Pipeline] = [
-            session.pipelines.find(kernel, made)
-            for kernel, made in zip(program.kernels, compiled, strict=True)
-        ]
+        self.pipelines: list[Pipeline] = [session.pipelines.find(*each) for each in compiled]
         self._lock = threading.Lock()
         self._free: dict[tuple[int, ...], list[Frame]] = {}
 
@@ -107,6 +108,15 @@ class _Built:
         return sum(f.bytes for frames in self._free.values() for f in frames)
 
 
+def _compile(program: Program, floats: FloatPromises) -> list[tuple[KernelSource, CompiledKernel]]:
+    """What stands for each kernel: itself, or the first that it is equal to but for names."""
+    numbers = find_equal(program.kernels)
+    firsts = [program.kernels[number] for number in dict.fromkeys(numbers)]
+    made = zip(firsts, compile_kernels(firsts, floats=floats), strict=True)
+    built = dict(zip(dict.fromkeys(numbers), made, strict=True))
+    return [built[number] for number in numbers]
+
+
 class Executable:
     """A program built for a device. Safe to call from several threads at once."""
 
@@ -115,8 +125,8 @@ class Executable:
         self.options = options
         self.device: VulkanDevice = context.device
         self.program = program = program.choose(self.device.matrices)
-        self._compiled = [compile_kernel(k, floats=self.device.floats) for k in program.kernels]
-        check_kernels(program, self._compiled, self.device)
+        self._compiled = _compile(program, self.device.floats)
+        check_kernels(program, [made for _, made in self._compiled], self.device)
         self.input_names = tuple(t.name for t in program.inputs)
         self.output_names = tuple(t.name for t in program.outputs)
         self._names = (*self.input_names, *self.output_names)
@@ -128,7 +138,7 @@ class Executable:
         self._quiet = Report(str(self.device), matrices=tuple(i.name for i in program.matrices))
         self.last_report = self._quiet
         """The report of the latest call, whichever thread made it."""
-        self._built = _Built(program, session_of(context), self._compiled)
+        self._built = _Built(session_of(context), self._compiled)
 
     def __repr__(self) -> str:
         return f"<executable {self.program.name} on {self.device}>"
@@ -230,7 +240,7 @@ class Executable:
         built = self._built
         if built.session.context.process != os.getpid():
             context = reopen_context(built.session.context)
-            built = self._built = _Built(self.program, session_of(context), self._compiled)
+            built = self._built = _Built(session_of(context), self._compiled)
         return built
 
     def _make_frame(
