@@ -32,6 +32,7 @@ from dmlc.runtime.floats import CORRECT, Division, FloatPromises
 from dmlc.runtime.instructions import POCL, Choice, Facts, choose, read_flags, started_note
 from dmlc.runtime.opencl.builds import Builds, Built
 from dmlc.runtime.opencl.device import INSTALL_NOTE, Device, DeviceKind, Memory
+from dmlc.runtime.profile import Interval
 from dmlc.sizes import evaluate_size
 from dmlc.source import DmlcError, UnavailableError, UnsupportedError
 
@@ -455,10 +456,12 @@ class Launcher:
             for binding in source.buffers
         ]
         self._steps: list[_Step] = []
+        self._numbers: list[int] = []
 
     def set_sizes(self, sizes: Mapping[str, int]) -> None:
         """Sets the scalar arguments and the number of groups. Kernels without work drop out."""
         steps: list[_Step] = []
+        numbers: list[int] = []
         sizes = dict(sizes)
         for made, source in zip(self._kernels, self._sources, strict=True):
             for scalar in source.scalars:
@@ -474,7 +477,9 @@ class Launcher:
                 if change is not None:
                     change()
                 steps.append((made, (groups * size,), (size,), change))
+                numbers.append(number)
         self._steps = steps
+        self._numbers = numbers
 
     def keep_buffers(self, first: int, buffers: Sequence[cl.Buffer]) -> None:
         """Sets the arguments of the tensors from number `first` on for good: `set_buffers` is given
@@ -512,6 +517,20 @@ class Launcher:
         if not events:
             return 0.0
         return (events[-1].profile.end - events[0].profile.start) * 1e-9 / turns
+
+    def time_launches(self) -> list[Interval]:
+        """Runs the kernels once, and gives what each launch took by the device's clock."""
+        queue = self._session.queue(self.unit, timed=True)
+        events: list[cl.Event] = []
+        for kernel, size, group, change in self._steps:
+            if change is not None:
+                change()
+            events.append(self._enqueue(queue, kernel, size, group))
+        queue.finish()
+        return [
+            Interval(number, (event.profile.end - event.profile.start) * 1e-9)
+            for number, event in zip(self._numbers, events, strict=True)
+        ]
 
     def only_step(self) -> _Step | None:
         """The one step of a launch of exactly one kernel, the same in each; or None."""

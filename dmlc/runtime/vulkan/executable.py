@@ -22,6 +22,7 @@ from dmlc.runtime.foreign import Given
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernels
 from dmlc.runtime.interface import Inputs, Outputs, check_target
 from dmlc.runtime.placement import Placement, place, read_call
+from dmlc.runtime.profile import RUNS, Interval, Profile, measure, refuse
 from dmlc.runtime.quick import QuickPlan, plan_quick
 from dmlc.runtime.renaming import find_equal
 from dmlc.runtime.report import Report
@@ -190,6 +191,12 @@ class Executable:
         give, copies = call.keep(self._results(placement))
         return Call(self, placement, give, copies)
 
+    def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Profile:
+        """How long each kernel takes on these arrays: the median of so many runs, by the device's
+        clock, each launch after the one before it has ended. `print` shows it as a table.
+        Raises `UnsupportedError` where the device has no such clock."""
+        return measure(self.program, str(self.device), self.bind(inputs, outputs), runs)
+
     def _run_quick(self, quick: QuickPlan, arrays: list[Array]) -> tuple[dict[str, Array], Report]:
         sizes = {quick.symbol: arrays[quick.counted].size} if quick.symbol else {}
         memories = dict(zip(self._names, arrays, strict=True))
@@ -244,7 +251,12 @@ class Executable:
         return built
 
     def _make_frame(
-        self, built: _Built, plan: Plan, lent: Mapping[str, Array], turns: int | None = None
+        self,
+        built: _Built,
+        plan: Plan,
+        lent: Mapping[str, Array],
+        turns: int | None = None,
+        each: bool = False,
     ) -> Frame:
         return Frame(
             built.session.context,
@@ -256,16 +268,19 @@ class Executable:
             staged=self._staged,
             timed=self.options.timed or turns is not None,
             turns=turns or 1,
+            each=each,
         )
 
-    def fix(self, placement: Placement, turns: int | None = None) -> Frame | None:
+    def fix(
+        self, placement: Placement, turns: int | None = None, each: bool = False
+    ) -> Frame | None:
         """A frame for the arrays of a placement alone, which times so many runs one after the
-        other if these are given; None where there is nothing to run."""
+        other if these are given, or `each` launch; None where there is nothing to run."""
         plan = self._plan(placement.sizes)
         if not plan.launches:
             return None
         lent = {n: placement.operands[n].memory for n in self._names} if self._lends else {}
-        return self._make_frame(self._here(), plan, lent, turns)
+        return self._make_frame(self._here(), plan, lent, turns, each)
 
 
 class Call:
@@ -288,18 +303,21 @@ class Call:
         self._outputs = [placement.operands[n] for n in executable.output_names]
         self._memories = {n: o.memory for n, o in placement.operands.items()}
         self._placement = placement
+        self.sizes = placement.sizes
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._frame = executable.fix(placement)
         self._timed: tuple[int, Frame | None] | None = None
         """A frame for as many turns as were timed last."""
+        self._each: Frame | None = None
+        """A frame that times each launch."""
         self.report = Report(str(executable.device), (*placement.copies, *copies))
 
     def __call__(self) -> dict[str, Any]:
         if self._process != os.getpid():
             self._lock = threading.Lock()
             self._frame = self._executable.fix(self._placement)
-            self._timed = None
+            self._timed = self._each = None
             self._process = os.getpid()
         with self._lock:
             frame = self._frame
@@ -332,3 +350,19 @@ class Call:
             seconds = frame.seconds()
             # Without a clock on the device, its copies count as well.
             return (time.perf_counter() - start if seconds is None else seconds) / turns
+
+    def time_launches(self) -> list[Interval]:
+        """A call whose launches are timed each, by kernel."""
+        self()
+        device = self._executable.device
+        if device.timestamp_period is None:
+            raise refuse(device)
+        with self._lock:
+            if self._each is None:
+                self._each = self._executable.fix(self._placement, each=True)
+            frame = self._each
+            if frame is None:
+                return []
+            frame.load(self._memories)
+            frame.run()
+            return frame.launches()
