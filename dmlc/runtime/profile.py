@@ -103,8 +103,10 @@ class Profile:
 class Timed(Protocol):
     """A run with its arrays fixed whose launches can be timed."""
 
-    sizes: Mapping[str, int]
-    """Of the program's symbols."""
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Those of the program's symbols."""
+        ...
 
     def time_launches(self) -> list[Interval]:
         """Runs once, each launch after the one before it has ended."""
