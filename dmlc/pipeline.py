@@ -47,6 +47,7 @@ from dmlc.scalars import DataType
 from dmlc.sizes import Taken
 from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget
+from dmlc.transform.crowded import split_crowded
 from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.loops import part_loops
 from dmlc.transform.open_sizes import check_open
@@ -436,6 +437,10 @@ def _render(
 
 
 def _fuse(rewritten: Function, dialect: Dialect, shape: Profile, steps: Steps = USUAL) -> Fusion:
+    split = split_crowded(rewritten, dialect.limits.buffers)
+    if split is not rewritten:
+        verify(split, "split_crowded", rewritten)
+        rewritten = split
     fusion = steps.fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
     verify(fusion.function, "fuse", rewritten)
     if isinstance(dialect.storage[DataType.BOOL], Unsupported):

@@ -548,7 +548,8 @@ def list_symbols(text: str) -> tuple[str, ...]:
 
 def find_symbols(extents: Iterable[int | str]) -> tuple[str, ...]:
     """The symbols that extents are made of, in order of first use."""
-    return list_symbols(" ".join(extent for extent in extents if isinstance(extent, str)))
+    texts = [extent for extent in extents if isinstance(extent, str)]
+    return list_symbols(" ".join(texts)) if texts else ()
 
 
 class Shapes:

@@ -20,8 +20,7 @@ from typing import Any
 import pyopencl as cl
 import pytest
 
-from dmlc.program import KernelSource
-from dmlc.runtime.opencl import driver
+from dmlc.runtime.opencl import builds
 
 HEADERS = Path("/usr/share/pocl/include")
 READ_ALREADY = "-D_OPENCL_H_"
@@ -70,7 +69,7 @@ def build(
     context: cl.Context,
     source: str,
     devices: Sequence[Any],
-    options: Sequence[str] = driver.BUILD_OPTIONS,
+    options: Sequence[str] = builds.BUILD_OPTIONS,
 ) -> cl.Program | None:
     """A kernel built the quick way, with these options; None where there is none, or the driver
     refuses it."""
@@ -86,15 +85,16 @@ def build(
 @contextlib.contextmanager
 def building_quickly() -> Iterator[None]:
     """Every kernel that the runtime builds meanwhile is built so."""
-    plain = driver.Session._build
+    plain = builds.Builds.compile
 
-    def build_kernel(session: driver.Session, kernel: KernelSource, unit: int) -> cl.Program:
-        options = session.list_options(kernel)
-        quick = build(session.context, kernel.source, [session._units[unit]], options)
-        return plain(session, kernel, unit) if quick is None else quick
+    def compile_source(
+        own: builds.Builds, source: str, options: Sequence[str], unit: int
+    ) -> cl.Program:
+        quick = build(own.context, source, [own.units[unit]], options)
+        return plain(own, source, options, unit) if quick is None else quick
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver.Session, "_build", build_kernel)
+        patch.setattr(builds.Builds, "compile", compile_source)
         yield
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "compile": "Compile an operator to HLSL, OpenCL or WGSL, with a manifest.",
     "inspect": "Show what each kernel is on a GPU, without one.",
     "run": "Run an operator on arrays.",
+    "profile": "Say how long each kernel takes.",
     "test": "Test operators, on devices, from their own tables and examples.",
     "import": "Read reference pages as descriptions of operators.",
     "import-onnx": "Read an ONNX model as a function of the tensor IR.",
@@ -41,6 +42,7 @@ COMMANDS = {
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
     "qualify": "Say whether a device may be shipped to, in a report.",
+    "cache": "Show what is kept on disk, and clear it.",
     "completion": "Print what makes a shell complete all this.",
 }
 """Every command, and its line in `dmlc --help`."""

@@ -8,24 +8,16 @@ from typing import Any
 import click
 
 import dmlc
-from dmlc import ir
-from dmlc.binding import ir_name
 from dmlc.cli.arguments import (
     attribute_option,
     dimension_option,
-    find_function,
-    find_subject,
     import_option,
     matrix_option,
-    read_attributes,
-    read_dimensions,
-    read_pairs,
-    read_tensors,
-    refuse_attributes,
     schedule_option,
     tensor_option,
 )
-from dmlc.cli.arrays import bind_open, encode_array, make_outputs, read_arrays
+from dmlc.cli.arrays import encode_array
+from dmlc.cli.calls import read_call
 from dmlc.cli.completion import complete_input, complete_operator
 from dmlc.cli.device_names import complete_device
 from dmlc.cli.messages import show
@@ -93,31 +85,17 @@ def command(
     with --tensor NAME=BFLOAT16; it is written as plain bytes. Without -o the values of each result
     are summed up: the smallest, the largest and the mean of what is finite, and the first ones.
     """
-    bound = find_function(operator, (), attributes, dimensions)
-    found = find_subject(operator, folders) if bound is None else bound
-    described = read_tensors(tensors)
-    if any(desc.strides is not None for desc in described.values()):
-        raise click.BadParameter(
-            "an array brings its own layout: leave the strides out", param_hint="'--tensor'"
-        )
-    arrays = read_arrays(read_pairs("--input", inputs), described)
-    if isinstance(found, ir.Function):
-        given, dims, outputs, function = {}, {}, {}, None
-    else:
-        dims = read_dimensions(dimensions, found)
-        if isinstance(found, dmlc.Graph):
-            refuse_attributes(attributes, found)
-        given = read_attributes(attributes, found)
-        outputs = make_outputs(found, arrays, described, given, dims)
-        function = bind_open(found, arrays, described, given, dims)
-    call = (found, arrays, given, outputs, device, dims, schedule, matrix_instructions)
-    if function is not None:
-        spelt = {ir_name(name): array for name, array in arrays.items()}
-        call = (function, spelt, None, outputs, device, None, schedule, matrix_instructions)
-    results = dmlc.run(*call)
-    problems = check_run(*call) if checked else []
+    call = read_call(
+        operator, inputs, tensors, attributes, dimensions, folders, device, schedule,
+        matrix_instructions,
+    )  # fmt: skip
+    results = dmlc.run(*call.arguments)
+    problems = check_run(*call.arguments) if checked else []
     floats = find_promises(device) if verified else LEAST
-    verdicts = verify(found, arrays, given, results, dims, floats) if verified else {}
+    verdicts: dict[str, Verdict] = {}
+    if verified:
+        arrays, given, dims = call.arrays, call.attributes, call.dims
+        verdicts = verify(call.subject, arrays, given, results, dims, floats)
     if directory is not None:
         files = {name_file(name, ".npy"): encode_array(a) for name, a in results.items()}
         write_files(directory, files)

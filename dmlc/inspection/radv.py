@@ -21,7 +21,8 @@ from dmlc.inspection.amd import read_listing
 from dmlc.inspection.machine import MachineKernel
 from dmlc.processes import python_command, python_environment
 from dmlc.program import KernelSource
-from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
+from dmlc.runtime import hlsl
+from dmlc.runtime.hlsl import CompiledKernel
 from dmlc.runtime.manifests import find_library, list_manifests
 from dmlc.runtime.vulkan import statistics
 from dmlc.source import InternalError, UnavailableError, UnknownNameError, UnsupportedError
@@ -63,7 +64,7 @@ def compile_kernels(kernels: Sequence[KernelSource], gpu: str) -> tuple[MachineK
     family = _list_names(library).get(gpu.lower())
     if family is None:
         raise _unknown(gpu)
-    compiled = tuple(compile_kernel(kernel) for kernel in kernels)
+    compiled = hlsl.compile_kernels(kernels)
     found = _run(tuple(map(_make_module, kernels, compiled)), family, manifest, library)
     if found.get("missing"):
         lacking = ", ".join(found["missing"])

@@ -21,6 +21,7 @@ from dmlc.runtime.arrays import Array, Bytes, as_bytes, span
 from dmlc.runtime.foreign import Given
 from dmlc.runtime.interface import AnyDevice, Inputs, Outputs
 from dmlc.runtime.placement import Placement, place, read_call
+from dmlc.runtime.profile import RUNS, Profile, refuse
 from dmlc.runtime.report import Report
 from dmlc.sizes import evaluate_size
 
@@ -144,6 +145,10 @@ class CopyingExecutable(abc.ABC):
         placement = place(self.program, call, gaps=False)
         self.run_placed(placement, self.plan(placement))
         return self.results(placement), self.report_on(placement)
+
+    def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Profile:
+        """Raises `UnsupportedError`: there is no clock that kernels can be timed by."""
+        raise refuse(self.device)
 
     def bind(self, inputs: Inputs, outputs: Outputs | None = None) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input

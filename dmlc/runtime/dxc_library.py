@@ -200,6 +200,12 @@ class Library:
         check(status, f"make an object of class {interface.class_identifier}")
         return ComObject(made.value)
 
+    @functools.cached_property
+    def identity(self) -> tuple[str, int, int]:
+        """What tells it from other libraries: its file, how large that is, and when it changed."""
+        status = self.path.stat()
+        return str(self.path), status.st_size, status.st_mtime_ns
+
     @property
     def signs(self) -> bool:
         """True where the DXIL it makes is signed by `dxil.dll`: on Windows only."""

@@ -7,16 +7,27 @@ a disagreement is a bug of dmlc, so an InternalError.
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import functools
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from dmlc.files import name_file
-from dmlc.program import BufferBinding, KernelSource, Program
+from dmlc.program import VERSION, BufferBinding, KernelSource, Program
+from dmlc.runtime import dxc, spirv
 from dmlc.runtime.dxbc import sign
 from dmlc.runtime.dxc import (
+    Constant,
     Reflection,
     RegisterShifts,
     Resource,
+    ResourceKind,
     Shader,
     compile_dxil,
     compile_spirv,
@@ -24,6 +35,7 @@ from dmlc.runtime.dxc import (
 )
 from dmlc.runtime.dxc_library import Library, load_library
 from dmlc.runtime.floats import FloatPromises
+from dmlc.runtime.kept import SHADERS
 from dmlc.runtime.spirv import ModuleFacts, read_module
 from dmlc.source import InternalError, UnavailableError
 
@@ -56,6 +68,23 @@ def compile_kernel(
     return _compile(kernel, library or load_library(), special, denormals)
 
 
+def compile_kernels(
+    kernels: Sequence[KernelSource],
+    library: Library | None = None,
+    floats: FloatPromises | None = None,
+) -> list[CompiledKernel]:
+    """Compiles and checks kernels side by side, each as `compile_kernel` does."""
+    found = library or load_library()
+    if len(kernels) < 2:
+        return [compile_kernel(kernel, found, floats) for kernel in kernels]
+
+    def compile_one(kernel: KernelSource) -> CompiledKernel:
+        return compile_kernel(kernel, found, floats)
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compile_one, kernels))
+
+
 def list_special(kernel: KernelSource, floats: FloatPromises) -> tuple[int, ...]:
     """The widths of floats, in bits, of which a kernel asks a device with these promises to keep
     NaN, infinities and the signs of zeros."""
@@ -75,8 +104,8 @@ def compile_files(program: Program) -> dict[str, bytes]:
     except UnavailableError:
         return {}
     files: dict[str, bytes] = {}
-    for kernel in (each for own in program.kernels for each in (own, *own.alternatives)):
-        compiled = compile_kernel(kernel, library)
+    kernels = [each for own in program.kernels for each in (own, *own.alternatives)]
+    for kernel, compiled in zip(kernels, compile_kernels(kernels, library), strict=True):
         if compiled.dxil:
             files[name_file(kernel.name, ".dxil")] = sign(compiled.dxil)
         files[name_file(kernel.name, ".spv")] = compiled.spirv
@@ -86,6 +115,33 @@ def compile_files(program: Program) -> dict[str, bytes]:
 @functools.lru_cache(maxsize=256)
 def _compile(
     kernel: KernelSource, library: Library, special: tuple[int, ...], denormals: tuple[int, ...]
+) -> CompiledKernel:
+    shifts = register_shifts(kernel)
+    key = {
+        "dmlc": [VERSION, _find_revision()],
+        "compiler": library.identity,
+        "source": kernel.source,
+        "name": f"{kernel.name}.hlsl",
+        "entry_point": kernel.entry_point,
+        "shader_model": kernel.shader_model,
+        "has_dxil": kernel.matrix is None,
+        "shifts": dataclasses.astuple(shifts),
+        "special": special,
+        "denormals": denormals,
+    }
+    text = json.dumps(key, sort_keys=True).encode()
+    made = SHADERS.find(text, lambda: _pack(_make(kernel, library, shifts, special, denormals)))
+    compiled = _unpack(made, shifts)
+    check_reflection(kernel, compiled.reflection)
+    return compiled
+
+
+def _make(
+    kernel: KernelSource,
+    library: Library,
+    shifts: RegisterShifts,
+    special: tuple[int, ...],
+    denormals: tuple[int, ...],
 ) -> CompiledKernel:
     name = f"{kernel.name}.hlsl"
     dxil = Shader(b"", ())
@@ -97,8 +153,7 @@ def _compile(
             shader_model=kernel.shader_model,
             library=library,
         )
-    shifts = register_shifts(kernel)
-    spirv = compile_spirv(
+    module = compile_spirv(
         kernel.source,
         kernel.entry_point,
         name=name,
@@ -108,18 +163,64 @@ def _compile(
         denormals=denormals,
         library=library,
     )
-    facts = read_module(spirv.code)
+    facts = read_module(module.code)
     reflection = Reflection(facts.group_size, (), ())
     if dxil.code:
         reflection = reflect(dxil.code, library=library)
-    check_reflection(kernel, reflection)
     return CompiledKernel(
         dxil=dxil.code,
-        spirv=spirv.code,
+        spirv=module.code,
         shifts=shifts,
         reflection=reflection,
         facts=facts,
-        warnings=tuple(dict.fromkeys((*dxil.warnings, *spirv.warnings))),
+        warnings=tuple(dict.fromkeys((*dxil.warnings, *module.warnings))),
+    )
+
+
+@functools.cache
+def _find_revision() -> str:
+    """What tells this compiler's own part in what is made from that of another."""
+    parts = (Path(str(module.__file__)).read_bytes() for module in (dxc, spirv))
+    return hashlib.sha256(b"".join((*parts, Path(__file__).read_bytes()))).hexdigest()
+
+
+_HEADER = struct.Struct("<QQ")
+
+
+def _pack(compiled: CompiledKernel) -> bytes:
+    """A compiled kernel as bytes, without what its SPIR-V says."""
+    said = {
+        "reflection": dataclasses.asdict(compiled.reflection)
+        | {"resources": [_pack_resource(r) for r in compiled.reflection.resources]},
+        "warnings": compiled.warnings,
+    }
+    header = _HEADER.pack(len(compiled.dxil), len(compiled.spirv))
+    return header + compiled.dxil + compiled.spirv + json.dumps(said).encode()
+
+
+def _pack_resource(resource: Resource) -> dict[str, Any]:
+    return dataclasses.asdict(resource) | {"kind": resource.kind.value}
+
+
+def _unpack(packed: bytes, shifts: RegisterShifts) -> CompiledKernel:
+    start = _HEADER.size
+    end, length = _HEADER.unpack_from(packed)
+    end += start
+    code = packed[end : end + length]
+    said = json.loads(packed[end + length :])
+    found = said["reflection"]
+    resources = (r | {"kind": ResourceKind(r["kind"])} for r in found["resources"])
+    return CompiledKernel(
+        dxil=packed[start:end],
+        spirv=code,
+        shifts=shifts,
+        reflection=Reflection(
+            tuple(found["group_size"]),
+            tuple(Resource(**r) for r in resources),
+            tuple(Constant(**c) for c in found["constants"]),
+        ),
+        facts=read_module(code),
+        warnings=tuple(said["warnings"]),
     )
 
 

@@ -16,6 +16,7 @@ from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Shape
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.foreign import Given
+from dmlc.runtime.profile import RUNS, Profile
 from dmlc.runtime.report import Report
 from dmlc.source import DmlcError, UnavailableError, UnsupportedError
 
@@ -89,6 +90,10 @@ class AnyExecutable(Protocol):
     def bind(
         self, inputs: Inputs, outputs: Outputs | None = None
     ) -> Callable[[], dict[str, Any]]: ...
+
+    def profile(
+        self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS
+    ) -> Profile: ...
 
 
 class Watch(Protocol):

@@ -21,7 +21,6 @@ import re
 import sys
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -31,24 +30,16 @@ from dmlc.program import STEP, KernelSource, Program, ScalarBinding
 from dmlc.runtime.environment import keeping_caches, setting
 from dmlc.runtime.floats import CORRECT, Division, FloatPromises
 from dmlc.runtime.instructions import POCL, Choice, Facts, choose, read_flags, started_note
+from dmlc.runtime.opencl.builds import Builds, Built
 from dmlc.runtime.opencl.device import INSTALL_NOTE, Device, DeviceKind, Memory
+from dmlc.runtime.profile import Interval
 from dmlc.sizes import evaluate_size
-from dmlc.source import DmlcError, Source, Span, UnavailableError, UnsupportedError
+from dmlc.source import DmlcError, UnavailableError, UnsupportedError
 
 if TYPE_CHECKING:
     import pyopencl as cl
 
 Array = npt.NDArray[Any]
-
-BUILD_OPTIONS = ("-w",)
-"""Warnings are off: what a compiler thinks of generated code is of no use to who runs it."""
-
-_DIVIDES_CORRECTLY = "DIVIDES_CORRECTLY"
-"""What programs ask for, which then divide as they are: see `div_nearest` of OpenCL's functions."""
-
-_PLATFORM_OPTIONS = MappingProxyType({"Oclgrind": ("-cl-opt-disable",)})
-"""What some platforms are told besides. Oclgrind stops at instructions that LLVM's optimizations
-make (`llvm.bitreverse.i2`), and accesses that these remove would not be seen."""
 
 _POCL = "Portable Computing Language"
 _POCL_RENAMED_DEVICES = 4
@@ -253,9 +244,6 @@ def _can_divide_correctly(handle: cl.Device) -> bool:
 
 # Sessions -------------------------------------------------------------------------------------
 
-_KEPT = 128
-"""Programs that a session keeps: on PoCL, each takes a megabyte."""
-
 
 def open_session(device: Device) -> Session:
     """The session of a device: one per process, made at the first call."""
@@ -284,8 +272,7 @@ class Session:
         self._units = [handles[k] for k in keys]
         with _reporting(cl, f"cannot open {device}"):
             self.context = cl.Context(self._units)
-        self._lock = threading.Lock()
-        self._built: dict[tuple[int, str], cl.Program] = {}
+        self.builds = Builds(device, self.context, self._units)
         flags = cl.mem_flags
         kept = 0 if device.memory is Memory.COPIED else int(flags.USE_HOST_PTR)
         self._access = {
@@ -316,43 +303,20 @@ class Session:
         if not self.usable:
             raise _forked()
 
-    # Builds
+    def kernels(self, kernels: Sequence[KernelSource], unit: int) -> list[cl.Kernel]:
+        """New kernel objects, with argument slots of their own: for one thread at a time. They are
+        built now, unless the session has them.
 
-    def build(self, kernel: KernelSource, unit: int) -> cl.Program:
-        """The kernel's source built for a unit, which the session keeps for as long as few others
-        are built. Kernel objects keep what they are of.
-
-        Raises `DmlcError` with the source's lines where the driver's compiler refuses it, and
-        `UnsupportedError` where the device cannot run groups as large as the kernel's.
+        Raises `DmlcError` with the source's lines where the driver's compiler refuses a kernel, and
+        `UnsupportedError` where the device cannot run groups as large as a kernel's.
         """
-        with self._lock:
-            key = (unit, kernel.source)
-            self._built[key] = found = self._built.pop(key, None) or self._build(kernel, unit)
-            if len(self._built) > _KEPT:
-                del self._built[next(iter(self._built))]
-            return found
+        built = self.builds.find(kernels, unit)
+        return [self._make_kernel(*each, unit) for each in zip(kernels, built, strict=True)]
 
-    def _build(self, kernel: KernelSource, unit: int) -> cl.Program:
-        cl = self._cl
-        program = cl.Program(self.context, kernel.source)
-        try:
-            program.build(self.list_options(kernel), devices=[self._units[unit]])
-        except cl.Error as problem:
-            raise _build_error(kernel, self.device, str(problem)) from problem
-        return program
-
-    def list_options(self, kernel: KernelSource) -> list[str]:
-        """What the driver's compiler is told of a kernel."""
-        options = [*BUILD_OPTIONS, *_PLATFORM_OPTIONS.get(self.device.platform, ())]
-        if self.device.divides_correctly and _DIVIDES_CORRECTLY in kernel.source:
-            options += ["-cl-fp32-correctly-rounded-divide-sqrt", "-D", _DIVIDES_CORRECTLY]
-        return options
-
-    def kernel(self, kernel: KernelSource, unit: int) -> cl.Kernel:
-        """A new kernel object, with argument slots of its own: for one thread at a time."""
+    def _make_kernel(self, kernel: KernelSource, built: Built, unit: int) -> cl.Kernel:
         cl = self._cl
         with _reporting(cl, f"cannot make the kernel {kernel.entry_point}"):
-            made = cl.Kernel(self.build(kernel, unit), kernel.entry_point)
+            made = cl.Kernel(built.module, built.entry_point)
             limit = made.get_work_group_info(
                 cl.kernel_work_group_info.WORK_GROUP_SIZE, self._units[unit]
             )
@@ -460,27 +424,6 @@ def _translate(doing: str, problem: Exception) -> DmlcError:
     return DmlcError(f"{doing}: the OpenCL driver says {' '.join(str(problem).split())[:300]}")
 
 
-_LOG_LINE = re.compile(
-    r"error: [^\n]*?:(\d+):(\d+): ([^\n]*)"  # as PoCL writes it
-    r"|:(\d+):(\d+): (?:fatal )?error: ([^\n]*)"  # as compilers do
-)
-
-
-def _build_error(kernel: KernelSource, device: Device, log: str) -> DmlcError:
-    """What the driver's compiler said, at the line of the source that it is about."""
-    message = f"{device} does not compile the kernel {kernel.name}"
-    found = _LOG_LINE.search(log)
-    if found is None:
-        return DmlcError(message, notes=[" ".join(log.split())[:500]])
-    row, column, said = (found[k] or found[k + 3] for k in (1, 2, 3))
-    source = Source(f"{kernel.name}.cl", kernel.source)
-    lines = kernel.source.splitlines(keepends=True)
-    line = min(int(row), len(lines))
-    start = sum(len(text) for text in lines[: line - 1])
-    start += min(int(column) - 1, max(len(lines[line - 1].rstrip()) - 1, 0))
-    return DmlcError(f"{message}: {said}", Span(source, start, start + 1))
-
-
 # Launches -------------------------------------------------------------------------------------
 
 
@@ -505,7 +448,7 @@ class Launcher:
         """What the caller last set the sizes for, if it keeps count."""
         self._sources = kernels
         self._order = tuple(program.order())
-        self._kernels = [session.kernel(k, unit) for k in kernels]
+        self._kernels = session.kernels(kernels, unit)
         self._enqueue = session.enqueue
         self._arguments = [
             (made.set_arg, binding.slot, tensors[binding.tensor])
@@ -513,10 +456,12 @@ class Launcher:
             for binding in source.buffers
         ]
         self._steps: list[_Step] = []
+        self._numbers: list[int] = []
 
     def set_sizes(self, sizes: Mapping[str, int]) -> None:
         """Sets the scalar arguments and the number of groups. Kernels without work drop out."""
         steps: list[_Step] = []
+        numbers: list[int] = []
         sizes = dict(sizes)
         for made, source in zip(self._kernels, self._sources, strict=True):
             for scalar in source.scalars:
@@ -532,7 +477,9 @@ class Launcher:
                 if change is not None:
                     change()
                 steps.append((made, (groups * size,), (size,), change))
+                numbers.append(number)
         self._steps = steps
+        self._numbers = numbers
 
     def keep_buffers(self, first: int, buffers: Sequence[cl.Buffer]) -> None:
         """Sets the arguments of the tensors from number `first` on for good: `set_buffers` is given
@@ -570,6 +517,20 @@ class Launcher:
         if not events:
             return 0.0
         return (events[-1].profile.end - events[0].profile.start) * 1e-9 / turns
+
+    def time_launches(self) -> list[Interval]:
+        """Runs the kernels once, and gives what each launch took by the device's clock."""
+        queue = self._session.queue(self.unit, timed=True)
+        events: list[cl.Event] = []
+        for kernel, size, group, change in self._steps:
+            if change is not None:
+                change()
+            events.append(self._enqueue(queue, kernel, size, group))
+        queue.finish()
+        return [
+            Interval(number, (event.profile.end - event.profile.start) * 1e-9)
+            for number, event in zip(self._numbers, events, strict=True)
+        ]
 
     def only_step(self) -> _Step | None:
         """The one step of a launch of exactly one kernel, the same in each; or None."""

@@ -19,6 +19,7 @@ from dmlc.runtime.opencl.device import Device, Memory
 from dmlc.runtime.opencl.direct import Direct, is_direct
 from dmlc.runtime.opencl.driver import Launcher, Session
 from dmlc.runtime.placement import Placement, place, read_call
+from dmlc.runtime.profile import RUNS, Interval, Profile, measure
 from dmlc.runtime.quick import QuickPlan, plan_quick
 from dmlc.runtime.report import Report
 from dmlc.scalars import DataType
@@ -128,7 +129,13 @@ class Executable:
             run, launcher = self._prepare(placement)
         give, copies = call.keep(self._results(placement))
         report = self._report(placement).with_copies(copies)
-        return Call(self._session, run, launcher, give, report)
+        return Call(self._session, run, launcher, give, report, placement.sizes)
+
+    def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Profile:
+        """How long each kernel takes on these arrays: the median of so many runs, by the device's
+        clock, each launch after the one before it has ended. `print` shows it as a table.
+        Raises `UnsupportedError` where the device has no such clock."""
+        return measure(self.program, str(self.device), self.bind(inputs, outputs), runs)
 
     def direct(self, sizes: Mapping[str, int]) -> Direct | None:
         """The program with its symbols of these sizes, over addresses of memory that nobody looks
@@ -295,6 +302,7 @@ class Call:
         "_session",
         "_step",
         "report",
+        "sizes",
     )
 
     def __init__(
@@ -304,8 +312,10 @@ class Call:
         launcher: Launcher,
         give: Callable[[], dict[str, Any]],
         report: Report,
+        sizes: Mapping[str, int],
     ) -> None:
         self._session = session
+        self.sizes = sizes
         self._run = run
         self._launcher = launcher
         self._give = give
@@ -334,3 +344,9 @@ class Call:
         self()
         with self._session.reporting("cannot run"):
             return self._launcher.time(turns)
+
+    def time_launches(self) -> list[Interval]:
+        """A call whose launches are timed each, by kernel."""
+        self()
+        with self._session.reporting("cannot run"):
+            return self._launcher.time_launches()

@@ -15,13 +15,16 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dmlc.program import Program
+from dmlc.program import KernelSource, Program
 from dmlc.runtime.arrays import Array, Copy
+from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.foreign import Given
-from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
+from dmlc.runtime.hlsl import CompiledKernel, compile_kernels
 from dmlc.runtime.interface import Inputs, Outputs, check_target
 from dmlc.runtime.placement import Placement, place, read_call
+from dmlc.runtime.profile import RUNS, Interval, Profile, measure, refuse
 from dmlc.runtime.quick import QuickPlan, plan_quick
+from dmlc.runtime.renaming import find_equal
 from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan.context import Context, reopen_context
 from dmlc.runtime.vulkan.device import VulkanDevice
@@ -73,12 +76,11 @@ def session_of(context: Context) -> Session:
 class _Built:
     """A program's pipelines on one context, and the frames that are free for a run."""
 
-    def __init__(self, program: Program, session: Session, compiled: Sequence[CompiledKernel]):
+    def __init__(
+        self, session: Session, compiled: Sequence[tuple[KernelSource, CompiledKernel]]
+    ) -> None:
         self.session = session
-        self.pipelines: list[Pipeline] = [
-            session.pipelines.find(kernel, made)
-            for kernel, made in zip(program.kernels, compiled, strict=True)
-        ]
+        self.pipelines: list[Pipeline] = [session.pipelines.find(*each) for each in compiled]
         self._lock = threading.Lock()
         self._free: dict[tuple[int, ...], list[Frame]] = {}
 
@@ -107,6 +109,15 @@ class _Built:
         return sum(f.bytes for frames in self._free.values() for f in frames)
 
 
+def _compile(program: Program, floats: FloatPromises) -> list[tuple[KernelSource, CompiledKernel]]:
+    """What stands for each kernel: itself, or the first that it is equal to but for names."""
+    numbers = find_equal(program.kernels)
+    firsts = [program.kernels[number] for number in dict.fromkeys(numbers)]
+    made = zip(firsts, compile_kernels(firsts, floats=floats), strict=True)
+    built = dict(zip(dict.fromkeys(numbers), made, strict=True))
+    return [built[number] for number in numbers]
+
+
 class Executable:
     """A program built for a device. Safe to call from several threads at once."""
 
@@ -115,8 +126,8 @@ class Executable:
         self.options = options
         self.device: VulkanDevice = context.device
         self.program = program = program.choose(self.device.matrices)
-        self._compiled = [compile_kernel(k, floats=self.device.floats) for k in program.kernels]
-        check_kernels(program, self._compiled, self.device)
+        self._compiled = _compile(program, self.device.floats)
+        check_kernels(program, [made for _, made in self._compiled], self.device)
         self.input_names = tuple(t.name for t in program.inputs)
         self.output_names = tuple(t.name for t in program.outputs)
         self._names = (*self.input_names, *self.output_names)
@@ -128,7 +139,7 @@ class Executable:
         self._quiet = Report(str(self.device), matrices=tuple(i.name for i in program.matrices))
         self.last_report = self._quiet
         """The report of the latest call, whichever thread made it."""
-        self._built = _Built(program, session_of(context), self._compiled)
+        self._built = _Built(session_of(context), self._compiled)
 
     def __repr__(self) -> str:
         return f"<executable {self.program.name} on {self.device}>"
@@ -180,6 +191,12 @@ class Executable:
         give, copies = call.keep(self._results(placement))
         return Call(self, placement, give, copies)
 
+    def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Profile:
+        """How long each kernel takes on these arrays: the median of so many runs, by the device's
+        clock, each launch after the one before it has ended. `print` shows it as a table.
+        Raises `UnsupportedError` where the device has no such clock."""
+        return measure(self.program, str(self.device), self.bind(inputs, outputs), runs)
+
     def _run_quick(self, quick: QuickPlan, arrays: list[Array]) -> tuple[dict[str, Array], Report]:
         sizes = {quick.symbol: arrays[quick.counted].size} if quick.symbol else {}
         memories = dict(zip(self._names, arrays, strict=True))
@@ -230,11 +247,16 @@ class Executable:
         built = self._built
         if built.session.context.process != os.getpid():
             context = reopen_context(built.session.context)
-            built = self._built = _Built(self.program, session_of(context), self._compiled)
+            built = self._built = _Built(session_of(context), self._compiled)
         return built
 
     def _make_frame(
-        self, built: _Built, plan: Plan, lent: Mapping[str, Array], turns: int | None = None
+        self,
+        built: _Built,
+        plan: Plan,
+        lent: Mapping[str, Array],
+        turns: int | None = None,
+        each: bool = False,
     ) -> Frame:
         return Frame(
             built.session.context,
@@ -246,16 +268,19 @@ class Executable:
             staged=self._staged,
             timed=self.options.timed or turns is not None,
             turns=turns or 1,
+            each=each,
         )
 
-    def fix(self, placement: Placement, turns: int | None = None) -> Frame | None:
+    def fix(
+        self, placement: Placement, turns: int | None = None, each: bool = False
+    ) -> Frame | None:
         """A frame for the arrays of a placement alone, which times so many runs one after the
-        other if these are given; None where there is nothing to run."""
+        other if these are given, or `each` launch; None where there is nothing to run."""
         plan = self._plan(placement.sizes)
         if not plan.launches:
             return None
         lent = {n: placement.operands[n].memory for n in self._names} if self._lends else {}
-        return self._make_frame(self._here(), plan, lent, turns)
+        return self._make_frame(self._here(), plan, lent, turns, each)
 
 
 class Call:
@@ -278,18 +303,21 @@ class Call:
         self._outputs = [placement.operands[n] for n in executable.output_names]
         self._memories = {n: o.memory for n, o in placement.operands.items()}
         self._placement = placement
+        self.sizes = placement.sizes
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._frame = executable.fix(placement)
         self._timed: tuple[int, Frame | None] | None = None
         """A frame for as many turns as were timed last."""
+        self._each: Frame | None = None
+        """A frame that times each launch."""
         self.report = Report(str(executable.device), (*placement.copies, *copies))
 
     def __call__(self) -> dict[str, Any]:
         if self._process != os.getpid():
             self._lock = threading.Lock()
             self._frame = self._executable.fix(self._placement)
-            self._timed = None
+            self._timed = self._each = None
             self._process = os.getpid()
         with self._lock:
             frame = self._frame
@@ -322,3 +350,19 @@ class Call:
             seconds = frame.seconds()
             # Without a clock on the device, its copies count as well.
             return (time.perf_counter() - start if seconds is None else seconds) / turns
+
+    def time_launches(self) -> list[Interval]:
+        """A call whose launches are timed each, by kernel."""
+        self()
+        device = self._executable.device
+        if device.timestamp_period is None:
+            raise refuse(device)
+        with self._lock:
+            if self._each is None:
+                self._each = self._executable.fix(self._placement, each=True)
+            frame = self._each
+            if frame is None:
+                return []
+            frame.load(self._memories)
+            frame.run()
+            return frame.launches()

@@ -17,6 +17,7 @@ import numpy as np
 
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.runtime.arrays import Array, Bytes, as_bytes, constant_array, is_loaded
+from dmlc.runtime.profile import Interval, read_ticks
 from dmlc.runtime.vulkan.context import Context
 from dmlc.runtime.vulkan.memory import Allocator, Buffer, Use
 from dmlc.runtime.vulkan.pipeline import Pipeline, close_in_process
@@ -52,10 +53,12 @@ class Frame:
         staged: bool,
         timed: bool,
         turns: int = 1,
+        each: bool = False,
     ) -> None:
         """`lent` are arrays of the caller's to work in where the device can: they stay alive as
         long as the frame. With `staged`, values go through memory that only copies touch. The
-        kernels run so many `turns`, one after the other, between copies."""
+        kernels run so many `turns`, one after the other, between copies. With `each`, a launch
+        waits for the one before it, and both are timed."""
         self._context = context
         self._program = program
         self._pipelines = tuple(pipelines)
@@ -69,7 +72,10 @@ class Frame:
         self._buffers: dict[str, Buffer] = {}
         with context.doing(f"prepares a run of {program.name}"):
             self._place(allocator, plan, staged)
-            self._clock = self._make_clock() if timed else None
+            self._order = [launch.kernel for launch in plan.launches]
+            self._marks = len(self._order) + 1 if each else 2
+            self._each = each
+            self._clock = self._make_clock() if timed or each else None
             self._sets = self._describe(plan, self._place_constants(allocator, plan))
             self._record(plan, turns)
         apart = {t.name for t in program.scratch if t.offset is not None} | self._borrowed
@@ -223,7 +229,7 @@ class Frame:
             api.make(
                 "VkQueryPoolCreateInfo",
                 queryType=api.constant("QUERY_TYPE_TIMESTAMP"),
-                queryCount=2,
+                queryCount=self._marks,
             ),
         )
         self._stack.callback(context.destroyer("vkDestroyQueryPool", clock))
@@ -253,7 +259,7 @@ class Frame:
         for number, (launch, target) in enumerate(pairs * turns):
             pipeline = self._pipelines[launch.kernel]
             # Each turn stores over what the one before it stored.
-            if launch.waits or (number and number % len(pairs) == 0):
+            if launch.waits or (number and (self._each or number % len(pairs) == 0)):
                 self._barrier(commands, shader, both, shader, both)
             point = api.constant("PIPELINE_BIND_POINT_COMPUTE")
             api.lib.vkCmdBindPipeline(commands, point, pipeline.handle)
@@ -262,7 +268,10 @@ class Frame:
                 api.array("VkDescriptorSet", [target]), 0, api.null,
             )  # fmt: skip
             api.lib.vkCmdDispatch(commands, *launch.groups)
-        self._read_clock(commands, 1)
+            if self._each:
+                self._read_clock(commands, number + 1)
+        if not self._each:
+            self._read_clock(commands, 1)
         if self._copies_out:
             self._barrier(commands, shader, ("SHADER_WRITE",), transfer, ("TRANSFER_READ",))
             for source, target in self._copies_out:
@@ -312,7 +321,7 @@ class Frame:
             return
         api = self._context.api
         if number == 0:
-            api.lib.vkCmdResetQueryPool(commands, self._clock, 0, 2)
+            api.lib.vkCmdResetQueryPool(commands, self._clock, 0, self._marks)
         stage = api.flags("PIPELINE_STAGE", "TOP_OF_PIPE" if number == 0 else "BOTTOM_OF_PIPE")
         api.lib.vkCmdWriteTimestamp(commands, stage, self._clock, number)
 
@@ -351,17 +360,29 @@ class Frame:
 
     def seconds(self) -> float | None:
         """How long the kernels of the last run took on the device; None without a clock."""
-        period = self._context.device.timestamp_period
-        if self._clock is None or period is None:
+        ticks = self._read_marks()
+        if ticks is None:
             return None
-        api = self._context.api
-        ticks = api.ffi.new("uint64_t[2]")
+        return (ticks[1] - ticks[0]) * (self._context.device.timestamp_period or 0.0) * 1e-9
+
+    def launches(self) -> list[Interval]:
+        """How long each launch of the last run took, of a frame that times each; none without a
+        clock."""
+        ticks, period = self._read_marks(), self._context.device.timestamp_period
+        return [] if ticks is None else read_ticks(self._order, ticks, period or 0.0)
+
+    def _read_marks(self) -> list[int] | None:
+        """What the clock was at each mark; None without a clock."""
+        if self._clock is None or self._context.device.timestamp_period is None:
+            return None
+        api, count = self._context.api, self._marks
+        ticks = api.ffi.new(f"uint64_t[{count}]")
         flags = api.flags("QUERY_RESULT", "64", "WAIT")
         api.call(
             "vkGetQueryPoolResults",
-            self._context.handle, self._clock, 0, 2, 16, ticks, 8, flags,
+            self._context.handle, self._clock, 0, count, 8 * count, ticks, 8, flags,
         )  # fmt: skip
-        return (ticks[1] - ticks[0]) * period * 1e-9
+        return [int(tick) for tick in ticks]
 
 
 def _host_bytes(buffer: Buffer) -> Bytes:

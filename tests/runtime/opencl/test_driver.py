@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dmlc.runtime import opencl
-from dmlc.runtime.opencl import driver
+from dmlc.runtime.opencl import builds, driver
 from dmlc.runtime.opencl.device import DeviceKind, Memory
 from dmlc.runtime.opencl.driver import open_session
 from dmlc.runtime.opencl.executable import Executable
@@ -296,7 +296,7 @@ def test_a_compilers_message_is_shown_at_its_line(
 ) -> None:
     source = "\n__kernel void f()\n{  int a = z;\n}\n}"
     kernel = dataclasses.replace(handmade.relu_grad().kernels[0], source=source)
-    error = driver._build_error(kernel, opencl.find_device(), log)
+    error = builds._build_error(kernel, opencl.find_device(), log)
     span = error.diagnostics[0].span
     assert span is not None
     assert (span.line, span.column) == (line, column)
@@ -305,6 +305,6 @@ def test_a_compilers_message_is_shown_at_its_line(
 
 def test_a_log_without_a_line_is_shown_as_it_is() -> None:
     kernel = handmade.relu_grad().kernels[0]
-    error = driver._build_error(kernel, opencl.find_device(), "ptxas\n died")
+    error = builds._build_error(kernel, opencl.find_device(), "ptxas\n died")
     assert error.diagnostics[0].span is None
     assert "ptxas died" in str(error)

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pytest
 
 from dmlc.codegen.hlsl_host import HLSL
-from dmlc.program import Program
+from dmlc.program import KernelSource, Program
 from dmlc.runtime import opencl
-from dmlc.runtime.opencl import driver
+from dmlc.runtime.opencl import builds, driver
 from dmlc.runtime.opencl.device import Device, Memory
 from dmlc.runtime.opencl.driver import open_session
 from dmlc.runtime.opencl.executable import SMALL_LAUNCH_BYTES, Executable
@@ -449,22 +449,27 @@ def test_a_kernel_that_is_not_there_is_the_drivers_error() -> None:
 
 def test_a_session_keeps_the_latest_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """An executable runs on without the session's."""
-    monkeypatch.setattr(driver, "_KEPT", 2)
+    monkeypatch.setattr(builds, "_KEPT", 2)
     session = driver.Session(opencl.find_device(), driver._state.handles)
     first, *others = (
-        dataclasses.replace(kernel, source=f"{kernel.source}// {n}")
+        dataclasses.replace(kernel, source=f"{kernel.source}\n#define NUMBER {n}\n")
         for n in range(3)
         for kernel in handmade.relu_grad().kernels
     )
-    built = session.build(first, 0)
-    assert session.build(first, 0) is built
+
+    def build(kernel: KernelSource) -> builds.Built:
+        (found,) = session.builds.find([kernel], 0)
+        return found
+
+    built = build(first)
+    assert build(first) is built
     executable = Executable(dataclasses.replace(handmade.relu_grad(), kernels=(first,)), session)
     for kernel in others:
-        session.build(kernel, 0)
+        build(kernel)
     x, dy = values(5), values(5, seed=1)
     assert same(executable({"X": x, "dY": dy})["dX"], expected(x, dy))
-    assert session.build(others[0], 0) is session.build(others[0], 0)
-    assert session.build(first, 0) is not built
+    assert build(others[0]) is build(others[0])
+    assert build(first) is not built
 
 
 def test_threads_share_an_executable(memory: Memory) -> None:
@@ -518,7 +523,7 @@ def test_a_forked_child_gets_a_clear_error() -> None:
 import os
 import numpy as np
 from dmlc.runtime import opencl
-from dmlc.runtime.opencl import driver
+from dmlc.runtime.opencl import builds, driver
 from dmlc.source import UnavailableError
 from tests.runtime import handmade
 executable = opencl.load(handmade.relu_grad())
@@ -548,7 +553,7 @@ def test_a_child_forked_before_the_first_use_works() -> None:
 import os
 import numpy as np
 from dmlc.runtime import opencl
-from dmlc.runtime.opencl import driver
+from dmlc.runtime.opencl import builds, driver
 from tests.runtime import handmade
 child = os.fork()
 arrays = {"X": np.ones(3, "f"), "dY": np.ones(3, "f")}
@@ -564,7 +569,7 @@ def test_a_machine_without_opencl_says_what_to_install() -> None:
     done = run_python(
         """
 from dmlc.runtime import opencl
-from dmlc.runtime.opencl import driver
+from dmlc.runtime.opencl import builds, driver
 from dmlc.source import UnavailableError
 assert opencl.devices() == ()
 try:
@@ -585,7 +590,7 @@ def test_pyopencl_that_cannot_be_imported_is_reported() -> None:
 import sys
 sys.modules["pyopencl"] = None
 from dmlc.runtime import opencl
-from dmlc.runtime.opencl import driver
+from dmlc.runtime.opencl import builds, driver
 from dmlc.source import UnavailableError
 try:
     opencl.devices()

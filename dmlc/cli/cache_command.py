@@ -1,0 +1,42 @@
+"""`dmlc cache`: what is kept on disk for the next process."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import click
+
+from dmlc.files import cache_folder
+from dmlc.runtime.kept import PARTS, clear, measure
+from dmlc.source import UnavailableError
+
+
+@click.command("cache", epilog="Example: dmlc cache --clear")
+@click.option("--clear", "cleared", is_flag=True, help="Remove all of it.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def command(cleared: bool, as_json: bool) -> None:
+    """Show what is kept on disk for the next process: the folder, its entries and their size.
+
+    All of it is found out again where it is missing. The folder is in $XDG_CACHE_HOME, or in
+    ~/.cache. With a value in the environment variable DMLC_NO_CACHE, compiled kernels are neither
+    kept nor read. Drivers keep machine code themselves, in places of their own: PoCL in
+    pocl/kcache, Mesa in mesa_shader_cache.
+    """
+    folder = cache_folder()
+    if folder is None:
+        raise UnavailableError(
+            "there is no home to keep anything in", notes=["name a folder in XDG_CACHE_HOME"]
+        )
+    if cleared:
+        for part in PARTS:
+            clear(part)
+    found = {part: measure(part) for part in PARTS}
+    if as_json:
+        parts = {part: dataclasses.asdict(contents) for part, contents in found.items()}
+        click.echo(json.dumps({"folder": str(folder), "parts": parts}, indent=2))
+        return
+    click.echo(folder)
+    for part, contents in found.items():
+        entries = f"{contents.entries:,} {'entry' if contents.entries == 1 else 'entries'}"
+        click.echo(f"  {part}: {entries}, {contents.bytes / 1024:,.1f} KiB ({PARTS[part]})")

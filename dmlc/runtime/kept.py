@@ -1,0 +1,153 @@
+"""What took long to make, kept on disk for the next process.
+
+An entry is a file called after all that it depends on, and begins with a digest of both: what was
+cut short, changed or mixed up is made again. The folder is bounded; what was not used for longest
+goes first. Everything here can be lost at any time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from dmlc.files import cache_folder, read_bounded, write_files
+from dmlc.source import DmlcError
+
+OFF = "DMLC_NO_CACHE"
+"""The environment variable that has nothing kept, and nothing that was kept used, unless empty."""
+
+_DIGEST = hashlib.sha256
+_DIGEST_BYTES = 32
+_SUFFIX = ".kept"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contents:
+    """What a folder has."""
+
+    entries: int
+    bytes: int
+
+
+class Kept:
+    """Entries in one folder, together at most so many bytes. Safe for several threads and
+    processes at once. Without a folder it keeps nothing."""
+
+    def __init__(self, folder: Path | None, most_bytes: int) -> None:
+        self.folder = folder
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._unseen: int | None = None
+        """Bytes that were written since the folder was last looked through; None for not yet."""
+
+    def find(self, key: bytes, make: Callable[[], bytes]) -> bytes:
+        """What is kept under a key, which says all that it depends on; or else what `make` gives,
+        which is kept."""
+        if self.folder is None or os.environ.get(OFF):
+            return make()
+        name = f"{_DIGEST(key).hexdigest()[:40]}{_SUFFIX}"
+        found = self._read(self.folder / name, key)
+        if found is None:
+            found = make()
+            self._write(self.folder, name, _digest(key, found) + found)
+        return found
+
+    def _read(self, path: Path, key: bytes) -> bytes | None:
+        try:
+            content = read_bounded(path, self._most_bytes)
+        except DmlcError:
+            return None
+        found = content[_DIGEST_BYTES:]
+        if content[:_DIGEST_BYTES] != _digest(key, found):
+            return None
+        try:
+            os.utime(path)
+        except OSError:
+            # It is another user's, or gone by now: it counts as not used.
+            return found
+        return found
+
+    def _write(self, folder: Path, name: str, content: bytes) -> None:
+        if len(content) > self._most_bytes:
+            return
+        try:
+            write_files(folder, {name: content})
+        except DmlcError:
+            # A home that cannot be written to, or something else under this name.
+            return
+        with self._lock:
+            due = self._unseen is None or self._unseen > self._most_bytes // 16
+            self._unseen = 0 if due else (self._unseen or 0) + len(content)
+        if due:
+            self._bound(folder)
+
+    def _bound(self, folder: Path) -> None:
+        """Removes the entries that were not used for longest, where there are too many."""
+        found = sorted(_list_entries(folder), key=lambda each: each[1].st_mtime_ns)
+        size = sum(status.st_size for _, status in found)
+        for path, status in found:
+            if size <= self._most_bytes:
+                break
+            _remove(path)
+            size -= status.st_size
+
+
+def _digest(key: bytes, content: bytes) -> bytes:
+    return _DIGEST(_DIGEST(key).digest() + content).digest()
+
+
+def _list_entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
+    """The regular files of a folder: entries, and what processes that were killed have left."""
+    found: list[tuple[Path, os.stat_result]] = []
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    for name in names:
+        path = folder / name
+        try:
+            status = path.lstat()
+        except OSError:
+            # Another process has removed it.
+            continue
+        if stat.S_ISREG(status.st_mode):
+            found.append((path, status))
+    return found
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError:
+        # Another process has removed it, or it is not ours to remove.
+        return
+
+
+_usual = cache_folder()
+SHADERS = Kept(None if _usual is None else _usual / "shaders", 256 << 20)
+"""What DXC made of kernels."""
+
+PARTS = {
+    "shaders": "HLSL kernels as DXC compiled them, 256 MiB at most",
+    "devices": "devices that compute rightly",
+    "d3d12": "the library for Direct3D 12 on Linux",
+}
+"""The folders of the cache, and what each has."""
+
+
+def measure(part: str) -> Contents:
+    """How many entries a part has, and how much they take on disk."""
+    sizes = [] if _usual is None else [s.st_size for _, s in _list_entries(_usual / part)]
+    return Contents(len(sizes), sum(sizes))
+
+
+def clear(part: str) -> None:
+    """Removes every entry of a part, and what processes that were killed have left."""
+    if _usual is not None:
+        for path, _ in _list_entries(_usual / part):
+            _remove(path)

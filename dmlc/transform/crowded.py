@@ -1,0 +1,108 @@
+"""Stages that read more tensors than a kernel of the target has buffers for: parts of what they
+compute become stages of their own.
+
+A part is a value that several of the tensors go into. It is stored in the type that it is computed
+in, so that nothing is rounded, at every point that the stage computes: over the axes of its
+reduction too, where the part depends on these. Fusion keeps a part where drawing it back in would
+be over the limit again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc.ir import Function, Index, Load, Stage
+from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.index import find_dependencies
+from dmlc.ir.nodes import operands, value_type
+from dmlc.scalars import DataType
+from dmlc.transform.inline import clamp_reads
+
+_MOST_TRIED = 8
+"""Values that are tried as a part, at most."""
+
+
+def split_crowded(function: Function, most_buffers: int) -> Function:
+    """A function whose stages read fewer tensors than so many each, where their values have parts
+    that read fewer; the function itself where all do. Stages that a loop computes stay whole."""
+    most = most_buffers - 1
+    if function.loops or function.one_step or all(_count(s) <= most for s in function.stages):
+        return function
+    names = set(function.tensors())
+    made: list[Stage] = []
+    for stage in function.stages:
+        left = stage
+        while _count(left) > most:
+            found = _split(left, most, _free_name(f"{stage.name}_part", names))
+            if found is None:
+                break
+            part, left = found
+            names.add(part.name)
+            made.append(part)
+        made.append(left)
+    split = function.with_stages(made)
+    return split.with_stages(clamp_reads(split, split.stages))
+
+
+def _count(stage: Stage) -> int:
+    """How many tensors a stage reads."""
+    return len({load.tensor for load in stage.body.loads()})
+
+
+def _free_name(wanted: str, names: set[str]) -> str:
+    name, number = wanted, 1
+    while name in names:
+        number += 1
+        name = f"{wanted}_{number}"
+    return name
+
+
+def _split(stage: Stage, most: int, name: str) -> tuple[Stage, Stage] | None:
+    """A part of a stage that reads at most so many tensors, and the stage that reads it; None where
+    no part makes these fewer."""
+    body = stage.body
+    bits: dict[str, int] = {}
+    read: list[int] = []
+    for instruction in body.instructions:
+        own = 0
+        if isinstance(instruction, Load):
+            own = 1 << bits.setdefault(instruction.tensor, len(bits))
+        for given in operands(instruction):
+            own |= read[given]
+        read.append(own)
+    counts = [tensors.bit_count() for tensors in read]
+    parts = [
+        number
+        for number, instruction in enumerate(body.instructions)
+        if 1 < counts[number] <= most and value_type(instruction) is not DataType.INDEX
+    ]
+    parts.sort(key=lambda number: (counts[number], number), reverse=True)
+    for number in parts[:_MOST_TRIED]:
+        part, left = _take_out(stage, number, name)
+        if _count(left) < len(bits):
+            return part, left
+    return None
+
+
+def _take_out(stage: Stage, number: int, name: str) -> tuple[Stage, Stage]:
+    """A value of a stage as a stage of its own, and the stage that reads it."""
+    body = stage.body
+    needed = {index for index in find_dependencies(body)[number] if index.reduced}
+    axes = [(label, extent) for label, extent in stage.axes if Index(label, reduced=True) in needed]
+    builder = BodyBuilder()
+    first = len(stage.extents)
+    places = {
+        Index(label, reduced=True): builder.add(Index(first + place))
+        for place, (label, _) in enumerate(axes)
+    }
+    values = builder.copy(body, places=places)
+    dtype = value_type(body.instructions[number])
+    extents = (*stage.extents, *(extent for _, extent in axes))
+    part = Stage(name, dtype, extents, builder.make(values[number]), span=stage.span)
+    builder = BodyBuilder()
+    here = [builder.add(Index(axis)) for axis in range(first)]
+    here += [builder.add(Index(label, reduced=True)) for label, _ in axes]
+    numbers = builder.copy(body, {number: builder.add(Load(name, tuple(here), dtype))})
+    guard = None if body.guard is None else numbers[body.guard]
+    left = dataclasses.replace(stage, body=builder.make(numbers[body.result], guard))
+    return part, left
