@@ -17,6 +17,8 @@ SAID: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "call_attribute": (11, "W0502", THOROUGH),
     "call_out_of_bounds": (10, "W0502", THOROUGH),
     "call_rank": (7, "W0502", THOROUGH),
+    "constraint_equal": (8, "E0101"),
+    "constraint_typo": (8, "E0101"),
     "constraint_unmet": (9, "W0501"),
     "constraints_contradict": (9, "W0501"),
     "default_fraction": (4, "E0503"),
