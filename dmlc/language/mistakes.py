@@ -82,8 +82,7 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
     words = _expected_words(refused.expected)
     shown = f"'{_short(found)}'" if found else "the end of the file"
     message = f"expected {words}, found {shown}" if words else f"unexpected {shown}"
-    sentences = _list_sentences(source.text, start)
-    cures = _cures(found, rest, refused.expected) if not sentences else sentences
+    cures = _list_sentences(source.text, start) or _cures(found, rest, refused.expected)
     notes = [Note(cure) for cure in cures]
     if "PLUS" in refused.expected:
         notes += _find_missing(source, start, found)

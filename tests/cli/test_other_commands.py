@@ -640,8 +640,8 @@ def test_compare_within_bounds(dmlc: Dmlc) -> None:
     apart = dmlc("compare", "a.npy", "b.npy", "--bounds", "bound.npy")
     assert apart.status == 1
     assert apart.out == (
-        "FAIL: 2 of 4 elements differ, by 0.5 at most (0.2 relative, 2097152 ulp); at [0, 1] it is 2 "
-        "where 2.5 is expected: it may be off by 0.25 at most\n"
+        "FAIL: 2 of 4 elements differ, by 0.5 at most (0.2 relative, 2097152 ulp); at [0, 1] it is "
+        "2 where 2.5 is expected: it may be off by 0.25 at most\n"
     )
     twice = ("--bounds", "bound.npy", "--bounds", "bound.npy")
     assert dmlc("compare", "a.npy", "b.npy", *twice).status == 0

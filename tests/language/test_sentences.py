@@ -1,4 +1,4 @@
-"""Sentences of constraints that are none: the legal forms, nearest first, for the tensors at hand."""
+"""Sentences of constraints that are none: the legal forms, nearest first, for its tensors."""
 
 from __future__ import annotations
 
