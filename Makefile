@@ -27,7 +27,7 @@ help: ## list the targets
 
 setup: $(STAMPS)/test ## set up .venv and the system packages it lacks
 
-demo: $(STAMPS)/base ## compile and run the seed operators, and say what was checked
+demo: $(STAMPS)/base ## compile six operators, run them on real arrays, compare with the reference: some minutes
 	$(BIN)/python examples/demo.py
 
 test: $(STAMPS)/test ## run the suite, with a part of its largest grids

@@ -229,7 +229,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     begun = [c for c in folded if c.startswith(name.lower())]
     if len(name) > 1 and len(begun) == 1:
         return folded[begun[0]]
-    worded = _nearest_by_words(name, folded.values())
+    worded = _nearest_by_words(name, folded.values()) or _unabbreviated(name, folded.values())
     if worded is not None:
         return worded
     head, dot, tail = name.lower().rpartition(".")
@@ -255,6 +255,33 @@ def _nearest_by_words(name: str, known: Iterable[str]) -> str | None:
         return None
     having = [k for k in known if words <= {w.lower() for w in _NAME_WORD.findall(k)}]
     return min(having, key=lambda k: (not k.startswith(f"{family}."), len(k), k), default=None)
+
+
+def _unabbreviated(name: str, known: Iterable[str]) -> str | None:
+    """The shortest known name that a name is short for: it is made of the beginnings of all its
+    words, two letters of each at least, `CUMULATIVE_SUMMATION` for `CUMSUM`; of its own family,
+    where it has one."""
+    family, _, own = name.rpartition(".")
+    short = own.replace("_", "").lower()
+    if len(short) < 4:
+        return None
+    having = [
+        k for k in known
+        if k.rpartition(".")[0] == family or not family
+        if _is_short_for(short, [w.lower() for w in _NAME_WORD.findall(k.rpartition(".")[2])])
+    ]  # fmt: skip
+    return min(having, key=lambda k: (len(k), k), default=None)
+
+
+def _is_short_for(short: str, words: Sequence[str]) -> bool:
+    """Whether a text is the beginnings of several words, one after another."""
+    ends = {0}
+    for word in words:
+        ends = {
+            end + count for end in ends for count in range(min(2, len(word)), len(word) + 1)
+            if short.startswith(word[:count], end)
+        }  # fmt: skip
+    return len(words) > 1 and len(short) in ends
 
 
 UNKNOWN_NAME = "E0201"

@@ -1,4 +1,4 @@
-"""Compiles the seed operators, runs them on real arrays and holds every result to the reference.
+"""Compiles six operators, runs them on real arrays and holds every result to the reference.
 
     python examples/demo.py [DIR]
 

@@ -167,3 +167,17 @@ def test_unknown_names_come_with_help() -> None:
     assert unknown_name("tensor", "Q", []).notes == ()
     assert unknown_name("tensor", "Q", [f"name{n}" for n in range(50)]).notes == ()
     assert unknown_name("tensor", "q" * 500, []).message == f"unknown tensor '{'q' * 77}...'"
+
+
+@pytest.mark.parametrize(
+    ("short", "whole"),
+    [
+        ("directml.CUMSUM", "directml.CUMULATIVE_SUMMATION"),
+        ("BATCHNORM", "BATCH_NORMALIZATION"),
+        ("directml.CLIP", None),
+        ("onednn.CUMSUM", None),
+    ],
+)
+def test_a_short_form_is_known(short: str, whole: str | None) -> None:
+    known = ["directml.CUMULATIVE_SUMMATION", "directml.CUMULATIVE_PRODUCT", "BATCH_NORMALIZATION"]
+    assert nearest(short, known) == whole

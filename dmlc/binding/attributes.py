@@ -107,7 +107,7 @@ def complete_attributes(
             else:
                 given = evaluator.constant(attribute.default, any_member(attribute))
                 value = convert(attribute, given)
-            _check_length(attribute, value, evaluator)
+            check_length(attribute, value, evaluator)
             found[name] = value
         except DmlcError as error:
             diagnostics += error.diagnostics
@@ -141,7 +141,7 @@ def _length_given(binding: Binding, name: str) -> int | None:
     return next((len(a) for a in arrays if isinstance(a, tuple)), None)
 
 
-def _check_length(attribute: AttributeDefinition, value: Constant, evaluator: Evaluator) -> None:
+def check_length(attribute: AttributeDefinition, value: Constant, evaluator: Evaluator) -> None:
     if attribute.length is None or not isinstance(value, tuple):
         return
     length = evaluator.constant(attribute.length)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from dmlc.cli.arguments import bind_subject, bindings, count_subjects, find_file
 from dmlc.cli.completion import complete_file
 from dmlc.cli.messages import show
 from dmlc.source import Diagnostic, DmlcError
+from dmlc.testing.findings import THOROUGH, find_mistakes
 
 
 @click.command(
@@ -25,6 +27,9 @@ from dmlc.source import Diagnostic, DmlcError
               help="Also bind FILE, or FILE:NAME of several that it defines, with --tensor, --attr "
               "and --dim as compile does, and warn of kernels that a GPU does slowly.")  # fmt: skip
 @bindings
+@click.option("--thorough", is_flag=True,
+              help=f"Also draw {THOROUGH} calls from the tables of each operator, as dmlc test "
+              "does, and say which the formula cannot take.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write the diagnostics as JSON.")
 def command(
     files: tuple[str, ...],
@@ -33,11 +38,16 @@ def command(
     attributes: tuple[str, ...],
     dimensions: tuple[str, ...],
     folders: tuple[str, ...],
+    thorough: bool,
     as_json: bool,
 ) -> int:
     """Parse and check files; report every mistake with its place. Warnings are of what may well
-    be meant, and leave the status at 0. Nothing is run: dmlc test FILE runs the examples, and says
-    whether results are right."""
+    be meant, and leave the status at 0.
+
+    Each operator of a file without errors is bound to its examples and to a few calls of its
+    tables, and the reference computes the examples: so gradients that are 0, numbers that overflow
+    and calls that no formula takes are found. No kernel runs: dmlc test FILE says whether results
+    are right."""
     if bind and len(files) > 1:
         raise click.UsageError("--bind takes one FILE, or one FILE:NAME")
     if not bind and (tensors or attributes or dimensions):
@@ -54,6 +64,12 @@ def command(
             module = dmlc.load(find_file(file) if bind else file, folders)
             warn(module.diagnostics)
             said = count_subjects(module)
+            own = [o for o in module.operators.values() if _is_of(o, file)]
+            mistakes = [m for o in own for m in find_mistakes(o, THOROUGH if thorough else 0)]
+            warn([m for m in mistakes if m.warning])
+            errors = [m for m in mistakes if not m.warning]
+            if errors:
+                raise DmlcError(errors)
             if bind:
                 function = bind_subject(file, tensors, attributes, dimensions, folders)
                 program = dmlc.compile(function, target="hlsl")
@@ -70,6 +86,12 @@ def command(
     if as_json:
         click.echo(json.dumps([_describe(d) for d in found], indent=2))
     return 0 if all(d.warning for d in found) else 1
+
+
+def _is_of(operator: dmlc.Operator, file: str) -> bool:
+    """Whether an operator is declared in a file, and not in an import of it."""
+    path = Path(operator.definition.syntax.span.source.name)
+    return path.resolve() == Path(find_file(file)).resolve()
 
 
 def _describe(diagnostic: Diagnostic) -> dict[str, Any]:

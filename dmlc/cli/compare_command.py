@@ -80,7 +80,7 @@ def command(
         }
         click.echo(json.dumps(described, indent=2))
     else:
-        click.echo(str(verdict))
+        click.echo(f"{'PASS' if found.within else 'FAIL'}: {verdict}")
     return 0 if found.within else 1
 
 

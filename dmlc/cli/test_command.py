@@ -21,7 +21,7 @@ from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
 from dmlc.interop.export import FORMATS, export_case
 from dmlc.known_answers import explain_failure, find_trusted
-from dmlc.source import DmlcError, printable
+from dmlc.source import Diagnostic, DmlcError, printable
 from dmlc.testing.harness import CASES, VARIANTS, Export, Settings
 from dmlc.testing.jobs import Done, Target, run_targets
 from dmlc.testing.memory import name_tool
@@ -111,8 +111,12 @@ def command(
     settings = Settings(unique, seed, cases, kept, variants, check_memory, export)
     report = Report(settings.devices, seed)
     running = run_targets(targets, settings, jobs or os.cpu_count() or 1)
+    findings: list[Diagnostic] = []
     for done in show_progress(running, len(targets)):
         report.add(done)
+        findings += done.findings
+    for finding in findings:
+        show(finding)
     if junit is not None:
         path = Path(junit)
         write_files(path.parent, {path.name: report.as_junit().encode()})

@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
+from dmlc.binding import Operator
 from dmlc.editor.documents import Document
 from dmlc.editor.positions import Lines, Range
 from dmlc.language import syntax
 from dmlc.source import Diagnostic, Note, Source, Span
+from dmlc.testing.findings import find_mistakes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,9 +36,15 @@ class Problem:
     remarks: tuple[Remark, ...]
 
 
-def list_problems(document: Document) -> list[Problem]:
-    """The errors and warnings of a document, as `dmlc check` reports them."""
-    return [_problem(document, found) for found in document.analysis.diagnostics]
+def list_problems(document: Document, bind: bool = False) -> list[Problem]:
+    """The errors and warnings of a document. With `bind`, also what `dmlc check` finds by binding
+    its operators, which takes longer than there is between two keys."""
+    found = [*document.analysis.diagnostics]
+    if bind and all(d.warning for d in found) and document.analysis.findings is not None:
+        for definition in document.analysis.findings.operators.values():
+            if definition.syntax.span.source is document.analysis.source:
+                found += find_mistakes(Operator(definition))
+    return [_problem(document, each) for each in found]
 
 
 def _problem(document: Document, found: Diagnostic) -> Problem:

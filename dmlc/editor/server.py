@@ -115,10 +115,10 @@ class Server:
         document = self.document(params.text_document.uri)
         return document, document.offset(from_position(params.position))
 
-    def publish(self, document: Document, version: int | None = None) -> None:
-        """Reports the mistakes of a document."""
+    def publish(self, document: Document, version: int | None = None, bind: bool = False) -> None:
+        """Reports the mistakes of a document; `bind` as `list_problems` has it."""
         uri = self.uri(document.name)
-        found = [as_diagnostic(problem, self.uri) for problem in list_problems(document)]
+        found = [as_diagnostic(problem, self.uri) for problem in list_problems(document, bind)]
         self.connection.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(uri=uri, diagnostics=found, version=version)
         )
@@ -155,7 +155,7 @@ def _handle_texts(server: Server) -> None:
         item = params.text_document
         document = server.session.open(name_of(item.uri), item.text)
         server.uris[document.name] = item.uri
-        server.publish(document, item.version)
+        server.publish(document, item.version, bind=True)
         server.publish_importers(document)
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_CHANGE)
@@ -181,7 +181,7 @@ def _handle_files(server: Server) -> None:
         document = server.document(params.text_document.uri)
         document.forget()
         server.session.forget_importers(document)
-        server.publish(document)
+        server.publish(document, bind=True)
         server.publish_importers(document)
 
     @server.connection.feature(types.TEXT_DOCUMENT_DID_CLOSE)

@@ -17,8 +17,8 @@ from dmlc.language.check_functions import order_functions
 from dmlc.language.check_gradient import check_forward, check_gradients
 from dmlc.language.check_graph import Operators, check_graph
 from dmlc.language.check_operator import check_operator
+from dmlc.language.check_slips import find_slips, warn_of_forward
 from dmlc.language.definitions import (
-    FORMULA_CURE,
     EnumDefinition,
     FunctionDefinition,
     GraphDefinition,
@@ -30,8 +30,7 @@ from dmlc.language.definitions import (
 from dmlc.language.imports import Loaded, load_file, load_text
 from dmlc.language.kinds import Names
 from dmlc.language.parse import MAX_ERRORS
-from dmlc.language.walk import expressions_of, names_read
-from dmlc.source import Diagnostic, DmlcError, Note, Span
+from dmlc.source import Diagnostic, DmlcError, Span
 
 
 def check_file(
@@ -138,8 +137,7 @@ class _Checker:
             self.scopes[qualify(module, operator.name.text)] = names
             made = check_operator(operator, module, names, self.diagnostics)
             self.operators[made.name] = made
-            self.warn_unread(made)
-            self.warn_undefined(made)
+            self.warnings += find_slips(made, file.comments)
             own.append(made)
         known = Operators(module, self.operators, self.library)
 
@@ -172,6 +170,9 @@ class _Checker:
         self.operators[name] = dataclasses.replace(operator, partner=partner)
         if partner is not None and operator.syntax.gradient_of is None:
             check_forward(operator, partner, self.diagnostics)
+        elif partner is None and self.library is not None:
+            known = [n for n in (*self.operators, *self.library.names()) if n != name]
+            self.warnings.append(warn_of_forward(operator, known))
 
     def copy_names(self, *, elements: bool = False) -> Names:
         """What is declared by now, for one operator or graph."""
@@ -222,28 +223,3 @@ class _Checker:
         for function in ordered:
             name = function.name.text
             self.names.results[name] = self.checker.check_function(function, name in recursive)
-
-    def warn_unread(self, operator: OperatorDefinition) -> None:
-        """Warns of locals that nothing reads: most often a slip of the pen."""
-        statements = operator.compute or ()
-        read: set[str] = set()
-        for statement in statements:
-            read.update(names_read(*expressions_of(statement)))
-        read.update(t.name for level in operator.levels for t in level.tensors)
-        read |= operator.broken
-        for statement in statements:
-            name = statement.name
-            if isinstance(statement, syntax.Assignment) and name.text not in read:
-                self.warnings.append(
-                    Diagnostic(
-                        f"'{name.text}' is never read", name.span, warning=True, code="W0001"
-                    )
-                )
-
-    def warn_undefined(self, operator: OperatorDefinition) -> None:
-        """Warns of a description without a formula, as a page may have it."""
-        if not operator.has_formula:
-            message = f"operator '{operator.name}' has no formula: it cannot be compiled"
-            notes = (Note(FORMULA_CURE),)
-            place = operator.syntax.name.span
-            self.warnings.append(Diagnostic(message, place, notes, warning=True, code="W0002"))

@@ -278,9 +278,9 @@ class _OperatorChecker(ExpressionChecker):
             else:
                 self.check_assignment(statement, assigned)
         for tensor in names.tensors.values():
-            if tensor.output and not tensor.optional and tensor.name not in assigned:
+            if tensor.output and tensor.name not in assigned:
                 self.fail(
-                    f"required output '{tensor.name}' is never defined",
+                    f"output '{tensor.name}' is never defined",
                     tensor.span,
                     f"'compute' defines each: {tensor.name} = ...",
                     code="E0501",

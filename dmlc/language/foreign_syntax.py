@@ -139,9 +139,9 @@ def _find_word(at: Refusal) -> Iterator[Found]:
             f"'{word}' is no operator of the language",
             f"between conditions write '{words[word]}'",
         )
-    negated = re.search(r"\b(not)\s+$", before)
+    negated = re.search(r"(?:=|[(,?:&|])\s*(not)\s+(?=[\w(!])|\b(not)\s+$", before)
     if negated is not None:
-        place = offset + negated.start(1)
+        place = offset + negated.start(negated.lastindex or 0)
         yield Found(place, place + 3, "'not' is no operator of the language", "write '!'")
 
 

@@ -7,6 +7,7 @@ one run reports every mistake that does not follow from another.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import enum
 import re
 from collections.abc import Iterator
@@ -81,7 +82,8 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
     words = _expected_words(refused.expected)
     shown = f"'{_short(found)}'" if found else "the end of the file"
     message = f"expected {words}, found {shown}" if words else f"unexpected {shown}"
-    notes = [Note(cure) for cure in _cures(found, rest, refused.expected)]
+    cures = _list_sentences(source.text, start) or _cures(found, rest, refused.expected)
+    notes = [Note(cure) for cure in cures]
     if "PLUS" in refused.expected:
         notes += _find_missing(source, start, found)
     return Diagnostic(
@@ -104,6 +106,45 @@ def _cures(found: str, rest: str, expected: frozenset[str]) -> Iterator[str]:
         yield "names are made of the letters A to Z, a to z, digits and '_'"
     if "TABLE_ROW" in expected:
         yield "a table row runs from a '|' to the last '|' of the same line"
+
+
+_CONSTRAINTS = re.compile(r"\bconstraints\s*\{[^{}]*$")
+_TENSOR = re.compile(
+    r"^[ \t]*\|\s*[*_`]*(\w+?)[*_`]*\s*\|\s*(?:optional\s+)?(?:in|out)put\b", re.I | re.M
+)
+_FACTS = ("DataType", "DimensionCount", "Sizes")
+
+
+def _list_sentences(text: str, start: int) -> list[str]:
+    """What the sentence at a place of `constraints` may be, for the tensors that it names: the
+    nearest form, and the others; nothing where no sentence is refused."""
+    first = text.rfind("\n", 0, start) + 1
+    before = text[max(0, start - _LOOKED_AT) : start]
+    opened = _CONSTRAINTS.search(before)
+    line = text[first:].partition("\n")[0].rpartition("{")[2].strip(" \t-*}")[:_LOOKED_AT]
+    if opened is None or line.startswith("require"):
+        return []
+    words = re.findall(r"\w+", line)
+    rows = _TENSOR.findall(text[max(0, text.rfind("operator", 0, start)) : start])
+    named = [word for word in dict.fromkeys(words) if word in rows]
+    named += [row for row in dict.fromkeys(rows) if row not in named]
+    if len(named) < 2:
+        named = ["A", "B"]
+    one, two = named[:2]
+    facts = [fact for fact in _FACTS if fact.lower() in line.lower()] or ["Sizes"]
+    same = f"{one} and {two} must have the same {join_words(facts, 'and')}."
+    forms = [
+        same,
+        f"{one} must be broadcastable to {two}.",
+        f"{one} must be a scalar.",
+        f"require {one}.Sizes == {two}.Sizes",
+    ]
+
+    def likeness(form: str) -> float:
+        return difflib.SequenceMatcher(None, line.lower(), form.lower()).ratio()
+
+    nearest_form, *others = sorted(forms, key=likeness, reverse=True)
+    return [f"write '{nearest_form}'", "or " + join_words([f"'{form}'" for form in others])]
 
 
 def _find_missing(source: Source, start: int, found: str) -> Iterator[Note]:

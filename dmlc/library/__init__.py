@@ -14,6 +14,7 @@ from pathlib import Path
 from dmlc import summaries
 from dmlc.language.check import check_file
 from dmlc.language.definitions import Library, ModuleDefinition, OperatorDefinition
+from dmlc.library.equivalents import suggest_operators
 from dmlc.source import UnknownNameError, unknown_name
 
 
@@ -32,7 +33,8 @@ def find(name: str) -> ModuleDefinition:
     """The checked file of a built-in operator. Raises `UnknownNameError`."""
     path = _files().get(name)
     if path is None:
-        raise UnknownNameError(unknown_name("operator", name, _files(), code="E0202"))
+        cure = suggest_operators(name)
+        raise UnknownNameError(unknown_name("operator", name, _files(), code="E0202", cure=cure))
     return check_file(path, folders=[summaries.FOLDER])
 
 

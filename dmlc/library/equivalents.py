@@ -11,7 +11,10 @@ import dataclasses
 import functools
 from pathlib import Path
 
+from dmlc.source import join_words
+
 _TABLE = Path(__file__).resolve().parent / "equivalents.csv"
+_MOST = 3
 FAMILIES = ("directml", "onednn", "training")
 """The families of the library. The table has a column for each."""
 
@@ -49,6 +52,29 @@ def list_other_names(operator: str) -> tuple[str, ...]:
     found = [o.names for o in list_operations() if operator in o.operators]
     names = dict.fromkeys(name for each in found for name in each)
     return tuple(name for name in names if name != operator)
+
+
+def suggest_operators(name: str) -> str | None:
+    """What is meant by a name that ONNX, PyTorch or another family has for what the library does:
+    the operators that do it, of the family that the name says where there are some. None for a name
+    that nobody has."""
+    family, _, own = name.rpartition(".")
+    meant = _fold(own)
+    found = [
+        operator
+        for operation in list_operations()
+        if any(_fold(known.rpartition(".")[2]) == meant for known in operation.names)
+        for operator in operation.operators
+    ]
+    found = [o for o in found if o.startswith(f"{family}.")] or found
+    if not found or name in found:
+        return None
+    shown = join_words([f"'{o}'" for o in dict.fromkeys(found[:_MOST])])
+    return f"did you mean {shown}?"
+
+
+def _fold(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _read(row: dict[str, str]) -> Operation:

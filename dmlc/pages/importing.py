@@ -182,7 +182,7 @@ def _leave_out_tensor(draft: Draft, ledger: Ledger, part: Tensor) -> bool:
                 ledger.miss(part.lines, f"the tensor {part.name}")
                 return True
         return False
-    # "required output is never defined" is said of the tensor.
+    # "output is never defined" is said of the tensor.
     for clause in draft.compute:
         ledger.miss(clause.lines, clause.words)
     draft.compute = []

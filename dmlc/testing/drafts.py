@@ -213,6 +213,15 @@ class Drafter:
             return None  # It depends on what is not drawn yet.
         return found if found is not None and 0 <= found <= 16 else None
 
+    def describe(self, draft: Draft) -> dict[str, TensorDesc]:
+        """The inputs of a draft, and outputs whose sizes are drawn."""
+        binding = infer_types(spread(self.bind(draft)))
+        return {
+            name: TensorDesc(tensor.dtype or DataType.FLOAT32, tensor.sizes)
+            for name, tensor in binding.tensors.items()
+            if not tensor.definition.output or name in draft.sizes
+        }
+
     def resolve(self, draft: Draft) -> Binding | list[Diagnostic]:
         """What the operator makes of a draft, or what is wrong with it."""
         try:

@@ -25,7 +25,7 @@ from dmlc.language import syntax
 from dmlc.language.definitions import TensorDefinition
 from dmlc.oracle import find_work, shorten
 from dmlc.scalars import DataType
-from dmlc.source import DmlcError
+from dmlc.source import Diagnostic, DmlcError
 from dmlc.testing.case import Call
 from dmlc.testing.drafts import Draft, Drafter, spread
 from dmlc.testing.draw_values import (
@@ -89,6 +89,8 @@ class Drawer:
         self.examples = _read_examples(operator)
         self.refused: set[int] = set()
         """Numbers of steps that no recurrence of the operator seems to be permitted."""
+        self.forbidding: dict[Diagnostic, None] = {}
+        """What forbade the drafts that could not be mended."""
 
     def list_wishes(self) -> list[Wish]:
         """Every single choice that the tables offer."""
@@ -109,11 +111,13 @@ class Drawer:
         """A call that has what is wished for, with recurrences of so many steps where that is
         permitted; None where none is found."""
         for number in range(_DRAFTS):
-            draft = self._begin(wish)
-            found = None if draft is None else self.mender.mend(draft)
-            if found is None:
+            draft = self.begin(wish)
+            if draft is None:
                 continue
-            draft, binding = found
+            draft, binding = self.mender.mend(draft)
+            if not isinstance(binding, Binding):
+                self.forbidding.update(dict.fromkeys(binding))
+                continue
             for _ in range(int(self.random.integers(0, 4))):
                 draft, binding = self._vary(draft, binding)
             if steps is not None and steps not in self.refused:
@@ -129,7 +133,9 @@ class Drawer:
                 return call
         return None
 
-    def _begin(self, wish: Wish) -> Draft | None:
+    def begin(self, wish: Wish) -> Draft | None:
+        """A draft that has what is wished for, whether it is permitted or not; None where none
+        can."""
         if self.examples and self.random.random() < 0.4:
             return self._from_example(wish)
         present = self._choose_present(wish)

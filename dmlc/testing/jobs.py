@@ -15,6 +15,8 @@ from collections.abc import Generator, Sequence
 from dmlc.binding import Operator
 from dmlc.catalog import load, operator
 from dmlc.processes import isolating_workers
+from dmlc.source import Diagnostic
+from dmlc.testing.findings import find_mistakes
 from dmlc.testing.harness import OperatorTest, Settings, Summary
 from dmlc.testing.outcome import Outcome
 
@@ -42,6 +44,8 @@ class Done:
     name: str
     outcomes: tuple[Outcome, ...]
     summary: Summary
+    findings: tuple[Diagnostic, ...] = ()
+    """What may well be wrong though no case fails."""
 
 
 def run_targets(targets: Sequence[Target], settings: Settings, jobs: int) -> Generator[Done]:
@@ -75,4 +79,6 @@ def _ignore_warnings() -> None:
 def _run(target: Target, settings: Settings) -> Done:
     test = OperatorTest(target.find(), settings)
     outcomes = tuple(outcome.without_arrays() for outcome in test.run())
-    return Done(test.operator.name, outcomes, test.summarize())
+    # What is wrong with an example, or with every call, is a case that failed.
+    found = [d for d in find_mistakes(test.operator) if d.warning or d.code == "E0503"]
+    return Done(test.operator.name, outcomes, test.summarize(), tuple(found))

@@ -41,8 +41,8 @@ class Mender:
         self.definition = drafter.definition
         self.random = drafter.random
 
-    def mend(self, draft: Draft) -> tuple[Draft, Binding] | None:
-        """The draft moved until nothing forbids it."""
+    def mend(self, draft: Draft) -> tuple[Draft, Binding | list[Diagnostic]]:
+        """The draft moved until nothing forbids it, or what still does in the end."""
         found = self.drafter.resolve(draft)
         for _ in range(_MOVES):
             if isinstance(found, Binding):
@@ -59,7 +59,7 @@ class Mender:
             after = self.drafter.resolve(moved)
             if isinstance(after, Binding) or len(after) <= len(found):
                 draft, found = moved, after
-        return (draft, found) if isinstance(found, Binding) else None
+        return draft, found
 
     def _move(self, draft: Draft, wrong: Diagnostic) -> None:
         """One small change that may mend what is wrong, or bring what is broken nearer to it."""

@@ -601,8 +601,10 @@ def test_compare_of_so_many_elements(dmlc: Dmlc) -> None:
     np.save("bound.npy", np.zeros((1, 3)))
     np.save("line.npy", np.float16([1, 2, 3, 99]))
     arguments = ("expected.npy", "--bounds", "bound.npy", "--elements", "3")
-    assert dmlc("compare", "line.npy", *arguments).out == "exact (3 elements)\n"
-    assert dmlc("compare", "line.npy", "line.npy", *arguments[1:]).out == "exact (3 elements)\n"
+    assert dmlc("compare", "line.npy", *arguments).out == "PASS: exact (3 elements)\n"
+    assert (
+        dmlc("compare", "line.npy", "line.npy", *arguments[1:]).out == "PASS: exact (3 elements)\n"
+    )
     assert "they cannot be compared" in dmlc("compare", "line.npy", *arguments[:3]).err
     np.save("line.npy", np.float16([1, 2, 4, 99]))
     assert dmlc("compare", "line.npy", *arguments).status == 1
@@ -617,7 +619,7 @@ def test_compare(dmlc: Dmlc) -> None:
     np.save("b.npy", np.float32([1, 2, np.nan, 0.0]))
     np.save("c.npy", np.float32([1, 2.5, np.nan, 0.0]))
     np.save("d.npy", np.float64([1, 2.5, np.nan, 0.0]))
-    assert dmlc("compare", "a.npy", "b.npy").out == "exact (4 elements)\n"
+    assert dmlc("compare", "a.npy", "b.npy").out == "PASS: exact (4 elements)\n"
     apart = dmlc("compare", "a.npy", "c.npy")
     assert apart.status == 1
     assert "1 of 4 elements differ" in apart.out
@@ -638,8 +640,8 @@ def test_compare_within_bounds(dmlc: Dmlc) -> None:
     apart = dmlc("compare", "a.npy", "b.npy", "--bounds", "bound.npy")
     assert apart.status == 1
     assert apart.out == (
-        "2 of 4 elements differ, by 0.5 at most (0.2 relative, 2097152 ulp); at [0, 1] it is 2 "
-        "where 2.5 is expected: it may be off by 0.25 at most\n"
+        "FAIL: 2 of 4 elements differ, by 0.5 at most (0.2 relative, 2097152 ulp); at [0, 1] it is "
+        "2 where 2.5 is expected: it may be off by 0.25 at most\n"
     )
     twice = ("--bounds", "bound.npy", "--bounds", "bound.npy")
     assert dmlc("compare", "a.npy", "b.npy", *twice).status == 0

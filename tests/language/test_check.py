@@ -420,7 +420,7 @@ def test_an_example_says_nothing_of_others() -> None:
 def test_outputs_must_be_there_and_defined() -> None:
     expect(
         operator("Y = X", tensors="| @Z | Output | | 1 | FLOAT32 |"),
-        "required output 'Z' is never defined",
+        "output 'Z' is never defined",
         "'compute' defines each: Z = ...",
     )
     assert mistakes(operator("Y = X", tensors="| Z | Optional output | | 1 | FLOAT32 |")) == []

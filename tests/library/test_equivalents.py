@@ -7,7 +7,7 @@ from collections import Counter
 import onnx.defs
 
 from dmlc import library
-from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names
+from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names, suggest_operators
 
 
 def test_every_operator_of_the_library_has_a_task() -> None:
@@ -33,3 +33,9 @@ def test_other_names() -> None:
         "directml.ACTIVATION_RELU", "onnx.Relu", "torch.nn.functional.relu",
     )  # fmt: skip
     assert list_other_names("activations.MINE") == ()
+
+
+def test_names_of_others_are_known() -> None:
+    assert suggest_operators("onnx.CumSum") == "did you mean 'directml.CUMULATIVE_SUMMATION'?"
+    assert suggest_operators("onednn.relu") == "did you mean 'onednn.ReLU'?"
+    assert suggest_operators("directml.NO_SUCH") is None

@@ -1,0 +1,160 @@
+"""Warnings of what an operator says and most likely does not mean: what nothing reads, a division
+that is a comment, an operator that nobody knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from dmlc.language import syntax
+from dmlc.language.definitions import (
+    FORMULA_CURE,
+    AttributeDefinition,
+    OperatorDefinition,
+    TensorDefinition,
+)
+from dmlc.language.walk import expressions_of, names_read, subexpressions
+from dmlc.source import Diagnostic, Note, Source, Span, nearest
+
+_DIVISION = re.compile(r"//[ \t]*(?P<divisor>[\w.]+(?:[ \t]*[-+*/%][ \t]*[\w.]+)*)[ \t)\]}]*$")
+"""A comment that reads on as an expression to the end of its line."""
+_OPERAND = re.compile(r"((?:[\w.]+(?:\([^()]*\)|\[[^\[\]]*\])*)|\([^()]*\))[ \t]*$")
+"""What stands before it: a name, a number, a call, an element, or something in parentheses."""
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_SHOWN = 40
+
+
+def find_slips(
+    operator: OperatorDefinition, comments: Sequence[syntax.Comment]
+) -> Iterator[Diagnostic]:
+    """The warnings of one operator. `comments` are those of its file."""
+    own = operator.syntax.span
+    inside = [c for c in comments if own.start <= c.span.start < own.end]
+    yield from _find_unread(operator, inside)
+    yield from _find_divisions(operator, inside)
+    if not operator.has_formula:
+        message = f"operator '{operator.name}' has no formula: it cannot be compiled"
+        yield _warn(message, operator.syntax.name.span, FORMULA_CURE, code="W0002")
+
+
+def warn_of_forward(operator: OperatorDefinition, known: Iterable[str]) -> Diagnostic:
+    """The warning of a `forward` that names none of the operators known."""
+    declared = operator.syntax.forward
+    name = operator.syntax.name if declared is None else declared.operator
+    near = nearest(operator.forward or "", known) or nearest(name.text, known)
+    cure = f"did you mean '{near}'?" if near else "import the file that has it"
+    message = f"there is no operator '{name.text}', so nothing compares this gradient with it"
+    return _warn(message, name.span, cure, code="W0703")
+
+
+def _warn(message: str, span: Span, *notes: str, code: str) -> Diagnostic:
+    return Diagnostic(message, span, tuple(map(Note, notes)), warning=True, code=code)
+
+
+# What nothing reads ----------------------------------------------------------------------------
+
+
+def _find_unread(
+    operator: OperatorDefinition, comments: Iterable[syntax.Comment]
+) -> Iterator[Diagnostic]:
+    """Locals, functions, inputs and attributes that nothing reads. Of rows that the doc string or
+    a comment names, somebody has said why."""
+    statements = operator.compute or ()
+    read = {*operator.broken}
+    for statement in statements:
+        read.update(names_read(*expressions_of(statement)))
+    tensors = {t.name for level in operator.levels for t in level.tensors}
+    for statement in statements:
+        name = statement.name
+        if name.text not in read and name.text not in tensors:
+            verb = "called" if isinstance(statement, syntax.ScalarFunction) else "read"
+            message, cure = f"'{name.text}' is never {verb}", "leave it out, or use it below"
+            yield _warn(message, name.span, cure, code="W0001")
+    if not statements:
+        return
+    read.update(_list_elsewhere(operator))
+    for text in (operator.doc or "", *(comment.text for comment in comments)):
+        read.update(_NAME.findall(text))
+    inputs = [row for row in operator.newest.inputs if not _names_sizes(row)]
+    lengths = {p.name for a in operator.attributes if a.length is not None
+               for p in subexpressions(a.length) if isinstance(p, syntax.Reference)}  # fmt: skip
+    attributes = [a for a in operator.attributes if a.name not in lengths and not _is_fixed(a)]
+    for what, rows in (("input", inputs), ("attribute", attributes)):
+        for row in rows:
+            if row.name not in read:
+                message = f"{what} '{row.name}' is never read"
+                cure = "read it in 'compute', leave its row out, or say why in a comment"
+                yield _warn(message, row.span, cure, code="W0001")
+
+
+def _list_elsewhere(operator: OperatorDefinition) -> set[str]:
+    """The names that conditions, functions and other rows read."""
+    expressions = [f.body for f in operator.functions.values()]
+    expressions += [c.condition for c in operator.constraints if isinstance(c, syntax.Require)]
+    for attribute in operator.attributes:
+        expressions += [e for e in (attribute.default, attribute.length) if e is not None]
+    return set(names_read(*expressions))
+
+
+def _names_sizes(row: TensorDefinition) -> bool:
+    """Whether a row says what sizes are: it is there for these."""
+    return row.shape_name is not None or bool(row.dimensions)
+
+
+def _is_fixed(attribute: AttributeDefinition) -> bool:
+    """Whether an attribute has one value at most, and so decides nothing."""
+    return attribute.enum is not None and len(attribute.enum.members) == 1
+
+
+# Divisions -------------------------------------------------------------------------------------
+
+
+def _find_divisions(
+    operator: OperatorDefinition, comments: Iterable[syntax.Comment]
+) -> Iterator[Diagnostic]:
+    """`Y = X // 2`: comments behind an expression, on its line, that read on as one."""
+    statements = operator.compute or ()
+    if not statements:
+        return
+    start, end = statements[0].span.start, _line_end(statements[-1].span)
+    known = _list_known(operator, statements)
+    for comment in comments:
+        place = comment.span
+        found = _DIVISION.fullmatch(comment.text)
+        if found is None or not start <= place.start <= end:
+            continue
+        if not set(_NAME.findall(found["divisor"])) <= known:
+            continue
+        line = place.source.text[_line_start(place.source, place.start) : place.start]
+        # A ',', a brace or an operator before it, or nothing, and it is a remark.
+        if not re.search(r"[\w)\]][ \t]*$", line):
+            continue
+        divided = _OPERAND.search(line)
+        shown = "x" if divided is None or len(divided[1]) > _SHOWN else divided[1]
+        yield _warn(
+            f"'//' starts a comment, and what stands behind it is left out: '{place.text}'",
+            place,
+            f"whole numbers are divided by floor({shown} / {found['divisor']}); a comment that is "
+            "meant stands on a line of its own",
+            code="W0003",
+        )
+
+
+def _list_known(operator: OperatorDefinition, statements: Sequence[syntax.Statement]) -> set[str]:
+    """The names that stand for a number in `compute`."""
+    tensors = [t for level in operator.levels for t in level.tensors]
+    named = {d.name for t in tensors for d in t.dimensions or () if d.name is not None}
+    indices = {i.text for s in statements if isinstance(s, syntax.Assignment)
+               for i in (b.variable for b in s.indices or ())}  # fmt: skip
+    rows = {row.name for row in (*tensors, *operator.attributes)}
+    return rows | named | indices | {s.name.text for s in statements}
+
+
+def _line_start(source: Source, place: int) -> int:
+    return source.text.rfind("\n", 0, place) + 1
+
+
+def _line_end(span: Span) -> int:
+    found = span.source.text.find("\n", span.end)
+    return len(span.source.text) if found < 0 else found
