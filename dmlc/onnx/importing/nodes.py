@@ -50,6 +50,9 @@ class Node:
     """Makes an array a tensor of the function, under a name."""
     trace: Callable[[Tensor], tuple[str, ...]]
     """The inputs of the model that a tensor is made of."""
+    hold: Callable[[int], None]
+    """Counts bytes of constants that a rule is about to compute. Raises `DmlcError` where they are
+    too many."""
 
     # Inputs -----------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ import onnx
 
 from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.ir.naming import take_name
-from dmlc.onnx.importing.names import spell_name
+from dmlc.onnx.importing.budget import Budget
+from dmlc.onnx.importing.names import read_tensor, spell_name
 from dmlc.onnx.importing.nodes import UnknownValueError, Value, dtype_of
 from dmlc.scalars import Array, DataType
 from dmlc.sizes import as_extent
@@ -32,8 +33,9 @@ MISSING = Missing()
 class Values:
     """The tensors of a function in the making, and the arrays that become such."""
 
-    def __init__(self, builder: FunctionBuilder) -> None:
+    def __init__(self, builder: FunctionBuilder, budget: Budget) -> None:
         self.builder = builder
+        self.budget = budget
         self.weights: dict[str, Array] = {}
         """The constants that are parameters, by name."""
         self.taken: dict[str, None] = {}
@@ -44,7 +46,8 @@ class Values:
 
     def read_initializer(self, initializer: onnx.TensorProto, prefix: str = "") -> Array:
         """The value of a constant of a model, under its name."""
-        array = onnx.numpy_helper.to_array(initializer)
+        array = read_tensor(initializer, f"the constant '{initializer.name}'")
+        self.budget.allow(array.nbytes)
         self.name_array(array, prefix + spell_name(initializer.name))
         return array
 
@@ -95,6 +98,8 @@ class Values:
             return builder.compute(
                 name, array.shape, lambda at: at.size(sizes[0]).cast(compute), dtype
             )
+        if any(array.strides):
+            self.budget.hold(array.nbytes)
         if _is_uniform(array):
             value: Any = array.ravel()[0].item() if array.size else 0
             return builder.compute(name, array.shape, lambda at: at.constant(value, compute), dtype)
