@@ -3,9 +3,9 @@ refused in words.
 
 A mutant is a small valid model of which a few fields of its messages are changed: dimensions,
 attributes, names, types, bytes. What raises anything but `DmlcError`, takes longer or more memory
-than `tests.fuzz.hostile` allows, or ends the process, is a finding. What a mutant means, nobody knows:
-functions are not looked at. Mutants are drawn from the seed and their number, so that `--first`
-makes a single one again.
+than `tests.fuzz.hostile` allows, or ends the process, is a finding. What a mutant means, nobody
+knows: functions are not looked at. Mutants are drawn from the seed and their number, so that
+`--first` makes a single one again.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _change_value(field: Any, value: Any, same: Sequence[Any], source: random.Ra
         return source.choice([value[:at], value[:at] + extra + value[at:], extra, value * 2,
                               value[:at] + extra + value[at + len(extra) :]])  # fmt: skip
     if field.type == field.TYPE_ENUM:
-        return source.choice([number for number in field.enum_type.values_by_number])
+        return source.choice(list(field.enum_type.values_by_number))
     number = source.choice([*_INTEGERS, value + 1, value - 1, -value, value * 2, *same])
     if field.type in (field.TYPE_INT32,):
         return (number + 2**31) % 2**32 - 2**31

@@ -123,7 +123,7 @@ def _as_array(result: Any) -> Array:
     """What the reference computed, as an array. Objects are texts: sizes are not computed by it."""
     if not isinstance(result, np.ndarray | np.generic):
         raise DmlcError("its inputs are known, and what it gives is no tensor")
-    found = cast("Array", np.asarray(cast("Any", result)))
+    found = np.asarray(cast("Any", result))
     return found.astype(np.str_) if found.dtype == np.dtype(object) else found
 
 
@@ -131,7 +131,11 @@ def _fold_sizes(
     op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object]
 ) -> Array:
     """The same of sizes that are left open."""
-    found = _SIZES[op_type]([a for a in inputs if a is not None], attributes)
+    try:
+        found = _SIZES[op_type]([a for a in inputs if a is not None], attributes)
+    except (IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+        # As NumPy says it of arrays of sizes.
+        raise DmlcError(f"its inputs are sizes, and computing it fails: {error}") from None
     if all(not isinstance(value, Size) for value in found.ravel()):
         return found.astype(np.int64)
     return found

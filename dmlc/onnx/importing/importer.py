@@ -16,7 +16,7 @@ import onnx
 from onnx import helper
 
 from dmlc.building.functions import FunctionBuilder, Tensor
-from dmlc.building.tensors import stack_tensors
+from dmlc.building.tensors import normalize_axes, stack_tensors
 from dmlc.onnx.importing import schema
 from dmlc.onnx.importing.budget import DEEPEST, NODE_WORK, Budget, BudgetError
 from dmlc.onnx.importing.fold import can_fold, fold, is_quick, measure_results
@@ -310,6 +310,7 @@ def _choose(importer: Importer, call: Call) -> Sequence[Found]:
     """An If whose condition is known."""
     taken = importer.values.know(call.given()[0], "the condition of an If").all()
     branch = cast("onnx.GraphProto", call.attributes["then_branch" if taken else "else_branch"])
+    _check_count("outputs of its branch", len(branch.output), len(call.names))
     names = {o.name: name for o, name in zip(branch.output, call.names, strict=True) if name}
     return importer.enter(branch, call, {}, f"{call.names[0]}_", names)
 
@@ -319,10 +320,13 @@ def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
     values, inputs = importer.values, call.given()
     body = cast("onnx.GraphProto", call.attributes["body"])
     carried: list[Found] = [value for value in inputs[2:] if value is not None]
-    going = inputs[1] is None or bool(values.know(inputs[1], "whether a Loop starts"))
+    _check_count("inputs of its body", len(body.input), len(inputs))
+    _check_count("values that it carries", len(carried), len(inputs) - 2)
+    _check_count("outputs of its body", len(body.output), 1 + len(call.names))
+    going = inputs[1] is None or _know_one(values, inputs[1], "whether a Loop starts")
     if inputs[0] is None:
         raise UnsupportedError("a Loop without a number of steps")
-    steps = int(values.know(inputs[0], "the number of steps of a Loop").item())
+    steps = _know_one(values, inputs[0], "the number of steps of a Loop")
     scanned: list[list[Found]] = [[] for _ in body.output[1 + len(carried) :]]
     step = 0
     while going and step < steps:
@@ -333,7 +337,7 @@ def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
         found = importer.enter(body, call, named, f"{call.names[0]}_{step}_", {})
         if MISSING in found:
             return call.miss()
-        going = bool(values.know(_all_there(found)[0], "whether a Loop goes on"))
+        going = _know_one(values, _all_there(found)[0], "whether a Loop goes on")
         carried = found[1 : 1 + len(carried)]
         for kept, value in zip(scanned, found[1 + len(carried) :], strict=True):
             kept.append(value)
@@ -348,18 +352,32 @@ def _scan(importer: Importer, call: Call) -> Sequence[Found]:
     values, inputs = importer.values, [v for v in call.given() if v is not None]
     body = cast("onnx.GraphProto", call.attributes["body"])
     count = cast("int", call.attributes["num_scan_inputs"])
+    if not 0 < count <= len(inputs):
+        raise DmlcError(f"it goes over {count} of its {len(inputs)} inputs")
+    _check_count("inputs of its body", len(body.input), len(inputs))
+    _check_count("outputs of its body", len(body.output), len(call.names))
     states: list[Found] = list(inputs[: len(inputs) - count])
     scanned = [values.tensor(value) for value in inputs[len(inputs) - count :]]
     results = len(body.output) - len(states)
+    if results < 0:
+        raise DmlcError(f"its body gives {len(body.output)} of {len(states)} states")
 
     def listed(name: str, length: int) -> list[int]:
-        return cast("list[int]", call.attributes.get(name) or [0] * length)
+        found = cast("list[int]", call.attributes.get(name) or [0] * length)
+        _check_count(name, len(found), length)
+        return found
 
-    axes = [a % t.rank for a, t in zip(listed("scan_input_axes", count), scanned, strict=True)]
+    axes = [
+        axis
+        for given, tensor in zip(listed("scan_input_axes", count), scanned, strict=True)
+        for axis in normalize_axes([given], tensor.rank)
+    ]
     backward = listed("scan_input_directions", count)
     steps = scanned[0].extents[axes[0]]
     if not isinstance(steps, int) or not 0 < steps <= MOST_STEPS:
         raise UnsupportedError(f"a Scan of {steps} steps, and not of 1 to {MOST_STEPS}")
+    if any(tensor.extents[axis] != steps for tensor, axis in zip(scanned, axes, strict=True)):
+        raise DmlcError("it goes over axes of several sizes")
     kept: list[list[Found]] = [[] for _ in range(results)]
     for step in range(steps):
         prefix = f"{call.names[0]}_{step}_"
@@ -381,6 +399,19 @@ def _scan(importer: Importer, call: Call) -> Sequence[Found]:
         for each, turned, axis in zip(kept, turns, places, strict=True)
     ]
     return [*states, *stacked]
+
+
+def _check_count(what: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise DmlcError(f"there are {found} {what}, and not {wanted}")
+
+
+def _know_one(values: Values, value: Value | None, what: str) -> int:
+    """A number or a condition that has to be known."""
+    found = values.know(value, what)
+    if found.size != 1 or found.dtype.kind not in "biu":
+        raise UnsupportedError(f"{what} is no single known number")
+    return int(found.item())
 
 
 def _all_there(values: Sequence[Found]) -> list[Value]:

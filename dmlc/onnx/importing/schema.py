@@ -21,15 +21,21 @@ from dmlc.source import DmlcError, UnsupportedError, join_words, list_names
 _KNOWN = 4096
 """The most elements of a constant that the sizes of results may follow from."""
 _NEWEST = 2**31 - 1
-"""No version is as new."""
+"""No version is as new, and no tensor has as many axes."""
 
 _OF_SCALARS = ("Range",)
 """The operators of scalars that models give tensors of one element, as ONNX's own functions do."""
 
+_REFUSALS = (
+    checker.ValidationError, shape_inference.InferenceError, IndexError, MemoryError, RuntimeError,
+    ValueError,
+)  # fmt: skip
+"""What ONNX raises where it refuses a node: some of it as C++ does."""
+
 
 def find_schema(op_type: str, version: int, domain: str) -> Any:
     """What ONNX knows of an operator. Raises `UnsupportedError` where it knows none."""
-    version = min(version, _NEWEST)
+    version = max(min(version, _NEWEST), 0)
     try:
         found: Any = onnx.defs.get_schema(op_type, version, domain)
         if found.deprecated:
@@ -66,6 +72,11 @@ def check_form(
         wanted = onnx.AttributeProto.AttributeType.Name(int(known[name].type.value))
         if attribute.type != known[name].type.value:
             raise DmlcError(f"its attribute '{name}' is no {wanted}")
+        if name.endswith(("axis", "axes")):
+            # ONNX itself looks at 32 bits of such a number.
+            wrong = [axis for axis in (attribute.i, *attribute.ints) if abs(axis) >= _NEWEST]
+            if wrong:
+                raise DmlcError(f"its attribute '{name}' is {wrong[0]}, and there is no such axis")
     missing = [name for name, own in known.items() if own.required and name not in given]
     if missing:
         raise DmlcError(f"it has no attribute '{missing[0]}', which {schema.name} needs")
@@ -83,6 +94,10 @@ def infer(
     does not take inputs of these types and ranks, or attributes of these values."""
     if op_type in _OF_SCALARS:
         inputs = [v.reshape(()) if isinstance(v, np.ndarray) and v.size == 1 else v for v in inputs]
+    for attribute in attributes:
+        if attribute.name == "num_outputs" and attribute.i != outputs:
+            # ONNX takes that on trust, and writes beyond the end of what it has.
+            raise DmlcError(f"it has {outputs} outputs, and its num_outputs is {attribute.i}")
     names = [f"i{number}" if value is not None else "" for number, value in enumerate(inputs)]
     given = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
     results = [f"o{number}" for number in range(outputs)]
@@ -96,9 +111,11 @@ def infer(
     try:
         found = shape_inference.infer_node_outputs(
             schema, node, {name: describe_type(value) for name, value in given.items()}, held,
-            opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()],
+            opset_imports=[
+                helper.make_opsetid(d, max(min(v, _NEWEST), 0)) for d, v in opsets.items()
+            ],
         )  # fmt: skip
-    except (checker.ValidationError, shape_inference.InferenceError) as error:
+    except _REFUSALS as error:
         text = str(error).replace("[ShapeInferenceError]", "").replace("[TypeInferenceError]", "")
         first = next((line.strip() for line in text.splitlines() if line.strip()), "it is refused")
         shapes = [show_extents(extents_of(value)) for value in given.values()]

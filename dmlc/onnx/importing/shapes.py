@@ -208,7 +208,9 @@ def _slice(node: Node) -> Tensor:
     starts = node.measures(1) if node.has(1) else list(node.integers("starts") or [])
     ends = node.measures(2) if node.has(2) else list(node.integers("ends") or [])
     axes = node.setting("axes", 3)
-    chosen = [axis % x.rank for axis in axes or range(len(starts))]
+    given = axes or list(range(len(starts)))
+    normalize_axes(given, x.rank)
+    chosen = [axis % x.rank for axis in given]
     steps = node.numbers(4) if node.has(4) else [1] * len(starts)
     first, moves, extents = [0] * x.rank, [1] * x.rank, list(x.extents)
     for axis, start, end, step in zip(chosen, starts, ends, steps, strict=True):
