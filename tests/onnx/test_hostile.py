@@ -129,6 +129,12 @@ def test_constants_that_take_gigabytes(nodes: list[onnx.NodeProto], held: dict[s
     assert peak < 64 << 20
 
 
+def test_one_number_many_times_takes_no_memory() -> None:
+    fill = node("ConstantOfShape", "many", "y")
+    found = dmlc.onnx.load(make([fill], held={"many": np.array([2**20, 2**15])}))
+    assert "0.0" in str(found.function)
+
+
 def test_constants_of_a_large_model_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that are cast take as much as the weights themselves."""
     monkeypatch.setattr(budget, "MOST_BYTES", 1 << 10)
@@ -148,6 +154,20 @@ def test_a_sum_of_many_letters_is_left_to_kernels() -> None:
     assert "sum[" in str(dmlc.onnx.load(make(nodes, held=held)).function)
 
 
+def test_samples_of_a_region_are_left_to_kernels() -> None:
+    held = {"m": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.float32), "n": [0]}
+    region = node("RoiAlign", "m r n", "s", sampling_ratio=10**9, output_height=2)
+    dmlc.onnx.load(make([region, node("Add", "s x")], sizes=[1], held=held))
+
+
+def test_windows_over_other_axes_than_there_are() -> None:
+    """ONNX believes the kernel_shape."""
+    window = node("Conv", "m w", "c", kernel_shape=[3, 3])
+    held = {"w": np.ones((1, 1, 3, 3, 1), np.float32)}
+    made = make([node("Identity", "x", "m"), window, node("Relu", "c")], [1, 1, 5, 5], held)
+    refuse(made, "its windows have 3 numbers for 2 axes of space")
+
+
 # Broken ----------------------------------------------------------------------------------------
 
 
@@ -162,11 +182,12 @@ def test_a_sum_of_many_letters_is_left_to_kernels() -> None:
         (node("Softmax", "x", axis=3), r"of inputs of the sizes \[3\]: 'axis' must be in"),
         (node("AveragePool", "x", kernel_shape=[2], strides=[-(2**63)]), "ONNX does not take it"),
         (node("Split", "x", "y z", num_outputs=2**31 - 1), "2 outputs, and its num_outputs is"),
+        (node("GatherND", "x i", batch_dims=-7), "its batch_dims is -7"),
         (node("Cast", "x", to=0), "which no tensor can hold|ONNX does not take it"),
     ],
 )
 def test_a_node_is_held_to_its_schema(made: onnx.NodeProto, words: str) -> None:
-    refuse(make([made]), words)
+    refuse(make([made], held={"i": np.zeros((2, 1), np.int64)}), words)
 
 
 def test_attributes_that_are_there_twice() -> None:

@@ -59,7 +59,9 @@ def measure_results(
     return sum(found) if len(found) == len(sizes) else None
 
 
-def is_quick(op_type: str, inputs: Sequence[Array | None], size: int) -> bool:
+def is_quick(
+    op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object], size: int
+) -> bool:
     """Whether ONNX's reference computes a node of known inputs in an instant, as it does most;
     `size` is how many bytes that gives. What is left of other nodes is computed by kernels."""
     counts = [array.size for array in inputs if array is not None]
@@ -67,7 +69,14 @@ def is_quick(op_type: str, inputs: Sequence[Array | None], size: int) -> bool:
         return math.prod(max(count, 1) for count in counts) <= _MOST_STEPS
     if op_type in products.RULES and inputs[0] is not None and inputs[0].ndim:
         return size * max(inputs[0].shape) <= 64 * _MOST_STEPS
-    return op_type not in _SLOW or size * sum(counts) <= _MOST_STEPS
+    if op_type not in _SLOW:
+        return True
+    # Such as the samples of a region along two axes.
+    numbers: list[object] = []
+    for value in attributes.values():
+        numbers += cast("list[object]", value) if isinstance(value, list) else [value]
+    most = max((abs(n) for n in numbers if isinstance(n, int)), default=1)
+    return size * sum(counts) * max(most, 1) ** 2 <= _MOST_STEPS
 
 
 def can_fold(

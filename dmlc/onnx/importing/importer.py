@@ -189,7 +189,7 @@ class Importer:
         whole = rule is not None or op_type in REFUSED or not schema.has_function(known_as)
         if known and whole and can_fold(op_type, arrays, call.attributes):
             size = measure_results(op_type, arrays, types)
-            if size is not None and is_quick(op_type, arrays, size):
+            if size is not None and is_quick(op_type, arrays, call.attributes, size):
                 self.budget.hold(size)
                 found = fold(proto, arrays, call.attributes, call.protos, version, call.domain)
                 return list(found)

@@ -94,10 +94,7 @@ def infer(
     does not take inputs of these types and ranks, or attributes of these values."""
     if op_type in _OF_SCALARS:
         inputs = [v.reshape(()) if isinstance(v, np.ndarray) and v.size == 1 else v for v in inputs]
-    for attribute in attributes:
-        if attribute.name == "num_outputs" and attribute.i != outputs:
-            # ONNX takes that on trust, and writes beyond the end of what it has.
-            raise DmlcError(f"it has {outputs} outputs, and its num_outputs is {attribute.i}")
+    _check_counts(inputs, outputs, attributes)
     names = [f"i{number}" if value is not None else "" for number, value in enumerate(inputs)]
     given = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
     results = [f"o{number}" for number in range(outputs)]
@@ -122,6 +119,20 @@ def infer(
         of = f", of inputs of the sizes {join_words(shapes, 'and')}" if shapes else ""
         raise DmlcError(f"ONNX does not take it{of}: {first.rstrip('.')}") from None
     return [found.get(name, onnx.TypeProto()) for name in results]
+
+
+def _check_counts(
+    inputs: Sequence[Value | None], outputs: int, attributes: Sequence[onnx.AttributeProto]
+) -> None:
+    """Refuses what ONNX takes on trust: it reads or writes beyond the end of what it has where
+    such an attribute is wrong, which ends the process."""
+    ranks = [len(extents_of(value)) for value in inputs if value is not None]
+    for attribute in attributes:
+        if attribute.name == "num_outputs" and attribute.i != outputs:
+            raise DmlcError(f"it has {outputs} outputs, and its num_outputs is {attribute.i}")
+        if attribute.name == "batch_dims" and not 0 <= attribute.i <= min(ranks, default=0):
+            raise DmlcError(f"its inputs have {min(ranks, default=0)} axes or more, and its "
+                            f"batch_dims is {attribute.i}")  # fmt: skip
 
 
 def has_function(schema: Any) -> bool:

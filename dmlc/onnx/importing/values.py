@@ -101,7 +101,7 @@ class Values:
         if any(array.strides):
             self.budget.hold(array.nbytes)
         if _is_uniform(array):
-            value: Any = array.ravel()[0].item() if array.size else 0
+            value: Any = _first(array).item() if array.size else 0
             return builder.compute(name, array.shape, lambda at: at.constant(value, compute), dtype)
         if array.size > LARGEST_TABLE:
             own = take_name(name, self.taken)
@@ -119,4 +119,10 @@ def _is_uniform(array: Array) -> bool:
     """Whether all elements are the same bits."""
     if array.size < 2 or not any(array.strides):
         return True
-    return array.tobytes() == array.ravel()[:1].tobytes() * array.size
+    return array.tobytes() == _first(array).tobytes() * array.size
+
+
+def _first(array: Array) -> Array:
+    """The first element: an array of one element that is repeated takes no memory, and would take
+    it where its axes are joined."""
+    return array[(slice(0, 1),) * array.ndim]
