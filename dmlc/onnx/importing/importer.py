@@ -335,7 +335,7 @@ def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
         own = [np.array(step, np.int64), np.array(True), *_all_there(carried)]
         named = dict(zip((i.name for i in body.input), own, strict=True))
         found = importer.enter(body, call, named, f"{call.names[0]}_{step}_", {})
-        if MISSING in found:
+        if any(isinstance(value, Missing) for value in found):
             return call.miss()
         going = _know_one(values, _all_there(found)[0], "whether a Loop goes on")
         carried = found[1 : 1 + len(carried)]
@@ -388,7 +388,7 @@ def _scan(importer: Importer, call: Call) -> Sequence[Found]:
         own = [*_all_there(states), *parts]
         named = dict(zip((i.name for i in body.input), own, strict=True))
         found = importer.enter(body, call, named, prefix, {})
-        if MISSING in found:
+        if any(isinstance(value, Missing) for value in found):
             return call.miss()
         states = found[: len(states)]
         for values_kept, value in zip(kept, found[len(states) :], strict=True):

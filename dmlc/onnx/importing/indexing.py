@@ -148,6 +148,8 @@ def _scatter_nd(node: Node) -> Tensor:
     depth, outer = positions.extents[-1], positions.rank - 1
     if not isinstance(depth, int):
         raise UnsupportedError("places of as many axes as a size that is left open")
+    if depth > x.rank or updates.extents != (*positions.extents[:-1], *x.extents[depth:]):
+        raise DmlcError(f"{positions.name} and {updates.name} have other axes than {x.name}")
 
     def matches(at: Point) -> Scalar:
         found = at.constant(True, DataType.BOOL)

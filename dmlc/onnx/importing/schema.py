@@ -6,6 +6,7 @@ Each node is held to it once, before anything here sees it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ _KNOWN = 4096
 """The most elements of a constant that the sizes of results may follow from."""
 _NEWEST = 2**31 - 1
 """No version is as new, and no tensor has as many axes."""
+
+_EQUATION = re.compile(r"[A-Za-z., ]*(->[A-Za-z. ]*)?")
 
 _OF_SCALARS = ("Range",)
 """The operators of scalars that models give tensors of one element, as ONNX's own functions do."""
@@ -133,6 +136,12 @@ def _check_counts(
         if attribute.name == "batch_dims" and not 0 <= attribute.i <= min(ranks, default=0):
             raise DmlcError(f"its inputs have {min(ranks, default=0)} axes or more, and its "
                             f"batch_dims is {attribute.i}")  # fmt: skip
+        if attribute.name == "equation":
+            text = attribute.s.decode("utf-8", "replace")
+            terms, _, result = text.partition("->")
+            known = terms.count(",") + 1 == len(inputs) and set(result) <= {*terms, " ", "."}
+            if not (known and _EQUATION.fullmatch(text)):
+                raise DmlcError(f"'{text[:80]}' is no equation of {len(inputs)} tensors")
 
 
 def has_function(schema: Any) -> bool:
