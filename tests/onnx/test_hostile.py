@@ -160,6 +160,12 @@ def test_samples_of_a_region_are_left_to_kernels() -> None:
     dmlc.onnx.load(make([region, node("Add", "s x")], sizes=[1], held=held))
 
 
+def test_a_region_of_other_axes() -> None:
+    held = {"r": np.zeros(1, np.float32), "b": np.zeros(0, np.float32), "n": [6]}
+    crop = node("Resize", "x r b n", coordinate_transformation_mode="tf_crop_and_resize")
+    refuse(make([crop], held=held), "its region has 1 numbers for 1 axes")
+
+
 def test_windows_over_other_axes_than_there_are() -> None:
     """ONNX believes the kernel_shape."""
     window = node("Conv", "m w", "c", kernel_shape=[3, 3])

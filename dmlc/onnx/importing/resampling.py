@@ -43,6 +43,8 @@ def _resize(node: Node) -> Tensor:
         window = None
         if node.text("coordinate_transformation_mode") == "tf_crop_and_resize":
             number = axes.index(axis)
+            if len(region) != 2 * len(axes):
+                raise DmlcError(f"its region has {len(region)} numbers for {len(axes)} axes")
             window = (region[number], region[number + len(axes)])
         places = _transform(node, sizes[axis], shape[axis], ratios[axis], window)
         if window is not None:
