@@ -23,6 +23,7 @@ from dmlc.ir import (
     Extent,
     Function,
     Index,
+    Instruction,
     Load,
     Parameter,
     Reduction,
@@ -47,7 +48,7 @@ from dmlc.scalars import (
     data_type_of,
 )
 from dmlc.sizes import as_extent, measure
-from dmlc.source import DmlcError, counted, unknown_name
+from dmlc.source import DmlcError, UnsupportedError, counted, unknown_name
 
 Number: TypeAlias = bool | int | float
 
@@ -195,7 +196,17 @@ class Scalar:
         return self._add(make_constant(other, self.dtype))
 
     def _add(self, instruction: Apply | Cast | Select | Constant) -> Scalar:
-        return Scalar(self.body, self.body.add(instruction))
+        return _add(self.body, instruction)
+
+
+LARGEST_BODY = 1 << 15
+"""The most values of a body."""
+
+
+def _add(body: BodyBuilder, instruction: Instruction) -> Scalar:
+    if len(body.instructions) >= LARGEST_BODY:
+        raise UnsupportedError(f"the formula of a tensor has more than {LARGEST_BODY:,} values")
+    return Scalar(body, body.add(instruction))
 
 
 Operand: TypeAlias = Scalar | Number
@@ -256,7 +267,7 @@ class Point:
         return self._add(Load(tensor.name, tuple(places), tensor.dtype.compute))
 
     def _add(self, instruction: Constant | Index | Symbol | Load) -> Scalar:
-        return Scalar(self.body, self.body.add(instruction))
+        return _add(self.body, instruction)
 
 
 Element: TypeAlias = Callable[[Point], Scalar]
@@ -273,8 +284,11 @@ class FunctionBuilder:
     well formed: where a read cannot be proved to be inside, say.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, count: Callable[[int], None] | None = None) -> None:
+        """`count` is told how many instructions each stage has, and may refuse more by raising
+        `DmlcError`."""
         self.name = name
+        self._count = count
         self._parameters: list[Parameter] = []
         self._tables: list[Table] = []
         self._stages: list[Stage] = []
@@ -439,6 +453,8 @@ class FunctionBuilder:
                 f"{name} is to hold {found.name}, and its elements are {value.dtype.name}"
             )
         body = point.body.make(value.number, None if guard is None else guard.number)
+        if self._count is not None:
+            self._count(len(body.instructions))
         own = take_name(name, self._taken)
         domain = tuple(_extent(extent) for extent in extents)
         self._stages.append(Stage(own, found, domain, body, reduction))

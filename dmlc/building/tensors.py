@@ -331,9 +331,9 @@ def concatenate(
     builder: FunctionBuilder, name: str, tensors: Sequence[Tensor], axis: int
 ) -> Tensor:
     """Tensors one after another along an axis. They have one type, and else the same sizes."""
-    given = [tensor for tensor in tensors if tensor.extents[axis] != 0] or list(tensors[:1])
+    (place,) = normalize_axes([axis], min(tensor.rank for tensor in tensors))
+    given = [tensor for tensor in tensors if tensor.extents[place] != 0] or list(tensors[:1])
     first = given[0]
-    (place,) = normalize_axes([axis], first.rank)
     ends: list[Measure] = []
     total: Measure = 0
     for tensor in given:

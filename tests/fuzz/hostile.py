@@ -14,6 +14,7 @@ import json
 import random
 import re
 import resource
+import signal
 import tempfile
 import time
 import traceback
@@ -43,6 +44,8 @@ from tests.fuzz.check import Finding
 from tests.qualify.records import FAILURE, fail, make_record
 
 SECONDS = 10.0
+_STOPPED = 2 * SECONDS
+"""A reader that works as long is stopped."""
 _BUSY = 20
 """How many times as long a reader may take on a machine that has much else to do."""
 MEMORY = 2 << 30
@@ -270,6 +273,28 @@ def _make_replays() -> list[bytes]:
         return [whole, _BETWEEN.join(spoilt)]
 
 
+def _make_models() -> list[bytes]:
+    from tests.onnx.mutate import SAMPLE, make_models
+
+    return make_models(SAMPLE)
+
+
+def _read_model(content: bytes) -> None:
+    with _unpack(content, "model.onnx") as folder:
+        dmlc.onnx.load(folder / "model.onnx")
+
+
+def _mutate_model(content: bytes, others: Sequence[bytes], source: random.Random) -> bytes:
+    from tests.onnx.mutate import mutate_model
+
+    return mutate_model(content, others, source)
+
+
+MUTATE: Mapping[str, Callable[[bytes, Sequence[bytes], random.Random], bytes]] = {
+    "hostile onnx": _mutate_model
+}
+"""By kind: what changes a content, where that is not `mutate`."""
+
 READERS: Mapping[str, tuple[Callable[[], list[bytes]], Callable[[bytes], object]]] = {
     "hostile dml": (lambda: _texts(".dml", ROOT / "examples"), _read_dml),
     "hostile ir": (lambda: [str(f).encode() for f in _functions()], _read_ir),
@@ -283,6 +308,7 @@ READERS: Mapping[str, tuple[Callable[[], list[bytes]], Callable[[bytes], object]
     "hostile records": (_make_records, _read_record),
     "hostile npy": (_make_npy, _read_npy),
     "hostile replays": (_make_replays, _read_replay),
+    "hostile onnx": (_make_models, _read_model),
 }  # fmt: skip
 """By kind: good contents, and what reads them."""
 
@@ -292,21 +318,36 @@ def look(kind: str, content: bytes, ran: Counter[str]) -> None:
     _, read = READERS[kind]
     limit = max(find_peak(), find_resident() + MEMORY)
     begun, worked = time.monotonic(), time.process_time()
+    before = signal.signal(signal.SIGVTALRM, _stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _STOPPED)
     try:
         read(content)
         ran["taken"] += 1
     except DmlcError:
         ran["refused"] += 1
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if str(ROOT / "dmlc") in frame.filename]
+        place = (own or frames)[-1]
         what = f"{type(error).__name__} in {Path(place.filename).name} {place.name}"
         raise Finding(f"{kind}: {what}", f"{what}: {error}\n{content[:3000]!r}") from error
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
     # A machine may have much else to do: what counts is the work, and whether it comes to an end.
     seconds = max(time.process_time() - worked, (time.monotonic() - begun) / _BUSY)
     if seconds > SECONDS:
         raise Finding(f"{kind}: slow", f"{seconds:.1f} s for {content[:3000]!r}")
     if find_peak() > limit:
         raise Finding(f"{kind}: memory", f"more than {MEMORY >> 30} GiB for {content[:3000]!r}")
+
+
+class _SlowError(Exception):
+    """A reader was stopped."""
+
+
+def _stop(*_: object) -> None:
+    raise _SlowError(f"more than {_STOPPED} s of work")
 
 
 def find_peak() -> int:
@@ -333,7 +374,8 @@ def read_mutants(
         if time.monotonic() > end:
             break
         try:
-            look(kind, mutate(source.choice(good), good, source), ran)
+            change = MUTATE.get(kind, mutate)
+            look(kind, change(source.choice(good), good, source), ran)
         except Finding as finding:
             found.setdefault(finding.kind, finding)
     return list(found.values())

@@ -126,7 +126,10 @@ def test_what_shapes_a_function_has_to_be_known() -> None:
         ({"form": np.array([2, 6])}, "no input 'form'"),
         ({"shape": np.array([2.0, 6.0])}, "holds float64, and the model has INT64 there"),
         ({"shape": np.array([2, 3, 2])}, r"has the sizes \[3\], and the model has \[2\]"),
-        ({"shape": np.array([5, -1])}, "no whole number of parts of 5 elements"),
+        (
+            {"shape": np.array([5, -1])},
+            "Dimension could not be inferred",
+        ),
     ],
 )
 def test_constants_are_checked(constants: dict[str, Any], message: str) -> None:
@@ -161,7 +164,8 @@ def test_all_that_is_not_supported_is_refused_at_once() -> None:
         ("agraph (string[4] x) => (string[4] y) { y = Identity (x) }", "'x' holds STRING"),
         ("agraph (seq(float[4]) x) => (float y) { y = SequenceLength (x) }", "type is sequence"),
         ("agraph (float[2, 3] x) => (float[2, 3] y) { y = Add (x, z) }", "nothing computes"),
-        ("agraph (float[2, 3] x, float[2] w) => (float[2, 3] y) { y = Add (x, w) }", "broadcast"),
+        ("agraph (float[2, 3] x, float[2] w) => (float[2, 3] y) { y = Add (x, w) }",
+         r"sizes \[2, 3\] and \[2\]: Incompatible dimensions"),
         ("agraph (float[2, 3] x) => (float[2, 3] y) { y = other.Thing (x) }", "no function Thing"),
         ("agraph (float[2, 3] x) => (float[2, 3] y) { y = Thing (x) }", "no operator of this ver"),
         ("agraph (float[2, 3] x, bool c) => (float[2, 3] y) { y = If (c) <"

@@ -6,6 +6,7 @@ these are computed as NumPy does it: those that shapes are made with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -14,6 +15,9 @@ import onnx
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from dmlc.onnx.importing import products, recurrent, resampling, windows
+from dmlc.onnx.importing.names import number_type
+from dmlc.onnx.importing.schema import count_bytes
 from dmlc.scalars import Array
 from dmlc.sizes import Measure, Size, divide_down, is_multiple
 from dmlc.source import DmlcError, UnsupportedError
@@ -21,8 +25,58 @@ from dmlc.source import DmlcError, UnsupportedError
 _IMPURE = (
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike", "Dropout", "Shape", "Size", "Identity", "ConstantOfShape", "Expand",
+    "Range", "TfIdfVectorizer",
 )  # fmt: skip
-"""The operators that are not folded: they draw random numbers, or a rule takes less memory."""
+"""The operators that are not folded: they draw random numbers, or a rule takes less memory; or
+what they do takes no end."""
+
+_CHOOSING = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
+"""The operators whose results have as many elements as values say, and no more than their inputs
+along each axis."""
+
+_MOST_STEPS = 1 << 24
+"""A node that takes more steps to compute is not folded."""
+_SLOW = {
+    *windows.RULES, *resampling.RULES, *recurrent.RULES, "DFT", "STFT", "NonMaxSuppression",
+}  # fmt: skip
+"""The operators that look at much of their inputs for each element."""
+
+
+def measure_results(
+    op_type: str, inputs: Sequence[Array | None], types: Sequence[onnx.TypeProto]
+) -> int | None:
+    """How many bytes the outputs of a node of known inputs take at most, None where that cannot be
+    said before they are computed."""
+    given = [array for array in inputs if array is not None]
+    if any(array.dtype == np.dtype(object) for array in given):
+        # Sizes: a sum of products is larger than a number.
+        return 256 * sum(array.size for array in given)
+    sizes = [count_bytes(kind) for kind in types]
+    if op_type in _CHOOSING:
+        rank = max((array.ndim for array in given), default=1)
+        sizes = [8 * max(rank, 3) * sum(array.size for array in given)] * len(types)
+    found = [size for size in sizes if size is not None]
+    return sum(found) if len(found) == len(sizes) else None
+
+
+def is_quick(
+    op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object], size: int
+) -> bool:
+    """Whether ONNX's reference computes a node of known inputs in an instant, as it does most;
+    `size` is how many bytes that gives. What is left of other nodes is computed by kernels."""
+    counts = [array.size for array in inputs if array is not None]
+    if op_type == "Einsum":
+        return math.prod(max(count, 1) for count in counts) <= _MOST_STEPS
+    if op_type in products.RULES and inputs[0] is not None and inputs[0].ndim:
+        return size * max(inputs[0].shape) <= 64 * _MOST_STEPS
+    if op_type not in _SLOW:
+        return True
+    # Such as the samples of a region along two axes.
+    numbers: list[object] = []
+    for value in attributes.values():
+        numbers += cast("list[object]", value) if isinstance(value, list) else [value]
+    most = max((abs(n) for n in numbers if isinstance(n, int)), default=1)
+    return size * sum(counts) * max(most, 1) ** 2 <= _MOST_STEPS
 
 
 def can_fold(
@@ -40,6 +94,7 @@ def fold(
     proto: onnx.NodeProto,
     inputs: Sequence[Array | None],
     attributes: Mapping[str, object],
+    protos: Sequence[onnx.AttributeProto],
     version: int,
     domain: str,
 ) -> list[Array]:
@@ -49,9 +104,9 @@ def fold(
     names = [f"i{number}" if array is not None else "" for number, array in enumerate(inputs)]
     outputs = [f"o{number}" if name else "" for number, name in enumerate(proto.output)]
     node = helper.make_node(proto.op_type, names, outputs, domain=domain)
-    node.attribute.extend(_make_attribute(n, v) for n, v in attributes.items())
+    node.attribute.extend(protos)
     types = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), None)
+        helper.make_tensor_value_info(name, number_type(array), None)
         for name, array in zip(names, inputs, strict=True)
         if array is not None
     ]
@@ -69,21 +124,27 @@ def fold(
             found: Any = evaluator.run(None, given)
     except Exception as error:  # The reference raises whatever NumPy does.
         raise DmlcError(f"its inputs are known, and computing it fails: {error}") from None
-    computed = iter([np.asarray(array) for array in found])
+    computed = iter([_as_array(result) for result in found])
     return [next(computed) if name else np.empty(0) for name in outputs]
 
 
-def _make_attribute(name: str, value: object) -> onnx.AttributeProto:
-    if isinstance(value, np.ndarray):
-        return helper.make_attribute(name, onnx.numpy_helper.from_array(cast("Any", value)))
-    return helper.make_attribute(name, cast("Any", value))
+def _as_array(result: Any) -> Array:
+    """What the reference computed, as an array. Objects are texts: sizes are not computed by it."""
+    if not isinstance(result, np.ndarray | np.generic):
+        raise DmlcError("its inputs are known, and what it gives is no tensor")
+    found = np.asarray(cast("Any", result))
+    return found.astype(np.str_) if found.dtype == np.dtype(object) else found
 
 
 def _fold_sizes(
     op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object]
 ) -> Array:
     """The same of sizes that are left open."""
-    found = _SIZES[op_type]([a for a in inputs if a is not None], attributes)
+    try:
+        found = _SIZES[op_type]([a for a in inputs if a is not None], attributes)
+    except (IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+        # As NumPy says it of arrays of sizes.
+        raise DmlcError(f"its inputs are sizes, and computing it fails: {error}") from None
     if all(not isinstance(value, Size) for value in found.ravel()):
         return found.astype(np.int64)
     return found

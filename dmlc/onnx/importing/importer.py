@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import onnx
 from onnx import helper
 
 from dmlc.building.functions import FunctionBuilder, Tensor
-from dmlc.building.tensors import stack_tensors
-from dmlc.onnx.importing.fold import can_fold, fold
+from dmlc.building.tensors import normalize_axes, stack_tensors
+from dmlc.onnx.importing import schema
+from dmlc.onnx.importing.budget import DEEPEST, NODE_WORK, Budget, BudgetError
+from dmlc.onnx.importing.fold import can_fold, fold, is_quick, measure_results
 from dmlc.onnx.importing.names import (
     describe_type,
     read_attribute,
@@ -39,7 +41,7 @@ class Scope:
 
     values: dict[str, Found]
     opsets: Mapping[str, int]
-    attributes: Mapping[str, object]
+    attributes: Mapping[str, onnx.AttributeProto]
     """Those of the node that calls the function."""
     names: Mapping[str, str]
     """The names that outputs have in the function of the IR, where these are not their own."""
@@ -64,7 +66,10 @@ class Call:
     proto: onnx.NodeProto
     domain: str
     inputs: tuple[Found | None, ...]
+    protos: tuple[onnx.AttributeProto, ...]
+    """Its attributes; those that are of the function around it are as this is called with."""
     attributes: Mapping[str, object]
+    """Their values."""
     names: tuple[str, ...]
     """The names of its outputs in the function of the IR, empty for those not asked for."""
     scope: Scope
@@ -95,20 +100,25 @@ class _Refusal:
 class Importer:
     """Nodes of a model become stages of a function."""
 
-    def __init__(self, builder: FunctionBuilder, model: onnx.ModelProto) -> None:
-        self.builder = builder
-        self.values = Values(builder)
+    def __init__(self, name: str, model: onnx.ModelProto) -> None:
+        self.budget = Budget()
+        self.builder = FunctionBuilder(name, self.budget.work)
+        self.values = Values(self.builder, self.budget)
         self._functions = {(spell_domain(f.domain), f.name, f.overload): f for f in model.functions}
         self._refusals: list[_Refusal] = []
 
     def run(self, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
         """Adds what nodes give to a scope."""
         for node in nodes:
+            name = f"{scope.prefix}{node.name or next((o for o in node.output if o), '')}"
+            self.budget.node = f"the node {name} ({node.op_type})"
+            self.budget.work(NODE_WORK)
             try:
                 found = self._import(self._read(node, scope))
+            except BudgetError:
+                raise
             except DmlcError as error:
-                name = node.name or next((o for o in node.output if o), "")
-                self._refusals.append(_Refusal(node.op_type, f"{scope.prefix}{name}", error))
+                self._refusals.append(_Refusal(node.op_type, name, error))
                 found = [MISSING] * len(node.output)
             for name, value in zip(node.output, found, strict=False):
                 if name:
@@ -139,16 +149,21 @@ class Importer:
         raise UnsupportedError([diagnostic])
 
     def _read(self, proto: onnx.NodeProto, scope: Scope) -> Call:
-        attributes: dict[str, object] = {}
+        protos: list[onnx.AttributeProto] = []
         for attribute in proto.attribute:
             outer = attribute.ref_attr_name
             if not outer:
-                attributes[attribute.name] = read_attribute(attribute)
+                protos.append(attribute)
             elif outer in scope.attributes:
-                attributes[attribute.name] = scope.attributes[outer]
+                own = onnx.AttributeProto()
+                own.CopyFrom(scope.attributes[outer])
+                own.name = attribute.name
+                protos.append(own)
+        values = {own.name: read_attribute(own) for own in protos}
         names = tuple(scope.spell(name) if name else "" for name in proto.output)
         inputs = tuple(scope.find(name) if name else None for name in proto.input)
-        return Call(proto, spell_domain(proto.domain), inputs, attributes, names, scope)
+        domain = spell_domain(proto.domain)
+        return Call(proto, domain, inputs, tuple(protos), values, names, scope)
 
     def _import(self, call: Call) -> Sequence[Found]:
         """The outputs of a node."""
@@ -159,21 +174,32 @@ class Importer:
         if call.domain not in call.scope.opsets:
             raise UnsupportedError(f"the model defines no function {op_type} of {call.domain}")
         version = call.scope.opsets[call.domain]
+        known_as = schema.find_schema(op_type, version, call.domain)
+        schema.check_form(known_as, proto, call.protos)
         unfold = UNFOLDED.get(op_type) if call.domain == "" else None
         if unfold is not None:
             return unfold(self, call) if call.complete else call.miss()
+        types: list[onnx.TypeProto] = []
+        if call.complete:
+            types = schema.infer(known_as, op_type, call.given(), len(proto.output),
+                                 call.protos, call.scope.opsets)  # fmt: skip
         rule = RULES.get((call.domain, op_type))
         arrays = [value for value in call.inputs if value is None or isinstance(value, np.ndarray)]
         known = arrays and len(arrays) == len(call.inputs)
-        if known and can_fold(op_type, arrays, call.attributes):
-            return list(fold(proto, arrays, call.attributes, version, call.domain))
+        whole = rule is not None or op_type in REFUSED or not schema.has_function(known_as)
+        if known and whole and can_fold(op_type, arrays, call.attributes):
+            size = measure_results(op_type, arrays, types)
+            if size is not None and is_quick(op_type, arrays, call.attributes, size):
+                self.budget.hold(size)
+                found = fold(proto, arrays, call.attributes, call.protos, version, call.domain)
+                return list(found)
         if rule is None:
             return self._inline(_expand(call, version), call)
         if not call.complete:
             return call.miss()
         node = Node(
             self.builder, op_type, version, call.given(), call.names, call.attributes,
-            self.values.place, self.values.trace,
+            self.values.place, self.values.trace, self.budget.hold,
         )  # fmt: skip
         made = rule(node)
         found = [made] if isinstance(made, Tensor | np.ndarray) else list(made)
@@ -185,18 +211,18 @@ class Importer:
 
     def _inline(self, function: onnx.FunctionProto, call: Call) -> list[Found]:
         """The outputs of a function of ONNX: its nodes become nodes of the caller."""
-        defaults = {a.name: read_attribute(a) for a in function.attribute_proto}
+        attributes = {own.name: own for own in (*function.attribute_proto, *call.protos)}
         inputs = zip(function.input, call.inputs, strict=False)
         values = {name: value for name, value in inputs if value is not None}
         prefix = next((name for name in call.names if name), spell_name(function.name))
         scope = Scope(
             values,
             {spell_domain(o.domain): o.version for o in function.opset_import},
-            {**defaults, **call.attributes},
+            attributes,
             dict(zip(function.output, call.names, strict=False)),
             f"{prefix}_",
         )
-        self.run(_drop_absent(function, values), scope)
+        self._descend(_drop_absent(function, values), scope)
         wanted = zip(function.output, call.names, strict=False)
         return [scope.find(name) if own else MISSING for name, own in wanted]
 
@@ -209,19 +235,29 @@ class Importer:
         for initializer in graph.initializer:
             held[initializer.name] = self.values.read_initializer(initializer, prefix)
         inner = dataclasses.replace(call.scope, values=held, names=names, prefix=prefix)
-        self.run(graph.node, inner)
+        self.budget.work(NODE_WORK)
+        self._descend(graph.node, inner)
         return [inner.find(output.name) for output in graph.output]
+
+    def _descend(self, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
+        """Adds what the nodes of a function or of a graph in a node give to its scope."""
+        if self.budget.depth == DEEPEST:
+            raise UnsupportedError(
+                f"functions and graphs lie more than {DEEPEST} deep in one another here"
+            )
+        self.budget.depth += 1
+        try:
+            self.run(nodes, scope)
+        finally:
+            self.budget.depth -= 1
 
 
 def _expand(call: Call, version: int) -> onnx.FunctionProto:
     """What ONNX defines an operator by. Raises `UnsupportedError` where there is nothing."""
     proto, domain = call.proto, call.domain
-    try:
-        schema: Any = onnx.defs.get_schema(proto.op_type, version, domain)
-    except onnx.defs.SchemaError:
-        raise UnsupportedError("it is no operator of this version of ONNX") from None
-    plain: list[int] = [v for v in schema.function_opset_versions if v <= version]
-    made: list[int] = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+    own = schema.find_schema(proto.op_type, version, domain)
+    plain: list[int] = [v for v in own.function_opset_versions if v <= version]
+    made: list[int] = [v for v in own.context_dependent_function_opset_versions if v <= version]
     if proto.op_type in REFUSED or not (plain or made):
         raise UnsupportedError(REFUSED.get(proto.op_type, "dmlc has no rule for it"))
     function = onnx.FunctionProto()
@@ -230,15 +266,15 @@ def _expand(call: Call, version: int) -> onnx.FunctionProto:
             # What it stands for depends on the types of its inputs.
             raise UnsupportedError("its inputs are not supported")
         resolved = helper.make_node(proto.op_type, proto.input, proto.output, domain=domain)
-        resolved.attribute.extend(helper.make_attribute(n, v) for n, v in call.attributes.items())
+        resolved.attribute.extend(call.protos)
         types = [describe_type(value).SerializeToString() for value in call.given()]
-        text: bytes = schema.get_context_dependent_function_with_opset_version(
+        text: bytes = own.get_context_dependent_function_with_opset_version(
             max(made), resolved.SerializeToString(), types
         )
     else:
-        text = schema.get_function_with_opset_version(max(plain))
+        text = own.get_function_with_opset_version(max(plain))
     function.ParseFromString(text)
-    defaults = [a.default_value for a in schema.attributes.values() if a.default_value.name]
+    defaults = [a.default_value for a in own.attributes.values() if a.default_value.name]
     function.attribute_proto.extend(defaults)
     named = [spell_domain(o.domain) for o in function.opset_import]
     for name, number in {domain: version, "": onnx.defs.onnx_opset_version()}.items():
@@ -274,6 +310,7 @@ def _choose(importer: Importer, call: Call) -> Sequence[Found]:
     """An If whose condition is known."""
     taken = importer.values.know(call.given()[0], "the condition of an If").all()
     branch = cast("onnx.GraphProto", call.attributes["then_branch" if taken else "else_branch"])
+    _check_count("outputs of its branch", len(branch.output), len(call.names))
     names = {o.name: name for o, name in zip(branch.output, call.names, strict=True) if name}
     return importer.enter(branch, call, {}, f"{call.names[0]}_", names)
 
@@ -283,10 +320,13 @@ def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
     values, inputs = importer.values, call.given()
     body = cast("onnx.GraphProto", call.attributes["body"])
     carried: list[Found] = [value for value in inputs[2:] if value is not None]
-    going = inputs[1] is None or bool(values.know(inputs[1], "whether a Loop starts"))
+    _check_count("inputs of its body", len(body.input), len(inputs))
+    _check_count("values that it carries", len(carried), len(inputs) - 2)
+    _check_count("outputs of its body", len(body.output), 1 + len(call.names))
+    going = inputs[1] is None or _know_one(values, inputs[1], "whether a Loop starts")
     if inputs[0] is None:
         raise UnsupportedError("a Loop without a number of steps")
-    steps = int(values.know(inputs[0], "the number of steps of a Loop").item())
+    steps = _know_one(values, inputs[0], "the number of steps of a Loop")
     scanned: list[list[Found]] = [[] for _ in body.output[1 + len(carried) :]]
     step = 0
     while going and step < steps:
@@ -295,9 +335,9 @@ def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
         own = [np.array(step, np.int64), np.array(True), *_all_there(carried)]
         named = dict(zip((i.name for i in body.input), own, strict=True))
         found = importer.enter(body, call, named, f"{call.names[0]}_{step}_", {})
-        if MISSING in found:
+        if any(isinstance(value, Missing) for value in found):
             return call.miss()
-        going = bool(values.know(_all_there(found)[0], "whether a Loop goes on"))
+        going = _know_one(values, _all_there(found)[0], "whether a Loop goes on")
         carried = found[1 : 1 + len(carried)]
         for kept, value in zip(scanned, found[1 + len(carried) :], strict=True):
             kept.append(value)
@@ -312,18 +352,32 @@ def _scan(importer: Importer, call: Call) -> Sequence[Found]:
     values, inputs = importer.values, [v for v in call.given() if v is not None]
     body = cast("onnx.GraphProto", call.attributes["body"])
     count = cast("int", call.attributes["num_scan_inputs"])
+    if not 0 < count <= len(inputs):
+        raise DmlcError(f"it goes over {count} of its {len(inputs)} inputs")
+    _check_count("inputs of its body", len(body.input), len(inputs))
+    _check_count("outputs of its body", len(body.output), len(call.names))
     states: list[Found] = list(inputs[: len(inputs) - count])
     scanned = [values.tensor(value) for value in inputs[len(inputs) - count :]]
     results = len(body.output) - len(states)
+    if results < 0:
+        raise DmlcError(f"its body gives {len(body.output)} of {len(states)} states")
 
     def listed(name: str, length: int) -> list[int]:
-        return cast("list[int]", call.attributes.get(name) or [0] * length)
+        found = cast("list[int]", call.attributes.get(name) or [0] * length)
+        _check_count(name, len(found), length)
+        return found
 
-    axes = [a % t.rank for a, t in zip(listed("scan_input_axes", count), scanned, strict=True)]
+    axes = [
+        axis
+        for given, tensor in zip(listed("scan_input_axes", count), scanned, strict=True)
+        for axis in normalize_axes([given], tensor.rank)
+    ]
     backward = listed("scan_input_directions", count)
     steps = scanned[0].extents[axes[0]]
     if not isinstance(steps, int) or not 0 < steps <= MOST_STEPS:
         raise UnsupportedError(f"a Scan of {steps} steps, and not of 1 to {MOST_STEPS}")
+    if any(tensor.extents[axis] != steps for tensor, axis in zip(scanned, axes, strict=True)):
+        raise DmlcError("it goes over axes of several sizes")
     kept: list[list[Found]] = [[] for _ in range(results)]
     for step in range(steps):
         prefix = f"{call.names[0]}_{step}_"
@@ -334,7 +388,7 @@ def _scan(importer: Importer, call: Call) -> Sequence[Found]:
         own = [*_all_there(states), *parts]
         named = dict(zip((i.name for i in body.input), own, strict=True))
         found = importer.enter(body, call, named, prefix, {})
-        if MISSING in found:
+        if any(isinstance(value, Missing) for value in found):
             return call.miss()
         states = found[: len(states)]
         for values_kept, value in zip(kept, found[len(states) :], strict=True):
@@ -345,6 +399,19 @@ def _scan(importer: Importer, call: Call) -> Sequence[Found]:
         for each, turned, axis in zip(kept, turns, places, strict=True)
     ]
     return [*states, *stacked]
+
+
+def _check_count(what: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise DmlcError(f"there are {found} {what}, and not {wanted}")
+
+
+def _know_one(values: Values, value: Value | None, what: str) -> int:
+    """A number or a condition that has to be known."""
+    found = values.know(value, what)
+    if found.size != 1 or found.dtype.kind not in "biu":
+        raise UnsupportedError(f"{what} is no single known number")
+    return int(found.item())
 
 
 def _all_there(values: Sequence[Found]) -> list[Value]:

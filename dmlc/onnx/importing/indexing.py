@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from dmlc.building.functions import Operand, Point, Scalar, Tensor
-from dmlc.building.tensors import clamp, gather
+from dmlc.building.tensors import clamp, gather, normalize_axes
 from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, UnsupportedError
@@ -25,7 +25,7 @@ def _gather(node: Node) -> Tensor:
 
 def _gather_elements(node: Node) -> Tensor:
     x, positions = node.tensor(0), node.tensor(1)
-    axis = node.integer("axis") % x.rank
+    axis = node.axis(x.rank)
 
     def element(at: Point) -> Scalar:
         size = at.size(x.extents[axis])
@@ -112,7 +112,9 @@ def _write(
 
 def _scatter_elements(node: Node) -> Tensor:
     x, positions, updates = node.tensor(0), node.tensor(1), node.tensor(2)
-    axis = node.integer("axis") % x.rank
+    axis = node.axis(x.rank)
+    if positions.rank != x.rank or updates.extents != positions.extents:
+        raise DmlcError(f"{positions.name} and {updates.name} have other axes than {x.name}")
 
     def holds(at: Point) -> Scalar:
         """Whether a place is one that positions are for, beside the axis."""
@@ -146,6 +148,8 @@ def _scatter_nd(node: Node) -> Tensor:
     depth, outer = positions.extents[-1], positions.rank - 1
     if not isinstance(depth, int):
         raise UnsupportedError("places of as many axes as a size that is left open")
+    if depth > x.rank or updates.extents != (*positions.extents[:-1], *x.extents[depth:]):
+        raise DmlcError(f"{positions.name} and {updates.name} have other axes than {x.name}")
 
     def matches(at: Point) -> Scalar:
         found = at.constant(True, DataType.BOOL)
@@ -164,7 +168,7 @@ def _scatter_nd(node: Node) -> Tensor:
 def _tensor_scatter(node: Node) -> Tensor:
     """Updates written one after another along an axis, from a place for each batch on."""
     past, updates, starts = node.tensor(0), node.tensor(1), node.optional(2)
-    axis = node.integer("axis", -2) % past.rank
+    axis = node.axis(past.rank, -2)
     circular = node.text("mode", "linear") == "circular"
     count = updates.extents[axis]
 
@@ -187,7 +191,7 @@ def _tensor_scatter(node: Node) -> Tensor:
 def _one_hot(node: Node) -> Tensor:
     positions, values = node.tensor(0), node.tensor(2)
     depth = int(node.array(1).ravel()[0])
-    axis = node.integer("axis", -1) % (positions.rank + 1)
+    axis = node.axis(positions.rank + 1, -1)
     extents = (*positions.extents[:axis], depth, *positions.extents[axis:])
 
     def element(at: Point) -> Scalar:
@@ -202,6 +206,7 @@ def _one_hot(node: Node) -> Tensor:
 def _reverse_sequence(node: Node) -> Tensor:
     x, lengths = node.tensor(0), node.tensor(1)
     batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
+    normalize_axes([batch, time], x.rank)
 
     def element(at: Point) -> Scalar:
         length = at.read(lengths, at.indices[batch]).cast(DataType.INDEX)
@@ -218,7 +223,7 @@ def _top(node: Node) -> list[Tensor | None]:
     with its number. NaN counts as larger than every number, as in NumPy, and equal to NaN."""
     x, builder = node.tensor(0), node.builder
     (count,) = node.numbers(1) if node.has(1) else [node.integer("k")]
-    axis, largest = node.integer("axis", -1) % x.rank, node.integer("largest", 1)
+    axis, largest = node.axis(x.rank, -1), node.integer("largest", 1)
     size = x.extents[axis]
 
     def before(at: Point) -> Scalar:

@@ -17,12 +17,18 @@ from onnx import helper
 from dmlc.api import Results, run
 from dmlc.binding.graph import read_dims
 from dmlc.binding.tensors import TensorDesc
-from dmlc.building.functions import FunctionBuilder
 from dmlc.files import open_regular
 from dmlc.ir import Extent, Function
 from dmlc.ir.naming import take_name
+from dmlc.onnx.importing.external import load_external
 from dmlc.onnx.importing.importer import Found, Importer, Scope
-from dmlc.onnx.importing.names import read_type, spell_domain, spell_name, spell_symbol
+from dmlc.onnx.importing.names import (
+    check_texts,
+    read_type,
+    spell_domain,
+    spell_name,
+    spell_symbol,
+)
 from dmlc.onnx.importing.values import Missing
 from dmlc.parameters import expect, expect_mapping, expect_path
 from dmlc.runtime.foreign import as_array
@@ -74,6 +80,7 @@ def load(
         given = _read(expect_path("subject", subject))
     else:
         given = expect("subject", subject, (onnx.ModelProto, onnx.FunctionProto), _SUBJECTS)
+        check_texts(given, "the model")
     fixed = {n: as_array(n, a, "constant") for n, a in _read_named("constants", constants).items()}
     described: dict[str, TensorDesc] = {}
     for name, desc in _read_named("tensors", tensors).items():
@@ -97,13 +104,16 @@ def _read(path: Path) -> onnx.ModelProto:
     shown = os.fspath(path)
     try:
         with open_regular(path):
-            return cast("Any", onnx).load_model(shown)
+            model = cast("Any", onnx).load_model(shown, load_external_data=False)
     except OSError as error:
         raise DmlcError(f"cannot read '{shown}': {error.strerror}") from None
     except Exception as error:  # What protobuf raises depends on how it was built.
         if type(error).__module__.split(".")[0] not in ("google", "onnx"):
             raise
         raise DmlcError(f"'{shown}' is no ONNX model") from None
+    check_texts(model, f"'{shown}'")
+    load_external(model, path.parent)
+    return model
 
 
 def _wrap_function(
@@ -144,11 +154,23 @@ class _Model:
         self.dims = dims
         self.known: dict[str, None] = {}
         """The symbols that there are."""
+        self.plain = dict.fromkeys(
+            dim.dim_param
+            for declared in model.graph.input
+            for dim in declared.type.tensor_type.shape.dim
+            if dim.dim_param.isidentifier()
+        )
+        """The symbols that are sizes by themselves: others are made of them."""
         self.name = spell_name(model.graph.name) or "model"
-        self.importer = Importer(FunctionBuilder(self.name), model)
+        self.importer = Importer(self.name, model)
         self.values = self.importer.values
 
     def load(self) -> ImportedModel:
+        for what, own in (("input", self.graph.input), ("output", self.graph.output)):
+            names = [each.name for each in own]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise DmlcError(f"the model has two {what}s that are called '{twice}'")
         held: dict[str, Found] = {}
         for initializer in self.graph.initializer:
             held[initializer.name] = self.values.read_initializer(initializer)
@@ -221,11 +243,16 @@ class _Model:
             return dtype, None
         extents: list[Extent] = []
         for axis, dim in enumerate(described.shape.dim):
-            if dim.HasField("dim_value"):
-                extents.append(dim.dim_value)
-            else:
+            size = dim.dim_value
+            if not dim.HasField("dim_value"):
                 symbol = dim.dim_param or f"{declared.name}_{axis}"
-                extents.append(self._fix(spell_symbol(symbol)))
+                size = self._fix(spell_symbol(symbol, {**self.plain, **self.dims}))
+            if isinstance(size, int) and size < 0:
+                raise DmlcError(
+                    f"the input '{declared.name}' has {size} places along axis {axis}: describe "
+                    f"it, as in tensors={{'{declared.name}': TensorDesc('FLOAT32', (2, 3))}}"
+                )
+            extents.append(size)
         return dtype, tuple(extents)
 
     def _fix(self, extent: Extent) -> Extent:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -13,8 +14,8 @@ from onnx import helper, numpy_helper
 from dmlc.building.functions import Tensor
 from dmlc.ir import Extent
 from dmlc.onnx.importing.nodes import Value
-from dmlc.scalars import DataType
-from dmlc.sizes import as_extent, parse_size
+from dmlc.scalars import Array, DataType
+from dmlc.sizes import Size, as_extent, parse_size
 from dmlc.source import DmlcError, UnsupportedError
 
 _RENAMED = {"FLOAT": "FLOAT32", "DOUBLE": "FLOAT64"}
@@ -32,12 +33,25 @@ def spell_name(name: str) -> str:
     return f"_{found}" if found[:1].isdigit() else found
 
 
-def spell_symbol(text: str) -> Extent:
-    """A size that is left open: what ONNX has for it where that is a size, or a symbol like it."""
+def spell_symbol(text: str, known: Container[str]) -> Extent:
+    """A size that is left open: what ONNX has for it where that is a size of symbols that are
+    `known`, or one symbol; and else a symbol like it: the `a*b` of a model that has no axis of the
+    size `a` is a name."""
     try:
-        return as_extent(parse_size(text))
+        size = parse_size(text)
     except DmlcError:
-        return spell_name(text)
+        return _spell_alone(text)
+    symbols = size.symbols if isinstance(size, Size) else ()
+    alone = as_extent(size) == text.strip() and text.strip().isidentifier()
+    return as_extent(size) if alone or all(s in known for s in symbols) else _spell_alone(text)
+
+
+def _spell_alone(text: str) -> str:
+    return spell_name(text[:_LONGEST]) or "_"
+
+
+_LONGEST = 200
+"""The most characters of a name that a symbol is called after."""
 
 
 def read_type(number: int, what: str = "it") -> DataType:
@@ -59,17 +73,81 @@ def describe_type(value: Value | None) -> onnx.TypeProto:
         number = helper.np_dtype_to_tensor_dtype(value.dtype.dtype)
         sizes = [extent if isinstance(extent, int) else None for extent in value.extents]
         return helper.make_tensor_type_proto(number, sizes)
-    dtype = np.dtype(np.int64) if value.dtype == np.dtype(object) else value.dtype
-    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(dtype), value.shape)
+    return helper.make_tensor_type_proto(number_type(value), value.shape)
+
+
+def number_type(array: Array) -> int:
+    """The number that ONNX has for the type of an array. Objects are sizes that are left open."""
+    if array.dtype == np.dtype(object):
+        return onnx.TensorProto.INT64
+    if array.dtype.kind == "U":
+        return onnx.TensorProto.STRING
+    return helper.np_dtype_to_tensor_dtype(array.dtype)
 
 
 def read_attribute(attribute: onnx.AttributeProto) -> object:
     """An attribute as Python has it: texts decoded, tensors as arrays."""
-    value: Any = helper.get_attribute_value(attribute)
+    try:
+        value: Any = helper.get_attribute_value(attribute)
+    except ValueError:
+        raise DmlcError(f"its attribute '{attribute.name}' has no type") from None
     if isinstance(value, bytes):
-        return value.decode()
+        return _decode(value, attribute.name)
     if isinstance(value, onnx.TensorProto):
-        return numpy_helper.to_array(value)
+        return read_tensor(value, f"its attribute '{attribute.name}'")
     if attribute.type == onnx.AttributeProto.STRINGS:
-        return [text.decode() for text in value]
+        return [_decode(text, attribute.name) for text in value]
     return list(cast("Sequence[object]", value)) if isinstance(value, Sequence) else value
+
+
+def _decode(text: bytes, name: str) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise DmlcError(f"its attribute '{name}' holds a text that is no UTF-8") from None
+
+
+_DENSEST = 8
+"""The most elements that a byte of a tensor holds."""
+
+
+def read_tensor(tensor: onnx.TensorProto, what: str) -> Array:
+    """A constant of a model as an array; texts are NumPy's. Raises `DmlcError` where what it holds
+    is not of its type and sizes."""
+    sizes = list(tensor.dims)
+    held = len(tensor.raw_data) + sum(
+        len(getattr(tensor, name))
+        for name in ("float_data", "int32_data", "string_data", "int64_data", "double_data",
+                     "uint64_data")
+    )  # fmt: skip
+    if any(size < 0 for size in sizes) or math.prod(sizes) > _DENSEST * held:
+        raise DmlcError(f"{what} has the sizes {sizes}, and not as many elements")
+    try:
+        array = np.asarray(numpy_helper.to_array(tensor))
+        return array.astype(np.str_) if array.dtype == np.dtype(object) else array
+    except (KeyError, OverflowError, TypeError, ValueError, onnx.checker.ValidationError):
+        raise DmlcError(f"what {what} holds is not of its type and its sizes, {sizes}") from None
+
+
+def check_texts(model: Any, what: str) -> None:
+    """Raises `DmlcError` where a text in a message of ONNX is no UTF-8: such a name has no
+    spelling."""
+    pending: list[Any] = [model]
+    while pending:
+        message = pending.pop()
+        try:
+            fields: Any = message.ListFields()
+        except UnicodeDecodeError:
+            raise _no_text(message, what) from None
+        for field, value in fields:
+            if field.type == field.TYPE_MESSAGE:
+                pending.extend(value if field.is_repeated else [value])
+            elif field.type == field.TYPE_STRING:
+                texts: Any = value if field.is_repeated else [value]
+                if any(isinstance(text, bytes) for text in texts):
+                    raise _no_text(message, what)
+
+
+def _no_text(message: Any, what: str) -> DmlcError:
+    kind = message.DESCRIPTOR.name.removesuffix("Proto").lower()
+    return DmlcError(f"{what} has a {kind} with a name or another text that is no UTF-8")

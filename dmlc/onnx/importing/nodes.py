@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from dmlc.building.functions import FunctionBuilder, Tensor
+from dmlc.building.tensors import normalize_axes
 from dmlc.ir import Extent
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.sizes import Measure, Size, as_extent
@@ -50,6 +51,9 @@ class Node:
     """Makes an array a tensor of the function, under a name."""
     trace: Callable[[Tensor], tuple[str, ...]]
     """The inputs of the model that a tensor is made of."""
+    hold: Callable[[int], None]
+    """Counts bytes of constants that a rule is about to compute. Raises `DmlcError` where they are
+    too many."""
 
     # Inputs -----------------------------------------------------------------------------------
 
@@ -109,6 +113,11 @@ class Node:
     def integer(self, name: str, default: int = 0) -> int:
         return int(cast("int", self.attributes.get(name, default)))
 
+    def axis(self, rank: int, default: int = 0) -> int:
+        """The attribute `axis`, one of so many, counted from the first."""
+        (found,) = normalize_axes([self.integer("axis", default)], rank)
+        return found
+
     def number(self, name: str, default: float) -> float:
         return float(cast("float", self.attributes.get(name, default)))
 
@@ -136,8 +145,10 @@ class Node:
         """Whether an optional output is asked for."""
         return number < len(self.outputs) and self.outputs[number] != ""
 
-    def fixed(self, tensor: Tensor) -> list[int]:
-        """The sizes of a tensor, which a rule needs to know."""
+    def fixed(self, tensor: Tensor, rank: int | None = None) -> list[int]:
+        """The sizes of a tensor, which a rule needs to know; those of as many axes as `rank`."""
+        if rank is not None and tensor.rank != rank:
+            raise DmlcError(f"{tensor.name} has {tensor.rank} axes, and not {rank}")
         sizes = [extent for extent in tensor.extents if isinstance(extent, int)]
         if len(sizes) < tensor.rank:
             raise UnsupportedError(f"{tensor.name} has sizes that are left open")

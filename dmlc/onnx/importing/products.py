@@ -8,7 +8,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from dmlc.building.functions import Point, Scalar, Tensor
-from dmlc.building.tensors import map_elements, matrix_multiply, reshape, transpose
+from dmlc.building.tensors import (
+    map_elements,
+    matrix_multiply,
+    normalize_axes,
+    reshape,
+    transpose,
+)
 from dmlc.ir import Extent
 from dmlc.onnx.importing.casts import round_into
 from dmlc.onnx.importing.nodes import Node, Rule
@@ -173,6 +179,7 @@ def _spell_axes(term: str, rank: int) -> str:
 
 def _circle(node: Node, length: int, dtype: DataType) -> tuple[Tensor, Tensor]:
     """The cosines and the sines of a circle of so many steps, rounded once."""
+    node.hold(24 * length)
     angles = np.arange(length) * (2 * np.pi / length)
     return (
         node.place(np.cos(angles).astype(dtype.dtype), f"{node.name}_cosines"),
@@ -186,7 +193,7 @@ def _dft(node: Node) -> Tensor:
         axis = node.numbers(2)[0] if node.has(2) else -2
     else:
         axis = node.integer("axis", 1)
-    place = axis % x.rank
+    (place,) = normalize_axes([axis], x.rank)
     size = node.fixed(x)[place]
     inverse, one_sided = node.integer("inverse"), node.integer("onesided")
     if inverse and one_sided:

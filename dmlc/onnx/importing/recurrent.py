@@ -151,8 +151,11 @@ def _recurrence(step: Step, defaults: Sequence[str], initial: Sequence[int]) -> 
         time, batch = (x.extents[1], x.extents[0]) if batch_first else x.extents[:2]
         if not isinstance(time, int) or time > MOST_STEPS:
             raise UnsupportedError(f"a sequence of {time} steps, and not of at most {MOST_STEPS}")
-        directions, rows, features = node.fixed(weights)
-        size = node.integer("hidden_size") or node.fixed(node.tensor(2))[2]
+        directions, rows, features = node.fixed(weights, 3)
+        recurrent = node.fixed(node.tensor(2), 3)
+        size = recurrent[2]
+        if directions not in (1, 2) or node.integer("hidden_size", size) != size:
+            raise DmlcError(f"it has weights for {directions} directions and {size} hidden values")
         given = cast("Sequence[str]", node.attributes.get("activations", ()))
         names = list(given or [*defaults] * directions)
         hidden: list[dict[int, Tensor]] = []

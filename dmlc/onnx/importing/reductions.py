@@ -142,7 +142,7 @@ def _log_sum_exp(node: Node) -> Tensor:
 def _arg(combiner: str) -> Rule:
     def rule(node: Node) -> Tensor:
         x = node.tensor(0)
-        axis = node.integer("axis") % x.rank
+        axis = node.axis(x.rank)
         keep = bool(node.integer("keepdims", 1))
         if not node.integer("select_last_index"):
             return reduce_axes(node.builder, node.name, combiner, x, [axis], keep,
@@ -172,7 +172,7 @@ def _cumulative(combiner: str) -> Rule:
 
     def rule(node: Node) -> Tensor:
         x = node.tensor(0)
-        axis = node.numbers(1)[0] % x.rank
+        (axis,) = normalize_axes(node.numbers(1), x.rank)
         backward, exclusive = node.integer("reverse"), node.integer("exclusive")
 
         def guard(at: Point) -> Scalar:
@@ -194,8 +194,8 @@ def _cumulative(combiner: str) -> Rule:
 
 def _softmax_axes(node: Node, x: Tensor) -> list[int]:
     if node.version >= 13:
-        return [node.integer("axis", -1) % x.rank]
-    return list(range(node.integer("axis", 1) % x.rank, x.rank))
+        return [node.axis(x.rank, -1)]
+    return list(range(node.axis(x.rank, 1), x.rank))
 
 
 def _softmax(node: Node) -> Tensor:
@@ -274,7 +274,7 @@ def _apply_affine(
 
 def _layer_normalization(node: Node) -> list[Tensor | None]:
     x = node.tensor(0)
-    axes = list(range(node.integer("axis", -1) % x.rank, x.rank))
+    axes = list(range(node.axis(x.rank, -1), x.rank))
     scaled, inverse, mean = _standardize(node, x, axes, node.number("epsilon", 1e-5))
     y = _apply_affine(node, scaled, node.optional(1), node.optional(2), x.dtype)
     return [y, mean, inverse]
@@ -282,7 +282,7 @@ def _layer_normalization(node: Node) -> list[Tensor | None]:
 
 def _rms_normalization(node: Node) -> Tensor:
     x = node.tensor(0)
-    axes = list(range(node.integer("axis", -1) % x.rank, x.rank))
+    axes = list(range(node.axis(x.rank, -1), x.rank))
     epsilon = node.number("epsilon", 1e-5)
     scaled, _, _ = _standardize(node, x, axes, epsilon, centered=False)
     return _apply_affine(node, scaled, node.optional(1), None, x.dtype)
@@ -365,7 +365,7 @@ def _batch_normalization(node: Node) -> list[Tensor | None]:
 
 def _lp_normalization(node: Node) -> Tensor:
     x = node.tensor(0)
-    axis, power = node.integer("axis", -1) % x.rank, node.integer("p", 2)
+    axis, power = node.axis(x.rank, -1), node.integer("p", 2)
     formula = square if power == 2 else _absolute
     total = reduce_axes(node.builder, f"{node.name}_total", "sum", x, [axis], True, formula,
                         x.dtype.compute)  # fmt: skip

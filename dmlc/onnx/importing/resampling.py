@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from dmlc.building.functions import Point, Scalar, Tensor
-from dmlc.building.tensors import clamp
+from dmlc.building.tensors import clamp, normalize_axes
 from dmlc.onnx.importing.casts import round_into
 from dmlc.onnx.importing.nodes import Node, Rule
 from dmlc.scalars import Array, DataType
@@ -32,7 +32,9 @@ class Taps:
 def _resize(node: Node) -> Tensor:
     x = node.tensor(0)
     sizes = node.fixed(x)
-    axes = [a % x.rank for a in node.integers("axes") or range(x.rank)]
+    given = node.integers("axes") or list(range(x.rank))
+    normalize_axes(given, x.rank)
+    axes = [axis % x.rank for axis in given]
     ratios, shape = _read_ratios(node, sizes, axes)
     region = node.array(1).ravel().tolist() if node.has(1) else []
     outside: list[tuple[int, Array]] = []
@@ -41,6 +43,8 @@ def _resize(node: Node) -> Tensor:
         window = None
         if node.text("coordinate_transformation_mode") == "tf_crop_and_resize":
             number = axes.index(axis)
+            if len(region) != 2 * len(axes):
+                raise DmlcError(f"its region has {len(region)} numbers for {len(axes)} axes")
             window = (region[number], region[number + len(axes)])
         places = _transform(node, sizes[axis], shape[axis], ratios[axis], window)
         if window is not None:
@@ -71,7 +75,7 @@ def _read_ratios(
     last = 1 if node.version < 11 else 2
     scaled = node.has(last) and node.array(last).size > 0
     if scaled:
-        for axis, ratio in zip(axes, node.array(last).tolist(), strict=True):
+        for axis, ratio in zip(axes, node.array(last).ravel().tolist(), strict=True):
             ratios[axis], shape[axis] = ratio, math.floor(ratio * sizes[axis])
         return ratios, shape
     wanted = node.numbers(3)
@@ -89,6 +93,7 @@ def _transform(
     node: Node, size: int, result: int, ratio: float, window: tuple[float, float] | None
 ) -> Array:
     """Where each place of the result lies in the tensor."""
+    node.hold(8 * result)
     places = np.arange(result, dtype=np.float64)
     mode = node.text("coordinate_transformation_mode",
                      "half_pixel" if node.version >= 11 else "asymmetric")  # fmt: skip
@@ -131,6 +136,7 @@ def _find_taps(node: Node, places: Array, size: int, ratio: float) -> Taps:
     width = reach / shrunk
     first = np.floor(places - width).astype(np.int64) + 1
     count = int(np.ceil(2 * width))
+    node.hold(24 * count * len(places))
     rows = first[:, None] + np.arange(count)
     weights = kernel(np.abs(rows - places[:, None]) * shrunk)
     if node.integer("exclude_outside") or node.integer("antialias"):

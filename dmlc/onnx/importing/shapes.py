@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -207,7 +208,9 @@ def _slice(node: Node) -> Tensor:
     starts = node.measures(1) if node.has(1) else list(node.integers("starts") or [])
     ends = node.measures(2) if node.has(2) else list(node.integers("ends") or [])
     axes = node.setting("axes", 3)
-    chosen = [axis % x.rank for axis in axes or range(len(starts))]
+    given = axes or list(range(len(starts)))
+    normalize_axes(given, x.rank)
+    chosen = [axis % x.rank for axis in given]
     steps = node.numbers(4) if node.has(4) else [1] * len(starts)
     first, moves, extents = [0] * x.rank, [1] * x.rank, list(x.extents)
     for axis, start, end, step in zip(chosen, starts, ends, steps, strict=True):
@@ -341,9 +344,21 @@ def _space_to_depth(node: Node) -> Tensor:
 
 
 def _range(node: Node) -> Array:
-    start, limit, delta = (node.array(k).ravel()[0] for k in range(3))
+    dtype = node.array(0).dtype
+    if dtype.kind in "iuO":
+        start, limit, delta = (node.numbers(k)[0] for k in range(3))
+    else:
+        start, limit, delta = (float(node.array(k).ravel()[0]) for k in range(3))
+    if not (delta and math.isfinite(start) and math.isfinite(limit) and math.isfinite(delta)):
+        raise DmlcError(f"it goes from {start} to {limit} by {delta}, which has no end")
+    count = max(0, math.ceil((limit - start) / delta))
+    node.hold(8 * count)
+    if dtype.kind in "iu":
+        return np.array([start + step * delta for step in range(count)], dtype)
+    # Types that NumPy has not are computed in FLOAT32.
+    own = dtype.type if dtype.kind == "f" else np.float32
     arange: Any = np.arange
-    return arange(start, limit, delta)
+    return arange(own(start), own(limit), own(delta)).astype(dtype)
 
 
 def _eye(node: Node) -> Tensor:

@@ -11,7 +11,8 @@ import onnx
 
 from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.ir.naming import take_name
-from dmlc.onnx.importing.names import spell_name
+from dmlc.onnx.importing.budget import Budget
+from dmlc.onnx.importing.names import read_tensor, spell_name
 from dmlc.onnx.importing.nodes import UnknownValueError, Value, dtype_of
 from dmlc.scalars import Array, DataType
 from dmlc.sizes import as_extent
@@ -32,8 +33,9 @@ MISSING = Missing()
 class Values:
     """The tensors of a function in the making, and the arrays that become such."""
 
-    def __init__(self, builder: FunctionBuilder) -> None:
+    def __init__(self, builder: FunctionBuilder, budget: Budget) -> None:
         self.builder = builder
+        self.budget = budget
         self.weights: dict[str, Array] = {}
         """The constants that are parameters, by name."""
         self.taken: dict[str, None] = {}
@@ -44,7 +46,8 @@ class Values:
 
     def read_initializer(self, initializer: onnx.TensorProto, prefix: str = "") -> Array:
         """The value of a constant of a model, under its name."""
-        array = onnx.numpy_helper.to_array(initializer)
+        array = read_tensor(initializer, f"the constant '{initializer.name}'")
+        self.budget.allow(array.nbytes)
         self.name_array(array, prefix + spell_name(initializer.name))
         return array
 
@@ -95,8 +98,10 @@ class Values:
             return builder.compute(
                 name, array.shape, lambda at: at.size(sizes[0]).cast(compute), dtype
             )
+        if any(array.strides):
+            self.budget.hold(array.nbytes)
         if _is_uniform(array):
-            value: Any = array.ravel()[0].item() if array.size else 0
+            value: Any = _first(array).item() if array.size else 0
             return builder.compute(name, array.shape, lambda at: at.constant(value, compute), dtype)
         if array.size > LARGEST_TABLE:
             own = take_name(name, self.taken)
@@ -114,4 +119,10 @@ def _is_uniform(array: Array) -> bool:
     """Whether all elements are the same bits."""
     if array.size < 2 or not any(array.strides):
         return True
-    return array.tobytes() == array.ravel()[:1].tobytes() * array.size
+    return array.tobytes() == _first(array).tobytes() * array.size
+
+
+def _first(array: Array) -> Array:
+    """The first element: an array of one element that is repeated takes no memory, and would take
+    it where its axes are joined."""
+    return array[(slice(0, 1),) * array.ndim]

@@ -43,9 +43,7 @@ class Windows:
 def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> Windows:
     """The windows of a node over axes of these sizes."""
     count = len(space)
-    strides = node.integers("strides") or [1] * count
-    dilations = node.integers("dilations") or [1] * count
-    pads = node.integers("pads") or [0] * (2 * count)
+    strides, dilations, pads = _read_steps(node, kernel, count)
     before, after = pads[:count], pads[count:]
     automatic = node.text("auto_pad", "NOTSET")
     if automatic == "VALID":
@@ -78,6 +76,24 @@ def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> 
         extents.append(as_extent(results))
     return Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(before), tuple(after),
                    tuple(extents))  # fmt: skip
+
+
+def _read_steps(
+    node: Node, kernel: Sequence[int], count: int
+) -> tuple[list[int], list[int], list[int]]:
+    """The strides, the dilations and the padding of windows over so many axes."""
+    strides = node.integers("strides") or [1] * count
+    dilations = node.integers("dilations") or [1] * count
+    pads = node.integers("pads") or [0] * (2 * count)
+    for what, numbers, wanted in (
+        ("windows", kernel, count), ("strides", strides, count), ("dilations", dilations, count),
+        ("pads", pads, 2 * count),
+    ):  # fmt: skip
+        if len(numbers) != wanted:
+            raise DmlcError(f"its {what} have {len(numbers)} numbers for {count} axes of space")
+    if min((*kernel, *strides, *dilations), default=1) < 1:
+        raise DmlcError("its windows, strides and dilations are 1 or more")
+    return strides, dilations, pads
 
 
 def all_inside(at: Point, places: Sequence[Scalar], space: Sequence[Extent]) -> Scalar:
@@ -184,11 +200,11 @@ def _quantized_convolution(node: Node) -> Tensor:
 def _transposed_convolution(node: Node) -> Tensor:
     x, weight, bias = node.tensor(0), node.tensor(1), node.optional(2)
     kernel, groups = _kernel(node, weight), node.integer("group", 1)
-    count = len(kernel)
-    strides = node.integers("strides") or [1] * count
-    dilations = node.integers("dilations") or [1] * count
-    pads = node.integers("pads") or [0] * (2 * count)
+    count = x.rank - 2
+    strides, dilations, pads = _read_steps(node, kernel, count)
     before, more = pads[:count], node.integers("output_padding") or [0] * count
+    if len(more) != count:
+        raise DmlcError(f"its output_padding has {len(more)} numbers for {count} axes")
     wanted = node.integers("output_shape")
     automatic = node.text("auto_pad", "NOTSET")
     extents: list[Extent] = []
@@ -347,9 +363,8 @@ def _global(combiner: str) -> Rule:
 def _max_unpool(node: Node) -> Tensor:
     x, numbers = node.tensor(0), node.tensor(1)
     kernel = node.integers("kernel_shape") or []
-    count = len(kernel)
-    strides = node.integers("strides") or [1] * count
-    pads = node.integers("pads") or [0] * (2 * count)
+    count = x.rank - 2
+    strides, _, pads = _read_steps(node, kernel, count)
     sizes = node.fixed(x)
     own = [
         (sizes[2 + k] - 1) * strides[k] + kernel[k] - pads[k] - pads[k + count]

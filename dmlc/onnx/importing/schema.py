@@ -1,0 +1,160 @@
+"""What ONNX itself says of a node: whether its operator takes what it is given, and what it gives.
+
+Each node is held to it once, before anything here sees it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import checker, helper, shape_inference
+
+from dmlc.building.tensors import show_extents
+from dmlc.onnx.importing.names import describe_type
+from dmlc.onnx.importing.nodes import Value, extents_of
+from dmlc.source import DmlcError, UnsupportedError, join_words, list_names
+
+_KNOWN = 4096
+"""The most elements of a constant that the sizes of results may follow from."""
+_NEWEST = 2**31 - 1
+"""No version is as new, and no tensor has as many axes."""
+
+_EQUATION = re.compile(r"[A-Za-z., ]*(->[A-Za-z. ]*)?")
+
+_OF_SCALARS = ("Range",)
+"""The operators of scalars that models give tensors of one element, as ONNX's own functions do."""
+
+_REFUSALS = (
+    checker.ValidationError, shape_inference.InferenceError, IndexError, MemoryError, RuntimeError,
+    ValueError,
+)  # fmt: skip
+"""What ONNX raises where it refuses a node: some of it as C++ does."""
+
+
+def find_schema(op_type: str, version: int, domain: str) -> Any:
+    """What ONNX knows of an operator. Raises `UnsupportedError` where it knows none."""
+    version = max(min(version, _NEWEST), 0)
+    try:
+        found: Any = onnx.defs.get_schema(op_type, version, domain)
+        if found.deprecated:
+            # It means what it meant before.
+            found = onnx.defs.get_schema(op_type, found.since_version - 1, domain)
+    except onnx.defs.SchemaError:
+        raise UnsupportedError("it is no operator of this version of ONNX") from None
+    return found
+
+
+def check_form(
+    schema: Any, node: onnx.NodeProto, attributes: Sequence[onnx.AttributeProto]
+) -> None:
+    """Raises `DmlcError` where an operator has not as many inputs or outputs, or not such
+    attributes."""
+    for what, names, least, most in (
+        ("input", node.input, schema.min_input, schema.max_input),
+        ("output", node.output, schema.min_output, schema.max_output),
+    ):
+        if not least <= len(names) <= most:
+            takes = f"{least}" if least == most else f"{least} to {most}"
+            raise DmlcError(f"it has {len(names)} {what}s, and {schema.name} has {takes}")
+    known: Mapping[str, Any] = schema.attributes
+    given: dict[str, None] = {}
+    for attribute in attributes:
+        name = attribute.name
+        if name in given:
+            raise DmlcError(f"it has the attribute '{name}' twice")
+        given[name] = None
+        if name not in known:
+            notes = [f"{schema.name} has {list_names(sorted(known))}"] if known else []
+            raise DmlcError(f"it has the attribute '{name}', which {schema.name} has not",
+                            notes=notes)  # fmt: skip
+        wanted = onnx.AttributeProto.AttributeType.Name(int(known[name].type.value))
+        if attribute.type != known[name].type.value:
+            raise DmlcError(f"its attribute '{name}' is no {wanted}")
+        if name.endswith(("axis", "axes")):
+            # ONNX itself looks at 32 bits of such a number.
+            wrong = [axis for axis in (attribute.i, *attribute.ints) if abs(axis) >= _NEWEST]
+            if wrong:
+                raise DmlcError(f"its attribute '{name}' is {wrong[0]}, and there is no such axis")
+    missing = [name for name, own in known.items() if own.required and name not in given]
+    if missing:
+        raise DmlcError(f"it has no attribute '{missing[0]}', which {schema.name} needs")
+
+
+def infer(
+    schema: Any,
+    op_type: str,
+    inputs: Sequence[Value | None],
+    outputs: int,
+    attributes: Sequence[onnx.AttributeProto],
+    opsets: Mapping[str, int],
+) -> list[onnx.TypeProto]:
+    """The types of a node's outputs, as far as ONNX can tell. Raises `DmlcError` where the operator
+    does not take inputs of these types and ranks, or attributes of these values."""
+    if op_type in _OF_SCALARS:
+        inputs = [v.reshape(()) if isinstance(v, np.ndarray) and v.size == 1 else v for v in inputs]
+    _check_counts(inputs, outputs, attributes)
+    names = [f"i{number}" if value is not None else "" for number, value in enumerate(inputs)]
+    given = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
+    results = [f"o{number}" for number in range(outputs)]
+    node = helper.make_node(op_type, names, results, domain=schema.domain)
+    node.attribute.extend(attributes)
+    held = {
+        name: onnx.numpy_helper.from_array(value, name)
+        for name, value in given.items()
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.size <= _KNOWN
+    }
+    try:
+        found = shape_inference.infer_node_outputs(
+            schema, node, {name: describe_type(value) for name, value in given.items()}, held,
+            opset_imports=[
+                helper.make_opsetid(d, max(min(v, _NEWEST), 0)) for d, v in opsets.items()
+            ],
+        )  # fmt: skip
+    except _REFUSALS as error:
+        text = str(error).replace("[ShapeInferenceError]", "").replace("[TypeInferenceError]", "")
+        first = next((line.strip() for line in text.splitlines() if line.strip()), "it is refused")
+        shapes = [show_extents(extents_of(value)) for value in given.values()]
+        of = f", of inputs of the sizes {join_words(shapes, 'and')}" if shapes else ""
+        raise DmlcError(f"ONNX does not take it{of}: {first.rstrip('.')}") from None
+    return [found.get(name, onnx.TypeProto()) for name in results]
+
+
+def _check_counts(
+    inputs: Sequence[Value | None], outputs: int, attributes: Sequence[onnx.AttributeProto]
+) -> None:
+    """Refuses what ONNX takes on trust: it reads or writes beyond the end of what it has where
+    such an attribute is wrong, which ends the process."""
+    ranks = [len(extents_of(value)) for value in inputs if value is not None]
+    for attribute in attributes:
+        if attribute.name == "num_outputs" and attribute.i != outputs:
+            raise DmlcError(f"it has {outputs} outputs, and its num_outputs is {attribute.i}")
+        if attribute.name == "batch_dims" and not 0 <= attribute.i <= min(ranks, default=0):
+            raise DmlcError(f"its inputs have {min(ranks, default=0)} axes or more, and its "
+                            f"batch_dims is {attribute.i}")  # fmt: skip
+        if attribute.name == "equation":
+            text = attribute.s.decode("utf-8", "replace")
+            terms, _, result = text.partition("->")
+            known = terms.count(",") + 1 == len(inputs) and set(result) <= {*terms, " ", "."}
+            if not (known and _EQUATION.fullmatch(text)):
+                raise DmlcError(f"'{text[:80]}' is no equation of {len(inputs)} tensors")
+
+
+def has_function(schema: Any) -> bool:
+    """Whether ONNX defines an operator by others."""
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def count_bytes(kind: onnx.TypeProto) -> int | None:
+    """How many bytes a tensor of a type takes, None where that is not known."""
+    if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        return None
+    held = kind.tensor_type
+    if not held.elem_type or not all(dim.HasField("dim_value") for dim in held.shape.dim):
+        return None
+    size = helper.tensor_dtype_to_np_dtype(held.elem_type).itemsize
+    return max(size, 1) * math.prod(dim.dim_value for dim in held.shape.dim)
