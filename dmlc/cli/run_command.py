@@ -25,7 +25,13 @@ from dmlc.cli.arguments import (
     schedule_option,
     tensor_option,
 )
-from dmlc.cli.arrays import bind_open, encode_array, make_outputs, read_arrays
+from dmlc.cli.arrays import (
+    bind_open,
+    encode_array,
+    make_outputs,
+    read_arrays,
+    read_weights,
+)
 from dmlc.cli.completion import complete_input, complete_operator
 from dmlc.cli.device_names import complete_device
 from dmlc.cli.messages import show
@@ -88,7 +94,8 @@ def command(
     OPERATOR is a name of the library, FILE[:NAME], or FILE.ir with a function. Types and sizes are
     those of the arrays; --tensor says them for outputs where they cannot be inferred, --dim for
     symbols of a graph that no input has. Where --tensor leaves sizes open, as X=FLOAT32[N,64] does,
-    the kernels are those that serve all sizes, and take theirs from the arrays. bfloat16, which
+    the kernels are those that serve all sizes, and take theirs from the arrays. The weights that
+    dmlc import-onnx wrote beside FILE.ir are read from there. bfloat16, which
     .npy files have no name for, is read from two plain bytes an element, or from 16-bit integers
     with --tensor NAME=BFLOAT16; it is written as plain bytes. Without -o the values of each result
     are summed up: the smallest, the largest and the mean of what is finite, and the first ones.
@@ -102,6 +109,7 @@ def command(
         )
     arrays = read_arrays(read_pairs("--input", inputs), described)
     if isinstance(found, ir.Function):
+        arrays |= read_weights(operator, found, arrays)
         given, dims, outputs, function = {}, {}, {}, None
     else:
         dims = read_dimensions(dimensions, found)

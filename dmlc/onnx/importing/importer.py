@@ -8,6 +8,7 @@ and refused at once.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -17,6 +18,7 @@ from onnx import helper
 
 from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.building.tensors import stack_tensors
+from dmlc.files import name_file
 from dmlc.onnx.importing.fold import can_fold, fold
 from dmlc.onnx.importing.names import (
     describe_type,
@@ -24,7 +26,7 @@ from dmlc.onnx.importing.names import (
     spell_domain,
     spell_name,
 )
-from dmlc.onnx.importing.nodes import Node, UnknownValueError, Value
+from dmlc.onnx.importing.nodes import Node, OpenSizeError, UnknownValueError, Value, need_number
 from dmlc.onnx.importing.rules import REFUSED, RULES
 from dmlc.onnx.importing.values import MISSING, Missing, Values
 from dmlc.scalars import Array
@@ -92,6 +94,10 @@ class _Refusal:
     reason: DmlcError
 
 
+EXAMPLE = 1
+"""What messages propose as a size that is left open: each is 1 or more."""
+
+
 class Importer:
     """Nodes of a model become stages of a function."""
 
@@ -116,8 +122,9 @@ class Importer:
                 if isinstance(value, np.ndarray):
                     self.values.name_array(value, scope.spell(name))
 
-    def check(self, name: str) -> None:
-        """Raises one error for all that is not supported."""
+    def check(self, name: str, subject: str) -> None:
+        """Raises one error for all that is not supported. `subject` is the file of the model, empty
+        where it has none."""
         if not self._refusals:
             return
         grouped: dict[tuple[str, str], list[str]] = {}
@@ -133,9 +140,21 @@ class Importer:
         diagnostic = Diagnostic(message, notes=tuple(Note(line) for line in lines))
         reasons = [refusal.reason for refusal in self._refusals]
         unknown = [reason for reason in reasons if isinstance(reason, UnknownValueError)]
+        sizes = [reason for reason in reasons if isinstance(reason, OpenSizeError)]
+        names = tuple(dict.fromkeys(name for error in unknown for name in error.names))
+        symbols = tuple(dict.fromkeys(symbol for error in sizes for symbol in error.symbols))
+        cures = [f"--dim {symbol}={EXAMPLE}" for symbol in symbols]
+        cures += [f"--constant {name}={name_file(name, '.npy')}" for name in names]
+        if cures:
+            words = shlex.join(
+                ["dmlc", "import-onnx", subject or "MODEL", *" ".join(cures).split()]
+            )
+            notes = (*diagnostic.notes, Note(f"with the numbers that it is for: {words}"))
+            diagnostic = dataclasses.replace(diagnostic, notes=notes)
         if len(unknown) == len(reasons):
-            names = dict.fromkeys(name for error in unknown for name in error.names)
-            raise UnknownValueError(diagnostic, tuple(names))
+            raise UnknownValueError(diagnostic, names)
+        if len(sizes) == len(reasons):
+            raise OpenSizeError(diagnostic, symbols)
         raise UnsupportedError([diagnostic])
 
     def _read(self, proto: onnx.NodeProto, scope: Scope) -> Call:
@@ -166,21 +185,22 @@ class Importer:
         arrays = [value for value in call.inputs if value is None or isinstance(value, np.ndarray)]
         known = arrays and len(arrays) == len(call.inputs)
         if known and can_fold(op_type, arrays, call.attributes):
-            return list(fold(proto, arrays, call.attributes, version, call.domain))
+            folded = fold(proto, arrays, call.attributes, version, call.domain)
+            if folded is not None:
+                return list(folded)
         if rule is None:
             return self._inline(_expand(call, version), call)
         if not call.complete:
             return call.miss()
         node = Node(
             self.builder, op_type, version, call.given(), call.names, call.attributes,
-            self.values.place, self.values.trace,
+            self.values.place, self.values.know,
         )  # fmt: skip
         made = rule(node)
         found = [made] if isinstance(made, Tensor | np.ndarray) else list(made)
-        origins = self.values.merge_origins(call.inputs)
         for value in found:
             if isinstance(value, Tensor):
-                self.values.name_origins(value, origins)
+                self.values.derive(value, call.inputs)
         return [MISSING if value is None else value for value in found]
 
     def _inline(self, function: onnx.FunctionProto, call: Call) -> list[Found]:
@@ -286,7 +306,8 @@ def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
     going = inputs[1] is None or bool(values.know(inputs[1], "whether a Loop starts"))
     if inputs[0] is None:
         raise UnsupportedError("a Loop without a number of steps")
-    steps = int(values.know(inputs[0], "the number of steps of a Loop").item())
+    number = values.know(inputs[0], "the number of steps of a Loop").item()
+    steps = number if isinstance(number, int) else need_number(number, "the number of its steps")
     scanned: list[list[Found]] = [[] for _ in body.output[1 + len(carried) :]]
     step = 0
     while going and step < steps:
@@ -322,7 +343,8 @@ def _scan(importer: Importer, call: Call) -> Sequence[Found]:
     axes = [a % t.rank for a, t in zip(listed("scan_input_axes", count), scanned, strict=True)]
     backward = listed("scan_input_directions", count)
     steps = scanned[0].extents[axes[0]]
-    if not isinstance(steps, int) or not 0 < steps <= MOST_STEPS:
+    steps = need_number(steps, "the number of its steps")
+    if not 0 < steps <= MOST_STEPS:
         raise UnsupportedError(f"a Scan of {steps} steps, and not of 1 to {MOST_STEPS}")
     kept: list[list[Found]] = [[] for _ in range(results)]
     for step in range(steps):
@@ -360,7 +382,7 @@ def _part(importer: Importer, tensor: Tensor, axis: int, step: int, prefix: str)
         lambda at: at.read(tensor, *at.indices[:axis], step, *at.indices[axis:]),
         tensor.dtype,
     )
-    importer.values.name_origins(made, importer.values.trace(tensor))
+    importer.values.derive(made, [tensor])
     return made
 
 
@@ -374,7 +396,7 @@ def _stack(importer: Importer, values: Sequence[Value], axis: int) -> Value:
     made = stack_tensors(
         importer.builder, "stacked", [importer.values.tensor(v) for v in values], axis
     )
-    importer.values.name_origins(made, importer.values.merge_origins(values))
+    importer.values.derive(made, values)
     return made
 
 
