@@ -108,7 +108,7 @@ def _settle(array: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Call:
-    """A node on sizes that are left open: its inputs, its attributes and how many outputs it has."""
+    """A node on sizes that are left open: its inputs, its attributes, how many outputs it has."""
 
     inputs: Sequence[Array | None]
     attributes: Mapping[str, object]

@@ -19,6 +19,7 @@ from onnx import helper
 from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.building.tensors import stack_tensors
 from dmlc.files import name_file
+from dmlc.onnx.importing import contributed
 from dmlc.onnx.importing.fold import can_fold, fold
 from dmlc.onnx.importing.names import (
     describe_type,
@@ -188,6 +189,13 @@ class Importer:
             folded = fold(proto, arrays, call.attributes, version, call.domain)
             if folded is not None:
                 return list(folded)
+        if rule is None and _is_contributed(call):
+            if not call.complete:
+                return call.miss()
+            use = contributed.Use(call.given(), call.attributes, len(call.names))
+            function = contributed.find_function(op_type, use)
+            if function is not None:
+                return self._inline(function, call)
         if rule is None:
             return self._inline(_expand(call, version), call)
         if not call.complete:
@@ -231,6 +239,12 @@ class Importer:
         inner = dataclasses.replace(call.scope, values=held, names=names, prefix=prefix)
         self.run(graph.node, inner)
         return [inner.find(output.name) for output in graph.output]
+
+
+def _is_contributed(call: Call) -> bool:
+    """Whether an operator is one of ONNX Runtime's, some of which are used without their domain."""
+    own = call.proto.op_type in ("SimplifiedLayerNormalization",)
+    return call.domain == contributed.DOMAIN or (own and call.domain == "")
 
 
 def _expand(call: Call, version: int) -> onnx.FunctionProto:
