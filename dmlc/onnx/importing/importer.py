@@ -27,10 +27,18 @@ from dmlc.onnx.importing.names import (
     spell_domain,
     spell_name,
 )
-from dmlc.onnx.importing.nodes import Node, OpenSizeError, UnknownValueError, Value, need_number
+from dmlc.onnx.importing.nodes import (
+    Node,
+    OpenSizeError,
+    UnknownValueError,
+    Value,
+    extents_of,
+    need_number,
+)
 from dmlc.onnx.importing.rules import REFUSED, RULES
 from dmlc.onnx.importing.values import MISSING, Missing, Values
 from dmlc.scalars import Array
+from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, DmlcError, Note, UnsupportedError, counted, list_names
 
 Found: TypeAlias = Value | Missing
@@ -272,6 +280,10 @@ def _expand(call: Call, version: int) -> onnx.FunctionProto:
     else:
         text = schema.get_function_with_opset_version(max(plain))
     function.ParseFromString(text)
+    if len(function.output) < len(call.names):
+        extents = [e for value in call.given() if value is not None for e in extents_of(value)]
+        symbols = find_symbols(extents)
+        raise OpenSizeError("what ONNX defines it by depends on sizes that are left open", symbols)
     defaults = [a.default_value for a in schema.attributes.values() if a.default_value.name]
     function.attribute_proto.extend(defaults)
     named = [spell_domain(o.domain) for o in function.opset_import]

@@ -352,6 +352,10 @@ def _find_line_open(
         case "asymmetric":
             return under, 0, over
         case "align_corners":
+            if (over, under) != (result, size):
+                # Of the length before it is rounded down.
+                node.builder.check_at_most(under + 1, over * size)
+                return (size - 1) * under, 0, over * size - under
             node.builder.check_at_most(2, result)
             return size - 1, 0, result - 1
         case _:
