@@ -340,9 +340,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "whose types and sizes are its own" in capsys.readouterr().err
 
 
-def test_weights_come_with_the_function(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_come_with_the_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The commands as they are documented: the weights are found where they were written."""
     weight = np.random.default_rng(1).standard_normal((4, 300)).astype(np.float32)
     model = parse("agraph (float[N, 4] x) => (float[N, 300] y) { y = MatMul (x, w) }")
