@@ -20,6 +20,7 @@ from dmlc.binding.operator import read_attributes
 from dmlc.catalog import operator
 from dmlc.devices import load_function, load_on
 from dmlc.ir import Function
+from dmlc.ir.specialize import specialize_for
 from dmlc.known_answers import find_trusted
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect, wrong_kind
@@ -363,7 +364,7 @@ class _Call:
 
     def _signature(self) -> object:
         """What decides which plan serves this call; None where it cannot be looked up."""
-        if isinstance(self.subject, Function):
+        if isinstance(self.subject, Function) and not _is_made_for_sizes(self.subject):
             layouts: object = None
         else:
             layouts = (
@@ -384,6 +385,8 @@ class _Call:
         subject = self.subject
         if isinstance(subject, Function):
             function = subject
+            if _is_made_for_sizes(function):
+                function = specialize_for(function, {n: a.shape for n, a in self.arrays.items()})
         elif isinstance(subject, Graph):
             function = self._bind_graph(subject)
         else:
@@ -477,6 +480,12 @@ class _Call:
                     code="E0810",
                 )
         return found
+
+
+def _is_made_for_sizes(function: Function) -> bool:
+    """Whether a function is compiled for the sizes at hand: a loop over time has no kernels that
+    serve all."""
+    return bool(function.loops and function.symbols())
 
 
 def _check_settings(

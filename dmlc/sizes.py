@@ -211,6 +211,62 @@ def divide_up(size: Measure, by: int) -> Measure:
     return divide_down(size + (by - 1), by)
 
 
+def divide_exactly(size: Measure, by: Measure) -> Measure | None:
+    """The quotient of two sizes; None where it is no size, whatever the symbols are, or by 0."""
+    if isinstance(by, int):
+        if isinstance(size, Size):
+            return size.divide(by) if by else None
+        return size // by if by and size % by == 0 else None
+    quotient: Measure = 0
+    factors, number = by.terms[0]
+    for _ in range(MOST_TERMS):
+        if size == 0:
+            return quotient
+        symbols, count = _terms(size)[0]
+        rest = list(symbols)
+        for symbol in factors:
+            if symbol not in rest:
+                return None
+            rest.remove(symbol)
+        if count % number:
+            return None
+        part = _collect([(tuple(rest), count // number)])
+        quotient, size = quotient + part, size - by * part
+    return None
+
+
+def replace_symbols(size: Measure, values: Mapping[str, Measure]) -> Measure:
+    """A size with other sizes in place of some symbols, also in what its quotients divide."""
+    total: Measure = 0
+    for symbols, number in _terms(size):
+        product: Measure = number
+        for symbol in symbols:
+            quotient = None if symbol in values else part_quotient(symbol)
+            if quotient is None:
+                product = product * values.get(symbol, Size.of(symbol))
+            else:
+                product = product * divide_down(replace_symbols(quotient[0], values), quotient[1])
+        total = total + product
+    return total
+
+
+def solve_equal(one: Measure, other: Measure) -> tuple[str, Measure] | None:
+    """A symbol and what it is where two sizes are equal; None where no symbol stands alone in
+    their difference."""
+    terms = _terms(one - other)
+    for symbols, number in sorted(terms, reverse=True):
+        alone = len(symbols) == 1 and abs(number) == 1 and part_quotient(symbols[0]) is None
+        rest = [(s, n * -number) for s, n in terms if s != symbols]
+        if alone and symbols[0] not in list_symbols(" ".join(f for s, _ in rest for f in s)):
+            return symbols[0], _collect(rest)
+    return None
+
+
+def list_measured(size: Measure) -> tuple[str, ...]:
+    """The symbols that a size is made of, none where it is a number."""
+    return size.symbols if isinstance(size, Size) else ()
+
+
 @functools.lru_cache(4096)
 def part_quotient(symbol: str) -> tuple[Measure, int] | None:
     """What a quotient divides, and by what; None for a symbol."""

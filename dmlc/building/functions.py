@@ -14,17 +14,26 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.binding.stages import drop_unread, rename_stage
+from dmlc.binding.stages import (
+    drop_unread,
+    keep_loops,
+    list_counted,
+    list_least,
+    rename_loop,
+    rename_stage,
+)
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
     Apply,
     Cast,
     Constant,
+    Delay,
     Extent,
     Function,
     Index,
     Instruction,
     Load,
+    Loop,
     Parameter,
     Reduction,
     Result,
@@ -35,7 +44,9 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.builder import BodyBuilder
+from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
+from dmlc.ir.ranges import number_ranges, table_ranges
 from dmlc.ir.verify import accept
 from dmlc.scalars import (
     COMBINERS,
@@ -47,8 +58,18 @@ from dmlc.scalars import (
     as_data_type,
     data_type_of,
 )
-from dmlc.sizes import as_extent, measure
+from dmlc.sizes import (
+    Measure,
+    Size,
+    as_extent,
+    find_least,
+    find_symbols,
+    measure,
+    solve_equal,
+    write_condition,
+)
 from dmlc.source import DmlcError, UnsupportedError, counted, unknown_name
+from dmlc.transform.loops import gather_loop
 
 Number: TypeAlias = bool | int | float
 
@@ -252,6 +273,12 @@ class Point:
             return self._add(Symbol(extent))
         return self.constant(extent, DataType.INDEX)
 
+    def measure(self, size: Measure) -> Scalar:
+        """A size as an INDEX, also one that may be negative."""
+        taken, rest = size.part_negative() if isinstance(size, Size) else (0, size)
+        found = self.size(as_extent(rest))
+        return found - self.size(as_extent(taken)) if taken else found
+
     def read(self, tensor: Tensor, *indices: Operand) -> Scalar:
         """The element of a tensor at some place, one INDEX for each of its axes. The place must be
         inside of the tensor, or the guard of the reduction be false."""
@@ -284,14 +311,22 @@ class FunctionBuilder:
     well formed: where a read cannot be proved to be inside, say.
     """
 
-    def __init__(self, name: str, count: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, name: str, count: Callable[[int], None] | None = None, *, assumes: bool = False
+    ) -> None:
         """`count` is told how many instructions each stage has, and may refuse more by raising
         `DmlcError`."""
         self.name = name
         self._count = count
+        self.assumes = assumes
+        """Whether open sizes that meet are taken to be equal, and the function checks that."""
+        self.equal: dict[str, Measure] = {}
+        """What symbols have to be for sizes to be equal that met: a function with these in their
+        place needs no checks."""
         self._parameters: list[Parameter] = []
         self._tables: list[Table] = []
         self._stages: list[Stage] = []
+        self._loops: list[Loop] = []
         self._results: dict[str, Tensor] = {}
         self._checks: list[str] = []
         self._taken: dict[str, None] = {}
@@ -362,6 +397,25 @@ class FunctionBuilder:
         reduction = Reduction(combiner, tuple((k, _extent(e)) for k, e in enumerate(axes)))
         return self._append(name, extents, point, value, condition, reduction, dtype)
 
+    def before(self, name: str, dtype: DataType, extents: Sequence[Extent]) -> Tensor:
+        """What a tensor of a loop was at the step before, along its first axis, and 0 at the first
+        step. `close_loop` says which tensor that is. Only tensors of the loop may read it, at their
+        own step."""
+        own = take_name(name, self._taken)
+        return Tensor(own, dtype, tuple(_extent(extent) for extent in extents))
+
+    def close_loop(self, states: Sequence[tuple[Tensor, Tensor]], backwards: bool = False) -> None:
+        """Makes a loop over the first axis of all that leads from what `before` gave to the tensors
+        that this is of: pairs of both. `backwards` begins it at the last place."""
+        delays = [Delay(held.name, held.dtype, held.extents, of.name) for held, of in states]
+        self._stages, loop = gather_loop(self._stages, delays, backwards, self._loops)
+        if loop is not None:
+            self._loops.append(loop)
+
+    def symbols(self) -> tuple[str, ...]:
+        """The sizes of its parameters that are left open."""
+        return find_symbols(extent for each in self._parameters for extent in each.extents)
+
     def call(self, function: Function, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The results, by name, of another function on tensors of this one: its stages become
         stages here. Its parameters and results are packed. Raises `DmlcError` where a tensor is
@@ -396,6 +450,28 @@ class FunctionBuilder:
         self._checks += [check for check in function.checks if check not in self._checks]
         return {result.name: found[result.name] for result in function.results}
 
+    def unify(self, one: Extent, other: Extent) -> Extent | None:
+        """One size for two that have to be equal; None where they never are, or where nothing is
+        taken to hold of open sizes."""
+        if one == other:
+            return one
+        left, right = measure(one), measure(other)
+        difference = left - right
+        low, high = difference.bounds() if isinstance(difference, Size) else (1, 1)
+        if not self.assumes or low > 0 or high < 0:
+            return None
+        solved = solve_equal(left, right)
+        if solved is not None:
+            self.equal.setdefault(*solved)
+        self.check(write_condition(left, "==", right))
+        return min((one, other), key=lambda size: (isinstance(size, str), len(str(size))))
+
+    def check_at_most(self, least: Measure, most: Measure) -> None:
+        """Takes a size not to be above another: checked at run time, where it is not so whatever
+        the symbols are."""
+        if find_least(most - least) < 0:
+            self.check(write_condition(most, ">=", least))
+
     def check(self, condition: str) -> None:
         """Takes a condition to hold of the symbols, such as `N >= 2`: it is checked at run time."""
         if condition not in self._checks:
@@ -417,11 +493,14 @@ class FunctionBuilder:
         """The function, verified. Stages that no result needs are left out."""
         names = {tensor.name: name for name, tensor in self._results.items()}
         # What has the name of a result, and is another tensor, makes room.
-        for other in (*self._stages, *self._tables):
+        delays = (delay for loop in self._loops for delay in loop.delays)
+        for other in (*self._stages, *self._tables, *delays):
             if other.name in self._results and other.name not in names:
                 names[other.name] = take_name(other.name, self._taken)
-        kept = drop_unread(self._stages, list(names))
+        kept = drop_unread(self._stages, list(names), self._loops)
+        loops = keep_loops(self._loops, kept)
         read = {load.tensor for stage in kept for load in stage.body.loads()}
+        implied = (*list_counted(kept), *list_least(self._parameters, kept))
         function = Function(
             self.name,
             tuple(self._parameters),
@@ -432,9 +511,10 @@ class FunctionBuilder:
                 for table in self._tables
                 if table.name in read
             ),
-            checks=tuple(self._checks),
+            checks=tuple(dict.fromkeys((*self._checks, *implied))),
+            loops=tuple(rename_loop(loop, names) for loop in loops),
         )
-        return accept(function)
+        return accept(_hold_reads(function) if self.assumes else function)
 
     def _append(
         self,
@@ -459,6 +539,35 @@ class FunctionBuilder:
         domain = tuple(_extent(extent) for extent in extents)
         self._stages.append(Stage(own, found, domain, body, reduction))
         return Tensor(own, found, domain)
+
+
+def _hold_reads(function: Function) -> Function:
+    """The function with each position clamped of which it is not clear that it is inside, where
+    sizes are left open: by its checks, or by arithmetic that the verifier does not know."""
+    if not function.symbols():
+        return function
+    reach = table_ranges(function.tables) | number_ranges(function.stages)
+    known = function.tensors()
+
+    def hold(stage: Stage) -> Stage:
+        found, _ = find_open_reads(stage, known, reach)
+        builder = BodyBuilder()
+
+        def change(number: int, moved: Instruction) -> int | None:
+            if number not in found or not isinstance(moved, Load):
+                return None
+            places = list(moved.indices)
+            for axis in found[number]:
+                size = measure(known[moved.tensor].extents[axis])
+                end = builder.size(as_extent(size))
+                last = builder.apply("sub", end, builder.constant(1))
+                place = builder.apply("max", places[axis], builder.constant(0))
+                places[axis] = builder.apply("min", place, last)
+            return builder.add(dataclasses.replace(moved, indices=tuple(places)))
+
+        return builder.remake(stage, change) if found else stage
+
+    return function.with_stages(map(hold, function.stages))
 
 
 def _extent(extent: Extent) -> Extent:

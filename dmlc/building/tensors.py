@@ -13,7 +13,7 @@ from typing import overload
 from dmlc.building.functions import FunctionBuilder, Operand, Point, Scalar, Tensor
 from dmlc.ir import POSITIONAL_COMBINERS, Extent
 from dmlc.scalars import DataType
-from dmlc.sizes import Measure, as_extent, measure, multiply
+from dmlc.sizes import Measure, as_extent, find_least, measure, multiply
 from dmlc.source import DmlcError
 
 
@@ -22,7 +22,9 @@ def show_extents(extents: Sequence[Extent]) -> str:
     return f"[{', '.join(str(extent) for extent in extents)}]"
 
 
-def join_extents(shapes: Sequence[Sequence[Extent]]) -> tuple[Extent, ...]:
+def join_extents(
+    builder: FunctionBuilder, shapes: Sequence[Sequence[Extent]]
+) -> tuple[Extent, ...]:
     """The sizes that some tensors broadcast to, aligned at their last axes. Raises `DmlcError`
     where they do not."""
     rank = max((len(shape) for shape in shapes), default=0)
@@ -31,17 +33,24 @@ def join_extents(shapes: Sequence[Sequence[Extent]]) -> tuple[Extent, ...]:
         for axis, extent in enumerate(shape, rank - len(shape)):
             if joined[axis] == 1:
                 joined[axis] = extent
-            elif extent not in (1, joined[axis]):
-                given = " and ".join(show_extents(s) for s in shapes)
-                raise DmlcError(f"tensors of the sizes {given} do not broadcast")
+            elif extent != 1:
+                one = builder.unify(joined[axis], extent)
+                if one is None:
+                    given = " and ".join(show_extents(s) for s in shapes)
+                    raise DmlcError(f"tensors of the sizes {given} do not broadcast")
+                joined[axis] = one
     return tuple(joined)
 
 
 def read_broadcast(at: Point, tensor: Tensor, indices: Sequence[Scalar]) -> Scalar:
     """The element that a tensor has at a place of what it broadcasts to."""
-    own = indices[len(indices) - tensor.rank :]
-    pairs = zip(own, tensor.extents, strict=True)
-    return at.read(tensor, *(0 if extent == 1 else index for index, extent in pairs))
+    return at.read(tensor, *_place_broadcast(tensor.extents, indices))
+
+
+def _place_broadcast(own: Sequence[Extent], indices: Sequence[Scalar]) -> list[Operand]:
+    """The position for some sizes along the last axes of what they broadcast to."""
+    pairs = zip(indices[len(indices) - len(own) :], own, strict=True)
+    return [0 if extent == 1 else index for index, extent in pairs]
 
 
 @overload
@@ -99,8 +108,10 @@ def map_elements(
 ) -> Tensor:
     """`formula` of the elements of tensors that broadcast, to `extents` where these are given."""
     shapes = [tensor.extents for tensor in tensors]
-    joined = join_extents(shapes if extents is None else [*shapes, extents])
-    if extents is not None and joined != tuple(extents):
+    joined = join_extents(builder, shapes if extents is None else [extents, *shapes])
+    if extents is not None and any(e == 1 != j for e, j in zip(extents, joined, strict=False)):
+        joined = ()
+    if extents is not None and len(joined) != len(extents):
         shown = " and ".join(show_extents(shape) for shape in shapes)
         raise DmlcError(f"tensors of the sizes {shown} do not broadcast to {show_extents(extents)}")
 
@@ -179,7 +190,8 @@ def reshape(
 ) -> Tensor:
     """The same elements, in the order of a packed tensor, in other sizes."""
     wanted = tuple(as_extent(measure(extent)) for extent in extents)
-    if multiply(wanted) != multiply(tensor.extents):
+    whole, own_whole = as_extent(multiply(wanted)), as_extent(multiply(tensor.extents))
+    if builder.unify(whole, own_whole) is None:
         raise DmlcError(
             f"{tensor.name} has the sizes {show_extents(tensor.extents)}, and not as many "
             f"elements as {show_extents(wanted)}"
@@ -190,6 +202,9 @@ def reshape(
     def element(at: Point) -> Scalar:
         if 0 in wanted:
             return at.read(tensor, *(0 for _ in tensor.extents))
+        if whole != own_whole:
+            position = flatten(at, at.indices, wanted)
+            return at.read(tensor, *unflatten(at, position, tensor.extents))
         places: list[Operand] = [0] * tensor.rank
         for own, others in _match_axes(tensor.extents, wanted):
             position = flatten(at, [at.indices[axis] for axis in others],
@@ -265,27 +280,33 @@ def slice_axes(
     builder: FunctionBuilder,
     name: str,
     tensor: Tensor,
-    starts: Sequence[int],
+    starts: Sequence[Measure],
     steps: Sequence[int],
     extents: Sequence[Extent],
 ) -> Tensor:
     """The part of a tensor that starts at a place and has these sizes, in steps that may be
     negative; one entry for each axis. Raises `DmlcError` where it is not all inside."""
     for axis, (start, step, extent) in enumerate(zip(starts, steps, extents, strict=True)):
-        size = tensor.extents[axis]
-        whole = start == 0 and step == 1 and extent == size
-        if whole or extent == 0:
+        size = measure(tensor.extents[axis])
+        if (start == 0 and step == 1 and measure(extent) == size) or extent == 0:
             continue
-        last = start + step * (extent - 1) if isinstance(extent, int) else -1
-        if not (isinstance(size, int) and 0 <= start < size and 0 <= last < size):
+        last = start + (measure(extent) - 1) * step
+        ends = [find_least(place) for place in (start, last, size - 1 - start, size - 1 - last)]
+        if min(ends) >= 0:
+            continue
+        if not builder.assumes or all(isinstance(place, int) for place in (start, last, size)):
             raise DmlcError(
                 f"axis {axis} of {tensor.name} has {size} places, and {extent} from {start} in "
                 f"steps of {step} are not all there"
             )
+        for place in (start, last):
+            builder.check_at_most(0, place)
+            builder.check_at_most(place, size - 1)
 
     def element(at: Point) -> Scalar:
-        places = zip(at.indices, starts, steps, strict=True)
-        return at.read(tensor, *(index * step + start for index, start, step in places))
+        rows = zip(at.indices, starts, steps, strict=True)
+        places = [index * step + at.measure(start) for index, start, step in rows]
+        return at.read(tensor, *places)
 
     return builder.compute(name, extents, element, tensor.dtype)
 
@@ -336,17 +357,23 @@ def concatenate(
     first = given[0]
     ends: list[Measure] = []
     total: Measure = 0
+    joined = list(first.extents)
     for tensor in given:
-        rest = [(t.extents[:place], t.extents[place + 1 :], t.dtype) for t in (tensor, first)]
-        if rest[0] != rest[1]:
+        if tensor.dtype is not first.dtype or tensor.rank != first.rank:
             raise DmlcError(f"{tensor.name} and {first.name} do not join along axis {axis}")
+        for k, extent in enumerate(tensor.extents):
+            one = extent if k == place else builder.unify(joined[k], extent)
+            if one is None:
+                raise DmlcError(f"{tensor.name} and {first.name} do not join along axis {axis}")
+            joined[k] = one
         total = total + measure(tensor.extents[place])
         ends.append(total)
+    joined[place] = as_extent(total)
 
     def element(at: Point) -> Scalar:
-        own = list(at.indices)
         found: Scalar | None = None
         for tensor, end in reversed(list(zip(given, ends, strict=True))):
+            own = list(at.indices)
             start = end - measure(tensor.extents[place])
             moved = at.indices[place] - at.size(as_extent(start))
             if len(given) > 1:
@@ -359,9 +386,7 @@ def concatenate(
             raise DmlcError("there is nothing to join")
         return found
 
-    extents = list(first.extents)
-    extents[place] = as_extent(total)
-    return builder.compute(name, extents, element, first.dtype)
+    return builder.compute(name, joined, element, first.dtype)
 
 
 def stack_tensors(
@@ -410,11 +435,11 @@ def matrix_multiply(builder: FunctionBuilder, name: str, one: Tensor, other: Ten
     floats are added up in FLOAT32."""
     if one.rank == 0 or other.rank == 0:
         raise DmlcError("a matrix product is of tensors of one axis or more")
-    batch = join_extents([one.extents[:-2], other.extents[:-2]])
+    batch = join_extents(builder, [one.extents[:-2], other.extents[:-2]])
     rows = one.extents[-2:-1]
     columns = other.extents[-1:] if other.rank > 1 else ()
-    inner = other.extents[-2] if other.rank > 1 else other.extents[0]
-    if one.extents[-1] != inner:
+    inner = builder.unify(one.extents[-1], other.extents[-2:][0])
+    if inner is None:
         shown = f"{show_extents(one.extents)} and {show_extents(other.extents)}"
         raise DmlcError(f"there is no matrix product of the sizes {shown}")
 
@@ -422,20 +447,13 @@ def matrix_multiply(builder: FunctionBuilder, name: str, one: Tensor, other: Ten
         outer = at.indices[: len(batch)]
         row = at.indices[len(batch) : len(batch) + len(rows)]
         column = at.indices[len(batch) + len(rows) :]
+        left = _place_broadcast(one.extents[:-2], outer)
+        right = _place_broadcast(other.extents[:-2], outer)
         (step,) = at.reduced
-        left = _at_batch(one, outer, max(one.rank - 2, 0))
-        right = _at_batch(other, outer, max(other.rank - 2, 0))
         return at.read(one, *left, *row, step) * at.read(other, *right, step, *column)
 
     extents = (*batch, *rows, *columns)
     return builder.reduce(name, "sum", extents, [inner], element, one.dtype)
-
-
-def _at_batch(tensor: Tensor, outer: Sequence[Scalar], rank: int) -> list[Operand]:
-    """The position along the first axes of a tensor that broadcast."""
-    own = outer[len(outer) - rank :]
-    pairs = zip(own, tensor.extents[:rank], strict=True)
-    return [0 if extent == 1 else index for index, extent in pairs]
 
 
 def count_elements(tensor: Tensor) -> int:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
 import dmlc
 from dmlc import ir
 from dmlc.binding import ir_name
-from dmlc.files import open_regular
+from dmlc.files import name_file, open_regular
 from dmlc.npy import read_npy
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.sizes import Shapes
@@ -61,6 +62,21 @@ def read_array(path: str, dtype: DataType | None = None) -> Array:
     if found is None:
         raise DmlcError(f"'{path}' holds {array.dtype}, which no tensor can hold")
     return array if array.dtype.isnative else array.astype(found.dtype)
+
+
+def find_weights(path: str | Path) -> Path:
+    """The folder with the weights of a function in a file, which `dmlc import-onnx` writes."""
+    return Path(path).with_suffix(".weights")
+
+
+def read_weights(path: str, function: ir.Function, given: Mapping[str, Array]) -> dict[str, Array]:
+    """The weights of a function in a file, for those parameters that are not given."""
+    folder, found = find_weights(path), dict[str, Array]()
+    for parameter in function.parameters:
+        place = folder / name_file(parameter.name, ".npy")
+        if parameter.name not in given and place.is_file():
+            found[parameter.name] = read_array(str(place), parameter.dtype)
+    return found
 
 
 def _check_described(name: str, path: str, array: Array, desc: dmlc.TensorDesc) -> None:

@@ -20,7 +20,7 @@ from dmlc.cli.arguments import (
     read_tensors,
     refuse_attributes,
 )
-from dmlc.cli.arrays import bind_open, make_outputs, read_arrays
+from dmlc.cli.arrays import bind_open, make_outputs, read_arrays, read_weights
 from dmlc.runtime.arrays import Array
 from dmlc.source import Source
 
@@ -61,7 +61,9 @@ def read_call(
     dims: dict[str, int] = {}
     outputs: dict[str, Array] = {}
     function: ir.Function | None = None
-    if not isinstance(found, ir.Function):
+    if isinstance(found, ir.Function):
+        arrays |= read_weights(operator, found, arrays)
+    else:
         dims = read_dimensions(dimensions, found)
         if isinstance(found, dmlc.Graph):
             refuse_attributes(attributes, found)

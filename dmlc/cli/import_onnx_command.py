@@ -10,7 +10,7 @@ import click
 
 from dmlc import onnx
 from dmlc.cli.arguments import read_pairs, read_tensors, show_commands, tensor_option
-from dmlc.cli.arrays import encode_array, read_arrays
+from dmlc.cli.arrays import encode_array, find_weights, read_arrays
 from dmlc.files import name_file, write_files
 from dmlc.processes import spell_command
 
@@ -38,8 +38,9 @@ def _list_operators(context: click.Context, _: click.Parameter, asked: bool) -> 
               callback=_list_operators,
               help="List the operators of ONNX that are imported, and leave.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
-              help="Write the function to DIR/MODEL.ir, and its weights to DIR/NAME.npy. Without "
-              "it, print the function.")  # fmt: skip
+              help="Write the function to DIR/MODEL.ir, and its weights to files in "
+              "DIR/MODEL.weights, where dmlc run finds them. Without it, print the function.",
+              )  # fmt: skip
 def command(
     model: str,
     tensors: tuple[str, ...],
@@ -66,13 +67,11 @@ def command(
         click.echo(str(found.function))
         return
     name = name_file(Path(model).stem, ".ir")
-    places = {own: name_file(own, ".npy") for own in found.weights}
-    weights = {places[own]: encode_array(array) for own, array in found.weights.items()}
-    files = {name: f"{found.function}\n".encode(), **weights}
-    for path in write_files(directory, files):
-        click.echo(path)
     folder = Path(directory)
+    weights = {name_file(n, ".npy"): encode_array(array) for n, array in found.weights.items()}
+    paths = write_files(find_weights(folder / name), weights) if weights else []
+    for path in (*write_files(folder, {name: f"{found.function}\n".encode()}), *paths):
+        click.echo(path)
     given = [f"{own}={name_file(own, '.npy')}" for own in found.inputs.values()]
-    given += [f"{own}={folder / place}" for own, place in places.items()]
     words = [word for each in given for word in ("--input", each)]
     show_commands("to run it", [spell_command("dmlc", "run", folder / name, *words)])

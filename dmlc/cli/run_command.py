@@ -80,7 +80,8 @@ def command(
     OPERATOR is a name of the library, FILE[:NAME], or FILE.ir with a function. Types and sizes are
     those of the arrays; --tensor says them for outputs where they cannot be inferred, --dim for
     symbols of a graph that no input has. Where --tensor leaves sizes open, as X=FLOAT32[N,64] does,
-    the kernels are those that serve all sizes, and take theirs from the arrays. bfloat16, which
+    the kernels are those that serve all sizes, and take theirs from the arrays. The weights that
+    dmlc import-onnx wrote beside FILE.ir are read from there. bfloat16, which
     .npy files have no name for, is read from two plain bytes an element, or from 16-bit integers
     with --tensor NAME=BFLOAT16; it is written as plain bytes. Without -o the values of each result
     are summed up: the smallest, the largest and the mean of what is finite, and the first ones.

@@ -22,7 +22,7 @@ from dmlc.ir.nodes import (
 )
 from dmlc.parameters import expect, expect_integer, expect_mapping
 from dmlc.scalars import DataType
-from dmlc.sizes import evaluate_size, refuse_sizes
+from dmlc.sizes import Shapes, evaluate_size, refuse_sizes
 from dmlc.source import DmlcError
 
 
@@ -60,6 +60,19 @@ def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
         checks=(),
         loops=tuple(loops),
     )
+
+
+def specialize_for(function: Function, shapes: Mapping[str, Sequence[int]]) -> Function:
+    """The function for arrays of these shapes, by parameter. Raises `DmlcError` where one is
+    missing or does not fit."""
+    known = Shapes()
+    for parameter in function.parameters:
+        if parameter.name not in shapes:
+            raise DmlcError(f"input '{parameter.name}' is missing")
+        wrong = known.match(parameter.name, parameter.extents, shapes[parameter.name])
+        if wrong is not None:
+            raise DmlcError(f"the inputs of {function.name} do not fit: {wrong}")
+    return specialize(function, known.sizes)
 
 
 def evaluate_strides(

@@ -160,8 +160,8 @@ def check_loop(function: Function, loop: Loop, first: int) -> Fault | None:
         return Fault(name, "its stages do not stand one after another", function.span)
     own = {stage.name: stage for stage in stages}
     steps = stages[0].extents[:1]
-    if not steps or not isinstance(steps[0], int):
-        return Fault(name, "the number of its steps is no number", stages[0].span)
+    if not steps:
+        return Fault(name, "its stages have no axis, which steps could go along", stages[0].span)
     theirs = {*own, *(delay.name for delay in loop.delays)}
     for stage in stages:
         node = f"%{stage.name}"

@@ -148,7 +148,7 @@ class CopyingExecutable(abc.ABC):
 
     def profile(self, inputs: Inputs, outputs: Outputs | None = None, runs: int = RUNS) -> Profile:
         """Raises `UnsupportedError`: there is no clock that kernels can be timed by."""
-        raise refuse(self.device)
+        raise refuse(self._quiet.device)
 
     def bind(self, inputs: Inputs, outputs: Outputs | None = None) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input

@@ -17,6 +17,7 @@ from dmlc.ir import Apply, Constant, Extent, Function, Index, Instruction, Stage
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import IndexFacts, find_index_only
+from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import DataType
 from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, Note, UnsupportedError
@@ -45,7 +46,14 @@ def settle_sizes(function: Function) -> Function:
     open sizes are."""
     if not function.symbols():
         return function
-    return function.with_stages(_settle(stage) for stage in function.stages)
+
+    def settle(stage: Stage) -> Stage:
+        made = _settle(stage)
+        # A clamp may be what bounds a position for the verifier, though it never moves it.
+        fault = None if made.body == stage.body else find_stage_fault(function, made)
+        return made if fault is None else stage
+
+    return function.with_stages(map(settle, function.stages))
 
 
 def _settle(stage: Stage) -> Stage:

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import POSITIONAL_COMBINERS, Apply, Cast, Extent, Function, Index, Load, Stage
+from dmlc.ir import POSITIONAL_COMBINERS, Apply, Extent, Function, Index, Load, Stage
 from dmlc.ir.places import find_along
 from dmlc.scalars import ROUNDINGS
 from dmlc.sizes import estimate, find_least, measure

@@ -344,6 +344,28 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "whose types and sizes are its own" in capsys.readouterr().err
 
 
+def test_weights_come_with_the_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The commands as they are documented: the weights are found where they were written."""
+    weight = np.random.default_rng(1).standard_normal((4, 300)).astype(np.float32)
+    model = parse("agraph (float[N, 4] x) => (float[N, 300] y) { y = MatMul (x, w) }")
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    onnx.save(model, tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", X)
+    out = tmp_path / "out"
+    assert cli.run(["import-onnx", str(tmp_path / "m.onnx"), "-o", str(out)]) == 0
+    said = capsys.readouterr()
+    assert said.out.split() == [f"{out}/m.ir", f"{out}/m.weights/w.npy"]
+    assert said.err.strip().endswith(f"dmlc run {out}/m.ir --input x=x.npy")
+    given = ["--input", f"x={tmp_path / 'x.npy'}", "-o", str(out)]
+    assert cli.run(["run", f"{out}/m.ir", *given, "--verify"]) == 0
+    np.testing.assert_allclose(np.load(out / "y.npy"), X @ weight, 1e-5, 1e-5)
+    # What is given stands before what is found.
+    np.save(tmp_path / "w.npy", weight * 0)
+    other = ["--input", f"w={tmp_path / 'w.npy'}", "--device", "reference"]
+    assert cli.run(["run", f"{out}/m.ir", *given, *other]) == 0
+    assert not np.load(out / "y.npy").any()
+
+
 def test_the_command_lists_operators(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["import-onnx", "--operators"]) == 0
     shown = capsys.readouterr().out.replace("\n  ", " ")

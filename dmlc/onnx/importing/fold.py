@@ -6,7 +6,10 @@ these are computed as NumPy does it: those that shapes are made with.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -19,8 +22,8 @@ from dmlc.onnx.importing import products, recurrent, resampling, windows
 from dmlc.onnx.importing.names import number_type
 from dmlc.onnx.importing.schema import count_bytes
 from dmlc.scalars import Array
-from dmlc.sizes import Measure, Size, divide_down, is_multiple
-from dmlc.source import DmlcError, UnsupportedError
+from dmlc.sizes import Measure, Size, divide_down, divide_exactly, find_least
+from dmlc.source import DmlcError
 
 _IMPURE = (
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
@@ -97,10 +100,14 @@ def fold(
     protos: Sequence[onnx.AttributeProto],
     version: int,
     domain: str,
-) -> list[Array]:
-    """The outputs of a node of known inputs. Raises `DmlcError` where there are none."""
+) -> list[Array] | None:
+    """The outputs of a node of known inputs; None where that depends on what sizes are that are
+    left open. Raises `DmlcError` where there are none."""
     if any(array is not None and array.dtype == object for array in inputs):
-        return [_fold_sizes(proto.op_type, inputs, attributes)]
+        try:
+            return _fold_sizes(proto, inputs, attributes)
+        except _UndecidedError:
+            return None
     names = [f"i{number}" if array is not None else "" for number, array in enumerate(inputs)]
     outputs = [f"o{number}" if name else "" for number, name in enumerate(proto.output)]
     node = helper.make_node(proto.op_type, names, outputs, domain=domain)
@@ -136,64 +143,183 @@ def _as_array(result: Any) -> Array:
     return found.astype(np.str_) if found.dtype == np.dtype(object) else found
 
 
+class _UndecidedError(Exception):
+    """What sizes are that are left open decides a value."""
+
+
 def _fold_sizes(
-    op_type: str, inputs: Sequence[Array | None], attributes: Mapping[str, object]
-) -> Array:
+    proto: onnx.NodeProto, inputs: Sequence[Array | None], attributes: Mapping[str, object]
+) -> list[Array]:
     """The same of sizes that are left open."""
     try:
-        found = _SIZES[op_type]([a for a in inputs if a is not None], attributes)
+        made = _SIZES[proto.op_type](_Call(inputs, attributes, len(proto.output)))
     except (IndexError, TypeError, ValueError, ZeroDivisionError) as error:
         # As NumPy says it of arrays of sizes.
         raise DmlcError(f"its inputs are sizes, and computing it fails: {error}") from None
-    if all(not isinstance(value, Size) for value in found.ravel()):
-        return found.astype(np.int64)
-    return found
+    found = made if isinstance(made, list) else [made]
+    return [_settle(array) for array in found]
 
 
-def _divide(inputs: list[Array], _: Mapping[str, object]) -> Array:
-    one, other = np.broadcast_arrays(*inputs)
-    made: Any = np.empty(one.shape, object)
-    for place in np.ndindex(one.shape):
-        size, by = cast("tuple[Measure, Measure]", (one[place], other[place]))
-        if isinstance(by, Size):
-            if size != by:
-                raise UnsupportedError("it divides by a size that is left open")
-            made[place] = 1
-            continue
-        if isinstance(size, Size) and not is_multiple(size, int(by)) and by < 1:
-            raise UnsupportedError("it divides a size that is left open by a negative number")
-        made[place] = divide_down(size, int(by))
-    return made
+def _settle(array: Array) -> Array:
+    """An array of sizes, as INT64s where none of them is left open."""
+    if array.dtype == object and all(not isinstance(value, Size) for value in array.ravel()):
+        return array.astype(np.int64)
+    return array
 
 
-def _slice(inputs: list[Array], _: Mapping[str, object]) -> Array:
-    data, starts, ends = inputs[:3]
-    step = int(inputs[4][0]) if len(inputs) > 4 else 1
-    return data[slice(int(starts[0]), int(ends[0]), step)]
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Call:
+    """A node on sizes that are left open: its inputs, its attributes, how many outputs it has."""
+
+    inputs: Sequence[Array | None]
+    attributes: Mapping[str, object]
+    outputs: int
+
+    def array(self, number: int) -> Array:
+        """An input, of numbers or of sizes."""
+        found = self.inputs[number]
+        if found is None:
+            raise DmlcError(f"it has no input {number}")
+        return found
+
+    def numbers(self, number: int, name: str = "") -> list[int] | None:
+        """Whole numbers that an input says, or else an attribute."""
+        if number < len(self.inputs) and self.inputs[number] is not None:
+            found = self.array(number).ravel().tolist()
+            if any(isinstance(value, Size) for value in found):
+                raise _UndecidedError
+            return [int(value) for value in found]
+        given = cast("Sequence[int] | None", self.attributes.get(name))
+        return None if given is None else [int(value) for value in given]
 
 
-def _axes(inputs: list[Array], attributes: Mapping[str, object]) -> tuple[int, ...] | None:
-    """The axes of a Squeeze or Unsqueeze: an input, or an attribute."""
-    if len(inputs) > 1:
-        return tuple(int(axis) for axis in inputs[1])
-    found = cast("Sequence[int] | None", attributes.get("axes"))
-    return None if found is None else tuple(found)
+def _map(function: Callable[..., object], dtype: type[Any] = object) -> Callable[[_Call], Array]:
+    """A function of sizes, on each of those that stand together where arrays broadcast."""
+
+    def fold_all(call: _Call) -> Array:
+        arrays = np.broadcast_arrays(*(call.array(k) for k in range(len(call.inputs))))
+        # Numbers of NumPy know no sizes: lists have those of Python.
+        rows = zip(*(array.ravel().tolist() for array in arrays), strict=True)
+        made: Any = np.empty(arrays[0].size, dtype)
+        for number, row in enumerate(rows):
+            made[number] = functools.reduce(function, row) if len(row) > 1 else function(*row)
+        return made.reshape(arrays[0].shape)
+
+    return fold_all
 
 
-def _gather(inputs: list[Array], _: Mapping[str, object]) -> Array:
-    found: Any = np.empty(inputs[1].shape, object)
-    for place in np.ndindex(inputs[1].shape):
-        found[place] = inputs[0][int(inputs[1][place])]
-    return found
+def _is_at_most(one: Measure, other: Measure) -> bool:
+    """Whether a size is never above another. Raises `_UndecidedError` where sizes decide."""
+    if find_least(other - one) >= 0:
+        return True
+    if find_least(one - other) > 0:
+        return False
+    raise _UndecidedError
 
 
-def _multiply_all(inputs: list[Array], _: Mapping[str, object]) -> Array:
-    product: Any = 1
-    for value in inputs[0]:
-        product = value * product
-    made: Any = np.empty((1,), object)
-    made[0] = product
-    return made
+def _is_above(one: Measure, other: Measure) -> bool:
+    return not _is_at_most(one, other)
+
+
+def _is_at_least(one: Measure, other: Measure) -> bool:
+    return _is_at_most(other, one)
+
+
+def _is_below(one: Measure, other: Measure) -> bool:
+    return not _is_at_most(other, one)
+
+
+def _is_equal(one: Measure, other: Measure) -> bool:
+    if one == other:
+        return True
+    if find_least(one - other) > 0 or find_least(other - one) > 0:
+        return False
+    raise _UndecidedError
+
+
+def _smaller(one: Measure, other: Measure) -> Measure:
+    return one if _is_at_most(one, other) else other
+
+
+def _larger(one: Measure, other: Measure) -> Measure:
+    return other if _is_at_most(one, other) else one
+
+
+def _divide(size: Measure, by: Measure) -> Measure:
+    """A quotient, which ONNX rounds towards 0."""
+    exact = divide_exactly(size, by)
+    if exact is not None:
+        return exact
+    if isinstance(by, Size) or by == 0:
+        raise _UndecidedError
+    size, by = (size, by) if by > 0 else (size * -1, -by)
+    if find_least(size) >= 0:
+        return divide_down(size, by)
+    if find_least(size * -1) >= 0:
+        return divide_down(size * -1, by) * -1
+    raise _UndecidedError
+
+
+def _remainder(size: Measure, by: Measure) -> Measure:
+    if isinstance(by, int) and by > 0:
+        return size - divide_down(size, by) * by
+    raise _UndecidedError
+
+
+def _negate(size: Measure) -> Measure:
+    return size * -1
+
+
+def _absolute(size: Measure) -> Measure:
+    return size if _is_at_most(0, size) else size * -1
+
+
+def _where(call: _Call) -> Array:
+    if call.array(0).dtype != np.dtype(np.bool_):
+        raise _UndecidedError
+    return np.where(call.array(0), call.array(1), call.array(2))
+
+
+def _slice(call: _Call) -> Array:
+    data = call.array(0)
+    starts, ends = call.numbers(1, "starts") or [], call.numbers(2, "ends") or []
+    axes, steps = call.numbers(3, "axes") or range(len(starts)), call.numbers(4)
+    parts = [slice(None)] * data.ndim
+    rows = zip(axes, starts, ends, steps or [1] * len(starts), strict=True)
+    for axis, start, end, step in rows:
+        parts[axis] = slice(*slice(start, end, step).indices(data.shape[axis]))
+        if step < 0 and parts[axis].stop < 0:
+            parts[axis] = slice(parts[axis].start, None, step)
+    return data[tuple(parts)]
+
+
+def _gather(call: _Call) -> Array:
+    axis = int(cast("int", call.attributes.get("axis", 0)))
+    if call.array(1).dtype == object:
+        raise _UndecidedError
+    return _as_objects(np.take(call.array(0), call.array(1).astype(np.int64), axis))
+
+
+def _split(call: _Call) -> list[Array]:
+    data, axis = call.array(0), int(cast("int", call.attributes.get("axis", 0)))
+    lengths = call.numbers(1, "split")
+    if lengths is None:
+        each = -(-data.shape[axis] // call.outputs)
+        lengths = [each] * call.outputs
+    return np.split(data, np.cumsum(lengths)[:-1].tolist(), axis)
+
+
+def _reduction(combine: Callable[[Any, Any], Any]) -> Callable[[_Call], Array]:
+    """What sizes come to along one axis, or all."""
+
+    def fold_all(call: _Call) -> Array:
+        data, axes = call.array(0), call.numbers(1, "axes")
+        if data.ndim != 1 or axes not in (None, [], [0], [-1]) or not data.size:
+            raise _UndecidedError
+        made = _as_objects(functools.reduce(combine, data.tolist()))
+        return made.reshape((1,)) if call.attributes.get("keepdims", 1) else made
+
+    return fold_all
 
 
 def _as_objects(made: object) -> Array:
@@ -205,18 +331,50 @@ def _as_objects(made: object) -> Array:
     return held
 
 
-_SIZES: Mapping[str, Callable[[list[Array], Mapping[str, object]], Array]] = {
-    "Add": lambda i, _: _as_objects(i[0] + i[1]),
-    "Cast": lambda i, _: i[0],
-    "Concat": lambda i, _: np.concatenate(i),
-    "Div": _divide,
+def _concatenate(call: _Call) -> Array:
+    arrays = [call.array(k) for k in range(len(call.inputs))]
+    return np.concatenate(arrays, int(cast("int", call.attributes.get("axis", 0))))
+
+
+def _reshape(call: _Call) -> Array:
+    wanted, data = call.numbers(1, "shape") or [], call.array(0)
+    if not call.attributes.get("allowzero"):
+        wanted = [data.shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
+    return data.reshape(wanted)
+
+
+def _squeeze(call: _Call) -> Array:
+    axes = call.numbers(1, "axes")
+    return _as_objects(call.array(0).squeeze(None if axes is None else tuple(axes)))
+
+
+_SIZES: Mapping[str, Callable[[_Call], Array | list[Array]]] = {
+    "Abs": _map(_absolute),
+    "Add": _map(operator.add),
+    "Cast": lambda call: call.array(0),
+    "Concat": _concatenate,
+    "Div": _map(_divide),
+    "Equal": _map(_is_equal, np.bool_),
     "Gather": _gather,
-    "Mul": lambda i, _: _as_objects(i[0] * i[1]),
-    "ReduceProd": _multiply_all,
-    "Reshape": lambda i, _: i[0].reshape([int(size) for size in i[1]]),
+    "Greater": _map(_is_above, np.bool_),
+    "GreaterOrEqual": _map(_is_at_least, np.bool_),
+    "Less": _map(_is_below, np.bool_),
+    "LessOrEqual": _map(_is_at_most, np.bool_),
+    "Max": _map(_larger),
+    "Min": _map(_smaller),
+    "Mod": _map(_remainder),
+    "Mul": _map(operator.mul),
+    "Neg": _map(_negate),
+    "ReduceMax": _reduction(_larger),
+    "ReduceMin": _reduction(_smaller),
+    "ReduceProd": _reduction(operator.mul),
+    "ReduceSum": _reduction(operator.add),
+    "Reshape": _reshape,
     "Slice": _slice,
-    "Squeeze": lambda i, a: _as_objects(i[0].squeeze(_axes(i, a))),
-    "Sub": lambda i, _: _as_objects(i[0] - i[1]),
-    "Unsqueeze": lambda i, a: np.expand_dims(i[0], _axes(i, a) or (0,)),
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Sub": _map(operator.sub),
+    "Unsqueeze": lambda call: np.expand_dims(call.array(0), tuple(call.numbers(1, "axes") or (0,))),
+    "Where": _where,
 }
 """Operators on sizes that are left open."""

@@ -8,8 +8,9 @@ and refused at once.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import onnx
@@ -17,7 +18,8 @@ from onnx import helper
 
 from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.building.tensors import normalize_axes, stack_tensors
-from dmlc.onnx.importing import schema
+from dmlc.files import name_file
+from dmlc.onnx.importing import contributed, schema
 from dmlc.onnx.importing.budget import DEEPEST, NODE_WORK, Budget, BudgetError
 from dmlc.onnx.importing.fold import can_fold, fold, is_quick, measure_results
 from dmlc.onnx.importing.names import (
@@ -26,10 +28,18 @@ from dmlc.onnx.importing.names import (
     spell_domain,
     spell_name,
 )
-from dmlc.onnx.importing.nodes import Node, UnknownValueError, Value
+from dmlc.onnx.importing.nodes import (
+    Node,
+    OpenSizeError,
+    UnknownValueError,
+    Value,
+    extents_of,
+    need_number,
+)
 from dmlc.onnx.importing.rules import REFUSED, RULES
 from dmlc.onnx.importing.values import MISSING, Missing, Values
 from dmlc.scalars import Array
+from dmlc.sizes import find_symbols
 from dmlc.source import Diagnostic, DmlcError, Note, UnsupportedError, counted, list_names
 
 Found: TypeAlias = Value | Missing
@@ -97,12 +107,16 @@ class _Refusal:
     reason: DmlcError
 
 
+EXAMPLE = 1
+"""What messages propose as a size that is left open: each is 1 or more."""
+
+
 class Importer:
     """Nodes of a model become stages of a function."""
 
     def __init__(self, name: str, model: onnx.ModelProto) -> None:
         self.budget = Budget()
-        self.builder = FunctionBuilder(name, self.budget.work)
+        self.builder = FunctionBuilder(name, self.budget.work, assumes=True)
         self.values = Values(self.builder, self.budget)
         self._functions = {(spell_domain(f.domain), f.name, f.overload): f for f in model.functions}
         self._refusals: list[_Refusal] = []
@@ -126,8 +140,9 @@ class Importer:
                 if isinstance(value, np.ndarray):
                     self.values.name_array(value, scope.spell(name))
 
-    def check(self, name: str) -> None:
-        """Raises one error for all that is not supported."""
+    def check(self, name: str, subject: str) -> None:
+        """Raises one error for all that is not supported. `subject` is the file of the model, empty
+        where it has none."""
         if not self._refusals:
             return
         grouped: dict[tuple[str, str], list[str]] = {}
@@ -143,9 +158,21 @@ class Importer:
         diagnostic = Diagnostic(message, notes=tuple(Note(line) for line in lines))
         reasons = [refusal.reason for refusal in self._refusals]
         unknown = [reason for reason in reasons if isinstance(reason, UnknownValueError)]
+        sizes = [reason for reason in reasons if isinstance(reason, OpenSizeError)]
+        names = tuple(dict.fromkeys(name for error in unknown for name in error.names))
+        symbols = tuple(dict.fromkeys(symbol for error in sizes for symbol in error.symbols))
+        cures = [f"--dim {symbol}={EXAMPLE}" for symbol in symbols]
+        cures += [f"--constant {name}={name_file(name, '.npy')}" for name in names]
+        if cures:
+            words = shlex.join(
+                ["dmlc", "import-onnx", subject or "MODEL", *" ".join(cures).split()]
+            )
+            notes = (*diagnostic.notes, Note(f"with the numbers that it is for: {words}"))
+            diagnostic = dataclasses.replace(diagnostic, notes=notes)
         if len(unknown) == len(reasons):
-            names = dict.fromkeys(name for error in unknown for name in error.names)
-            raise UnknownValueError(diagnostic, tuple(names))
+            raise UnknownValueError(diagnostic, names)
+        if len(sizes) == len(reasons):
+            raise OpenSizeError(diagnostic, symbols)
         raise UnsupportedError([diagnostic])
 
     def _read(self, proto: onnx.NodeProto, scope: Scope) -> Call:
@@ -174,40 +201,59 @@ class Importer:
         if call.domain not in call.scope.opsets:
             raise UnsupportedError(f"the model defines no function {op_type} of {call.domain}")
         version = call.scope.opsets[call.domain]
-        known_as = schema.find_schema(op_type, version, call.domain)
-        schema.check_form(known_as, proto, call.protos)
         unfold = UNFOLDED.get(op_type) if call.domain == "" else None
-        if unfold is not None:
-            return unfold(self, call) if call.complete else call.miss()
-        types: list[onnx.TypeProto] = []
-        if call.complete:
-            types = schema.infer(known_as, op_type, call.given(), len(proto.output),
-                                 call.protos, call.scope.opsets)  # fmt: skip
         rule = RULES.get((call.domain, op_type))
-        arrays = [value for value in call.inputs if value is None or isinstance(value, np.ndarray)]
-        known = arrays and len(arrays) == len(call.inputs)
-        whole = rule is not None or op_type in REFUSED or not schema.has_function(known_as)
-        if known and whole and can_fold(op_type, arrays, call.attributes):
-            size = measure_results(op_type, arrays, types)
-            if size is not None and is_quick(op_type, arrays, call.attributes, size):
-                self.budget.hold(size)
-                found = fold(proto, arrays, call.attributes, call.protos, version, call.domain)
-                return list(found)
+        if _is_contributed(call):
+            if not call.complete:
+                return call.miss()
+            use = contributed.Use(call.given(), call.attributes, len(call.names))
+            function = None if rule is not None else contributed.find_function(op_type, use)
+            if function is not None:
+                return self._inline(function, call)
+        else:
+            known_as = schema.find_schema(op_type, version, call.domain)
+            schema.check_form(known_as, proto, call.protos)
+            if unfold is not None:
+                return unfold(self, call) if call.complete else call.miss()
+            folded = self._fold(call, known_as, version, is_whole=rule is not None)
+            if folded is not None:
+                return folded
         if rule is None:
             return self._inline(_expand(call, version), call)
         if not call.complete:
             return call.miss()
         node = Node(
             self.builder, op_type, version, call.given(), call.names, call.attributes,
-            self.values.place, self.values.trace, self.budget.hold,
+            self.values.place, self.values.know, self.budget.hold,
         )  # fmt: skip
         made = rule(node)
         found = [made] if isinstance(made, Tensor | np.ndarray) else list(made)
-        origins = self.values.merge_origins(call.inputs)
         for value in found:
             if isinstance(value, Tensor):
-                self.values.name_origins(value, origins)
+                self.values.derive(value, call.inputs)
         return [MISSING if value is None else value for value in found]
+
+    def _fold(
+        self, call: Call, known_as: Any, version: int, *, is_whole: bool
+    ) -> list[Found] | None:
+        """The outputs of a node of known inputs that is held to its schema, where they are
+        computed at once: of one that `is_whole`, or that ONNX has no other nodes for."""
+        if not call.complete:
+            return None
+        proto, op_type = call.proto, call.proto.op_type
+        types = schema.infer(known_as, op_type, call.given(), len(proto.output),
+                             call.protos, call.scope.opsets)  # fmt: skip
+        arrays = [value for value in call.inputs if value is None or isinstance(value, np.ndarray)]
+        known = arrays and len(arrays) == len(call.inputs)
+        is_whole = is_whole or op_type in REFUSED or not schema.has_function(known_as)
+        if not known or not is_whole or not can_fold(op_type, arrays, call.attributes):
+            return None
+        size = measure_results(op_type, arrays, types)
+        if size is None or not is_quick(op_type, arrays, call.attributes, size):
+            return None
+        self.budget.hold(size)
+        found = fold(proto, arrays, call.attributes, call.protos, version, call.domain)
+        return None if found is None else list(found)
 
     def _inline(self, function: onnx.FunctionProto, call: Call) -> list[Found]:
         """The outputs of a function of ONNX: its nodes become nodes of the caller."""
@@ -252,6 +298,12 @@ class Importer:
             self.budget.depth -= 1
 
 
+def _is_contributed(call: Call) -> bool:
+    """Whether an operator is one of ONNX Runtime's, some of which are used without their domain."""
+    own = call.proto.op_type in ("SimplifiedLayerNormalization",)
+    return call.domain == contributed.DOMAIN or (own and call.domain == "")
+
+
 def _expand(call: Call, version: int) -> onnx.FunctionProto:
     """What ONNX defines an operator by. Raises `UnsupportedError` where there is nothing."""
     proto, domain = call.proto, call.domain
@@ -274,6 +326,10 @@ def _expand(call: Call, version: int) -> onnx.FunctionProto:
     else:
         text = own.get_function_with_opset_version(max(plain))
     function.ParseFromString(text)
+    if len(function.output) < len(call.names):
+        extents = [e for value in call.given() if value is not None for e in extents_of(value)]
+        symbols = find_symbols(extents)
+        raise OpenSizeError("what ONNX defines it by depends on sizes that are left open", symbols)
     defaults = [a.default_value for a in own.attributes.values() if a.default_value.name]
     function.attribute_proto.extend(defaults)
     named = [spell_domain(o.domain) for o in function.opset_import]
@@ -374,7 +430,8 @@ def _scan(importer: Importer, call: Call) -> Sequence[Found]:
     ]
     backward = listed("scan_input_directions", count)
     steps = scanned[0].extents[axes[0]]
-    if not isinstance(steps, int) or not 0 < steps <= MOST_STEPS:
+    steps = need_number(steps, "the number of its steps")
+    if not 0 < steps <= MOST_STEPS:
         raise UnsupportedError(f"a Scan of {steps} steps, and not of 1 to {MOST_STEPS}")
     if any(tensor.extents[axis] != steps for tensor, axis in zip(scanned, axes, strict=True)):
         raise DmlcError("it goes over axes of several sizes")
@@ -409,6 +466,8 @@ def _check_count(what: str, found: int, wanted: int) -> None:
 def _know_one(values: Values, value: Value | None, what: str) -> int:
     """A number or a condition that has to be known."""
     found = values.know(value, what)
+    if found.size == 1 and found.dtype == np.dtype(object):
+        return need_number(found.item(), what)
     if found.size != 1 or found.dtype.kind not in "biu":
         raise UnsupportedError(f"{what} is no single known number")
     return int(found.item())
@@ -427,7 +486,7 @@ def _part(importer: Importer, tensor: Tensor, axis: int, step: int, prefix: str)
         lambda at: at.read(tensor, *at.indices[:axis], step, *at.indices[axis:]),
         tensor.dtype,
     )
-    importer.values.name_origins(made, importer.values.trace(tensor))
+    importer.values.derive(made, [tensor])
     return made
 
 
@@ -441,7 +500,7 @@ def _stack(importer: Importer, values: Sequence[Value], axis: int) -> Value:
     made = stack_tensors(
         importer.builder, "stacked", [importer.values.tensor(v) for v in values], axis
     )
-    importer.values.name_origins(made, importer.values.merge_origins(values))
+    importer.values.derive(made, values)
     return made
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from dmlc.building.functions import Operand, Point, Scalar, Tensor
 from dmlc.building.tensors import clamp, gather, normalize_axes
-from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.onnx.importing.nodes import Node, Rule, need_number
 from dmlc.scalars import DataType
+from dmlc.sizes import as_extent, measure
 from dmlc.source import DmlcError, UnsupportedError
 
 
@@ -39,8 +40,7 @@ def _gather_elements(node: Node) -> Tensor:
 def _gather_nd(node: Node) -> Tensor:
     x, positions = node.tensor(0), node.tensor(1)
     batch, depth = node.integer("batch_dims"), positions.extents[-1]
-    if not isinstance(depth, int):
-        raise UnsupportedError("places of as many axes as a size that is left open")
+    depth = need_number(depth, "the number of axes of its places")
     outer = positions.rank - 1
     extents = (*positions.extents[:-1], *x.extents[batch + depth :])
 
@@ -146,8 +146,7 @@ def _scatter_elements(node: Node) -> Tensor:
 def _scatter_nd(node: Node) -> Tensor:
     x, positions, updates = node.tensor(0), node.tensor(1), node.tensor(2)
     depth, outer = positions.extents[-1], positions.rank - 1
-    if not isinstance(depth, int):
-        raise UnsupportedError("places of as many axes as a size that is left open")
+    depth = need_number(depth, "the number of axes of its places")
     if depth > x.rank or updates.extents != (*positions.extents[:-1], *x.extents[depth:]):
         raise DmlcError(f"{positions.name} and {updates.name} have other axes than {x.name}")
 
@@ -190,13 +189,13 @@ def _tensor_scatter(node: Node) -> Tensor:
 
 def _one_hot(node: Node) -> Tensor:
     positions, values = node.tensor(0), node.tensor(2)
-    depth = int(node.array(1).ravel()[0])
+    depth = as_extent(node.measures(1)[0])
     axis = node.axis(positions.rank + 1, -1)
     extents = (*positions.extents[:axis], depth, *positions.extents[axis:])
 
     def element(at: Point) -> Scalar:
         own = (*at.indices[:axis], *at.indices[axis + 1 :])
-        place = read_place(at, positions, own, at.constant(depth, DataType.INDEX))
+        place = read_place(at, positions, own, at.size(depth))
         chosen = place.equals(at.indices[axis])
         return chosen.select(at.read(values, 1), at.read(values, 0))
 
@@ -222,9 +221,10 @@ def _top(node: Node) -> list[Tensor | None]:
     """The first elements of an order: each counts those before it, and a place looks for the one
     with its number. NaN counts as larger than every number, as in NumPy, and equal to NaN."""
     x, builder = node.tensor(0), node.builder
-    (count,) = node.numbers(1) if node.has(1) else [node.integer("k")]
+    (count,) = node.measures(1) if node.has(1) else [node.integer("k")]
     axis, largest = node.axis(x.rank, -1), node.integer("largest", 1)
     size = x.extents[axis]
+    node.builder.check_at_most(count, measure(size))
 
     def before(at: Point) -> Scalar:
         own = list(at.indices)
@@ -249,7 +249,9 @@ def _top(node: Node) -> list[Tensor | None]:
         own[axis] = at.reduced[0]
         return at.read(rank, *own).cast(DataType.INDEX).equals(at.indices[axis])
 
-    extents = [count if place == axis else extent for place, extent in enumerate(x.extents)]
+    extents = [
+        as_extent(count) if place == axis else extent for place, extent in enumerate(x.extents)
+    ]
     name = node.outputs[1] if node.wants(1) else f"{node.name}_places"
     places = builder.reduce(
         name, "sum", extents, [size],

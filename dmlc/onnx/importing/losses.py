@@ -20,8 +20,10 @@ def _lose(node: Node, x: Tensor, target: Tensor, weight: Tensor | None) -> Tenso
     ignored = node.attributes.get("ignore_index")
     builder, compute = node.builder, x.dtype.compute
     classes = x.extents[1]
-    extents = (x.extents[0], *x.extents[2:])
-    if target.extents != extents:
+    beside = (x.extents[0], *x.extents[2:])
+    pairs = zip(beside, target.extents, strict=False)
+    extents = [one for pair in pairs if (one := builder.unify(*pair)) is not None]
+    if not len(extents) == len(beside) == target.rank:
         raise DmlcError(f"{target.name} has other sizes than {x.name} has beside its axis 1")
 
     def chosen(at: Point) -> tuple[Scalar, Scalar]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -33,7 +34,7 @@ from dmlc.onnx.importing.values import Missing
 from dmlc.parameters import expect, expect_mapping, expect_path
 from dmlc.runtime.foreign import as_array
 from dmlc.scalars import Array, DataType, data_type_of
-from dmlc.sizes import Size, as_extent, measure
+from dmlc.sizes import Measure, as_extent, list_measured, measure, replace_symbols
 from dmlc.source import DmlcError, UnsupportedError, list_names, unknown_name
 
 Subject: TypeAlias = "str | os.PathLike[str] | onnx.ModelProto | onnx.FunctionProto"
@@ -90,7 +91,33 @@ def load(
     sizes = read_dims(dims)
     if isinstance(given, onnx.FunctionProto):
         given = _wrap_function(given, described, fixed)
-    return _Model(given, fixed, described, sizes).load()
+    return _load(given, fixed, described, sizes, "" if given is subject else str(subject))
+
+
+def _load(
+    model: onnx.ModelProto,
+    fixed: Mapping[str, Array],
+    tensors: Mapping[str, TensorDesc],
+    dims: Mapping[str, int],
+    subject: str,
+) -> ImportedModel:
+    """The function of a model. Open sizes that meet are one: where a symbol is another size, the
+    model is imported again with that in its place, which leaves one symbol less."""
+    known: dict[str, Measure] = {**dims}
+    while True:
+        made = _Model(model, fixed, tensors, known)
+        equal = made.importer.builder.equal
+        try:
+            found = made.load(subject)
+        except DmlcError:
+            if not equal:
+                raise
+        else:
+            if not equal:
+                return found
+        symbol, size = next(iter(equal.items()))
+        known = {own: replace_symbols(value, {symbol: size}) for own, value in known.items()}
+        known[symbol] = size
 
 
 _SUBJECTS = "a file, an onnx.ModelProto or an onnx.FunctionProto"
@@ -145,7 +172,7 @@ class _Model:
         model: onnx.ModelProto,
         fixed: Mapping[str, Array],
         tensors: Mapping[str, TensorDesc],
-        dims: Mapping[str, int],
+        dims: Mapping[str, Measure],
     ) -> None:
         self.graph = model.graph
         self.opsets = {spell_domain(o.domain): o.version for o in model.opset_import}
@@ -165,7 +192,7 @@ class _Model:
         self.importer = Importer(self.name, model)
         self.values = self.importer.values
 
-    def load(self) -> ImportedModel:
+    def load(self, subject: str) -> ImportedModel:
         for what, own in (("input", self.graph.input), ("output", self.graph.output)):
             names = [each.name for each in own]
             twice = next((name for name in names if names.count(name) > 1), None)
@@ -180,7 +207,7 @@ class _Model:
         wanted = {o.name: spell_name(o.name) for o in self.graph.output}
         scope = Scope(held, self.opsets, {}, wanted, "")
         self.importer.run(self.graph.node, scope)
-        self.importer.check(self.name)
+        self.importer.check(self.name, subject)
         outputs: dict[str, str] = {}
         for output in self.graph.output:
             outputs[output.name] = take_name(spell_name(output.name), self.values.taken)
@@ -244,8 +271,10 @@ class _Model:
         extents: list[Extent] = []
         for axis, dim in enumerate(described.shape.dim):
             size = dim.dim_value
-            if not dim.HasField("dim_value"):
-                symbol = dim.dim_param or f"{declared.name}_{axis}"
+            if not dim.HasField("dim_value") or size == -1:
+                # Some exporters write -1 or `?` for each size that is left open.
+                named = re.search(r"\w", dim.dim_param, re.ASCII)
+                symbol = dim.dim_param if named else f"{declared.name}_{axis}"
                 size = self._fix(spell_symbol(symbol, {**self.plain, **self.dims}))
             if isinstance(size, int) and size < 0:
                 raise DmlcError(
@@ -258,10 +287,8 @@ class _Model:
     def _fix(self, extent: Extent) -> Extent:
         """A size, with the symbols that are given in it."""
         size = measure(extent)
-        self.known |= dict.fromkeys(size.symbols if isinstance(size, Size) else ())
-        if isinstance(size, Size) and all(s in self.dims for s in size.symbols):
-            return size.evaluate(self.dims)
-        return as_extent(size)
+        self.known |= dict.fromkeys(list_measured(size))
+        return as_extent(replace_symbols(size, self.dims))
 
     def _check_fixed(
         self, name: str, dtype: DataType | None, extents: tuple[Extent, ...] | None

@@ -17,7 +17,7 @@ from dmlc.building.functions import FunctionBuilder, Tensor
 from dmlc.building.tensors import normalize_axes
 from dmlc.ir import Extent
 from dmlc.scalars import Array, DataType, data_type_of
-from dmlc.sizes import Measure, Size, as_extent
+from dmlc.sizes import Measure, Size, as_extent, measure
 from dmlc.source import Diagnostic, DmlcError, UnsupportedError
 
 Value: TypeAlias = Tensor | Array
@@ -36,6 +36,24 @@ class UnknownValueError(UnsupportedError):
         self.names = names
 
 
+class OpenSizeError(UnsupportedError):
+    """A size that is left open is needed as a number. `symbols` are those that it is made of: it is
+    known where these are given."""
+
+    def __init__(self, message: str | Diagnostic, symbols: tuple[str, ...]) -> None:
+        super().__init__([message] if isinstance(message, Diagnostic) else message)
+        self.symbols = symbols
+
+
+def need_number(size: Extent | Measure, what: str) -> int:
+    """A size as a number. Raises `OpenSizeError` where it is left open; `what` is a clause that
+    says what it is of."""
+    found = measure(size) if isinstance(size, str) else size
+    if isinstance(found, Size):
+        raise OpenSizeError(f"{what} is {found}, which is left open", found.symbols)
+    return found
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Node:
     """A node in a model of some version of its operator set."""
@@ -49,8 +67,8 @@ class Node:
     attributes: Mapping[str, object]
     place: Callable[[Array, str], Tensor]
     """Makes an array a tensor of the function, under a name."""
-    trace: Callable[[Tensor], tuple[str, ...]]
-    """The inputs of the model that a tensor is made of."""
+    know: Callable[[Value, str], Array]
+    """A value that has to be known; the text says what it is. Raises `UnknownValueError`."""
     hold: Callable[[int], None]
     """Counts bytes of constants that a rule is about to compute. Raises `DmlcError` where they are
     too many."""
@@ -84,18 +102,7 @@ class Node:
 
     def array(self, number: int) -> Array:
         """An input that has to be known. Raises `UnknownValueError`."""
-        found = self.value(number)
-        if isinstance(found, Tensor):
-            names = self.trace(found)
-            listed = ", ".join(names)
-            raise UnknownValueError(
-                f"its input {number} must be known when the model is imported, and is made of the "
-                f"input {listed}: give the value, as in constants={{'{names[0]}': array}}"
-                if names
-                else f"its input {number} must be known when the model is imported",
-                names,
-            )
-        return found
+        return self.know(self.value(number), f"its input {number}")
 
     def measures(self, number: int) -> list[Measure]:
         """An input that has to be known, as sizes: those left open are `Size`s."""
@@ -103,10 +110,8 @@ class Node:
 
     def numbers(self, number: int) -> list[int]:
         """An input that has to be known, as whole numbers."""
-        found = self.measures(number)
-        if any(isinstance(value, Size) for value in found):
-            raise UnsupportedError(f"its input {number} depends on sizes that are left open")
-        return cast("list[int]", found)
+        return [need_number(size, f"a number in its input {number}") for size in
+                self.measures(number)]  # fmt: skip
 
     # Attributes -------------------------------------------------------------------------------
 
@@ -149,10 +154,7 @@ class Node:
         """The sizes of a tensor, which a rule needs to know; those of as many axes as `rank`."""
         if rank is not None and tensor.rank != rank:
             raise DmlcError(f"{tensor.name} has {tensor.rank} axes, and not {rank}")
-        sizes = [extent for extent in tensor.extents if isinstance(extent, int)]
-        if len(sizes) < tensor.rank:
-            raise UnsupportedError(f"{tensor.name} has sizes that are left open")
-        return sizes
+        return [need_number(extent, f"a size of {tensor.name}") for extent in tensor.extents]
 
 
 Rule: TypeAlias = Callable[[Node], Output]

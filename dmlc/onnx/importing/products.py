@@ -17,8 +17,9 @@ from dmlc.building.tensors import (
 )
 from dmlc.ir import Extent
 from dmlc.onnx.importing.casts import round_into
-from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.onnx.importing.nodes import Node, Rule, need_number
 from dmlc.scalars import DataType
+from dmlc.sizes import as_extent, divide_down, measure
 from dmlc.source import DmlcError, UnsupportedError
 
 
@@ -137,8 +138,11 @@ def _einsum(node: Node) -> Tensor:
         for letter, extent in zip(term, tensor.extents, strict=True):
             if sizes.setdefault(letter, extent) == 1:
                 sizes[letter] = extent
-            elif extent not in (1, sizes[letter]):
-                raise DmlcError(f"'{letter}' is {sizes[letter]} and {extent} in '{equation}'")
+            elif extent != 1:
+                one = node.builder.unify(sizes[letter], extent)
+                if one is None:
+                    raise DmlcError(f"'{letter}' is {sizes[letter]} and {extent} in '{equation}'")
+                sizes[letter] = one
     summed = [letter for letter in sizes if letter not in result]
 
     def element(at: Point) -> Scalar:
@@ -194,7 +198,7 @@ def _dft(node: Node) -> Tensor:
     else:
         axis = node.integer("axis", 1)
     (place,) = normalize_axes([axis], x.rank)
-    size = node.fixed(x)[place]
+    size = need_number(x.extents[place], "the size of its axis")
     inverse, one_sided = node.integer("inverse"), node.integer("onesided")
     if inverse and one_sided:
         return _inverse_real(node, x, place)
@@ -223,7 +227,7 @@ def _dft(node: Node) -> Tensor:
 
 def _inverse_real(node: Node, x: Tensor, place: int) -> Tensor:
     """The real signal that has this first half of a spectrum."""
-    size = node.fixed(x)[place]
+    size = need_number(x.extents[place], "the size of its axis")
     length = node.numbers(1)[0] if node.has(1) else 2 * (size - 1)
     extents = [*x.extents[:-1], 1]
     extents[place] = length
@@ -246,9 +250,9 @@ def _inverse_real(node: Node, x: Tensor, place: int) -> Tensor:
 def _stft(node: Node) -> Tensor:
     signal, hop = node.tensor(0), node.numbers(1)[0]
     window = node.optional(2)
-    batch, length = node.fixed(signal)[:2]
+    batch, length = signal.extents[0], measure(signal.extents[1])
     frame = node.numbers(3)[0] if node.has(3) else node.fixed(node.tensor(2))[0]
-    frames = (length - frame) // hop + 1
+    frames = as_extent(divide_down(length - frame, hop) + 1)
     results = frame // 2 + 1 if node.integer("onesided", 1) else frame
     cosines, sines = _circle(node, frame, signal.dtype)
     is_complex = signal.rank == 3 and signal.extents[2] == 2
@@ -275,7 +279,7 @@ def _stft(node: Node) -> Tensor:
 
 def _determinant(node: Node) -> Tensor:
     x = node.tensor(0)
-    size = node.fixed(x)[-1]
+    size = need_number(x.extents[-1], "the number of columns")
     if size > 4 or x.extents[-2] != size:
         raise UnsupportedError(f"the determinant of {x.extents[-2]} rows and {size} columns")
 

@@ -1,4 +1,8 @@
-"""Recurrent operators of ONNX, laid out step by step over a sequence of known length."""
+"""Recurrent operators of ONNX: loops over the steps of a sequence, or its steps laid out one after
+another where these are few.
+
+In a loop, tensors of a step have the steps as their first axis.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,15 @@ from typing import cast
 
 from dmlc.building.functions import Operand, Point, Scalar, Tensor
 from dmlc.ir import Extent
-from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.onnx.importing.nodes import Node, Rule, need_number
+from dmlc.scalars import DataType
+from dmlc.sizes import measure
 from dmlc.source import DmlcError, UnsupportedError
 
 MOST_STEPS = 256
-"""The longest sequence that is laid out."""
+"""The longest sequence that is laid out, where sizes are left open: kernels of loops have none."""
+FEW_STEPS = 16
+"""The longest one that is laid out where all sizes are known."""
 
 Activation = Callable[[Scalar], Scalar]
 
@@ -35,35 +43,42 @@ class _Cell:
     inputs: Tensor
     """What each step adds to each gate: by time, batch, and place in the gates."""
     activations: tuple[Activation, ...]
+    steps: tuple[Extent, ...]
+    """How many steps there are, in a loop over them."""
 
     def feed_back(self, name: str, hidden: Tensor) -> Tensor:
         """The product of a state with the recurrent weights: by batch and place in the gates."""
         weights = self.node.tensor(2)
 
         def element(at: Point) -> Scalar:
-            batch, gate = at.indices
+            *lead, gate = at.indices
             (inner,) = at.reduced
-            return at.read(hidden, batch, inner) * at.read(weights, self.direction, gate, inner)
+            return at.read(hidden, *lead, inner) * at.read(weights, self.direction, gate, inner)
 
         return self.node.builder.reduce(
-            name, "sum", (self.batch, weights.extents[1]), [self.size], element
+            name, "sum", (*self.steps, self.batch, weights.extents[1]), [self.size], element
         )
 
     def bias(self, at: Point, gate: int, recurrent: bool) -> Scalar:
         """What a gate adds; the second half of the biases is for the recurrent weights."""
         biases = self.node.optional(3)
-        place = at.indices[1] + gate * self.size
+        place = at.indices[-1] + gate * self.size
         if biases is None:
             return at.constant(0, self.inputs.dtype.compute)
         half = cast("int", biases.extents[1]) // 2
         return at.read(biases, self.direction, place + half if recurrent else place)
 
+    def number(self, at: Point, step: int) -> Scalar:
+        """The number of a step: of one that is laid out, or that the loop is at."""
+        return at.indices[0] if self.steps else at.constant(step, DataType.INDEX)
+
     def input(self, at: Point, step: int, gate: int) -> Scalar:
-        return at.read(self.inputs, step, at.indices[0], at.indices[1] + gate * self.size)
+        place = at.indices[-1] + gate * self.size
+        return at.read(self.inputs, self.number(at, step), at.indices[-2], place)
 
     def read(self, at: Point, tensor: Tensor, gate: int = 0) -> Scalar:
         """An element of a state, or of a gate."""
-        return at.read(tensor, at.indices[0], at.indices[1] + gate * self.size)
+        return at.read(tensor, *at.indices[:-1], at.indices[-1] + gate * self.size)
 
     def gate(self, at: Point, step: int, number: int, fed: Tensor) -> Scalar:
         """All that a gate adds up, before its activation."""
@@ -71,7 +86,7 @@ class _Cell:
         return total + self.bias(at, number, False) + self.bias(at, number, True)
 
     def compute(self, name: str, element: Callable[[Point], Scalar]) -> Tensor:
-        return self.node.builder.compute(name, (self.batch, self.size), element)
+        return self.node.builder.compute(name, (*self.steps, self.batch, self.size), element)
 
 
 States = list[Tensor]
@@ -117,7 +132,7 @@ def _step_lstm(cell: _Cell, step: int, name: str, states: States) -> States:
     def peep(at: Point, gate: int, state: Tensor) -> Operand:
         if peepholes is None:
             return 0
-        place = at.indices[1] + gate * cell.size
+        place = at.indices[-1] + gate * cell.size
         return at.read(peepholes, cell.direction, place) * cell.read(at, state)
 
     def remember(at: Point) -> Scalar:
@@ -149,8 +164,8 @@ def _recurrence(step: Step, defaults: Sequence[str], initial: Sequence[int]) -> 
             raise UnsupportedError(f"recurrence in {x.dtype.name}")
         batch_first = node.integer("layout")
         time, batch = (x.extents[1], x.extents[0]) if batch_first else x.extents[:2]
-        if not isinstance(time, int) or time > MOST_STEPS:
-            raise UnsupportedError(f"a sequence of {time} steps, and not of at most {MOST_STEPS}")
+        most = MOST_STEPS if node.builder.symbols() else FEW_STEPS
+        looped = not isinstance(time, int) or time > most
         directions, rows, features = node.fixed(weights, 3)
         recurrent = node.fixed(node.tensor(2), 3)
         size = recurrent[2]
@@ -158,7 +173,7 @@ def _recurrence(step: Step, defaults: Sequence[str], initial: Sequence[int]) -> 
             raise DmlcError(f"it has weights for {directions} directions and {size} hidden values")
         given = cast("Sequence[str]", node.attributes.get("activations", ()))
         names = list(given or [*defaults] * directions)
-        hidden: list[dict[int, Tensor]] = []
+        hidden: list[Mapping[int | None, Tensor]] = []
         last: list[States] = []
         for direction in range(directions):
 
@@ -173,16 +188,24 @@ def _recurrence(step: Step, defaults: Sequence[str], initial: Sequence[int]) -> 
                 f"{prefix}_inputs", "sum", (time, batch, rows), [features], feed
             )
             own = names[direction * len(defaults) : (direction + 1) * len(defaults)]
-            cell = _Cell(node, direction, size, batch, inputs, tuple(map(_activation, own)))
+            cell = _Cell(node, direction, size, batch, inputs, tuple(map(_activation, own)),
+                         (time,) if looped else ())  # fmt: skip
             turned = direction == 1 or node.text("direction", "forward") == "reverse"
-            states = [_start(cell, f"{prefix}_start{k}", k, batch_first) for k in initial]
-            shown: dict[int, Tensor] = {}
-            for number in range(time)[:: -1 if turned else 1]:
-                name = f"{prefix}_step{number}"
-                found = step(cell, number, name, states)
-                states = _hold(cell, number, name, states, found)
-                shown[number] = _mask(cell, number, name, states[0])
-            hidden.append(shown)
+            alone = dataclasses.replace(cell, steps=())
+            states = [_start(alone, f"{prefix}_start{k}", k, batch_first) for k in initial]
+            if looped:
+                shown, states = _loop(cell, step, prefix, states, turned)
+                hidden.append({None: shown})
+            else:
+                steps: dict[int | None, Tensor] = {}
+                for number in range(need_number(time, "the length of a sequence"))[
+                    :: -1 if turned else 1
+                ]:
+                    name = f"{prefix}_step{number}"
+                    found = step(cell, number, name, states)
+                    states = _hold(cell, number, name, states, found)
+                    steps[number] = _mask(cell, number, name, states[0])
+                hidden.append(steps)
             last.append(states)
         sequence = _collect_steps(node, hidden, (time, batch, size), batch_first)
         ends = [
@@ -192,6 +215,35 @@ def _recurrence(step: Step, defaults: Sequence[str], initial: Sequence[int]) -> 
         return [sequence, *ends]
 
     return rule
+
+
+def _loop(
+    cell: _Cell, step: Step, prefix: str, starts: States, backwards: bool
+) -> tuple[Tensor, States]:
+    """A loop over all steps: what each of them shows, and the states after the last."""
+    builder, (time,) = cell.node.builder, cell.steps
+    alone = dataclasses.replace(cell, steps=())
+    held = [builder.before(f"{prefix}_before{k}", start.dtype, (time, *start.extents))
+            for k, start in enumerate(starts)]  # fmt: skip
+    before: States = []
+    for number, (start, delay) in enumerate(zip(starts, held, strict=True)):
+
+        def begin(at: Point, start: Tensor = start, delay: Tensor = delay) -> Scalar:
+            edge = at.measure(measure(time) - 1) if backwards else at.constant(0, DataType.INDEX)
+            first = at.indices[0].equals(edge)
+            return first.select(at.read(start, *at.indices[1:]), at.read(delay, *at.indices))
+
+        before.append(cell.compute(f"{prefix}_state{number}", begin))
+    found = step(cell, 0, prefix, before)
+    states = _hold(cell, 0, prefix, before, found)
+    builder.close_loop(list(zip(held, states, strict=True)), backwards)
+    shown = _mask(cell, 0, prefix, states[0])
+
+    def end(state: Tensor) -> Callable[[Point], Scalar]:
+        return lambda at: at.read(state, at.measure(0 if backwards else measure(time) - 1),
+                                  *at.indices)  # fmt: skip
+
+    return shown, [alone.compute(f"{prefix}_end{k}", end(s)) for k, s in enumerate(states)]
 
 
 def _activation(name: str) -> Activation:
@@ -216,12 +268,13 @@ def _start(cell: _Cell, name: str, number: int, batch_first: int) -> Tensor:
     return cell.compute(name, element)
 
 
-def _goes_on(cell: _Cell, at: Point, step: int) -> Scalar | None:
+def _goes_on(cell: _Cell, at: Point, number: int) -> Scalar | None:
     """Whether a step is one of a sequence; None where all are as long as they can be."""
     lengths = cell.node.optional(4)
     if lengths is None:
         return None
-    return at.read(lengths, at.indices[0]) > step
+    step = cell.number(at, number).cast(lengths.dtype.compute)
+    return at.read(lengths, at.indices[-2]) > step
 
 
 def _hold(cell: _Cell, step: int, name: str, before: States, after: States) -> States:
@@ -254,7 +307,7 @@ def _mask(cell: _Cell, step: int, name: str, hidden: Tensor) -> Tensor:
 
 
 def _collect_steps(
-    node: Node, hidden: Sequence[Mapping[int, Tensor]], sizes: tuple[int, Extent, int],
+    node: Node, hidden: Sequence[Mapping[int | None, Tensor]], sizes: tuple[Extent, Extent, int],
     batch_first: int,
 ) -> Tensor | None:  # fmt: skip
     """The state after every step: by time, direction, batch and place."""
@@ -270,8 +323,9 @@ def _collect_steps(
         found: Scalar | None = None
         for direction, shown in enumerate(hidden):
             for step, tensor in shown.items():
-                value = at.read(tensor, b, place)
-                chosen = t.equals(step) & d.equals(direction)
+                value = at.read(tensor, *([t] if step is None else []), b, place)
+                own = d.equals(direction)
+                chosen = own if step is None else t.equals(step) & own
                 found = value if found is None else chosen.select(value, found)
         if found is None:
             raise DmlcError("a sequence of no steps")

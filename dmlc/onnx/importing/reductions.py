@@ -12,7 +12,7 @@ from dmlc.building.tensors import map_elements, normalize_axes, read_broadcast, 
 from dmlc.ir import Extent
 from dmlc.onnx.importing.casts import cast_tensor
 from dmlc.onnx.importing.names import read_type
-from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.onnx.importing.nodes import Node, Rule, need_number
 from dmlc.scalars import DataType
 from dmlc.sizes import as_extent, multiply
 from dmlc.source import DmlcError, UnsupportedError
@@ -305,7 +305,8 @@ def _instance_normalization(node: Node) -> Tensor:
 def _group_normalization(node: Node) -> Tensor:
     x, groups = node.tensor(0), node.integer("num_groups")
     channels = x.extents[1]
-    if not isinstance(channels, int) or channels % groups:
+    channels = need_number(channels, "the number of channels")
+    if channels % groups:
         raise DmlcError(f"{channels} channels are not {groups} groups of one size")
     split = (x.extents[0], groups, channels // groups, *x.extents[2:])
     parts = reshape(node.builder, f"{node.name}_parts", x, split)

@@ -7,17 +7,24 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import clamp, normalize_axes
 from dmlc.onnx.importing.casts import round_into
-from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.onnx.importing.nodes import Node, OpenSizeError, Rule, need_number
 from dmlc.scalars import Array, DataType
+from dmlc.sizes import LARGEST, Measure, Size, as_extent, divide_down, list_measured, measure
 from dmlc.source import DmlcError, UnsupportedError
 
 # Resize: what each place of an axis reads is known, so it is a table of places and weights --------
+
+
+Ratio: TypeAlias = float | tuple[Measure, Measure]
+"""How much longer an axis becomes: a number, or the new size and the old one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +38,7 @@ class Taps:
 
 def _resize(node: Node) -> Tensor:
     x = node.tensor(0)
-    sizes = node.fixed(x)
+    sizes = [measure(extent) for extent in x.extents]
     given = node.integers("axes") or list(range(x.rank))
     normalize_axes(given, x.rank)
     axes = [axis % x.rank for axis in given]
@@ -40,18 +47,26 @@ def _resize(node: Node) -> Tensor:
     outside: list[tuple[int, Array]] = []
     found = x
     for axis in axes:
+        name = f"{node.name}_axis{axis}"
+        size, result, ratio = sizes[axis], shape[axis], ratios[axis]
+        if size == result and ratio in (1, (1, 1)):
+            continue
+        if isinstance(size, Size) or isinstance(result, Size) or isinstance(ratio, tuple):
+            if not isinstance(ratio, tuple):
+                raise _refuse_open("a ratio that is kept", size, result)
+            found = _resize_open(node, name, found, axis, result, ratio)
+            continue
         window = None
         if node.text("coordinate_transformation_mode") == "tf_crop_and_resize":
             number = axes.index(axis)
             if len(region) != 2 * len(axes):
                 raise DmlcError(f"its region has {len(region)} numbers for {len(axes)} axes")
             window = (region[number], region[number + len(axes)])
-        places = _transform(node, sizes[axis], shape[axis], ratios[axis], window)
+        places = _transform(node, size, result, ratio, window)
         if window is not None:
-            beyond = (places < 0) | (places > sizes[axis] - 1)
+            beyond = (places < 0) | (places > size - 1)
             outside += [(axis, beyond)] if beyond.any() else []
-        taps = _find_taps(node, places, sizes[axis], ratios[axis])
-        name = f"{node.name}_axis{axis}"
+        taps = _find_taps(node, places, size, ratio)
         found = _apply_taps(node, name, found, axis, taps)
     value = node.number("extrapolation_value", 0.0)
     held = [(axis, node.place(b, f"{node.name}_beyond{axis}")) for axis, b in outside]
@@ -64,29 +79,58 @@ def _resize(node: Node) -> Tensor:
             return round_into(result, None, x.dtype)
         return result
 
-    return node.builder.compute(node.name, shape, element, x.dtype)
+    return node.builder.compute(node.name, found.extents, element, x.dtype)
 
 
 def _read_ratios(
-    node: Node, sizes: Sequence[int], axes: Sequence[int]
-) -> tuple[list[float], list[int]]:
+    node: Node, sizes: Sequence[Measure], axes: Sequence[int]
+) -> tuple[list[Ratio], list[Measure]]:
     """How much longer each axis becomes, and how long."""
-    ratios, shape = [1.0] * len(sizes), list(sizes)
+    ratios: list[Ratio] = [1.0] * len(sizes)
+    shape = list(sizes)
     last = 1 if node.version < 11 else 2
-    scaled = node.has(last) and node.array(last).size > 0
-    if scaled:
-        for axis, ratio in zip(axes, node.array(last).ravel().tolist(), strict=True):
-            ratios[axis], shape[axis] = ratio, math.floor(ratio * sizes[axis])
+    if node.has(last) and node.array(last).size > 0:
+        for axis, scale in zip(axes, node.array(last).ravel().tolist(), strict=True):
+            size = sizes[axis]
+            if isinstance(size, int):
+                ratios[axis], shape[axis] = scale, math.floor(scale * size)
+                continue
+            ratios[axis] = over, under = _find_fraction(scale)
+            shape[axis] = divide_down(size * over, under)
         return ratios, shape
-    wanted = node.numbers(3)
+    wanted = node.measures(3)
     policy = node.text("keep_aspect_ratio_policy", "stretch")
-    asked = [size / sizes[axis] for axis, size in zip(axes, wanted, strict=True)]
-    if policy != "stretch":
-        asked = [(min if policy == "not_larger" else max)(asked)] * len(axes)
-    for axis, ratio, size in zip(axes, asked, wanted, strict=True):
-        ratios[axis] = ratio
-        shape[axis] = size if policy == "stretch" else math.floor(ratio * sizes[axis] + 0.5)
+    if policy == "stretch":
+        for axis, size in zip(axes, wanted, strict=True):
+            ratios[axis], shape[axis] = _find_ratio(size, sizes[axis]), size
+        return ratios, shape
+    numbers = {axis: need_number(sizes[axis], "an axis whose ratio is kept") for axis in axes}
+    asked = [s / numbers[axis] for axis, s in zip(axes, node.numbers(3), strict=True)]
+    ratio = (min if policy == "not_larger" else max)(asked)
+    for axis in axes:
+        ratios[axis], shape[axis] = ratio, math.floor(ratio * numbers[axis] + 0.5)
     return ratios, shape
+
+
+def _find_fraction(scale: float) -> tuple[int, int]:
+    """The fraction of small numbers that a FLOAT32 is nearest to. Raises `UnsupportedError` where
+    it is near none: what is left of a size that is open, times it, is no size."""
+    found = Fraction(scale).limit_denominator(1024)
+    if found <= 0 or np.float32(float(found)) != np.float32(scale):
+        raise UnsupportedError(f"a scale of {scale}, which is no fraction, of an open size")
+    return found.numerator, found.denominator
+
+
+def _find_ratio(result: Measure, size: Measure) -> Ratio:
+    """How often a size stands in another: a fraction where that is one whatever the symbols are,
+    and else both."""
+    if isinstance(result, int) and isinstance(size, int):
+        return result / size
+    if isinstance(result, Size) and isinstance(size, Size):
+        times = Fraction(result.terms[0][1], size.terms[0][1])
+        if result * times.denominator == size * times.numerator:
+            return times.numerator, times.denominator
+    return result, size
 
 
 def _transform(
@@ -228,6 +272,105 @@ def _upsample(node: Node) -> Tensor:
         version=13,
     )  # fmt: skip
     return _resize(old)
+
+
+# Axes of sizes that are left open: each place finds what it reads by whole numbers --------------
+
+
+def _resize_open(
+    node: Node, name: str, x: Tensor, axis: int, result: Measure, ratio: tuple[Measure, Measure]
+) -> Tensor:
+    """An axis resized where its size is left open, or the new one is. Where a place lies in the
+    tensor is a fraction of whole numbers, so that no rounding depends on how long the axis is."""
+    mode, extent = node.text("mode", "nearest"), x.extents[axis]
+    size = measure(extent)
+    if node.integer("antialias") or node.integer("exclude_outside"):
+        raise _refuse_open("antialias and exclude_outside", size, result)
+    if mode not in ("nearest", *_WEIGHTS):
+        raise UnsupportedError(f"the mode {mode}")
+    if mode == "cubic" and node.number("cubic_coeff_a", -0.75) != -0.75:
+        raise _refuse_open("cubic_coeff_a", size, result)
+    scaled, offset, whole = _find_line_open(node, size, result, *ratio)
+    for bound in (scaled * result + offset + whole * 2, whole * 2):
+        node.builder.check_at_most(bound, LARGEST)
+    extents = [as_extent(result) if k == axis else e for k, e in enumerate(x.extents)]
+
+    def read(at: Point, place: Scalar) -> Scalar:
+        own = list(at.indices)
+        own[axis] = clamp(place, at.size(extent))
+        return at.read(x, *own)
+
+    def divide(at: Point) -> tuple[Scalar, Scalar, Scalar]:
+        """Above what a place lies, by how many parts, and how many parts there are. Places begin
+        at -1: quotients are rounded towards 0."""
+        parts = at.measure(whole)
+        moved = at.indices[axis] * at.measure(scaled) + at.measure(offset + whole)
+        return moved / parts - 1, moved % parts, parts
+
+    def pick(at: Point) -> Scalar:
+        floor, over, parts = divide(at)
+        rounding = node.text("nearest_mode",
+                             "round_prefer_floor" if node.version >= 11 else "floor")  # fmt: skip
+        match rounding:
+            case "floor":
+                return read(at, floor)
+            case "ceil":
+                up = over > 0
+            case "round_prefer_floor":
+                up = over * 2 > parts
+            case "round_prefer_ceil":
+                up = over * 2 >= parts
+            case _:
+                raise UnsupportedError(f"rounding by {rounding}")
+        return read(at, up.select(floor + 1, floor))
+
+    if mode == "nearest":
+        return node.builder.compute(name, extents, pick, x.dtype)
+    first, weigh = _WEIGHTS[mode]
+    compute = x.dtype.compute if x.dtype.is_float else DataType.FLOAT32
+
+    def blend(at: Point) -> Scalar:
+        floor, over, parts = divide(at)
+        total: Scalar | None = None
+        for step, weight in enumerate(weigh(over.cast(compute) / parts.cast(compute))):
+            value = read(at, floor + (first + step)).cast(compute) * weight
+            total = value if total is None else total + value
+        if total is None:
+            raise DmlcError("an interpolation of nothing")
+        return total
+
+    return node.builder.compute(name, extents, blend, x.dtype if x.dtype.is_float else None)
+
+
+def _find_line_open(
+    node: Node, size: Measure, result: Measure, over: Measure, under: Measure
+) -> tuple[Measure, Measure, Measure]:
+    """Numbers by which the place `i` of a result lies at `(first * i + second) / third` of a
+    tensor, for an axis that becomes `over / under` times as long."""
+    mode = node.text("coordinate_transformation_mode",
+                     "half_pixel" if node.version >= 11 else "asymmetric")  # fmt: skip
+    match mode:
+        case "pytorch_half_pixel" | "half_pixel":
+            if mode == "pytorch_half_pixel":
+                # A result of one place is another case.
+                node.builder.check_at_most(2, result)
+            return under * 2, under - over, over * 2
+        case "asymmetric":
+            return under, 0, over
+        case "align_corners":
+            if (over, under) != (result, size):
+                # Of the length before it is rounded down.
+                node.builder.check_at_most(under + 1, over * size)
+                return (size - 1) * under, 0, over * size - under
+            node.builder.check_at_most(2, result)
+            return size - 1, 0, result - 1
+        case _:
+            raise _refuse_open(f"the mode {mode}", size, result)
+
+
+def _refuse_open(what: str, size: Measure, result: Measure) -> OpenSizeError:
+    symbols = dict.fromkeys((*list_measured(size), *list_measured(result)))
+    return OpenSizeError(f"{what} of an axis of {size} that becomes {result}", tuple(symbols))
 
 
 # Places that a tensor says ------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import onnx
 
 from dmlc.onnx.importing import (
     casts,
+    contributed,
     elementwise,
     indexing,
     losses,
@@ -38,8 +39,14 @@ UNROLLED = ("If", "Loop", "Scan")
 """The operators with graphs of their own, which are laid out."""
 
 RULES: Mapping[tuple[str, str], Rule] = {
-    ("", op_type): rule for rules in _KINDS.values() for op_type, rule in rules.items()
-} | {("ai.onnx.ml", op_type): rule for op_type, rule in indexing.MACHINE_LEARNING.items()}
+    (domain, op_type): rule
+    for domain, known in (
+        *(("", rules) for rules in _KINDS.values()),
+        ("ai.onnx.ml", indexing.MACHINE_LEARNING),
+        (contributed.DOMAIN, contributed.RULES),
+    )
+    for op_type, rule in known.items()
+}
 """What has none is taken apart where ONNX defines it by other operators."""
 
 REFUSED: Mapping[str, str] = {
@@ -65,6 +72,7 @@ def list_operators() -> dict[str, list[str]]:
     """The operators that are imported, by kind. The last kinds have no rule of their own."""
     found = {kind: sorted(rules) for kind, rules in _KINDS.items()}
     found["of ai.onnx.ml"] = sorted(indexing.MACHINE_LEARNING)
+    found[f"of {contributed.DOMAIN}"] = sorted((*contributed.RULES, *contributed.list_functions()))
     found["laid out, where what decides is known"] = list(UNROLLED)
     schemas: Sequence[Any] = onnx.defs.get_all_schemas()
     taken_apart = [

@@ -24,15 +24,30 @@ from dmlc.ir import Extent
 from dmlc.onnx.importing.names import read_type
 from dmlc.onnx.importing.nodes import (
     Node,
+    OpenSizeError,
     Rule,
     Value,
     as_extents,
     dtype_of,
     extents_of,
     hold_sizes,
+    need_number,
 )
 from dmlc.scalars import Array, DataType
-from dmlc.sizes import Measure, Size, as_extent, measure, multiply
+from dmlc.sizes import (
+    LARGEST,
+    Measure,
+    Size,
+    as_extent,
+    divide_down,
+    divide_exactly,
+    divide_up,
+    find_least,
+    list_measured,
+    measure,
+    multiply,
+    write_condition,
+)
 from dmlc.source import DmlcError, UnsupportedError
 
 
@@ -82,45 +97,37 @@ def _reshape(node: Node) -> Tensor:
     for axis, size in enumerate(wanted):
         copies = size == 0 and not node.integer("allowzero")
         given.append(measure(x.extents[axis]) if copies else size)
-    return reshape(node.builder, node.name, x, as_extents(_fill(x, given)))
+    return reshape(node.builder, node.name, x, as_extents(_fill(node, x, given)))
 
 
-def _fill(x: Tensor, sizes: Sequence[Measure]) -> list[Measure]:
+def _fill(node: Node, x: Tensor, sizes: Sequence[Measure]) -> list[Measure]:
     """Sizes with what is left of a tensor in place of -1."""
     if -1 not in sizes:
         return list(sizes)
     total, rest = multiply(x.extents), multiply(size for size in sizes if size != -1)
-    left = _divide(total, rest)
-    if left is None:
-        raise DmlcError(f"{x.name} has no whole number of parts of {rest} elements")
+    left = _part(node, total, rest)
     return [left if size == -1 else size for size in sizes]
 
 
-def _divide(total: Measure, by: Measure) -> Measure | None:
-    """A quotient without rest, where that is known."""
-    if isinstance(by, int):
-        if by == 0:
-            return 0
-        if isinstance(total, int):
-            return total // by if total % by == 0 else None
-        return total.divide(by)
-    if total == by:
-        return 1
-    if isinstance(total, int) or len(by.terms) > 1:
-        return None
-    symbols, number = next(iter(by.terms))
-    terms: list[tuple[tuple[str, ...], int]] = []
-    for own, count in total.terms:
-        rest = list(own)
-        for symbol in symbols:
-            if symbol not in rest:
-                return None
-            rest.remove(symbol)
-        if count % number:
-            return None
-        terms.append((tuple(rest), count // number))
-    found = Size(tuple(terms))
-    return found + 0
+def _part(node: Node, total: Measure, by: Measure) -> Measure:
+    """One of so many parts of a size, which has a whole number of them. Where that is not so
+    whatever the symbols are, it is checked. Raises `DmlcError` where it never is."""
+    found = divide_exactly(total, by)
+    if found is not None or total == by == 0:
+        return 0 if found is None else found
+    if isinstance(by, Size) and len(by.terms) == 1:
+        ((symbols, number),) = by.terms
+        rest = divide_exactly(total, Size(((symbols, 1),)))
+        if rest is not None:
+            return _part(node, rest, number)
+    if isinstance(by, Size):
+        symbols = (*list_measured(total), *by.symbols)
+        raise OpenSizeError(f"whether {total} is a multiple of {by} is not known", symbols)
+    if isinstance(total, int) or by < 1:
+        raise DmlcError(f"{total} elements are no whole number of parts of {by} elements")
+    each = divide_down(total, by)
+    node.builder.check(write_condition(total, "==", each * by))
+    return each
 
 
 def _flatten(node: Node) -> Tensor:
@@ -161,7 +168,7 @@ def _transpose(node: Node) -> Tensor:
 
 def _expand(node: Node) -> Value:
     value, sizes = node.value(0), node.measures(1)
-    extents = join_extents([extents_of(value), as_extents(sizes)])
+    extents = join_extents(node.builder, [extents_of(value), as_extents(sizes)])
     fixed = [extent for extent in extents if isinstance(extent, int)]
     if isinstance(value, np.ndarray) and len(fixed) == len(extents):
         return np.broadcast_to(value, fixed)
@@ -169,7 +176,7 @@ def _expand(node: Node) -> Value:
 
 
 def _tile(node: Node) -> Tensor:
-    x, repeats = node.tensor(0), node.numbers(1)
+    x, repeats = node.tensor(0), node.measures(1)
     extents = [as_extent(measure(e) * r) for e, r in zip(x.extents, repeats, strict=True)]
 
     def element(at: Point) -> Scalar:
@@ -186,20 +193,21 @@ def _concat(node: Node) -> Tensor:
 def _split(node: Node) -> list[Tensor]:
     x = node.tensor(0)
     (axis,) = normalize_axes([node.integer("axis")], x.rank)
-    lengths = node.setting("split", 1)
+    lengths: Sequence[Measure] | None = node.measures(1) if node.has(1) else node.integers("split")
+    size, count = measure(x.extents[axis]), len(node.outputs)
     if lengths is None:
-        size, count = x.extents[axis], len(node.outputs)
-        if not isinstance(size, int):
-            raise UnsupportedError("it splits an axis whose size is left open")
-        each = -(-size // count)
-        lengths = [max(0, min(each, size - part * each)) for part in range(count)]
+        each = divide_up(size, count)
+        if isinstance(size, int) and isinstance(each, int):
+            lengths = [max(0, min(each, size - part * each)) for part in range(count)]
+        else:
+            lengths = [each] * (count - 1) + [size - each * (count - 1)]
     found: list[Tensor] = []
-    start = 0
+    start: Measure = 0
     for name, length in zip(node.outputs, lengths, strict=True):
         starts = [start if k == axis else 0 for k in range(x.rank)]
-        extents = [length if k == axis else e for k, e in enumerate(x.extents)]
+        extents = [as_extent(length) if k == axis else e for k, e in enumerate(x.extents)]
         found.append(slice_axes(node.builder, name, x, starts, [1] * x.rank, extents))
-        start += length
+        start = start + length
     return found
 
 
@@ -212,26 +220,43 @@ def _slice(node: Node) -> Tensor:
     normalize_axes(given, x.rank)
     chosen = [axis % x.rank for axis in given]
     steps = node.numbers(4) if node.has(4) else [1] * len(starts)
-    first, moves, extents = [0] * x.rank, [1] * x.rank, list(x.extents)
+    first: list[Measure] = [0] * x.rank
+    moves, extents = [1] * x.rank, list(x.extents)
     for axis, start, end, step in zip(chosen, starts, ends, steps, strict=True):
-        first[axis], extents[axis] = _cut(x.extents[axis], start, end, step)
-        moves[axis] = step
+        if step == 0:
+            raise DmlcError("it has steps of 0")
+        first[axis], count = _cut(node, measure(x.extents[axis]), start, end, step)
+        extents[axis], moves[axis] = as_extent(count), step
     return slice_axes(node.builder, node.name, x, first, moves, extents)
 
 
-_FAR = 2**31 - 1
-"""What stands for the end of an axis, however long it is."""
+_FAR = 10**8
+"""From here on a place stands for the end of an axis of open size. That it is none is checked."""
 
 
-def _cut(extent: Extent, start: Measure, end: Measure, step: int) -> tuple[int, Extent]:
-    """Where a slice starts, and how many places it has."""
-    if isinstance(extent, int) and isinstance(start, int) and isinstance(end, int):
-        places = range(*slice(start, end, step).indices(extent))
+def _cut(
+    node: Node, size: Measure, start: Measure, end: Measure, step: int
+) -> tuple[Measure, Measure]:
+    """Where a slice of an axis starts, and how many places it has. Of sizes that are left open,
+    what is not known to be outside is inside."""
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        places = range(*slice(start, end, step).indices(size))
         return places.start, len(places)
-    whole = measure(extent)
-    if start == 0 and step == 1 and (end == whole or (isinstance(end, int) and end >= _FAR)):
-        return 0, extent
-    raise UnsupportedError(f"it cuts the axis {extent}, whose size is left open")
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+
+    def hold(place: Measure) -> Measure:
+        if isinstance(place, int) and abs(place) >= _FAR:
+            node.builder.check_at_most(size, min(abs(place), LARGEST))
+            return high if place > 0 else low
+        found = size + place if find_least(place * -1) > 0 else place
+        if find_least(low - found) >= 0:
+            return low
+        return high if find_least(found - high) >= 0 else found
+
+    first, last = hold(start), hold(end)
+    moved = last - first if step > 0 else first - last
+    count = divide_up(moved, abs(step))
+    return (0, 0) if find_least(count * -1) >= 0 else (first, count)
 
 
 def _pad(node: Node) -> Tensor:
@@ -281,8 +306,6 @@ def _cut_ends(node: Node, x: Tensor, first: Sequence[int], last: Sequence[int]) 
         left = measure(size) - front - back
         if isinstance(left, int) and left < 0:
             raise DmlcError(f"{front + back} places are cut off the {size} of axis {axis}")
-        if not isinstance(left, int) and front + back:
-            node.builder.check(f"{size} > {front + back}")
         extents.append(as_extent(left))
 
     def element(at: Point) -> Scalar:
@@ -307,7 +330,8 @@ def _fold_place(place: Scalar, size: Scalar, mode: str) -> Scalar:
 def _depth_to_space(node: Node) -> Tensor:
     x, block = node.tensor(0), node.integer("blocksize")
     count, depth, height, width = x.extents
-    if not isinstance(depth, int) or depth % block**2:
+    depth = need_number(depth, "the number of channels")
+    if depth % block**2:
         raise DmlcError(f"{depth} channels are no blocks of {block} by {block}")
     channels = depth // block**2
     columns_first = node.text("mode", "DCR") == "DCR"
@@ -326,39 +350,47 @@ def _depth_to_space(node: Node) -> Tensor:
 def _space_to_depth(node: Node) -> Tensor:
     x, block = node.tensor(0), node.integer("blocksize")
     count, channels, *space = x.extents
-    parts = [_divide(measure(extent), block) for extent in space]
-    if not isinstance(channels, int) or any(part is None for part in parts):
-        raise DmlcError(f"{x.name} is not made of blocks of {block} by {block}")
+    parts = [_part(node, measure(extent), block) for extent in space]
     depth_first = node.text("mode", "DCR") == "DCR"
 
     def element(at: Point) -> Scalar:
         n, c, h, w = at.indices
         if depth_first:
-            channel, inside = c % channels, c / channels
+            channel, inside = c % at.size(channels), c / at.size(channels)
         else:
             channel, inside = c / block**2, c % block**2
         return at.read(x, n, channel, h * block + inside / block, w * block + inside % block)
 
-    extents = [count, channels * block**2, *(as_extent(p) for p in parts if p is not None)]
+    extents = [count, as_extent(measure(channels) * block**2), *map(as_extent, parts)]
     return node.builder.compute(node.name, extents, element, x.dtype)
 
 
-def _range(node: Node) -> Array:
+def _range(node: Node) -> Value:
     dtype = node.array(0).dtype
+    if any(isinstance(node.array(k).ravel()[0], Size) for k in range(3)):
+        start, limit, delta = (node.measures(k)[0] for k in range(3))
+        step = need_number(delta, "the step of a range")
+        if step == 0:
+            raise DmlcError("it has steps of 0")
+        count = divide_up((limit - start) * (1 if step > 0 else -1), abs(step))
+        return node.builder.compute(
+            node.name, [as_extent(count)],
+            lambda at: (at.indices[0] * step + at.measure(start)).cast(DataType.INT64),
+        )  # fmt: skip
     if dtype.kind in "iuO":
-        start, limit, delta = (node.numbers(k)[0] for k in range(3))
+        first, last, by = (node.numbers(k)[0] for k in range(3))
     else:
-        start, limit, delta = (float(node.array(k).ravel()[0]) for k in range(3))
-    if not (delta and math.isfinite(start) and math.isfinite(limit) and math.isfinite(delta)):
-        raise DmlcError(f"it goes from {start} to {limit} by {delta}, which has no end")
-    count = max(0, math.ceil((limit - start) / delta))
-    node.hold(8 * count)
+        first, last, by = (float(node.array(k).ravel()[0]) for k in range(3))
+    if not (by and math.isfinite(first) and math.isfinite(last) and math.isfinite(by)):
+        raise DmlcError(f"it goes from {first} to {last} by {by}, which has no end")
+    number = max(0, math.ceil((last - first) / by))
+    node.hold(8 * number)
     if dtype.kind in "iu":
-        return np.array([start + step * delta for step in range(count)], dtype)
+        return np.array([first + step * by for step in range(number)], dtype)
     # Types that NumPy has not are computed in FLOAT32.
     own = dtype.type if dtype.kind == "f" else np.float32
     arange: Any = np.arange
-    return arange(own(start), own(limit), own(delta)).astype(dtype)
+    return arange(own(first), own(last), own(by)).astype(dtype)
 
 
 def _eye(node: Node) -> Tensor:
@@ -377,7 +409,7 @@ def _eye(node: Node) -> Tensor:
 def _trilu(node: Node) -> Tensor:
     x = node.tensor(0)
     offset = node.numbers(1)[0] if node.has(1) else 0
-    offset = max(-_FAR, min(_FAR, offset))
+    offset = max(-LARGEST, min(LARGEST, offset))
     upper = node.integer("upper", 1)
 
     def element(at: Point) -> Scalar:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
 
-from dmlc.building.functions import FunctionBuilder, Tensor
+from dmlc.building.functions import FunctionBuilder, Point, Scalar, Tensor
+from dmlc.building.tensors import flatten
 from dmlc.ir.naming import take_name
 from dmlc.onnx.importing.budget import Budget
 from dmlc.onnx.importing.names import read_tensor, spell_name
-from dmlc.onnx.importing.nodes import UnknownValueError, Value, dtype_of
+from dmlc.onnx.importing.nodes import OpenSizeError, UnknownValueError, Value, dtype_of
 from dmlc.scalars import Array, DataType
-from dmlc.sizes import as_extent
-from dmlc.source import UnsupportedError
+from dmlc.sizes import Measure, list_measured
+from dmlc.source import UnsupportedError, list_names
 
 LARGEST_TABLE = 1024
 """The most elements of a constant that the kernels hold. A larger one becomes a parameter."""
+
+
+_MOST_SIZES = 32
+"""The most sizes that are left open in one tensor of numbers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class Values:
         """The names of parameters and results."""
         self._names: dict[int, tuple[Array, str]] = {}
         self._origins: dict[str, tuple[str, ...]] = {}
+        self._symbols: dict[str, tuple[str, ...]] = {}
         self._placed: dict[int, tuple[Array, Tensor]] = {}
 
     def read_initializer(self, initializer: onnx.TensorProto, prefix: str = "") -> Array:
@@ -59,6 +65,21 @@ class Values:
         """Says which inputs of the model a tensor is made of."""
         self._origins.setdefault(tensor.name, names)
 
+    def derive(self, tensor: Tensor, values: Sequence[object]) -> None:
+        """Says of which values of the model a tensor is made."""
+        self.name_origins(tensor, self.merge_origins(values))
+        self._symbols.setdefault(tensor.name, self._merge_symbols(values))
+
+    def _merge_symbols(self, values: Sequence[object]) -> tuple[str, ...]:
+        """The sizes left open that are numbers in some values."""
+        found: list[str] = []
+        for value in values:
+            if isinstance(value, Tensor):
+                found += self._symbols.get(value.name, ())
+            elif isinstance(value, np.ndarray):
+                found += _list_symbols(cast("Array", value))
+        return tuple(dict.fromkeys(found))
+
     def trace(self, tensor: Tensor) -> tuple[str, ...]:
         """The inputs of the model that a tensor is made of."""
         return self._origins.get(tensor.name, ())
@@ -69,11 +90,21 @@ class Values:
         return tuple(dict.fromkeys(names))
 
     def know(self, value: Value | None, what: str) -> Array:
-        """A value that has to be known. Raises `UnknownValueError`."""
+        """A value that has to be known. Raises `UnknownValueError`, or `OpenSizeError` where sizes
+        that are left open decide it alone."""
         if isinstance(value, np.ndarray):
             return value
         names = () if value is None else self.trace(value)
-        raise UnknownValueError(f"{what} must be known when the model is imported", names)
+        symbols = () if value is None else self._merge_symbols([value])
+        need = f"{what} must be known when the model is imported"
+        if symbols and not names:
+            raise OpenSizeError(f"{need}, and depends on {list_names(symbols)}, left open", symbols)
+        if names:
+            need += (
+                f", and is made of the input{'s' * (len(names) > 1)} {list_names(names)}: give the "
+                f"value, as in constants={{'{names[0]}': array}}"
+            )
+        raise UnknownValueError(need, names)
 
     def tensor(self, value: Value, name: str = "constant") -> Tensor:
         """A value as a tensor of the function."""
@@ -92,12 +123,7 @@ class Values:
     def _make_tensor(self, array: Array, dtype: DataType, name: str) -> Tensor:
         compute, builder = dtype.compute, self.builder
         if array.dtype == np.dtype(object):
-            sizes = [as_extent(size) for size in array.ravel()]
-            if len(sizes) != 1:
-                raise UnsupportedError("several sizes that are left open, used as numbers")
-            return builder.compute(
-                name, array.shape, lambda at: at.size(sizes[0]).cast(compute), dtype
-            )
+            return self._make_sizes(array, name)
         if any(array.strides):
             self.budget.hold(array.nbytes)
         if _is_uniform(array):
@@ -113,6 +139,29 @@ class Values:
         return builder.compute(
             f"{name}_{dtype.short}", array.shape, lambda at: at.read(table, *at.indices), dtype
         )
+
+    def _make_sizes(self, array: Array, name: str) -> Tensor:
+        """Sizes that are left open, as numbers of a tensor."""
+        sizes: list[Measure] = list(array.ravel())
+        if len(sizes) > _MOST_SIZES:
+            raise UnsupportedError(f"{len(sizes)} sizes that are left open, used as numbers")
+
+        def element(at: Point) -> Scalar:
+            place = flatten(at, at.indices, array.shape)
+            found = at.measure(sizes[-1])
+            for number, size in reversed(list(enumerate(sizes[:-1]))):
+                found = place.equals(number).select(at.measure(size), found)
+            return found.cast(DataType.INT64)
+
+        made = self.builder.compute(name, array.shape, element)
+        self._symbols[made.name] = self._merge_symbols([array])
+        return made
+
+
+def _list_symbols(array: Array) -> list[str]:
+    """The symbols of the sizes that an array has as its values."""
+    sizes: list[Measure] = array.ravel().tolist() if array.dtype == np.dtype(object) else []
+    return [symbol for size in sizes for symbol in list_measured(size)]
 
 
 def _is_uniform(array: Array) -> bool:

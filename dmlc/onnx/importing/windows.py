@@ -9,10 +9,19 @@ from collections.abc import Mapping, Sequence
 from dmlc.building.functions import Point, Scalar, Tensor
 from dmlc.building.tensors import map_elements, reduce_axes, reshape
 from dmlc.ir import Extent
-from dmlc.onnx.importing.casts import round_into
-from dmlc.onnx.importing.nodes import Node, Rule
+from dmlc.onnx.importing.casts import cast_tensor, round_into
+from dmlc.onnx.importing.nodes import Node, OpenSizeError, Rule, need_number
+from dmlc.onnx.importing.reductions import mean_over
 from dmlc.scalars import DataType
-from dmlc.sizes import Size, as_extent, divide_down, divide_up, measure
+from dmlc.sizes import (
+    Measure,
+    as_extent,
+    divide_down,
+    divide_up,
+    find_least,
+    list_measured,
+    measure,
+)
 from dmlc.source import DmlcError, UnsupportedError
 
 
@@ -23,28 +32,25 @@ class Windows:
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
-    before: tuple[int, ...]
+    before: tuple[Measure, ...]
     """The padding before each axis; what is behind one only decides how many windows there are."""
-    after: tuple[int, ...]
+    after: tuple[Measure, ...]
     extents: tuple[Extent, ...]
     """How many windows there are along each axis."""
 
     def places(self, at: Point, indices: Sequence[Scalar], steps: Sequence[Scalar]) -> list[Scalar]:
         """Where steps of a window lead, in space."""
         rows = zip(indices, self.strides, steps, self.dilations, self.before, strict=True)
-        return [index * stride + step * dilation - start
+        return [index * stride + step * dilation - at.measure(start)
                 for index, stride, step, dilation, start in rows]  # fmt: skip
-
-    def read_extents(self, space: Sequence[Extent]) -> list[tuple[int, Extent]]:
-        """The padding before each axis and its size."""
-        return list(zip(self.before, space, strict=True))
 
 
 def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> Windows:
     """The windows of a node over axes of these sizes."""
     count = len(space)
     strides, dilations, pads = _read_steps(node, kernel, count)
-    before, after = pads[:count], pads[count:]
+    before: list[Measure] = [*pads[:count]]
+    after: list[Measure] = [*pads[count:]]
     automatic = node.text("auto_pad", "NOTSET")
     if automatic == "VALID":
         before, after = [0] * count, [0] * count
@@ -53,24 +59,26 @@ def read_windows(node: Node, space: Sequence[Extent], kernel: Sequence[int]) -> 
         span = (kernel[axis] - 1) * dilations[axis] + 1
         size, stride = measure(space[axis]), strides[axis]
         if automatic in ("SAME_UPPER", "SAME_LOWER"):
-            if isinstance(size, Size) and stride > 1:
-                raise UnsupportedError(f"{automatic} of strides over a size that is left open")
             results = divide_up(size, stride)
-            over = (results - 1) * stride + span - size
-            total = max(0, over) if isinstance(over, int) else 0
-            before[axis] = total // 2 if automatic == "SAME_UPPER" else total - total // 2
+            total = _pad_alike((results - 1) * stride + span - size, span, stride)
+            half = divide_down(total, 2)
+            before[axis] = half if automatic == "SAME_UPPER" else total - half
             after[axis] = total - before[axis]
             extents.append(as_extent(results))
             continue
         room = size + before[axis] + after[axis] - span
         if node.integer("ceil_mode"):
             results = divide_up(room, stride) + 1
-            if isinstance(size, int) and isinstance(results, int):
+            room = size + before[axis]
+            if isinstance(room, int) and isinstance(results, int):
                 # The last window has to begin on an element, or in the padding before it.
-                results -= (results - 1) * stride >= size + before[axis]
-            elif stride + after[axis] > span:
-                raise UnsupportedError("ceil_mode over a size that is left open, where windows may "
-                                       "begin behind its end")  # fmt: skip
+                results -= (results - 1) * stride >= room
+            elif find_least(span - stride - after[axis]) < 0:
+                size = measure(space[axis])
+                raise OpenSizeError(
+                    f"ceil_mode over an axis of {size}, where windows may begin behind its end",
+                    list_measured(size),
+                )
         else:
             results = divide_down(room, stride) + 1
         extents.append(as_extent(results))
@@ -96,6 +104,22 @@ def _read_steps(
     return strides, dilations, pads
 
 
+def _pad_alike(over: Measure, span: int, stride: int) -> Measure:
+    """The padding that gives an axis as many windows as strides begin on it: what the last one of
+    them has beyond the end, where that is not negative."""
+    if isinstance(over, int):
+        return max(0, over)
+    # The last stride begins on the last elements, and no more of these than a stride has.
+    if span >= stride:
+        return over
+    if span == 1:
+        return 0
+    raise OpenSizeError(
+        f"the padding of strides of {stride} over windows of {span} depends on a size left open",
+        over.symbols,
+    )
+
+
 def all_inside(at: Point, places: Sequence[Scalar], space: Sequence[Extent]) -> Scalar:
     """Whether places are inside of axes of these sizes."""
     found = at.constant(True, DataType.BOOL)
@@ -119,7 +143,9 @@ def convolve(
     space = x.extents[2:]
     windows = read_windows(node, space, _kernel(node, weight))
     groups, inner, filters = node.integer("group", 1), weight.extents[1], weight.extents[0]
-    if not isinstance(inner, int) or not isinstance(filters, int) or x.extents[1] != inner * groups:
+    inner = need_number(inner, f"the channels of {weight.name}")
+    filters = need_number(filters, f"the filters of {weight.name}")
+    if node.builder.unify(x.extents[1], inner * groups) is None:
         raise DmlcError(f"{x.name} has not the {inner} channels of {groups} groups")
 
     def places(at: Point) -> list[Scalar]:
@@ -202,7 +228,8 @@ def _transposed_convolution(node: Node) -> Tensor:
     kernel, groups = _kernel(node, weight), node.integer("group", 1)
     count = x.rank - 2
     strides, dilations, pads = _read_steps(node, kernel, count)
-    before, more = pads[:count], node.integers("output_padding") or [0] * count
+    before: list[Measure] = [*pads[:count]]
+    more = node.integers("output_padding") or [0] * count
     if len(more) != count:
         raise DmlcError(f"its output_padding has {len(more)} numbers for {count} axes")
     wanted = node.integers("output_shape")
@@ -215,10 +242,7 @@ def _transposed_convolution(node: Node) -> Tensor:
             extents.append(as_extent(full - pads[axis] - pads[axis + count]))
             continue
         size = measure(extent) * strides[axis] if wanted is None else wanted[-count:][axis]
-        over = full - size
-        if not isinstance(over, int):
-            raise UnsupportedError(f"{automatic} of a size that is left open")
-        total = max(over, 0)
+        total = max(need_number(full - size, "what a result is cut by"), 0)
         # ONNX has the larger half behind for SAME_UPPER in its text, and before it in its figures.
         before[axis] = total // 2 if automatic == "SAME_UPPER" else total - total // 2
         extents.append(as_extent(size))
@@ -231,7 +255,11 @@ def _transposed_convolution(node: Node) -> Tensor:
         found: list[Scalar] = []
         holds = at.constant(True, DataType.BOOL)
         for axis, extent in enumerate(x.extents[2:]):
-            moved = at.indices[2 + axis] + before[axis] - at.reduced[1 + axis] * dilations[axis]
+            moved = (
+                at.indices[2 + axis]
+                + at.measure(before[axis])
+                - at.reduced[1 + axis] * dilations[axis]
+            )
             place = moved
             if strides[axis] > 1:
                 holds = holds & (moved % strides[axis]).equals(0)
@@ -327,8 +355,8 @@ def _average_pool(node: Node) -> Tensor:
         holds = at.constant(True, DataType.BOOL)
         places = windows.places(at, at.indices, at.reduced)
         for axis, place in enumerate(places):
-            end = at.size(x.extents[2 + axis]) + after[axis]
-            holds = holds & (place >= -before[axis]) & (place < end)
+            end = at.size(x.extents[2 + axis]) + at.measure(after[axis])
+            holds = holds & (place >= at.measure(before[axis] * -1)) & (place < end)
         return holds
 
     count = node.builder.reduce(
@@ -352,10 +380,7 @@ def _global(combiner: str) -> Rule:
         axes = range(2, x.rank)
         if combiner == "max":
             return reduce_axes(node.builder, node.name, "max", x, axes, True)
-        total = reduce_axes(node.builder, f"{node.name}_total", "sum", x, axes, True,
-                            dtype=x.dtype.compute)  # fmt: skip
-        count = math.prod(node.fixed(x)[2:])
-        return map_elements(node.builder, node.name, lambda t: t / count, total, dtype=x.dtype)
+        return cast_tensor(node, mean_over(node, node.name, x, axes, True), x.dtype)
 
     return rule
 
@@ -395,10 +420,10 @@ def _max_unpool(node: Node) -> Tensor:
 def _columns_to_image(node: Node) -> Tensor:
     x, space, block = node.tensor(0), node.numbers(1), node.numbers(2)
     windows = read_windows(node, space, block)
-    counts = [int(extent) for extent in windows.extents]
+    counts = [need_number(extent, "a number of windows") for extent in windows.extents]
     total = math.prod(counts)
     size = math.prod(block)
-    batch, rows = node.fixed(x)[:2]
+    batch, rows = x.extents[0], need_number(x.extents[1], "the number of rows")
 
     def steps(at: Point) -> tuple[list[Scalar], Scalar]:
         """The window in which each step of one has this place, and whether there is one."""
@@ -406,7 +431,7 @@ def _columns_to_image(node: Node) -> Tensor:
         holds = at.constant(True, DataType.BOOL)
         for axis, count in enumerate(counts):
             moved = (
-                at.indices[2 + axis] + windows.before[axis]
+                at.indices[2 + axis] + at.measure(windows.before[axis])
                 - at.reduced[axis] * windows.dilations[axis]
             )  # fmt: skip
             stride = windows.strides[axis]
