@@ -220,12 +220,26 @@ def part_quotient(symbol: str) -> tuple[Measure, int] | None:
     return parse_size(divided), int(by)
 
 
-def is_multiple(size: Measure, of: int, taken: Taken = ()) -> bool:
-    """Whether a size is a multiple of a number, whatever the symbols are; or where they are such
-    that it is, as what its quotient is `taken` for says."""
+def is_multiple(size: Measure, of: int) -> bool:
+    """Whether a size is a multiple of a number, whatever the symbols are."""
     if isinstance(size, int):
         return size % of == 0
-    return size.divide(of) is not None or str(divide_down(size, of)) in dict(taken)
+    return size.divide(of) is not None
+
+
+def replace_symbol(size: Measure, symbol: str, by: Measure) -> Measure:
+    """A size with another for a symbol, also in what is divided."""
+    total: Measure = 0
+    for symbols, number in _terms(size):
+        product: Measure = number
+        for each in symbols:
+            quotient = part_quotient(each)
+            factor: Measure = by if each == symbol else Size.of(each)
+            if quotient is not None:
+                factor = divide_down(replace_symbol(quotient[0], symbol, by), quotient[1])
+            product = factor * product
+        total = total + product
+    return total
 
 
 def find_least(size: Measure) -> float:
