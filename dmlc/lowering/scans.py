@@ -18,7 +18,7 @@ from dmlc.kernel.print import print_expression
 from dmlc.kernel.target import Limits, Profile
 from dmlc.lowering.texts import Texts, find_source, show
 from dmlc.scalars import COMBINERS, combiner_identity
-from dmlc.sizes import divide_up, estimate, is_multiple, multiply
+from dmlc.sizes import Measure, divide_up, estimate, is_multiple, multiply
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
 from dmlc.transform.prefixes import Prefix, find_prefix

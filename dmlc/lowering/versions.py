@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
@@ -43,14 +44,16 @@ from dmlc.sizes import (
 )  # fmt: skip
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
+from dmlc.transform.passes import Pass
 
 Classes: TypeAlias = tuple[tuple[int | None, int | None], ...]
 """How many there may be, each as less than a number, and what that is taken for: None where other
 sizes say."""
 
-_OUTPUTS: Classes = ((2, 1), (17, 5), (257, 65), (2049, 513), (None, 4097))
+_OUTPUTS: Classes = ((2, 1), (33, 17), (257, 65), (2049, 513), (None, 4097))
 """Outputs on a GPU. What is taken is odd, so that nothing is taken to begin where vectors do."""
-_POINTS: Classes = ((33, 17), (513, 129))
+_SHORT = 512
+_POINTS: Classes = ((2, 1), (33, 17), (_SHORT + 1, 129))
 """Few points on a GPU."""
 _MIDDLE, _LONG = 4097, (1 << 20) + 1
 """What more points are taken for."""
@@ -154,17 +157,29 @@ def lower_versions(
 def _assume(function: ir.Function, group: Group, case: _Case) -> tuple[ir.Function, Group]:
     """The function and the group with sizes as a case has them."""
     for symbol, by in case.given:
-        settle = functools.partial(_settle_extents, symbol=symbol, by=by)
-        passes = tuple(dataclasses.replace(p, inner=settle(p.inner)) for p in group.passes)
-        group = dataclasses.replace(group, parallel=settle(group.parallel), passes=passes)
         function = replace_size(function, symbol, by)
+        parallel, *inner = (
+            tuple(replace_extent(extent, symbol, by) for extent in extents)
+            for extents in (group.parallel, *(each.inner for each in group.passes))
+        )
+        passes = map(_drop_ones, group.passes, itertools.repeat(parallel), inner)
+        group = dataclasses.replace(
+            group, parallel=tuple(e for e in parallel if e != 1), passes=tuple(passes)
+        )
     return function, group
 
 
-def _settle_extents(
-    extents: Sequence[ir.Extent], symbol: str, by: Measure
-) -> tuple[ir.Extent, ...]:
-    return tuple(replace_extent(extent, symbol, by) for extent in extents)
+def _drop_ones(
+    each: Pass, parallel: tuple[ir.Extent, ...], inner: tuple[ir.Extent, ...]
+) -> Pass:
+    """A pass of these dimensions without those of one element."""
+    kept = [number for number, extent in enumerate((*parallel, *inner)) if extent != 1]
+    places = {number: place for place, number in enumerate(kept)}
+    members = tuple(
+        dataclasses.replace(m, axes=tuple((i, places[d]) for i, d in m.axes if d in places))
+        for m in each.members
+    )
+    return dataclasses.replace(each, members=members, inner=tuple(e for e in inner if e != 1))
 
 
 def _has_same_nests(some: Sequence[k.Kernel], others: Sequence[k.Kernel]) -> bool:
@@ -233,8 +248,14 @@ def _plan(function: ir.Function, group: Group, profile: Profile) -> _Tree:
         # The few work items of a CPU are worth no more launches where outputs may be many.
         return _fork([(points, lengths), (outputs, _OUTPUTS[-1:])])
     (first, *_) = reduced or [()]
-    tree = _fork([(points, (*_POINTS, *lengths)), (outputs, _OUTPUTS)])
-    return _part_fours(str(first[-1]) if first else "", tree)
+
+    def share_out(case: _Case) -> _Tree:
+        is_long = estimate(points, case.taken) > _SHORT
+        return _part_fours(
+            str(first[-1]) if first and is_long else "", _fork([(outputs, _OUTPUTS)], case)
+        )
+
+    return _fork([(points, (*_POINTS, *lengths))], _ANY, share_out)
 
 
 def _plan_product(product: Contraction, last: str) -> _Tree:
