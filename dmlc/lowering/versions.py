@@ -69,14 +69,11 @@ _SIDES: Classes = ((17, 8), (None, None))
 _SKINNY: Classes = ((65, 32), (4097, 1024), (None, 1 << 14))
 """The long side of a skinny product."""
 _TILES: Classes = (
-    (1 << 14, 1 << 12), (1 << 16, 1 << 14), (1 << 18, 1 << 16), (1 << 20, 1 << 18),
-    (1 << 22, 1 << 20), (None, 1 << 24),
+    (1 << 15, 1 << 12), (1 << 18, 1 << 15), (1 << 20, 1 << 18), (1 << 22, 1 << 20), (None, 1 << 24),
 )  # fmt: skip
 """Outputs of any other: how large its tiles are, and how many pieces its points are cut into."""
-_DEPTHS: Classes = ((768, 256), (8192, 4096), (1 << 17, 1 << 16), (None, 1 << 20))
-"""Products in each sum."""
-_ENOUGH = 1 << 20
-"""Outputs of a product that fill a device by themselves."""
+_ITEMS = 1 << 15
+"""Work items of pieces of products, together."""
 
 Lower: TypeAlias = Callable[[ir.Function, Group, Taken, Sections], tuple[k.Kernel, ...]]
 """Makes the kernels that suit sizes as they are taken, of a function and one of its groups;
@@ -269,21 +266,35 @@ def _plan_product(product: Contraction, last: str) -> _Tree:
         few = [number for number in known if number is not None and number < is_skinny]
         if few:
             longer = next((s for s, n in zip((rows, columns), known, strict=True) if n is None), 1)
-            return _fork([(longer, _SKINNY), (depth, _DEPTHS)], case)
+            return _fork([(longer, _SKINNY)], case, lambda case: deepen_skinny(case, longer))
         least = estimate(batches, case.taken) * math.prod(n or is_skinny for n in known)
         classes = tuple(each for each in _TILES if each[0] is None or each[0] > least)
         return _fork([(outputs, classes)], case, deepen)
 
+    def deepen_skinny(case: _Case, longer: Measure) -> _Tree:
+        pieces = 2 * _ITEMS // estimate(longer, case.taken)
+        return _fork([(depth, _list_depths(pieces, 128, 2))], case)
+
     def deepen(case: _Case) -> _Tree:
-        if estimate(outputs, case.taken) < _ENOUGH:
-            return _fork([(depth, _DEPTHS)], case)
+        pieces = 64 * _ITEMS // estimate(outputs, case.taken)
+        tree = _fork([(depth, _list_depths(pieces, 256, 3))], case)
         # Storing results takes as long as few products do.
-        return _part_fours(last, _fork([(depth, ((None, 1024),))], case))
+        return tree if pieces > 2 else _part_fours(last, tree)
 
     # Where one side is known, a single row of the other is no product.
     alone = isinstance(rows, int) or isinstance(columns, int)
     sides = ((2, 1), *_SIDES) if alone else _SIDES
     return _fork([(side, sides) for side in (rows, columns)], _Case(), share_out)
+
+
+def _list_depths(pieces: int, length: int, least: int) -> Classes:
+    """The products in each sum that are told apart where they are cut into so many pieces at most,
+    and at least, of some length."""
+    if pieces < least:
+        return ((None, 1024),)
+    middle: Classes = ((8192, 4096), (1 << 17, 1 << 16))
+    told = (each for each in middle if pieces * length >= (each[1] or 0))
+    return ((least * length, length), *told, (None, _LONG))
 
 
 def _settle(size: Measure, taken: Taken) -> int | None:
