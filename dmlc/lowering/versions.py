@@ -58,7 +58,7 @@ _POINTS: Classes = ((2, 1), (33, 17), (_SHORT + 1, 129))
 _MIDDLE, _LONG = 4097, (1 << 20) + 1
 """What more points are taken for."""
 _SCANS: tuple[Classes, ...] = (
-    ((33, 17), (_MIDDLE, 4096), (1 << 15, 1 << 14), (1 << 18, 1 << 17), (None, _LONG)),
+    ((33, 17), (_MIDDLE, 4096), (16385, 16384), (1 << 18, 1 << 17), (None, _LONG)),
     ((2, 1), (8, 4), (512, 32), (4096, 512), (None, 1 << 17)),
     ((2, 1), (17, 4), (128, 32), (None, 4097)),
 )
@@ -66,7 +66,7 @@ _SCANS: tuple[Classes, ...] = (
 of such."""
 _SIDES: Classes = ((17, 8), (None, None))
 """Rows of a product, or columns: those of a skinny one, and others."""
-_SKINNY: Classes = ((65, 32), (4097, 1024), (None, 1 << 14))
+_SKINNY: Classes = ((64, 32), (4097, 1024), (None, 1 << 14))
 """The long side of a skinny product."""
 _TILES: Classes = (
     (1 << 15, 1 << 12), (1 << 18, 1 << 15), (1 << 20, 1 << 18), (1 << 22, 1 << 20), (None, 1 << 24),
