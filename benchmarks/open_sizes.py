@@ -75,7 +75,8 @@ def _soften(rows: int | str, columns: int | str, *sizes: Sizes) -> Row:
 
 
 def _reduce(function: str, axes: list[int], shape: Shape, *sizes: Sizes) -> Row:
-    return Row("directml.REDUCE", {"InputTensor": shape}, {"Function": function, "Axes": axes}, sizes)
+    given = {"Function": function, "Axes": axes}
+    return Row("directml.REDUCE", {"InputTensor": shape}, given, sizes)
 
 
 def _scan(axis: int, shape: Shape, *sizes: Sizes) -> Row:

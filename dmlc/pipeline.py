@@ -388,8 +388,7 @@ def _lower(
             return steps.lower(function, group, profile, dialect.limits)
 
         kernels = tuple(
-            lower_versions(fusion.function, group, shape, make, own)
-            for group in fusion.groups
+            lower_versions(fusion.function, group, shape, make, own) for group in fusion.groups
         )
         lowered.append((part, fusion, kernels))
         own = own.follow(kernel for group in kernels for kernel in group)

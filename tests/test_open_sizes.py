@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import dmlc
+from benchmarks import open_sizes
 from dmlc import ir
 from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.target import GPU
@@ -240,8 +241,37 @@ def test_what_is_between_the_kernels_of_a_scan_has_formulas() -> None:
     program = compile(SUBJECTS["scan_of_columns"].bind(), "hlsl")
     totals = [t for t in program.manifest()["tensors"] if t["role"] == "scratch"]
     for sizes in ({"B": 3, "N": 500, "C": 70}, {"B": 2, "N": 100_000, "C": 600}):
-        made = [evaluate_formula(t["formulas"]["elements"], sizes) for t in totals if not t["bytes"]]
+        made = [
+            evaluate_formula(t["formulas"]["elements"], sizes) for t in totals if not t["bytes"]
+        ]
         assert sorted(made)[-2:] == [1, 32 * max(list_groups(program, sizes))]
+
+
+AS_FAST = {
+    "GEMM (64, N) x (N, 64)": None,
+    "GEMM (M, K) x (K, N)": [
+        {"M": 8, "K": 4096, "N": 4096}, {"M": 4096, "K": 4096, "N": 8},
+        {"M": 64, "K": 1_000_003, "N": 64}, {"M": 4096, "K": 17, "N": 4096},
+    ],
+    "convolution 3x3 (8, 64, H, W)": [{"H": 17, "W": 17}],
+    "layer norm (N, 1024)": None,
+    "softmax (1024, N)": None,
+    "softmax (R, C)": [{"R": 8192, "C": 1000}, {"R": 300, "C": 4096}],
+    "sum of N": None,
+    "sum of columns (R, C)": [{"R": 8192, "C": 1000}, {"R": 1_000_003, "C": 17}],
+    "scan of N": None,
+    "scan of columns (R, C)": [{"R": 17, "C": 17}, {"R": 5000, "C": 50}],
+}  # fmt: skip
+"""Rows of the benchmark of open sizes, with some of its sizes or all."""
+
+
+@pytest.mark.parametrize("name", AS_FAST)
+def test_open_sizes_take_about_as_long_as_known_ones(name: str) -> None:
+    """By the model of a device, without a compiler for one."""
+    row = open_sizes.ROWS[name]
+    row = dataclasses.replace(row, sizes=AS_FAST[name] or row.sizes)
+    for sizes, left_open, known in open_sizes.compare(row, "hlsl", "h100"):
+        assert left_open <= open_sizes.LIMIT * known, sizes
 
 
 def test_fours_of_an_open_size_are_moved_as_vectors() -> None:

@@ -166,9 +166,7 @@ def _assume(function: ir.Function, group: Group, case: _Case) -> tuple[ir.Functi
     return function, group
 
 
-def _drop_ones(
-    each: Pass, parallel: tuple[ir.Extent, ...], inner: tuple[ir.Extent, ...]
-) -> Pass:
+def _drop_ones(each: Pass, parallel: tuple[ir.Extent, ...], inner: tuple[ir.Extent, ...]) -> Pass:
     """A pass of these dimensions without those of one element."""
     kept = [number for number, extent in enumerate((*parallel, *inner)) if extent != 1]
     places = {number: place for place, number in enumerate(kept)}
