@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 import dmlc
+from dmlc.inspection import Inspection
 from dmlc.inspection.launches import estimate_kernels
 from dmlc.inspection.model import DEVICES
 from dmlc.ir.specialize import specialize
@@ -92,7 +93,7 @@ def _convolve(image: Shape, filters: Shape, *sizes: Sizes) -> Row:
 
 def _attend(batch: int | str, length: int | str, *sizes: Sizes) -> Row:
     words: Shape = (batch, length, 1024)
-    given = dict.fromkeys(("QueryTensor", "KeyTensor", "ValueTensor"), words)
+    given: dict[str, Shape] = dict.fromkeys(("QueryTensor", "KeyTensor", "ValueTensor"), words)
     return Row("directml.MULTIHEAD_ATTENTION", given, {"Scale": 0.125, "HeadCount": 16}, sizes)
 
 
@@ -159,7 +160,7 @@ def compare(row: Row, gpu: str, device: str) -> Iterator[tuple[Sizes, float, flo
         for sizes in row.sizes:
             open_one = dmlc.inspect(row.bind(), gpu, sizes=sizes)
             known = dmlc.inspect(row.bind(sizes), gpu)
-            yield sizes, *(_find_time(found, device) for found in (open_one, known))
+            yield sizes, _find_time(open_one, device), _find_time(known, device)
         return
     compiled = make_kernels(row.bind(), gpu, "gpu")
     for sizes in row.sizes:
@@ -171,7 +172,7 @@ def compare(row: Row, gpu: str, device: str) -> Iterator[tuple[Sizes, float, flo
         yield sizes, sum(each[device] for each in left), sum(each[device] for each in known)
 
 
-def _find_time(found: dmlc.inspection.Inspection, device: str) -> float:
+def _find_time(found: Inspection, device: str) -> float:
     (total,) = found.totals
     return next(m.microseconds for m in total.devices if m.device == device) * 1e-6
 

@@ -78,8 +78,8 @@ def lower_scan(
     # Of a size that is left open, there are as many as there are tiles, or always so many.
     size = divide_up(tiles, wanted) * (parts * per) if long > wanted else parts * per
     per_row: Measure = wanted
-    if wanted > 1 and (long <= wanted or isinstance(size, int)):
-        per_row = divide_up(length, int(size))
+    if wanted > 1 and isinstance(size, int):
+        per_row = divide_up(length, size)
     is_parted = per_row != 1
     combiner, count = stage.reduction.combiner, multiply(stage.extents)
     nothing = k.Literal(k.Type(dtype), combiner_identity(combiner, dtype))
