@@ -15,16 +15,21 @@
 // Launch 8 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     axis row 256; axis column 1; normalize i0 as output; bind output group; fuse k as element;
 //     share element row 8 3 as strip; fuse i0.2 as element; share element row 8 3 as strip.2
-//   argument 0: x, float16, read
-//   argument 1: dy, float16, read
+//   argument 0: x, float16, two to a word, read
+//   argument 1: dy, float16, two to a word, read
 //   argument 2: mean, float16, read
 //   argument 3: variance, float16, read
 //   argument 4: scale, float16, read
 //   argument 5: dbias, float16, written
 //   argument 6: dscale, float16, written
-//   argument 7: dx, float16, written
+//   argument 7: dx, float16, two to a word, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+static float4 widen_half_x4(const ushort4 bits)
+{
+    return vload_half4(0, (const half *)&bits);
+}
 
 // x * y + z. It is rounded once where the device has an instruction for it, and else twice.
 static float4 fma_float4(const float4 x, const float4 y, const float4 z)
@@ -36,16 +41,24 @@ static float4 fma_float4(const float4 x, const float4 y, const float4 z)
 #endif
 }
 
+// Rounds to the nearest float16, ties to even.
+static ushort4 narrow_half_x4(const float4 value)
+{
+    ushort4 bits;
+    vstore_half4_rte(value, 0, (half *)&bits);
+    return bits;
+}
+
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void batch_norm_training_grad(
-    __global const half *x,
-    __global const half *dy,
+    __global const uint2 *x,
+    __global const uint2 *dy,
     __global const half *mean,
     __global const half *variance,
     __global const half *scale,
     __global half *dbias,
     __global half *dscale,
-    __global half *dx
+    __global uint2 *dx
 )
 {
     __local float dy_sum_lanes[256];
@@ -59,38 +72,38 @@ __kernel void batch_norm_training_grad(
     const uint k = first / 1600;
     const uint k1 = first % 1600;
     const uint offset = k * 12800 + output * 1600 + k1;
-    const float4 dy_value = vload_half4(0, dy + offset);
-    const float4 x_value = vload_half4(0, x + offset);
+    const float4 dy_value = widen_half_x4(as_ushort4(dy[offset / 4]));
+    const float4 x_value = widen_half_x4(as_ushort4(x[offset / 4]));
     const uint element = first + 4;
     const uint k_1 = element / 1600;
     const uint k1_1 = element % 1600;
     const uint offset_1 = k_1 * 12800 + output * 1600 + k1_1;
-    const float4 dy_value_1 = vload_half4(0, dy + offset_1);
-    const float4 x_value_1 = vload_half4(0, x + offset_1);
+    const float4 dy_value_1 = widen_half_x4(as_ushort4(dy[offset_1 / 4]));
+    const float4 x_value_1 = widen_half_x4(as_ushort4(x[offset_1 / 4]));
     const uint element_1 = first + 2048;
     const uint k_2 = element_1 / 1600;
     const uint k1_2 = element_1 % 1600;
     const uint offset_2 = k_2 * 12800 + output * 1600 + k1_2;
-    const float4 dy_value_2 = vload_half4(0, dy + offset_2);
-    const float4 x_value_2 = vload_half4(0, x + offset_2);
+    const float4 dy_value_2 = widen_half_x4(as_ushort4(dy[offset_2 / 4]));
+    const float4 x_value_2 = widen_half_x4(as_ushort4(x[offset_2 / 4]));
     const uint element_2 = first + 2052;
     const uint k_3 = element_2 / 1600;
     const uint k1_3 = element_2 % 1600;
     const uint offset_3 = k_3 * 12800 + output * 1600 + k1_3;
-    const float4 dy_value_3 = vload_half4(0, dy + offset_3);
-    const float4 x_value_3 = vload_half4(0, x + offset_3);
+    const float4 dy_value_3 = widen_half_x4(as_ushort4(dy[offset_3 / 4]));
+    const float4 x_value_3 = widen_half_x4(as_ushort4(x[offset_3 / 4]));
     const uint element_3 = first + 4096;
     const uint k_4 = element_3 / 1600;
     const uint k1_4 = element_3 % 1600;
     const uint offset_4 = k_4 * 12800 + output * 1600 + k1_4;
-    const float4 dy_value_4 = vload_half4(0, dy + offset_4);
-    const float4 x_value_4 = vload_half4(0, x + offset_4);
+    const float4 dy_value_4 = widen_half_x4(as_ushort4(dy[offset_4 / 4]));
+    const float4 x_value_4 = widen_half_x4(as_ushort4(x[offset_4 / 4]));
     const uint element_4 = first + 4100;
     const uint k_5 = element_4 / 1600;
     const uint k1_5 = element_4 % 1600;
     const uint offset_5 = k_5 * 12800 + output * 1600 + k1_5;
-    const float4 dy_value_5 = vload_half4(0, dy + offset_5);
-    const float4 x_value_5 = vload_half4(0, x + offset_5);
+    const float4 dy_value_5 = widen_half_x4(as_ushort4(dy[offset_5 / 4]));
+    const float4 x_value_5 = widen_half_x4(as_ushort4(x[offset_5 / 4]));
     dy_sum_value += dy_value;
     dy_centered_sum_value = fma_float4(dy_value, x_value - mean_value, dy_centered_sum_value);
     dy_sum_value += dy_value_1;
@@ -112,8 +125,8 @@ __kernel void batch_norm_training_grad(
             const uint k_6 = element_5 / 1600;
             const uint k1_6 = element_5 % 1600;
             const uint offset_6 = k_6 * 12800 + output * 1600 + k1_6;
-            const float4 dy_value_6 = vload_half4(0, dy + offset_6);
-            const float4 x_value_6 = vload_half4(0, x + offset_6);
+            const float4 dy_value_6 = widen_half_x4(as_ushort4(dy[offset_6 / 4]));
+            const float4 x_value_6 = widen_half_x4(as_ushort4(x[offset_6 / 4]));
             dy_sum_value += dy_value_6;
             dy_centered_sum_value = fma_float4(dy_value_6, x_value_6 - mean_value, dy_centered_sum_value);
         }
@@ -155,22 +168,22 @@ __kernel void batch_norm_training_grad(
     const float value_3 = dy_centered_sum_total / 6400.0f;
     const float4 dx_value = value_1
         * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
-    vstore_half4_rte(dx_value, 0, dx + offset);
+    dx[offset / 4] = as_uint2(narrow_half_x4(dx_value));
     const float4 dx_value_1 = value_1
         * (dy_value_1 - value_2 - ((x_value_1 - mean_value) * value_3) / value);
-    vstore_half4_rte(dx_value_1, 0, dx + offset_1);
+    dx[offset_1 / 4] = as_uint2(narrow_half_x4(dx_value_1));
     const float4 dx_value_2 = value_1
         * (dy_value_2 - value_2 - ((x_value_2 - mean_value) * value_3) / value);
-    vstore_half4_rte(dx_value_2, 0, dx + offset_2);
+    dx[offset_2 / 4] = as_uint2(narrow_half_x4(dx_value_2));
     const float4 dx_value_3 = value_1
         * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
-    vstore_half4_rte(dx_value_3, 0, dx + offset_3);
+    dx[offset_3 / 4] = as_uint2(narrow_half_x4(dx_value_3));
     const float4 dx_value_4 = value_1
         * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
-    vstore_half4_rte(dx_value_4, 0, dx + offset_4);
+    dx[offset_4 / 4] = as_uint2(narrow_half_x4(dx_value_4));
     const float4 dx_value_5 = value_1
         * (dy_value_5 - value_2 - ((x_value_5 - mean_value) * value_3) / value);
-    vstore_half4_rte(dx_value_5, 0, dx + offset_5);
+    dx[offset_5 / 4] = as_uint2(narrow_half_x4(dx_value_5));
 
     #pragma unroll
     for (uint part = 0; part < 2; ++part) {
@@ -179,11 +192,11 @@ __kernel void batch_norm_training_grad(
             const uint i0 = element_5 / 1600;
             const uint i2 = element_5 % 1600;
             const uint offset_6 = i0 * 12800 + output * 1600 + i2;
-            const float4 dy_value_6 = vload_half4(0, dy + offset_6);
-            const float4 x_value_6 = vload_half4(0, x + offset_6);
+            const float4 dy_value_6 = widen_half_x4(as_ushort4(dy[offset_6 / 4]));
+            const float4 x_value_6 = widen_half_x4(as_ushort4(x[offset_6 / 4]));
             const float4 dx_value_6 = value_1
                 * (dy_value_6 - value_2 - ((x_value_6 - mean_value) * value_3) / value);
-            vstore_half4_rte(dx_value_6, 0, dx + offset_6);
+            dx[offset_6 / 4] = as_uint2(narrow_half_x4(dx_value_6));
         }
     }
 }

@@ -12,7 +12,7 @@
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void sum_of_everything_1(
-    __global const float *X,
+    __global const float4 *X,
     __global float *S_parts
 )
 {
@@ -26,10 +26,10 @@ __kernel void sum_of_everything_1(
 
     for (uint strip = 0; strip < strips_end; strip += 4096) {
         const uint first = strip + row * 4;
-        const float4 x = vload4(0, X + row_start + first);
-        const float4 x_1 = vload4(0, X + row_start + first + 1024);
-        const float4 x_2 = vload4(0, X + row_start + first + 2048);
-        const float4 x_3 = vload4(0, X + row_start + first + 3072);
+        const float4 x = X[(row_start + first) / 4];
+        const float4 x_1 = X[(row_start + first) / 4 + 256];
+        const float4 x_2 = X[(row_start + first) / 4 + 512];
+        const float4 x_3 = X[(row_start + first) / 4 + 768];
         s += x;
         s += x_1;
         s += x_2;
@@ -39,7 +39,7 @@ __kernel void sum_of_everything_1(
     for (uint strip = strips_end; strip < end; strip += 1024) {
         const uint first = strip + row * 4;
         if (first < end) {
-            const float4 x = vload4(0, X + row_start + first);
+            const float4 x = X[(row_start + first) / 4];
             s += x;
         }
     }
@@ -81,9 +81,9 @@ __kernel void sum_of_everything_1(
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void sum_of_everything_2(
-    __global const float *X,
+    __global const float4 *X,
     __global float *S,
-    __global float *Y,
+    __global float4 *Y,
     __global const float *S_parts
 )
 {
@@ -124,26 +124,26 @@ __kernel void sum_of_everything_2(
 
     for (uint strip = 0; strip < strips_end; strip += 4096) {
         const uint first = strip + row * 4;
-        const float4 x = vload4(0, X + row_start + first);
-        const float4 x_1 = vload4(0, X + row_start + first + 1024);
-        const float4 x_2 = vload4(0, X + row_start + first + 2048);
-        const float4 x_3 = vload4(0, X + row_start + first + 3072);
+        const float4 x = X[(row_start + first) / 4];
+        const float4 x_1 = X[(row_start + first) / 4 + 256];
+        const float4 x_2 = X[(row_start + first) / 4 + 512];
+        const float4 x_3 = X[(row_start + first) / 4 + 768];
         const float4 y = x - value;
-        vstore4(y, 0, Y + row_start + first);
+        Y[(row_start + first) / 4] = y;
         const float4 y_1 = x_1 - value;
-        vstore4(y_1, 0, Y + row_start + first + 1024);
+        Y[(row_start + first) / 4 + 256] = y_1;
         const float4 y_2 = x_2 - value;
-        vstore4(y_2, 0, Y + row_start + first + 2048);
+        Y[(row_start + first) / 4 + 512] = y_2;
         const float4 y_3 = x_3 - value;
-        vstore4(y_3, 0, Y + row_start + first + 3072);
+        Y[(row_start + first) / 4 + 768] = y_3;
     }
 
     for (uint strip = strips_end; strip < end; strip += 1024) {
         const uint first = strip + row * 4;
         if (first < end) {
-            const float4 x = vload4(0, X + row_start + first);
+            const float4 x = X[(row_start + first) / 4];
             const float4 y = x - value;
-            vstore4(y, 0, Y + row_start + first);
+            Y[(row_start + first) / 4] = y;
         }
     }
 }
