@@ -72,5 +72,5 @@ def test_an_imported_model(dmlc: Dmlc) -> None:
     found = dmlc("import-onnx", "prn.onnx", "-o", "out")
     assert found.status == 0, found.err
     assert list_files(Path("out")) == ["aux_.npy", "prn_.ir"]
-    assert "aux=out/aux_.npy" in found.err
+    assert "out/prn_.weights/aux_.npy" in found.out
     assert "NUL=NUL_.npy" in found.err
