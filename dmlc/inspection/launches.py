@@ -110,10 +110,9 @@ def _make_uncompiled_demand(function: ir.Function, launch: Launch) -> Demand:
     visits = list(_list_visits(steps.body))
     accesses = sum(
         times * body.shared + sum(access.count for access in body.accesses)
-        for body, times, _ in visits
+        for body, times in visits
     )
-    loaded = [(sum(a.count * a.bytes for a in _loads(b)), copies * _width(b))
-              for b, _, copies in visits]  # fmt: skip
+    loaded = _list_flights(steps.body)
     whole = sum(part for part, _ in loaded)
     return launch.make_demand(
         registers=0,
@@ -123,15 +122,28 @@ def _make_uncompiled_demand(function: ir.Function, launch: Launch) -> Demand:
     )
 
 
-def _list_visits(
-    body: Body, times: float = 1, copies: int = 1
-) -> Iterator[tuple[Body, float, int]]:
-    """A body and those of its loops: each with how often a work item comes to it, and how many
-    turns of it are written out one after the other."""
-    yield body, times, copies
+def _list_visits(body: Body, times: float = 1) -> Iterator[tuple[Body, float]]:
+    """A body and those of its loops, each with how often a work item comes to it."""
+    yield body, times
     for loop in body.loops:
-        written_out = loop.fixed if loop.unrolled and loop.fixed else 1
-        yield from _list_visits(loop.body, times * loop.turns, copies * written_out)
+        yield from _list_visits(loop.body, times * loop.turns)
+
+
+def _list_flights(body: Body, copies: int = 1) -> list[tuple[float, int]]:
+    """The bytes that the loads of a body, and of each of its loops, move in all, and how many a
+    work item asks for at once: what loops load that are written out `copies` times stands beside
+    what their body loads."""
+    moved = sum(access.count * access.bytes for access in _loads(body))
+    width, others = copies * _width(body), list[tuple[float, int]]()
+    for loop in body.loops:
+        written_out = loop.fixed if loop.unrolled and loop.fixed else 0
+        (own, asked), *inner = _list_flights(loop.body, copies * (written_out or 1))
+        if written_out:
+            moved, width = moved + own, width + asked
+        else:
+            others.append((own, asked))
+        others += inner
+    return [(moved, width), *others]
 
 
 def _loads(body: Body) -> list[Access]:
