@@ -51,7 +51,7 @@ def test_an_attribute_shows_its_type_and_what_it_may_be() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "facts"),
     [
-        ("(scaled[n,", "(@scaled[n,", ("local: a tensor of 2 dimensions", "What is scaled.")),
+        ("(scaled[n,", "(@scaled[n,", ("local: a tensor of 2 dimensions", "What is scaled, in each Format.")),
         ("hat(i - k)", "hat(@i - k)", ("parameter",)),
         ("where k !=", "where @k !=", ("index variable over 0 up to N",)),
         ("sum[k :", "sum[@k :", ("index variable over 0 up to N",)),
@@ -93,7 +93,7 @@ def test_an_operator_of_the_file_shows_its_listing() -> None:
     found = shown(mark("t = SCALE", "t = @SCALE"))
     assert found.title == "m.SCALE"
     assert found.code[0].startswith('// m.SCALE\noperator SCALE {\n    "Scales and adds."')
-    assert "// What is scaled." in found.code[0]
+    assert "// What is scaled, in each Format." in found.code[0]
 
 
 def test_functions_of_the_language_show_their_forms() -> None:

@@ -34,7 +34,7 @@ operator SCALE {
         require Factor > 0, "a positive factor"
     }
     compute {
-        // What is scaled.
+        // What is scaled, in each Format.
         scaled = A * Factor
         weight(i, k) = hat(i - k)
         Out[n, c] = sum[k : N where k != c](scaled[n, c] * weight(n, k)) + (Mode == LINEAR ? 1 : 0)

@@ -152,7 +152,7 @@ def test_text_stays_text(tmp_path: Path) -> None:
 
 def test_passes_that_changed_something_are_stops() -> None:
     function = load_graph("conv_net_training_step").bind(
-        dims={"N": 4, "C": 3, "H": 8, "W": 8, "F": 4, "K": 10}
+        dims={"N": 64, "C": 3, "H": 32, "W": 32, "F": 4, "K": 10}
     )
     found = trace(function, "hlsl")
     assert [name for name, _ in found.passes] == list(PASSES)
