@@ -12,14 +12,14 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
-    "ir": 5_580,
-    "kernel": 6_850,
-    "transform": 11_180,
-    "loops": 8_470,
-    "schedules": 3_890,
-    "lowering": 5_110,
+    "ir": 5_590,
+    "kernel": 6_930,
+    "transform": 11_300,
+    "loops": 8_510,
+    "schedules": 3_900,
+    "lowering": 5_160,
 }
-"""By folder, in lines; 41,080 in all."""
+"""By folder, in lines; 41,390 in all."""
 LONGEST = 600
 """Lines of a module."""
 

@@ -56,7 +56,7 @@ OWNERS = {
     "packaging": ("dmlc.qualify.bundle",),
     "pygls": ("dmlc.editor.server",),
     "pyopencl": (
-        "dmlc.runtime.opencl.direct", "dmlc.runtime.opencl.driver",
+        "dmlc.runtime.opencl.builds", "dmlc.runtime.opencl.direct", "dmlc.runtime.opencl.driver",
         "dmlc.runtime.opencl.executable",
     ),
     "pytest": ("dmlc.testing.plugin", "dmlc.testing.items"),
@@ -77,9 +77,11 @@ WITHOUT_NUMPY = (
     "language", "summaries", "library", "program",
 )  # fmt: skip
 
-LATE_IMPORTS = {("dmlc.runtime.opencl.driver", "pyopencl")}
+LATE_IMPORTS = {
+    ("dmlc.runtime.opencl.builds", "pyopencl"), ("dmlc.runtime.opencl.driver", "pyopencl"),
+}  # fmt: skip
 """The imports that may stand in a function: of packages a machine can do without until they are
-needed, in the module that owns them."""
+needed, in the modules that own them."""
 
 VAGUE_NAMES = ("utils", "util", "helpers", "helper", "common", "misc")
 

@@ -133,8 +133,10 @@ def test_halves_are_moved_as_four_words(data_type: str, target: str, words: str)
 
 @pytest.mark.parametrize("target", ["hlsl", "opencl"])
 def test_the_steps_of_a_loop_are_known_to_begin_where_vectors_do(target: str) -> None:
-    sides = {"ATensor": (1, 1, 64, 64), "BTensor": (1, 1, 64, 64)}
-    function = bind("directml.GEMM", {}, "FLOAT16", **sides)
+    graph = dmlc.parse("""graph g(x: FLOAT16[64, 4096], w: FLOAT16[64, 4096]) {
+        output y = sum(x * w, axes: [1])
+    }""").graphs["g"]
+    function = graph.bind()
     (kernel,) = dmlc.compile(function, target=target, profile="gpu").kernels
     assert [b.structure_bytes for b in kernel.buffers if not b.written] == [16, 16]
 
