@@ -41,6 +41,7 @@ _MOST_TYPES = 3
 """Choices of data types of an example, of which the one that holds most is taken."""
 _MOST_SHOWN = 8
 _SMALL = 2.0**-10
+_BESIDE = 0.97
 _MOST_FOUND = 20
 
 
@@ -371,14 +372,21 @@ def _find_infinite(case: Case, expected: set[str]) -> tuple[str, float] | None:
         bounds = bound_errors(case.call.function, given) if floats else {}
         beyond = [name for name in floats if _list_infinite(bounds[ir_name(name)]).size]
         if beyond:
-            # Where small numbers have no bounds either, it is for steps, and not for range.
-            small = {n: (a * _SMALL).astype(a.dtype) if a.dtype.kind == "f" else a
-                     for n, a in given.items()}  # fmt: skip
-            bounds = bound_errors(case.call.function, small)
-            beyond = [name for name in beyond if not _list_infinite(bounds[ir_name(name)]).size]
+            # Where small numbers have no bounds either, it is for steps, and not for range; a step
+            # at these very numbers is none beside them.
+            small, beside = (
+                bound_errors(case.call.function, _scale(given, by)) for by in (_SMALL, _BESIDE)
+            )
+            beyond = [name for name in beyond if not _list_infinite(small[ir_name(name)]).size
+                      and _list_infinite(beside[ir_name(name)]).size]  # fmt: skip
         if beyond:
             return beyond[0], math.inf
     return None
+
+
+def _scale(given: Mapping[str, Array], by: float) -> dict[str, Array]:
+    """Arrays with their floats times a number."""
+    return {n: (a * by).astype(a.dtype) if a.dtype.kind == "f" else a for n, a in given.items()}
 
 
 def _list_infinite(array: Array) -> Array:
