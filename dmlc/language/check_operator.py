@@ -278,7 +278,7 @@ class _OperatorChecker(ExpressionChecker):
             else:
                 self.check_assignment(statement, assigned)
         for tensor in names.tensors.values():
-            if tensor.output and tensor.name not in assigned:
+            if tensor.output and not tensor.optional and tensor.name not in assigned:
                 self.fail(
                     f"output '{tensor.name}' is never defined",
                     tensor.span,

@@ -71,15 +71,25 @@ def _find_unread(
             verb = "called" if isinstance(statement, syntax.ScalarFunction) else "read"
             message, cure = f"'{name.text}' is never {verb}", "leave it out, or use it below"
             yield _warn(message, name.span, cure, code="W0001")
-    if not statements:
+    if not statements or operator.broken:
+        # What a broken row would have read is not known.
         return
     read.update(_list_elsewhere(operator))
     for text in (operator.doc or "", *(comment.text for comment in comments)):
         read.update(_NAME.findall(text))
-    inputs = [row for row in operator.newest.inputs if not _names_sizes(row)]
+    # What stands for nothing of a forward operator is said with that.
+    gives = () if operator.syntax.gradient_of is not None else operator.newest.inputs
+    inputs = [row for row in gives if not _names_sizes(row)]
     lengths = {p.name for a in operator.attributes if a.length is not None
                for p in subexpressions(a.length) if isinstance(p, syntax.Reference)}  # fmt: skip
     attributes = [a for a in operator.attributes if a.name not in lengths and not _is_fixed(a)]
+    defined = {statement.name.text for statement in statements}
+    for row in operator.newest.outputs:
+        if row.optional and row.name not in defined:
+            message = f"optional output '{row.name}' is never defined: no call may ask for it"
+            yield _warn(
+                message, row.span, f"define it in 'compute': {row.name} = ...", code="W0001"
+            )
     for what, rows in (("input", inputs), ("attribute", attributes)):
         for row in rows:
             if row.name not in read:

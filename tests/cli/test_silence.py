@@ -42,7 +42,7 @@ SAID: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "integer_fraction": (10, "E0302"),
     "literal_too_large": (10, "E0307"),
     "local_unread": (11, "W0001"),
-    "optional_output": (6, "E0501"),
+    "optional_output": (6, "W0001"),
     "optional_read": (11, "W0502"),
     "python_and": (10, "E0108"),
     "python_not": (10, "E0108"),

@@ -51,7 +51,11 @@ def test_an_attribute_shows_its_type_and_what_it_may_be() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "facts"),
     [
-        ("(scaled[n,", "(@scaled[n,", ("local: a tensor of 2 dimensions", "in each Format.")),
+        (
+            "(scaled[n,",
+            "(@scaled[n,",
+            ("local: a tensor of 2 dimensions", "What is scaled, in each Format."),
+        ),
         ("hat(i - k)", "hat(@i - k)", ("parameter",)),
         ("where k !=", "where @k !=", ("index variable over 0 up to N",)),
         ("sum[k :", "sum[@k :", ("index variable over 0 up to N",)),

@@ -254,8 +254,6 @@ def test_sections_come_once_and_in_order(sections: str, expected: str) -> None:
         ("operater X { }", "operator"),
         ("operator X { tensers { | a | \n } }", "tensors"),
         ("operator X { tensors { | a | \n } compute { } exampel \"e\" { } }", "example"),
-        ("operator X { tensors { | a | \n } constraints { A must be brodcastable to B. } }",
-         "broadcastable"),
     ],
 )  # fmt: skip
 def test_a_misspelt_word_gets_the_nearest(text: str, suggestion: str) -> None:
