@@ -357,12 +357,12 @@ def test_few_channels_leave_points_between_strides_out_as_well(target: str) -> N
 
 
 SKINNY: dict[str, tuple[Product, str]] = {
-    "few rows": (Product(8, 130, 300), "128 by 8"),
+    "few rows": (Product(8, 130, 300), "8 by 128"),
     "few rows of a transposed factor": (Product(3, 68, 257, b_transposed=True), "8 by 128"),
     "few rows, in one piece": (Product(2, 65, 100, before=True), "8 by 128"),
     "no more than 16 rows": (Product(16, 129, 100, 2, "a"), "16 by 128"),
     "few columns": (Product(129, 9, 65, 2, "b", a_transposed=True), "128 by 16"),
-    "halves": (Product(8, 128, 264, dtype="f16", b_transposed=True), "128 by 8"),
+    "halves": (Product(8, 128, 264, dtype="f16", b_transposed=True), "8 by 128"),
     "halves in vectors": (Product(4, 64, 100, dtype="f16"), "8 by 128"),
 }
 
