@@ -14,6 +14,7 @@ import dataclasses
 from dmlc.ir import Function, Index, Load, Stage
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
+from dmlc.ir.naming import take_name
 from dmlc.ir.nodes import operands, value_type
 from dmlc.scalars import DataType
 from dmlc.transform.inline import clamp_reads
@@ -28,16 +29,15 @@ def split_crowded(function: Function, most_buffers: int) -> Function:
     most = most_buffers - 1
     if function.loops or function.one_step or all(_count(s) <= most for s in function.stages):
         return function
-    names = set(function.tensors())
+    names = dict.fromkeys(function.tensors())
     made: list[Stage] = []
     for stage in function.stages:
         left = stage
         while _count(left) > most:
-            found = _split(left, most, _free_name(f"{stage.name}_part", names))
+            found = _split(left, most, take_name(f"{stage.name}_part", names))
             if found is None:
                 break
             part, left = found
-            names.add(part.name)
             made.append(part)
         made.append(left)
     split = function.with_stages(made)
@@ -47,14 +47,6 @@ def split_crowded(function: Function, most_buffers: int) -> Function:
 def _count(stage: Stage) -> int:
     """How many tensors a stage reads."""
     return len({load.tensor for load in stage.body.loads()})
-
-
-def _free_name(wanted: str, names: set[str]) -> str:
-    name, number = wanted, 1
-    while name in names:
-        number += 1
-        name = f"{wanted}_{number}"
-    return name
 
 
 def _split(stage: Stage, most: int, name: str) -> tuple[Stage, Stage] | None:
