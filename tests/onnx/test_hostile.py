@@ -199,6 +199,17 @@ def test_a_node_is_held_to_its_schema(made: onnx.NodeProto, words: str) -> None:
     refuse(make([made], held={"i": np.zeros((2, 1), np.int64)}), words)
 
 
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (node("LpPool", "x", kernel_shape=[1], p=0), "the power 0"),
+        (node("ConstantOfShape", "s"), "it gives a tensor of 9,223,372,036,854,775,808 elements"),
+    ],
+)
+def test_numbers_that_nothing_is_computed_of(made: onnx.NodeProto, words: str) -> None:
+    refuse(make([made], (1, 1, 2), held={"s": np.array([2**31, 2**32], np.int64)}), words)
+
+
 def test_attributes_that_are_there_twice() -> None:
     twice = node("Softmax", "x", axis=0)
     twice.attribute.append(twice.attribute[0])

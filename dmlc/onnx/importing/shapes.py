@@ -68,7 +68,10 @@ def _constant_of_shape(node: Node) -> Value:
     value = np.asarray(node.attributes.get("value", np.zeros(1, np.float32)))
     sizes = node.measures(0)
     if all(isinstance(size, int) for size in sizes):
-        return np.broadcast_to(value.reshape(()), [int(size) for size in as_extents(sizes)])
+        shape = [int(size) for size in as_extents(sizes)]
+        if math.prod(shape) >= 2**63:
+            raise DmlcError(f"it gives a tensor of {math.prod(shape):,} elements")
+        return np.broadcast_to(value.reshape(()), shape)
     dtype = dtype_of(value)
     held = value.ravel()[0].item()
     return node.builder.compute(

@@ -368,6 +368,8 @@ def _average_pool(node: Node) -> Tensor:
 
 def _lp_pool(node: Node) -> Tensor:
     x, power = node.tensor(0), float(node.integer("p", 2))
+    if not power:
+        raise DmlcError("its norm is of the power 0, and there is no such root")
     total = _pool(node, f"{node.name}_total", "sum", x, _windows_of(node, x), x.dtype.compute,
                   power)  # fmt: skip
     return map_elements(node.builder, node.name, lambda t: t.apply("pow", 1 / power), total,
