@@ -115,13 +115,15 @@ def measure(model: onnx.ModelProto) -> tuple[str, int]:
          {"zero": np.int64(0), "many": np.int64(10**12), "one": np.int64(1)}),
         ([node("Tile", "row many")], {"row": np.ones(1, np.float32), "many": [10**10]}),
         ([node("ConstantOfShape", "many", "c"), node("Neg", "c")], {"many": [10**10]}),
+        ([node("ConstantOfShape", "many", "c"), node("CastLike", "c half", "d"), node("Neg", "d")],
+         {"many": [10**10], "half": np.ones(1, np.float16)}),
         ([node("HannWindow", "many")], {"many": np.int64(10**10)}),
         ([node("Expand", "row many", "c"), node("Neg", "c")],
          {"row": np.array([[1.0], [2]], np.float32), "many": [2, 10**10]}),
         ([node("Resize", "x a b many", mode="linear")],
          {"a": np.zeros(0, np.float32), "b": np.zeros(0, np.float32), "many": [2 * 10**9]}),
     ],
-    ids=["range", "tile", "fill", "window", "expand", "resize"],
+    ids=["range", "tile", "fill", "cast", "window", "expand", "resize"],
 )  # fmt: skip
 def test_constants_that_take_gigabytes(nodes: list[onnx.NodeProto], held: dict[str, Any]) -> None:
     said, peak = measure(make(nodes, held=held))

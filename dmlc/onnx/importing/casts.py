@@ -30,6 +30,7 @@ def _cast(node: Node) -> Tensor:
 def _cast_like(node: Node) -> Value:
     value, dtype = node.value(0), dtype_of(node.value(1))
     if isinstance(value, np.ndarray) and value.dtype != object:
+        node.hold(value.size * dtype.bytes)
         return convert(value, dtype)
     return cast_tensor(node, node.tensor(0), dtype)
 
