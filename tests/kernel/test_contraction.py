@@ -390,6 +390,23 @@ def test_padding_meets_no_infinity(kind: str, stride: int) -> None:
         expect_some_finite(found, wanted)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "points", "packed"),
+    [(18, 96, 512, 18), (18, 96, 16, 96), (96, 18, 512, 18)],
+    ids=["deep", "shallow", "few columns"],
+)
+def test_the_smaller_factor_is_packed_transposed(
+    rows: int, columns: int, points: int, packed: int
+) -> None:
+    """Points of both lie side by side. Columns are what is packed transposed."""
+    fused, kernels = make_kernels(ir.parse(f"""func @f(
+        %A: f32[{rows}, {points}], %B: f32[{columns}, {points}]) -> (%y) {{
+        %y: f32[i0 < {rows}, i1 < {columns}] = sum[r0 < {points}]
+            mul(%A[i0, r0], %B[i1, r0]) }}"""), "opencl", "cpu")  # fmt: skip
+    assert f"by {packed} outputs" in kernels[0].walk
+    run(fused, kernels)
+
+
 @pytest.mark.parametrize("where", ["lt(add(r0, i1), 20)", "le(r0, i0)", "ge(mul(r0, 2), i1)"])
 @pytest.mark.parametrize(("target", "profile"), PROFILES)
 def test_a_condition_moves_along_what_is_packed(target: str, profile: str, where: str) -> None:
