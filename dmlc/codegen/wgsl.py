@@ -16,6 +16,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dmlc.codegen.dialect import (
+    FOUR,
     INFIX,
     Dialect,
     Entry,
@@ -222,6 +223,7 @@ WGSL = Dialect(
         row=65535,
         has_wide_positions=False,
         vector_lanes=1,
+        buffer_lanes=FOUR,
     ),
     types=TYPES,
     index_types=MappingProxyType({(32, False): "u32", (32, True): "i32"}),
@@ -235,12 +237,16 @@ WGSL = Dialect(
     promoted=frozenset(),
     conversions=make_conversions(_convert),
     loads=MappingProxyType(
-        {t: Spelling("{p}[{j}]") for t in _DIRECT} | {T.FLOAT16: Spelling("f32({p}[{j}])")}
+        {t: Spelling("{e}") for t in _DIRECT} | {T.FLOAT16: Spelling("{T}({e})")}
     ),
     stores=MappingProxyType(
-        {t: Spelling("{p}[{j}] = {a};") for t in _DIRECT}
+        {t: Spelling("{e} = {a};") for t in _DIRECT}
         # Rounded before: WGSL lets a conversion go either way.
-        | {T.FLOAT16: Spelling("{p}[{j}] = f16({H}({a}));", helper="round_f16")}
+        | {
+            T.FLOAT16: Spelling(
+                "{e} = f16({H}({a}));", helper="round_f16", vector="{e} = vec{n}<f16>({H}({a}));"
+            )
+        }
     ),
     packs=MappingProxyType({}),
     streaming=MappingProxyType({}),

@@ -45,6 +45,6 @@ WGSL_LANGUAGE = Language(
 def list_details(parts: SourceParts) -> Mapping[str, object]:
     """What a file declares at its top."""
     return {
-        "uses_f16": any(buffer.type == "f16" for buffer in parts.buffers),
+        "uses_f16": any("f16" in buffer.type for buffer in parts.buffers),
         "uses_zero_bits": re.search(r"\bzero_bits\b", parts.code) is not None,
     }

@@ -24,7 +24,7 @@ _LANES = 4
 def join_elements(kernel: k.Kernel, limits: Limits) -> k.Kernel:
     """The same kernel for a GPU, with vectors of four in the buffers of which it reads or stores
     four neighbours that begin where a vector does, and nothing else."""
-    if limits.vector_lanes == 1 or kernel.launch.group_size == 1:
+    if limits.whole_lanes == 1 or kernel.launch.group_size == 1:
         return kernel
     moved = {
         buffer.name: buffer.access is k.Access.WRITE
@@ -96,7 +96,7 @@ class _Joiner:
     ) -> dict[int, tuple[int, ...]]:
         """The numbers of four statements that move neighbours, by each of these."""
         runs: dict[int, tuple[int, ...]] = {}
-        parts: dict[tuple[object, ...], list[int]] = {}
+        parts: dict[tuple[str, object, int], list[int]] = {}
         for number, statement in enumerate(statements):
             match statement:
                 case k.Let(value=k.Load(buffer=buffer, index=index, type=kind)):
@@ -105,6 +105,10 @@ class _Joiner:
                     is_stored, kind = True, statement.value.type
                 case k.Let():
                     note(statement, sums)
+                    continue
+                case k.StoreLocal():
+                    # What is read stays the same; what is stored may be of an array's elements.
+                    parts = {key: run for key, run in parts.items() if not self._moved[key[0]]}
                     continue
                 case _:
                     parts.clear()

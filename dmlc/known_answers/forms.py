@@ -145,8 +145,8 @@ def list_word_questions(dialect: Dialect, profile: str) -> Iterator[Question]:
 
 
 def list_widths(dialect: Dialect) -> tuple[int, ...]:
-    """The lanes of the vectors that kernels of a language have."""
-    most = dialect.limits.whole_lanes
+    """The lanes of the vectors that kernels of a language compute with."""
+    most = dialect.limits.vector_lanes or dialect.limits.whole_lanes
     return (1, SHORT_VECTOR, CPU.lanes) if most == 0 else tuple(dict.fromkeys((1, most)))
 
 

@@ -215,7 +215,7 @@ def list_summed(function: Function, stage: Stage) -> list[tuple[Stage, Axes]]:
     made: list[tuple[Stage, Axes]] = []
     key, names = find_axis(stage, "sum"), {load.tensor for load in stage.body.loads()}
     kept = sum(stage.extent(i) != 1 for i in stage.indices if not i.reduced)
-    found = (find_product(function, name) for name in function.sort_tensors(names))
+    found = (_find_sum(function, name) for name in function.sort_tensors(names))
     for product in found if key is not None else ():
         if product is None:
             continue
@@ -263,7 +263,7 @@ def list_weighing(function: Function, largest: Stage) -> list[Weighing]:
     if key is None or largest.body.guard is not None:
         return []
     names = dict.fromkeys(load.tensor for load in largest.body.loads())
-    found = (find_product(function, name) for name in names)
+    found = (_find_sum(function, name) for name in names)
     made = [Weighing(largest, key, scores) for scores in found if scores is not None]
     return [each for each in made if each.own]
 
@@ -282,7 +282,7 @@ def _make_online(
     products = {scores.name: (scores, own)}
     for stage, axes in totals:
         for load in stage.body.loads():
-            found = find_product(function, load.tensor)
+            found = _find_sum(function, load.tensor)
             if found is not None and rows in axes.values() and load.tensor not in products:
                 made = place_scores(stage, found, axes)
                 if made is not None:
@@ -327,7 +327,7 @@ def _make_online(
     )  # fmt: skip
 
 
-def find_product(function: Function, name: str) -> Stage | None:
+def _find_sum(function: Function, name: str) -> Stage | None:
     """The sum along one axis of that name, which is no result; None where it is anything else."""
     stage = function.stage(name)
     if stage is None or function.result(name) is not None or stage.body.guard is not None:

@@ -195,7 +195,9 @@ class Draft:
         return not any(map(is_product, totals)) or all(map(self._is_little, totals))
 
     def _is_little(self, stage: Stage) -> bool:
-        """Whether reading all that a reduction reads takes less than to launch a kernel."""
+        """Whether going over the points of a reduction takes less than to launch a kernel, if each
+        reads an element. Of products that is less than they do, and more than they have from
+        memory: without tiles, most comes from caches."""
         size = math.prod(estimate(e) for e in stage.sizes if e) * stage.body.dtype.bytes
         return self._streams is not None and size <= self._streams.launch_bytes
 

@@ -13,6 +13,8 @@ from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.join_elements import join_elements
+from dmlc.kernel.parse import parse_kernel
+from dmlc.kernel.rewrite import walk_parts
 from dmlc.kernel.steps import count_steps
 from dmlc.pipeline import make_kernels
 from dmlc.scalars import OPERATIONS, DataType
@@ -48,7 +50,7 @@ def list_stored(kernel: k.Kernel) -> list[int]:
     return [s.value.type.lanes for s in walk(kernel.body) if isinstance(s, k.Store)]
 
 
-@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+@pytest.mark.parametrize("target", ["hlsl", "opencl", "wgsl"])
 @pytest.mark.parametrize(("width", "stored"), [(16, {4}), (18, {1})])
 def test_windows_store_four_neighbours_at_once(width: int, stored: set[int], target: str) -> None:
     fused, kernels = make_kernels(pool_gradient(width), target, "gpu")
@@ -56,10 +58,24 @@ def test_windows_store_four_neighbours_at_once(width: int, stored: set[int], tar
     run(fused, kernels)
 
 
-def test_what_wgsl_and_a_cpu_store_stays_single() -> None:
-    for target, profile in (("wgsl", "gpu"), ("opencl", "cpu")):
-        _, kernels = make_kernels(pool_gradient(16), target, profile)
-        assert 4 not in list_stored(kernels[0])
+def test_what_a_cpu_stores_stays_single() -> None:
+    _, kernels = make_kernels(pool_gradient(16), "opencl", "cpu")
+    assert 4 not in list_stored(kernels[0])
+
+
+@pytest.mark.parametrize(("data_type", "kept"), [("FLOAT32", "f32"), ("FLOAT16", "f16")])
+def test_wgsl_scans_rows_in_vectors(data_type: str, kept: str) -> None:
+    """What is read goes to registers one by one, and what is stored comes from there."""
+    tensor = dmlc.TensorDesc(data_type, (4, 1024))
+    function = dmlc.operator("directml.CUMULATIVE_SUMMATION").bind(
+        {"InputTensor": tensor},
+        attributes={"Axis": 1, "AxisDirection": "INCREASING", "HasExclusiveSum": False},
+    )
+    fused, kernels = make_kernels(function, "wgsl")
+    run(fused, kernels)
+    (kernel,) = dmlc.compile(function, target="wgsl").kernels
+    assert kernel.source.count(f"array<vec4<{kept}>>;") == 2
+    assert {b.structure_bytes for b in kernel.buffers} == {16 if kept == "f32" else 8}
 
 
 def test_a_store_goes_through_to_the_cache() -> None:
@@ -116,6 +132,35 @@ def test_neighbours_begin_where_a_vector_does(places: list[int], stored: list[in
 def test_nothing_is_moved_past_a_barrier() -> None:
     kernel = make_stores([0, 1, 2, 3], k.Barrier())
     assert list_stored(join_elements(kernel, LIMITS)) == [1, 1, 1, 1]
+
+
+def copy_through(*, early: bool) -> k.Kernel:
+    """A kernel that reads four neighbours and stores four, of which each comes by an element of an
+    array: all are read and put there first, or (`early`) each is stored at once."""
+    lines: list[list[str]] = []
+    for n in range(4):
+        read = f"let v{n}: f32 = x[add(mul(lane, 4), {n})] store_local kept[0] = v{n}"
+        lines.append([read, f"store y[add(mul(lane, 4), {n})] = kept[0]"])
+    parts = [part for pair in lines for part in pair] if early else [
+        *(read for read, _ in lines), *(store for _, store in lines)
+    ]  # fmt: skip
+    return parse_kernel(f"""kernel f {{
+        launch ceil(8 / 8) groups of 8, index u32
+        buffer x: f32 read
+        buffer y: f32 write
+        array kept: f32[1]
+        {" ".join(parts)}
+    }}""")
+
+
+@pytest.mark.parametrize(("early", "stored"), [(False, [4]), (True, [1, 1, 1, 1])])
+def test_reads_go_past_what_is_put_into_arrays_and_stores_do_not(
+    early: bool, stored: list[int]
+) -> None:
+    made = join_elements(copy_through(early=early), LIMITS)
+    assert list_stored(made) == stored
+    reads = [e for s in made.body for e in walk_parts(s) if isinstance(e, k.Load)]
+    assert [read.type.lanes for read in reads] == [4]
 
 
 @pytest.mark.parametrize("data_type", ["FLOAT16", "BFLOAT16"])
