@@ -401,6 +401,7 @@ def main() -> int:
                 )
                 if options.save:
                     path = Path(options.save) / f"{options.seed}_{number}.onnx"
+                    path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(make_mutant(options.seed, number, models))
             kinds.setdefault(kind, []).append(number)
     print(f"{sum(ran.values()):,} mutants of {len(models):,} models: {dict(ran)}")
