@@ -212,6 +212,21 @@ def test_numbers_that_nothing_is_computed_of(made: onnx.NodeProto, words: str) -
     refuse(make([made], (1, 1, 2), held={"s": np.array([2**31, 2**32], np.int64)}), words)
 
 
+def test_a_definition_that_onnx_cannot_write() -> None:
+    """It writes the definition as text, in which no name has a dot."""
+    sizes = [1, 2, 4, 4]
+    body = helper.make_graph(
+        [node("Mul", "s a.b", "t")], "score", [helper.make_tensor_value_info("s", F32, sizes)],
+        [helper.make_tensor_value_info("t", F32, sizes)],
+        [numpy_helper.from_array(np.float32(1), "a.b")],
+    )  # fmt: skip
+    preview = helper.make_opsetid("ai.onnx.preview", 1)
+    made = node("FlexAttention", "x x x", domain=preview.domain, score_mod=body)
+    model = make([made], sizes=(1, 2, 4, 8))
+    model.opset_import.append(preview)
+    refuse(model, "FlexAttention .*: ONNX cannot write out its definition: Error parsing node")
+
+
 def test_attributes_that_are_there_twice() -> None:
     twice = node("Softmax", "x", axis=0)
     twice.attribute.append(twice.attribute[0])

@@ -320,9 +320,14 @@ def _expand(call: Call, version: int) -> onnx.FunctionProto:
         resolved = helper.make_node(proto.op_type, proto.input, proto.output, domain=domain)
         resolved.attribute.extend(call.protos)
         types = [describe_type(value).SerializeToString() for value in call.given()]
-        text: bytes = own.get_context_dependent_function_with_opset_version(
-            max(made), resolved.SerializeToString(), types
-        )
+        try:
+            text: bytes = own.get_context_dependent_function_with_opset_version(
+                max(made), resolved.SerializeToString(), types
+            )
+        except RuntimeError as error:
+            # ONNX writes the definition as text with the names of the node's graphs in it.
+            reason = str(error).splitlines()[0].rstrip(":")
+            raise DmlcError(f"ONNX cannot write out its definition: {reason}") from None
     else:
         text = own.get_function_with_opset_version(max(plain))
     function.ParseFromString(text)
