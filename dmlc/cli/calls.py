@@ -1,9 +1,10 @@
-"""What commands that run something are told of it: the subject, its arrays, where it runs."""
+"""The options of commands that run something: its subject, its arrays, its device."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,15 +13,25 @@ import dmlc
 from dmlc import ir
 from dmlc.binding import ir_name
 from dmlc.cli.arguments import (
+    F,
+    attribute_option,
+    dimension_option,
     find_function,
     find_subject,
+    import_option,
+    matrix_option,
     read_attributes,
     read_dimensions,
     read_pairs,
     read_tensors,
     refuse_attributes,
+    schedule_option,
+    tensor_option,
 )
 from dmlc.cli.arrays import bind_open, make_outputs, read_arrays, read_weights
+from dmlc.cli.completion import complete_input, complete_operator
+from dmlc.cli.device_names import complete_device
+from dmlc.devices import DEFAULT
 from dmlc.runtime.arrays import Array
 from dmlc.source import Source
 
@@ -33,11 +44,54 @@ class Call:
     arrays: Mapping[str, Array]
     attributes: Mapping[str, object]
     dims: Mapping[str, int]
+    device: str
     arguments: tuple[Any, ...]
     """What `dmlc.run` is given."""
 
 
-def read_call(
+def call_options(devices: str) -> Callable[[F], Callable[..., Any]]:
+    """The argument and the options of a run on one of some `devices`. The command gets them as a
+    `Call`, its first parameter."""
+
+    def decorate(command: F) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def read(
+            operator: str,
+            inputs: tuple[str, ...],
+            tensors: tuple[str, ...],
+            attributes: tuple[str, ...],
+            dimensions: tuple[str, ...],
+            folders: tuple[str, ...],
+            device: str,
+            schedule: Source | None,
+            matrix_instructions: list[str],
+            **others: Any,
+        ) -> Any:
+            call = _read_call(
+                operator, inputs, tensors, attributes, dimensions, folders, device, schedule,
+                matrix_instructions,
+            )  # fmt: skip
+            return command(call, **others)
+
+        options = (
+            click.argument("operator", shell_complete=complete_operator),
+            click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy",
+                         shell_complete=complete_input, help="An input tensor. May repeat."),
+            tensor_option,
+            attribute_option,
+            dimension_option,
+            import_option,
+            click.option("--device", default=DEFAULT, show_default=True,
+                         shell_complete=complete_device, help=devices),
+            schedule_option,
+            matrix_option,
+        )  # fmt: skip
+        return functools.reduce(lambda made, option: option(made), reversed(options), read)
+
+    return decorate
+
+
+def _read_call(
     operator: str,
     inputs: Sequence[str],
     tensors: Sequence[str],
@@ -75,4 +129,4 @@ def read_call(
     if function is not None:
         spelt = {ir_name(name): array for name, array in arrays.items()}
         call = (function, spelt, None, outputs, device, None, *rest)
-    return Call(found, arrays, given, dims, call)
+    return Call(found, arrays, given, dims, device, call)

@@ -8,25 +8,15 @@ from typing import Any
 import click
 
 import dmlc
-from dmlc.cli.arguments import (
-    attribute_option,
-    dimension_option,
-    import_option,
-    matrix_option,
-    schedule_option,
-    tensor_option,
-)
 from dmlc.cli.arrays import encode_array
-from dmlc.cli.calls import read_call
-from dmlc.cli.completion import complete_input, complete_operator
-from dmlc.cli.device_names import complete_device
+from dmlc.cli.calls import Call, call_options
 from dmlc.cli.messages import show
 from dmlc.cli.values import describe_values
-from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES, find_promises
+from dmlc.devices import REFERENCE, RUNTIMES, find_promises
 from dmlc.files import name_file, write_files
 from dmlc.known_answers import explain_failure
 from dmlc.runtime.floats import LEAST
-from dmlc.source import Source, counted
+from dmlc.source import counted
 from dmlc.testing.memory import check_run, name_tool
 from dmlc.testing.verify import Verdict, verify
 
@@ -36,20 +26,10 @@ from dmlc.testing.verify import Verdict, verify
     epilog="Example: dmlc run directml.ACTIVATION_RELU_GRAD --input InputTensor=x.npy "
     "--input InputGradientTensor=dy.npy -o out --verify",
 )
-@click.argument("operator", shell_complete=complete_operator)
-@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy",
-              shell_complete=complete_input,
-              help="An input tensor. May repeat.")  # fmt: skip
-@tensor_option
-@attribute_option
-@dimension_option
-@import_option
-@click.option("--device", default=DEFAULT, show_default=True, shell_complete=complete_device,
-              help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>, a simulated "
-              "one with :<seed>; or "
-              f"{REFERENCE}.")  # fmt: skip
-@schedule_option
-@matrix_option
+@call_options(
+    f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>, a simulated one with "
+    f":<seed>; or {REFERENCE}."
+)
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write each output to DIR/NAME.npy.")  # fmt: skip
 @click.option("--verify", "verified", is_flag=True,
@@ -61,15 +41,7 @@ from dmlc.testing.verify import Verdict, verify
               "are any.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write what was done as JSON.")
 def command(
-    operator: str,
-    inputs: tuple[str, ...],
-    tensors: tuple[str, ...],
-    attributes: tuple[str, ...],
-    dimensions: tuple[str, ...],
-    folders: tuple[str, ...],
-    device: str,
-    schedule: Source | None,
-    matrix_instructions: list[str],
+    call: Call,
     directory: str | None,
     verified: bool,
     checked: bool,
@@ -86,13 +58,9 @@ def command(
     with --tensor NAME=BFLOAT16; it is written as plain bytes. Without -o the values of each result
     are summed up: the smallest, the largest and the mean of what is finite, and the first ones.
     """
-    call = read_call(
-        operator, inputs, tensors, attributes, dimensions, folders, device, schedule,
-        matrix_instructions,
-    )  # fmt: skip
     results = dmlc.run(*call.arguments)
     problems = check_run(*call.arguments) if checked else []
-    floats = find_promises(device) if verified else LEAST
+    floats = find_promises(call.device) if verified else LEAST
     verdicts: dict[str, Verdict] = {}
     if verified:
         arrays, given, dims = call.arrays, call.attributes, call.dims
@@ -103,7 +71,7 @@ def command(
     if as_json:
         said = _describe(results, verdicts)
         if checked:
-            said |= {"memory": problems, "memory_tool": name_tool(device)}
+            said |= {"memory": problems, "memory_tool": name_tool(call.device)}
         click.echo(json.dumps(said, indent=2))
     else:
         for name, array in results.items():
@@ -115,11 +83,11 @@ def command(
                 click.echo(f"  {line}")
         if checked:
             said = counted(len(problems), "problem") if problems else "nothing stray"
-            click.echo("\n".join([f"memory, by {name_tool(device)}: {said}", *problems]))
+            click.echo("\n".join([f"memory, by {name_tool(call.device)}: {said}", *problems]))
         show(str(results.report))
     if all(verdict.holds for verdict in verdicts.values()):
         return 1 if problems else 0
-    said = explain_failure(device)
+    said = explain_failure(call.device)
     if said:
         show(said)
     return 1
