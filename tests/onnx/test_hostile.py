@@ -212,6 +212,23 @@ def test_numbers_that_nothing_is_computed_of(made: onnx.NodeProto, words: str) -
     refuse(make([made], (1, 1, 2), held={"s": np.array([2**31, 2**32], np.int64)}), words)
 
 
+def test_a_size_that_int64_cannot_hold() -> None:
+    refuse(make([node("Size", "x")], sizes=(2, 1 << 62)), "a size of 9,223,372,036,854,775,808 is")
+
+
+@pytest.mark.parametrize("policy", ["stretch", "not_larger"])
+def test_an_axis_of_no_elements_is_not_resized(policy: str) -> None:
+    nodes = [helper.make_node(
+        "Resize", ["x", "", "", "sizes"], ["y"], keep_aspect_ratio_policy=policy
+    )]  # fmt: skip
+    for wanted in (3, 0):
+        model = make(nodes, sizes=(0, 2), held={"sizes": np.array([wanted, 2])})
+        if wanted:
+            refuse(model, "an axis of no elements cannot be resized to 3")
+        else:
+            dmlc.onnx.load(model)
+
+
 def test_a_definition_that_onnx_cannot_write() -> None:
     """It writes the definition as text, in which no name has a dot."""
     sizes = [1, 2, 4, 4]

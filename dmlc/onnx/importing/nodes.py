@@ -178,9 +178,13 @@ def extents_of(value: Value) -> tuple[Extent, ...]:
 
 
 def hold_sizes(extents: Sequence[Extent], sizes: Sequence[Measure]) -> Array:
-    """Sizes as a value: INT64s, or objects where some are left open."""
-    if all(isinstance(extent, int) for extent in extents):
-        return np.array(extents, np.int64)
+    """Sizes as a value: INT64s, or objects where some are left open. Raises `UnsupportedError`
+    where INT64 cannot hold one."""
+    numbers = [extent for extent in extents if isinstance(extent, int)]
+    if max(numbers, default=0) > np.iinfo(np.int64).max:
+        raise UnsupportedError(f"a size of {max(numbers):,} is more than INT64 holds")
+    if len(numbers) == len(extents):
+        return np.array(numbers, np.int64)
     held: Any = np.empty(len(sizes), object)
     held[:] = list(sizes)
     return held

@@ -105,7 +105,7 @@ def _read_ratios(
             ratios[axis], shape[axis] = _find_ratio(size, sizes[axis]), size
         return ratios, shape
     numbers = {axis: need_number(sizes[axis], "an axis whose ratio is kept") for axis in axes}
-    asked = [s / numbers[axis] for axis, s in zip(axes, node.numbers(3), strict=True)]
+    asked = [_divide(s, numbers[axis]) for axis, s in zip(axes, node.numbers(3), strict=True)]
     ratio = (min if policy == "not_larger" else max)(asked)
     for axis in axes:
         ratios[axis], shape[axis] = ratio, math.floor(ratio * numbers[axis] + 0.5)
@@ -125,12 +125,18 @@ def _find_ratio(result: Measure, size: Measure) -> Ratio:
     """How often a size stands in another: a fraction where that is one whatever the symbols are,
     and else both."""
     if isinstance(result, int) and isinstance(size, int):
-        return result / size
+        return _divide(result, size)
     if isinstance(result, Size) and isinstance(size, Size):
         times = Fraction(result.terms[0][1], size.terms[0][1])
         if result * times.denominator == size * times.numerator:
             return times.numerator, times.denominator
     return result, size
+
+
+def _divide(result: int, size: int) -> float:
+    if size == 0 and result:
+        raise UnsupportedError(f"an axis of no elements cannot be resized to {result:,}")
+    return result / size if size else 1.0
 
 
 def _transform(
