@@ -229,6 +229,12 @@ def test_an_axis_of_no_elements_is_not_resized(policy: str) -> None:
             dmlc.onnx.load(model)
 
 
+def test_no_groups() -> None:
+    held = {"s": np.ones(4, np.float32)}
+    made = node("GroupNormalization", "x s s", num_groups=0)
+    refuse(make([made], sizes=(1, 4, 3), held=held), "4 channels are not 0 groups of one size")
+
+
 def test_a_definition_that_onnx_cannot_write() -> None:
     """It writes the definition as text, in which no name has a dot."""
     sizes = [1, 2, 4, 4]

@@ -306,7 +306,7 @@ def _group_normalization(node: Node) -> Tensor:
     x, groups = node.tensor(0), node.integer("num_groups")
     channels = x.extents[1]
     channels = need_number(channels, "the number of channels")
-    if channels % groups:
+    if groups < 1 or channels % groups:
         raise DmlcError(f"{channels} channels are not {groups} groups of one size")
     split = (x.extents[0], groups, channels // groups, *x.extents[2:])
     parts = reshape(node.builder, f"{node.name}_parts", x, split)
