@@ -34,6 +34,8 @@ MANY_STEPS = 1 << 20
 MANY_POSITIONS = 64
 _LONG = 4 * MANY_STEPS
 """How large one size is where it is left open, and the others are small."""
+_MOST_ELEMENTS = 1 << 40
+"""The most elements that a kernel computes then: an axis may have a size that others have too."""
 _NEEDLESS = 4
 """A kernel is dense if it goes through this many times what counts."""
 
@@ -57,18 +59,34 @@ def find_slow_open(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[
     found: list[Diagnostic] = []
     symbols, rows = function.symbols(), list_prefixes(function)
     for long in symbols:
-        sizes = {symbol: _LONG if symbol == long else 1 for symbol in symbols}
+        size = _LONG
+        sizes, made = _bind_long(symbols, long, size, kernels)
+        while size > 1 and max(map(_count_elements, made), default=0) > _MOST_ELEMENTS:
+            size //= 2
+            sizes, made = _bind_long(symbols, long, size, kernels)
         if not all(holds(check, sizes) for check in function.checks):
             continue
-        made = [bind_sizes(kernel, sizes) for kernel in kernels]
         counted = [count_steps(kernel, function.tables) for kernel in made]
-        where = f", where '{long}' is {_LONG:,}" + (" and others are 1" if symbols[1:] else "")
+        where = f", where '{long}' is {size:,}" + (" and others are 1" if symbols[1:] else "")
         settled = specialize(function, sizes)
         found += [
             dataclasses.replace(each, message=each.message + where)
             for each in (*_find_scans(settled, rows), *find_slow(settled, made, counted))
         ]
     return tuple(dict.fromkeys(found))
+
+
+def _bind_long(
+    symbols: Sequence[str], long: str, size: int, kernels: Sequence[k.Kernel]
+) -> tuple[dict[str, int], list[k.Kernel]]:
+    """Sizes of which one is long and the others are 1, and the kernels with these sizes."""
+    sizes = dict.fromkeys(symbols, 1) | {long: size}
+    return sizes, [bind_sizes(kernel, sizes) for kernel in kernels]
+
+
+def _count_elements(kernel: k.Kernel) -> int:
+    count = kernel.launch.count
+    return count if isinstance(count, int) else 0
 
 
 def _find_scans(settled: ir.Function, rows: Container[str]) -> Iterator[Diagnostic]:

@@ -160,6 +160,13 @@ def test_graphs_and_reports_carry_the_warnings() -> None:
         assert [w.render() for w in report.warnings] == warn(SCATTERED)
 
 
+def test_a_size_of_every_axis_is_no_more_than_there_can_be() -> None:
+    """A long size of all eight axes would be more elements than are counted."""
+    operator = dmlc.operator("directml.ELEMENT_WISE_LOGICAL_NOT")
+    shape = dmlc.TensorDesc("UINT32", ("N",) * 8)
+    assert dmlc.compile(operator.bind({"InputTensor": shape}), "hlsl").warnings == ()
+
+
 def test_a_cpu_is_given_few_threads_on_purpose() -> None:
     assert dmlc.compile(bind(SCATTERED), "opencl").warnings == ()
     assert len(dmlc.compile(bind(SCATTERED), "opencl", "gpu").warnings) == 1
