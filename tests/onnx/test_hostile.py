@@ -229,6 +229,21 @@ def test_an_axis_of_no_elements_is_not_resized(policy: str) -> None:
             dmlc.onnx.load(model)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "given", "words"),
+    [
+        (["x", "", "s"], np.array([1, -1e18], np.float32), "a scale of -9.99"),
+        (["x", "", "s"], np.array([1, np.nan], np.float32), "a scale of nan"),
+        (["x", "", "", "s"], np.array([3, -2]), "an axis is resized to -2"),
+    ],
+)
+def test_a_size_of_less_than_nothing(
+    inputs: list[str], given: np.ndarray[Any, Any], words: str
+) -> None:
+    made = helper.make_node("Resize", inputs, ["y"], mode="linear")
+    refuse(make([made], sizes=(3, 2), held={"s": given}), words)
+
+
 def test_no_groups() -> None:
     held = {"s": np.ones(4, np.float32)}
     made = node("GroupNormalization", "x s s", num_groups=0)

@@ -49,6 +49,8 @@ def _resize(node: Node) -> Tensor:
     for axis in axes:
         name = f"{node.name}_axis{axis}"
         size, result, ratio = sizes[axis], shape[axis], ratios[axis]
+        if isinstance(result, int) and result < 0:
+            raise DmlcError(f"an axis is resized to {result:,}")
         if size == result and ratio in (1, (1, 1)):
             continue
         if isinstance(size, Size) or isinstance(result, Size) or isinstance(ratio, tuple):
@@ -92,6 +94,8 @@ def _read_ratios(
     if node.has(last) and node.array(last).size > 0:
         for axis, scale in zip(axes, node.array(last).ravel().tolist(), strict=True):
             size = sizes[axis]
+            if not 0 < scale < math.inf:
+                raise DmlcError(f"a scale of {scale}")
             if isinstance(size, int):
                 ratios[axis], shape[axis] = scale, math.floor(scale * size)
                 continue
