@@ -138,3 +138,146 @@ fn $H(x: f32) -> u32 {
     let whole = u32(select(0.0f, x, fits));
     return select(select(0u, 4294967295u, x > 0.0f), whole, fits);
 }
+
+//// f32_to_int8
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
+fn $H(x: f32) -> i32 {
+    return clamp($f32_to_i32(x), -128, 127);
+}
+
+//// f32_to_int16
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
+fn $H(x: f32) -> i32 {
+    return clamp($f32_to_i32(x), -32768, 32767);
+}
+
+//// f32_to_uint8
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
+fn $H(x: f32) -> u32 {
+    return min($f32_to_u32(x), 255u);
+}
+
+//// f32_to_uint16
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
+fn $H(x: f32) -> u32 {
+    return min($f32_to_u32(x), 65535u);
+}
+
+//// round_bf16
+// Rounds to the nearest bfloat16, ties to even, as storing it would; NaN stays NaN.
+fn $H(value: f32) -> f32 {
+    let bits = bitcast<u32>(value);
+    let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) & 0xffff0000u;
+    return bitcast<f32>(select(rounded, bits, (bits & 0x7fffffffu) > 0x7f800000u));
+}
+
+//// narrow_bf16
+// The bits of the nearest bfloat16, ties to even; NaN stays NaN.
+fn $H(value: f32) -> u32 {
+    let bits = bitcast<u32>(value);
+    let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
+    return select(rounded, 0x7fc0u, (bits & 0x7fffffffu) > 0x7f800000u);
+}
+
+//// half_bf16
+// Element i of two bfloat16 to a word: a bfloat16 is the upper half of a float.
+fn $H(word: u32, i: u32) -> f32 {
+    return bitcast<f32>(select(word & 0xffff0000u, word << 16u, i % 2u == 0u));
+}
+
+//// int8_at
+// The byte that begins at a bit of a word, from -128 to 127.
+fn $H(word: u32, bit: u32) -> i32 {
+    return extractBits(i32(word), bit, 8u);
+}
+
+//// uint8_at
+// The byte that begins at a bit of a word.
+fn $H(word: u32, bit: u32) -> u32 {
+    return extractBits(word, bit, 8u);
+}
+
+//// bool_at
+// Whether the byte that begins at a bit of a word is not 0.
+fn $H(word: u32, bit: u32) -> bool {
+    return extractBits(word, bit, 8u) != 0u;
+}
+
+//// int16_at
+// The half of a word that begins at a bit, from -32768 to 32767.
+fn $H(word: u32, bit: u32) -> i32 {
+    return extractBits(i32(word), bit, 16u);
+}
+
+//// uint16_at
+// The half of a word that begins at a bit.
+fn $H(word: u32, bit: u32) -> u32 {
+    return extractBits(word, bit, 16u);
+}
+
+//// unpack_int8_x4
+// The bytes of a word, each from -128 to 127.
+fn $H(word: u32) -> vec4<i32> {
+    let bytes = vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u);
+    return vec4<i32>(bytes) >> vec4<u32>(24u);
+}
+
+//// unpack_uint8_x4
+// The bytes of a word.
+fn $H(word: u32) -> vec4<u32> {
+    return (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(0xffu);
+}
+
+//// unpack_bool_x4
+// Which bytes of a word are not 0.
+fn $H(word: u32) -> vec4<bool> {
+    let bytes = (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(0xffu);
+    return bytes != vec4<u32>(0u);
+}
+
+//// unpack_int16_x4
+// The halves of two words, each from -32768 to 32767.
+fn $H(words: vec2<u32>) -> vec4<i32> {
+    return vec4<i32>(words.xxyy << vec4<u32>(16u, 0u, 16u, 0u)) >> vec4<u32>(16u);
+}
+
+//// unpack_uint16_x4
+// The halves of two words.
+fn $H(words: vec2<u32>) -> vec4<u32> {
+    return (words.xxyy >> vec4<u32>(0u, 16u, 0u, 16u)) & vec4<u32>(0xffffu);
+}
+
+//// pack_int8_x4
+// A word of four bytes, each given as a number from -128 to 127.
+fn $H(values: vec4<i32>) -> u32 {
+    let bytes = (vec4<u32>(values) & vec4<u32>(0xffu)) << vec4<u32>(0u, 8u, 16u, 24u);
+    return bytes.x | bytes.y | bytes.z | bytes.w;
+}
+
+//// pack_uint8_x4
+// A word of four bytes, each given as a number from 0 to 255.
+fn $H(values: vec4<u32>) -> u32 {
+    let bytes = values << vec4<u32>(0u, 8u, 16u, 24u);
+    return bytes.x | bytes.y | bytes.z | bytes.w;
+}
+
+//// pack_bool_x4
+// A word of four bytes that are 0 or 1.
+fn $H(values: vec4<bool>) -> u32 {
+    let bytes = vec4<u32>(values) << vec4<u32>(0u, 8u, 16u, 24u);
+    return bytes.x | bytes.y | bytes.z | bytes.w;
+}
+
+//// pack_int16_x4
+// Two words of two halves each, given as numbers from -32768 to 32767.
+fn $H(values: vec4<i32>) -> vec2<u32> {
+    let halves = (vec4<u32>(values) & vec4<u32>(0xffffu)) << vec4<u32>(0u, 16u, 0u, 16u);
+    return halves.xz | halves.yw;
+}
+
+//// pack_uint16_x4
+// Two words of two halves each, given as numbers from 0 to 65535.
+fn $H(values: vec4<u32>) -> vec2<u32> {
+    let halves = values << vec4<u32>(0u, 16u, 0u, 16u);
+    return halves.xz | halves.yw;
+}

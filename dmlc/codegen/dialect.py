@@ -174,6 +174,18 @@ FOUR = 4
 """The lanes of vectors that languages have names for."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Atomics:
+    """Words of buffers that are changed atomically, where their type says so."""
+
+    type: str
+    """The type of a word that is a `{T}`."""
+    load: str
+    """The value of the word `{e}`."""
+    store: str
+    """A whole word `{e}` that is stored: `{a}`."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
     """One way to write an output language."""
@@ -289,6 +301,10 @@ class Dialect:
     """Names that the template uses."""
     matrices: MatrixForms | None = None
     """None where kernels have no matrices."""
+    atomics: Atomics | None = None
+    """None where any word of a buffer is changed atomically."""
+    shift_type: str = ""
+    """The type that a position is made to shift by it; empty where any integer does."""
 
     words: Dialect | None = None
     """How buffers are written whose vectors have more lanes than `plain`."""

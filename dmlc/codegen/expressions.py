@@ -53,6 +53,8 @@ class Expressions(abc.ABC):
         self._masks: dict[str, int] = {}
         self._words: dict[str, k.Buffer] = {}
         """Locals that hold words of a buffer as they are."""
+        self._atomic = _find_atomic(kernel, dialect)
+        """The buffers whose words are changed atomically, and have a type that says so."""
         self._stored = _find_stored(kernel.body) if dialect.pin else frozenset[str]()
         self._quotients = Quotients(dialect, kernel)
         self._index = (kernel.index_bits, kernel.index_signed)
@@ -209,7 +211,7 @@ class Expressions(abc.ABC):
             "j": index.text,
             "at": self._spell_address(load.buffer, index),
             "n": lanes,
-            "e": self._spell_element(load.buffer, load.index, lanes),
+            "e": self._read_element(load.buffer, load.index, lanes),
             "h": self._spell_shift(load.buffer, load.index).text,
         }
         spelling = self._dialect.of_buffer(buffer).loads[buffer.dtype]
@@ -266,12 +268,21 @@ class Expressions(abc.ABC):
         """The type of the elements of a buffer."""
         found = self._buffers[buffer]
         storage = str(self._dialect.of_buffer(found).storage[found.dtype])
+        if self._dialect.atomics is not None and buffer in self._atomic:
+            return self._dialect.atomics.type.format(T=storage)
         return self._name_vector(storage, self._count_words(found, found.lanes))
 
     def _count_packed(self, buffer: k.Buffer) -> int:
         """The elements of a buffer that share a word; 1 where each has its place to itself."""
         packed = self._dialect.of_buffer(buffer).limits.packed_types
         return 4 // buffer.dtype.bytes if buffer.dtype in packed else 1
+
+    def _read_element(self, buffer: str, index: k.Expression, lanes: int) -> str:
+        """An element of a buffer as `_spell_element` has it, to be read."""
+        element = self._spell_element(buffer, index, lanes)
+        if self._dialect.atomics is not None and buffer in self._atomic:
+            return self._dialect.atomics.load.format(e=element)
+        return element
 
     def _spell_element(self, buffer: str, index: k.Expression, lanes: int) -> str:
         """An element of a buffer, or as many as there are lanes, as an array has it; or the word
@@ -298,7 +309,10 @@ class Expressions(abc.ABC):
         if isinstance(rest, k.Literal):
             return Text(str(int(rest.value) % packed * bits))
         lane = operate("bit_and", rest, k.Literal(k.INDEX, packed - 1))
-        return self._spell_place(operate("mul", lane, k.Literal(k.INDEX, bits)))
+        shift = self._spell_place(operate("mul", lane, k.Literal(k.INDEX, bits)))
+        if self._kernel.index_signed and self._dialect.shift_type:
+            return Text(f"{self._dialect.shift_type}({shift.text})")
+        return shift
 
     def _spell_counted(self, expression: k.Expression, counted: DataType) -> Text:
         """A position that is not negative, as an unsigned integer."""
@@ -717,6 +731,18 @@ def _find_operator(text: str) -> str:
     """The operator of infix text that is two operands and it, and nothing else."""
     found = _INFIX.fullmatch(text)
     return found[1] if found else ""
+
+
+def _find_atomic(kernel: k.Kernel, dialect: Dialect) -> frozenset[str]:
+    """The buffers of which single elements are stored that share a word with others."""
+    packed = {b.name for b in kernel.buffers if b.dtype in dialect.limits.packed_types}
+    return frozenset(
+        statement.buffer
+        for statement in (walk_statements(kernel.body) if packed else ())
+        if isinstance(statement, k.Store)
+        and statement.buffer in packed
+        and statement.value.type.lanes == 1
+    )
 
 
 def _find_stored(statements: Sequence[k.Statement]) -> frozenset[str]:

@@ -35,15 +35,7 @@ from dmlc.codegen.dialect import (
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.hlsl_host import HLSL, list_details
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
-from dmlc.codegen.hlsl_words import (
-    BYTES,
-    convert_held,
-    find_carrier,
-    make_loads,
-    make_packs,
-    make_stores,
-    spell_held,
-)
+from dmlc.codegen.packed_words import BYTES, PackedWords, find_carrier, make_loads, make_packs
 from dmlc.codegen.two_floats import div_nearest, div_nearest_double
 from dmlc.kernel.target import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
@@ -77,6 +69,19 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
 
 _FLOAT_CALLS = {"fma": "mad"}
 _FLOAT_HELPERS = ("min", "max", "sign", "isnan", "mod", "round_float16", "round_bfloat16")
+
+_PACKED = PackedWords(
+    extend="{x} << {n} >> {n}",
+    mask="",
+    bits={
+        Kind.BOOL: "({0} ? 1u : 0u)",
+        Kind.UNSIGNED: "{0}",
+        Kind.SIGNED: "((uint){0} & {mask})",
+        Kind.FLOAT: "{H}({a})",
+    },
+    store="InterlockedAnd({e}, ~({mask}u << {h}));\nInterlockedOr({e}, {bits} << {h});",
+    convert="to_{R}",
+)
 
 _DOUBLE_OPERATIONS = (
     "add", "sub", "mul", "div", "neg", "abs", "sign", "min", "max", "eq", "ne", "lt", "le", "gt",
@@ -228,7 +233,7 @@ STORES = MappingProxyType(
         T.FLOAT16: Spelling("{e} = ({S}){0};"),
         T.BFLOAT16: Spelling("{e} = ({S}){H}({a});", helper="narrow_bfloat16"),
     }
-    | make_stores(BYTES)
+    | _PACKED.make_stores(BYTES)
 )
 
 
@@ -252,14 +257,14 @@ def _reserved(name: str) -> bool:
 def _make_operations(held: Collection[DataType]) -> Mapping[tuple[str, DataType], Entry]:
     def spell(name: str, dtype: DataType) -> Entry:
         if dtype in held and dtype.is_integer:
-            return spell_held(name, dtype, _spell_integer)
+            return _PACKED.spell(name, dtype, _spell_integer)
         return _spell(name, dtype)
 
     return make_table(spell)
 
 
 def _make_conversions(held: Collection[DataType]) -> Mapping[tuple[DataType, DataType], Entry]:
-    return make_conversions(lambda a, b: convert_held(a, b, held, _convert))
+    return make_conversions(lambda a, b: _PACKED.convert_held(a, b, held, _convert))
 
 
 _OPERATIONS = _make_operations(BYTES)
@@ -369,7 +374,7 @@ HLSL_6_2 = dataclasses.replace(
         limits=dataclasses.replace(_ELEMENTS.limits, packed_types=(*BYTES, *_WORDS)),
         storage=MappingProxyType({**STORAGE, **dict.fromkeys(_WORDS, "uint")}),
         loads=MappingProxyType({**LOADS, **make_loads(_WORDS)}),
-        stores=MappingProxyType({**STORES, **make_stores(_WORDS)}),
+        stores=MappingProxyType({**STORES, **_PACKED.make_stores(_WORDS)}),
         packs=MappingProxyType(make_packs((*BYTES, *_WORDS))),
     ),
 )
@@ -389,7 +394,7 @@ _LOADS_6_0 = MappingProxyType(
 )
 
 _STORES_6_0 = MappingProxyType(
-    {t: s for t, s in STORES.items() if t not in _WORDS} | make_stores(_HELD_6_0)
+    {t: s for t, s in STORES.items() if t not in _WORDS} | _PACKED.make_stores(_HELD_6_0)
 )
 
 _HALVES_6_0 = MappingProxyType(

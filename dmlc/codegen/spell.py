@@ -314,6 +314,8 @@ class Speller(Expressions):
         if store.streaming is not None and buffer.dtype in self._dialect.streaming:
             spelling = self._dialect.streaming[buffer.dtype]
             places["f"] = self.spell(store.streaming).text
+        if dialect.atomics is not None and lanes > 1 and store.buffer in self._atomic:
+            spelling = dataclasses.replace(spelling, vector=dialect.atomics.store)
         return self._fill(spelling, places, buffer.dtype.compute, lanes, buffer.dtype)
 
     def _spell_prefetch(self, prefetch: k.Prefetch) -> str:

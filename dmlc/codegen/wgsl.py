@@ -1,4 +1,5 @@
 """The dialect of WGSL, WebGPU's language: storage buffers, one uniform buffer, 32-bit numbers.
+Buffers of integers of 8 and 16 bits, of booleans and of BFLOAT16 hold several elements to a word.
 
 WGSL lets compilers take floats for real numbers: reorder sums, and assume that there are neither
 NaN nor infinities. So what has a name, and a sum in a sum, goes through `pin`, which no compiler
@@ -18,6 +19,7 @@ import numpy as np
 from dmlc.codegen.dialect import (
     FOUR,
     INFIX,
+    Atomics,
     Dialect,
     Entry,
     Spelling,
@@ -29,6 +31,7 @@ from dmlc.codegen.dialect import (
     spell_portable,
 )
 from dmlc.codegen.functions import read_helpers
+from dmlc.codegen.packed_words import BYTES, PackedWords, find_carrier, make_loads, make_packs
 from dmlc.codegen.two_floats import div_nearest
 from dmlc.codegen.wgsl_host import WGSL_LANGUAGE, list_details
 from dmlc.codegen.wgsl_names import WORDS
@@ -37,18 +40,32 @@ from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType, Kind
 
 T = DataType
 
-TYPES = MappingProxyType({T.FLOAT32: "f32", T.INT32: "i32", T.UINT32: "u32", T.BOOL: "bool"})
+_HELD = (*BYTES, T.INT16, T.UINT16)
+_PAIRED = (T.BFLOAT16,)
+"""Types of which a work item stores both elements of a word."""
+
+TYPES = MappingProxyType({
+    T.FLOAT32: "f32", T.INT32: "i32", T.UINT32: "u32", T.BOOL: "bool",
+    T.INT8: "i32", T.INT16: "i32", T.UINT8: "u32", T.UINT16: "u32",
+})  # fmt: skip
 
 _LACKING = {
     T.FLOAT64: "64-bit floats",
-    T.BFLOAT16: "bfloat16",
     T.INT64: "64-bit integers",
     T.UINT64: "64-bit integers",
-    T.INT16: "16-bit integers",
-    T.UINT16: "16-bit integers",
-    T.INT8: "8-bit integers",
-    T.UINT8: "8-bit integers",
 }
+
+_PACKED = PackedWords(
+    extend="({x} << {n}u) >> {n}u",
+    mask="u",
+    bits={
+        Kind.BOOL: "select(0u, 1u, {a})",
+        Kind.UNSIGNED: "{0}",
+        Kind.SIGNED: "(u32({a}) & {mask}u)",
+    },
+    store="atomicAnd(&{e}, ~({mask}u << {h}));\natomicOr(&{e}, {bits} << {h});",
+    convert="f32_to_{R}",
+)
 
 
 def _refuse(dtype: DataType) -> Unsupported:
@@ -57,9 +74,9 @@ def _refuse(dtype: DataType) -> Unsupported:
 
 STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
     {
-        **{t: TYPES.get(t) or _refuse(t) for t in TENSOR_TYPES if t not in (T.FLOAT16, T.BOOL)},
+        **{t: TYPES.get(t) or _refuse(t) for t in TENSOR_TYPES if not t.is_storage_only},
         T.FLOAT16: "f16",
-        T.BOOL: Unsupported("WGSL buffers have no elements of 8 bits"),
+        **dict.fromkeys((*_HELD, *_PAIRED), "u32"),
     }
 )
 
@@ -71,6 +88,7 @@ _FLOAT_HELPERS = {
     "isnan": "is_nan({a})",
     "isinf": "is_infinite({a})",
     "round_float16": "round_f16({a})",
+    "round_bfloat16": "round_bf16({a})",
 }
 
 _SUMS, _PRODUCTS = ("add", "sub"), ("mul", "div")
@@ -95,6 +113,8 @@ def _spell(name: str, dtype: DataType) -> Entry:
         return _refuse(dtype)
     if dtype.is_float:
         return _spell_float(name)
+    if dtype in _HELD and dtype.is_integer:
+        return _PACKED.spell(name, dtype, _spell_integer)
     if dtype.is_integer:
         return _spell_integer(name, dtype)
     if dtype.kind is Kind.INDEX and name in ("min", "max"):
@@ -105,8 +125,6 @@ def _spell(name: str, dtype: DataType) -> Entry:
 
 
 def _spell_float(name: str) -> Entry:
-    if name == "round_bfloat16":
-        return _refuse(T.BFLOAT16)
     if name == "ne":
         # `a != b` becomes an ordered comparison, false for NaN, in SPIR-V.
         return Spelling("!({0} == {1})", compound=True)
@@ -123,7 +141,8 @@ def _spell_float(name: str) -> Entry:
     return Spelling(spell_call(name, OPERATIONS[name].arity))
 
 
-def _spell_integer(name: str, dtype: DataType) -> Entry:
+def _spell_integer(name: str, dtype: DataType, bits: int = 32) -> Entry:
+    """An operation of an integer type; of one that has fewer `bits`, but for what may leave it."""
     signed = dtype.kind is Kind.SIGNED
     match name:
         case "min" | "max":
@@ -142,7 +161,7 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
             operator = "<<" if name == "shift_left" else ">>"
             distance = "u32({b})" if signed else "{1}"
             return Spelling(
-                f"{{0}} {operator} ({distance} & 31u)",
+                f"{{0}} {operator} ({distance} & {bits - 1}u)",
                 compound=True,
                 within=f"{{0}} {operator} {{1}}",
             )
@@ -166,6 +185,7 @@ def _convert(source: DataType, target: DataType) -> Entry:
 
 
 def _literal(dtype: DataType, value: bool | int | float) -> str:
+    dtype = find_carrier(dtype, _HELD)
     if dtype.kind is Kind.BOOL:
         return "true" if value else "false"
     if dtype.is_float:
@@ -224,6 +244,8 @@ WGSL = Dialect(
         has_wide_positions=False,
         vector_lanes=1,
         buffer_lanes=FOUR,
+        word_types=_PAIRED,
+        packed_types=(*_HELD, *_PAIRED),
     ),
     types=TYPES,
     index_types=MappingProxyType({(32, False): "u32", (32, True): "i32"}),
@@ -235,9 +257,14 @@ WGSL = Dialect(
     masks=False,
     maps_lanes=True,
     promoted=frozenset(),
-    conversions=make_conversions(_convert),
+    conversions=make_conversions(lambda a, b: _PACKED.convert_held(a, b, _HELD, _convert)),
     loads=MappingProxyType(
-        {t: Spelling("{e}") for t in _DIRECT} | {T.FLOAT16: Spelling("{T}({e})")}
+        {t: Spelling("{e}") for t in _DIRECT}
+        | {
+            T.FLOAT16: Spelling("{T}({e})"),
+            T.BFLOAT16: Spelling("{H}({p}[{i} / 2], {j})", helper="half_bf16"),
+        }
+        | make_loads(_HELD)
     ),
     stores=MappingProxyType(
         {t: Spelling("{e} = {a};") for t in _DIRECT}
@@ -247,12 +274,15 @@ WGSL = Dialect(
                 "{e} = f16({H}({a}));", helper="round_f16", vector="{e} = vec{n}<f16>({H}({a}));"
             )
         }
+        | _PACKED.make_stores(_HELD)
     ),
-    packs=MappingProxyType({}),
+    packs=MappingProxyType(make_packs(_HELD)),
     streaming=MappingProxyType({}),
     prefetches=MappingProxyType({}),
     helpers=read_helpers("wgsl.functions.wgsl"),
-    halves=MappingProxyType({}),
+    halves=MappingProxyType(
+        {T.BFLOAT16: Spelling("{w} |= {H}({a}) << (16 * {h});", helper="narrow_bf16")}
+    ),
     zeros=MappingProxyType({T.FLOAT32: "bitcast<f32>(zero_bits)"}),
     pin=Spelling("{H}({a})", helper="pin"),
     unpinned=_UNPINNED,
@@ -277,6 +307,8 @@ WGSL = Dialect(
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("WGSL has no vectors of eight"),
+    shift_type="u32",
+    atomics=Atomics("atomic<{T}>", "atomicLoad(&{e})", "atomicStore(&{e}, {a});"),
     barrier="workgroupBarrier();",
     unroll="",
     unroll_registers="",

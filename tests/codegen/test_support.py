@@ -18,10 +18,10 @@ def refuse(text: str, target: str = "hlsl", profile: str | None = None) -> Unsup
 
 
 def test_storage_type() -> None:
-    error = refuse("func @f(%x: u8[n]) -> (%y) { %y: f32[i0 < n] = cast(%x[i0], f32) }", "wgsl")
+    error = refuse("func @f(%x: u64[n]) -> (%y) { %y: f32[i0 < n] = cast(%x[i0], f32) }", "wgsl")
     assert [d.message for d in error.diagnostics] == [
-        "target 'wgsl' cannot hold tensor 'x' of type UINT8: WGSL has no 8-bit integers",
-        "target 'wgsl' cannot convert UINT8 to FLOAT32: WGSL has no 8-bit integers",
+        "target 'wgsl' cannot hold tensor 'x' of type UINT64: WGSL has no 64-bit integers",
+        "target 'wgsl' cannot convert UINT64 to FLOAT32: WGSL has no 64-bit integers",
     ]
     assert error.diagnostics[0].span is not None
     assert error.diagnostics[0].span.column == 9
@@ -35,10 +35,10 @@ def test_operation_on_a_type() -> None:
     ]
 
 
-def test_a_byte_in_the_middle_of_a_formula() -> None:
-    text = "func @f(%x: f32[n]) -> (%y) { %y: s32[i0 < n] = cast(cast(%x[i0], s8), s32) }"
+def test_a_wide_integer_in_the_middle_of_a_formula() -> None:
+    text = "func @f(%x: f32[n]) -> (%y) { %y: s32[i0 < n] = cast(cast(%x[i0], s64), s32) }"
     error = refuse(text, "wgsl")
-    assert "cannot convert FLOAT32 to INT8" in str(error)
+    assert "cannot convert FLOAT32 to INT64" in str(error)
 
 
 def test_a_stage_that_is_not_stored_needs_no_storage() -> None:

@@ -10,7 +10,7 @@ from dmlc.runtime import wgpu
 from dmlc.source import UnsupportedError
 from tests.goldens import CASES, find_wrong, make_inputs, read_case
 
-REFUSED = {"bytes", "doubles", "literal_zeros", "relu_grad_bf16"}
+REFUSED = {"doubles", "literal_zeros"}
 """Cases of types that WGSL has not got."""
 
 

@@ -17,7 +17,7 @@ from dmlc.testing.verify import verify
 from tests.library.run import ELEMENTWISE, normal
 from tests.library.test_on_devices import arrange
 
-HELD = {DataType.FLOAT32, DataType.FLOAT16, DataType.INT32, DataType.UINT32}
+LACKING = {DataType.FLOAT64, DataType.INT64, DataType.UINT64}
 F32, F16 = np.float32, np.float16
 
 
@@ -33,7 +33,7 @@ def test_elementwise(name: str) -> None:
         for setting in settings:
             attributes = dict(zip(switches, setting, strict=True))
             arrays = {t.name: arrange(k, rank, layout, dtype) for k, t in enumerate(inputs)}
-            if dtype not in HELD:
+            if dtype in LACKING:
                 with pytest.raises(UnsupportedError, match=f"of type {dtype.name}: WGSL has no"):
                     dmlc.run(operator, arrays, attributes, device="wgpu")
                 continue
@@ -113,9 +113,7 @@ def test_integers_are_reduced_and_moved() -> None:
     ("dtype", "said"),
     [
         ("FLOAT64", "WGSL has no 64-bit floats"),
-        ("BFLOAT16", "WGSL has no bfloat16"),
         ("INT64", "WGSL has no 64-bit integers"),
-        ("INT8", "WGSL has no 8-bit integers"),
     ],
 )
 def test_a_refusal_names_what_serves(dtype: str, said: str) -> None:
@@ -140,5 +138,4 @@ def test_an_example_of_every_operator(name: str) -> None:
             return
         refused.append(outcome.message)
     assert refused
-    reasons = ("WGSL has no", "WGSL buffers have no elements of 8 bits")
-    assert all(any(reason in message for reason in reasons) for message in refused)
+    assert all("WGSL has no 64-bit" in message for message in refused)
