@@ -1,0 +1,272 @@
+"""The record of a scalar operation: all that the compiler knows of it, in one place.
+
+A record's fields are strings, numbers and expressions: Python functions over `Value`s, which
+whoever evaluates them makes. So the parts of the compiler read what they need of a record, and
+this package imports none of them. No field has a default: `Record` without one raises `TypeError`,
+which names it, where the record is made, and that is at import.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from dmlc.scalars.fractions import Fraction
+from dmlc.scalars.types import Array, DataType, Kind
+
+
+class Operands(enum.Enum):
+    """Which operands an operation takes. All operands of one operation share one type."""
+
+    NUMBER = "numbers"
+    FLOAT = "floating-point numbers"
+    FLOAT32 = "numbers of type FLOAT32"
+    INTEGER = "integers"
+    BOOL = "booleans"
+    ANY = "values"
+
+    def accept(self, dtype: DataType) -> bool:
+        match self:
+            case Operands.NUMBER:
+                return dtype.kind is not Kind.BOOL
+            case Operands.FLOAT:
+                return dtype.is_float
+            case Operands.FLOAT32:
+                return dtype is DataType.FLOAT32
+            case Operands.INTEGER:
+                return dtype.is_integer or dtype.kind is Kind.INDEX
+            case Operands.BOOL:
+                return dtype.kind is Kind.BOOL
+            case Operands.ANY:
+                return True
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """A scalar operation: its name, its operands and its NumPy function. Compared by identity."""
+
+    name: str
+    arity: int
+    operands: Operands
+    evaluate: Callable[..., Array]
+    """NumPy arrays of one type in, one array out. Warnings are the caller's to silence."""
+
+    def __repr__(self) -> str:
+        return f"Operation({self.name})"
+
+    @property
+    def gives_bool(self) -> bool:
+        """Whether the result is BOOL, whatever the operands are."""
+        return False
+
+    @property
+    def transcendental(self) -> bool:
+        """Whether a backend may differ from the reference by a few units in the last place."""
+        return False
+
+    @property
+    def rounds_to(self) -> DataType | None:
+        """The 16-bit type whose values alone the result takes, as storing and loading it would."""
+        return None
+
+    def result_type(self, operand: DataType) -> DataType:
+        """The type of the result where the operands have type `operand`."""
+        return DataType.BOOL if self.gives_bool else operand
+
+
+# Expressions ----------------------------------------------------------------------------------
+
+Number: TypeAlias = "Value | int | float"
+
+
+def _infix(name: str) -> Callable[[Value, Number], Value]:
+    def operate(left: Value, right: Number) -> Value:
+        return left.operate(name, left, right)
+
+    return operate
+
+
+def _reflected(name: str) -> Callable[[Value, Number], Value]:
+    def operate(right: Value, left: Number) -> Value:
+        return right.operate(name, left, right)
+
+    return operate
+
+
+class Value(abc.ABC):
+    """A value of an expression. A number beside one takes its type.
+
+    Comparisons for equality are operations: Python's own says whether two objects are one.
+    """
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def operate(self, name: str, *given: Number) -> Value:
+        """An operation, by its name, on values of this one's type; they say all operands."""
+
+    @abc.abstractmethod
+    def select(self, then: Number, otherwise: Number) -> Value:
+        """`then` where this one, a condition, holds."""
+
+    def apply(self, name: str, *others: Number) -> Value:
+        """An operation, by its name, on this value and others."""
+        return self.operate(name, self, *others)
+
+    __add__, __radd__ = _infix("add"), _reflected("add")
+    __sub__, __rsub__ = _infix("sub"), _reflected("sub")
+    __mul__, __rmul__ = _infix("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _infix("div"), _reflected("div")
+    __lt__, __le__ = _infix("lt"), _infix("le")
+    __gt__, __ge__ = _infix("gt"), _infix("ge")
+
+    def __neg__(self) -> Value:
+        return self.operate("neg", self)
+
+
+# Derivatives ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """What an operand gets of the adjoint: `value` where each condition is as the boolean beside it
+    says, and 0 elsewhere. Conditions stay outside of all that is computed from a value, so that the
+    NaN of a value that was not chosen stays out of the gradient."""
+
+    operand: int
+    value: Value
+    conditions: tuple[tuple[Value, bool], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """An operation where its adjoint, the derivative by its result, is known."""
+
+    d: Value
+    """The adjoint."""
+    y: Value
+    """The result."""
+    operands: tuple[Value, ...]
+    moving: tuple[bool, ...]
+    """Which operands depend on what is differentiated by."""
+    ending: bool
+    """Whether the first operand is at its least where it is 0: it may be, and cannot be negative,
+    by its formula."""
+
+    @property
+    def x(self) -> Value:
+        """The first operand."""
+        return self.operands[0]
+
+
+Derivative: TypeAlias = Callable[[Point], "Value | Sequence[Value] | Sequence[Part]"]
+"""What the operands get of an adjoint: a value for each of them, in order, or parts. It holds
+exactly, kinks included."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kinks:
+    """What is chosen where an operation has no one derivative, as a sentence; None where it has no
+    such place."""
+
+    point: str | None
+    """At a value of one operand."""
+    tie: str | None
+    """In place of that, where all operands move."""
+    end: str | None
+    """In place of that, where the first operand cannot be negative and is 0."""
+
+
+SMOOTH = Kinks(None, None, None)
+"""Those of an operation that has none."""
+
+
+# Facts ----------------------------------------------------------------------------------------
+
+
+class Error(enum.Enum):
+    """How far an operation on floats may be from the exact result."""
+
+    NONE = "it rounds nothing"
+    ROUNDED = "half a unit in the last place, on every device"
+    PROMISED = "what a device promises"
+    FEW_UNITS = "4 units in the last place"
+    FUNCTION = "a few units in the last place, which differ between the backends"
+
+
+class Keeps(enum.Enum):
+    """When a result has a property that its operands may have."""
+
+    NEVER = "not known to have it"
+    OPERANDS = "where all operands have it"
+    NUMBER = "wherever it is a number, which it is not for every number"
+    ALWAYS = "wherever it is a number"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Record(Operation):
+    """All that is known of a scalar operation. `None` says that there is no such thing."""
+
+    boolean: bool
+    """Whether it gives BOOL."""
+    symbol: str | None
+    """The infix or prefix spelling in the operator language, if it has one."""
+    narrows: DataType | None
+    """`rounds_to` of the operation."""
+    internal: bool
+    """True where the operator language has no name for it: passes alone make it."""
+    meaning: str
+    """A phrase for the documentation."""
+    edges: Mapping[str, str]
+    """Edge cases as facts, `min(1, nan) = nan; ...`, by the kind of type that they are of: `float`,
+    `integer` (INDEX too), `signed`, `unsigned`, `boolean`. `MIN`, `MAX` and `WIDTH` are those of
+    the type. Tests hold the NumPy function to each."""
+    derivative: Derivative | None
+    """None where the result does not move with the operands: roundings, signs, comparisons and
+    integers."""
+    kinks: Kinks
+    cost: int
+    """Its time, in additions."""
+    error: Error
+    range: Callable[..., Fraction] | None
+    """The range of the result from those of the operands, on every device; None where anything is
+    possible."""
+    never_negative: Keeps
+    whole: Keeps
+    """Whether the result is a whole number, infinite or NaN."""
+    limits: tuple[float, ...]
+    """What it comes ever nearer to as its operand grows: it is exact from where that is the nearest
+    number of its type."""
+    torch: str | None
+    """PyTorch's operator of one tensor that computes it, by its name in `aten`."""
+    pages: tuple[str, ...]
+    """What pages of documentation call it: words, and commands of LaTeX."""
+
+    @property
+    def gives_bool(self) -> bool:
+        return self.boolean
+
+    @property
+    def transcendental(self) -> bool:
+        return self.error is Error.FUNCTION
+
+    @property
+    def rounds_to(self) -> DataType | None:
+        return self.narrows
+
+
+class Table:
+    """Records by name, in the order in which they are made."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Record] = {}
+
+    def add(self, record: Record) -> Record:
+        """Adds a record. Raises `ValueError` where there is one of that name."""
+        if record.name in self.records:
+            raise ValueError(f"there are two records of the scalar operation '{record.name}'")
+        self.records[record.name] = record
+        return record
