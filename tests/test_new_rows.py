@@ -32,7 +32,8 @@ row = scalars.Record(
     meaning="the third power", edges={"float": "cube(2) = 8"},
     derivative=lambda p: p.d * 3 * (p.x * p.x), kinks=SMOOTH, cost=2,
     error=scalars.Error.FUNCTION, range=None, never_negative=scalars.Keeps.NEVER,
-    whole=scalars.Keeps.OPERANDS, limits=(), torch=None, pages=("cube",),
+    whole=scalars.Keeps.OPERANDS, limits=(), formula=None, onnx=None,
+    mlir=("", "", ""), torch=None, pages=("cube",),
 )
 scalars.OPERATIONS = {**scalars.OPERATIONS, "cube": row}
 """

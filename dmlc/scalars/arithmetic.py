@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from dmlc.scalars import fractions
+from dmlc.scalars.expression import Value
 from dmlc.scalars.operation import (
     SMOOTH,
     Derivative,
@@ -24,7 +25,6 @@ from dmlc.scalars.operation import (
     Point,
     Record,
     Table,
-    Value,
 )
 from dmlc.scalars.types import Array, DataType, convert
 
@@ -187,6 +187,7 @@ TABLE.add(Record(
     derivative=lambda p: (p.d, p.d), kinks=SMOOTH,
     cost=1, error=Error.ROUNDED, range=fractions.add,
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
+    formula=None, onnx="Add", mlir=("arith.addf", "arith.addi", "arith.addi"),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
@@ -200,6 +201,7 @@ TABLE.add(Record(
     derivative=lambda p: (p.d, -p.d), kinks=SMOOTH,
     cost=1, error=Error.ROUNDED, range=fractions.subtract,
     never_negative=Keeps.NEVER, whole=Keeps.OPERANDS, limits=(),
+    formula=None, onnx="Sub", mlir=("arith.subf", "arith.subi", "arith.subi"),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
@@ -213,6 +215,7 @@ TABLE.add(Record(
     derivative=_product, kinks=SMOOTH,
     cost=1, error=Error.ROUNDED, range=fractions.multiply,
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
+    formula=None, onnx="Mul", mlir=("arith.mulf", "arith.muli", "arith.muli"),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
@@ -226,6 +229,7 @@ TABLE.add(Record(
     derivative=lambda p: (p.d * p.operands[1], p.d * p.x, p.d), kinks=SMOOTH,
     cost=1, error=Error.FEW_UNITS, range=fractions.multiply_add,
     never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(),
+    formula=lambda x, y, z: x * y + z, onnx=None, mlir=("math.fma", "", ""),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
@@ -240,6 +244,7 @@ TABLE.add(Record(
     derivative=_quotient, kinks=SMOOTH,
     cost=4, error=Error.PROMISED, range=fractions.divide,
     never_negative=Keeps.OPERANDS, whole=Keeps.NEVER, limits=(),
+    formula=None, onnx="Div", mlir=("arith.divf", "arith.divsi", "arith.divui"),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
@@ -250,6 +255,7 @@ TABLE.add(Record(
     derivative=_quotient, kinks=SMOOTH,
     cost=40, error=Error.PROMISED, range=fractions.divide,
     never_negative=Keeps.OPERANDS, whole=Keeps.NEVER, limits=(),
+    formula=None, onnx="Div", mlir=("arith.divf", "", ""),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
@@ -266,6 +272,7 @@ TABLE.add(Record(
     kinks=Kinks("x % c has the derivative 1 in x where x is a multiple of c", None, None),
     cost=8, error=Error.NONE, range=None,
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
+    formula=None, onnx=None, mlir=("arith.remf", "arith.remsi", "arith.remui"),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
@@ -280,6 +287,7 @@ TABLE.add(Record(
     derivative=lambda p: -p.d, kinks=SMOOTH,
     cost=1, error=Error.NONE, range=fractions.negate,
     never_negative=Keeps.NEVER, whole=Keeps.OPERANDS, limits=(),
+    formula=None, onnx="Neg", mlir=("arith.negf", "", ""),
     torch="neg", pages=(),
 ))
 TABLE.add(Record(
@@ -294,6 +302,7 @@ TABLE.add(Record(
     kinks=Kinks("abs(x) has the derivative 0 at x = 0", None, None),
     cost=1, error=Error.NONE, range=fractions.absolute,
     never_negative=Keeps.ALWAYS, whole=Keeps.OPERANDS, limits=(),
+    formula=None, onnx="Abs", mlir=("math.absf", "math.absi", ""),
     torch="abs", pages=("abs",),
 ))
 TABLE.add(Record(
@@ -308,6 +317,7 @@ TABLE.add(Record(
     derivative=None, kinks=SMOOTH,
     cost=1, error=Error.NONE, range=None,
     never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(),
+    formula=None, onnx=None, mlir=("", "", ""),
     torch=None, pages=("sign",),
 ))
 TABLE.add(Record(
@@ -323,6 +333,7 @@ TABLE.add(Record(
     ),
     cost=1, error=Error.NONE, range=fractions.pick(min),
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
+    formula=None, onnx=None, mlir=("", "arith.minsi", "arith.minui"),
     torch=None, pages=("min", "\\min"),
 ))
 TABLE.add(Record(
@@ -338,6 +349,7 @@ TABLE.add(Record(
     ),
     cost=1, error=Error.NONE, range=fractions.pick(max),
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
+    formula=None, onnx=None, mlir=("", "arith.maxsi", "arith.maxui"),
     torch=None, pages=("max", "\\max"),
 ))
 
@@ -354,54 +366,66 @@ def _truth(
     symbol: str | None,
     meaning: str,
     edges: Mapping[str, str],
+    onnx: str | None,
+    mlir: tuple[str, str, str],
 ) -> None:
     """Adds an operation that gives BOOL."""
     TABLE.add(Record(
         name, arity, operands, evaluate,
         boolean=True, symbol=symbol, narrows=None, internal=False, meaning=meaning, edges=edges,
         derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
-        never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(), torch=None, pages=(),
+        never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(), formula=None, onnx=onnx,
+        mlir=mlir, torch=None, pages=(),
     ))
 
 
 _truth(
     "eq", 2, Operands.ANY, np.equal, symbol="==", meaning="whether they are equal",
     edges={"float": "eq(nan, nan) = false; eq(0, -0) = true; eq(inf, inf) = true"},
+    onnx="Equal", mlir=("oeq", "eq", "eq"),
 )
 _truth(
     "ne", 2, Operands.ANY, np.not_equal, symbol="!=", meaning="whether they are not",
     edges={"float": "ne(nan, nan) = true; ne(0, -0) = false"},
+    onnx=None, mlir=("une", "ne", "ne"),
 )
 _truth(
     "lt", 2, Operands.NUMBER, np.less, symbol="<", meaning="whether the first is less",
     edges={"float": "lt(-0, 0) = false; lt(nan, 1) = false; lt(1, nan) = false"},
+    onnx="Less", mlir=("olt", "slt", "ult"),
 )
 _truth(
     "le", 2, Operands.NUMBER, np.less_equal, symbol="<=", meaning="whether it is less, or equal",
     edges={"float": "le(-0, 0) = true; le(nan, nan) = false"},
+    onnx="LessOrEqual", mlir=("ole", "sle", "ule"),
 )
 _truth(
     "gt", 2, Operands.NUMBER, np.greater, symbol=">", meaning="whether the first is greater",
     edges={"float": "gt(0, -0) = false; gt(nan, 1) = false; gt(1, nan) = false"},
+    onnx="Greater", mlir=("ogt", "sgt", "ugt"),
 )
 _truth(
     "ge", 2, Operands.NUMBER, np.greater_equal, symbol=">=",
     meaning="whether it is greater, or equal",
     edges={"float": "ge(-0, 0) = true; ge(nan, nan) = false"},
+    onnx="GreaterOrEqual", mlir=("oge", "sge", "uge"),
 )
 _truth(
     "and", 2, Operands.BOOL, np.logical_and, symbol="&&",
     meaning="whether both hold; both are computed",
     edges={"boolean": "and(true, false) = false; and(true, true) = true"},
+    onnx="And", mlir=("", "", "arith.andi"),
 )
 _truth(
     "or", 2, Operands.BOOL, np.logical_or, symbol="||",
     meaning="whether one holds; both are computed",
     edges={"boolean": "or(true, false) = true; or(false, false) = false"},
+    onnx="Or", mlir=("", "", "arith.ori"),
 )
 _truth(
     "not", 1, Operands.BOOL, np.logical_not, symbol="!", meaning="whether it does not hold",
     edges={"boolean": "not(false) = true"},
+    onnx="Not", mlir=("", "", ""),
 )
 
 
@@ -415,6 +439,9 @@ def _rounding(
     *,
     meaning: str,
     edges: str,
+    formula: Callable[..., Value] | None,
+    onnx: str | None,
+    mlir: str,
     pages: tuple[str, ...],
 ) -> None:
     """Adds an operation that gives a whole number near a float."""
@@ -423,28 +450,33 @@ def _rounding(
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning,
         edges={"float": edges}, derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE,
         range=fractions.step(one), never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(),
-        torch=name, pages=pages,
+        formula=formula, onnx=onnx, mlir=(mlir, "", ""), torch=name, pages=pages,
     ))
 
 
 _rounding(
     "floor", np.floor, math.floor, meaning="the next whole number below",
     edges="floor(-0.5) = -1; floor(-0) = -0; floor(-inf) = -inf; floor(nan) = nan",
+    formula=None, onnx="Floor", mlir="math.floor",
     pages=("floor",),
 )
 _rounding(
     "ceil", np.ceil, math.ceil, meaning="the next whole number above",
     edges="ceil(0.5) = 1; ceil(-0.5) = -0; ceil(inf) = inf; ceil(nan) = nan",
+    formula=None, onnx="Ceil", mlir="math.ceil",
     pages=("ceil",),
 )
 _rounding(
     "round", np.rint, round, meaning="the nearest whole number, of two the even one",
     edges="round(0.5) = 0; round(1.5) = 2; round(2.5) = 2; round(-0.5) = -0; round(nan) = nan",
+    formula=None, onnx="Round", mlir="math.roundeven",
     pages=("round",),
 )
 _rounding(
     "trunc", np.trunc, math.trunc, meaning="the whole number before the point",
     edges="trunc(1.5) = 1; trunc(-1.5) = -1; trunc(-0.5) = -0; trunc(inf) = inf; trunc(nan) = nan",
+    formula=lambda x: (x < 0).select(x.apply("ceil"), x.apply("floor")),
+    onnx=None, mlir="math.trunc",
     pages=(),
 )
 TABLE.add(Record(
@@ -456,6 +488,7 @@ TABLE.add(Record(
     kinks=Kinks(None, None, end_kink("sqrt(x)")),
     cost=4, error=Error.PROMISED, range=fractions.root,
     never_negative=Keeps.NUMBER, whole=Keeps.NEVER, limits=(),
+    formula=None, onnx="Sqrt", mlir=("math.sqrt", "", ""),
     torch="sqrt", pages=("sqrt",),
 ))
 TABLE.add(Record(
@@ -466,15 +499,18 @@ TABLE.add(Record(
     derivative=lambda p: p.d * -0.5 * (p.y * (p.y * p.y)), kinks=SMOOTH,
     cost=8, error=Error.FUNCTION, range=None,
     never_negative=Keeps.NUMBER, whole=Keeps.NEVER, limits=(),
+    formula=lambda x: x.like(1) / x.apply("sqrt"), onnx=None, mlir=("math.rsqrt", "", ""),
     torch="rsqrt", pages=(),
 ))
 _truth(
     "isnan", 1, Operands.FLOAT, np.isnan, symbol=None, meaning="whether it is NaN",
     edges={"float": "isnan(nan) = true; isnan(inf) = false"},
+    onnx="IsNaN", mlir=("", "", ""),
 )
 _truth(
     "isinf", 1, Operands.FLOAT, np.isinf, symbol=None, meaning="whether it is infinite",
     edges={"float": "isinf(-inf) = true; isinf(nan) = false"},
+    onnx="IsInf", mlir=("", "", ""),
 )
 
 
@@ -488,31 +524,38 @@ def _bitwise(
     *,
     meaning: str,
     edges: Mapping[str, str],
+    onnx: str | None,
+    mlir: tuple[str, str],
 ) -> None:
     """Adds an operation on the bits of integers."""
     TABLE.add(Record(
         name, arity, Operands.INTEGER, evaluate,
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning, edges=edges,
         derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
-        never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(), torch=None, pages=(),
+        never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(), formula=None, onnx=onnx,
+        mlir=("", *mlir), torch=None, pages=(),
     ))
 
 
 _bitwise(
     "bit_and", 2, np.bitwise_and, meaning="the bits that both have",
     edges={"integer": "bit_and(6, 3) = 2", "signed": "bit_and(-1, 5) = 5"},
+    onnx="BitwiseAnd", mlir=("arith.andi", "arith.andi"),
 )
 _bitwise(
     "bit_or", 2, np.bitwise_or, meaning="the bits that one has",
     edges={"integer": "bit_or(6, 3) = 7"},
+    onnx="BitwiseOr", mlir=("arith.ori", "arith.ori"),
 )
 _bitwise(
     "bit_xor", 2, np.bitwise_xor, meaning="the bits that one alone has",
     edges={"integer": "bit_xor(6, 3) = 5; bit_xor(MAX, MAX) = 0"},
+    onnx="BitwiseXor", mlir=("arith.xori", "arith.xori"),
 )
 _bitwise(
     "bit_not", 1, np.invert, meaning="the bits that it lacks",
     edges={"signed": "bit_not(0) = -1", "unsigned": "bit_not(0) = MAX"},
+    onnx="BitwiseNot", mlir=("", ""),
 )
 _bitwise(
     "shift_left", 2, _shift_left, meaning="its bits moved up, by the distance modulo the width",
@@ -520,6 +563,7 @@ _bitwise(
         "integer": "shift_left(3, 2) = 12; shift_left(3, WIDTH) = 3",
         "signed": "shift_left(MAX, 1) = -2; shift_left(1, -1) = MIN",
     },
+    onnx=None, mlir=("arith.shli", "arith.shli"),
 )
 _bitwise(
     "shift_right", 2, _shift_right,
@@ -529,6 +573,7 @@ _bitwise(
         "signed": "shift_right(-7, 1) = -4; shift_right(MIN, -1) = -1",
         "unsigned": "shift_right(MAX, MAX) = 1",
     },
+    onnx=None, mlir=("arith.shrsi", "arith.shrui"),
 )
 
 
@@ -547,7 +592,7 @@ def _narrowing(dtype: DataType, *, meaning: str, edges: str, cost: int) -> None:
         boolean=False, symbol=None, narrows=dtype, internal=True, meaning=meaning,
         edges={"float": edges}, derivative=lambda p: p.d, kinks=SMOOTH, cost=cost,
         error=Error.FEW_UNITS, range=None, never_negative=Keeps.OPERANDS, whole=Keeps.NEVER,
-        limits=(), torch=None, pages=(),
+        limits=(), formula=None, onnx=None, mlir=("", "", ""), torch=None, pages=(),
     ))
 
 

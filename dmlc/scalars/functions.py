@@ -9,6 +9,7 @@ import numpy as np
 
 from dmlc.scalars import fractions
 from dmlc.scalars.arithmetic import TABLE, end_kink, leave_end
+from dmlc.scalars.expression import Value
 from dmlc.scalars.fractions import Fraction
 from dmlc.scalars.operation import (
     SMOOTH,
@@ -20,7 +21,6 @@ from dmlc.scalars.operation import (
     Part,
     Point,
     Record,
-    Value,
 )
 from dmlc.scalars.types import Array
 
@@ -38,6 +38,9 @@ def _function(
     range: Callable[..., Fraction] | None,
     never_negative: Keeps,
     limits: tuple[float, ...],
+    formula: Callable[..., Value] | None,
+    onnx: str | None,
+    mlir: str,
     torch: str | None,
     pages: tuple[str, ...],
 ) -> None:
@@ -47,7 +50,7 @@ def _function(
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning,
         edges={"float": edges}, derivative=derivative, kinks=kinks, cost=cost,
         error=Error.FUNCTION, range=range, never_negative=never_negative, whole=Keeps.NEVER,
-        limits=limits, torch=torch, pages=pages,
+        limits=limits, formula=formula, onnx=onnx, mlir=(mlir, "", ""), torch=torch, pages=pages,
     ))  # fmt: skip
 
 
@@ -93,6 +96,44 @@ def _spread_angle(p: Point) -> Sequence[Value]:
     return unit * x, -(unit * y)
 
 
+def _expm1(x: Value) -> Value:
+    """Of a small x from a hyperbolic tangent, which keeps its digits."""
+    half, one = (x * 0.5).apply("tanh"), x.like(1)
+    near, far = half * 2 / (one - half), x.apply("exp") - one
+    return (x.apply("abs") < one).select(near, far)
+
+
+def _sigmoid(x: Value) -> Value:
+    one = x.like(1)
+    return one / (one + (-x).apply("exp"))
+
+
+def _log1p(x: Value) -> Value:
+    """Of a small x as the logarithm of the number that 1 + x rounds to, grown by what x is more
+    than that is beyond 1."""
+    sum_ = x + 1
+    far, rest = sum_.apply("log"), sum_ - 1
+    near = far * x / rest
+    near = rest.apply("eq", 0).select(x, near)
+    return (x.apply("abs") < 0.5).select(near, far)
+
+
+def _find_angle(y: Value, x: Value) -> Value:
+    """The angle in the first quadrant, mirrored as the signs say."""
+    zero, high, wide = x.like(0), y.apply("abs"), x.apply("abs")
+    same, slope = high.apply("eq", zero).select(zero, x.like(1)), high / wide
+    # 0 / 0 and inf / inf have a direction here.
+    angle = high.apply("eq", wide).select(same, slope).apply("atan")
+    angle = _has_sign(x).select(math.pi - angle, angle)
+    return _has_sign(y).select(-angle, angle)
+
+
+def _has_sign(x: Value) -> Value:
+    """Whether the sign is set, -0.0 among them."""
+    below = 1 / x < 0
+    return (x < 0).apply("or", below)
+
+
 # fmt: off
 _function(
     "exp", 1, np.exp,
@@ -100,6 +141,7 @@ _function(
     edges="exp(0) = 1; exp(-inf) = 0; exp(inf) = inf; exp(nan) = nan",
     derivative=lambda p: p.d * p.y, kinks=SMOOTH,
     cost=20, range=fractions.between(0, math.inf), never_negative=Keeps.ALWAYS, limits=(0,),
+    formula=None, onnx="Exp", mlir="math.exp",
     torch="exp", pages=("exp", "\\exp"),
 )
 _function(
@@ -108,6 +150,7 @@ _function(
     edges="exp2(-1) = 0.5; exp2(-inf) = 0; exp2(inf) = inf",
     derivative=lambda p: p.d * p.y * math.log(2), kinks=SMOOTH,
     cost=20, range=fractions.between(0, math.inf), never_negative=Keeps.ALWAYS, limits=(0,),
+    formula=lambda x: x.operate("pow", 2, x), onnx=None, mlir="math.exp2",
     torch="exp2", pages=(),
 )
 _function(
@@ -116,6 +159,7 @@ _function(
     edges="expm1(-0) = -0; expm1(-inf) = -1; expm1(inf) = inf",
     derivative=lambda p: p.d * p.x.apply("exp"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(-1,),
+    formula=_expm1, onnx=None, mlir="math.expm1",
     torch="expm1", pages=(),
 )
 _function(
@@ -124,6 +168,7 @@ _function(
     edges="log(1) = 0; log(0) = -inf; log(-0) = -inf; log(-1) = nan; log(inf) = inf",
     derivative=lambda p: p.d / p.x, kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Log", mlir="math.log",
     torch="log", pages=("log", "ln", "\\log", "\\ln"),
 )
 _function(
@@ -132,6 +177,7 @@ _function(
     edges="log2(8) = 3; log2(0) = -inf; log2(-1) = nan",
     derivative=lambda p: p.d / (p.x * math.log(2)), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=lambda x: x.apply("log") * (1 / math.log(2)), onnx=None, mlir="math.log2",
     torch="log2", pages=(),
 )
 _function(
@@ -140,6 +186,7 @@ _function(
     edges="log1p(-0) = -0; log1p(-1) = -inf; log1p(-2) = nan",
     derivative=lambda p: p.d / (p.x + 1), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=_log1p, onnx=None, mlir="math.log1p",
     torch="log1p", pages=(),
 )
 _function(
@@ -149,6 +196,7 @@ _function(
     "pow(-8, 0.5) = nan; pow(-1, inf) = 1; pow(-2, 3) = -8",
     derivative=_spread_power, kinks=Kinks(None, None, end_kink("pow(x, y)")),
     cost=40, range=None, never_negative=Keeps.OPERANDS, limits=(),
+    formula=None, onnx="Pow", mlir="math.powf",
     torch=None, pages=("pow",),
 )
 _function(
@@ -157,6 +205,7 @@ _function(
     edges="sin(-0) = -0; sin(inf) = nan",
     derivative=lambda p: p.d * p.x.apply("cos"), kinks=SMOOTH,
     cost=20, range=fractions.wave, never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Sin", mlir="math.sin",
     torch="sin", pages=("\\sin",),
 )
 _function(
@@ -165,6 +214,7 @@ _function(
     edges="cos(0) = 1; cos(inf) = nan",
     derivative=lambda p: -(p.d * p.x.apply("sin")), kinks=SMOOTH,
     cost=20, range=fractions.wave, never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Cos", mlir="math.cos",
     torch="cos", pages=("\\cos",),
 )
 _function(
@@ -173,6 +223,7 @@ _function(
     edges="tan(-0) = -0; tan(inf) = nan",
     derivative=lambda p: p.d * _one_plus_square(p.y), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Tan", mlir="math.tan",
     torch="tan", pages=("\\tan",),
 )
 _function(
@@ -181,6 +232,7 @@ _function(
     edges="asin(-0) = -0; asin(2) = nan",
     derivative=lambda p: p.d / _one_minus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Asin", mlir="math.asin",
     torch="asin", pages=("\\arcsin",),
 )
 _function(
@@ -189,6 +241,7 @@ _function(
     edges="acos(1) = 0; acos(2) = nan",
     derivative=lambda p: p.d / -_one_minus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Acos", mlir="math.acos",
     torch="acos", pages=("\\arccos",),
 )
 _function(
@@ -198,6 +251,7 @@ _function(
     derivative=lambda p: p.d / _one_plus_square(p.x), kinks=SMOOTH,
     cost=20, range=fractions.between(-math.pi / 2, math.pi / 2),
     never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Atan", mlir="math.atan",
     torch="atan", pages=("\\arctan",),
 )
 _function(
@@ -206,6 +260,7 @@ _function(
     edges="atan2(0, 0) = 0; atan2(-0, 0) = -0; atan2(1, inf) = 0; atan2(nan, 1) = nan",
     derivative=_spread_angle, kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=_find_angle, onnx=None, mlir="math.atan2",
     torch=None, pages=(),
 )
 _function(
@@ -214,6 +269,7 @@ _function(
     edges="sinh(-0) = -0; sinh(-inf) = -inf",
     derivative=lambda p: p.d * p.x.apply("cosh"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Sinh", mlir="math.sinh",
     torch="sinh", pages=("\\sinh",),
 )
 _function(
@@ -222,6 +278,7 @@ _function(
     edges="cosh(0) = 1; cosh(-inf) = inf",
     derivative=lambda p: p.d * p.x.apply("sinh"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.ALWAYS, limits=(),
+    formula=None, onnx="Cosh", mlir="math.cosh",
     torch="cosh", pages=("\\cosh",),
 )
 _function(
@@ -230,6 +287,7 @@ _function(
     edges="tanh(-0) = -0; tanh(inf) = 1; tanh(-inf) = -1",
     derivative=lambda p: p.d * _one_minus_square(p.y), kinks=SMOOTH,
     cost=20, range=fractions.between(-1, 1), never_negative=Keeps.NEVER, limits=(-1, 1),
+    formula=None, onnx="Tanh", mlir="math.tanh",
     torch="tanh", pages=("tanh", "\\tanh"),
 )
 _function(
@@ -238,6 +296,7 @@ _function(
     edges="asinh(-0) = -0; asinh(-inf) = -inf",
     derivative=lambda p: p.d / _one_plus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Asinh", mlir="math.asinh",
     torch="asinh", pages=(),
 )
 _function(
@@ -246,6 +305,7 @@ _function(
     edges="acosh(1) = 0; acosh(0.5) = nan; acosh(inf) = inf",
     derivative=lambda p: p.d / ((p.x - 1).apply("sqrt") * (p.x + 1).apply("sqrt")), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Acosh", mlir="math.acosh",
     torch="acosh", pages=(),
 )
 _function(
@@ -254,6 +314,7 @@ _function(
     edges="atanh(-0) = -0; atanh(1) = inf; atanh(-1) = -inf; atanh(2) = nan",
     derivative=lambda p: p.d / _one_minus_square(p.x), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
+    formula=None, onnx="Atanh", mlir="math.atanh",
     torch="atanh", pages=(),
 )
 _function(
@@ -262,6 +323,7 @@ _function(
     edges="erf(-0) = -0; erf(inf) = 1; erf(-inf) = -1",
     derivative=lambda p: p.d * (2 / math.sqrt(math.pi)) * (-(p.x * p.x)).apply("exp"), kinks=SMOOTH,
     cost=40, range=fractions.between(-1, 1), never_negative=Keeps.NEVER, limits=(-1, 1),
+    formula=None, onnx="Erf", mlir="math.erf",
     torch="erf", pages=("erf",),
 )
 _function(
@@ -270,5 +332,6 @@ _function(
     edges="sigmoid(0) = 0.5; sigmoid(-inf) = 0; sigmoid(inf) = 1",
     derivative=lambda p: p.d * p.y * (1 - p.y), kinks=SMOOTH,
     cost=20, range=fractions.between(0, 1), never_negative=Keeps.ALWAYS, limits=(0, 1),
+    formula=_sigmoid, onnx=None, mlir="",
     torch="sigmoid", pages=("sigmoid",),
 )

@@ -8,12 +8,12 @@ which names it, where the record is made, and that is at import.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from dmlc.scalars.expression import Value
 from dmlc.scalars.fractions import Fraction
 from dmlc.scalars.types import Array, DataType, Kind
 
@@ -75,56 +75,6 @@ class Operation:
     def result_type(self, operand: DataType) -> DataType:
         """The type of the result where the operands have type `operand`."""
         return DataType.BOOL if self.gives_bool else operand
-
-
-# Expressions ----------------------------------------------------------------------------------
-
-Number: TypeAlias = "Value | int | float"
-
-
-def _infix(name: str) -> Callable[[Value, Number], Value]:
-    def operate(left: Value, right: Number) -> Value:
-        return left.operate(name, left, right)
-
-    return operate
-
-
-def _reflected(name: str) -> Callable[[Value, Number], Value]:
-    def operate(right: Value, left: Number) -> Value:
-        return right.operate(name, left, right)
-
-    return operate
-
-
-class Value(abc.ABC):
-    """A value of an expression. A number beside one takes its type.
-
-    Comparisons for equality are operations: Python's own says whether two objects are one.
-    """
-
-    __slots__ = ()
-
-    @abc.abstractmethod
-    def operate(self, name: str, *given: Number) -> Value:
-        """An operation, by its name, on values of this one's type; they say all operands."""
-
-    @abc.abstractmethod
-    def select(self, then: Number, otherwise: Number) -> Value:
-        """`then` where this one, a condition, holds."""
-
-    def apply(self, name: str, *others: Number) -> Value:
-        """An operation, by its name, on this value and others."""
-        return self.operate(name, self, *others)
-
-    __add__, __radd__ = _infix("add"), _reflected("add")
-    __sub__, __rsub__ = _infix("sub"), _reflected("sub")
-    __mul__, __rmul__ = _infix("mul"), _reflected("mul")
-    __truediv__, __rtruediv__ = _infix("div"), _reflected("div")
-    __lt__, __le__ = _infix("lt"), _infix("le")
-    __gt__, __ge__ = _infix("gt"), _infix("ge")
-
-    def __neg__(self) -> Value:
-        return self.operate("neg", self)
 
 
 # Derivatives ----------------------------------------------------------------------------------
@@ -240,6 +190,16 @@ class Record(Operation):
     limits: tuple[float, ...]
     """What it comes ever nearer to as its operand grows: it is exact from where that is the nearest
     number of its type."""
+    formula: Callable[..., Value] | None
+    """What computes it of floats by other operations, as far as its error allows, where a language
+    has no operation for it; None where it has to have one."""
+    onnx: str | None
+    """ONNX's operator for values as `onnx` holds them; None where `formula` or several nodes of
+    `onnx.arithmetic` are in its place."""
+    mlir: tuple[str, str, str]
+    """The operation of MLIR for floats, for signed integers and positions, and for unsigned
+    integers and BOOL; of a comparison, the predicates. Empty for what it does not take, and where
+    `formula` or several operations of `mlir.operations` are in its place."""
     torch: str | None
     """PyTorch's operator of one tensor that computes it, by its name in `aten`."""
     pages: tuple[str, ...]
