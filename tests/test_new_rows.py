@@ -25,26 +25,28 @@ _ROW = """
 import json
 import numpy as np
 from dmlc import scalars
-from dmlc.scalars.operation import SMOOTH
+from dmlc.scalars.operation import SMOOTH, Way
 row = scalars.Record(
     "cube", 1, scalars.Operands.FLOAT, lambda x: x * x * x,
     boolean=False, symbol=None, narrows=None, internal=False,
     meaning="the third power", edges={"float": "cube(2) = 8"},
     derivative=lambda p: p.d * 3 * (p.x * p.x), kinks=SMOOTH, cost=2,
     error=scalars.Error.FUNCTION, range=None, never_negative=scalars.Keeps.NEVER,
-    whole=scalars.Keeps.OPERANDS, limits=(), formula=None, onnx=None,
-    mlir=("", "", ""), torch=None, pages=("cube",),
+    whole=scalars.Keeps.OPERANDS, limits=(), formula=FORMULA,
+    float32=ROUTINE, float64=None, infix=None, hlsl=Way.ROUTINE, opencl=Way.ROUTINE,
+    wgsl=Way.ROUTINE, onnx=None, mlir=("", "", ""), torch=None, pages=("cube",),
 )
 scalars.OPERATIONS = {**scalars.OPERATIONS, "cube": row}
 """
 
-_DEFINITION = """
-from dmlc.codegen import float32, trace
-@trace.define
+_LACKING = "ROUTINE = FORMULA = None\n"
+
+_WHOLE = """
 def cube(x):
     return x * x * x
 
-float32.FUNCTIONS = {**float32.FUNCTIONS, "cube": cube}
+from dmlc.scalars import expression
+FORMULA, ROUTINE = cube, expression.define(cube)
 """
 
 _NOTE = """
@@ -89,7 +91,10 @@ values = np.arange(100, dtype=np.float32)
 program = dmlc.compile(single, "opencl")
 found = dmlc.load_program(program)({"A": values})["Y"]
 right = (found == values * values * values).all().item()
-print(json.dumps([right, program.kernels[0].source]))
+texts = [dmlc.compile(single, target).kernels[0].source for target in ("hlsl", "wgsl")]
+fixed = ir.parse("func @f(%A: f32[4]) -> (%Y) {\\n  %Y: f32[i0 < 4] = cube(%A[i0])\\n}")
+others = [dmlc.mlir.export(fixed), str(dmlc.onnx.export(fixed))]
+print(json.dumps([right, program.kernels[0].source, texts, others]))
 """
 
 _TYPE = """
@@ -143,7 +148,7 @@ def _run(*parts: str) -> object:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, object]:
-    return cast("dict[str, object]", _run(_ROW, _NOTE))
+    return cast("dict[str, object]", _run(_LACKING, _ROW, _NOTE))
 
 
 def test_what_follows_from_the_row_alone(answers: dict[str, object]) -> None:
@@ -155,11 +160,11 @@ def test_what_follows_from_the_row_alone(answers: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("part", "says"),
     [
-        ("hlsl", "codegen/float32.py has no definition of 'cube'"),
-        ("wgsl", "codegen/float32.py has no definition of 'cube'"),
-        ("opencl", "codegen/float32.py has no definition of 'cube'"),
-        ("opencl f64", "OpenCL C has no 'cube', nor has templates/opencl.functions.cl"),
-        ("hlsl f64", "HLSL only has + - * / and comparisons of double precision"),
+        ("hlsl", "the record of 'cube' has no routine of FLOAT32"),
+        ("wgsl", "the record of 'cube' has no routine of FLOAT32"),
+        ("opencl", "the record of 'cube' has no routine of FLOAT32"),
+        ("opencl f64", "the record of 'cube' has no routine of FLOAT64"),
+        ("hlsl f64", "the record of 'cube' has no routine of FLOAT64"),
         ("wgsl f64", "WGSL has no 64-bit floats"),
         ("mlir", "MLIR's dialects arith and math have no 'cube'"),
         ("onnx", "ONNX has no operator that computes 'cube'"),
@@ -169,9 +174,14 @@ def test_what_is_missing_is_named(answers: dict[str, object], part: str, says: s
     assert says in str(answers[part])
 
 
-def test_a_definition_is_all_that_a_kernel_of_vectors_needs() -> None:
-    right, source = cast("tuple[bool, str]", _run(_ROW, _DEFINITION, _RUN))
+def test_a_record_is_all_that_a_kernel_of_vectors_needs() -> None:
+    right, source, texts, others = cast(
+        "tuple[bool, str, list[str], list[str]]", _run(_WHOLE, _ROW, _RUN)
+    )
     assert right
+    assert all("portable_cube(" in text for text in texts)
+    assert "arith.mulf" in others[0]
+    assert '"Mul"' in others[1]
     assert "portable_cube_x16(" in source
 
 

@@ -23,14 +23,10 @@ import numpy as np
 from dmlc.codegen.dialect import (
     INFIX,
     Dialect,
-    Entry,
-    Spelling,
-    Unsupported,
     make_c_syntax,
     make_conversions,
     make_table,
-    spell_call,
-    spell_portable,
+    spell_float,
 )
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.hlsl_host import HLSL, list_details
@@ -44,9 +40,9 @@ from dmlc.codegen.hlsl_words import (
     make_stores,
     spell_held,
 )
-from dmlc.codegen.two_floats import div_nearest, div_nearest_double
 from dmlc.kernel.target import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
+from dmlc.scalars.operation import Entry, Spelling, Unsupported
 
 T = DataType
 
@@ -75,18 +71,10 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
     }
 )
 
-_FLOAT_CALLS = {"fma": "mad"}
-_FLOAT_HELPERS = ("min", "max", "sign", "isnan", "mod", "round_float16", "round_bfloat16")
-
-_DOUBLE_OPERATIONS = (
-    "add", "sub", "mul", "div", "neg", "abs", "sign", "min", "max", "eq", "ne", "lt", "le", "gt",
-    "ge", "isnan", "isinf",
-)  # fmt: skip
-
 
 def _spell(name: str, dtype: DataType) -> Entry:
     if dtype.is_float:
-        return _spell_float(name, dtype)
+        return spell_float(OPERATIONS[name], OPERATIONS[name].hlsl, dtype)
     if dtype.is_integer:
         return _spell_integer(name, dtype)
     if dtype.kind is Kind.INDEX and name in ("min", "max"):
@@ -96,27 +84,6 @@ def _spell(name: str, dtype: DataType) -> Entry:
     if name in INFIX:
         return Spelling(INFIX[name], compound=True)
     return Unsupported(f"positions have no '{name}'")
-
-
-def _spell_float(name: str, dtype: DataType) -> Entry:
-    double = dtype is T.FLOAT64
-    if name == "div_nearest":
-        return Spelling("{H}({a}, {b})", helper=div_nearest_double if double else div_nearest)
-    if double and name not in _DOUBLE_OPERATIONS:
-        return Unsupported("HLSL only has + - * / and comparisons of double precision")
-    if name == "ne":
-        # `a != b` becomes an ordered comparison, false for NaN, in SPIR-V.
-        return Spelling("!({0} == {1})", compound=True)
-    if name == "isinf":
-        return Spelling("abs({a}) == {I}".replace("{I}", _literal(dtype, math.inf)), compound=True)
-    if name in _FLOAT_HELPERS:
-        arguments = "{a}, {b}" if name in ("min", "max", "mod") else "{a}"
-        return Spelling(f"{{H}}({arguments})", helper=name)
-    if name in INFIX:
-        return Spelling(INFIX[name], compound=True)
-    if OPERATIONS[name].transcendental:
-        return spell_portable(name)
-    return Spelling(spell_call(_FLOAT_CALLS.get(name, name), OPERATIONS[name].arity))
 
 
 def _spell_integer(name: str, dtype: DataType, bits: int = 0) -> Entry:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dmlc.parameters import expect, expect_text
-from dmlc.scalars.expression import Domain, Value
+from dmlc.scalars.expression import Domain, Routine, Value, Writer
 from dmlc.scalars.functions import TABLE
 from dmlc.scalars.operation import Error, Keeps, Operands, Operation, Part, Point, Record
 from dmlc.scalars.types import (
@@ -38,9 +38,9 @@ from dmlc.source import UnknownNameError, unknown_name
 __all__ = [
     "COMBINERS", "CONVERSIONS", "LARGEST_INDEX", "OPERATIONS", "ROUNDINGS", "TENSOR_TYPES",
     "Array", "DataType", "Domain", "Error", "Keeps", "Kind", "Operands", "Operation", "Part",
-    "Point",
-    "Record", "Value", "as_data_type", "combiner_identity", "convert", "data_type_names",
-    "data_type_of", "find_data_type", "find_same", "held_type", "integer_limits", "is_float32",
+    "Point", "Record", "Routine", "Value", "Writer", "as_data_type", "combiner_identity",
+    "convert", "data_type_names", "data_type_of", "find_data_type", "find_same",
+    "held_type", "integer_limits", "is_float32",
 ]  # fmt: skip
 
 OPERATIONS: Mapping[str, Record] = MappingProxyType(TABLE.records)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from dmlc.scalars import fractions
+from dmlc.scalars import float32, fractions, two_floats
 from dmlc.scalars.expression import Value
 from dmlc.scalars.operation import (
     SMOOTH,
@@ -24,11 +24,20 @@ from dmlc.scalars.operation import (
     Part,
     Point,
     Record,
+    Spelled,
+    Spelling,
     Table,
+    Unsupported,
+    Way,
 )
 from dmlc.scalars.types import Array, DataType, convert
 
 TABLE = Table()
+
+
+NO_DOUBLE = Unsupported("HLSL only has + - * / and comparisons of double precision")
+UNEQUAL = Spelling("!({0} == {1})", compound=True)
+"""`a != b` becomes an ordered comparison, false for NaN, in SPIR-V."""
 
 
 # NumPy's functions -------------------------------------------------------------------------------
@@ -187,6 +196,8 @@ TABLE.add(Record(
     derivative=lambda p: (p.d, p.d), kinks=SMOOTH,
     cost=1, error=Error.ROUNDED, range=fractions.add,
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
+    float32=None, float64=None, infix="{0} + {1}",
+    hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     formula=None, onnx="Add", mlir=("arith.addf", "arith.addi", "arith.addi"),
     torch=None, pages=(),
 ))
@@ -201,6 +212,8 @@ TABLE.add(Record(
     derivative=lambda p: (p.d, -p.d), kinks=SMOOTH,
     cost=1, error=Error.ROUNDED, range=fractions.subtract,
     never_negative=Keeps.NEVER, whole=Keeps.OPERANDS, limits=(),
+    float32=None, float64=None, infix="{0} - {1}",
+    hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     formula=None, onnx="Sub", mlir=("arith.subf", "arith.subi", "arith.subi"),
     torch=None, pages=(),
 ))
@@ -215,6 +228,8 @@ TABLE.add(Record(
     derivative=_product, kinks=SMOOTH,
     cost=1, error=Error.ROUNDED, range=fractions.multiply,
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
+    float32=None, float64=None, infix="{0} * {1}",
+    hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     formula=None, onnx="Mul", mlir=("arith.mulf", "arith.muli", "arith.muli"),
     torch=None, pages=(),
 ))
@@ -229,6 +244,8 @@ TABLE.add(Record(
     derivative=lambda p: (p.d * p.operands[1], p.d * p.x, p.d), kinks=SMOOTH,
     cost=1, error=Error.FEW_UNITS, range=fractions.multiply_add,
     never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(),
+    float32=None, float64=None, infix=None,
+    hlsl=Spelling("mad({a}, {b}, {c})"), opencl=Way.HELPER, wgsl=Way.CALL,
     formula=lambda x, y, z: x * y + z, onnx=None, mlir=("math.fma", "", ""),
     torch=None, pages=(),
 ))
@@ -244,6 +261,10 @@ TABLE.add(Record(
     derivative=_quotient, kinks=SMOOTH,
     cost=4, error=Error.PROMISED, range=fractions.divide,
     never_negative=Keeps.OPERANDS, whole=Keeps.NEVER, limits=(),
+    float32=None, float64=None, infix="{0} / {1}",
+    hlsl=Way.INFIX,
+    opencl=Way.INFIX,
+    wgsl=Spelling("{H}({a}, {b})", helper="divide", within="{0} / {1}"),
     formula=None, onnx="Div", mlir=("arith.divf", "arith.divsi", "arith.divui"),
     torch=None, pages=(),
 ))
@@ -255,6 +276,8 @@ TABLE.add(Record(
     derivative=_quotient, kinks=SMOOTH,
     cost=40, error=Error.PROMISED, range=fractions.divide,
     never_negative=Keeps.OPERANDS, whole=Keeps.NEVER, limits=(),
+    float32=two_floats.div_nearest, float64=two_floats.div_nearest_double, infix=None,
+    hlsl=Way.ROUTINE, opencl=(Way.HELPER, Spelling("{0} / {1}", compound=True)), wgsl=Way.ROUTINE,
     formula=None, onnx="Div", mlir=("arith.divf", "", ""),
     torch=None, pages=(),
 ))
@@ -272,6 +295,10 @@ TABLE.add(Record(
     kinks=Kinks("x % c has the derivative 1 in x where x is a multiple of c", None, None),
     cost=8, error=Error.NONE, range=None,
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
+    float32=None, float64=None, infix="{0} % {1}",
+    hlsl=(Way.HELPER, NO_DOUBLE),
+    opencl=Spelling("fmod({a}, {b})"),
+    wgsl=Spelling("{H}({a}, {b})", helper="remainder"),
     formula=None, onnx=None, mlir=("arith.remf", "arith.remsi", "arith.remui"),
     torch=None, pages=(),
 ))
@@ -287,6 +314,8 @@ TABLE.add(Record(
     derivative=lambda p: -p.d, kinks=SMOOTH,
     cost=1, error=Error.NONE, range=fractions.negate,
     never_negative=Keeps.NEVER, whole=Keeps.OPERANDS, limits=(),
+    float32=None, float64=None, infix="-{0}",
+    hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     formula=None, onnx="Neg", mlir=("arith.negf", "", ""),
     torch="neg", pages=(),
 ))
@@ -302,6 +331,8 @@ TABLE.add(Record(
     kinks=Kinks("abs(x) has the derivative 0 at x = 0", None, None),
     cost=1, error=Error.NONE, range=fractions.absolute,
     never_negative=Keeps.ALWAYS, whole=Keeps.OPERANDS, limits=(),
+    float32=None, float64=None, infix=None,
+    hlsl=Way.CALL, opencl=Spelling("fabs({a})"), wgsl=Way.CALL,
     formula=None, onnx="Abs", mlir=("math.absf", "math.absi", ""),
     torch="abs", pages=("abs",),
 ))
@@ -317,6 +348,8 @@ TABLE.add(Record(
     derivative=None, kinks=SMOOTH,
     cost=1, error=Error.NONE, range=None,
     never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(),
+    float32=None, float64=None, infix=None,
+    hlsl=Way.HELPER, opencl=Way.HELPER, wgsl=Spelling("{H}({a})", helper="sign_of"),
     formula=None, onnx=None, mlir=("", "", ""),
     torch=None, pages=("sign",),
 ))
@@ -333,6 +366,8 @@ TABLE.add(Record(
     ),
     cost=1, error=Error.NONE, range=fractions.pick(min),
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
+    float32=None, float64=None, infix=None,
+    hlsl=Way.HELPER, opencl=Way.HELPER, wgsl=Spelling("{H}({a}, {b})", helper="lesser"),
     formula=None, onnx=None, mlir=("", "arith.minsi", "arith.minui"),
     torch=None, pages=("min", "\\min"),
 ))
@@ -349,6 +384,8 @@ TABLE.add(Record(
     ),
     cost=1, error=Error.NONE, range=fractions.pick(max),
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
+    float32=None, float64=None, infix=None,
+    hlsl=Way.HELPER, opencl=Way.HELPER, wgsl=Spelling("{H}({a}, {b})", helper="greater"),
     formula=None, onnx=None, mlir=("", "arith.maxsi", "arith.maxui"),
     torch=None, pages=("max", "\\max"),
 ))
@@ -366,6 +403,10 @@ def _truth(
     symbol: str | None,
     meaning: str,
     edges: Mapping[str, str],
+    infix: str | None,
+    hlsl: Spelled | None,
+    opencl: Spelled | None,
+    wgsl: Spelled | None,
     onnx: str | None,
     mlir: tuple[str, str, str],
 ) -> None:
@@ -374,7 +415,8 @@ def _truth(
         name, arity, operands, evaluate,
         boolean=True, symbol=symbol, narrows=None, internal=False, meaning=meaning, edges=edges,
         derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
-        never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(), formula=None, onnx=onnx,
+        never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(), formula=None,
+        float32=None, float64=None, infix=infix, hlsl=hlsl, opencl=opencl, wgsl=wgsl, onnx=onnx,
         mlir=mlir, torch=None, pages=(),
     ))
 
@@ -382,49 +424,58 @@ def _truth(
 _truth(
     "eq", 2, Operands.ANY, np.equal, symbol="==", meaning="whether they are equal",
     edges={"float": "eq(nan, nan) = false; eq(0, -0) = true; eq(inf, inf) = true"},
+    infix="{0} == {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     onnx="Equal", mlir=("oeq", "eq", "eq"),
 )
 _truth(
     "ne", 2, Operands.ANY, np.not_equal, symbol="!=", meaning="whether they are not",
     edges={"float": "ne(nan, nan) = true; ne(0, -0) = false"},
+    infix="{0} != {1}", hlsl=UNEQUAL, opencl=Way.INFIX, wgsl=UNEQUAL,
     onnx=None, mlir=("une", "ne", "ne"),
 )
 _truth(
     "lt", 2, Operands.NUMBER, np.less, symbol="<", meaning="whether the first is less",
     edges={"float": "lt(-0, 0) = false; lt(nan, 1) = false; lt(1, nan) = false"},
+    infix="{0} < {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     onnx="Less", mlir=("olt", "slt", "ult"),
 )
 _truth(
     "le", 2, Operands.NUMBER, np.less_equal, symbol="<=", meaning="whether it is less, or equal",
     edges={"float": "le(-0, 0) = true; le(nan, nan) = false"},
+    infix="{0} <= {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     onnx="LessOrEqual", mlir=("ole", "sle", "ule"),
 )
 _truth(
     "gt", 2, Operands.NUMBER, np.greater, symbol=">", meaning="whether the first is greater",
     edges={"float": "gt(0, -0) = false; gt(nan, 1) = false; gt(1, nan) = false"},
+    infix="{0} > {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     onnx="Greater", mlir=("ogt", "sgt", "ugt"),
 )
 _truth(
     "ge", 2, Operands.NUMBER, np.greater_equal, symbol=">=",
     meaning="whether it is greater, or equal",
     edges={"float": "ge(-0, 0) = true; ge(nan, nan) = false"},
+    infix="{0} >= {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
     onnx="GreaterOrEqual", mlir=("oge", "sge", "uge"),
 )
 _truth(
     "and", 2, Operands.BOOL, np.logical_and, symbol="&&",
     meaning="whether both hold; both are computed",
     edges={"boolean": "and(true, false) = false; and(true, true) = true"},
+    infix="{0} && {1}", hlsl=None, opencl=None, wgsl=None,
     onnx="And", mlir=("", "", "arith.andi"),
 )
 _truth(
     "or", 2, Operands.BOOL, np.logical_or, symbol="||",
     meaning="whether one holds; both are computed",
     edges={"boolean": "or(true, false) = true; or(false, false) = false"},
+    infix="{0} || {1}", hlsl=None, opencl=None, wgsl=None,
     onnx="Or", mlir=("", "", "arith.ori"),
 )
 _truth(
     "not", 1, Operands.BOOL, np.logical_not, symbol="!", meaning="whether it does not hold",
     edges={"boolean": "not(false) = true"},
+    infix="!{0}", hlsl=None, opencl=None, wgsl=None,
     onnx="Not", mlir=("", "", ""),
 )
 
@@ -440,6 +491,7 @@ def _rounding(
     meaning: str,
     edges: str,
     formula: Callable[..., Value] | None,
+    opencl: Spelled,
     onnx: str | None,
     mlir: str,
     pages: tuple[str, ...],
@@ -450,33 +502,34 @@ def _rounding(
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning,
         edges={"float": edges}, derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE,
         range=fractions.step(one), never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(),
-        formula=formula, onnx=onnx, mlir=(mlir, "", ""), torch=name, pages=pages,
+        formula=formula, float32=None, float64=None, infix=None, hlsl=(Way.CALL, NO_DOUBLE),
+        opencl=opencl, wgsl=Way.CALL, onnx=onnx, mlir=(mlir, "", ""), torch=name, pages=pages,
     ))
 
 
 _rounding(
     "floor", np.floor, math.floor, meaning="the next whole number below",
     edges="floor(-0.5) = -1; floor(-0) = -0; floor(-inf) = -inf; floor(nan) = nan",
-    formula=None, onnx="Floor", mlir="math.floor",
+    formula=None, opencl=Way.CALL, onnx="Floor", mlir="math.floor",
     pages=("floor",),
 )
 _rounding(
     "ceil", np.ceil, math.ceil, meaning="the next whole number above",
     edges="ceil(0.5) = 1; ceil(-0.5) = -0; ceil(inf) = inf; ceil(nan) = nan",
-    formula=None, onnx="Ceil", mlir="math.ceil",
+    formula=None, opencl=Way.CALL, onnx="Ceil", mlir="math.ceil",
     pages=("ceil",),
 )
 _rounding(
     "round", np.rint, round, meaning="the nearest whole number, of two the even one",
     edges="round(0.5) = 0; round(1.5) = 2; round(2.5) = 2; round(-0.5) = -0; round(nan) = nan",
-    formula=None, onnx="Round", mlir="math.roundeven",
+    formula=None, opencl=Spelling("rint({a})"), onnx="Round", mlir="math.roundeven",
     pages=("round",),
 )
 _rounding(
     "trunc", np.trunc, math.trunc, meaning="the whole number before the point",
     edges="trunc(1.5) = 1; trunc(-1.5) = -1; trunc(-0.5) = -0; trunc(inf) = inf; trunc(nan) = nan",
     formula=lambda x: (x < 0).select(x.apply("ceil"), x.apply("floor")),
-    onnx=None, mlir="math.trunc",
+    opencl=Way.CALL, onnx=None, mlir="math.trunc",
     pages=(),
 )
 TABLE.add(Record(
@@ -488,6 +541,8 @@ TABLE.add(Record(
     kinks=Kinks(None, None, end_kink("sqrt(x)")),
     cost=4, error=Error.PROMISED, range=fractions.root,
     never_negative=Keeps.NUMBER, whole=Keeps.NEVER, limits=(),
+    float32=None, float64=None, infix=None,
+    hlsl=(Way.CALL, NO_DOUBLE), opencl=Way.CALL, wgsl=Way.CALL,
     formula=None, onnx="Sqrt", mlir=("math.sqrt", "", ""),
     torch="sqrt", pages=("sqrt",),
 ))
@@ -499,17 +554,32 @@ TABLE.add(Record(
     derivative=lambda p: p.d * -0.5 * (p.y * (p.y * p.y)), kinks=SMOOTH,
     cost=8, error=Error.FUNCTION, range=None,
     never_negative=Keeps.NUMBER, whole=Keeps.NEVER, limits=(),
+    float32=float32.rsqrt, float64=None, infix=None,
+    hlsl=(Way.ROUTINE, NO_DOUBLE),
+    opencl=Spelling("1 / sqrt({a})", compound=True),
+    wgsl=Way.ROUTINE,
     formula=lambda x: x.like(1) / x.apply("sqrt"), onnx=None, mlir=("math.rsqrt", "", ""),
     torch="rsqrt", pages=(),
 ))
 _truth(
     "isnan", 1, Operands.FLOAT, np.isnan, symbol=None, meaning="whether it is NaN",
     edges={"float": "isnan(nan) = true; isnan(inf) = false"},
+    infix=None,
+    hlsl=Way.HELPER,
+    opencl=Spelling("isnan({a})", vector="({0} != {0})"),
+    wgsl=Spelling("{H}({a})", helper="is_nan"),
     onnx="IsNaN", mlir=("", "", ""),
 )
 _truth(
     "isinf", 1, Operands.FLOAT, np.isinf, symbol=None, meaning="whether it is infinite",
     edges={"float": "isinf(-inf) = true; isinf(nan) = false"},
+    infix=None,
+    hlsl=(
+        Spelling("abs({a}) == asfloat(0x7f800000)", compound=True),
+        Spelling("abs({a}) == asdouble(0x0, 0x7ff00000)", compound=True),
+    ),
+    opencl=Way.CALL,
+    wgsl=Spelling("{H}({a})", helper="is_infinite"),
     onnx="IsInf", mlir=("", "", ""),
 )
 
@@ -524,6 +594,7 @@ def _bitwise(
     *,
     meaning: str,
     edges: Mapping[str, str],
+    infix: str | None,
     onnx: str | None,
     mlir: tuple[str, str],
 ) -> None:
@@ -532,7 +603,8 @@ def _bitwise(
         name, arity, Operands.INTEGER, evaluate,
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning, edges=edges,
         derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
-        never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(), formula=None, onnx=onnx,
+        never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(), formula=None,
+        float32=None, float64=None, infix=infix, hlsl=None, opencl=None, wgsl=None, onnx=onnx,
         mlir=("", *mlir), torch=None, pages=(),
     ))
 
@@ -540,22 +612,22 @@ def _bitwise(
 _bitwise(
     "bit_and", 2, np.bitwise_and, meaning="the bits that both have",
     edges={"integer": "bit_and(6, 3) = 2", "signed": "bit_and(-1, 5) = 5"},
-    onnx="BitwiseAnd", mlir=("arith.andi", "arith.andi"),
+    infix="{0} & {1}", onnx="BitwiseAnd", mlir=("arith.andi", "arith.andi"),
 )
 _bitwise(
     "bit_or", 2, np.bitwise_or, meaning="the bits that one has",
     edges={"integer": "bit_or(6, 3) = 7"},
-    onnx="BitwiseOr", mlir=("arith.ori", "arith.ori"),
+    infix="{0} | {1}", onnx="BitwiseOr", mlir=("arith.ori", "arith.ori"),
 )
 _bitwise(
     "bit_xor", 2, np.bitwise_xor, meaning="the bits that one alone has",
     edges={"integer": "bit_xor(6, 3) = 5; bit_xor(MAX, MAX) = 0"},
-    onnx="BitwiseXor", mlir=("arith.xori", "arith.xori"),
+    infix="{0} ^ {1}", onnx="BitwiseXor", mlir=("arith.xori", "arith.xori"),
 )
 _bitwise(
     "bit_not", 1, np.invert, meaning="the bits that it lacks",
     edges={"signed": "bit_not(0) = -1", "unsigned": "bit_not(0) = MAX"},
-    onnx="BitwiseNot", mlir=("", ""),
+    infix="~{0}", onnx="BitwiseNot", mlir=("", ""),
 )
 _bitwise(
     "shift_left", 2, _shift_left, meaning="its bits moved up, by the distance modulo the width",
@@ -563,7 +635,7 @@ _bitwise(
         "integer": "shift_left(3, 2) = 12; shift_left(3, WIDTH) = 3",
         "signed": "shift_left(MAX, 1) = -2; shift_left(1, -1) = MIN",
     },
-    onnx=None, mlir=("arith.shli", "arith.shli"),
+    infix=None, onnx=None, mlir=("arith.shli", "arith.shli"),
 )
 _bitwise(
     "shift_right", 2, _shift_right,
@@ -573,14 +645,16 @@ _bitwise(
         "signed": "shift_right(-7, 1) = -4; shift_right(MIN, -1) = -1",
         "unsigned": "shift_right(MAX, MAX) = 1",
     },
-    onnx=None, mlir=("arith.shrsi", "arith.shrui"),
+    infix=None, onnx=None, mlir=("arith.shrsi", "arith.shrui"),
 )
 
 
 # Types of 16 bits -----------------------------------------------------------------------------
 
 
-def _narrowing(dtype: DataType, *, meaning: str, edges: str, cost: int) -> None:
+def _narrowing(
+    dtype: DataType, *, meaning: str, edges: str, cost: int, opencl: Spelled, wgsl: Spelled
+) -> None:
     """Adds the rounding of FLOAT32 to a type of 16 bits: what `cast(x, FLOAT16)` does. Passes make
     such operations too."""
 
@@ -592,18 +666,20 @@ def _narrowing(dtype: DataType, *, meaning: str, edges: str, cost: int) -> None:
         boolean=False, symbol=None, narrows=dtype, internal=True, meaning=meaning,
         edges={"float": edges}, derivative=lambda p: p.d, kinks=SMOOTH, cost=cost,
         error=Error.FEW_UNITS, range=None, never_negative=Keeps.OPERANDS, whole=Keeps.NEVER,
-        limits=(), formula=None, onnx=None, mlir=("", "", ""), torch=None, pages=(),
+        limits=(), formula=None, float32=None, float64=None, infix=None, hlsl=Way.HELPER,
+        opencl=opencl, wgsl=wgsl, onnx=None, mlir=("", "", ""), torch=None, pages=(),
     ))
 
 
 _narrowing(
     DataType.FLOAT16, meaning="the nearest value of FLOAT16, as storing and loading gives it",
     edges="round_float16(65519) = 65504; round_float16(65520) = inf; round_float16(-1e-8) = -0",
-    cost=8,
+    cost=8, opencl=Spelling("{H}({a})", helper="round_half"),
+    wgsl=Spelling("{H}({a})", helper="round_f16"),
 )
 _narrowing(
     DataType.BFLOAT16, meaning="the nearest value of BFLOAT16, likewise",
     edges="round_bfloat16(1.00390625) = 1; round_bfloat16(1.01171875) = 1.015625; "
     "round_bfloat16(nan) = nan",
-    cost=4,
+    cost=4, opencl=Way.HELPER, wgsl=Unsupported("WGSL has no bfloat16"),
 )

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dmlc.scalars import fractions
-from dmlc.scalars.arithmetic import TABLE, end_kink, leave_end
-from dmlc.scalars.expression import Value
+from dmlc.scalars import angles, float32, fractions
+from dmlc.scalars.arithmetic import NO_DOUBLE, TABLE, end_kink, leave_end
+from dmlc.scalars.expression import Routine, Value
 from dmlc.scalars.fractions import Fraction
 from dmlc.scalars.operation import (
     SMOOTH,
@@ -21,6 +21,9 @@ from dmlc.scalars.operation import (
     Part,
     Point,
     Record,
+    Spelled,
+    Spelling,
+    Way,
 )
 from dmlc.scalars.types import Array
 
@@ -39,6 +42,9 @@ def _function(
     never_negative: Keeps,
     limits: tuple[float, ...],
     formula: Callable[..., Value] | None,
+    float32: Routine,
+    float64: Routine | None,
+    opencl: Spelled,
     onnx: str | None,
     mlir: str,
     torch: str | None,
@@ -50,7 +56,9 @@ def _function(
         boolean=False, symbol=None, narrows=None, internal=False, meaning=meaning,
         edges={"float": edges}, derivative=derivative, kinks=kinks, cost=cost,
         error=Error.FUNCTION, range=range, never_negative=never_negative, whole=Keeps.NEVER,
-        limits=limits, formula=formula, onnx=onnx, mlir=(mlir, "", ""), torch=torch, pages=pages,
+        limits=limits, formula=formula, float32=float32, float64=float64, infix=None,
+        hlsl=(Way.ROUTINE, NO_DOUBLE), opencl=opencl, wgsl=Way.ROUTINE, onnx=onnx,
+        mlir=(mlir, "", ""), torch=torch, pages=pages,
     ))  # fmt: skip
 
 
@@ -141,6 +149,7 @@ _function(
     edges="exp(0) = 1; exp(-inf) = 0; exp(inf) = inf; exp(nan) = nan",
     derivative=lambda p: p.d * p.y, kinks=SMOOTH,
     cost=20, range=fractions.between(0, math.inf), never_negative=Keeps.ALWAYS, limits=(0,),
+    float32=float32.exp, float64=None, opencl=Way.CALL,
     formula=None, onnx="Exp", mlir="math.exp",
     torch="exp", pages=("exp", "\\exp"),
 )
@@ -150,6 +159,7 @@ _function(
     edges="exp2(-1) = 0.5; exp2(-inf) = 0; exp2(inf) = inf",
     derivative=lambda p: p.d * p.y * math.log(2), kinks=SMOOTH,
     cost=20, range=fractions.between(0, math.inf), never_negative=Keeps.ALWAYS, limits=(0,),
+    float32=float32.exp2, float64=None, opencl=Way.CALL,
     formula=lambda x: x.operate("pow", 2, x), onnx=None, mlir="math.exp2",
     torch="exp2", pages=(),
 )
@@ -159,6 +169,7 @@ _function(
     edges="expm1(-0) = -0; expm1(-inf) = -1; expm1(inf) = inf",
     derivative=lambda p: p.d * p.x.apply("exp"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(-1,),
+    float32=float32.expm1, float64=None, opencl=Way.CALL,
     formula=_expm1, onnx=None, mlir="math.expm1",
     torch="expm1", pages=(),
 )
@@ -168,6 +179,7 @@ _function(
     edges="log(1) = 0; log(0) = -inf; log(-0) = -inf; log(-1) = nan; log(inf) = inf",
     derivative=lambda p: p.d / p.x, kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=float32.log, float64=None, opencl=Way.CALL,
     formula=None, onnx="Log", mlir="math.log",
     torch="log", pages=("log", "ln", "\\log", "\\ln"),
 )
@@ -177,6 +189,7 @@ _function(
     edges="log2(8) = 3; log2(0) = -inf; log2(-1) = nan",
     derivative=lambda p: p.d / (p.x * math.log(2)), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=float32.log2, float64=None, opencl=Way.CALL,
     formula=lambda x: x.apply("log") * (1 / math.log(2)), onnx=None, mlir="math.log2",
     torch="log2", pages=(),
 )
@@ -186,6 +199,7 @@ _function(
     edges="log1p(-0) = -0; log1p(-1) = -inf; log1p(-2) = nan",
     derivative=lambda p: p.d / (p.x + 1), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=float32.log1p, float64=None, opencl=Way.HELPER,
     formula=_log1p, onnx=None, mlir="math.log1p",
     torch="log1p", pages=(),
 )
@@ -196,6 +210,7 @@ _function(
     "pow(-8, 0.5) = nan; pow(-1, inf) = 1; pow(-2, 3) = -8",
     derivative=_spread_power, kinks=Kinks(None, None, end_kink("pow(x, y)")),
     cost=40, range=None, never_negative=Keeps.OPERANDS, limits=(),
+    float32=float32.pow, float64=None, opencl=Way.CALL,
     formula=None, onnx="Pow", mlir="math.powf",
     torch=None, pages=("pow",),
 )
@@ -205,6 +220,8 @@ _function(
     edges="sin(-0) = -0; sin(inf) = nan",
     derivative=lambda p: p.d * p.x.apply("cos"), kinks=SMOOTH,
     cost=20, range=fractions.wave, never_negative=Keeps.NEVER, limits=(),
+    float32=angles.sin, float64=None,
+    opencl=(Spelling("sin({a})", vector="{H}({a})", helper="sin"), Way.CALL),
     formula=None, onnx="Sin", mlir="math.sin",
     torch="sin", pages=("\\sin",),
 )
@@ -214,6 +231,8 @@ _function(
     edges="cos(0) = 1; cos(inf) = nan",
     derivative=lambda p: -(p.d * p.x.apply("sin")), kinks=SMOOTH,
     cost=20, range=fractions.wave, never_negative=Keeps.NEVER, limits=(),
+    float32=angles.cos, float64=None,
+    opencl=(Spelling("cos({a})", vector="{H}({a})", helper="cos"), Way.CALL),
     formula=None, onnx="Cos", mlir="math.cos",
     torch="cos", pages=("\\cos",),
 )
@@ -223,6 +242,8 @@ _function(
     edges="tan(-0) = -0; tan(inf) = nan",
     derivative=lambda p: p.d * _one_plus_square(p.y), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=angles.tan, float64=None,
+    opencl=(Spelling("tan({a})", vector="{H}({a})", helper="tan"), Way.CALL),
     formula=None, onnx="Tan", mlir="math.tan",
     torch="tan", pages=("\\tan",),
 )
@@ -232,6 +253,7 @@ _function(
     edges="asin(-0) = -0; asin(2) = nan",
     derivative=lambda p: p.d / _one_minus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=angles.asin, float64=None, opencl=Way.CALL,
     formula=None, onnx="Asin", mlir="math.asin",
     torch="asin", pages=("\\arcsin",),
 )
@@ -241,6 +263,7 @@ _function(
     edges="acos(1) = 0; acos(2) = nan",
     derivative=lambda p: p.d / -_one_minus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=angles.acos, float64=None, opencl=Way.CALL,
     formula=None, onnx="Acos", mlir="math.acos",
     torch="acos", pages=("\\arccos",),
 )
@@ -251,6 +274,7 @@ _function(
     derivative=lambda p: p.d / _one_plus_square(p.x), kinks=SMOOTH,
     cost=20, range=fractions.between(-math.pi / 2, math.pi / 2),
     never_negative=Keeps.NEVER, limits=(),
+    float32=angles.atan, float64=None, opencl=Way.CALL,
     formula=None, onnx="Atan", mlir="math.atan",
     torch="atan", pages=("\\arctan",),
 )
@@ -260,6 +284,7 @@ _function(
     edges="atan2(0, 0) = 0; atan2(-0, 0) = -0; atan2(1, inf) = 0; atan2(nan, 1) = nan",
     derivative=_spread_angle, kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=angles.atan2, float64=None, opencl=Way.CALL,
     formula=_find_angle, onnx=None, mlir="math.atan2",
     torch=None, pages=(),
 )
@@ -269,6 +294,7 @@ _function(
     edges="sinh(-0) = -0; sinh(-inf) = -inf",
     derivative=lambda p: p.d * p.x.apply("cosh"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=float32.sinh, float64=None, opencl=Way.CALL,
     formula=None, onnx="Sinh", mlir="math.sinh",
     torch="sinh", pages=("\\sinh",),
 )
@@ -278,6 +304,7 @@ _function(
     edges="cosh(0) = 1; cosh(-inf) = inf",
     derivative=lambda p: p.d * p.x.apply("sinh"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.ALWAYS, limits=(),
+    float32=float32.cosh, float64=None, opencl=Way.CALL,
     formula=None, onnx="Cosh", mlir="math.cosh",
     torch="cosh", pages=("\\cosh",),
 )
@@ -287,6 +314,7 @@ _function(
     edges="tanh(-0) = -0; tanh(inf) = 1; tanh(-inf) = -1",
     derivative=lambda p: p.d * _one_minus_square(p.y), kinks=SMOOTH,
     cost=20, range=fractions.between(-1, 1), never_negative=Keeps.NEVER, limits=(-1, 1),
+    float32=float32.tanh, float64=None, opencl=(Way.HELPER, Way.CALL),
     formula=None, onnx="Tanh", mlir="math.tanh",
     torch="tanh", pages=("tanh", "\\tanh"),
 )
@@ -296,6 +324,7 @@ _function(
     edges="asinh(-0) = -0; asinh(-inf) = -inf",
     derivative=lambda p: p.d / _one_plus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=float32.asinh, float64=None, opencl=Way.CALL,
     formula=None, onnx="Asinh", mlir="math.asinh",
     torch="asinh", pages=(),
 )
@@ -305,6 +334,7 @@ _function(
     edges="acosh(1) = 0; acosh(0.5) = nan; acosh(inf) = inf",
     derivative=lambda p: p.d / ((p.x - 1).apply("sqrt") * (p.x + 1).apply("sqrt")), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=float32.acosh, float64=None, opencl=Way.CALL,
     formula=None, onnx="Acosh", mlir="math.acosh",
     torch="acosh", pages=(),
 )
@@ -314,6 +344,7 @@ _function(
     edges="atanh(-0) = -0; atanh(1) = inf; atanh(-1) = -inf; atanh(2) = nan",
     derivative=lambda p: p.d / _one_minus_square(p.x), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
+    float32=float32.atanh, float64=None, opencl=Way.CALL,
     formula=None, onnx="Atanh", mlir="math.atanh",
     torch="atanh", pages=(),
 )
@@ -323,6 +354,7 @@ _function(
     edges="erf(-0) = -0; erf(inf) = 1; erf(-inf) = -1",
     derivative=lambda p: p.d * (2 / math.sqrt(math.pi)) * (-(p.x * p.x)).apply("exp"), kinks=SMOOTH,
     cost=40, range=fractions.between(-1, 1), never_negative=Keeps.NEVER, limits=(-1, 1),
+    float32=float32.erf, float64=None, opencl=(Way.HELPER, Way.CALL),
     formula=None, onnx="Erf", mlir="math.erf",
     torch="erf", pages=("erf",),
 )
@@ -332,6 +364,7 @@ _function(
     edges="sigmoid(0) = 0.5; sigmoid(-inf) = 0; sigmoid(inf) = 1",
     derivative=lambda p: p.d * p.y * (1 - p.y), kinks=SMOOTH,
     cost=20, range=fractions.between(0, 1), never_negative=Keeps.ALWAYS, limits=(0, 1),
+    float32=float32.sigmoid, float64=None, opencl=Way.HELPER,
     formula=_sigmoid, onnx=None, mlir="",
     torch="sigmoid", pages=("sigmoid",),
 )

@@ -13,7 +13,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.scalars.expression import Value
+from dmlc.scalars.expression import Routine, Value
 from dmlc.scalars.fractions import Fraction
 from dmlc.scalars.types import Array, DataType, Kind
 
@@ -75,6 +75,56 @@ class Operation:
     def result_type(self, operand: DataType) -> DataType:
         """The type of the result where the operands have type `operand`."""
         return DataType.BOOL if self.gives_bool else operand
+
+
+# Spellings ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spelling:
+    """How something is written. In `text`, `{0}` and `{1}` stand for the operands inside infix
+    text (compound ones in parentheses), `{a}` and `{b}` for the same operands as arguments of a
+    call, `{T}` for their type, `{U}` for the unsigned integer of that width, `{R}` for the type
+    of a conversion's result and `{H}` for the helper."""
+
+    text: str
+    compound: bool = False
+    """True for infix text: inside other infix text it goes in parentheses."""
+    helper: str | Operation | None = None
+    """What the text calls: a helper function by its key, or a function that is written out."""
+    vector: str | None = None
+    """The text for vectors, where it differs; as compound as the other."""
+    four: str | None = None
+    """The text for vectors of four, where it differs from that."""
+    within: str | None = None
+    """The infix text where the second operand is a literal well within its type: a shift by less
+    than the number of bits, or a divisor far from where floats end. For scalars; for vectors too,
+    where it is two operands and an operator, and nothing else."""
+    vector_helper: str | None = None
+    """The key of the helper that the text for vectors calls, where it is another."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unsupported:
+    """Why a language has no way to write something: `HLSL has no ...`."""
+
+    reason: str
+
+
+Entry: TypeAlias = Spelling | Unsupported
+
+
+class Way(enum.Enum):
+    """How many operations are written alike, the one as the other."""
+
+    INFIX = "by the infix text that the languages have in common"
+    CALL = "by a call of the language's function of the same name"
+    HELPER = "by a function of the same name in the language's file of `templates/`"
+    ROUTINE = "by the routine of the type, written out"
+
+
+Spelled: TypeAlias = Entry | Way | tuple[Entry | Way, Entry | Way]
+"""How a language writes an operation on floats: of both types, or of FLOAT32 and of FLOAT64."""
 
 
 # Derivatives ----------------------------------------------------------------------------------
@@ -193,6 +243,17 @@ class Record(Operation):
     formula: Callable[..., Value] | None
     """What computes it of floats by other operations, as far as its error allows, where a language
     has no operation for it; None where it has to have one."""
+    float32: Routine | None
+    """What computes it in FLOAT32 where a language has no function for it, or none that can be
+    relied on."""
+    float64: Routine | None
+    infix: str | None
+    """How the output languages write it as C does, where it means the same."""
+    hlsl: Spelled | None
+    """How HLSL writes it of floats; None where it takes none. What it is of integers, `codegen`
+    says: that follows from their width and sign."""
+    opencl: Spelled | None
+    wgsl: Spelled | None
     onnx: str | None
     """ONNX's operator for values as `onnx` holds them; None where `formula` or several nodes of
     `onnx.arithmetic` are in its place."""
