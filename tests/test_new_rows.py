@@ -100,9 +100,14 @@ print(json.dumps([right, program.kernels[0].source, texts, others]))
 _TYPE = """
 import json
 import numpy as np
-from dmlc.language import definitions
-row = definitions.AttributeType(("f64",), "float", "a number")
-definitions.ATTRIBUTE_TYPES = {**definitions.ATTRIBUTE_TYPES, "DOUBLE": row}
+from dmlc import scalars
+from dmlc.language import attribute_types as types
+row = types.AttributeType(
+    name="DOUBLE", also=("f64",), what=types.What.NUMBER, holds=types.Holds.FLOAT,
+    must_be="a number", limits=(0, 0), rounds_to=scalars.DataType.FLOAT64, opens=False,
+    torch="float",
+)
+types.ATTRIBUTE_TYPES = {**types.ATTRIBUTE_TYPES, "DOUBLE": row}
 import dmlc
 from dmlc.testing.draw_values import draw_one
 (operator,) = dmlc.parse('''
