@@ -527,7 +527,7 @@ class Expressions(abc.ABC):
         helper = (spelling.vector_helper if lanes > 1 else None) or spelling.helper
         if isinstance(helper, Definition):
             places["H"] = self._use_function(helper, lanes)
-        elif helper is not None and "{H}" in text:
+        elif isinstance(helper, str) and "{H}" in text:
             places["H"] = self._use_helper(helper, dtype, lanes, storage, result)
         positional = [places.pop(n) for n in ("0", "1") if n in places]
         return text.format(*positional, **places)

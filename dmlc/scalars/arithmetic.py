@@ -134,6 +134,25 @@ def _shift_right(x: Array, y: Array) -> Array:
     return np.right_shift(x, _bits(y))
 
 
+def _reciprocal_root(x: Array) -> Array:
+    return 1 / np.sqrt(x)
+
+
+# Formulas -------------------------------------------------------------------------------------
+
+
+def _fma(x: Value, y: Value, z: Value) -> Value:
+    return x * y + z
+
+
+def _trunc(x: Value) -> Value:
+    return (x < 0).select(x.apply("ceil"), x.apply("floor"))
+
+
+def _rsqrt(x: Value) -> Value:
+    return x.like(1) / x.apply("sqrt")
+
+
 # Derivatives ----------------------------------------------------------------------------------
 
 
@@ -246,7 +265,7 @@ TABLE.add(Record(
     never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(),
     float32=None, float64=None, infix=None,
     hlsl=Spelling("mad({a}, {b}, {c})"), opencl=Way.HELPER, wgsl=Way.CALL,
-    formula=lambda x, y, z: x * y + z, onnx=None, mlir=("math.fma", "", ""),
+    formula=_fma, onnx=None, mlir=("math.fma", "", ""),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
@@ -528,7 +547,7 @@ _rounding(
 _rounding(
     "trunc", np.trunc, math.trunc, meaning="the whole number before the point",
     edges="trunc(1.5) = 1; trunc(-1.5) = -1; trunc(-0.5) = -0; trunc(inf) = inf; trunc(nan) = nan",
-    formula=lambda x: (x < 0).select(x.apply("ceil"), x.apply("floor")),
+    formula=_trunc,
     opencl=Way.CALL, onnx=None, mlir="math.trunc",
     pages=(),
 )
@@ -547,7 +566,7 @@ TABLE.add(Record(
     torch="sqrt", pages=("sqrt",),
 ))
 TABLE.add(Record(
-    "rsqrt", 1, Operands.FLOAT, lambda x: 1 / np.sqrt(x),
+    "rsqrt", 1, Operands.FLOAT, _reciprocal_root,
     boolean=False, symbol=None, narrows=None, internal=False,
     meaning="one over the square root",
     edges={"float": "rsqrt(0) = inf; rsqrt(-0) = -inf; rsqrt(inf) = 0; rsqrt(-1) = nan"},
@@ -558,7 +577,7 @@ TABLE.add(Record(
     hlsl=(Way.ROUTINE, NO_DOUBLE),
     opencl=Spelling("1 / sqrt({a})", compound=True),
     wgsl=Way.ROUTINE,
-    formula=lambda x: x.like(1) / x.apply("sqrt"), onnx=None, mlir=("math.rsqrt", "", ""),
+    formula=_rsqrt, onnx=None, mlir=("math.rsqrt", "", ""),
     torch="rsqrt", pages=(),
 ))
 _truth(

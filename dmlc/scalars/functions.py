@@ -74,6 +74,10 @@ def _erf(x: Array) -> Array:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), dtype=x.dtype)
 
 
+def _logistic(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
 def _power(x: Array, y: Array) -> Array:
     """`pow` of IEEE 754. NumPy takes the square root where one exponent of 0.5 is for all, which is
     another of a negative infinity, and of -0: each element has an exponent of its own."""
@@ -102,6 +106,14 @@ def _spread_angle(p: Point) -> Sequence[Value]:
     y, x = p.operands
     unit = p.d / (x * x + y * y)
     return unit * x, -(unit * y)
+
+
+def _exp2(x: Value) -> Value:
+    return x.operate("pow", 2, x)
+
+
+def _log2(x: Value) -> Value:
+    return x.apply("log") * (1 / math.log(2))
 
 
 def _expm1(x: Value) -> Value:
@@ -160,7 +172,7 @@ _function(
     derivative=lambda p: p.d * p.y * math.log(2), kinks=SMOOTH,
     cost=20, range=fractions.between(0, math.inf), never_negative=Keeps.ALWAYS, limits=(0,),
     float32=float32.exp2, float64=None, opencl=Way.CALL,
-    formula=lambda x: x.operate("pow", 2, x), onnx=None, mlir="math.exp2",
+    formula=_exp2, onnx=None, mlir="math.exp2",
     torch="exp2", pages=(),
 )
 _function(
@@ -190,7 +202,7 @@ _function(
     derivative=lambda p: p.d / (p.x * math.log(2)), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.log2, float64=None, opencl=Way.CALL,
-    formula=lambda x: x.apply("log") * (1 / math.log(2)), onnx=None, mlir="math.log2",
+    formula=_log2, onnx=None, mlir="math.log2",
     torch="log2", pages=(),
 )
 _function(
@@ -359,7 +371,7 @@ _function(
     torch="erf", pages=("erf",),
 )
 _function(
-    "sigmoid", 1, lambda x: 1 / (1 + np.exp(-x)),
+    "sigmoid", 1, _logistic,
     meaning="1 / (1 + exp(-x))",
     edges="sigmoid(0) = 0.5; sigmoid(-inf) = 0; sigmoid(inf) = 1",
     derivative=lambda p: p.d * p.y * (1 - p.y), kinks=SMOOTH,
