@@ -18,6 +18,7 @@ from typing import cast
 
 import pytest
 
+from dmlc.language.attribute_types import ATTRIBUTE_TYPES, AttributeType
 from dmlc.scalars import OPERATIONS, Record
 from dmlc.scalars.functions import TABLE
 
@@ -197,13 +198,22 @@ def test_a_type_of_attributes_is_a_row() -> None:
     assert not draws_whole
 
 
-@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Record)])
-def test_a_record_without_a_field_is_an_error_that_names_it(field: str) -> None:
+RECORDS = (OPERATIONS["exp"], ATTRIBUTE_TYPES["FLOAT"])
+FIELDS = [(record, field.name) for record in RECORDS for field in dataclasses.fields(record)]
+
+
+@pytest.mark.parametrize(("record", "field"), FIELDS, ids=str)
+def test_a_record_without_a_field_is_an_error_that_names_it(
+    record: Record | AttributeType, field: str
+) -> None:
     """And no field has a value where a record leaves it out."""
-    row = OPERATIONS["exp"]
-    fields = {f.name: getattr(row, f.name) for f in dataclasses.fields(Record) if f.name != field}
-    make = cast("Callable[..., object]", Record)
+    fields = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    del fields[field]
+    make = cast("Callable[..., object]", type(record))
     with pytest.raises(TypeError, match=rf"missing 1 required .*argument: '{field}'$"):
         make(**fields)
+
+
+def test_an_operation_has_one_record() -> None:
     with pytest.raises(ValueError, match="two records of the scalar operation 'exp'"):
-        TABLE.add(row)
+        TABLE.add(OPERATIONS["exp"])
