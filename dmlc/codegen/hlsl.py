@@ -4,9 +4,9 @@ types hold four.
 
 Every floating-point local is `precise`, so that DXC neither contracts nor re-associates, and all
 floating-point arithmetic makes the value of one. NaN is looked for in the bits of a value, which no
-compiler option can remove. Transcendental functions are those of `float32`, which give the same
-bits on every device that rounds division and square roots correctly: HLSL's own differ from one to
-the next."""
+compiler option can remove. Transcendental functions are the routines of their records, which give
+the same bits on every device that rounds division and square roots correctly: HLSL's own differ
+from one to the next."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from dmlc.scalars import DataType
 
 
 class What(enum.Enum):
-    """What a value of the language is."""
+    """Kinds of values of the language."""
 
     NUMBER = "a number"
     BOOL = "a boolean"
@@ -40,15 +40,15 @@ class AttributeType:
 
     name: str
     also: tuple[str, ...]
-    """What tables may call it besides its name, in small letters."""
+    """Further names of it in tables, in small letters."""
     what: What
     holds: Holds
     must_be: str
-    """What a message asks for."""
+    """Words of the message `attribute 'x' must be ...`."""
     limits: tuple[int, int]
     """The least and the largest whole number that it takes."""
     rounds_to: DataType
-    """What a float is rounded to."""
+    """Type that floats are rounded to."""
     opens: bool
     """Whether one value of it may be left open when an operator is compiled."""
     torch: str

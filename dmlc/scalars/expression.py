@@ -1,6 +1,6 @@
 """Expressions over operands: Python functions of `Value`s, for whoever evaluates them.
 
-A `Domain` says what values are, the numbers of a body or the nodes of a model for instance, and
+A `Domain` represents values, by the numbers of a body or the nodes of a model for instance, and
 computes with them; `Domain.compute` has an expression's value there.
 
 A `Routine` is an expression that a language without the operation has as a function of its own. Its
@@ -24,7 +24,7 @@ Number: TypeAlias = "Value | int | float"
 
 
 class Domain(abc.ABC, Generic[Held]):
-    """What the values of an expression are, and how they are computed."""
+    """Representation of values that expressions are computed in."""
 
     @abc.abstractmethod
     def apply(self, name: str, given: Sequence[Held]) -> Held:
@@ -104,7 +104,7 @@ class Value:
 
     domain: Domain[Any]
     held: Any
-    """What the domain has for it."""
+    """Its representation in the domain."""
 
     def apply(self, name: str, *others: Number) -> Value:
         """An operation, by its name, on this value and others."""
@@ -127,7 +127,7 @@ class Value:
         return Value(self.domain, self.domain.number(number, self.held))
 
     def hold(self, given: Number) -> Any:
-        """What the domain has for a value, or for a number of this one's type."""
+        """The representation of a value, or of a number of this one's type."""
         if isinstance(given, Value):
             return self.domain.unwrap(given)
         return self.domain.number(given, self.held)

@@ -115,7 +115,7 @@ Entry: TypeAlias = Spelling | Unsupported
 
 
 class Way(enum.Enum):
-    """How many operations are written alike, the one as the other."""
+    """Ways in which many operations are written."""
 
     INFIX = "by the infix text that the languages have in common"
     CALL = "by a call of the language's function of the same name"
@@ -132,9 +132,9 @@ Spelled: TypeAlias = Entry | Way | tuple[Entry | Way, Entry | Way]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """What an operand gets of the adjoint: `value` where each condition is as the boolean beside it
-    says, and 0 elsewhere. Conditions stay outside of all that is computed from a value, so that the
-    NaN of a value that was not chosen stays out of the gradient."""
+    """Share of the adjoint that an operand gets: `value` where each condition is as the boolean
+    beside it says, and 0 elsewhere. Conditions stay outside of all that is computed from a value,
+    so that the NaN of a value that was not chosen stays out of the gradient."""
 
     operand: int
     value: Value
@@ -163,14 +163,14 @@ class Point:
 
 
 Derivative: TypeAlias = Callable[[Point], "Value | Sequence[Value] | Sequence[Part]"]
-"""What the operands get of an adjoint: a value for each of them, in order, or parts. It holds
-exactly, kinks included."""
+"""Rule that shares the adjoint among the operands: a value for each of them, in order, or parts. It
+holds exactly, kinks included."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kinks:
-    """What is chosen where an operation has no one derivative, as a sentence; None where it has no
-    such place."""
+    """Sentences that publish the derivative chosen where an operation has no one derivative; None
+    where it has no such place."""
 
     point: str | None
     """At a value of one operand."""
@@ -235,25 +235,29 @@ class Record(Operation):
     """The range of the result from those of the operands, on every device; None where anything is
     possible."""
     never_negative: Keeps
+    """Whether the result is 0 or more."""
     whole: Keeps
     """Whether the result is a whole number, infinite or NaN."""
     limits: tuple[float, ...]
-    """What it comes ever nearer to as its operand grows: it is exact from where that is the nearest
-    number of its type."""
+    """Numbers that it comes ever nearer to as its operand grows. It is exact from where a limit is
+    the nearest number of its type."""
     formula: Callable[..., Value] | None
-    """What computes it of floats by other operations, as far as its error allows, where a language
-    has no operation for it; None where it has to have one."""
+    """Expression of other operations that computes it of floats, within its error, for a language
+    that has no operation for it. None where each language must have one."""
     float32: Routine | None
-    """What computes it in FLOAT32 where a language has no function for it, or none that can be
-    relied on."""
+    """Routine of FLOAT32 for a language that has no function for it, or none that can be relied
+    on."""
     float64: Routine | None
+    """The same of FLOAT64."""
     infix: str | None
-    """How the output languages write it as C does, where it means the same."""
+    """C's infix text, `{0} + {1}`: the output languages share it where it means the same."""
     hlsl: Spelled | None
-    """How HLSL writes it of floats; None where it takes none. What it is of integers, `codegen`
-    says: that follows from their width and sign."""
+    """HLSL's text for floats; None where it takes none. The text for integers follows from their
+    width and sign: `codegen.hlsl` has it."""
     opencl: Spelled | None
+    """The same of OpenCL C."""
     wgsl: Spelled | None
+    """The same of WGSL."""
     onnx: str | None
     """ONNX's operator for values as `onnx` holds them; None where `formula` or several nodes of
     `onnx.arithmetic` are in its place."""
@@ -264,7 +268,7 @@ class Record(Operation):
     torch: str | None
     """PyTorch's operator of one tensor that computes it, by its name in `aten`."""
     pages: tuple[str, ...]
-    """What pages of documentation call it: words, and commands of LaTeX."""
+    """Words and LaTeX commands that pages of documentation use for it."""
 
     @property
     def gives_bool(self) -> bool:
