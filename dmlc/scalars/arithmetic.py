@@ -206,24 +206,19 @@ def _remainder(p: Point) -> Sequence[Value]:
 # fmt: off
 TABLE.add(Record(
     "add", 2, Operands.NUMBER, np.add,
-    boolean=False, symbol="+", narrows=None, internal=False,
-    meaning="the sum",
+    boolean=False, symbol="+", narrows=None, internal=False, meaning="the sum",
     edges={
         "float": "add(inf, -inf) = nan; add(0, -0) = 0; add(-0, -0) = -0",
         "integer": "add(MAX, 1) = MIN",
     },
-    derivative=lambda p: (p.d, p.d), kinks=SMOOTH,
-    cost=1, error=Error.ROUNDED, range=fractions.add,
+    derivative=lambda p: (p.d, p.d), kinks=SMOOTH, cost=1, error=Error.ROUNDED, range=fractions.add,
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
-    float32=None, float64=None, infix="{0} + {1}",
-    hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
-    formula=None, onnx="Add", mlir=("arith.addf", "arith.addi", "arith.addi"),
-    torch=None, pages=(),
+    float32=None, float64=None, infix="{0} + {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
+    formula=None, onnx="Add", mlir=("arith.addf", "arith.addi", "arith.addi"), torch=None, pages=(),
 ))
 TABLE.add(Record(
     "sub", 2, Operands.NUMBER, np.subtract,
-    boolean=False, symbol="-", narrows=None, internal=False,
-    meaning="the difference",
+    boolean=False, symbol="-", narrows=None, internal=False, meaning="the difference",
     edges={
         "float": "sub(inf, inf) = nan; sub(0, 0) = 0; sub(-0, 0) = -0",
         "integer": "sub(MIN, 1) = MAX",
@@ -231,26 +226,20 @@ TABLE.add(Record(
     derivative=lambda p: (p.d, -p.d), kinks=SMOOTH,
     cost=1, error=Error.ROUNDED, range=fractions.subtract,
     never_negative=Keeps.NEVER, whole=Keeps.OPERANDS, limits=(),
-    float32=None, float64=None, infix="{0} - {1}",
-    hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
-    formula=None, onnx="Sub", mlir=("arith.subf", "arith.subi", "arith.subi"),
-    torch=None, pages=(),
+    float32=None, float64=None, infix="{0} - {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
+    formula=None, onnx="Sub", mlir=("arith.subf", "arith.subi", "arith.subi"), torch=None, pages=(),
 ))
 TABLE.add(Record(
     "mul", 2, Operands.NUMBER, np.multiply,
-    boolean=False, symbol="*", narrows=None, internal=False,
-    meaning="the product",
+    boolean=False, symbol="*", narrows=None, internal=False, meaning="the product",
     edges={
         "float": "mul(0, inf) = nan; mul(-1, 0) = -0",
         "signed": "mul(MIN, -1) = MIN",
     },
-    derivative=_product, kinks=SMOOTH,
-    cost=1, error=Error.ROUNDED, range=fractions.multiply,
+    derivative=_product, kinks=SMOOTH, cost=1, error=Error.ROUNDED, range=fractions.multiply,
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
-    float32=None, float64=None, infix="{0} * {1}",
-    hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
-    formula=None, onnx="Mul", mlir=("arith.mulf", "arith.muli", "arith.muli"),
-    torch=None, pages=(),
+    float32=None, float64=None, infix="{0} * {1}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
+    formula=None, onnx="Mul", mlir=("arith.mulf", "arith.muli", "arith.muli"), torch=None, pages=(),
 ))
 TABLE.add(Record(
     "fma", 3, Operands.FLOAT32, _multiply_add,
@@ -265,8 +254,7 @@ TABLE.add(Record(
     never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(),
     float32=None, float64=None, infix=None,
     hlsl=Spelling("mad({a}, {b}, {c})"), opencl=Way.HELPER, wgsl=Way.CALL,
-    formula=_fma, onnx=None, mlir=("math.fma", "", ""),
-    torch=None, pages=(),
+    formula=_fma, onnx=None, mlir=("math.fma", "", ""), torch=None, pages=(),
 ))
 TABLE.add(Record(
     "div", 2, Operands.NUMBER, _divide,
@@ -277,12 +265,9 @@ TABLE.add(Record(
         "integer": "div(7, 2) = 3; div(7, 0) = 0",
         "signed": "div(-7, 2) = -3; div(7, -2) = -3; div(MIN, -1) = MIN",
     },
-    derivative=_quotient, kinks=SMOOTH,
-    cost=4, error=Error.PROMISED, range=fractions.divide,
+    derivative=_quotient, kinks=SMOOTH, cost=4, error=Error.PROMISED, range=fractions.divide,
     never_negative=Keeps.OPERANDS, whole=Keeps.NEVER, limits=(),
-    float32=None, float64=None, infix="{0} / {1}",
-    hlsl=Way.INFIX,
-    opencl=Way.INFIX,
+    float32=None, float64=None, infix="{0} / {1}", hlsl=Way.INFIX, opencl=Way.INFIX,
     wgsl=Spelling("{H}({a}, {b})", helper="divide", within="{0} / {1}"),
     formula=None, onnx="Div", mlir=("arith.divf", "arith.divsi", "arith.divui"),
     torch=None, pages=(),
@@ -292,13 +277,11 @@ TABLE.add(Record(
     boolean=False, symbol=None, narrows=None, internal=True,
     meaning="the same quotient, correctly rounded on every device for operands from 2^-50 to 2^50",
     edges={"float": "div_nearest(7, 2) = 3.5; div_nearest(1, 0) = inf; div_nearest(0, 0) = nan"},
-    derivative=_quotient, kinks=SMOOTH,
-    cost=40, error=Error.PROMISED, range=fractions.divide,
+    derivative=_quotient, kinks=SMOOTH, cost=40, error=Error.PROMISED, range=fractions.divide,
     never_negative=Keeps.OPERANDS, whole=Keeps.NEVER, limits=(),
     float32=two_floats.div_nearest, float64=two_floats.div_nearest_double, infix=None,
     hlsl=Way.ROUTINE, opencl=(Way.HELPER, Spelling("{0} / {1}", compound=True)), wgsl=Way.ROUTINE,
-    formula=None, onnx="Div", mlir=("arith.divf", "", ""),
-    torch=None, pages=(),
+    formula=None, onnx="Div", mlir=("arith.divf", "", ""), torch=None, pages=(),
 ))
 TABLE.add(Record(
     "mod", 2, Operands.NUMBER, _modulo,
@@ -314,34 +297,27 @@ TABLE.add(Record(
     kinks=Kinks("x % c has the derivative 1 in x where x is a multiple of c", None, None),
     cost=8, error=Error.NONE, range=None,
     never_negative=Keeps.OPERANDS, whole=Keeps.OPERANDS, limits=(),
-    float32=None, float64=None, infix="{0} % {1}",
-    hlsl=(Way.HELPER, NO_DOUBLE),
-    opencl=Spelling("fmod({a}, {b})"),
-    wgsl=Spelling("{H}({a}, {b})", helper="remainder"),
+    float32=None, float64=None, infix="{0} % {1}", hlsl=(Way.HELPER, NO_DOUBLE),
+    opencl=Spelling("fmod({a}, {b})"), wgsl=Spelling("{H}({a}, {b})", helper="remainder"),
     formula=None, onnx=None, mlir=("arith.remf", "arith.remsi", "arith.remui"),
     torch=None, pages=(),
 ))
 TABLE.add(Record(
     "neg", 1, Operands.NUMBER, np.negative,
-    boolean=False, symbol="-", narrows=None, internal=False,
-    meaning="the negative",
+    boolean=False, symbol="-", narrows=None, internal=False, meaning="the negative",
     edges={
         "float": "neg(0) = -0; neg(-inf) = inf",
         "signed": "neg(MIN) = MIN",
         "unsigned": "neg(1) = MAX",
     },
-    derivative=lambda p: -p.d, kinks=SMOOTH,
-    cost=1, error=Error.NONE, range=fractions.negate,
+    derivative=lambda p: -p.d, kinks=SMOOTH, cost=1, error=Error.NONE, range=fractions.negate,
     never_negative=Keeps.NEVER, whole=Keeps.OPERANDS, limits=(),
-    float32=None, float64=None, infix="-{0}",
-    hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
-    formula=None, onnx="Neg", mlir=("arith.negf", "", ""),
-    torch="neg", pages=(),
+    float32=None, float64=None, infix="-{0}", hlsl=Way.INFIX, opencl=Way.INFIX, wgsl=Way.INFIX,
+    formula=None, onnx="Neg", mlir=("arith.negf", "", ""), torch="neg", pages=(),
 ))
 TABLE.add(Record(
     "abs", 1, Operands.NUMBER, np.abs,
-    boolean=False, symbol=None, narrows=None, internal=False,
-    meaning="without the sign",
+    boolean=False, symbol=None, narrows=None, internal=False, meaning="without the sign",
     edges={
         "float": "abs(-0) = 0; abs(-inf) = inf; abs(nan) = nan",
         "signed": "abs(MIN) = MIN",
@@ -352,25 +328,21 @@ TABLE.add(Record(
     never_negative=Keeps.ALWAYS, whole=Keeps.OPERANDS, limits=(),
     float32=None, float64=None, infix=None,
     hlsl=Way.CALL, opencl=Spelling("fabs({a})"), wgsl=Way.CALL,
-    formula=None, onnx="Abs", mlir=("math.absf", "math.absi", ""),
-    torch="abs", pages=("abs",),
+    formula=None, onnx="Abs", mlir=("math.absf", "math.absi", ""), torch="abs", pages=("abs",),
 ))
 TABLE.add(Record(
     "sign", 1, Operands.NUMBER, _sign,
-    boolean=False, symbol=None, narrows=None, internal=False,
-    meaning="1, -1, or the zero itself",
+    boolean=False, symbol=None, narrows=None, internal=False, meaning="1, -1, or the zero itself",
     edges={
         "float": "sign(-0) = -0; sign(-inf) = -1; sign(nan) = nan",
         "integer": "sign(0) = 0; sign(MAX) = 1",
         "signed": "sign(MIN) = -1",
     },
-    derivative=None, kinks=SMOOTH,
-    cost=1, error=Error.NONE, range=None,
+    derivative=None, kinks=SMOOTH, cost=1, error=Error.NONE, range=None,
     never_negative=Keeps.NEVER, whole=Keeps.ALWAYS, limits=(),
     float32=None, float64=None, infix=None,
     hlsl=Way.HELPER, opencl=Way.HELPER, wgsl=Spelling("{H}({a})", helper="sign_of"),
-    formula=None, onnx=None, mlir=("", "", ""),
-    torch=None, pages=("sign",),
+    formula=None, onnx=None, mlir=("", "", ""), torch=None, pages=("sign",),
 ))
 TABLE.add(Record(
     "min", 2, Operands.NUMBER, _minimum,
@@ -481,20 +453,17 @@ _truth(
     "and", 2, Operands.BOOL, np.logical_and, symbol="&&",
     meaning="whether both hold; both are computed",
     edges={"boolean": "and(true, false) = false; and(true, true) = true"},
-    infix="{0} && {1}", hlsl=None, opencl=None, wgsl=None,
-    onnx="And", mlir=("", "", "arith.andi"),
+    infix="{0} && {1}", hlsl=None, opencl=None, wgsl=None, onnx="And", mlir=("", "", "arith.andi"),
 )
 _truth(
     "or", 2, Operands.BOOL, np.logical_or, symbol="||",
     meaning="whether one holds; both are computed",
     edges={"boolean": "or(true, false) = true; or(false, false) = false"},
-    infix="{0} || {1}", hlsl=None, opencl=None, wgsl=None,
-    onnx="Or", mlir=("", "", "arith.ori"),
+    infix="{0} || {1}", hlsl=None, opencl=None, wgsl=None, onnx="Or", mlir=("", "", "arith.ori"),
 )
 _truth(
     "not", 1, Operands.BOOL, np.logical_not, symbol="!", meaning="whether it does not hold",
-    edges={"boolean": "not(false) = true"},
-    infix="!{0}", hlsl=None, opencl=None, wgsl=None,
+    edges={"boolean": "not(false) = true"}, infix="!{0}", hlsl=None, opencl=None, wgsl=None,
     onnx="Not", mlir=("", "", ""),
 )
 
@@ -529,14 +498,12 @@ def _rounding(
 _rounding(
     "floor", np.floor, math.floor, meaning="the next whole number below",
     edges="floor(-0.5) = -1; floor(-0) = -0; floor(-inf) = -inf; floor(nan) = nan",
-    formula=None, opencl=Way.CALL, onnx="Floor", mlir="math.floor",
-    pages=("floor",),
+    formula=None, opencl=Way.CALL, onnx="Floor", mlir="math.floor", pages=("floor",),
 )
 _rounding(
     "ceil", np.ceil, math.ceil, meaning="the next whole number above",
     edges="ceil(0.5) = 1; ceil(-0.5) = -0; ceil(inf) = inf; ceil(nan) = nan",
-    formula=None, opencl=Way.CALL, onnx="Ceil", mlir="math.ceil",
-    pages=("ceil",),
+    formula=None, opencl=Way.CALL, onnx="Ceil", mlir="math.ceil", pages=("ceil",),
 )
 _rounding(
     "round", np.rint, round, meaning="the nearest whole number, of two the even one",
@@ -547,9 +514,7 @@ _rounding(
 _rounding(
     "trunc", np.trunc, math.trunc, meaning="the whole number before the point",
     edges="trunc(1.5) = 1; trunc(-1.5) = -1; trunc(-0.5) = -0; trunc(inf) = inf; trunc(nan) = nan",
-    formula=_trunc,
-    opencl=Way.CALL, onnx=None, mlir="math.trunc",
-    pages=(),
+    formula=_trunc, opencl=Way.CALL, onnx=None, mlir="math.trunc", pages=(),
 )
 TABLE.add(Record(
     "sqrt", 1, Operands.FLOAT, np.sqrt,
@@ -562,43 +527,33 @@ TABLE.add(Record(
     never_negative=Keeps.NUMBER, whole=Keeps.NEVER, limits=(),
     float32=None, float64=None, infix=None,
     hlsl=(Way.CALL, NO_DOUBLE), opencl=Way.CALL, wgsl=Way.CALL,
-    formula=None, onnx="Sqrt", mlir=("math.sqrt", "", ""),
-    torch="sqrt", pages=("sqrt",),
+    formula=None, onnx="Sqrt", mlir=("math.sqrt", "", ""), torch="sqrt", pages=("sqrt",),
 ))
 TABLE.add(Record(
     "rsqrt", 1, Operands.FLOAT, _reciprocal_root,
-    boolean=False, symbol=None, narrows=None, internal=False,
-    meaning="one over the square root",
+    boolean=False, symbol=None, narrows=None, internal=False, meaning="one over the square root",
     edges={"float": "rsqrt(0) = inf; rsqrt(-0) = -inf; rsqrt(inf) = 0; rsqrt(-1) = nan"},
     derivative=lambda p: p.d * -0.5 * (p.y * (p.y * p.y)), kinks=SMOOTH,
     cost=8, error=Error.FUNCTION, range=None,
     never_negative=Keeps.NUMBER, whole=Keeps.NEVER, limits=(),
-    float32=float32.rsqrt, float64=None, infix=None,
-    hlsl=(Way.ROUTINE, NO_DOUBLE),
-    opencl=Spelling("1 / sqrt({a})", compound=True),
-    wgsl=Way.ROUTINE,
-    formula=_rsqrt, onnx=None, mlir=("math.rsqrt", "", ""),
-    torch="rsqrt", pages=(),
+    float32=float32.rsqrt, float64=None, infix=None, hlsl=(Way.ROUTINE, NO_DOUBLE),
+    opencl=Spelling("1 / sqrt({a})", compound=True), wgsl=Way.ROUTINE,
+    formula=_rsqrt, onnx=None, mlir=("math.rsqrt", "", ""), torch="rsqrt", pages=(),
 ))
 _truth(
     "isnan", 1, Operands.FLOAT, np.isnan, symbol=None, meaning="whether it is NaN",
-    edges={"float": "isnan(nan) = true; isnan(inf) = false"},
-    infix=None,
-    hlsl=Way.HELPER,
+    edges={"float": "isnan(nan) = true; isnan(inf) = false"}, infix=None, hlsl=Way.HELPER,
     opencl=Spelling("isnan({a})", vector="({0} != {0})"),
-    wgsl=Spelling("{H}({a})", helper="is_nan"),
-    onnx="IsNaN", mlir=("", "", ""),
+    wgsl=Spelling("{H}({a})", helper="is_nan"), onnx="IsNaN", mlir=("", "", ""),
 )
 _truth(
     "isinf", 1, Operands.FLOAT, np.isinf, symbol=None, meaning="whether it is infinite",
-    edges={"float": "isinf(-inf) = true; isinf(nan) = false"},
-    infix=None,
+    edges={"float": "isinf(-inf) = true; isinf(nan) = false"}, infix=None,
     hlsl=(
         Spelling("abs({a}) == asfloat(0x7f800000)", compound=True),
         Spelling("abs({a}) == asdouble(0x0, 0x7ff00000)", compound=True),
     ),
-    opencl=Way.CALL,
-    wgsl=Spelling("{H}({a})", helper="is_infinite"),
+    opencl=Way.CALL, wgsl=Spelling("{H}({a})", helper="is_infinite"),
     onnx="IsInf", mlir=("", "", ""),
 )
 

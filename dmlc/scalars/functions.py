@@ -157,33 +157,27 @@ def _has_sign(x: Value) -> Value:
 # fmt: off
 _function(
     "exp", 1, np.exp,
-    meaning="e to that power",
-    edges="exp(0) = 1; exp(-inf) = 0; exp(inf) = inf; exp(nan) = nan",
+    meaning="e to that power", edges="exp(0) = 1; exp(-inf) = 0; exp(inf) = inf; exp(nan) = nan",
     derivative=lambda p: p.d * p.y, kinks=SMOOTH,
     cost=20, range=fractions.between(0, math.inf), never_negative=Keeps.ALWAYS, limits=(0,),
-    float32=float32.exp, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Exp", mlir="math.exp",
+    float32=float32.exp, float64=None, opencl=Way.CALL, formula=None, onnx="Exp", mlir="math.exp",
     torch="exp", pages=("exp", "\\exp"),
 )
 _function(
     "exp2", 1, np.exp2,
-    meaning="2 to that power",
-    edges="exp2(-1) = 0.5; exp2(-inf) = 0; exp2(inf) = inf",
+    meaning="2 to that power", edges="exp2(-1) = 0.5; exp2(-inf) = 0; exp2(inf) = inf",
     derivative=lambda p: p.d * p.y * math.log(2), kinks=SMOOTH,
     cost=20, range=fractions.between(0, math.inf), never_negative=Keeps.ALWAYS, limits=(0,),
-    float32=float32.exp2, float64=None, opencl=Way.CALL,
-    formula=_exp2, onnx=None, mlir="math.exp2",
+    float32=float32.exp2, float64=None, opencl=Way.CALL, formula=_exp2, onnx=None, mlir="math.exp2",
     torch="exp2", pages=(),
 )
 _function(
     "expm1", 1, np.expm1,
-    meaning="e to that power, less 1",
-    edges="expm1(-0) = -0; expm1(-inf) = -1; expm1(inf) = inf",
+    meaning="e to that power, less 1", edges="expm1(-0) = -0; expm1(-inf) = -1; expm1(inf) = inf",
     derivative=lambda p: p.d * p.x.apply("exp"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(-1,),
     float32=float32.expm1, float64=None, opencl=Way.CALL,
-    formula=_expm1, onnx=None, mlir="math.expm1",
-    torch="expm1", pages=(),
+    formula=_expm1, onnx=None, mlir="math.expm1", torch="expm1", pages=(),
 )
 _function(
     "log", 1, np.log,
@@ -191,18 +185,15 @@ _function(
     edges="log(1) = 0; log(0) = -inf; log(-0) = -inf; log(-1) = nan; log(inf) = inf",
     derivative=lambda p: p.d / p.x, kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
-    float32=float32.log, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Log", mlir="math.log",
+    float32=float32.log, float64=None, opencl=Way.CALL, formula=None, onnx="Log", mlir="math.log",
     torch="log", pages=("log", "ln", "\\log", "\\ln"),
 )
 _function(
     "log2", 1, np.log2,
-    meaning="the logarithm to base 2",
-    edges="log2(8) = 3; log2(0) = -inf; log2(-1) = nan",
+    meaning="the logarithm to base 2", edges="log2(8) = 3; log2(0) = -inf; log2(-1) = nan",
     derivative=lambda p: p.d / (p.x * math.log(2)), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
-    float32=float32.log2, float64=None, opencl=Way.CALL,
-    formula=_log2, onnx=None, mlir="math.log2",
+    float32=float32.log2, float64=None, opencl=Way.CALL, formula=_log2, onnx=None, mlir="math.log2",
     torch="log2", pages=(),
 )
 _function(
@@ -212,8 +203,7 @@ _function(
     derivative=lambda p: p.d / (p.x + 1), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.log1p, float64=None, opencl=Way.HELPER,
-    formula=_log1p, onnx=None, mlir="math.log1p",
-    torch="log1p", pages=(),
+    formula=_log1p, onnx=None, mlir="math.log1p", torch="log1p", pages=(),
 )
 _function(
     "pow", 2, _power,
@@ -222,61 +212,49 @@ _function(
     "pow(-8, 0.5) = nan; pow(-1, inf) = 1; pow(-2, 3) = -8",
     derivative=_spread_power, kinks=Kinks(None, None, end_kink("pow(x, y)")),
     cost=40, range=None, never_negative=Keeps.OPERANDS, limits=(),
-    float32=float32.pow, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Pow", mlir="math.powf",
+    float32=float32.pow, float64=None, opencl=Way.CALL, formula=None, onnx="Pow", mlir="math.powf",
     torch=None, pages=("pow",),
 )
 _function(
     "sin", 1, np.sin,
-    meaning="of an angle in radians",
-    edges="sin(-0) = -0; sin(inf) = nan",
+    meaning="of an angle in radians", edges="sin(-0) = -0; sin(inf) = nan",
     derivative=lambda p: p.d * p.x.apply("cos"), kinks=SMOOTH,
     cost=20, range=fractions.wave, never_negative=Keeps.NEVER, limits=(),
     float32=angles.sin, float64=None,
     opencl=(Spelling("sin({a})", vector="{H}({a})", helper="sin"), Way.CALL),
-    formula=None, onnx="Sin", mlir="math.sin",
-    torch="sin", pages=("\\sin",),
+    formula=None, onnx="Sin", mlir="math.sin", torch="sin", pages=("\\sin",),
 )
 _function(
     "cos", 1, np.cos,
-    meaning="of an angle in radians",
-    edges="cos(0) = 1; cos(inf) = nan",
+    meaning="of an angle in radians", edges="cos(0) = 1; cos(inf) = nan",
     derivative=lambda p: -(p.d * p.x.apply("sin")), kinks=SMOOTH,
     cost=20, range=fractions.wave, never_negative=Keeps.NEVER, limits=(),
     float32=angles.cos, float64=None,
     opencl=(Spelling("cos({a})", vector="{H}({a})", helper="cos"), Way.CALL),
-    formula=None, onnx="Cos", mlir="math.cos",
-    torch="cos", pages=("\\cos",),
+    formula=None, onnx="Cos", mlir="math.cos", torch="cos", pages=("\\cos",),
 )
 _function(
     "tan", 1, np.tan,
-    meaning="of an angle in radians",
-    edges="tan(-0) = -0; tan(inf) = nan",
+    meaning="of an angle in radians", edges="tan(-0) = -0; tan(inf) = nan",
     derivative=lambda p: p.d * _one_plus_square(p.y), kinks=SMOOTH,
-    cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
-    float32=angles.tan, float64=None,
+    cost=40, range=None, never_negative=Keeps.NEVER, limits=(), float32=angles.tan, float64=None,
     opencl=(Spelling("tan({a})", vector="{H}({a})", helper="tan"), Way.CALL),
-    formula=None, onnx="Tan", mlir="math.tan",
-    torch="tan", pages=("\\tan",),
+    formula=None, onnx="Tan", mlir="math.tan", torch="tan", pages=("\\tan",),
 )
 _function(
     "asin", 1, np.arcsin,
-    meaning="the angle with that sine",
-    edges="asin(-0) = -0; asin(2) = nan",
+    meaning="the angle with that sine", edges="asin(-0) = -0; asin(2) = nan",
     derivative=lambda p: p.d / _one_minus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
-    float32=angles.asin, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Asin", mlir="math.asin",
+    float32=angles.asin, float64=None, opencl=Way.CALL, formula=None, onnx="Asin", mlir="math.asin",
     torch="asin", pages=("\\arcsin",),
 )
 _function(
     "acos", 1, np.arccos,
-    meaning="the angle with that cosine",
-    edges="acos(1) = 0; acos(2) = nan",
+    meaning="the angle with that cosine", edges="acos(1) = 0; acos(2) = nan",
     derivative=lambda p: p.d / -_one_minus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
-    float32=angles.acos, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Acos", mlir="math.acos",
+    float32=angles.acos, float64=None, opencl=Way.CALL, formula=None, onnx="Acos", mlir="math.acos",
     torch="acos", pages=("\\arccos",),
 )
 _function(
@@ -285,10 +263,8 @@ _function(
     edges="atan(-0) = -0; atan(nan) = nan",
     derivative=lambda p: p.d / _one_plus_square(p.x), kinks=SMOOTH,
     cost=20, range=fractions.between(-math.pi / 2, math.pi / 2),
-    never_negative=Keeps.NEVER, limits=(),
-    float32=angles.atan, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Atan", mlir="math.atan",
-    torch="atan", pages=("\\arctan",),
+    never_negative=Keeps.NEVER, limits=(), float32=angles.atan, float64=None, opencl=Way.CALL,
+    formula=None, onnx="Atan", mlir="math.atan", torch="atan", pages=("\\arctan",),
 )
 _function(
     "atan2", 2, np.arctan2,
@@ -297,48 +273,39 @@ _function(
     derivative=_spread_angle, kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=angles.atan2, float64=None, opencl=Way.CALL,
-    formula=_find_angle, onnx=None, mlir="math.atan2",
-    torch=None, pages=(),
+    formula=_find_angle, onnx=None, mlir="math.atan2", torch=None, pages=(),
 )
 _function(
     "sinh", 1, np.sinh,
-    meaning="the hyperbolic sine",
-    edges="sinh(-0) = -0; sinh(-inf) = -inf",
+    meaning="the hyperbolic sine", edges="sinh(-0) = -0; sinh(-inf) = -inf",
     derivative=lambda p: p.d * p.x.apply("cosh"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.sinh, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Sinh", mlir="math.sinh",
-    torch="sinh", pages=("\\sinh",),
+    formula=None, onnx="Sinh", mlir="math.sinh", torch="sinh", pages=("\\sinh",),
 )
 _function(
     "cosh", 1, np.cosh,
-    meaning="the hyperbolic cosine",
-    edges="cosh(0) = 1; cosh(-inf) = inf",
+    meaning="the hyperbolic cosine", edges="cosh(0) = 1; cosh(-inf) = inf",
     derivative=lambda p: p.d * p.x.apply("sinh"), kinks=SMOOTH,
     cost=20, range=None, never_negative=Keeps.ALWAYS, limits=(),
     float32=float32.cosh, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Cosh", mlir="math.cosh",
-    torch="cosh", pages=("\\cosh",),
+    formula=None, onnx="Cosh", mlir="math.cosh", torch="cosh", pages=("\\cosh",),
 )
 _function(
     "tanh", 1, np.tanh,
-    meaning="the hyperbolic tangent",
-    edges="tanh(-0) = -0; tanh(inf) = 1; tanh(-inf) = -1",
+    meaning="the hyperbolic tangent", edges="tanh(-0) = -0; tanh(inf) = 1; tanh(-inf) = -1",
     derivative=lambda p: p.d * _one_minus_square(p.y), kinks=SMOOTH,
     cost=20, range=fractions.between(-1, 1), never_negative=Keeps.NEVER, limits=(-1, 1),
     float32=float32.tanh, float64=None, opencl=(Way.HELPER, Way.CALL),
-    formula=None, onnx="Tanh", mlir="math.tanh",
-    torch="tanh", pages=("tanh", "\\tanh"),
+    formula=None, onnx="Tanh", mlir="math.tanh", torch="tanh", pages=("tanh", "\\tanh"),
 )
 _function(
     "asinh", 1, np.arcsinh,
-    meaning="the inverse of sinh",
-    edges="asinh(-0) = -0; asinh(-inf) = -inf",
+    meaning="the inverse of sinh", edges="asinh(-0) = -0; asinh(-inf) = -inf",
     derivative=lambda p: p.d / _one_plus_square(p.x).apply("sqrt"), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.asinh, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Asinh", mlir="math.asinh",
-    torch="asinh", pages=(),
+    formula=None, onnx="Asinh", mlir="math.asinh", torch="asinh", pages=(),
 )
 _function(
     "acosh", 1, np.arccosh,
@@ -347,8 +314,7 @@ _function(
     derivative=lambda p: p.d / ((p.x - 1).apply("sqrt") * (p.x + 1).apply("sqrt")), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.acosh, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Acosh", mlir="math.acosh",
-    torch="acosh", pages=(),
+    formula=None, onnx="Acosh", mlir="math.acosh", torch="acosh", pages=(),
 )
 _function(
     "atanh", 1, np.arctanh,
@@ -357,26 +323,21 @@ _function(
     derivative=lambda p: p.d / _one_minus_square(p.x), kinks=SMOOTH,
     cost=40, range=None, never_negative=Keeps.NEVER, limits=(),
     float32=float32.atanh, float64=None, opencl=Way.CALL,
-    formula=None, onnx="Atanh", mlir="math.atanh",
-    torch="atanh", pages=(),
+    formula=None, onnx="Atanh", mlir="math.atanh", torch="atanh", pages=(),
 )
 _function(
     "erf", 1, _erf,
-    meaning="the error function",
-    edges="erf(-0) = -0; erf(inf) = 1; erf(-inf) = -1",
+    meaning="the error function", edges="erf(-0) = -0; erf(inf) = 1; erf(-inf) = -1",
     derivative=lambda p: p.d * (2 / math.sqrt(math.pi)) * (-(p.x * p.x)).apply("exp"), kinks=SMOOTH,
     cost=40, range=fractions.between(-1, 1), never_negative=Keeps.NEVER, limits=(-1, 1),
     float32=float32.erf, float64=None, opencl=(Way.HELPER, Way.CALL),
-    formula=None, onnx="Erf", mlir="math.erf",
-    torch="erf", pages=("erf",),
+    formula=None, onnx="Erf", mlir="math.erf", torch="erf", pages=("erf",),
 )
 _function(
     "sigmoid", 1, _logistic,
-    meaning="1 / (1 + exp(-x))",
-    edges="sigmoid(0) = 0.5; sigmoid(-inf) = 0; sigmoid(inf) = 1",
+    meaning="1 / (1 + exp(-x))", edges="sigmoid(0) = 0.5; sigmoid(-inf) = 0; sigmoid(inf) = 1",
     derivative=lambda p: p.d * p.y * (1 - p.y), kinks=SMOOTH,
     cost=20, range=fractions.between(0, 1), never_negative=Keeps.ALWAYS, limits=(0, 1),
-    float32=float32.sigmoid, float64=None, opencl=Way.HELPER,
-    formula=_sigmoid, onnx=None, mlir="",
+    float32=float32.sigmoid, float64=None, opencl=Way.HELPER, formula=_sigmoid, onnx=None, mlir="",
     torch="sigmoid", pages=("sigmoid",),
 )
