@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
-from dmlc.codegen.dialect import Dialect, Unsupported
+from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.hlsl_matrices import use_matrices
 from dmlc.codegen.render import render
 from dmlc.codegen.support import check_support
@@ -44,6 +44,7 @@ from dmlc.parameters import (
 from dmlc.program import FLOAT_WIDTHS, Origin, Program, Repeat
 from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
+from dmlc.scalars.operation import Unsupported
 from dmlc.sizes import Taken
 from dmlc.source import Diagnostic, Source, UnsupportedError
 from dmlc.transform.cost import Budget

@@ -172,14 +172,12 @@ def _list_operations() -> list[str]:
         kind = "FLOAT32" if only else operation.operands.value.removesuffix("s")
         takes = counted(operation.arity, kind)
         gives = "BOOL" if operation.gives_bool else "their type"
-        says = ir.SEMANTICS[name]
-        kinds = dict.fromkeys(kind for kind, _ in says.edges)
         edges = "; ".join(
-            f"{kind}: " + ", ".join(f"`{fact}`" for of, fact in says.edges if of == kind)
-            for kind in kinds
+            f"{kind}: " + ", ".join(f"`{fact}`" for fact in facts.split("; "))
+            for kind, facts in operation.edges.items()
         )
         mark = " ≈" if operation.transcendental else ""
-        rows.append(f"| `{name}`{mark} | {takes} | {gives} | {says.meaning} | {edges} |")
+        rows.append(f"| `{name}`{mark} | {takes} | {gives} | {operation.meaning} | {edges} |")
     return rows
 
 

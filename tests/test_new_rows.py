@@ -8,31 +8,46 @@ fails, no text is written that an outside compiler refuses, and no derivative is
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from dmlc.language.attribute_types import ATTRIBUTE_TYPES, AttributeType
+from dmlc.scalars import OPERATIONS, Record
+from dmlc.scalars.functions import TABLE
+
 _ROW = """
 import json
 import numpy as np
 from dmlc import scalars
-row = scalars.Operation(
-    "cube", 1, scalars.Operands.FLOAT, lambda x: x * x * x, transcendental=True
+from dmlc.scalars.operation import SMOOTH, Way
+row = scalars.Record(
+    "cube", 1, scalars.Operands.FLOAT, lambda x: x * x * x,
+    boolean=False, symbol=None, narrows=None, internal=False,
+    meaning="the third power", edges={"float": "cube(2) = 8"},
+    derivative=lambda p: p.d * 3 * (p.x * p.x), kinks=SMOOTH, cost=2,
+    error=scalars.Error.FUNCTION, range=None, never_negative=scalars.Keeps.NEVER,
+    whole=scalars.Keeps.OPERANDS, limits=(), formula=FORMULA,
+    float32=ROUTINE, float64=None, infix=None, hlsl=Way.ROUTINE, opencl=Way.ROUTINE,
+    wgsl=Way.ROUTINE, onnx=None, mlir=("", "", ""), torch=None, pages=("cube",),
 )
 scalars.OPERATIONS = {**scalars.OPERATIONS, "cube": row}
 """
 
-_DEFINITION = """
-from dmlc.codegen import float32, trace
-@trace.define
+_LACKING = "ROUTINE = FORMULA = None\n"
+
+_WHOLE = """
 def cube(x):
     return x * x * x
 
-float32.FUNCTIONS = {**float32.FUNCTIONS, "cube": cube}
+from dmlc.scalars import expression
+FORMULA, ROUTINE = cube, expression.define(cube)
 """
 
 _NOTE = """
@@ -57,7 +72,9 @@ found = {
     "text": note(lambda: ir.parse(str(single)) == single),
     "json": note(lambda: from_json(to_json(single)) == single),
     "language": "cube" in BUILT_IN,
-    "derivative": note(lambda: str(differentiate(single, ["A"], {"Y": "dY"}, {"A": "dA"}, {}))),
+    "derivative": note(lambda: str(
+        differentiate(single, ["A"], {"Y": "dY"}, {"A": "dA"}, {}).function
+    )),
     "mlir": note(lambda: dmlc.mlir.export(single)),
     "onnx": note(lambda: dmlc.onnx.export(single)),
 }
@@ -75,15 +92,23 @@ values = np.arange(100, dtype=np.float32)
 program = dmlc.compile(single, "opencl")
 found = dmlc.load_program(program)({"A": values})["Y"]
 right = (found == values * values * values).all().item()
-print(json.dumps([right, program.kernels[0].source]))
+texts = [dmlc.compile(single, target).kernels[0].source for target in ("hlsl", "wgsl")]
+fixed = ir.parse("func @f(%A: f32[4]) -> (%Y) {\\n  %Y: f32[i0 < 4] = cube(%A[i0])\\n}")
+others = [dmlc.mlir.export(fixed), str(dmlc.onnx.export(fixed))]
+print(json.dumps([right, program.kernels[0].source, texts, others]))
 """
 
 _TYPE = """
 import json
 import numpy as np
-from dmlc.language import definitions
-row = definitions.AttributeType(("f64",), "float", "a number")
-definitions.ATTRIBUTE_TYPES = {**definitions.ATTRIBUTE_TYPES, "DOUBLE": row}
+from dmlc import scalars
+from dmlc.language import attribute_types as types
+row = types.AttributeType(
+    name="DOUBLE", also=("f64",), what=types.What.NUMBER, holds=types.Holds.FLOAT,
+    must_be="a number", limits=(0, 0), rounds_to=scalars.DataType.FLOAT64, opens=False,
+    torch="float",
+)
+types.ATTRIBUTE_TYPES = {**types.ATTRIBUTE_TYPES, "DOUBLE": row}
 import dmlc
 from dmlc.testing.draw_values import draw_one
 (operator,) = dmlc.parse('''
@@ -129,24 +154,24 @@ def _run(*parts: str) -> object:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, object]:
-    return cast("dict[str, object]", _run(_ROW, _NOTE))
+    return cast("dict[str, object]", _run(_LACKING, _ROW, _NOTE))
 
 
 def test_what_follows_from_the_row_alone(answers: dict[str, object]) -> None:
     assert answers["reference"] == [1, 8, 27]
     assert answers["text"] is answers["json"] is answers["language"] is True
+    assert "mul(mul(%dY[i0], 3.0), mul(v0, v0))" in str(answers["derivative"])
 
 
 @pytest.mark.parametrize(
     ("part", "says"),
     [
-        ("hlsl", "codegen/float32.py has no definition of 'cube'"),
-        ("wgsl", "codegen/float32.py has no definition of 'cube'"),
-        ("opencl", "codegen/float32.py has no definition of 'cube'"),
-        ("opencl f64", "OpenCL C has no 'cube', nor has templates/opencl.functions.cl"),
-        ("hlsl f64", "HLSL only has + - * / and comparisons of double precision"),
+        ("hlsl", "the record of 'cube' has no routine of FLOAT32"),
+        ("wgsl", "the record of 'cube' has no routine of FLOAT32"),
+        ("opencl", "the record of 'cube' has no routine of FLOAT32"),
+        ("opencl f64", "the record of 'cube' has no routine of FLOAT64"),
+        ("hlsl f64", "the record of 'cube' has no routine of FLOAT64"),
         ("wgsl f64", "WGSL has no 64-bit floats"),
-        ("derivative", "InternalError: transform/derivatives.py has no derivative of 'cube'"),
         ("mlir", "MLIR's dialects arith and math have no 'cube'"),
         ("onnx", "ONNX has no operator that computes 'cube'"),
     ],
@@ -155,9 +180,14 @@ def test_what_is_missing_is_named(answers: dict[str, object], part: str, says: s
     assert says in str(answers[part])
 
 
-def test_a_definition_is_all_that_a_kernel_of_vectors_needs() -> None:
-    right, source = cast("tuple[bool, str]", _run(_ROW, _DEFINITION, _RUN))
+def test_a_record_is_all_that_a_kernel_of_vectors_needs() -> None:
+    right, source, texts, others = cast(
+        "tuple[bool, str, list[str], list[str]]", _run(_WHOLE, _ROW, _RUN)
+    )
     assert right
+    assert all("portable_cube(" in text for text in texts)
+    assert "arith.mulf" in others[0]
+    assert '"Mul"' in others[1]
     assert "portable_cube_x16(" in source
 
 
@@ -166,3 +196,24 @@ def test_a_type_of_attributes_is_a_row() -> None:
     assert (default, large, whole) == (0.1, 1e300, 3.0)
     assert "attribute 'Factor' must be a number, but is 'x'" in str(refused)
     assert not draws_whole
+
+
+RECORDS = (OPERATIONS["exp"], ATTRIBUTE_TYPES["FLOAT"])
+FIELDS = [(record, field.name) for record in RECORDS for field in dataclasses.fields(record)]
+
+
+@pytest.mark.parametrize(("record", "field"), FIELDS, ids=str)
+def test_a_record_without_a_field_is_an_error_that_names_it(
+    record: Record | AttributeType, field: str
+) -> None:
+    """And no field has a value where a record leaves it out."""
+    fields = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    del fields[field]
+    make = cast("Callable[..., object]", type(record))
+    with pytest.raises(TypeError, match=rf"missing 1 required .*argument: '{field}'$"):
+        make(**fields)
+
+
+def test_an_operation_has_one_record() -> None:
+    with pytest.raises(ValueError, match="two records of the scalar operation 'exp'"):
+        TABLE.add(OPERATIONS["exp"])

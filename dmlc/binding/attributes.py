@@ -18,6 +18,7 @@ import numpy as np
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.values import Constant, EnumValue, OpenSize, is_number, round_float, show
+from dmlc.language.attribute_types import Holds, What
 from dmlc.language.definitions import AttributeDefinition, OperatorDefinition, mistake
 from dmlc.parameters import expect_items
 from dmlc.scalars import DataType, as_data_type
@@ -47,7 +48,7 @@ def list_opened(
         if given.get(attribute.name) is not OPEN:
             continue
         found.append(attribute.name)
-        if attribute.base != "FLOAT" or attribute.is_array:
+        if not attribute.type.opens or attribute.is_array:
             message = f"attribute '{attribute.name}' is no FLOAT: no other is left open"
             diagnostics.append(_declared(attribute, Diagnostic(message, code="E0809")))
         elif definition.gradient is not None:
@@ -118,7 +119,7 @@ def any_member(attribute: AttributeDefinition) -> EnumValue | DataType | None:
     """What tells the evaluator whose members bare names are: those of an enum, or data types; None
     of an attribute that is neither."""
     enum = attribute.enum
-    if attribute.base == "TYPE":
+    if attribute.type.what is What.TYPE:
         return DataType.FLOAT32
     return None if enum is None else EnumValue(enum, next(iter(enum.members), ""))
 
@@ -194,37 +195,36 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
             "give the attribute, or the size a number"
         )
         raise DmlcError(_declared(attribute, Diagnostic(message, code="E0809")))
-    match attribute.base:
-        case "ENUM":
+    match attribute.type.what:
+        case What.ENUM:
             return convert_enum(attribute, value)
-        case "STRING":
+        case What.STRING:
             if not isinstance(value, str):
-                raise _wrong(attribute, given, "a string")
+                raise _wrong(attribute, given, attribute.type.must_be)
             if attribute.values is not None and value not in attribute.values:
                 unknown = unknown_name("value", value, attribute.values, code="E0804")
                 raise DmlcError(_declared(attribute, unknown))
             return value
-        case "TYPE":
+        case What.TYPE:
             return _convert_type(attribute, given)
-        case _:
+        case What.BOOL:
+            if not isinstance(value, bool | int):
+                raise _wrong(attribute, value, attribute.type.must_be)
+            made: Constant = bool(value)
+        case What.NUMBER | What.UNKNOWN:
             made = _convert_number(attribute, value)
     _check_values(attribute, made)
     return made
 
 
 def _convert_number(attribute: AttributeDefinition, value: object) -> Constant:
-    """A number or a boolean, by what the attribute's type holds."""
-    match attribute.type.holds:
-        case "bool":
-            if not isinstance(value, bool | int):
-                raise _wrong(attribute, value, "true or false")
-            return bool(value)
-        case "float":
-            return _convert_float(attribute, value)
-        case "number" if isinstance(value, float):
-            return value
-        case _:
-            return _convert_integer(attribute, value)
+    """A number, by what the attribute's type holds."""
+    holds = attribute.type.holds
+    if holds is Holds.FLOAT:
+        return _convert_float(attribute, value)
+    if holds is Holds.EITHER and isinstance(value, float):
+        return value
+    return _convert_integer(attribute, value)
 
 
 def convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
@@ -264,7 +264,7 @@ def _convert_float(attribute: AttributeDefinition, value: object) -> float:
     rounded = round_float(number, to)
     if math.isinf(rounded) and not (isinstance(value, float) and math.isinf(value)):
         largest = float(np.finfo(to.dtype).max)
-        raise _wrong(attribute, value, f"a {attribute.base} of at most {largest:.9g}")
+        raise _wrong(attribute, value, f"a {attribute.type.name} of at most {largest:.9g}")
     return rounded
 
 

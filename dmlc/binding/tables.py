@@ -75,7 +75,7 @@ def _tensor(tensor: TensorDefinition) -> TensorRow:
 
 
 def _attribute(definition: OperatorDefinition, attribute: AttributeDefinition) -> AttributeRow:
-    base = attribute.base if attribute.enum is None else attribute.enum.name
+    base = attribute.type.name if attribute.enum is None else attribute.enum.name
     length = "" if attribute.length is None else format_expression(attribute.length)
     default = attribute.default
     implied = bool(definition.arrays_of_length(attribute.name))

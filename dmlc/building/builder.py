@@ -35,6 +35,7 @@ from dmlc.catalog import operator as find_operator
 from dmlc.catalog import operators, parse
 from dmlc.ir.naming import take_name
 from dmlc.language import syntax
+from dmlc.language.attribute_types import What
 from dmlc.language.builtins import REDUCTIONS, SCALAR_FUNCTIONS
 from dmlc.language.definitions import (
     AttributeDefinition,
@@ -408,7 +409,7 @@ class GraphBuilder:
             if given.shape != ():
                 raise DmlcError(f"'{attribute.name}' is an attribute and takes no tensor")
             return write(given)
-        if attribute.base == "TYPE":
+        if attribute.type.what is What.TYPE:
             dtype = as_data_type(f"attribute '{attribute.name}'", given)
             return syntax.Reference(dtype.name, span=NOWHERE)
         if attribute.enum is not None:

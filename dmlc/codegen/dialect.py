@@ -10,48 +10,14 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import Helper
-from dmlc.codegen.trace import Definition
+from dmlc.codegen.trace import write_out
 from dmlc.kernel import nodes as k
 from dmlc.kernel.nodes import Use
 from dmlc.kernel.target import Limits, Profile
 from dmlc.program import Language
-from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Spelling:
-    """How something is written. In `text`, `{0}` and `{1}` stand for the operands inside infix
-    text (compound ones in parentheses), `{a}` and `{b}` for the same operands as arguments of a
-    call, `{T}` for their type, `{U}` for the unsigned integer of that width, `{R}` for the type
-    of a conversion's result and `{H}` for the helper."""
-
-    text: str
-    compound: bool = False
-    """True for infix text: inside other infix text it goes in parentheses."""
-    helper: str | Definition | None = None
-    """What the text calls: a helper function by its key, or a function that is written out."""
-    vector: str | None = None
-    """The text for vectors, where it differs; as compound as the other."""
-    four: str | None = None
-    """The text for vectors of four, where it differs from that."""
-    within: str | None = None
-    """The infix text where the second operand is a literal well within its type: a shift by less
-    than the number of bits, or a divisor far from where floats end. For scalars; for vectors too,
-    where it is two operands and an operator, and nothing else."""
-    vector_helper: str | None = None
-    """The key of the helper that the text for vectors calls, where it is another."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unsupported:
-    """Why a language has no way to write something: `HLSL has no ...`."""
-
-    reason: str
-
-
-Entry = Spelling | Unsupported
+from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType, Record
+from dmlc.scalars.operation import Entry, Spelled, Spelling, Unsupported, Way
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -332,13 +298,9 @@ COMPUTE_TYPES: tuple[DataType, ...] = tuple(t for t in TENSOR_TYPES if not t.is_
 INTEGERS: tuple[DataType, ...] = tuple(t for t in COMPUTE_TYPES if t.is_integer)
 
 
-INFIX: Mapping[str, str] = MappingProxyType({
-    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
-    "mod": "{0} % {1}", "neg": "-{0}", "eq": "{0} == {1}", "ne": "{0} != {1}",
-    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
-    "bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}",
-    "and": "{0} && {1}", "or": "{0} || {1}", "not": "!{0}",
-})  # fmt: skip
+INFIX: Mapping[str, str] = MappingProxyType(
+    {o.name: o.infix for o in OPERATIONS.values() if o.infix is not None}
+)
 """What all of the languages write as C does, where it means the same."""
 
 
@@ -352,16 +314,32 @@ def operation_pairs() -> tuple[tuple[str, DataType], ...]:
     )
 
 
-def spell_call(function: str, arity: int) -> str:
+def _spell_call(function: str, arity: int) -> str:
     """A call of a function of up to three operands."""
     return f"{function}({', '.join(('{a}', '{b}', '{c}')[:arity])})"
 
 
-def spell_portable(name: str) -> Entry:
-    """An operation on FLOAT32 by its definition in `float32`, which is written out."""
-    if name not in FUNCTIONS:
-        return Unsupported(f"codegen/float32.py has no definition of '{name}'")
-    return Spelling(spell_call("{H}", OPERATIONS[name].arity), helper=FUNCTIONS[name])
+def spell_float(operation: Record, spelled: Spelled | None, dtype: DataType) -> Entry:
+    """An operation on floats of a type, as its record says for a language."""
+    single = dtype is DataType.FLOAT32
+    way = spelled if not isinstance(spelled, tuple) else spelled[0 if single else 1]
+    name, arity = operation.name, operation.arity
+    match way:
+        case None:
+            return Unsupported(f"'{name}' takes no floats")
+        case Way.INFIX:
+            return Spelling(INFIX[name], compound=True)
+        case Way.CALL:
+            return Spelling(_spell_call(name, arity))
+        case Way.HELPER:
+            return Spelling(_spell_call("{H}", arity), helper=name)
+        case Way.ROUTINE:
+            routine = operation.float32 if single else operation.float64
+            if routine is None:
+                return Unsupported(f"the record of '{name}' has no routine of {dtype.name}")
+            return Spelling(_spell_call("{H}", arity), helper=write_out(routine))
+        case _:
+            return way
 
 
 def make_table(

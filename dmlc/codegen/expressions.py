@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dmlc.codegen.dialect import FOUR, INFIX, Dialect, Spelling, Unsupported
+from dmlc.codegen.dialect import FOUR, INFIX, Dialect
 from dmlc.codegen.names import Mangler
 from dmlc.codegen.quotients import SIGNED, UNSIGNED, Quotients
 from dmlc.codegen.text import Text
@@ -23,6 +23,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, find_repeated, operate
 from dmlc.kernel.rewrite import list_expressions, walk, walk_statements
 from dmlc.scalars import DataType, Kind
+from dmlc.scalars.operation import Spelling, Unsupported
 from dmlc.source import InternalError
 
 _ARITHMETIC = ("add", "sub", "mul", "fma", "div", "div_nearest")
@@ -540,7 +541,7 @@ class Expressions(abc.ABC):
         helper = (spelling.vector_helper if lanes > 1 else None) or spelling.helper
         if isinstance(helper, Definition):
             places["H"] = self._use_function(helper, lanes)
-        elif helper is not None and "{H}" in text:
+        elif isinstance(helper, str) and "{H}" in text:
             places["H"] = self._use_helper(helper, dtype, lanes, storage, result)
         positional = [places.pop(n) for n in ("0", "1") if n in places]
         return text.format(*positional, **places)

@@ -4,9 +4,9 @@ types hold four.
 
 Every floating-point local is `precise`, so that DXC neither contracts nor re-associates, and all
 floating-point arithmetic makes the value of one. NaN is looked for in the bits of a value, which no
-compiler option can remove. Transcendental functions are those of `float32`, which give the same
-bits on every device that rounds division and square roots correctly: HLSL's own differ from one to
-the next."""
+compiler option can remove. Transcendental functions are the routines of their records, which give
+the same bits on every device that rounds division and square roots correctly: HLSL's own differ
+from one to the next."""
 
 from __future__ import annotations
 
@@ -23,22 +23,18 @@ import numpy as np
 from dmlc.codegen.dialect import (
     INFIX,
     Dialect,
-    Entry,
-    Spelling,
-    Unsupported,
     make_c_syntax,
     make_conversions,
     make_table,
-    spell_call,
-    spell_portable,
+    spell_float,
 )
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.hlsl_host import HLSL, list_details
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
 from dmlc.codegen.packed_words import BYTES, PackedWords, find_carrier, make_loads, make_packs
-from dmlc.codegen.two_floats import div_nearest, div_nearest_double
 from dmlc.kernel.target import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
+from dmlc.scalars.operation import Entry, Spelling, Unsupported
 
 T = DataType
 
@@ -67,9 +63,6 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
     }
 )
 
-_FLOAT_CALLS = {"fma": "mad"}
-_FLOAT_HELPERS = ("min", "max", "sign", "isnan", "mod", "round_float16", "round_bfloat16")
-
 _PACKED = PackedWords(
     extend="{x} << {n} >> {n}",
     mask="",
@@ -83,15 +76,10 @@ _PACKED = PackedWords(
     convert="to_{R}",
 )
 
-_DOUBLE_OPERATIONS = (
-    "add", "sub", "mul", "div", "neg", "abs", "sign", "min", "max", "eq", "ne", "lt", "le", "gt",
-    "ge", "isnan", "isinf",
-)  # fmt: skip
-
 
 def _spell(name: str, dtype: DataType) -> Entry:
     if dtype.is_float:
-        return _spell_float(name, dtype)
+        return spell_float(OPERATIONS[name], OPERATIONS[name].hlsl, dtype)
     if dtype.is_integer:
         return _spell_integer(name, dtype)
     if dtype.kind is Kind.INDEX and name in ("min", "max"):
@@ -101,27 +89,6 @@ def _spell(name: str, dtype: DataType) -> Entry:
     if name in INFIX:
         return Spelling(INFIX[name], compound=True)
     return Unsupported(f"positions have no '{name}'")
-
-
-def _spell_float(name: str, dtype: DataType) -> Entry:
-    double = dtype is T.FLOAT64
-    if name == "div_nearest":
-        return Spelling("{H}({a}, {b})", helper=div_nearest_double if double else div_nearest)
-    if double and name not in _DOUBLE_OPERATIONS:
-        return Unsupported("HLSL only has + - * / and comparisons of double precision")
-    if name == "ne":
-        # `a != b` becomes an ordered comparison, false for NaN, in SPIR-V.
-        return Spelling("!({0} == {1})", compound=True)
-    if name == "isinf":
-        return Spelling("abs({a}) == {I}".replace("{I}", _literal(dtype, math.inf)), compound=True)
-    if name in _FLOAT_HELPERS:
-        arguments = "{a}, {b}" if name in ("min", "max", "mod") else "{a}"
-        return Spelling(f"{{H}}({arguments})", helper=name)
-    if name in INFIX:
-        return Spelling(INFIX[name], compound=True)
-    if OPERATIONS[name].transcendental:
-        return spell_portable(name)
-    return Spelling(spell_call(_FLOAT_CALLS.get(name, name), OPERATIONS[name].arity))
 
 
 def _spell_integer(name: str, dtype: DataType, bits: int = 0) -> Entry:

@@ -21,20 +21,17 @@ from dmlc.codegen.dialect import (
     INFIX,
     INTEGERS,
     Dialect,
-    Entry,
-    Spelling,
-    Unsupported,
     make_c_syntax,
     make_conversions,
     make_table,
-    spell_call,
-    spell_portable,
+    spell_float,
 )
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.opencl_host import OPENCL_C, list_details
 from dmlc.codegen.opencl_names import BUILTINS, PREFIXES
 from dmlc.kernel.target import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
+from dmlc.scalars.operation import Entry, Spelling, Unsupported
 
 T = DataType
 
@@ -61,12 +58,6 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
-_FLOAT_CALLS = {"mod": "fmod", "abs": "fabs", "round": "rint"}
-
-_ROUNDINGS = {"round_float16": "round_half", "round_bfloat16": "round_bfloat16"}
-_FLOAT_HELPERS = ("min", "max", "sign", "sigmoid", "fma")
-_HELPERS_BY_TYPE = {T.FLOAT32: ("erf", "log1p", "tanh", "div_nearest"), T.FLOAT64: ("log1p",)}
-
 
 def _spell(name: str, dtype: DataType) -> Entry:
     if dtype.kind is Kind.BOOL:
@@ -80,7 +71,7 @@ def _spell(name: str, dtype: DataType) -> Entry:
             return Spelling(INFIX[name], compound=True, vector=vector)
         return _spell_plain(name)
     if dtype.is_float:
-        return _spell_float(name, dtype)
+        return spell_float(OPERATIONS[name], OPERATIONS[name].opencl, dtype)
     return _spell_integer(name, dtype)
 
 
@@ -100,33 +91,6 @@ def _spell_plain(name: str) -> Entry:
     if name in INFIX:
         return Spelling(INFIX[name], compound=True)
     return Unsupported(f"positions have no '{name}'")
-
-
-def _spell_float(name: str, dtype: DataType) -> Entry:
-    arity = OPERATIONS[name].arity
-    if name in _FLOAT_HELPERS or name in _HELPERS_BY_TYPE[dtype]:
-        return Spelling(spell_call("{H}", arity), helper=name)
-    if name in _ROUNDINGS:
-        return Spelling("{H}({a})", helper=_ROUNDINGS[name])
-    if name == "rsqrt":
-        # rsqrt() may be off by several units in the last place.
-        return Spelling("1 / sqrt({a})", compound=True)
-    if name in ("sin", "cos", "tan") and dtype is T.FLOAT32:
-        return Spelling(f"{name}({{a}})", vector="{H}({a})", helper=name)
-    if name == "div_nearest":
-        # OpenCL divides FLOAT64 so.
-        return Spelling(INFIX["div"], compound=True)
-    if name == "isnan":
-        # PoCL's own of vectors takes several instructions.
-        return Spelling("isnan({a})", vector="({0} != {0})")
-    if name in INFIX and name != "mod":
-        return Spelling(INFIX[name], compound=True)
-    own = _FLOAT_CALLS.get(name, name)
-    if own in BUILTINS:
-        return Spelling(spell_call(own, arity))
-    if dtype is T.FLOAT32:
-        return spell_portable(name)
-    return Unsupported(f"OpenCL C has no '{name}', nor has templates/opencl.functions.cl")
 
 
 def _spell_integer(name: str, dtype: DataType) -> Entry:

@@ -15,8 +15,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dmlc.codegen.dialect import Entry, Spelling, Unsupported
 from dmlc.scalars import DataType, Kind
+from dmlc.scalars.operation import Entry, Spelling, Unsupported
 
 BYTES = (DataType.INT8, DataType.UINT8, DataType.BOOL)
 """The types of 8 bits."""

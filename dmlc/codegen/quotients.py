@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlc.codegen.dialect import Dialect, Entry, Unsupported
+from dmlc.codegen.dialect import Dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.reaches import Reaches
 from dmlc.scalars import DataType
+from dmlc.scalars.operation import Entry, Unsupported
 
 SIGNED = {1: DataType.INT8, 2: DataType.INT16, 4: DataType.INT32, 8: DataType.INT64}
 UNSIGNED = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32, 8: DataType.UINT64}

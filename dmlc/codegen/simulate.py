@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dmlc.codegen.dialect import Dialect, Spelling
+from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.quotients import QUOTIENTS, UNSIGNED, Quotients
 from dmlc.codegen.spell import prepare_function
 from dmlc.codegen.trace import Definition
@@ -37,6 +37,7 @@ from dmlc.kernel.memory import Cells, Items, Mask, Memory, Who
 from dmlc.kernel.precise import passes_on
 from dmlc.program import KernelSource
 from dmlc.scalars import Array, DataType, Kind, convert
+from dmlc.scalars.operation import Spelling
 
 _BITWISE = ("isnan", "mod", "round_float16", "round_bfloat16")
 """What HLSL's own functions compute of the bits of a FLOAT32: nothing is left open."""

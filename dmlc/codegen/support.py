@@ -9,10 +9,11 @@ import dataclasses
 from collections.abc import Iterator
 
 from dmlc import ir
-from dmlc.codegen.dialect import Dialect, Unsupported
+from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.kernel.target import Profile
 from dmlc.scalars import DataType
+from dmlc.scalars.operation import Unsupported
 from dmlc.source import Diagnostic, Note, UnsupportedError
 
 _MOST = 20

@@ -4,8 +4,8 @@ Buffers of integers of 8 and 16 bits, of booleans and of BFLOAT16 hold several e
 WGSL lets compilers take floats for real numbers: reorder sums, and assume that there are neither
 NaN nor infinities. So what has a name, and a sum in a sum, goes through `pin`, which no compiler
 sees through; NaN is looked for in the bits of a value; and what they could see to be zero or
-infinite is made of a zero that only the running kernel knows. Transcendental functions are those of
-`float32`.
+infinite is made of a zero that only the running kernel knows. Transcendental functions are the
+routines of their records.
 """
 
 from __future__ import annotations
@@ -21,22 +21,18 @@ from dmlc.codegen.dialect import (
     INFIX,
     Atomics,
     Dialect,
-    Entry,
-    Spelling,
     Syntax,
-    Unsupported,
     make_conversions,
     make_table,
-    spell_call,
-    spell_portable,
+    spell_float,
 )
 from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.packed_words import BYTES, PackedWords, find_carrier, make_loads, make_packs
-from dmlc.codegen.two_floats import div_nearest
 from dmlc.codegen.wgsl_host import WGSL_LANGUAGE, list_details
 from dmlc.codegen.wgsl_names import WORDS
 from dmlc.kernel.target import Limits
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType, Kind
+from dmlc.scalars.operation import Entry, Spelling, Unsupported
 
 T = DataType
 
@@ -80,17 +76,6 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
     }
 )
 
-_FLOAT_HELPERS = {
-    "min": "lesser({a}, {b})",
-    "max": "greater({a}, {b})",
-    "mod": "remainder({a}, {b})",
-    "sign": "sign_of({a})",
-    "isnan": "is_nan({a})",
-    "isinf": "is_infinite({a})",
-    "round_float16": "round_f16({a})",
-    "round_bfloat16": "round_bf16({a})",
-}
-
 _SUMS, _PRODUCTS = ("add", "sub"), ("mul", "div")
 _UNPINNED = MappingProxyType(
     {
@@ -112,7 +97,7 @@ def _spell(name: str, dtype: DataType) -> Entry:
     if dtype in _LACKING:
         return _refuse(dtype)
     if dtype.is_float:
-        return _spell_float(name)
+        return spell_float(OPERATIONS[name], OPERATIONS[name].wgsl, dtype)
     if dtype in _HELD and dtype.is_integer:
         return _PACKED.spell(name, dtype, _spell_integer)
     if dtype.is_integer:
@@ -122,23 +107,6 @@ def _spell(name: str, dtype: DataType) -> Entry:
     if name in INFIX:
         return Spelling(INFIX[name], compound=True)
     return Unsupported(f"positions have no '{name}'")
-
-
-def _spell_float(name: str) -> Entry:
-    if name == "ne":
-        # `a != b` becomes an ordered comparison, false for NaN, in SPIR-V.
-        return Spelling("!({0} == {1})", compound=True)
-    if name == "div":
-        return Spelling("{H}({a}, {b})", helper="divide", within="{0} / {1}")
-    if name in _FLOAT_HELPERS:
-        return _call(_FLOAT_HELPERS[name])
-    if name in INFIX:
-        return Spelling(INFIX[name], compound=True)
-    if name == "div_nearest":
-        return Spelling("{H}({a}, {b})", helper=div_nearest)
-    if OPERATIONS[name].transcendental:
-        return spell_portable(name)
-    return Spelling(spell_call(name, OPERATIONS[name].arity))
 
 
 def _spell_integer(name: str, dtype: DataType, bits: int = 32) -> Entry:

@@ -25,6 +25,8 @@ from dmlc.editor.resolve import (
     find_forward,
 )
 from dmlc.editor.scopes import FoundOperator, Symbol, What, find_operator, make_scope
+from dmlc.language import attribute_types
+from dmlc.language.attribute_types import ATTRIBUTE_TYPES
 from dmlc.language.builtins import (
     ARRAY_FACTS,
     FACTS,
@@ -33,7 +35,7 @@ from dmlc.language.builtins import (
     REDUCTIONS,
     SENTENCE_FACTS,
 )
-from dmlc.language.definitions import ATTRIBUTE_TYPES, AttributeDefinition, TensorDefinition
+from dmlc.language.definitions import AttributeDefinition, TensorDefinition
 from dmlc.language.grammar import Continuation, UnexpectedText, continue_text
 from dmlc.language.mistakes import spell_keyword
 from dmlc.language.parse import SUFFIX
@@ -338,11 +340,13 @@ def _values(attribute: AttributeDefinition) -> Iterator[_Item]:
     if attribute.enum is not None:
         for name, value in attribute.enum.members.items():
             yield name, What.MEMBER, f"{attribute.enum.name} = {value}"
-    elif attribute.base == "STRING":
+        return
+    what = attribute.type.what
+    if what is attribute_types.What.STRING:
         yield from ((f'"{value}"', "value", "") for value in attribute.values or ())
-    elif attribute.base == "BOOL":
+    elif what is attribute_types.What.BOOL:
         yield from ((name, "constant", "") for name in ("true", "false"))
-    elif attribute.base == "TYPE":
+    elif what is attribute_types.What.TYPE:
         yield from ((name, What.TYPE, "") for name in data_type_names())
 
 

@@ -236,7 +236,7 @@ def _dimensions(tensor: TensorDefinition) -> str:
 
 def describe_attribute(attribute: AttributeDefinition) -> list[str]:
     """What the row of an attribute says."""
-    base = attribute.base if attribute.enum is None else attribute.enum.name
+    base = attribute.type.name if attribute.enum is None else attribute.enum.name
     length = "" if attribute.length is None else format_expression(attribute.length)
     facts = [f"attribute, {base}{f'[{length}]' if attribute.is_array else ''}"]
     if attribute.default is not None:

@@ -63,7 +63,7 @@ def _parts(node: syntax.Operator, enums: Mapping[str, EnumDefinition]) -> Iterat
     """Attributes, tensors and functions of an operator, and its examples."""
     if node.attributes is not None:
         for row in read_attributes(node.attributes, enums, []):
-            yield Outline(row.name, What.ATTRIBUTE, row.base, row.span, row.span)
+            yield Outline(row.name, What.ATTRIBUTE, row.type.name, row.span, row.span)
     for section in node.tensors:
         level = "" if section.level is None else f" {section.level.text}"
         for tensor in read_tensors(section.table, []):

@@ -49,17 +49,18 @@ from dmlc.ir.nodes import (
 from dmlc.ir.parse import parse
 from dmlc.ir.places import reads_own_place
 from dmlc.ir.ranges import Interval, Ranges
-from dmlc.ir.semantics import CONVERSIONS, SEMANTICS, Semantics
 from dmlc.ir.specialize import specialize
 from dmlc.ir.verify import Fault, check_in_place, find_fault, verify
 from dmlc.scalars import (
     COMBINERS,
+    CONVERSIONS,
     OPERATIONS,
     TENSOR_TYPES,
     DataType,
     Kind,
     Operands,
     Operation,
+    Record,
     combiner_identity,
 )
 
@@ -81,7 +82,6 @@ __all__ = [
     "CONVERSIONS",
     "OPERATIONS",
     "POSITIONAL_COMBINERS",
-    "SEMANTICS",
     "TENSOR_TYPES",
     "Affine",
     "Apply",
@@ -111,11 +111,11 @@ __all__ = [
     "Operation",
     "Parameter",
     "Ranges",
+    "Record",
     "Reduction",
     "Result",
     "Row",
     "Select",
-    "Semantics",
     "Stage",
     "Step",
     "Symbol",

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from dmlc.ir import fractions
-from dmlc.ir.fractions import Fraction
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
     Apply,
@@ -30,7 +28,8 @@ from dmlc.ir.nodes import (
     Table,
     value_type,
 )
-from dmlc.scalars import LARGEST_INDEX, DataType, integer_limits
+from dmlc.scalars import LARGEST_INDEX, OPERATIONS, DataType, fractions, integer_limits
+from dmlc.scalars.fractions import Fraction
 from dmlc.sizes import LARGEST, Size, has_quotients, measure, part_quotient
 
 Bound: TypeAlias = int | float
@@ -175,7 +174,8 @@ class Ranges:
                 return fractions.convert_whole(*whole)
             case Apply():
                 given = [self._fractions[o] for o in instruction.operands]
-                return fractions.apply(instruction.operation.name, given)
+                find_range = OPERATIONS[instruction.operation.name].range
+                return fractions.ANYTHING if find_range is None else find_range(*given)
             case _:
                 return fractions.ANYTHING
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dmlc import ir
-from dmlc.codegen.dialect import Dialect, Unsupported
+from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.render import render
 from dmlc.kernel.interpret import Memory, run_kernel
 from dmlc.kernel.parse import parse_kernel
@@ -24,6 +24,7 @@ from dmlc.loops.nodes import SHORT_VECTOR
 from dmlc.runtime.answers import Answer, Question
 from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
 from dmlc.scalars import COMBINERS, OPERATIONS, TENSOR_TYPES, Array, DataType
+from dmlc.scalars.operation import Unsupported
 
 COUNT = 64
 """The elements of each operand: whole vectors of any width."""

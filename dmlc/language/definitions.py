@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Container, Iterable, Mapping
-from types import MappingProxyType
 from typing import Protocol
 
 from dmlc.language import syntax
+from dmlc.language.attribute_types import AttributeType
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
 
@@ -102,50 +102,11 @@ class TensorDefinition:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AttributeType:
-    """A type that attributes have."""
-
-    also: tuple[str, ...]
-    """What tables may call it besides its name, in small letters."""
-    holds: str
-    """What callers give: a `float`, `int`, `bool` or `str`; or a `number`, a float or an integer
-    that is kept as it is."""
-    must_be: str = ""
-    """What a message asks for, of numbers."""
-    limits: tuple[int, int] = (0, 0)
-    """The least and the largest integer, of an `int` and a `number`."""
-    rounds_to: DataType = DataType.FLOAT64
-    """What a `float` is rounded to."""
-
-
-_SIGNED, _UNSIGNED = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
-
-ATTRIBUTE_TYPES: Mapping[str, AttributeType] = MappingProxyType({
-    "FLOAT": AttributeType(
-        ("float32", "f32"), "float", "a number", rounds_to=DataType.FLOAT32
-    ),
-    "INT": AttributeType(("int32", "int64", "s32", "s64"), "int", "a whole number", _SIGNED),
-    "UINT": AttributeType(
-        ("uint32", "uint64", "u32", "u64"), "int", "a whole number of 0 or more", _UNSIGNED
-    ),
-    "NUMBER": AttributeType(
-        ("dml_scalar_union",), "number", "a number", (_SIGNED[0], _UNSIGNED[1])
-    ),
-    "BOOL": AttributeType(("boolean",), "bool"),
-    "TYPE": AttributeType(("dml_tensor_data_type",), "str"),
-    "STRING": AttributeType((), "str"),
-})  # fmt: skip
-"""The types of attributes, enums apart, by their names."""
-_ENUM = AttributeType((), "str")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class AttributeDefinition:
-    """A row of an attribute table. `base` is the name of an `AttributeType`, or ENUM (then `enum`
-    is set). A STRING has `values`."""
+    """A row of an attribute table. Of type ENUM it has an `enum`, and of type STRING `values`."""
 
     name: str
-    base: str
+    type: AttributeType
     enum: EnumDefinition | None
     values: tuple[str, ...] | None
     """What a string may be, or the values a number is limited to by the `Values` column."""
@@ -156,8 +117,9 @@ class AttributeDefinition:
     span: Span
 
     @property
-    def type(self) -> AttributeType:
-        return ATTRIBUTE_TYPES.get(self.base, _ENUM)
+    def base(self) -> str:
+        """The name of its type, which is ENUM where it has an enum."""
+        return self.type.name
 
 
 def mistake(

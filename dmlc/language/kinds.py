@@ -11,6 +11,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping
 
+from dmlc.language.attribute_types import What
 from dmlc.language.definitions import (
     AttributeDefinition,
     EnumDefinition,
@@ -19,15 +20,6 @@ from dmlc.language.definitions import (
 )
 from dmlc.scalars import DataType
 from dmlc.source import Span
-
-
-class What(enum.Enum):
-    NUMBER = "a number"
-    BOOL = "a boolean"
-    STRING = "a string"
-    ENUM = "a member of an enum"
-    TYPE = "a data type"
-    UNKNOWN = "unknown"
 
 
 class Form(enum.Enum):
@@ -79,15 +71,11 @@ def tensor_kind(tensor: TensorDefinition) -> Kind:
     return Kind(what, form, ranks=frozenset(tensor.ranks))
 
 
-_WHATS = {"ENUM": What.ENUM, "STRING": What.STRING, "BOOL": What.BOOL, "TYPE": What.TYPE}
-"""What attributes are whose base is no number."""
-
-
 def attribute_kind(attribute: AttributeDefinition) -> Kind:
     form = Form.ARRAY if attribute.is_array else Form.SCALAR
-    what = _WHATS.get(attribute.base)
+    what = attribute.type.what
     values = attribute.values if what is What.STRING else None
-    return Kind(what or What.NUMBER, form, attribute.enum, values)
+    return Kind(what, form, attribute.enum, values)
 
 
 class Names:

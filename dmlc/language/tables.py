@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
+from dmlc.language.attribute_types import ATTRIBUTE_TYPES, ENUM, AttributeType, What
 from dmlc.language.definitions import (
-    ATTRIBUTE_TYPES,
     AttributeDefinition,
     Dimension,
     EnumDefinition,
@@ -44,10 +44,8 @@ TENSOR_COLUMNS = ("Tensor", "Kind", "Dimensions", "Supported dimension counts",
                   "Supported data types")  # fmt: skip
 ATTRIBUTE_COLUMNS = ("Attribute", "Type", "Default", "Values")
 _SHORT_COLUMNS = {"ranks": "Supported dimension counts", "types": "Supported data types"}
-_BASES = {
-    word: name for name, each in ATTRIBUTE_TYPES.items() for word in (name.lower(), *each.also)
-}
-_WORDS = {*KINDS, *_BASES}
+_TYPES = {word: t for t in ATTRIBUTE_TYPES.values() for word in (t.name.lower(), *t.also)}
+_WORDS = {*KINDS, *_TYPES}
 """What stands in cells and is no name of a row."""
 
 Diagnostics = list[Diagnostic]
@@ -299,13 +297,14 @@ def _attribute(
         )
         return None
     word = match.group(1)
-    base, enum = _BASES.get(word.lower()), enums.get(word)
-    if base is None and enum is None:
+    enum = enums.get(word)
+    kind = _TYPES.get(word.lower(), None if enum is None else ENUM)
+    if kind is None:
         known = [*ATTRIBUTE_TYPES, *enums]
         reader.fail_unknown("attribute type", word, known, type_cell.span, code="E0503")
         return None
     values = None if value_cell is None else _values(value_cell)
-    if base == "STRING" and values is None:
+    if kind.what is What.STRING and values is None:
         needs = "is a string: its 'Values' cell must list what it may be"
         reader.fail(f"attribute '{name.text}' {needs}", type_cell.span, code="E0503")
         return None
@@ -314,11 +313,11 @@ def _attribute(
         start = type_cell.span.start + type_cell.text.index("[") + 1
         end = type_cell.span.start + type_cell.text.rindex("]")
         length = _expression(type_cell.span, start, end, reader.diagnostics)
-    default = None if default_cell is None else _default(default_cell, base, reader.diagnostics)
+    default = None if default_cell is None else _default(default_cell, kind, reader.diagnostics)
     return AttributeDefinition(
         name.text,
-        base or "ENUM",
-        enum if base is None else None,
+        kind,
+        enum if kind is ENUM else None,
         values,
         match.group(2) is not None,
         length,
@@ -334,13 +333,13 @@ def _values(cell: syntax.Cell) -> tuple[str, ...]:
 
 
 def _default(
-    cell: syntax.Cell, base: str | None, diagnostics: Diagnostics
+    cell: syntax.Cell, kind: AttributeType, diagnostics: Diagnostics
 ) -> syntax.Expression | None:
     quoted = re.fullmatch(r"([`*_]*)(.*?)\1", cell.text, re.DOTALL)
     mark = len(quoted.group(1)) if quoted is not None else 0
     start, end = cell.span.start + mark, cell.span.end - mark
     text = cell.span.source.text[start:end].strip()
-    if base == "STRING":
+    if kind.what is What.STRING:
         return syntax.String(text.strip('"'), span=cell.span)
     return _expression(cell.span, start, end, diagnostics)
 

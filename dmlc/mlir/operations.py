@@ -8,6 +8,7 @@ and `arith.minnumf` drops NaN.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -15,56 +16,9 @@ import numpy as np
 
 from dmlc.ir.nodes import POSITIONAL_COMBINERS
 from dmlc.mlir.region import Region, Value
-from dmlc.scalars import COMBINERS, LARGEST_INDEX, OPERATIONS, DataType, Kind, Operation
+from dmlc.scalars import COMBINERS, LARGEST_INDEX, OPERATIONS, DataType, Domain, Kind, Operation
 from dmlc.scalars import DataType as T
 from dmlc.source import InternalError, UnsupportedError
-
-_ORDERED: Mapping[str, tuple[str, str, str]] = MappingProxyType(
-    {
-        "eq": ("oeq", "eq", "eq"),
-        "ne": ("une", "ne", "ne"),
-        "lt": ("olt", "slt", "ult"),
-        "le": ("ole", "sle", "ule"),
-        "gt": ("ogt", "sgt", "ugt"),
-        "ge": ("oge", "sge", "uge"),
-    }
-)
-"""The predicates of floats, of signed integers and positions, and of unsigned integers."""
-
-_PLAIN: Mapping[str, tuple[str, str, str]] = MappingProxyType(
-    {
-        "add": ("arith.addf", "arith.addi", "arith.addi"),
-        "sub": ("arith.subf", "arith.subi", "arith.subi"),
-        "mul": ("arith.mulf", "arith.muli", "arith.muli"),
-        "fma": ("math.fma", "", ""),
-        "div": ("arith.divf", "arith.divsi", "arith.divui"),
-        "div_nearest": ("arith.divf", "", ""),
-        "mod": ("arith.remf", "arith.remsi", "arith.remui"),
-        "min": ("", "arith.minsi", "arith.minui"),
-        "max": ("", "arith.maxsi", "arith.maxui"),
-        "and": ("", "", "arith.andi"),
-        "or": ("", "", "arith.ori"),
-        "bit_and": ("", "arith.andi", "arith.andi"),
-        "bit_or": ("", "arith.ori", "arith.ori"),
-        "bit_xor": ("", "arith.xori", "arith.xori"),
-        "shift_left": ("", "arith.shli", "arith.shli"),
-        "shift_right": ("", "arith.shrsi", "arith.shrui"),
-        "abs": ("math.absf", "math.absi", ""),
-        "neg": ("arith.negf", "", ""),
-        "floor": ("math.floor", "", ""),
-        "ceil": ("math.ceil", "", ""),
-        "round": ("math.roundeven", "", ""),
-        "trunc": ("math.trunc", "", ""),
-        "pow": ("math.powf", "", ""),
-    }
-)
-"""The operation of MLIR for the same three."""
-
-_FUNCTIONS = frozenset((
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp", "exp2",
-    "expm1", "log", "log1p", "log2", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh",
-))  # fmt: skip
-"""Functions of floats that the dialect `math` has by the same names."""
 
 
 def _column(dtype: DataType) -> int:
@@ -73,21 +27,40 @@ def _column(dtype: DataType) -> int:
     return 1 if dtype.kind in (Kind.SIGNED, Kind.INDEX) else 2
 
 
+def _find(name: str, x: Value) -> str:
+    """The operation of MLIR on values like one."""
+    return OPERATIONS[name].mlir[_column(x.dtype)]
+
+
 def write_operation(region: Region, operation: Operation, given: Sequence[Value]) -> Value:
     """Writes an operation on values of one type, and gives its result."""
     name = operation.name
     write = (_ON_FLOATS if given[0].dtype.is_float else _ON_INTEGERS).get(name)
     if write is not None:
         return write(region, *given)
-    column = _column(given[0].dtype)
-    if name in _ORDERED:
-        return region.compare(_ORDERED[name][column], *given)
-    if name not in _PLAIN and name not in _FUNCTIONS:
+    plain, formula = _find(name, given[0]), OPERATIONS[name].formula
+    if plain:
+        # A predicate is of the dialect of the comparison that has it.
+        return (region.apply if "." in plain else region.compare)(plain, *given)
+    if formula is None or not given[0].dtype.is_float:
         raise UnsupportedError(f"MLIR's dialects arith and math have no '{name}'")
-    plain = _PLAIN[name][column] if name in _PLAIN else f"math.{name}"
-    if not plain:
-        raise InternalError(f"'{name}' has no form for {given[0].dtype.name} in MLIR")
-    return region.apply(plain, *given)
+    return _Floats(region).compute(formula, *given)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Floats(Domain[Value]):
+    """Values of formulas are floats, and what compares them."""
+
+    region: Region
+
+    def apply(self, name: str, given: Sequence[Value]) -> Value:
+        return write_operation(self.region, OPERATIONS[name], given)
+
+    def select(self, condition: Value, then: Value, otherwise: Value) -> Value:
+        return self.region.select(condition, then, otherwise)
+
+    def number(self, value: int | float, like: Value) -> Value:
+        return self.region.constant(float(value), like.dtype)
 
 
 # Floats -----------------------------------------------------------------------------------
@@ -146,12 +119,6 @@ def _round_bfloat16(region: Region, x: Value) -> Value:
     return region.select(_isnan(region, x), x, rounded)
 
 
-def _sigmoid(region: Region, x: Value) -> Value:
-    one = region.constant(1.0, x.dtype)
-    power = region.apply("math.exp", region.apply("arith.negf", x))
-    return region.apply("arith.divf", one, region.apply("arith.addf", one, power))
-
-
 _ON_FLOATS: Mapping[str, Callable[..., Value]] = MappingProxyType(
     {
         "min": _choose("lt"),
@@ -161,7 +128,6 @@ _ON_FLOATS: Mapping[str, Callable[..., Value]] = MappingProxyType(
         "isinf": _isinf,
         "round_float16": _round_float16,
         "round_bfloat16": _round_bfloat16,
-        "sigmoid": _sigmoid,
     }
 )
 
@@ -170,7 +136,7 @@ _ON_FLOATS: Mapping[str, Callable[..., Value]] = MappingProxyType(
 
 
 def _divide(region: Region, x: Value, y: Value) -> Value:
-    operation = _PLAIN["div"][_column(x.dtype)]
+    operation = _find("div", x)
     if y.constant not in (None, 0, -1):
         return region.apply(operation, x, y)
     zero, one = region.constant(0, x.dtype), region.constant(1, x.dtype)
@@ -187,7 +153,7 @@ def _divide(region: Region, x: Value, y: Value) -> Value:
 
 
 def _modulo(region: Region, x: Value, y: Value) -> Value:
-    operation = _PLAIN["mod"][_column(x.dtype)]
+    operation = _find("mod", x)
     if y.constant not in (None, 0, -1):
         return region.apply(operation, x, y)
     # The remainder is 0 by 0, by 1 and by -1 alike.
@@ -203,7 +169,7 @@ def _shift(name: str) -> Callable[[Region, Value, Value], Value]:
         width = 8 * x.dtype.bytes
         if y.constant is None or not 0 <= y.constant < width:
             y = region.apply("arith.andi", y, region.constant(width - 1, y.dtype))
-        return region.apply(_PLAIN[name][_column(x.dtype)], x, y)
+        return region.apply(_find(name, x), x, y)
 
     return write
 
@@ -219,7 +185,7 @@ def _absolute(region: Region, x: Value) -> Value:
 
 def _integer_sign(region: Region, x: Value) -> Value:
     one = region.constant(1, x.dtype)
-    limited = region.apply(_PLAIN["min"][_column(x.dtype)], x, one)
+    limited = region.apply(_find("min", x), x, one)
     if x.dtype.kind is Kind.UNSIGNED:
         return limited
     return region.apply("arith.maxsi", limited, region.constant(-1, x.dtype))

@@ -9,7 +9,7 @@ does, several nodes say it.
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -18,7 +18,15 @@ from onnx import TensorProto
 
 from dmlc.ir import Constant
 from dmlc.onnx.nodes import Nodes, Value
-from dmlc.scalars import OPERATIONS, Array, DataType, Kind, Operation, combiner_identity
+from dmlc.scalars import (
+    OPERATIONS,
+    Array,
+    DataType,
+    Domain,
+    Kind,
+    Operation,
+    combiner_identity,
+)
 from dmlc.source import UnsupportedError
 
 ELEMENTS: Mapping[DataType, int] = MappingProxyType(
@@ -53,26 +61,10 @@ _HELD: Mapping[DataType, DataType] = MappingProxyType(
     }
 )
 
-_SAME = MappingProxyType(
-    {
-        "neg": "Neg", "floor": "Floor", "ceil": "Ceil", "round": "Round", "sqrt": "Sqrt",
-        "isnan": "IsNaN", "isinf": "IsInf", "and": "And", "or": "Or", "not": "Not", "eq": "Equal",
-        "exp": "Exp", "log": "Log", "pow": "Pow", "sin": "Sin", "cos": "Cos", "tan": "Tan",
-        "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
-        "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf",
-        "add": "Add", "sub": "Sub", "mul": "Mul", "abs": "Abs",
-        "bit_and": "BitwiseAnd", "bit_or": "BitwiseOr", "bit_xor": "BitwiseXor",
-        "bit_not": "BitwiseNot",
-    }
-)  # fmt: skip
-"""Operations that one node of ONNX is, on values as they are held."""
-
 _LEAVES = ("add", "sub", "mul", "neg", "abs", "div", "bit_not", "shift_left")
 """Operations on integers whose result may lie outside the type."""
 
-_COMPARED = MappingProxyType(
-    {"lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual"}
-)
+_ORDERED = ("lt", "le", "gt", "ge")
 
 _LOWEST = -(1 << 63)
 
@@ -149,8 +141,8 @@ class Arithmetic:
         if operation.rounds_to is not None:
             rounded = self.as_element(given[0], ELEMENTS[operation.rounds_to])
             return self.as_element(rounded, given[0].element)
-        if name in _COMPARED:
-            return self.test(_COMPARED[name], *(self.ordered(v, dtype) for v in given))
+        if name in _ORDERED:
+            return self.apply_same(name, [self.ordered(v, dtype) for v in given])
         if name == "ne":
             return self.test("Not", self.test("Equal", *given))
         if dtype.is_float:
@@ -160,10 +152,11 @@ class Arithmetic:
 
     def apply_same(self, name: str, given: Sequence[Value]) -> Value:
         """An operation that one node is."""
-        if name not in _SAME:
+        operation = OPERATIONS[name]
+        if operation.onnx is None:
             raise UnsupportedError(f"ONNX has no operator that computes '{name}'")
-        add = self.test if OPERATIONS[name].gives_bool else self.add
-        return add(_SAME[name], *given)
+        add = self.test if operation.gives_bool else self.add
+        return add(operation.onnx, *given)
 
     def apply_float(self, name: str, given: Sequence[Value]) -> Value:
         """An operation on floats, comparisons aside."""
@@ -173,31 +166,14 @@ class Arithmetic:
                 return self.extreme(name, *given)
             case "sign":
                 return self.sign(x)
-            case "trunc":
-                return self.truncate(x)
-            case "div" | "div_nearest":
-                return self.add("Div", *given)
-            case "fma":
-                return self.add("Add", self.add("Mul", *given[:2]), given[2])
             case "mod":
                 shape = np.broadcast_shapes(*(value.shape for value in given))
                 return self.nodes.add("Mod", given, x.element, shape, fmod=1)
-            case "rsqrt":
-                return self.add("Div", self.like(x, 1), self.add("Sqrt", x))
-            case "exp2":
-                return self.add("Pow", self.like(x, 2), x)
-            case "expm1":
-                return self.exponential_less_one(x)
-            case "log2":
-                return self.add("Mul", self.add("Log", x), self.like(x, 1 / math.log(2)))
-            case "log1p":
-                return self.logarithm_of_one_more(x)
-            case "atan2":
-                return self.angle(*given)
-            case "sigmoid":
-                return self.sigmoid(x)
             case _:
-                return self.apply_same(name, given)
+                formula = OPERATIONS[name].formula
+                if OPERATIONS[name].onnx is not None or formula is None:
+                    return self.apply_same(name, given)
+                return _Floats(self).compute(formula, *given)
 
     def apply_whole(self, name: str, dtype: DataType, given: Sequence[Value]) -> Value:
         """The same on integers, positions and booleans, in the range of the type they are held
@@ -250,58 +226,9 @@ class Arithmetic:
             chosen = self.test("Or", chosen, self.test("IsNaN", y))
         return self.where(chosen, y, x)
 
-    def truncate(self, x: Value) -> Value:
-        negative = self.test("Less", x, self.like(x, 0))
-        return self.where(negative, self.add("Ceil", x), self.add("Floor", x))
-
     def sign(self, x: Value) -> Value:
         has_sign = self.test("Greater", self.add("Abs", x), self.like(x, 0))
         return self.where(has_sign, self.add("Sign", x), x)
-
-    def sigmoid(self, x: Value) -> Value:
-        one = self.like(x, 1)
-        return self.add("Div", one, self.add("Add", one, self.add("Exp", self.add("Neg", x))))
-
-    def exponential_less_one(self, x: Value) -> Value:
-        """expm1; of a small x from a hyperbolic tangent, which keeps its digits."""
-        half = self.add("Tanh", self.add("Mul", x, self.like(x, 0.5)))
-        one = self.like(x, 1)
-        near = self.add("Div", self.add("Mul", half, self.like(x, 2)), self.add("Sub", one, half))
-        far = self.add("Sub", self.add("Exp", x), one)
-        return self.where(self.test("Less", self.add("Abs", x), one), near, far)
-
-    def logarithm_of_one_more(self, x: Value) -> Value:
-        """log1p; of a small x as that of the number that 1 + x rounds to, grown by what x is more
-        than that is beyond 1."""
-        one = self.like(x, 1)
-        sum_ = self.add("Add", x, one)
-        far = self.add("Log", sum_)
-        rest = self.add("Sub", sum_, one)
-        near = self.add("Div", self.add("Mul", far, x), rest)
-        near = self.where(self.test("Equal", rest, self.like(x, 0)), x, near)
-        small = self.test("Less", self.add("Abs", x), self.like(x, 0.5))
-        return self.where(small, near, far)
-
-    def angle(self, y: Value, x: Value) -> Value:
-        """atan2: the angle in the first quadrant, mirrored as the signs say."""
-        zero = self.like(x, 0)
-        high, wide = self.add("Abs", y), self.add("Abs", x)
-        flat = self.test("Equal", high, zero)
-        same = self.where(flat, zero, self.like(x, 1))
-        slope = self.add("Div", high, wide)
-        # 0 / 0 and inf / inf have a direction here.
-        slope = self.where(self.test("Equal", high, wide), same, slope)
-        angle = self.add("Atan", slope)
-        angle = self.where(
-            self.is_negative(x), self.add("Sub", self.like(x, math.pi), angle), angle
-        )
-        return self.where(self.is_negative(y), self.add("Neg", angle), angle)
-
-    def is_negative(self, x: Value) -> Value:
-        """Whether a float's sign is set, -0.0 among them."""
-        zero = self.like(x, 0)
-        below = self.test("Less", self.add("Div", self.like(x, 1), x), zero)
-        return self.test("Or", self.test("Less", x, zero), below)
 
     # Integers ---------------------------------------------------------------------------------
 
@@ -427,3 +354,21 @@ class Arithmetic:
         """What no points come to."""
         number = combiner_identity(combiner, dtype)
         return self.literal(Constant(dtype, number))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Floats(Domain[Value]):
+    """Values of formulas are floats, and what compares them."""
+
+    arithmetic: Arithmetic
+
+    def apply(self, name: str, given: Sequence[Value]) -> Value:
+        is_float = given[0].element != TensorProto.BOOL
+        dtype = DataType.FLOAT32 if is_float else DataType.BOOL
+        return self.arithmetic.apply(OPERATIONS[name], given, dtype)
+
+    def select(self, condition: Value, then: Value, otherwise: Value) -> Value:
+        return self.arithmetic.where(condition, then, otherwise)
+
+    def number(self, value: int | float, like: Value) -> Value:
+        return self.arithmetic.like(like, value)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from dmlc.scalars import OPERATIONS
+
 _TOKEN = re.compile(
     r"\s+|(?P<number>\d+(?:\.\d+)?)|(?P<command>\\(?:[A-Za-z]+|.))|(?P<word>[A-Za-z](?:[A-Za-z0-9]|_(?=[A-Za-z0-9]))*)"
     r"|(?P<mark>.)",
@@ -25,13 +27,9 @@ _NAMES = {
     "\\diffgamma": "diff_gamma", "\\diffbeta": "diff_beta", "\\diffweights": "diff_weights",
     "\\diffbias": "diff_bias", "\\mu": "mean", "\\srcshape": "src_shape", "\\infty": "inf",
 }  # fmt: skip
-_FUNCTIONS = {
-    "\\min", "\\max", "\\exp", "\\log", "\\ln", "\\tanh", "\\sin", "\\cos", "\\tan", "\\sinh",
-    "\\cosh", "\\arctan", "\\arcsin", "\\arccos",
-}  # fmt: skip
-_CALLED = {"min", "max", "exp", "log", "ln", "tanh", "erf", "round", "abs", "sqrt", "sigmoid",
-           "pow", "sign", "floor", "ceil"}  # fmt: skip
-_RENAMED = {"arctan": "atan", "arcsin": "asin", "arccos": "acos", "ln": "log"}
+_WORDS = {word: o.name for o in OPERATIONS.values() for word in o.pages}
+"""The function that a word or a command is."""
+_COMMANDS = {word for word in _WORDS if word.startswith("\\")}
 _STARTS = {"{", "(", "|", "\\frac", "\\sqrt", "\\begin", "\\sum", "\\lfloor", "\\lceil"}
 _GREEK = {"alpha", "beta", "gamma", "delta", "epsilon", "lambda", "sigma", "theta"}
 _DEEPEST = 60
@@ -99,7 +97,7 @@ class _Reader:
         if token in _NAMES:
             return _NAMES[token]
         name = re.sub(r"_[a-z]$", "", token.removeprefix("\\"))
-        if not re.fullmatch(r"[A-Za-z]\w*", name) or token in _FUNCTIONS:
+        if not re.fullmatch(r"[A-Za-z]\w*", name) or token in _COMMANDS:
             raise NoFormula
         following = self.tokens[self.position : self.position + 2]
         if len(following) == 2 and following[0] == "_" and following[1].isdigit():
@@ -173,7 +171,7 @@ class _Reader:
         token = self.next
         if token == "|":
             return False
-        known = token in _STARTS or token in _FUNCTIONS or token in _NAMES
+        known = token in _STARTS or token in _COMMANDS or token in _NAMES
         plain = re.fullmatch(r"\d.*|[A-Za-z].*", token) is not None
         named = token.startswith("\\") and token[1:].isalpha() and token not in _OPERATORS
         return known or (plain and token not in ("if", "otherwise", "else")) or (
@@ -251,9 +249,8 @@ class _Reader:
 
     def call_or_name(self, depth: int) -> str:
         token = self.take()
-        name = token.removeprefix("\\")
-        if token in _FUNCTIONS or name in _CALLED:
-            name = _RENAMED.get(name, name)
+        name = _WORDS.get(token) or _WORDS.get(token.removeprefix("\\"))
+        if name is not None:
             if self.next != "(":
                 return f"{name}({self.power(depth + 1)})"
             self.take()

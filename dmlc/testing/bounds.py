@@ -52,29 +52,18 @@ from dmlc.oracle import find_expected
 from dmlc.parameters import expect, expect_mapping
 from dmlc.reference import evaluate
 from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
-from dmlc.scalars import OPERATIONS, Array, DataType, Operation, held_type
+from dmlc.scalars import OPERATIONS, Array, DataType, Error, Keeps, Operation, held_type
 from dmlc.sizes import Shapes
 from dmlc.testing.online import write_online
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.online import may_be_online
 from dmlc.transform.simplify import simplify
 
-_EXACT = frozenset(
-    ("neg", "abs", "sign", "min", "max", "floor", "ceil", "round", "trunc", "mod")
-)  # fmt: skip
-"""Operations on floats that round nothing themselves."""
-_PLAIN = ("add", "sub", "mul", "div", "div_nearest", "sqrt")
-"""Operations that are off by what a device promises, and the reference by half a unit of the last
-place besides. Others may be off by 4 units."""
+_FEW_UNITS = 4.0
+"""Units in the last place that an operation may be off by which no device promises anything of."""
 _QUOTIENTS = ("div", "div_nearest")
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-6
 """What a transcendental function may be off by."""
-_LIMITS: Mapping[str, tuple[float, ...]] = {
-    "tanh": (-1.0, 1.0), "erf": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "exp": (0.0,), "exp2": (0.0,),
-    "expm1": (-1.0,),
-}  # fmt: skip
-"""What functions come ever nearer to as their operand grows: they are exact from where that is the
-nearest number of their type."""
 _EARLIER = 0.9
 """Devices reach a limit a little later than rounding would: at this part of the operand it must be
 reached already."""
@@ -113,8 +102,8 @@ _LARGEST = {
 
 def rounds_alike(operation: Operation) -> bool:
     """Whether an operation on floats gives the same bits in every kernel."""
-    named = operation.name in _EXACT or operation.name in ("add", "sub", "mul")
-    return named or operation.gives_bool or operation.rounds_to is not None
+    alike = OPERATIONS[operation.name].error in (Error.NONE, Error.ROUNDED)
+    return alike or operation.rounds_to is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -142,8 +131,9 @@ class Rules:
 
     def find_ulps(self, operation: Operation, dtype: DataType) -> float:
         """Units in the last place that one operation may be off by."""
-        if operation.name not in _PLAIN:
-            return 4.0
+        if OPERATIONS[operation.name].error not in (Error.ROUNDED, Error.PROMISED):
+            return _FEW_UNITS
+        # The reference is off by half a unit besides.
         return self.floats.find_ulps(operation.name, dtype) + CORRECT
 
 
@@ -380,9 +370,10 @@ class _Maker:
                         return True
                 if operation.name == "max":
                     return any(self.signless[g] for g in given)
-                keeps = operation.name in ("add", "mul", *_QUOTIENTS, "min", "mod", "pow")
-                always = operation.name in ("abs", "sqrt", "rsqrt", "exp", "exp2", "sigmoid")
-                return always or (keeps and all(self.signless[g] for g in given))
+                keeps = OPERATIONS[operation.name].never_negative
+                if keeps is Keeps.OPERANDS:
+                    return all(self.signless[g] for g in given)
+                return keeps is not Keeps.NEVER
             case _:
                 return False
 
@@ -397,9 +388,9 @@ class _Maker:
             case Cast(operand=operand):
                 return self.whole[operand]
             case Apply(operation=operation, operands=given):
-                keeps = operation.name in ("add", "sub", "mul", "neg", "abs", "min", "max", "mod")
-                made = operation.name in ("floor", "ceil", "round", "trunc", "sign")
-                return made or (keeps and all(self.whole[g] for g in given))
+                keeps = OPERATIONS[operation.name].whole
+                every = keeps is Keeps.OPERANDS and all(self.whole[g] for g in given)
+                return every or keeps is Keeps.ALWAYS
             case _:
                 return False
 
@@ -412,7 +403,7 @@ class _Maker:
             case Cast(operand=operand):
                 return self.settles[operand]
             case Apply(operation=operation, operands=given):
-                if operation.name in _LIMITS:
+                if OPERATIONS[operation.name].limits:
                     return True
                 keeps = operation.name in ("add", "sub", "mul", "neg", "abs")
                 some = any(self.settles[g] for g in given)
@@ -572,7 +563,7 @@ class _Maker:
             absolute = self.where_finite(number, self.constant(_ABSOLUTE))
             own = self.apply("add", self.scaled(number, _RELATIVE), absolute)
             terms.append(self._unless_at_limit(number, operation, ends, own))
-        elif operation.name not in _EXACT:
+        elif OPERATIONS[operation.name].error is not Error.NONE:
             rounding = self.rounded(number, computed, self.rules.find_ulps(operation, computed))
             if self.whole[number]:
                 # A whole number that the type holds is not rounded.
@@ -584,7 +575,7 @@ class _Maker:
             # Of the exact ones it alone makes denormals of what is none.
             terms.append(self.where_small(number, computed))
         total = self.total(terms)
-        if total is None or operation.name in _EXACT:
+        if total is None or OPERATIONS[operation.name].error is Error.NONE:
             return total
         if self.settles[number] and not operation.transcendental:
             total = self._unless_settled(number, operation, ends, total)
@@ -596,7 +587,7 @@ class _Maker:
         """What a transcendental function is off by itself: where it has reached one of its limits,
         wherever its operand may be, what is left to that limit, and what flushing to zero costs."""
         computed = value_type(self.instructions[number])
-        for limit in _LIMITS.get(operation.name, ()):
+        for limit in map(float, OPERATIONS[operation.name].limits):
             # Half of the way to the number before it, or less.
             near = self.constant(abs(limit) * _EPSILON[computed] / 4 or _SMALLEST[computed])
             towards = self.constant(limit)

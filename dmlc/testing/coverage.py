@@ -19,6 +19,7 @@ from dmlc.binding.operator import read_call
 from dmlc.binding.values import EnumValue
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
+from dmlc.language.attribute_types import What
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
@@ -137,7 +138,7 @@ class Coverage:
             values: Iterable[str] = a.values or ()
             if a.enum is not None:
                 values = a.enum.members
-            elif a.base == "BOOL":
+            elif a.type.what is What.BOOL:
                 values = ("true", "false")
             for value in values:
                 key = ("value", a.name, _spell_listed(value))

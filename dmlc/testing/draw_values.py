@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
+from dmlc.language.attribute_types import Holds, What
 from dmlc.language.definitions import AttributeDefinition
 from dmlc.scalars import TENSOR_TYPES
 
@@ -72,11 +73,11 @@ def draw_one(random: Random, attribute: AttributeDefinition) -> object:
     listed = list_values(attribute)
     if listed:
         return listed[int(random.integers(len(listed)))]
-    if attribute.base == "TYPE":
+    if attribute.type.what is What.TYPE:
         return pick(random, TENSOR_TYPES).name
     far = random.random() < 0.06
     holds = attribute.type.holds
-    if holds == "float" or (holds == "number" and random.random() < 0.25):
+    if holds is Holds.FLOAT or (holds is Holds.EITHER and random.random() < 0.25):
         return pick(random, _FAR_FLOATS if far else _FLOATS)
     pool = _FAR if far else _WHOLE
     if attribute.type.limits[0] < 0 and random.random() < 0.25:
@@ -105,16 +106,16 @@ def list_values(attribute: AttributeDefinition) -> list[object]:
     """What an attribute may be, where that is a short list."""
     if attribute.enum is not None:
         return list(attribute.enum.members)
-    if attribute.type.holds == "bool":
+    if attribute.type.what is What.BOOL:
         return [False, True]
     if attribute.values is None:
         return []
-    if attribute.base == "STRING":
+    if attribute.type.what is What.STRING:
         return list(attribute.values)
     found: list[object] = []
     for text in attribute.values:
         try:
-            found.append(float(text) if attribute.type.holds == "float" else int(text))
+            found.append(float(text) if attribute.type.holds is Holds.FLOAT else int(text))
         except ValueError:
             return []
     return found

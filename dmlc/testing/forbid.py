@@ -16,6 +16,7 @@ from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor
 from dmlc.binding.values import Constant
 from dmlc.language import syntax
+from dmlc.language.attribute_types import Holds, What
 from dmlc.language.definitions import AttributeDefinition, TensorDefinition
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import TENSOR_TYPES
@@ -175,10 +176,10 @@ class _Forbidder:
             k = int(self.random.integers(len(items)))
             items[k] = self._step(attribute, items[k])
             return tuple(items)
-        if isinstance(value, int) and not isinstance(value, bool) and attribute.base != "ENUM":
+        if isinstance(value, int) and attribute.type.what is What.NUMBER:
             stepped = value + pick(self.random, (-1, 1))
             bound = attribute.type.limits[0]
-            return max(stepped, bound) if attribute.type.holds == "int" else stepped
+            return max(stepped, bound) if attribute.type.holds is Holds.INTEGER else stepped
         return draw_one(self.random, attribute)
 
 

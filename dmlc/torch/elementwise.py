@@ -15,7 +15,7 @@ import torch
 
 from dmlc.building.functions import FunctionBuilder, Point, Scalar, Tensor
 from dmlc.building.tensors import read_broadcast
-from dmlc.scalars import DataType
+from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import UnsupportedError
 from dmlc.torch.tensors import TORCH_TYPES, data_type_of
 
@@ -296,17 +296,14 @@ def _logical(formula: Formula, count: int) -> Rule:
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
-_UNARY = (
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp",
-    "exp2", "expm1", "floor", "log", "log1p", "log2", "neg", "round", "rsqrt", "sigmoid", "sin",
-    "sinh", "sqrt", "tan", "tanh", "trunc",
-)  # fmt: skip
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def _make_rules() -> dict[Any, Rule]:
     rules: dict[Any, Rule] = {
-        getattr(aten, name).default: by_result(apply(name), 1) for name in _UNARY
+        getattr(aten, operation.torch).default: by_result(apply(operation.name), 1)
+        for operation in OPERATIONS.values()
+        if operation.torch is not None
     }
     for name in _COMPARISONS:
         for overload in ("Tensor", "Scalar"):

@@ -185,8 +185,7 @@ class OperatorSubject:
         optional = {n: a.optional for n, a in self.operator.attributes.items()}
         found: list[Setting] = []
         for attribute in self.operator.definition.attributes:
-            holds = attribute.type.holds
-            kind = ("Scalar" if holds == "number" else holds) + ("[]" if attribute.is_array else "")
+            kind = attribute.type.torch + ("[]" if attribute.is_array else "")
             found.append(Setting(attribute.name, kind, optional[attribute.name]))
         return tuple(found)
 

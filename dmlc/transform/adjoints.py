@@ -26,8 +26,8 @@ from dmlc.ir import (
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import reach_back
-from dmlc.scalars import DataType
-from dmlc.transform.derivatives import Adjoint, Condition, has_derivative
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.transform.derivatives import Adjoint, Condition
 
 
 def find_moving(body: Body, moving: Iterable[str]) -> list[bool]:
@@ -38,7 +38,8 @@ def find_moving(body: Body, moving: Iterable[str]) -> list[bool]:
             case Load(tensor=tensor):
                 moves = tensor in tensors
             case Apply(operation=operation, operands=given):
-                moves = any(found[o] for o in given) and has_derivative(operation)
+                rule = OPERATIONS[operation.name].derivative
+                moves = rule is not None and any(found[o] for o in given)
             case Select(then=then, otherwise=otherwise):
                 moves = found[then] or found[otherwise]
             case Cast(operand=operand):

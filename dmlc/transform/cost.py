@@ -32,7 +32,7 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.index import find_dependencies, find_index_only
-from dmlc.scalars import DataType
+from dmlc.scalars import OPERATIONS, DataType
 from dmlc.sizes import estimate
 from dmlc.transform.simplify import is_inlinable
 from dmlc.transform.traffic import count_bytes
@@ -90,14 +90,6 @@ class Budget:
     """Elements of a query, or of a value, at most, where several kernels compute scores again."""
 
 
-_WEIGHTS = {
-    "div": 4, "div_nearest": 40, "mod": 8, "sqrt": 4, "rsqrt": 8, "round_float16": 8,
-    "round_bfloat16": 4, "pow": 40, "erf": 40, "tan": 40, "atan2": 40, "asinh": 40, "acosh": 40,
-    "atanh": 40,
-}  # fmt: skip
-"""The time of operations, in additions, where it is not 1; other functions take 20."""
-
-
 _LOOKED_UP = 4
 """The time of a read whose place is read itself, in additions: it waits for that."""
 
@@ -110,8 +102,7 @@ def count_operations(body: Body) -> int:
     count = _LOOKED_UP * len(waiting)
     for instruction in body.instructions:
         if isinstance(instruction, Apply) and instruction.dtype is not DataType.INDEX:
-            default = 20 if instruction.operation.transcendental else 1
-            count += _WEIGHTS.get(instruction.operation.name, default)
+            count += OPERATIONS[instruction.operation.name].cost
         elif isinstance(instruction, Select) and instruction.dtype is not DataType.INDEX:
             count += 1
         elif isinstance(instruction, Cast):

@@ -53,7 +53,7 @@ from dmlc.transform.adjoints import (
     number_point,
 )
 from dmlc.transform.algebra import Normal, is_zero
-from dmlc.transform.derivatives import DERIVATIVES, Adjoint, Point, find_kink
+from dmlc.transform.derivatives import Adjoint, find_kink, spread
 from dmlc.transform.inline import clamp_reads
 from dmlc.transform.invert import find_readers
 from dmlc.transform.pointwise import find_copies, find_shifting, inline_pointwise
@@ -399,15 +399,14 @@ class _Reverse:
         """What the operands of a value get of its adjoint."""
         instruction = builder.instructions[value]
         match instruction:
-            case Apply(operation=operation, operands=given):
+            case Apply(operands=given):
                 flags = tuple(moving[operand] for operand in given)
                 ending = signs[given[0]] is Sign.NOT_NEGATIVE
                 kink = find_kink(instruction, flags, ending)
                 if kink is not None:
                     self.choices[Choice(kink, stage.span)] = None
-                point = Point(builder, total.value, given, value, flags, ending)
-                for operand, part in DERIVATIVES[operation.name](point):
-                    yield given[operand], part.under(total.conditions)
+                for operand, part in spread(builder, value, total.value, flags, ending):
+                    yield operand, part.under(total.conditions)
             case Select(condition=condition, then=then, otherwise=otherwise):
                 yield then, total.under(((condition, True),))
                 yield otherwise, total.under(((condition, False),))

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Iterable, Sequence
 
 from dmlc.ir import Apply, Body, Cast, Constant, Instruction, Load, Select, Stage
+from dmlc.scalars import OPERATIONS, Keeps
 
 
 class Sign(enum.IntEnum):
@@ -19,13 +20,6 @@ class Sign(enum.IntEnum):
     UNKNOWN = 0
     NOT_NEGATIVE = 1
     POSITIVE = 2
-
-
-_NEVER_NEGATIVE = ("abs", "exp", "exp2", "sigmoid", "cosh")
-_AS_ITS_OPERANDS = (
-    "mul", "div", "div_nearest", "min", "sqrt", "round_float16", "round_bfloat16"
-)  # fmt: skip
-"""What cannot be negative where no operand can. It may be 0, by rounding, where none is."""
 
 
 class Signs:
@@ -83,9 +77,15 @@ def _find_made(
             power = before[operands[1]]
             even = isinstance(power, Constant) and power.value % 2 == 0
             return Sign.NOT_NEGATIVE if signs[0] or even else Sign.UNKNOWN
-        case _ if name in _NEVER_NEGATIVE:
-            return Sign.NOT_NEGATIVE
-        case _ if name in _AS_ITS_OPERANDS:
+        case "sqrt":
             return min(*signs, Sign.NOT_NEGATIVE)
         case _:
+            pass
+    match OPERATIONS[name].never_negative:
+        case Keeps.ALWAYS:
+            return Sign.NOT_NEGATIVE
+        case Keeps.OPERANDS:
+            # It may be 0, by rounding, where no operand is.
+            return min(*signs, Sign.NOT_NEGATIVE)
+        case Keeps.NUMBER | Keeps.NEVER:
             return Sign.UNKNOWN

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from dmlc.codegen import functions
-from dmlc.codegen.dialect import COMPUTE_TYPES, Dialect, Spelling, Unsupported, operation_pairs
+from dmlc.codegen.dialect import COMPUTE_TYPES, Dialect, operation_pairs
 from dmlc.codegen.targets import TARGETS, find_dialect
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
+from dmlc.scalars.operation import Spelling, Unsupported
 from dmlc.source import UnknownNameError
 
 HLSL, OPENCL, WGSL = (find_dialect(name) for name in ("hlsl", "opencl", "wgsl"))

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 from dmlc.codegen.dialect import Dialect
-from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.spell import PREFIX, spell_function
 from dmlc.codegen.targets import find_dialect
-from dmlc.codegen.trace import Definition, Value, bits, convert, define, equal, let, select
-from dmlc.codegen.two_floats import at_most, div_nearest, div_nearest_double
+from dmlc.codegen.trace import FUNCTIONS, Definition, write_out
 from dmlc.kernel import nodes as k
 from dmlc.kernel.print import print_expression
 from dmlc.kernel.rewrite import list_operands, walk
 from dmlc.kernel.verify import verify_kernel
 from dmlc.scalars import DataType
+from dmlc.scalars.angles import sin
+from dmlc.scalars.expression import Value, bits, convert, define, equal, let, select
+from dmlc.scalars.two_floats import at_most, div_nearest, div_nearest_double
 from dmlc.source import InternalError
 from tests.functions import TRANSCENDENTAL, error_in_ulp, make_arguments, reference
 
@@ -27,11 +28,12 @@ BOUNDS = {"pow": 4.0}
 """Units in the last place; 2 where nothing else is said."""
 
 HLSL = find_dialect("hlsl")
+ROUTINES = (div_nearest, div_nearest_double)
 
 
 def list_functions() -> dict[str, Definition]:
     """The functions of the table, those of quotients, and all that these call, by their names."""
-    found = {**FUNCTIONS, **{f.name: f for f in (div_nearest, div_nearest_double)}}
+    found = {**FUNCTIONS, **{f.name: f for f in map(write_out, ROUTINES)}}
     pending = list(found.values())
     while pending:
         function = pending.pop().function()
@@ -152,14 +154,14 @@ def test_the_same_definition_in_another_language() -> None:
 
 def test_a_call_evaluates_the_function_that_is_called() -> None:
     double = define(lambda x: x + x)
-    power = define(lambda x: let(y=double(x)) * 2.0)
+    power = write_out(define(lambda x: let(y=double(x)) * 2.0))
     values = np.array([[1.5, -0.0], [np.inf, np.nan]], np.float32)
     np.testing.assert_array_equal(power.evaluate(values), values * 4)
     assert len(power.function().steps) == 1
 
 
 def test_numbers_take_the_type_of_what_they_meet() -> None:
-    shifted = define(lambda u: (1 - u << 3) & ~(u | 5) | 7 - u, DataType.UINT32)
+    shifted = write_out(define(lambda u: (1 - u << 3) & ~(u | 5) | 7 - u, DataType.UINT32))
     values = np.array([0, 1, 77, 0xFFFFFFFF], np.uint32)
     with np.errstate(all="ignore"):
         expected = ((1 - values) << np.uint32(3)) & ~(values | 5) | (7 - values)
@@ -169,7 +171,7 @@ def test_numbers_take_the_type_of_what_they_meet() -> None:
 
 
 def test_names_that_are_taken_get_a_number() -> None:
-    made = define(lambda x: let(x=let(x=x + 1.0) * x) - x)
+    made = write_out(define(lambda x: let(x=let(x=x + 1.0) * x) - x))
     text = spell_function(HLSL, made)[PREFIX + "<lambda>"]
     assert [line.split(" = ")[0].split()[-1] for line in text.splitlines() if " = " in line] == [
         "x_1",
@@ -187,9 +189,9 @@ def test_names_that_are_taken_get_a_number() -> None:
         (lambda x: x << 3, "shift_left takes no 2 f32"),
         (lambda x: ~x, "bit_not takes no 1 f32"),
         (lambda x: at_most(x), "at_most takes no 1 f32"),
-        (lambda x: convert(FUNCTIONS["sin"](bits(x)), DataType.FLOAT32), "sin takes no 1 u32"),
+        (lambda x: convert(sin(bits(x)), DataType.FLOAT32), "sin takes no 1 u32"),
     ],
 )
 def test_what_has_no_type_is_refused(function: Callable[[Value], Value], message: str) -> None:
     with pytest.raises(InternalError, match=message):
-        define(function).function()
+        write_out(define(function)).function()

@@ -13,7 +13,7 @@ from typing import TypeAlias, get_args
 
 import pytest
 
-from dmlc.codegen.dialect import COMPUTE_TYPES, Dialect, Spelling
+from dmlc.codegen.dialect import COMPUTE_TYPES, Dialect
 from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2
 from dmlc.codegen.names import Mangler
 from dmlc.codegen.opencl import OPENCL
@@ -23,6 +23,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import operate, widen
 from dmlc.kernel.rewrite import map_expressions, map_operands
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars.operation import Spelling
 from tests.expression_tree import Tree, read_tree
 
 DIALECTS = {"hlsl 6.0": HLSL_6_0, "hlsl 6.2": HLSL_6_2, "opencl": OPENCL, "wgsl": WGSL}

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from dmlc import ir
-from dmlc.codegen.dialect import Unsupported
 from dmlc.codegen.hlsl import HLSL_6_2
 from dmlc.pipeline import compile
 from dmlc.program import Program
 from dmlc.runtime import dxc
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars.operation import Unsupported
 from dmlc.source import UnsupportedError
 from tests.codegen.test_golden import CASES, read_case
 from tests.functions import TRANSCENDENTAL

@@ -11,11 +11,11 @@ import pytest
 
 import dmlc
 from dmlc import ir
-from dmlc.codegen.dialect import Unsupported
 from dmlc.codegen.targets import find_dialect
 from dmlc.pipeline import compile
 from dmlc.program import Program
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars.operation import Unsupported
 from dmlc.source import UnsupportedError
 from tests.expression_tree import Tree, read_tree
 from tests.goldens import CASES, read_case

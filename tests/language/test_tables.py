@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dmlc.language import syntax
-from dmlc.language.definitions import ATTRIBUTE_TYPES, EnumDefinition
+from dmlc.language.attribute_types import ATTRIBUTE_TYPES
+from dmlc.language.definitions import EnumDefinition
 from dmlc.language.parse import parse
 from dmlc.language.tables import plain, read_attributes, read_tensors, read_types
 from dmlc.scalars import DataType

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from dmlc import ir
-from dmlc.codegen.float32 import FUNCTIONS
-from dmlc.codegen.two_floats import with_sign_of
+from dmlc.codegen.trace import FUNCTIONS, write_out
 from dmlc.pipeline import compile
 from dmlc.runtime import opencl, vulkan
 from dmlc.scalars import OPERATIONS, Array
+from dmlc.scalars.two_floats import with_sign_of
 from tests.functions import TRANSCENDENTAL, error_in_ulp, make_arguments, reference
 
 COUNT = 600_000
@@ -77,7 +77,7 @@ SIGNED = ("tanh", "sinh", "asin", "atan", "asinh", "atanh", "erf")
 
 _SWEEP = f"""\
 import numpy as np
-from dmlc.codegen.float32 import FUNCTIONS
+from dmlc.codegen.trace import FUNCTIONS
 from dmlc.pipeline import compile
 from dmlc.runtime import vulkan
 from tests.functions import SPECIAL
@@ -109,5 +109,5 @@ def test_a_sign_is_put_on_whole() -> None:
     """-0 and NaN have signs too."""
     values = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan, -np.nan], np.float32)
     y, x = (a.ravel() for a in np.meshgrid(values, values))
-    found = with_sign_of.evaluate(y, x).view(np.uint32)
+    found = write_out(with_sign_of).evaluate(y, x).view(np.uint32)
     assert (found == np.copysign(y, x).view(np.uint32)).all()

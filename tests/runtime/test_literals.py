@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dmlc import ir
-from dmlc.codegen.dialect import Unsupported
 from dmlc.codegen.targets import find_dialect
 from dmlc.ir.print import constant_text
 from dmlc.pipeline import compile
@@ -17,6 +16,7 @@ from dmlc.reference import evaluate
 from dmlc.runtime import opencl, vulkan
 from dmlc.runtime.opencl.executable import Executable as OpenCLExecutable
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars.operation import Unsupported
 from tests.agreement import disagreements
 
 CONSTANTS = (0.0, -0.0, 1.0, -1.0, 2.0, math.inf, -math.inf, math.nan, 1e-38, 3e38)

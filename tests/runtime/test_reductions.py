@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
-from dmlc.codegen.dialect import Unsupported
 from dmlc.codegen.hlsl import HLSL_6_2
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.runtime import dxc, opencl, vulkan
 from dmlc.runtime.hlsl import compile_kernel
 from dmlc.scalars import TENSOR_TYPES, Array, DataType
+from dmlc.scalars.operation import Unsupported
 from tests import reductions
 from tests.reductions import SHAPES, find_disagreements, make_inputs
 

@@ -14,7 +14,6 @@ import pytest
 import dmlc
 from dmlc import ir
 from dmlc.codegen import simulate
-from dmlc.codegen.dialect import Spelling
 from dmlc.codegen.hlsl import HLSL_6_2
 from dmlc.codegen.targets import find_dialect
 from dmlc.devices import compile_for, find_device, load_on, selector_of
@@ -26,6 +25,7 @@ from dmlc.pipeline import Steps, compile_by
 from dmlc.program import FLOAT_WIDTHS, Program
 from dmlc.runtime.strict import StrictDevice
 from dmlc.scalars import Array, DataType
+from dmlc.scalars.operation import Spelling
 from dmlc.source import DmlcError, UnknownNameError, UnsupportedError
 from dmlc.transform.fuse import keep_apart
 

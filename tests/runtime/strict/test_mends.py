@@ -12,7 +12,6 @@ import pytest
 import dmlc
 from dmlc import pipeline
 from dmlc.binding import Operator
-from dmlc.codegen.dialect import Entry
 from dmlc.codegen.quotients import Quotients
 from dmlc.devices import compile_for, find_promises, load_on
 from dmlc.ir import Function
@@ -21,6 +20,7 @@ from dmlc.program import KernelSource
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.strict import StrictDevice, executable
 from dmlc.scalars import Array, DataType
+from dmlc.scalars.operation import Entry
 from dmlc.testing.verify import verify
 
 NAN = np.array([[np.nan, -1.0, 0.25], [2.0, np.nan, -np.inf]], np.float32)

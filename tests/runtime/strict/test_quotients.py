@@ -14,16 +14,19 @@ from dmlc import ir
 from dmlc.codegen import simulate
 from dmlc.codegen.spell import prepare_function
 from dmlc.codegen.targets import find_dialect
-from dmlc.codegen.trace import Definition
-from dmlc.codegen.two_floats import LEAST, MOST, div_nearest, div_nearest_double
+from dmlc.codegen.trace import Definition, write_out
 from dmlc.freedoms import Freedom, Taken
 from dmlc.kernel.interpret import evaluate_kernel
 from dmlc.pipeline import compile
 from dmlc.runtime import opencl
-from dmlc.scalars import Array
+from dmlc.scalars import Array, two_floats
+from dmlc.scalars.two_floats import LEAST, MOST
 
 SEEDS = range(4)
-KINDS = [(div_nearest, np.float32, 24), (div_nearest_double, np.float64, 53)]
+KINDS = [
+    (write_out(two_floats.div_nearest), np.float32, 24),
+    (write_out(two_floats.div_nearest_double), np.float64, 53),
+]
 
 
 def divide(function: Definition, a: Array, b: Array, seed: int) -> Array:

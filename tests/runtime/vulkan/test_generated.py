@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from dmlc import ir
-from dmlc.codegen.dialect import Unsupported
 from dmlc.codegen.hlsl import HLSL_6_2 as HLSL
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.runtime import dxc, vulkan
 from dmlc.runtime.hlsl import compile_kernel
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, Array, DataType, Operation
+from dmlc.scalars.operation import Unsupported
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.compare import compare
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmlc.codegen.float32 import FUNCTIONS
+from dmlc.codegen.trace import FUNCTIONS
 from dmlc.pipeline import compile
 from dmlc.runtime import wgpu
 from tests.functions import TRANSCENDENTAL, make_arguments

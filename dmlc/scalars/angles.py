@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dmlc.codegen.trace import (
+from dmlc.scalars.expression import (
     F32,
     U32,
-    Operand,
+    Number,
     Value,
     absolute,
     bits,
@@ -24,7 +24,7 @@ from dmlc.codegen.trace import (
     select,
     sqrt,
 )
-from dmlc.codegen.two_floats import at_most, product_tail, sum_tail, with_sign_of
+from dmlc.scalars.two_floats import at_most, product_tail, sum_tail, with_sign_of
 
 PI = 3.14159274
 PI_TAIL = -8.74227766e-08
@@ -205,7 +205,7 @@ def acos(x: Value) -> Value:
     return select(a <= 1.0, y, math.nan)
 
 
-def angle(n: Value, d: Operand) -> tuple[Value, Value]:
+def angle(n: Value, d: Number) -> tuple[Value, Value]:
     """atan(n / d) in two floats, for n and d from 0 up, of like magnitude or n / d small."""
     steep = let(steep=n > d * 2.41421366)
     middle = let(middle=(n > d * 0.414213568) & ~steep)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable
 
 _SLACK = 2.0**-20
 """What an operation that is rounded may be off by, of its result, with much to spare."""
@@ -51,12 +50,6 @@ def convert_whole(low: float, high: float) -> Fraction:
     return found if exact else widen(found)
 
 
-def apply(name: str, given: Sequence[Fraction]) -> Fraction:
-    """An operation on floats that gives one."""
-    compute = _OPERATIONS.get(name)
-    return ANYTHING if compute is None else compute(*given)
-
-
 def widen(found: Fraction, slack: float = _SLACK) -> Fraction:
     """What a float becomes where it is rounded, as it is in another type of floats."""
     return Fraction(-_raise(-found.low, slack), _raise(found.high, slack), found.nan)
@@ -71,7 +64,7 @@ def _raise(bound: float, slack: float) -> float:
     return bound if bound <= -_SMALLEST else 0.0
 
 
-def _add(left: Fraction, right: Fraction) -> Fraction:
+def add(left: Fraction, right: Fraction) -> Fraction:
     opposite = max(left.high, right.high) == math.inf and min(left.low, right.low) == -math.inf
     if opposite and not (left.is_finite or right.is_finite):
         return ANYTHING
@@ -79,22 +72,22 @@ def _add(left: Fraction, right: Fraction) -> Fraction:
     return widen(Fraction(left.low + right.low, left.high + right.high, nan))
 
 
-def _subtract(left: Fraction, right: Fraction) -> Fraction:
-    return _add(left, _negate(right))
+def subtract(left: Fraction, right: Fraction) -> Fraction:
+    return add(left, negate(right))
 
 
-def _negate(given: Fraction) -> Fraction:
+def negate(given: Fraction) -> Fraction:
     return Fraction(-given.high, -given.low, given.nan)
 
 
-def _multiply(left: Fraction, right: Fraction) -> Fraction:
+def multiply(left: Fraction, right: Fraction) -> Fraction:
     if not (left.is_finite and right.is_finite):
         return ANYTHING
     ends = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
     return widen(Fraction(min(ends), max(ends), left.nan or right.nan))
 
 
-def _divide(left: Fraction, right: Fraction) -> Fraction:
+def divide(left: Fraction, right: Fraction) -> Fraction:
     # A divisor that small may be flushed to zero.
     apart = right.low >= _SMALLEST or right.high <= -_SMALLEST
     if not (apart and left.is_finite and right.is_finite):
@@ -103,77 +96,49 @@ def _divide(left: Fraction, right: Fraction) -> Fraction:
     return widen(Fraction(min(ends), max(ends), left.nan or right.nan))
 
 
-def _absolute(given: Fraction) -> Fraction:
+def absolute(given: Fraction) -> Fraction:
     low = max(given.low, -given.high, 0.0)
     return Fraction(low, max(abs(given.low), abs(given.high)), given.nan)
 
 
-def _pick(choose: Callable[[float, float], float]) -> Callable[[Fraction, Fraction], Fraction]:
+def pick(choose: Callable[[float, float], float]) -> Callable[[Fraction, Fraction], Fraction]:
     """The smaller or the larger one: NaN where either is."""
 
-    def pick(left: Fraction, right: Fraction) -> Fraction:
+    def choose_both(left: Fraction, right: Fraction) -> Fraction:
         low, high = choose(left.low, right.low), choose(left.high, right.high)
         return Fraction(low, high, left.nan or right.nan)
 
-    return pick
+    return choose_both
 
 
-def _step(round_one: Callable[[float], int]) -> Callable[[Fraction], Fraction]:
+def step(round_one: Callable[[float], int]) -> Callable[[Fraction], Fraction]:
     """A function that goes to whole numbers, and never down where its operand goes up."""
 
-    def step(given: Fraction) -> Fraction:
+    def round_both(given: Fraction) -> Fraction:
         low, high = (
             float(round_one(bound)) if math.isfinite(bound) else bound
             for bound in (given.low, given.high)
         )
         return Fraction(low, high, given.nan)
 
-    return step
+    return round_both
 
 
-def _multiply_add(left: Fraction, right: Fraction, other: Fraction) -> Fraction:
-    return _add(_multiply(left, right), other)
+def multiply_add(left: Fraction, right: Fraction, other: Fraction) -> Fraction:
+    return add(multiply(left, right), other)
 
 
-def _root(given: Fraction) -> Fraction:
+def root(given: Fraction) -> Fraction:
     low, high = max(given.low, 0.0), max(given.high, 0.0)
     return widen(Fraction(math.sqrt(low), math.sqrt(high), given.nan or given.low < 0))
 
 
-def _between(low: float, high: float) -> Callable[[Fraction], Fraction]:
+def between(low: float, high: float) -> Callable[[Fraction], Fraction]:
     """A function that stays between two values, and is a number of every number."""
     bounds = widen(Fraction(low, high), _ROUGH)
     return lambda given: dataclasses.replace(bounds, nan=given.nan)
 
 
-def _wave(given: Fraction) -> Fraction:
+def wave(given: Fraction) -> Fraction:
     bounds = widen(Fraction(-1.0, 1.0), _ROUGH)
     return dataclasses.replace(bounds, nan=given.nan or not given.is_finite)
-
-
-_OPERATIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType({
-    "add": _add,
-    "sub": _subtract,
-    "mul": _multiply,
-    "fma": _multiply_add,
-    "div": _divide,
-    "div_nearest": _divide,
-    "neg": _negate,
-    "abs": _absolute,
-    "min": _pick(min),
-    "max": _pick(max),
-    "floor": _step(math.floor),
-    "ceil": _step(math.ceil),
-    "round": _step(round),
-    "trunc": _step(math.trunc),
-    "sqrt": _root,
-    "sin": _wave,
-    "cos": _wave,
-    "tanh": _between(-1.0, 1.0),
-    "erf": _between(-1.0, 1.0),
-    "atan": _between(-math.pi / 2, math.pi / 2),
-    "sigmoid": _between(0.0, 1.0),
-    "exp": _between(0.0, math.inf),
-    "exp2": _between(0.0, math.inf),
-})  # fmt: skip
-"""Operations whose result is known from their operands', by name."""

@@ -6,8 +6,8 @@ exactly (`+ - * /`, square root, rounding to an integer) and integer operations,
 device that keeps to the standard gives the same bits, and so does NumPy. OpenCL C has functions of
 its own.
 
-`trace` makes kernel IR of them: NumPy evaluates it, and tests sweep it against float64 (all are
-within 2 units in the last place, `pow` within 4); dialects print it like any kernel.
+`codegen.trace` makes kernel IR of them: NumPy evaluates it, and tests sweep it against float64 (all
+are within 2 units in the last place, `pow` within 4); dialects print it like any kernel.
 
 The polynomials are least-maximum fits made for these functions; arguments are reduced after Cody
 and Waite. `angles` has the trigonometric functions, `two_floats` what all share.
@@ -16,13 +16,9 @@ and Waite. `angles` has the trigonometric functions, `two_floats` what all share
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
-from dmlc.codegen.angles import acos, asin, atan, atan2, cos, sin, tan
-from dmlc.codegen.trace import (
+from dmlc.scalars.expression import (
     F32,
-    Definition,
     Value,
     absolute,
     bits,
@@ -37,7 +33,7 @@ from dmlc.codegen.trace import (
     select,
     sqrt,
 )
-from dmlc.codegen.two_floats import (
+from dmlc.scalars.two_floats import (
     at_least,
     at_most,
     clamp,
@@ -369,12 +365,3 @@ def sigmoid(x: Value) -> Value:
 @define
 def rsqrt(x: Value) -> Value:
     return 1.0 / sqrt(x)
-
-
-_LIST = (
-    acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, exp, exp2, expm1, log, log1p,
-    log2, pow, rsqrt, sigmoid, sin, sinh, tan, tanh,
-)  # fmt: skip
-
-FUNCTIONS: Mapping[str, Definition] = MappingProxyType({f.name: f for f in _LIST})
-"""The functions that are operations of the table, by their names."""

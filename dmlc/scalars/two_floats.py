@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 
-from dmlc.codegen.trace import (
+from dmlc.scalars.expression import (
     F64,
-    Definition,
+    Routine,
     Value,
     absolute,
     bits,
@@ -99,7 +99,7 @@ def product_tail_double(a: Value, b: Value, p: Value) -> Value:
     return (((ah * bh - p) + ah * bl) + al * bh) + al * bl
 
 
-def nearest_quotient(a: Value, b: Value, tail: Definition, digits: int) -> Value:
+def nearest_quotient(a: Value, b: Value, tail: Routine, digits: int) -> Value:
     """The number nearest to a / b of a type of so many binary digits, by the type's own function of
     the tail of a product."""
 

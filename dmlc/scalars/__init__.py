@@ -1,0 +1,80 @@
+"""Data types and scalar operations: a record of each operation, which has all that is known of it.
+
+The NumPy function of an operation is its definition: the reference evaluator calls it, the
+constant folder calls it, and every backend is tested against it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from dmlc.parameters import expect, expect_text
+from dmlc.scalars.expression import Domain, Routine, Value, Writer
+from dmlc.scalars.functions import TABLE
+from dmlc.scalars.operation import Error, Keeps, Operands, Operation, Part, Point, Record
+from dmlc.scalars.types import (
+    CONVERSIONS,
+    LARGEST_INDEX,
+    TENSOR_TYPES,
+    Array,
+    DataType,
+    Kind,
+    as_data_type,
+    convert,
+    data_type_names,
+    data_type_of,
+    find_data_type,
+    find_same,
+    held_type,
+    integer_limits,
+    is_float32,
+)
+from dmlc.source import UnknownNameError, unknown_name
+
+__all__ = [
+    "COMBINERS", "CONVERSIONS", "LARGEST_INDEX", "OPERATIONS", "ROUNDINGS", "TENSOR_TYPES",
+    "Array", "DataType", "Domain", "Error", "Keeps", "Kind", "Operands", "Operation", "Part",
+    "Point", "Record", "Routine", "Value", "Writer", "as_data_type", "combiner_identity",
+    "convert", "data_type_names", "data_type_of", "find_data_type", "find_same",
+    "held_type", "integer_limits", "is_float32",
+]  # fmt: skip
+
+OPERATIONS: Mapping[str, Record] = MappingProxyType(TABLE.records)
+"""Every scalar operation by name. `select(condition, a, b)` and `cast` are not here: their
+operands do not share one type, so both IRs spell them as instructions of their own."""
+
+COMBINERS: Mapping[str, Operation] = MappingProxyType(
+    {"sum": OPERATIONS["add"], "product": OPERATIONS["mul"], "min": OPERATIONS["min"],
+     "max": OPERATIONS["max"], "any": OPERATIONS["or"], "all": OPERATIONS["and"]}
+)  # fmt: skip
+"""What a reduction folds its values with, by the reduction's name."""
+
+
+ROUNDINGS: Mapping[DataType, Operation] = MappingProxyType(
+    {o.rounds_to: o for o in OPERATIONS.values() if o.rounds_to is not None}
+)
+"""The operation that rounds as storing a value in a 16-bit type does."""
+
+
+def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:
+    """The value an empty reduction gives: 0 for sum, +inf for a float min, and so on."""
+    expect("dtype", dtype, DataType, "a dmlc.DataType")
+    match expect_text("combiner", combiner):
+        case "sum":
+            return 0.0 if dtype.is_float else 0
+        case "product":
+            return 1.0 if dtype.is_float else 1
+        case "any":
+            return False
+        case "all":
+            return True
+        case "min":
+            return math.inf if dtype.is_float else int(np.iinfo(dtype.dtype).max)
+        case "max":
+            return -math.inf if dtype.is_float else int(np.iinfo(dtype.dtype).min)
+        case _:
+            raise UnknownNameError(unknown_name("combiner", combiner, COMBINERS, code="E0204"))
