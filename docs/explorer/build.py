@@ -115,12 +115,12 @@ def find_numpy(runtime: Path, given: Path | None) -> Path:
     """NumPy's wheel, as the lock file of Pyodide has it."""
     lock = json.loads((runtime / "pyodide-lock.json").read_text("utf-8"))["packages"]["numpy"]
     name, digest = lock["file_name"], lock["sha256"]
+    wheel: Path = given or Path(tempfile.mkdtemp(prefix="explorer-")) / name
     if given is None:
-        given = Path(tempfile.mkdtemp(prefix="explorer-")) / name
-        fetch_numpy(given)
-    if hashlib.sha256(given.read_bytes()).hexdigest() != digest:
-        sys.exit(f"'{given}' is not the {name} of Pyodide's lock file")
-    return given
+        fetch_numpy(wheel)
+    if hashlib.sha256(wheel.read_bytes()).hexdigest() != digest:
+        sys.exit(f"'{wheel}' is not the {name} of Pyodide's lock file")
+    return wheel
 
 
 def fetch_numpy(wanted: Path) -> None:

@@ -75,6 +75,7 @@ function place(text) {
 }
 
 function show(shown) {
+  programs = {}; // They are of another text.
   for (const name of OPTIONS) element(name).value = shown[name] ?? "";
   if (!element("shader_model").value) element("shader_model").selectedIndex = 0;
   fill(element("subject"), shown.subject ? [[shown.subject, shown.subject]] : []);
@@ -185,7 +186,8 @@ async function refresh() {
       await compile();
     }
   } catch (error) {
-    fail(error.message);
+    console.error(error);
+    fail(`This is a fault of dmlc, please report it: ${error.message.trim().split("\n").pop()}`);
   } finally {
     working = false;
   }

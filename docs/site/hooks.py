@@ -32,8 +32,8 @@ ALONE = ("index.md", "tutorial/index.md")
 """The pages that are a part of the documentation by themselves."""
 
 EXPLORER = ROOT / "out/explorer"
-EXPLORER_PAGE = "how-to/explorer.html"
-"""Where the front page leads until the explorer is built: the page about it."""
+EXPLORER_PAGE = "how-to/explorer"
+"""The page about it, where the front page leads until it is built."""
 
 _LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 _FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.DOTALL | re.MULTILINE)
@@ -102,10 +102,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Leads the front page to the explorer where there is one."""
-    if page.file.src_uri != "index.md" or not (EXPLORER / "index.html").exists():
+    """Leads the front page, and the page about it, to the explorer where there is one."""
+    if not (EXPLORER / "index.html").exists():
         return html
-    return html.replace(f'href="{EXPLORER_PAGE}"', 'href="explorer/index.html"')
+    if page.file.src_uri == "index.md":
+        return html.replace(f'href="{EXPLORER_PAGE}.html"', 'href="explorer/index.html"')
+    if page.file.src_uri == f"{EXPLORER_PAGE}.md":
+        link = '<p><a class="md-button" href="../explorer/index.html">Open the explorer</a></p>'
+        return html.replace("</h1>", f"</h1>\n{link}", 1)
+    return html
 
 
 def on_post_build(config: MkDocsConfig) -> None:
