@@ -20,7 +20,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all roots d3d12 coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden corpus bench docs site clean
+.PHONY: help setup demo test test-all roots d3d12 coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden corpus bench docs site explorer clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,13 @@ docs: $(STAMPS)/test ## write what the documentation takes from the program anew
 site: $(STAMPS)/site ## build the documentation as a site, in out/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -f docs/site/mkdocs.yml
 	@echo "open out/site/index.html"
+
+explorer: $(STAMPS)/explorer ## build the page that compiles in a browser, in out/explorer, and test it in Chromium
+	$(BIN)/python docs/explorer/build.py $(VENV)/explorer out/explorer $(if $(NUMPY),--numpy '$(NUMPY)')
+	@for target in hlsl opencl wgsl; do $(BIN)/python -m dmlc compile examples/relu_grad.dml \
+		--target $$target -o $(VENV)/explorer/expected >/dev/null; done
+	cd $(VENV)/explorer && node test.js $(CURDIR)/out/explorer "$$(command -v chromium)" expected
+	@echo "run $(PYTHON) -m http.server -d out/explorer, and open the address that it says"
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) out build dist .pytest_cache .ruff_cache .hypothesis .coverage
@@ -189,6 +196,18 @@ $(STAMPS)/newest: $(STAMPS)/system pyproject.toml
 $(STAMPS)/site: $(STAMPS)/base
 	@echo "installing MkDocs"
 	@$(PIP) -e '.[docs]'
+	@touch $@
+
+# Pyodide, the page's editor, and what bundles and tests the page; and a browser.
+$(STAMPS)/explorer: $(STAMPS)/base docs/explorer/package.json docs/explorer/package-lock.json
+	@set -e; missing=; wanted=; \
+	command -v npm >/dev/null || missing="$$missing nodejs npm"; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	$(install)
+	@echo "installing Pyodide and the page's editor"
+	@mkdir -p $(VENV)/explorer
+	@cp docs/explorer/package.json docs/explorer/package-lock.json $(VENV)/explorer
+	@cd $(VENV)/explorer && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/base

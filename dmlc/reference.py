@@ -415,4 +415,6 @@ def _evaluate_instruction(
 
 def _widen(values: Array, dtype: DataType) -> Array:
     """Values of a compute type as they are held here."""
+    if values.dtype == DataType.BFLOAT16.dtype:
+        values = convert(values, DataType.FLOAT32)
     return values.astype(_number(dtype), copy=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -351,3 +353,54 @@ def test_a_power_of_a_half_is_no_square_root(dtype: DataType, shape: tuple[int, 
         assert np.shape(found) == shape
         assert (found == expected).all()
         assert not np.signbit(found).any()
+
+
+_WITHOUT = """
+import sys
+if sys.argv[1:]:
+    sys.modules["ml_dtypes"] = None
+import numpy as np
+import dmlc
+from dmlc.reference import evaluate
+from dmlc.scalars import DataType, convert
+
+T = DataType
+random = np.random.default_rng(7)
+bits = random.integers(0, 1 << 32, 4000, dtype=np.uint64).astype(np.uint32).view(np.float32)
+wide = random.standard_normal(4000) * 10.0 ** random.uniform(-46, 40, 4000)
+with np.errstate(all="ignore"):
+    halves = bits.astype(np.float16)
+for values in (bits, wide, halves, np.arange(-300, 300) * 333, np.array([np.nan, -np.nan, 1e39])):
+    held = convert(values, T.BFLOAT16)
+    print(held.view(np.uint16).tolist())
+    for dtype in (T.FLOAT32, T.FLOAT16, T.INT32, T.BOOL):
+        print(convert(held, dtype).tolist())
+(operator,) = dmlc.parse('''operator O {
+    tensors {
+        | Tensor | Kind | Supported dimension counts | Supported data types |
+        | ------ | ---- | -------------------------- | -------------------- |
+        | X | Input | 1 to 8 | BFLOAT16 |
+        | Y | Output | 1 to 8 | BFLOAT16 |
+    }
+    constraints { *X* and *Y* must have the same *DataType* and *Sizes*. }
+    compute { Y = exp(X) + 1.1 }
+}''').operators.values()
+function = operator.bind({"X": dmlc.TensorDesc("BFLOAT16", (4,))})
+for target in ("hlsl", "opencl"):
+    print(dmlc.compile(function, target).kernels[0].source)
+found = evaluate(function, {"X": convert(np.array([1.0, 2.5, -3.0, np.nan]), T.BFLOAT16)})
+print(found["Y"].view(np.uint16))
+"""
+
+
+def test_bfloat16_is_the_same_without_the_package_that_has_its_type() -> None:
+    """Python in a browser has no ml_dtypes."""
+    with_it, without_it = (
+        subprocess.run(
+            [sys.executable, "-c", _WITHOUT, *arguments],
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for arguments in ([], ["without"])
+    )  # fmt: skip
+    assert len(with_it) > 10_000
+    assert without_it == with_it

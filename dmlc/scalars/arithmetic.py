@@ -30,7 +30,7 @@ from dmlc.scalars.operation import (
     Unsupported,
     Way,
 )
-from dmlc.scalars.types import Array, DataType, convert
+from dmlc.scalars.types import Array, DataType, convert, data_type_of
 
 TABLE = Table()
 
@@ -633,7 +633,9 @@ def _narrowing(
     such operations too."""
 
     def evaluate(x: Array) -> Array:
-        return convert(x, dtype).astype(x.dtype)
+        own = data_type_of(x.dtype)
+        assert own is not None
+        return convert(convert(x, dtype), own)
 
     TABLE.add(Record(
         f"round_{dtype.name.lower()}", 1, Operands.FLOAT32, evaluate,

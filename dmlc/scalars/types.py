@@ -13,12 +13,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from dmlc.parameters import wrong_kind
 from dmlc.source import DmlcError, unknown_name
+
+try:
+    import ml_dtypes
+except ModuleNotFoundError:
+    # Not every Python has the package: Pyodide 0.29, which runs in browsers, has not. Without it
+    # NumPy keeps the bits, and `convert` alone knows what they mean.
+    _bfloat16 = np.dtype([("bfloat16", "V2")])
+else:
+    _bfloat16 = np.dtype(ml_dtypes.bfloat16)
 
 Array = npt.NDArray[Any]
 
@@ -42,7 +50,7 @@ class DataType(enum.Enum):
     FLOAT64 = ("f64", Kind.FLOAT, np.dtype(np.float64))
     FLOAT32 = ("f32", Kind.FLOAT, np.dtype(np.float32))
     FLOAT16 = ("f16", Kind.FLOAT, np.dtype(np.float16))
-    BFLOAT16 = ("bf16", Kind.FLOAT, np.dtype(ml_dtypes.bfloat16))
+    BFLOAT16 = ("bf16", Kind.FLOAT, _bfloat16)
     INT8 = ("s8", Kind.SIGNED, np.dtype(np.int8))
     INT16 = ("s16", Kind.SIGNED, np.dtype(np.int16))
     INT32 = ("s32", Kind.SIGNED, np.dtype(np.int32))
@@ -156,10 +164,13 @@ def convert(values: Array, to: DataType) -> Array:
     Floats are rounded once, to nearest even, from float64 and from integers below 2**53.
     """
     source = np.asarray(values)
-    if to is DataType.BFLOAT16 and source.dtype.itemsize > 2:
+    if _bfloat16.names and source.dtype == _bfloat16:
+        source = (source.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if to is DataType.BFLOAT16 and (source.dtype.itemsize > 2 or _bfloat16.names):
         # ml_dtypes goes through float32, which would round a second time.
         with np.errstate(all="ignore"):
-            return _round_to_odd(source.astype(np.float64)).astype(to.dtype)
+            odd = _round_to_odd(source.astype(np.float64))
+            return _upper_halves(odd) if _bfloat16.names else odd.astype(to.dtype)
     if to.kind is Kind.BOOL:
         return source != 0
     if to.kind in (Kind.SIGNED, Kind.UNSIGNED, Kind.INDEX) and source.dtype.kind not in "biu":
@@ -203,6 +214,15 @@ def _round_to_odd(values: Array) -> Array:
     inexact = (back != values) & np.isfinite(values) & np.isfinite(near)
     toward_zero = np.where(np.abs(back) > np.abs(values), bits - np.uint32(1), bits)
     return np.where(inexact, toward_zero | np.uint32(1), bits).view(np.float32)
+
+
+def _upper_halves(values: Array) -> Array:
+    """float32 to BFLOAT16 as bits alone, to nearest even; of NaN the sign is kept."""
+    bits = values.view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
+    quiet = bits & np.uint32(1 << 31) | np.uint32(0x7FC00000)
+    found = np.where(np.isnan(values), quiet, rounded) >> np.uint32(16)
+    return found.astype(np.uint16).view(_bfloat16)
 
 
 def _saturate(values: Array, to: DataType) -> Array:

@@ -163,9 +163,8 @@ class _Exact:
                 return () if dtype in self._held.get(tensor, ()) else None
             case Constant(dtype=DataType.FLOAT32):
                 value = instruction.value
-                with np.errstate(over="ignore"):
-                    exact = float(dtype.dtype.type(value)) == value or math.isnan(value)
-                return () if exact else None
+                rounded = float(ROUNDINGS[dtype].evaluate(np.asarray(value, np.float64)))
+                return () if rounded == value or math.isnan(value) else None
             case _:
                 return None
 

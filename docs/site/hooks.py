@@ -1,13 +1,17 @@
-"""What MkDocs is told beside mkdocs.yml: how pages link to sources, and the operators' places.
+"""What MkDocs is told beside mkdocs.yml: how pages link to sources, the operators' places, and the
+explorer.
 
 Pages link to files of the repository, which a site has not. Each becomes a page of the site, with
-the file's text, and a folder one with a list.
+the file's text, and a folder one with a list. The explorer is taken along where `make explorer` has
+built it; the front page then leads there.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -26,6 +30,10 @@ LANGUAGES = {
 
 ALONE = ("index.md", "tutorial/index.md")
 """The pages that are a part of the documentation by themselves."""
+
+EXPLORER = ROOT / "out/explorer"
+EXPLORER_PAGE = "how-to/explorer"
+"""The page about it, where the front page leads until it is built."""
 
 _LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 _FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.DOTALL | re.MULTILINE)
@@ -91,6 +99,29 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.src_uri in ALONE:
         page.meta["hide"] = ["navigation"]
     return lead_inside(markdown, page.file.src_uri)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Leads the front page, and the page about it, to the explorer where there is one."""
+    if not (EXPLORER / "index.html").exists():
+        return html
+    if page.file.src_uri == "index.md":
+        return html.replace(f'href="{EXPLORER_PAGE}.html"', 'href="explorer/index.html"')
+    if page.file.src_uri == f"{EXPLORER_PAGE}.md":
+        link = '<p><a class="md-button" href="../explorer/index.html">Open the explorer</a></p>'
+        return html.replace("</h1>", f"</h1>\n{link}", 1)
+    return html
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Takes the explorer along, which then leads back to the front page."""
+    if not (EXPLORER / "index.html").exists():
+        return
+    place = Path(config.site_dir) / "explorer"
+    shutil.copytree(EXPLORER, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.png"))
+    about = place / "about.json"
+    said = json.loads(about.read_text("utf-8")) | {"documentation": "../index.html"}
+    about.write_text(json.dumps(said), "utf-8")
 
 
 def list_outside(markdown: str, page: str) -> list[Path]:
