@@ -20,7 +20,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
     qualify,
 )
-from dmlc.language.foreign_words import cure_operator, cure_type
+from dmlc.language.foreign_words import cure_operator, find_type
 from dmlc.language.kinds import BROKEN, NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
 from dmlc.language.walk import expressions_of, find_chain, names_read
 from dmlc.scalars import DataType, data_type_names, find_data_type
@@ -155,8 +155,8 @@ class _GraphChecker(ExpressionChecker):
     def check_type(self, declared: syntax.TensorType) -> None:
         if find_data_type(declared.dtype.text) is None:
             dtype = declared.dtype
-            cure = cure_type(dtype.text)
-            self.fail_unknown("data type", dtype.text, data_type_names(), dtype.span, "E0203", cure)
+            self.fail_unknown("data type", dtype.text, data_type_names(), dtype.span, "E0203",
+                              meant=find_type(dtype.text))  # fmt: skip
         if not 1 <= len(declared.sizes) <= 8:
             self.fail("a tensor has 1 to 8 sizes", declared.span, code="E0604")
         for size in declared.sizes:

@@ -67,8 +67,9 @@ class Checking(abc.ABC):
         span: Span,
         code: str = UNKNOWN_NAME,
         cure: str | None = None,
+        meant: str | None = None,
     ) -> Kind:
-        self.diagnostics.append(unknown_name(what, name, known, span, code, cure))
+        self.diagnostics.append(unknown_name(what, name, known, span, code, cure, meant))
         return UNKNOWN
 
     def hold_once(self, name: syntax.Name, seen: dict[str, Span], message: str, first: str) -> None:

@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,35 +20,12 @@ from dmlc import cli
 from dmlc.editor.documents import Session
 from dmlc.editor.problems import list_problems
 from dmlc.editor.server import as_diagnostic, name_of, uri_of
-from tests.editor.client import Editor, part, whole
+from tests.editor.client import Editor, at, part, place, whole
 from tests.editor.texts import OPERATOR
 
 ROOT = Path(__file__).parent.parent.parent
 URI = "file:///nowhere/text.dml"
-
-
-@pytest.fixture(scope="module")
-def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
-    made = Editor(tmp_path_factory.mktemp("lsp") / "log.txt")
-    yield made
-    made.leave()
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(editor: Editor) -> Iterator[None]:
-    """After each test nothing is in the server's log, and no message was shown."""
-    yield
-    assert editor.complaints() == []
-
-
-def place(text: str, words: str, offset: int = 0) -> types.Position:
-    """Where words stand in a text of ASCII characters."""
-    at = text.index(words) + offset
-    return types.Position(text.count("\n", 0, at), at - text.rfind("\n", 0, at) - 1)
-
-
-def at(editor: Editor, uri: str, position: types.Position) -> dict[str, object]:
-    return {"text_document": types.TextDocumentIdentifier(uri), "position": position}
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 
 def test_what_the_server_offers(editor: Editor) -> None:
@@ -63,6 +39,19 @@ def test_what_the_server_offers(editor: Editor) -> None:
     assert offers.document_formatting_provider
     assert offers.completion_provider is not None
     assert offers.completion_provider.trigger_characters == (".", '"', "|")
+    assert offers.references_provider
+    assert offers.document_highlight_provider
+    assert offers.folding_range_provider
+    assert isinstance(offers.rename_provider, types.RenameOptions)
+    assert offers.rename_provider.prepare_provider
+    assert isinstance(offers.code_action_provider, types.CodeActionOptions)
+    assert offers.code_action_provider.code_action_kinds == (types.CodeActionKind.QuickFix,)
+    assert offers.signature_help_provider is not None
+    assert offers.signature_help_provider.trigger_characters == ("(", ",")
+    assert offers.semantic_tokens_provider is not None
+    assert offers.semantic_tokens_provider.full is True
+    assert offers.execute_command_provider is not None
+    assert offers.execute_command_provider.commands == ("dmlc.source", "dmlc.check")
 
 
 def test_a_session(editor: Editor) -> None:
