@@ -249,11 +249,30 @@ def test_a_thousand_random_edits(editor: Editor) -> None:
 
     async def ask(number: int) -> None:
         client, given = editor.client, at(editor, uri, typist.somewhere())
-        match number % 4:
+        text = types.TextDocumentIdentifier(uri)
+        match number % 8:
             case 0:
                 await client.text_document_completion_async(types.CompletionParams(**given))
             case 1:
                 await client.text_document_definition_async(types.DefinitionParams(**given))
+            case 2:
+                await client.text_document_signature_help_async(types.SignatureHelpParams(**given))
+            case 3:
+                await client.text_document_document_highlight_async(
+                    types.DocumentHighlightParams(**given)
+                )
+            case 4:
+                await client.text_document_semantic_tokens_full_async(
+                    types.SemanticTokensParams(text)
+                )
+            case 5:
+                await client.text_document_folding_range_async(types.FoldingRangeParams(text))
+            case 6:
+                range = types.Range(types.Position(0, 0), typist.somewhere())
+                context = types.CodeActionContext(diagnostics=[])
+                await client.text_document_code_action_async(
+                    types.CodeActionParams(text, range, context)
+                )
             case _:
                 await client.text_document_hover_async(types.HoverParams(**given))
 
