@@ -167,9 +167,8 @@ $(STAMPS)/tools: $(STAMPS)/base
 # What packs the extension for VS Code. Its packages come with each run, and stay in out/vscode.
 $(STAMPS)/node: $(STAMPS)/system
 	@set -e; missing=; wanted=; command -v npm >/dev/null || missing=" nodejs npm"; $(install)
-	@node -e 'if (parseInt(process.versions.node) < 20) { \
-		console.error("the extension is packed with Node.js 20 or newer, and this is " + process.version); \
-		process.exit(1); }'
+	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || { \
+		echo "the extension is packed with Node.js 20 or newer, and this is $$(node --version)" >&2; exit 1; }
 	@touch $@
 
 $(STAMPS)/base: $(STAMPS)/system pyproject.toml
