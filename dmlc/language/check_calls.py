@@ -23,7 +23,7 @@ from dmlc.language.check_kinds import Checking, Place
 from dmlc.language.definitions import level_number
 from dmlc.language.kinds import TYPE, UNKNOWN, Form, Kind, What
 from dmlc.scalars import find_data_type
-from dmlc.source import Edit, Note, counted, unknown_name
+from dmlc.source import Edit, Note, counted, replace_word, unknown_name
 
 FOLDS = ", ".join(r.name for r in REDUCTIONS.values() if r.folds)
 
@@ -72,7 +72,10 @@ class Calls:
         checking, names, span = self._checking, self._checking.names, call.function.span
         if not name:
             cures = self._cure_method(call)
-            checking.fail("expected the name of a function before '('", span, *cures, code="E0208")
+            meant = foreign.find_unprefixed(span.text, self._functions)
+            fixes = replace_word(span, span.text, meant)
+            message = "expected the name of a function before '('"
+            checking.fail(message, span, *cures, code="E0208", fixes=fixes)
         elif name in names.later_functions:
             declared = Note("it is declared here", names.later_functions[name])
             checking.fail(

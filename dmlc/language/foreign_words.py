@@ -194,6 +194,14 @@ def cure_operator(name: str, functions: Collection[str], families: Collection[st
     return cure_method(head, last) if known else None
 
 
+def find_unprefixed(name: str, functions: Collection[str]) -> str | None:
+    """The function that a name with the prefix of a library means, `exp` for `np.exp`; None where
+    it is none of those given."""
+    head, dot, _ = name.partition(".")
+    last = name.rpartition(".")[2]
+    return last if dot and head in LIBRARIES and last in functions else None
+
+
 def cure_method(base: str, method: str) -> str:
     """What is written for `base.method(...)`."""
     if method.isupper() or base in ("directml", "onednn", "training"):

@@ -120,6 +120,11 @@ FIXES = {
                                "'(present(B) ? B[n, c] : 0)'"),
     "a cast of another language": (("* Factor", "* half(Factor)"),
                                    "Replace 'half(Factor)' by 'cast(Factor, FLOAT16)'"),
+    "the prefix of a library": (("* Factor", "* np.exp(Factor)"), "Replace 'np.exp' by 'exp'"),
+    "the prefix of a library, in a graph": (
+        ("\n    }\n}\n", "\n    }\n}\ngraph g(x: FLOAT32[2]) { output y = torch.exp(x) }\n"),
+        "Replace 'torch.exp' by 'exp'",
+    ),
     "a division that is a comment": ((FORMULA, "A[n, c] // 2"),
                                      "Replace 'A[n, c] // 2' by 'floor(A[n, c] / 2)'"),
     "a local that nothing reads": (("Y[n, c] =", "spare = A\n        Y[n, c] ="),
