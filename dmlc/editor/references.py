@@ -103,18 +103,20 @@ def list_documents(document: Document, symbol: Symbol, *names: str) -> Iterator[
 
 
 def _list_files(document: Document) -> Iterator[str]:
-    """The names of the open texts, and of the files below the folders of the workspace, or below
-    that of the document where it is in none of them."""
+    """The names of the open texts, of the files below the folders of the workspace, and of those
+    beside the document where it is in none of these."""
     session = document.session
     yield from session.documents
     seen = {d.path for d in session.documents.values()}
-    folders = [folder for folder in map(find_path, map(str, session.roots)) if folder is not None]
-    if document.path is not None and not any(map(document.path.is_relative_to, folders)):
-        folders.append(document.path.parent)
+    roots = [root for root in map(find_path, map(str, session.roots)) if root is not None]
+    beside = None if document.path is None else document.path.parent
+    alone = beside is not None and not any(map(beside.is_relative_to, roots))
     count = 0
-    for folder in folders:
+    for folder in (*roots, *((beside,) if beside is not None and alone else ())):
         for parent, below, files in os.walk(folder):
-            below[:] = sorted(n for n in below if not n.startswith(".") and n != "node_modules")
+            # Such a folder may be a home, with all that is in there.
+            deep = folder in roots
+            below[:] = sorted(n for n in below if deep and n[0] != "." and n != "node_modules")
             for file in sorted(files):
                 path = Path(parent, file)
                 if path.suffix != SUFFIX or path in seen:

@@ -13,7 +13,11 @@ import pytest
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
+from dmlc.editor import references
+from dmlc.editor.documents import Session
 from dmlc.editor.positions import Encoding, Lines, Position, Range
+from dmlc.editor.references import find_references
+from dmlc.source import DmlcError
 from tests.editor.client import Editor, at, place, whole
 from tests.editor.texts import OPERATOR, mark
 
@@ -243,6 +247,8 @@ def files(tmp_path: Path) -> Iterable[tuple[str, str]]:
     (tmp_path / "modes.dml").write_text(MODES, "utf-8")
     (tmp_path / "user.dml").write_text(USER, "utf-8")
     (tmp_path / "apart.dml").write_text("function twice(x) = x\n", "utf-8")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/apart.dml").write_text("function twice(x) = x\n", "utf-8")
     return (tmp_path / "modes.dml").as_uri(), (tmp_path / "user.dml").as_uri()
 
 
@@ -327,6 +333,33 @@ def test_references_from_where_a_symbol_is_imported(editor: Editor, files: tuple
         ]  # fmt: skip
 
     editor.run(work())
+
+
+def test_the_folders_of_the_workspace(tmp_path: Path) -> None:
+    """All that is below them is looked at, but for what is hidden; of a file in none of them, what
+    lies beside it."""
+    (tmp_path / "modes.dml").write_text(MODES, "utf-8")
+    for folder in ("below/deep", ".hidden", "node_modules"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "user.dml").write_text(USER, "utf-8")
+        (tmp_path / folder / "modes.dml").symlink_to(tmp_path / "modes.dml")
+    (tmp_path / "user.dml").write_text(USER, "utf-8")
+    near, deep = {"modes.dml", "user.dml"}, {"below/deep/user.dml"}
+    for roots, files in (((), near), ((tmp_path,), near | deep)):
+        session = Session(roots=roots, folders=[tmp_path])
+        document = session.open(str(tmp_path / "modes.dml"), MODES)
+        found = find_references(document, MODES.index("twice"))
+        named = {str(Path(span.source.name).relative_to(tmp_path)) for span in found}
+        assert named == files
+
+
+def test_a_workspace_of_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "MOST_FILES", 1)
+    for name in ("a.dml", "b.dml"):
+        (tmp_path / name).write_text(USER, "utf-8")
+    document = Session(roots=[tmp_path]).open(str(tmp_path / "modes.dml"), MODES)
+    with pytest.raises(DmlcError, match=r"more than 1 \.dml files.*\n.*open a smaller folder"):
+        find_references(document, MODES.index("twice"))
 
 
 @pytest.mark.parametrize(
