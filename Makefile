@@ -103,7 +103,7 @@ site: $(STAMPS)/site ## build the documentation as a site, in out/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -f docs/site/mkdocs.yml
 	@echo "open out/site/index.html"
 
-vscode: $(STAMPS)/test $(STAMPS)/node ## pack the extension for VS Code, out/vscode/dmlc.vsix, and test it (needs npm's registry)
+vscode: $(STAMPS)/test $(STAMPS)/node ## pack the extension for VS Code, out/vscode/dmlc.vsix, and test it (downloads from npm)
 	@mkdir -p out/vscode
 	@cp -r dmlc/editor/vscode/. grammar/dmlc.tmLanguage.json LICENSE out/vscode/
 	cd out/vscode && npm install --no-audit --no-fund --silent && npm run --silent check \

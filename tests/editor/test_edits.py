@@ -407,6 +407,20 @@ def test_a_rename_that_would_change_what_another_place_means_is_refused(editor: 
     editor.run(work())
 
 
+def test_a_rename_that_an_index_would_hide_is_refused(editor: Editor) -> None:
+    """The text would have no error, and another meaning."""
+    text = mark("* Factor", "* Factor * C", TABLE)
+
+    async def work() -> None:
+        await editor.open(URI, text)
+        with pytest.raises(JsonRpcException) as raised:
+            await ask_rename(editor, URI, text, "C }", "n")
+        assert raised.value.message.startswith("the name 'n' is taken at line 16: it is an index")
+        assert await editor.open(URI, text.replace("C }", "n }").replace("* C", "* n")) == []
+
+    editor.run(work())
+
+
 def test_what_is_renamed_is_shown_before(editor: Editor) -> None:
     async def work() -> None:
         await editor.open(URI, OPERATOR)
