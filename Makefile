@@ -20,7 +20,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all roots d3d12 coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden corpus bench docs site explorer clean
+.PHONY: help setup demo test test-all roots d3d12 coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden corpus bench docs site explorer vscode clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,15 @@ explorer: $(STAMPS)/explorer ## build the page that compiles in a browser, in ou
 	cd $(VENV)/explorer && node test.js $(CURDIR)/out/explorer "$$(command -v chromium)" expected
 	@echo "run $(PYTHON) -m http.server -d out/explorer, and open the address that it says"
 
+vscode: $(STAMPS)/test $(STAMPS)/node ## pack the extension for VS Code, out/vscode/dmlc.vsix, and test it (downloads from npm)
+	@mkdir -p out/vscode
+	@cp -r dmlc/editor/vscode/. grammar/dmlc.tmLanguage.json LICENSE out/vscode/
+	cd out/vscode && npm install --no-audit --no-fund --silent && npm run --silent check \
+		&& npm run --silent build && npm run --silent pack
+	cd out/vscode && DMLC_ROOT=$(CURDIR) DMLC_COMMAND=$(CURDIR)/$(BIN)/dmlc \
+		DMLC_PYTHON=$(CURDIR)/$(BIN)/python npm --silent test
+	@echo "install it with: code --install-extension out/vscode/dmlc.vsix"
+
 clean: ## remove what the targets made
 	rm -rf $(VENV) out build dist .pytest_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -160,6 +169,13 @@ $(STAMPS)/tools: $(STAMPS)/base
 	[ -e /usr/include/directx/d3d12.h ] || missing="$$missing directx-headers-dev"; \
 	command -v oclgrind >/dev/null || wanted=oclgrind; \
 	$(install)
+	@touch $@
+
+# What packs the extension for VS Code. Its packages come with each run, and stay in out/vscode.
+$(STAMPS)/node: $(STAMPS)/system
+	@set -e; missing=; wanted=; command -v npm >/dev/null || missing=" nodejs npm"; $(install)
+	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || { \
+		echo "the extension is packed with Node.js 20 or newer, and this is $$(node --version)" >&2; exit 1; }
 	@touch $@
 
 $(STAMPS)/base: $(STAMPS)/system pyproject.toml

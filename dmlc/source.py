@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +77,29 @@ class Span:
         """The range from the start of this span to the end of `other`."""
         return Span(self.source, self.start, max(self.end, other.end))
 
+    def part(self, start: int, end: int) -> Span:
+        """The range of some characters of this one, counted from its start."""
+        return Span(self.source, self.start + start, self.start + end)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Edit:
+    """A part of a source, empty where something is inserted, and the text to put in its place."""
+
+    span: Span
+    text: str
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """A text with edits made, of which none overlaps another."""
+    for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
+        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    return text
+
+
+Fix: TypeAlias = tuple[Edit, ...]
+"""Edits that together mend a mistake. None overlaps another."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
@@ -98,6 +121,8 @@ class Diagnostic:
     code: str | None = None
     """What kind of mistake it is: a name such as `E0401` (`W0001` of a warning), which stays the
     same while messages change. `dmlc explain E0401` tells more of it."""
+    fixes: tuple[Fix, ...] = ()
+    """Each of which carries a cure out, the likeliest first; editors offer them."""
 
     def render(self) -> str:
         """The text shown to a person: place, message, code, source line with the span
@@ -295,14 +320,15 @@ def unknown_name(
     span: Span | None = None,
     code: str = UNKNOWN_NAME,
     cure: str | None = None,
+    meant: str | None = None,
 ) -> Diagnostic:
     """The diagnostic for a name that is not among the known ones.
 
-    `what` names the kind of thing, as in `unknown tensor 'Imput'`; `cure` says what is meant, where
-    that is known of such a name.
+    `what` names the kind of thing, as in `unknown tensor 'Imput'`; `cure` says how to write it, or
+    `meant` is the name for it, where that is known of such a name.
     """
     candidates = list(known)
-    suggestion = None if cure else nearest(name, candidates[:5000])
+    suggestion = None if cure else meant or nearest(name, candidates[:5000])
     if cure is not None:
         notes = (Note(cure),)
     elif suggestion is not None:
@@ -312,4 +338,14 @@ def unknown_name(
     else:
         notes = ()
     shown = name if len(name) <= 80 else name[:77] + "..."
-    return Diagnostic(f"unknown {what} '{shown}'", span, notes, code=code)
+    fixes = replace_word(span, name, suggestion)
+    return Diagnostic(f"unknown {what} '{shown}'", span, notes, code=code, fixes=fixes)
+
+
+def replace_word(span: Span | None, old: str, new: str | None) -> tuple[Fix, ...]:
+    """The fix that writes another word for one that stands once in a range, as part of no other;
+    none where there is no such place, or nothing to write."""
+    if span is None or new is None or not old:
+        return ()
+    found = [*re.finditer(rf"(?<!\w){re.escape(old)}(?!\w)", span.text)]
+    return ((Edit(span.part(*found[0].span()), new),),) if len(found) == 1 else ()

@@ -17,8 +17,9 @@ from dmlc.source import DmlcError
 @click.option("--log", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write what goes wrong to a file instead of standard error.")  # fmt: skip
 def command(folders: tuple[str, ...], log: str | None) -> None:
-    """Serve an editor: diagnostics, hover, completion, definitions, symbols and formatting of .dml
-    files, by the Language Server Protocol over standard input and output.
+    """Serve an editor: mistakes with quick fixes, completion, hover, definitions, references,
+    renames, signatures, colours and formatting of .dml files, by the Language Server Protocol over
+    standard input and output.
 
     The editor starts it; docs/how-to/editor.md shows how for some. It needs
     pip install 'dmlc[lsp]'.

@@ -21,6 +21,7 @@ from dmlc.editor.lexical import (
 from dmlc.editor.resolve import (
     dotted_parts,
     find_called,
+    find_column,
     find_compared,
     find_forward,
 )
@@ -284,18 +285,15 @@ class _Completer:
     def in_row(self, row: Token) -> Iterator[_Item]:
         """What a cell may say."""
         section = self.context.section
-        rows = [t for t in self.before if t.kind is TokenKind.ROW]
-        column = row.text[: self.start - row.start].count("|") - 1
+        title = find_column(self.before, row, self.start)
         if section == "types":
             names = (s for s in self.scope.own.values() if s.what is What.TENSOR)
-            yield from self.types() if rows else map(_item, names)
-            return
-        columns = {"attributes": ATTRIBUTE_COLUMNS, "tensors": TENSOR_COLUMNS}.get(section, ())
-        if not rows:
+            yield from map(_item, names) if title is None else self.types()
+        elif title is not None:
+            yield from self.in_column(row, title)
+        else:
+            columns = {"attributes": ATTRIBUTE_COLUMNS, "tensors": TENSOR_COLUMNS}.get(section, ())
             yield from ((name, "column", "") for name in columns)
-            return
-        cells = rows[0].text.split("|")[1:]
-        yield from self.in_column(row, plain(cells[column]).lower() if column < len(cells) else "")
 
     def in_column(self, row: Token, title: str) -> Iterator[_Item]:
         match title:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dmlc import library, summaries
 from dmlc.editor.analysis import Analysis, analyze
@@ -26,7 +27,9 @@ class Document:
         self._analysis: Analysis | None = None
         self._tokens: tuple[Token, ...] | None = None
         self._whole: Analysis | None = None
-        self.path = _find_path(name)
+        self.known: dict[object, Any] = {}
+        """What was worked out of the analysis, until that is made anew."""
+        self.path = find_path(name)
         """Where the file is, past symbolic links."""
         self.reads: frozenset[Path] = frozenset()
         """The files that the text imported when it was last analysed, and those imported there."""
@@ -66,6 +69,7 @@ class Document:
     def forget(self) -> None:
         """Has the text be analysed anew."""
         self._analysis = None
+        self.known.clear()
 
     def offset(self, position: Position) -> int:
         return self.lines.offset(position)
@@ -76,11 +80,17 @@ class Document:
 
 
 class Session:
-    """The open documents of an editor by name, and the folders that files may be imported from,
-    besides their own."""
+    """The open documents of an editor by name, the folders that files may be imported from,
+    besides their own, and the folders of the workspace, `roots`."""
 
-    def __init__(self, folders: Sequence[Path] = (), encoding: Encoding = Encoding.UTF16) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path] = (),
+        encoding: Encoding = Encoding.UTF16,
+        roots: Sequence[Path] = (),
+    ) -> None:
         self.folders = tuple(folders)
+        self.roots = tuple(roots)
         self.encoding = encoding
         self.documents: dict[str, Document] = {}
 
@@ -90,6 +100,14 @@ class Session:
         self.documents[name] = made
         self.forget_importers(made)
         return made
+
+    def look(self, name: str) -> Document:
+        """The text of a file as it is open, or as it is saved; a saved one is not open after."""
+        path = find_path(name)
+        for document in self.documents.values():
+            if document.path == path or document.name == name:
+                return document
+        return Document(self, name, Lines(self.read(Path(name), None).text, self.encoding))
 
     def edit(self, name: str, range: Range | None, text: str) -> Document:
         """Replaces a part of an open text, or all of it."""
@@ -135,7 +153,7 @@ class Session:
         return read_source(path, span)
 
 
-def _find_path(name: str) -> Path | None:
+def find_path(name: str) -> Path | None:
     """Where the file of a name is; None of what is no file's name."""
     try:
         return resolve(Path(name))

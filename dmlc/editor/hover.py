@@ -13,7 +13,7 @@ from dmlc.catalog import operators
 from dmlc.editor.documents import Document
 from dmlc.editor.lexical import TokenKind, list_tokens
 from dmlc.editor.resolve import Resolved, resolve_word
-from dmlc.editor.scopes import Declared, Member, What
+from dmlc.editor.scopes import Declared, Member, Symbol, What
 from dmlc.language import syntax
 from dmlc.language.builtins import (
     ARRAY_FUNCTIONS,
@@ -182,10 +182,7 @@ class _Writer:
 
     def comment(self) -> list[str]:
         """The comment above or behind what declares the symbol."""
-        about, span = self.symbol.about, self.symbol.span
-        if isinstance(about, syntax.Node):
-            span = about.span
-        return [] if span is None else list(_comment_at(self.document, span))
+        return comment_of(self.document, self.symbol)
 
     def listing(self, node: Declared) -> str:
         """What `dmlc show` prints of an operator or a graph."""
@@ -202,6 +199,14 @@ class _Writer:
                 return list_subject(Operator(findings.operators[name])).rstrip()
         # Its comments are left out: they are known of a text without mistakes.
         return format_file(syntax.File(None, (node,), (), node.span.source)).rstrip()
+
+
+def comment_of(document: Document, symbol: Symbol) -> list[str]:
+    """The lines of the comment above or behind what declares a symbol."""
+    about, span = symbol.about, symbol.span
+    if isinstance(about, syntax.Node):
+        span = about.span
+    return [] if span is None else list(_comment_at(document, span))
 
 
 @functools.cache

@@ -160,6 +160,13 @@ class _Scan:
         self.bracket(token)
         self.since.append(token)
 
+    def context(self, offset: int, inside: Token | None) -> Context:
+        """What stands around a place up to which the text was read."""
+        return Context(
+            offset, inside, self.keyword, self.name, self.declared_at, self.section, self.head,
+            self.depth, self.statement, tuple(self.brackets), tuple(self.since),
+        )  # fmt: skip
+
     def start_statement(self, place: int) -> None:
         self.statement, self.since, self.brackets = place, [], []
 
@@ -246,10 +253,30 @@ def find_context(
                 inside = token if token.kind in _WHOLE else None
             break
         scan.see(token)
-    return Context(
-        offset, inside, scan.keyword, scan.name, scan.declared_at, scan.section, scan.head,
-        scan.depth, scan.statement, tuple(scan.brackets), tuple(scan.since),
-    )  # fmt: skip
+    return scan.context(offset, inside)
+
+
+def list_words(
+    text: str, tokens: Sequence[Token], name: str | None = None
+) -> Iterator[tuple[Token, Context]]:
+    """The words of a text, those of rows too, each with what stands around it, as `find_context`
+    says it; only those that are `name`, where that is given."""
+    scan = _Scan(text)
+    for token in tokens:
+        if token.kind is TokenKind.ROW:
+            for word in _words_of(token):
+                if name in (None, word.text):
+                    yield word, scan.context(word.end, token)
+        scan.see(token)
+        if token.kind is TokenKind.WORD and name in (None, token.text):
+            yield token, scan.context(token.end, None)
+
+
+def _words_of(row: Token) -> Iterator[Token]:
+    """The words in a row of a table."""
+    for match in re.finditer(r"[A-Za-z_][A-Za-z0-9_]*", row.text):
+        start, end = row.start + match.start(), row.start + match.end()
+        yield Token(TokenKind.WORD, match.group(), start, end, False)
 
 
 _WHOLE = (TokenKind.COMMENT, TokenKind.STRING, TokenKind.ROW)
@@ -262,10 +289,9 @@ def find_word(tokens: Sequence[Token], offset: int) -> Token | None:
         if token.kind is TokenKind.WORD and token.start <= offset <= token.end:
             return token
         if token.kind is TokenKind.ROW and token.start <= offset <= token.end:
-            for match in re.finditer(r"[A-Za-z_][A-Za-z0-9_]*", token.text):
-                start, end = token.start + match.start(), token.start + match.end()
-                if start <= offset <= end:
-                    return Token(TokenKind.WORD, match.group(), start, end, False)
+            for word in _words_of(token):
+                if word.start <= offset <= word.end:
+                    return word
     return None
 
 

@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from dmlc.editor.documents import Document
-from dmlc.editor.positions import Range
+from dmlc.editor.lexical import Token, TokenKind
 from dmlc.editor.scopes import What, list_enums
 from dmlc.language import syntax
 from dmlc.language.definitions import EnumDefinition
 from dmlc.language.format import format_file
 from dmlc.language.tables import read_attributes, read_tensors
-from dmlc.source import Span
+from dmlc.source import Edit, Span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,14 +78,6 @@ def _named(name: syntax.Name, what: What, detail: str, whole: Span, *parts: Outl
     return Outline(name.text, what, detail, whole, name.span, parts)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Edit:
-    """A part of a text, and what to put in its place."""
-
-    range: Range
-    text: str
-
-
 def format_document(document: Document) -> list[Edit]:
     """What makes the text canonical, as `dmlc fmt` does: one edit, of the lines that differ. None
     where it is canonical, or has mistakes: they are shown already."""
@@ -104,4 +96,21 @@ def format_document(document: Document) -> list[Edit]:
         return []
     start = sum(map(len, old[:first]))
     end = len(document.text) - sum(map(len, old[len(old) - last :]))
-    return [Edit(document.lines.range(start, end), "".join(new[first : len(new) - last]))]
+    span = Span(analysis.source, start, end)
+    return [Edit(span, "".join(new[first : len(new) - last]))]
+
+
+def list_folds(document: Document) -> Iterator[tuple[Span, bool]]:
+    """What an editor may fold: what stands in braces over several lines, and comments, of which
+    True is said."""
+    opened: list[Token] = []
+    for token in document.tokens:
+        span: Span | None = None
+        if token.kind is TokenKind.COMMENT:
+            span = Span(document.analysis.source, token.start, token.end)
+        elif token.kind is TokenKind.MARK and token.text == "{":
+            opened.append(token)
+        elif token.kind is TokenKind.MARK and token.text == "}" and opened:
+            span = Span(document.analysis.source, opened.pop().start, token.end)
+        if span is not None and "\n" in span.text:
+            yield span, token.kind is TokenKind.COMMENT

@@ -10,8 +10,10 @@ from dmlc.binding import Operator
 from dmlc.editor.documents import Document
 from dmlc.editor.positions import Lines, Range
 from dmlc.language import syntax
-from dmlc.source import Diagnostic, Note, Source, Span
+from dmlc.source import Diagnostic, Fix, Note, Source, Span, counted
 from dmlc.testing.findings import find_mistakes
+
+_SHOWN = 50
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,16 +36,19 @@ class Problem:
     warning: bool
     code: str | None
     remarks: tuple[Remark, ...]
+    fixes: tuple[Fix, ...] = ()
+    """Of this text alone."""
 
 
-def list_problems(document: Document, bind: bool = False) -> list[Problem]:
+def list_problems(document: Document, bind: bool = False, calls: int = 0) -> list[Problem]:
     """The errors and warnings of a document. With `bind`, also what `dmlc check` finds by binding
-    its operators, which takes longer than there is between two keys."""
+    its operators, which takes longer than there is between two keys; `calls` are so many that are
+    drawn, as `dmlc check --thorough` does."""
     found = [*document.analysis.diagnostics]
     if bind and all(d.warning for d in found) and document.analysis.findings is not None:
         for definition in document.analysis.findings.operators.values():
             if definition.syntax.span.source is document.analysis.source:
-                found += find_mistakes(Operator(definition))
+                found += find_mistakes(Operator(definition), calls)
     return [_problem(document, each) for each in found]
 
 
@@ -59,7 +64,26 @@ def _problem(document: Document, found: Diagnostic) -> Problem:
         message = f"'{Path(span.source.name).name}': {message}"
         span = _import_of(document, span.source)
     remarks = tuple(_remarks(document, notes))
-    return Problem(_visible(document.lines, span), message, found.warning, found.code, remarks)
+    fixes = tuple(f for f in found.fixes if all(e.span.source.name == document.name for e in f))
+    range = _visible(document.lines, span)
+    return Problem(range, message, found.warning, found.code, remarks, fixes)
+
+
+def describe_fix(fix: Fix) -> str:
+    """The title that an editor shows of a fix: what its first edit with a text does."""
+    edit = next((e for e in fix if e.text.strip()), fix[0])
+    old, new = (_short(text) for text in (edit.span.text, edit.text))
+    if not new:
+        said = f"Remove '{old}'"
+    else:
+        said = f"Replace '{old}' by '{new}'" if old else f"Insert '{new}'"
+    return said if len(fix) == 1 else f"{said} and {counted(len(fix) - 1, 'more edit')}"
+
+
+def _short(text: str) -> str:
+    """A text in one line, as a title has room for it."""
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
 
 
 def _remarks(document: Document, notes: list[Note]) -> Iterator[Remark]:

@@ -23,6 +23,7 @@ from dmlc.language import syntax
 from dmlc.language.builtins import ARRAY_FACTS, FACTS, GRAPH_FUNCTIONS, REDUCTIONS, SENTENCE_FACTS
 from dmlc.language.check_graph import called_name
 from dmlc.language.definitions import AttributeDefinition, EnumDefinition
+from dmlc.language.tables import plain
 from dmlc.scalars import find_data_type
 from dmlc.source import Source, Span
 
@@ -75,7 +76,13 @@ class Place:
 
     @staticmethod
     def at(document: Document, word: Token) -> Place:
-        context = find_context(document.text, document.tokens, word.end, word)
+        return Place.of(
+            document, word, find_context(document.text, document.tokens, word.end, word)
+        )
+
+    @staticmethod
+    def of(document: Document, word: Token, context: Context) -> Place:
+        """A word, with what is known to stand around it."""
         before = context.before
         if before and before[-1] == word:
             before = before[:-1]
@@ -83,6 +90,8 @@ class Place:
 
     def resolve(self) -> Symbol | None:
         """What the word means."""
+        if self.context.inside is not None:
+            return self.of_row(self.context.inside)
         parts, index = self.parts()
         if len(parts) > 1:
             found = self.find_operator(".".join(parts)) or self.member(parts, index)
@@ -136,6 +145,31 @@ class Place:
             return Symbol(What.FACT, name, None, owner=parts[0])
         return None
 
+    # Words in rows of tables ---------------------------------------------------------------
+
+    def of_row(self, row: Token) -> Symbol | None:
+        """What a word in a cell means: by its column, since a tensor may be called `Input`."""
+        name, own = self.word.text, self.scope.own
+        title = find_column(self.before, row, self.word.start)
+        if self.context.section == "types":
+            return own.get(name) if title is None else find_built_in(name)
+        if title in ("tensor", "attribute", "dimensions"):
+            kinds = {"tensor": What.TENSOR, "attribute": What.ATTRIBUTE, "dimensions": What.SIZE}
+            found = own.get(name)
+            return found if found is not None and found.what is kinds[title] else None
+        if title in ("supported data types", "types"):
+            return find_built_in(name)
+        if title not in ("type", "default"):
+            return None
+        if row.text[: self.word.start - row.start].endswith("."):
+            return Symbol(What.FACT, name, None) if name in FACTS or name in ARRAY_FACTS else None
+        return self.member_of_row(row) or self.scope.find(name) or find_built_in(name)
+
+    def member_of_row(self, row: Token) -> Symbol | None:
+        """The member of the enum that the row of an attribute names."""
+        about = getattr(self.scope.own.get(plain(row.text.split("|")[1])), "about", None)
+        return self.member_of(about.enum if isinstance(about, AttributeDefinition) else None)
+
     # Words in their places ----------------------------------------------------------------
 
     def label(self) -> Symbol | None:
@@ -157,7 +191,10 @@ class Place:
 
     def expected_member(self) -> Symbol | None:
         """The member of an enum, where one is expected."""
-        enum = find_expected_enum(self.scope, self.called(), self.before)
+        return self.member_of(find_expected_enum(self.scope, self.called(), self.before))
+
+    def member_of(self, enum: EnumDefinition | None) -> Symbol | None:
+        """The member of an enum that the word names."""
         short = None if enum is None else enum.find(self.word.text)
         if enum is None or short is None:
             return None
@@ -187,6 +224,17 @@ class Place:
         if found is not None and found.what is What.FUNCTION:
             return found
         return find_built_in(self.word.text)
+
+
+def find_column(before: Sequence[Token], row: Token, offset: int) -> str | None:
+    """The title of the column that a place in a row is in, in lower case; None in the row of the
+    titles. `before` is what stands before the row in its table."""
+    rows = [token for token in before if token.kind is TokenKind.ROW]
+    if not rows:
+        return None
+    column = row.text[: offset - row.start].count("|") - 1
+    cells = rows[0].text.split("|")[1:]
+    return plain(cells[column]).lower() if 0 <= column < len(cells) else ""
 
 
 def dotted_parts(before: Sequence[Token]) -> list[str]:

@@ -103,6 +103,18 @@ class Scope:
 
 def make_scope(document: Document, context: Context) -> Scope:
     """What can be seen from a place."""
+    file = document.analysis.file
+    read = file is not None and _find_declared(file, context) is not None
+    # What cannot be read is known up to the statement.
+    key = (context.keyword, context.name, context.declared_at, None if read else context.statement)
+    if key not in document.known:
+        document.known[key] = _make_declared_scope(document, context)
+    found: Scope = document.known[key]
+    return dataclasses.replace(found, variables=_find_variables(document, context))
+
+
+def _make_declared_scope(document: Document, context: Context) -> Scope:
+    """What can be seen from everywhere in the declaration around a place."""
     files = _list_files(document)
     file = _file_symbols(files)
     nodes = tuple(_find_nodes(document, context))
@@ -120,8 +132,7 @@ def make_scope(document: Document, context: Context) -> Scope:
             else operator_symbols(node, list_enums(files), owner)
         )
         own = symbols | own
-    variables = _find_variables(document, context)
-    return Scope(variables, own, file, nodes, statements)
+    return Scope({}, own, file, nodes, statements)
 
 
 # Files -----------------------------------------------------------------------------------------
@@ -280,6 +291,14 @@ class FoundOperator:
 
 def find_operator(document: Document, name: str) -> FoundOperator | None:
     """The operator that a name means in a document: of the file, an import, or the library."""
+    key = ("operator", name)
+    if key not in document.known:
+        document.known[key] = _find_operator(document, name)
+    found: FoundOperator | None = document.known[key]
+    return found
+
+
+def _find_operator(document: Document, name: str) -> FoundOperator | None:
     files = _list_files(document)
     own = _file_symbols(files).get(name)
     if own is not None and isinstance(own.about, syntax.Operator):

@@ -7,10 +7,11 @@ pygls ends lines where the protocol does not.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from lsprotocol import types
@@ -21,16 +22,27 @@ from pygls.protocol import LanguageServerProtocol
 
 from dmlc import diagnostics
 from dmlc.editor import outline as outlines
+from dmlc.editor import semantic
 from dmlc.editor.complete import Completion, complete
 from dmlc.editor.documents import Document, Session
 from dmlc.editor.hover import hover
+from dmlc.editor.listing import list_kernels
 from dmlc.editor.positions import Encoding, Lines, Position, Range
-from dmlc.editor.problems import Problem, list_problems
+from dmlc.editor.problems import Problem, describe_fix, list_problems
+from dmlc.editor.references import find_highlights, find_references
+from dmlc.editor.rename import find_renamable, rename
 from dmlc.editor.resolve import find_definition
 from dmlc.editor.scopes import What
+from dmlc.editor.signatures import Help, Signature, find_signature
 from dmlc.program import VERSION
-from dmlc.source import Span
+from dmlc.source import DmlcError, Edit, Span
+from dmlc.testing.findings import THOROUGH
 
+P = ParamSpec("P")
+T = TypeVar("T")
+SOURCE, CHECK = "dmlc.source", "dmlc.check"
+"""The commands: the kernels at a place, and a thorough check of a text."""
+_TYPES = tuple(dict.fromkeys(semantic.TYPES.values()))
 _NO_NAME = re.compile("[\0\ud800-\udfff]")
 _PAUSE = 0.02
 """Seconds without an edit before the mistakes of a text are reported."""
@@ -78,6 +90,39 @@ class _Protocol(LanguageServerProtocol):
                 self._send_response(number, error=error.to_response_error())
             raise
 
+    def _send_response(
+        self, msg_id: Any, result: Any = None, error: types.ResponseError | None = None
+    ) -> None:
+        # A refusal is an answer, and nothing that went wrong here.
+        refused = isinstance(result, types.ResponseError)
+        super()._send_response(msg_id, None if refused else result, result if refused else error)
+
+
+def _refusing(answer: Callable[P, T]) -> Callable[P, T | types.ResponseError]:
+    """Answers by the message of a `DmlcError`, with its cures, where that is raised."""
+
+    @functools.wraps(answer)
+    def asked(*given: P.args, **named: P.kwargs) -> T | types.ResponseError:
+        try:
+            return answer(*given, **named)
+        except DmlcError as error:
+            first = error.diagnostics[0]
+            notes = [note.message for note in first.notes if note.span is None]
+            code = types.LSPErrorCodes.RequestFailed
+            return types.ResponseError(code.value, "\n".join([first.message, *notes]))
+
+    return asked
+
+
+class _Placed(Protocol):
+    """What a request about a place of a text has."""
+
+    @property
+    def text_document(self) -> types.TextDocumentIdentifier: ...
+
+    @property
+    def position(self) -> types.Position: ...
+
 
 class Server:
     """A session of one editor, and the connection to it."""
@@ -88,10 +133,19 @@ class Server:
         self.session = Session(folders)
         self.uris: dict[str, str] = {}
         """What the editor calls the open texts: there are several ways to write one URI."""
-        _handle_start(self)
-        _handle_texts(self)
-        _handle_files(self)
-        _handle_questions(self)
+        self.reported: dict[str, tuple[Lines, list[Problem]]] = {}
+        """The mistakes of each text that were reported last, and of which text they are."""
+        for handle in (
+            _handle_start,
+            _handle_texts,
+            _handle_files,
+            _handle_questions,
+            _handle_symbols,
+            _handle_colours,
+            _handle_edits,
+            _handle_commands,
+        ):
+            handle(self)  # fmt: skip
 
     def serve(self) -> None:
         """Serves the editor at standard input and output until it leaves."""
@@ -108,20 +162,30 @@ class Server:
             raise JsonRpcInvalidParams(f"'{uri}' is not open")
         return found
 
-    def place(
-        self, params: types.HoverParams | types.CompletionParams | types.DefinitionParams
-    ) -> tuple[Document, int]:
+    def place(self, params: _Placed) -> tuple[Document, int]:
         """The document and the offset that a request is about."""
         document = self.document(params.text_document.uri)
         return document, document.offset(from_position(params.position))
 
-    def publish(self, document: Document, version: int | None = None, bind: bool = False) -> None:
-        """Reports the mistakes of a document; `bind` as `list_problems` has it."""
+    def publish(
+        self, document: Document, version: int | None = None, bind: bool = False, calls: int = 0
+    ) -> list[Problem]:
+        """Reports the mistakes of a document; `bind` and `calls` as `list_problems` has them."""
         uri = self.uri(document.name)
-        found = [as_diagnostic(problem, self.uri) for problem in list_problems(document, bind)]
+        problems = list_problems(document, bind, calls)
+        self.reported[document.name] = document.lines, problems
+        found = [as_diagnostic(problem, self.uri) for problem in problems]
         self.connection.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(uri=uri, diagnostics=found, version=version)
         )
+        return problems
+
+    def problems(self, document: Document) -> list[Problem]:
+        """The mistakes of a document as they were reported, or as they are since."""
+        reported = self.reported.get(document.name)
+        if reported is not None and reported[0] is document.lines:
+            return reported[1]
+        return list_problems(document)
 
     def publish_importers(self, changed: Document) -> None:
         """Reports those of the documents that import another anew."""
@@ -138,6 +202,9 @@ def _handle_start(server: Server) -> None:
         workspace.update_text_document = _leave
         agreed = workspace.position_encoding
         server.session.encoding = Encoding(getattr(agreed, "value", agreed))
+        named = [folder.uri for folder in params.workspace_folders or ()]
+        named += [params.root_uri] if params.root_uri and not named else []
+        server.session.roots = tuple(map(Path, map(name_of, named)))
 
 
 def _leave(
@@ -190,6 +257,7 @@ def _handle_files(server: Server) -> None:
         document = server.document(uri)
         server.session.close(document.name)
         server.uris.pop(document.name, None)
+        server.reported.pop(document.name, None)
         cleared = types.PublishDiagnosticsParams(uri=uri, diagnostics=[])
         server.connection.text_document_publish_diagnostics(cleared)
         server.publish_importers(document)
@@ -229,11 +297,116 @@ def _handle_questions(server: Server) -> None:
         document = server.document(params.text_document.uri)
         return [as_symbol(document, made) for made in outlines.outline(document)]
 
+    @server.connection.feature(
+        types.TEXT_DOCUMENT_SIGNATURE_HELP,
+        types.SignatureHelpOptions(trigger_characters=["(", ","]),
+    )
+    def sign(params: types.SignatureHelpParams) -> types.SignatureHelp | None:
+        document, offset = server.place(params)
+        found = find_signature(document, offset)
+        return None if found is None else as_signatures(found)
+
+    @server.connection.feature(types.TEXT_DOCUMENT_FOLDING_RANGE)
+    def fold(params: types.FoldingRangeParams) -> list[types.FoldingRange]:
+        document = server.document(params.text_document.uri)
+        return [as_fold(document, *found) for found in outlines.list_folds(document)]
+
+
+def _handle_symbols(server: Server) -> None:
+    """What the editor asks about everything that names a symbol."""
+
+    @server.connection.feature(types.TEXT_DOCUMENT_REFERENCES)
+    @_refusing
+    def refer(params: types.ReferenceParams) -> list[types.Location]:
+        document, offset = server.place(params)
+        found = find_references(document, offset)
+        if not params.context.include_declaration:
+            declared = find_definition(document, offset)
+            found = [span for span in found if span != declared]
+        return [as_location(document, span, server.uri) for span in found]
+
+    @server.connection.feature(types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
+    def highlight(params: types.DocumentHighlightParams) -> list[types.DocumentHighlight]:
+        document, offset = server.place(params)
+        found = find_highlights(document, offset)
+        return [types.DocumentHighlight(to_range(document.range(span))) for span in found]
+
+    @server.connection.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
+    @_refusing
+    def prepare(params: types.PrepareRenameParams) -> types.PrepareRenamePlaceholder:
+        document, offset = server.place(params)
+        found = find_renamable(document, offset)
+        range = to_range(document.lines.range(found.start, found.end))
+        return types.PrepareRenamePlaceholder(range, document.text[found.start : found.end])
+
+    @server.connection.feature(types.TEXT_DOCUMENT_RENAME)
+    @_refusing
+    def change_name(params: types.RenameParams) -> types.WorkspaceEdit:
+        document, offset = server.place(params)
+        return as_workspace_edit(server, rename(document, offset, params.new_name))
+
+
+def _handle_colours(server: Server) -> None:
+    """What words mean, for colours."""
+
+    legend = types.SemanticTokensLegend(_TYPES, semantic.MODIFIERS)
+
+    @server.connection.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, legend)
+    def colour(params: types.SemanticTokensParams) -> types.SemanticTokens:
+        document = server.document(params.text_document.uri)
+        return types.SemanticTokens(data=encode(document, semantic.list_meanings(document)))
+
+
+def _handle_edits(server: Server) -> None:
+    """What the editor asks to be written."""
+
     @server.connection.feature(types.TEXT_DOCUMENT_FORMATTING)
     def lay_out(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
         document = server.document(params.text_document.uri)
-        edits = outlines.format_document(document)
-        return [types.TextEdit(range=to_range(e.range), new_text=e.text) for e in edits]
+        return [as_edit(document.lines, edit) for edit in outlines.format_document(document)]
+
+    quick = types.CodeActionKind.QuickFix
+
+    @server.connection.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=[quick])
+    )
+    def mend(params: types.CodeActionParams) -> list[types.CodeAction]:
+        document = server.document(params.text_document.uri)
+        wanted = params.context.only
+        if wanted is not None and not {"", quick, quick.value} & {*wanted}:
+            return []
+        start, end = (document.offset(from_position(p)) for p in
+                      (params.range.start, params.range.end))  # fmt: skip
+        return [
+            types.CodeAction(
+                title=describe_fix(fix),
+                kind=quick,
+                diagnostics=[as_diagnostic(problem, server.uri)],
+                is_preferred=number == 0,
+                edit=as_workspace_edit(server, fix),
+            )
+            for problem in server.problems(document)
+            if document.offset(problem.range.start) <= end
+            and start <= document.offset(problem.range.end)
+            for number, fix in enumerate(problem.fixes)
+        ]
+
+
+def _handle_commands(server: Server) -> None:
+    """What the editor has done by name: `workspace/executeCommand`."""
+
+    @server.connection.command(SOURCE)
+    @_refusing
+    def show_source(uri: str, position: types.Position, target: str) -> dict[str, str]:
+        document = server.document(uri)
+        found = list_kernels(document, document.offset(from_position(position)), target)
+        return {"name": found.name, "text": found.text}
+
+    @server.connection.command(CHECK)
+    def check(uri: str) -> dict[str, int]:
+        problems = server.publish(server.document(uri), bind=True, calls=THOROUGH)
+        warnings = sum(problem.warning for problem in problems)
+        return {"errors": len(problems) - warnings, "warnings": warnings}
 
 
 def hover_kind(server: Server) -> types.MarkupKind:
@@ -315,6 +488,59 @@ def as_item(
         sort_text=f"{number:05}",
         text_edit=types.TextEdit(range=range, new_text=completion.text),
     )
+
+
+def as_edit(lines: Lines, edit: Edit) -> types.TextEdit:
+    range = to_range(lines.range(edit.span.start, edit.span.end))
+    return types.TextEdit(range=range, new_text=edit.text)
+
+
+def as_workspace_edit(server: Server, edits: Iterable[Edit]) -> types.WorkspaceEdit:
+    """Edits of several texts, each by its URI."""
+    changes: dict[str, list[types.TextEdit]] = {}
+    for edit in edits:
+        lines = Lines(edit.span.source.text, server.session.encoding)
+        changes.setdefault(server.uri(edit.span.source.name), []).append(as_edit(lines, edit))
+    return types.WorkspaceEdit(changes=changes)
+
+
+def as_signatures(found: Help) -> types.SignatureHelp:
+    def one(signature: Signature) -> types.SignatureInformation:
+        parameters = [
+            types.ParameterInformation(label=p.label, documentation=p.says or None)
+            for p in signature.parameters
+        ]
+        says = signature.says or None
+        return types.SignatureInformation(signature.label, says, parameters)
+
+    # The protocol has no other way to say that no parameter is meant: one behind the last.
+    none = max(len(s.parameters) for s in found.signatures)
+    active = none if found.active is None else found.active
+    signatures = [one(signature) for signature in found.signatures]
+    return types.SignatureHelp(signatures, active_signature=0, active_parameter=active)
+
+
+def as_fold(document: Document, span: Span, comment: bool) -> types.FoldingRange:
+    range = document.range(span)
+    # The line of a closing brace stays in sight.
+    end = range.end.line - (0 if comment else 1)
+    kind = types.FoldingRangeKind.Comment if comment else None
+    return types.FoldingRange(range.start.line, max(range.start.line, end), kind=kind)
+
+
+def encode(document: Document, meanings: Iterable[semantic.Meaning]) -> list[int]:
+    """Meanings of words as the protocol has them: five numbers each, counted from the word
+    before."""
+    found: list[int] = []
+    line = column = 0
+    for meaning in meanings:
+        range = document.lines.range(meaning.start, meaning.end)
+        start, width = range.start, range.end.column - range.start.column
+        modifiers = sum(1 << semantic.MODIFIERS.index(m) for m in meaning.modifiers)
+        along = start.column - (column if start.line == line else 0)
+        found += [start.line - line, along, width, _TYPES.index(meaning.type), modifiers]
+        line, column = start.line, start.column
+    return found
 
 
 def as_location(document: Document, span: Span, find_uri: Callable[[str], str]) -> types.Location:

@@ -23,7 +23,7 @@ from dmlc.language.check_kinds import Checking, Place
 from dmlc.language.definitions import level_number
 from dmlc.language.kinds import TYPE, UNKNOWN, Form, Kind, What
 from dmlc.scalars import find_data_type
-from dmlc.source import Note, counted
+from dmlc.source import Edit, Note, counted, replace_word, unknown_name
 
 FOLDS = ", ".join(r.name for r in REDUCTIONS.values() if r.folds)
 
@@ -72,7 +72,10 @@ class Calls:
         checking, names, span = self._checking, self._checking.names, call.function.span
         if not name:
             cures = self._cure_method(call)
-            checking.fail("expected the name of a function before '('", span, *cures, code="E0208")
+            meant = foreign.find_unprefixed(span.text, self._functions)
+            fixes = replace_word(span, span.text, meant)
+            message = "expected the name of a function before '('"
+            checking.fail(message, span, *cures, code="E0208", fixes=fixes)
         elif name in names.later_functions:
             declared = Note("it is declared here", names.later_functions[name])
             checking.fail(
@@ -91,20 +94,27 @@ class Calls:
             checking.fail(message, call.span, code="E0208")
         else:
             known = [*names.functions, *BUILT_IN]
-            checking.fail_unknown("function", name, known, span, "E0204", self._cure(call, name))
+            cure, right = self._cure(call, name)
+            found = unknown_name("function", name, known, span, "E0204", cure)
+            if right is not None:
+                found = dataclasses.replace(found, fixes=((Edit(call.span, right),),))
+            checking.diagnostics.append(found)
         return ()
 
-    def _cure(self, call: syntax.Call, name: str) -> str | None:
-        """What is meant by a function of another language."""
+    def _cure(self, call: syntax.Call, name: str) -> tuple[str | None, str | None]:
+        """How the function of another language is written, and the call written so where that is
+        plain."""
         texts = [a.value.span.text for a in call.arguments]
         given = ", ".join(texts)
         if name in foreign.CHOICES and len(texts) == 3:
-            return f"a choice is {texts[0]} ? {texts[1]} : {texts[2]}"
+            right = f"{texts[0]} ? {texts[1]} : {texts[2]}"
+            return f"a choice is {right}", f"({right})"
         dtype = find_data_type(name)
         found = foreign.find_type(name) if dtype is None else dtype.name
         if found is None:
-            return foreign.FUNCTIONS.get(name)
-        return f"a number becomes another type by cast({given}, {found})"
+            return foreign.FUNCTIONS.get(name), None
+        right = f"cast({given}, {found})"
+        return f"a number becomes another type by {right}", right
 
     def _cure_method(self, call: syntax.Call) -> tuple[str, ...]:
         """What is meant by `x.sum()`, or by an operator's call in a formula."""

@@ -20,7 +20,6 @@ from dmlc.language.builtins import (
 )
 from dmlc.language.check_calls import FOLDS, Calls
 from dmlc.language.check_kinds import Checking, Expansion, Place, show_ranks
-from dmlc.language.foreign_words import cure_type
 from dmlc.language.kinds import (
     BOOL,
     BROKEN,
@@ -214,8 +213,8 @@ class ExpressionChecker(Checking):
             members = expected.enum.members
             return self.fail_unknown(f"member of {expected.enum.name}", name, members, span)
         if expected is not None and expected.what is What.TYPE:
-            cure = cure_type(name)
-            return self.fail_unknown("data type", name, data_type_names(), span, "E0203", cure)
+            return self.fail_unknown("data type", name, data_type_names(), span, "E0203",
+                                     meant=foreign.find_type(name))  # fmt: skip
         if name in names.functions or name in SCALAR_FUNCTIONS or name in REDUCTIONS:
             return self.fail(
                 f"'{name}' is a function: call it, as in {name}(...)", span, code="E0208"
@@ -228,7 +227,8 @@ class ExpressionChecker(Checking):
             )
         outer = [*names.locals, *names.tensors, *names.attributes, *names.dimensions]
         known = dict.fromkeys([*place.variables, *outer])
-        return self.fail_unknown("name", name, known, span, cure=foreign.NAMES.get(name))
+        cure, meant = foreign.NAMES.get(name), foreign.CONSTANTS.get(name)
+        return self.fail_unknown("name", name, known, span, cure=cure, meant=meant)
 
     def _is_open(self, expression: syntax.Expression, place: Place) -> bool:
         """Whether only the other side of a comparison can tell what a name is."""
@@ -264,8 +264,8 @@ class ExpressionChecker(Checking):
             return self.fail_unknown("tensor", base.name, names.tensors, base.span)
         if member.text not in facts:
             fact = foreign.FACTS.get(member.text)
-            cure = None if fact not in facts else f"did you mean '{fact}'?"
-            return self.fail_unknown("fact", member.text, facts, member.span, cure=cure)
+            meant = fact if fact in facts else None
+            return self.fail_unknown("fact", member.text, facts, member.span, meant=meant)
         fact = FACTS.get(member.text)
         return NUMBER if fact is None else self.per_axis(fact.gives, place)
 

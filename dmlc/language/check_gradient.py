@@ -20,7 +20,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
 )
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, Note, Span, join_words, nearest, unknown_name
+from dmlc.source import Diagnostic, Note, Span, join_words, nearest, replace_word, unknown_name
 
 MOST_ORDERS = 4
 """How often a gradient may be of a gradient: each is several times as long as what it is of."""
@@ -353,8 +353,11 @@ class _Checker:
                 notes = () if close is None else (Note(f"did you mean '{close}'?"),)
                 message = f"input '{row.name}' stands for nothing of {forward.name}"
                 self.warnings.append(
-                    Diagnostic(message, row.span, notes, warning=True, code="W0701")
-                )
+                    Diagnostic(
+                        message, row.span, notes, True, "W0701",
+                        replace_word(row.span, row.name, close),
+                    )
+                )  # fmt: skip
         outputs = [t for t in forward.newest.outputs if t.holds_floats]
         if outputs and not any(t.name in self.gradients for t in outputs):
             self.fail(

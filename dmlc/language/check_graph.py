@@ -20,11 +20,11 @@ from dmlc.language.definitions import (
     TensorDefinition,
     qualify,
 )
-from dmlc.language.foreign_words import cure_operator, cure_type
+from dmlc.language.foreign_words import cure_operator, find_type, find_unprefixed
 from dmlc.language.kinds import BROKEN, NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
 from dmlc.language.walk import expressions_of, find_chain, names_read
 from dmlc.scalars import DataType, data_type_names, find_data_type
-from dmlc.source import Diagnostic, Note, Span, counted, unknown_name
+from dmlc.source import Diagnostic, Note, Span, counted, replace_word, unknown_name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +46,11 @@ class Operators:
             names = [*self.known, *(self.library.names() if self.library is not None else ())]
             families = {n.rpartition(".")[0] for n in names}
             cure = cure_operator(name.text, BUILT_IN, families)
-            diagnostics.append(unknown_name("operator", name.text, names, name.span, "E0202", cure))
+            unknown = unknown_name("operator", name.text, names, name.span, "E0202", cure)
+            if (meant := find_unprefixed(name.text, BUILT_IN)) is not None:
+                fixes = replace_word(name.span, name.text, meant)
+                unknown = dataclasses.replace(unknown, fixes=fixes)
+            diagnostics.append(unknown)
         return found
 
     def declared(self, name: str) -> OperatorDefinition | None:
@@ -155,8 +159,8 @@ class _GraphChecker(ExpressionChecker):
     def check_type(self, declared: syntax.TensorType) -> None:
         if find_data_type(declared.dtype.text) is None:
             dtype = declared.dtype
-            cure = cure_type(dtype.text)
-            self.fail_unknown("data type", dtype.text, data_type_names(), dtype.span, "E0203", cure)
+            self.fail_unknown("data type", dtype.text, data_type_names(), dtype.span, "E0203",
+                              meant=find_type(dtype.text))  # fmt: skip
         if not 1 <= len(declared.sizes) <= 8:
             self.fail("a tensor has 1 to 8 sizes", declared.span, code="E0604")
         for size in declared.sizes:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dmlc.language import syntax
 from dmlc.language.builtins import REDUCTIONS
 from dmlc.language.kinds import UNKNOWN, Form, Kind, Names, What
-from dmlc.source import UNKNOWN_NAME, Diagnostic, Note, Span, join_words, unknown_name
+from dmlc.source import UNKNOWN_NAME, Diagnostic, Fix, Note, Span, join_words, unknown_name
 
 
 @dataclasses.dataclass(slots=True)
@@ -54,9 +54,11 @@ class Checking(abc.ABC):
     def expand(self, pack: syntax.Pack, place: Place) -> Kind:
         """The kind of what stands before `...`, which must have something to expand."""
 
-    def fail(self, message: str, span: Span, *notes: str | Note, code: str) -> Kind:
+    def fail(
+        self, message: str, span: Span, *notes: str | Note, code: str, fixes: tuple[Fix, ...] = ()
+    ) -> Kind:
         made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
-        self.diagnostics.append(Diagnostic(message, span, made, code=code))
+        self.diagnostics.append(Diagnostic(message, span, made, code=code, fixes=fixes))
         return UNKNOWN
 
     def fail_unknown(
@@ -67,8 +69,9 @@ class Checking(abc.ABC):
         span: Span,
         code: str = UNKNOWN_NAME,
         cure: str | None = None,
+        meant: str | None = None,
     ) -> Kind:
-        self.diagnostics.append(unknown_name(what, name, known, span, code, cure))
+        self.diagnostics.append(unknown_name(what, name, known, span, code, cure, meant))
         return UNKNOWN
 
     def hold_once(self, name: syntax.Name, seen: dict[str, Span], message: str, first: str) -> None:

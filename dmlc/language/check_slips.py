@@ -15,7 +15,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
 )
 from dmlc.language.walk import expressions_of, names_read, subexpressions
-from dmlc.source import Diagnostic, Note, Source, Span, nearest
+from dmlc.source import Diagnostic, Edit, Fix, Note, Source, Span, nearest, replace_word
 
 _DIVISION = re.compile(r"//[ \t]*(?P<divisor>[\w.]+(?:[ \t]*[-+*/%][ \t]*[\w.]+)*)[ \t)\]}]*$")
 """A comment that reads on as an expression to the end of its line."""
@@ -44,12 +44,15 @@ def warn_of_forward(operator: OperatorDefinition, known: Iterable[str]) -> Diagn
     name = operator.syntax.name if declared is None else declared.operator
     near = nearest(operator.forward or "", known) or nearest(name.text, known)
     cure = f"did you mean '{near}'?" if near else "import the file that has it"
+    fixes = replace_word(name.span, name.text, near)
     message = f"there is no operator '{name.text}', so nothing compares this gradient with it"
-    return _warn(message, name.span, cure, code="W0703")
+    return _warn(message, name.span, cure, code="W0703", fixes=fixes)
 
 
-def _warn(message: str, span: Span, *notes: str, code: str) -> Diagnostic:
-    return Diagnostic(message, span, tuple(map(Note, notes)), warning=True, code=code)
+def _warn(
+    message: str, span: Span, *notes: str, code: str, fixes: tuple[Fix, ...] = ()
+) -> Diagnostic:
+    return Diagnostic(message, span, tuple(map(Note, notes)), True, code, fixes)
 
 
 # What nothing reads ----------------------------------------------------------------------------
@@ -70,7 +73,8 @@ def _find_unread(
         if name.text not in read and name.text not in tensors:
             verb = "called" if isinstance(statement, syntax.ScalarFunction) else "read"
             message, cure = f"'{name.text}' is never {verb}", "leave it out, or use it below"
-            yield _warn(message, name.span, cure, code="W0001")
+            fixes = ((Edit(_whole_lines(statement.span), ""),),)
+            yield _warn(message, name.span, cure, code="W0001", fixes=fixes)
     if not statements or operator.broken:
         # What a broken row would have read is not known.
         return
@@ -142,12 +146,18 @@ def _find_divisions(
             continue
         divided = _OPERAND.search(line)
         shown = "x" if divided is None or len(divided[1]) > _SHOWN else divided[1]
+        fixes: tuple[Fix, ...] = ()
+        if divided is not None:
+            left = place.start - len(line) + divided.start(1)
+            span = Span(place.source, left, place.start + found.end("divisor"))
+            fixes = ((Edit(span, f"floor({divided[1]} / {found['divisor']})"),),)
         yield _warn(
             f"'//' starts a comment, and what stands behind it is left out: '{place.text}'",
             place,
             f"whole numbers are divided by floor({shown} / {found['divisor']}); a comment that is "
             "meant stands on a line of its own",
             code="W0003",
+            fixes=fixes,
         )
 
 
@@ -159,6 +169,13 @@ def _list_known(operator: OperatorDefinition, statements: Sequence[syntax.Statem
                for i in (b.variable for b in s.indices or ())}  # fmt: skip
     rows = {row.name for row in (*tensors, *operator.attributes)}
     return rows | named | indices | {s.name.text for s in statements}
+
+
+def _whole_lines(span: Span) -> Span:
+    """The lines of a statement that shares them with nothing, and the statement alone otherwise."""
+    source, start, end = span.source, _line_start(span.source, span.start), _line_end(span)
+    apart = source.text[start : span.start].strip() or source.text[span.end : end].strip()
+    return span if apart else Span(source, start, min(end + 1, len(source.text)))
 
 
 def _line_start(source: Source, place: int) -> int:

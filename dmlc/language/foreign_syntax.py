@@ -55,6 +55,8 @@ class Found:
     end: int
     message: str
     cure: str
+    edit: tuple[int, int, str] | None = None
+    """The place of what carries the cure out, and its text, where that is plain."""
 
 
 def find_foreign(text: str, start: int, expected: frozenset[str]) -> Found | None:
@@ -63,11 +65,24 @@ def find_foreign(text: str, start: int, expected: frozenset[str]) -> Found | Non
     return next((found for rule in _RULES for found in rule(refusal)), None)
 
 
-def _operands(at: Refusal, start: int, end: int, left: str, right: str) -> tuple[str, str]:
-    """What stands at both sides of an operator, or names for it where that is not simple."""
-    one = _LEFT.search(at.text[max(0, start - 80) : start])
-    two = _RIGHT.match(at.text, end)
-    return (_bare(one[1]) if one else left, _bare(two[1]) if two else right)
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Operands:
+    """What stands at both sides of an operator; `a` and `b` where that is not simple."""
+
+    left: str
+    right: str
+    start: int
+    """Where they start; where the operator does if not all is simple."""
+    end: int
+
+    @staticmethod
+    def find(at: Refusal, start: int, end: int) -> _Operands:
+        begin = max(0, start - 80)
+        one, two = _LEFT.search(at.text[begin:start]), _RIGHT.match(at.text, end)
+        left, right = _bare(one[1]) if one else "a", _bare(two[1]) if two else "b"
+        if one is None or two is None:
+            return _Operands(left, right, start, end)
+        return _Operands(left, right, begin + one.start(1), two.end(1))
 
 
 def _bare(operand: str) -> str:
@@ -87,7 +102,8 @@ def _find_operator(at: Refusal) -> Iterator[Found]:
 
 def _describe_operator(at: Refusal, spelt: str, start: int) -> Found:
     end = start + len(spelt)
-    a, b = _operands(at, start, end, "a", "b")
+    found = _Operands.find(at, start, end)
+    a, b = found.left, found.right
     cures = {
         "**": f"a power is pow({a}, {b})",
         "^": f"a power is pow({a}, {b}), and 'exclusive or' of bits bit_xor({a}, {b})",
@@ -99,7 +115,11 @@ def _describe_operator(at: Refusal, spelt: str, start: int) -> Found:
         "<>": "write '!='",
         "=>": "write '>='",
     }
-    return Found(start, end, f"'{spelt}' is no operator of the language", cures[spelt])
+    words = {"&": "&&", "|": "||", "<>": "!=", "=>": ">="}
+    edit = (start, end, words[spelt]) if spelt in words else None
+    if spelt == "**" and found.start < start:
+        edit = (found.start, found.end, f"pow({a}, {b})")
+    return Found(start, end, f"'{spelt}' is no operator of the language", cures[spelt], edit)
 
 
 _CHOICE = re.compile(r"=\s*(?P<a>[^=]+?)\s+if\s+(?P<c>.+?)\s+else\s+(?P<b>[^,;]+?)\s*[})]*$")
@@ -115,14 +135,17 @@ def _find_word(at: Refusal) -> Iterator[Found]:
     choice = re.search(r"(?<=[\w)\]])\s+(if)\s", line)
     if choice is not None and offset + choice.start(1) <= at.start:
         whole = _CHOICE.search(line.partition("//")[0])
-        cure = "a choice is 'condition ? a : b'"
+        cure, edit = "a choice is 'condition ? a : b'", None
         if whole is not None:
-            cure = f"write {whole['c']} ? {whole['a']} : {whole['b']}"
+            right = f"{whole['c']} ? {whole['a']} : {whole['b']}"
+            cure = f"write {right}"
+            edit = (offset + whole.start("a"), offset + whole.end("b"), right)
         yield Found(
             offset + choice.start(1),
             offset + choice.end(1),
             "'if' does not stand in an expression",
             cure,
+            edit,
         )
     expression = "=" in before or "require" in before or "(" in before
     words = {"and": "&&", "or": "||"}
@@ -138,11 +161,15 @@ def _find_word(at: Refusal) -> Iterator[Found]:
             place + len(word),
             f"'{word}' is no operator of the language",
             f"between conditions write '{words[word]}'",
+            (place, place + len(word), words[word]),
         )
     negated = re.search(r"(?:=|[(,?:&|])\s*(not)\s+(?=[\w(!])|\b(not)\s+$", before)
     if negated is not None:
         place = offset + negated.start(negated.lastindex or 0)
-        yield Found(place, place + 3, "'not' is no operator of the language", "write '!'")
+        message = "'not' is no operator of the language"
+        spaced = re.compile(r"not\s*").match(at.text, place)
+        end = place + 3 if spaced is None else spaced.end()
+        yield Found(place, place + 3, message, "write '!'", (place, end, "!"))
 
 
 def _find_equals(at: Refusal) -> Iterator[Found]:
@@ -150,7 +177,8 @@ def _find_equals(at: Refusal) -> Iterator[Found]:
     before, after = at.before, at.after
     definition = re.fullmatch(r"\s*(?:output\s+)?(\w+)(?:\[[^\]]*\])?\s*=", before)
     if after.startswith("=") and definition is not None:
-        yield Found(at.start - 1, at.start + 1, "'==' compares", "a definition has one '='")
+        place, cure = at.start - 1, "a definition has one '='"
+        yield Found(place, at.start + 1, "'==' compares", cure, (place, at.start + 1, "="))
     changed = re.match(r"([-+*/])=", after)
     name = re.fullmatch(r"\s*(?:output\s+)?(\w+)\s*", before)
     if changed is not None and name is not None:
@@ -164,14 +192,17 @@ def _find_equals(at: Refusal) -> Iterator[Found]:
         return
     label = re.search(r"[(,]\s*(\w+)\s*$", before)
     if label is None:
-        yield Found(at.start, at.start + 1, "'=' defines a name", "two values are compared by '=='")
+        cure, edit = "two values are compared by '=='", (at.start, at.start + 1, "==")
+        yield Found(at.start, at.start + 1, "'=' defines a name", cure, edit)
         return
     value = re.match(r"=\s*([^,)]*)", after)
     shown = value[1].strip() if value is not None else "..."
-    cure = f"write {label[1]}: {shown}"
+    right = f"{label[1]}: {shown}"
     if label[1] in ("axis", "dim", "axes"):
-        cure = f"write axes: [{shown.strip('()[]')}]"
-    yield Found(at.start, at.start + 1, "an argument is named by ':'", cure)
+        right = f"axes: [{shown.strip('()[]')}]"
+    named = at.start - len(before) + label.start(1)
+    edit = None if value is None else (named, at.start + len(value[0].rstrip()), right)
+    yield Found(at.start, at.start + 1, "an argument is named by ':'", f"write {right}", edit)
 
 
 _STARTS = {
@@ -203,36 +234,49 @@ def _find_statement(at: Refusal) -> Iterator[Found]:
     if re.match(r"\s*=", line[found.end(1) :]):
         return
     start = offset + found.start(1)
-    message = f"'{found[1]}' starts no statement of the language"
+    message, cure = f"'{found[1]}' starts no statement of the language", _STARTS[found[1]]
     if inner is not None:
         message = "functions have names"
-    yield Found(start, start + len(found[1]), message, _STARTS[found[1]])
+    defined = re.match(r"\s+(?=\w+\s*=)", line[found.end(1) :])
+    left_out = defined is not None and cure.startswith("leave")
+    edit = (start, offset + found.end(1) + len(defined[0]), "") if left_out and defined else None
+    yield Found(start, start + len(found[1]), message, cure, edit)
 
 
 def _find_mark(at: Refusal) -> Iterator[Found]:
     """`#`, `;`, `'`, `//` as a division, `2x`, `1.0f`, a slice."""
     sign = at.after[:1]
     if sign == "#":
-        yield Found(at.start, at.start + 1, "'#' starts no comment", "a comment starts with '//'")
+        cure, edit = "a comment starts with '//'", (at.start, at.start + 1, "//")
+        yield Found(at.start, at.start + 1, "'#' starts no comment", cure, edit)
     elif sign == ";":
-        yield Found(at.start, at.start + 1, "';' ends no statement", "leave it out")
+        edit = (at.start, at.start + 1, "")
+        yield Found(at.start, at.start + 1, "';' ends no statement", "leave it out", edit)
     elif sign == "'":
         quoted = re.match(r"'([^']*)'?", at.after)
         text = "" if quoted is None else quoted[1]
-        cure = "infinity is inf" if text in ("inf", "-inf") else f'write "{text}"'
+        infinite = text in ("inf", "-inf")
+        cure = "infinity is inf" if infinite else f'write "{text}"'
         end = at.start + len(text) + 1
-        yield Found(at.start, end, "a text stands in double quotes", cure)
+        edit = None
+        if quoted is not None and quoted[0].endswith("'") and text:
+            edit = (at.start, at.start + quoted.end(), text if infinite else f'"{text}"')
+        yield Found(at.start, end, "a text stands in double quotes", cure, edit)
     counted = re.match(r"in\s+([^\])]+)", at.after)
     if counted is not None and at.before.count("[") > at.before.count("]"):
         cure = f"what an index runs over stands behind ':', as in k : {counted[1].strip()}"
-        yield Found(at.start, at.start + 2, "'in' is no operator of the language", cure)
+        edit = (at.start, at.start + 2, ":")
+        yield Found(at.start, at.start + 2, "'in' is no operator of the language", cure, edit)
     product = re.match(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z_]\w*)", at.after)
     if product is not None and "INTEGER" in at.expected:
         number, name = product.groups()
-        cure = f"a product is {number} * {name}"
+        right = f"{number} * {name}"
+        cure = f"a product is {right}"
         if name.lower() in ("f", "h", "u", "l", "ul", "lf"):
-            cure = f"a number takes the type of what it meets: write {number}"
-        yield Found(at.start, at.start + product.end(), f"'{product[0]}' is no number", cure)
+            right, cure = number, f"a number takes the type of what it meets: write {number}"
+        end = at.start + product.end()
+        edit = (at.start, end, right)
+        yield Found(at.start, end, f"'{product[0]}' is no number", cure, edit)
     sliced = sign == ":" or (sign == "]" and at.before.rstrip().endswith(":"))
     if sliced and at.before.count("[") > at.before.count("]"):
         cure = "an index stands for each axis, as in x[i, j], and a pack for several: x[i, j...]"
@@ -250,8 +294,10 @@ def _find_division(at: Refusal) -> Iterator[Found]:
     head = lines[: found.start(2)]
     if head.count("(") + head.count("[") > head.count(")") + head.count("]"):
         start = at.start - len(lines) + found.start(2)
-        cure = f"whole numbers are divided by floor({found[1]} / {found[3]})"
-        yield Found(start, start + 2, "'//' starts a comment", cure)
+        right = f"floor({found[1]} / {found[3]})"
+        cure, begin = f"whole numbers are divided by {right}", at.start - len(lines)
+        edit = (begin + found.start(1), begin + found.end(3), right)
+        yield Found(start, start + 2, "'//' starts a comment", cure, edit)
 
 
 def _find_type(at: Refusal) -> Iterator[Found]:
@@ -264,11 +310,15 @@ def _find_type(at: Refusal) -> Iterator[Found]:
     if prefixed is not None:
         known = find_data_type(prefixed[1])
         dtype = find_type(prefixed[1]) if known is None else known.name
-        cure = f"write {dtype or 'FLOAT32'}{prefixed[2] or '[N]'}"
-        yield Found(at.start, at.start + 1, "data types have no prefix", cure)
+        right = f"{dtype or 'FLOAT32'}{prefixed[2] or '[N]'}"
+        named = at.start - len(at.before) + name.start(1)
+        edit = (named, at.start + prefixed.end(), right)
+        yield Found(at.start, at.start + 1, "data types have no prefix", f"write {right}", edit)
     else:
         sizes = inner[1] if inner is not None else "N"
-        yield Found(at.start, at.start + 1, "a type says its sizes", f"write {name[1]}[{sizes}]")
+        edit = (at.start, at.start + (0 if inner is None else inner.end()), f"[{sizes}]")
+        cure = f"write {name[1]}[{sizes}]"
+        yield Found(at.start, at.start + 1, "a type says its sizes", cure, edit)
 
 
 _RULES: tuple[Callable[[Refusal], Iterator[Found]], ...] = (

@@ -142,28 +142,26 @@ TYPES: Mapping[str, str] = {
 }
 """Data types, by the names that others have for them, in lower case."""
 
+CONSTANTS: Mapping[str, str] = {
+    **dict.fromkeys(("True", "TRUE"), "true"),
+    **dict.fromkeys(("False", "FALSE"), "false"),
+    **dict.fromkeys(("NaN", "NAN"), "nan"),
+    **dict.fromkeys(("Inf", "INF", "INFINITY", "infinity"), "inf"),
+}
+"""Constants, by the names that others have for them."""
+
 NAMES: Mapping[str, str] = {
-    "True": "did you mean 'true'?",
-    "TRUE": "did you mean 'true'?",
-    "False": "did you mean 'false'?",
-    "FALSE": "did you mean 'false'?",
     "None": "whether an optional tensor is given is present(T)",
     "null": "whether an optional tensor is given is present(T)",
     "NULL": "whether an optional tensor is given is present(T)",
     "pi": "write the number: 3.14159265358979",
     "PI": "write the number: 3.14159265358979",
     "e": "write the number: 2.71828182845905",
-    "NaN": "did you mean 'nan'?",
-    "NAN": "did you mean 'nan'?",
-    "Inf": "did you mean 'inf'?",
-    "INF": "did you mean 'inf'?",
-    "INFINITY": "did you mean 'inf'?",
-    "infinity": "did you mean 'inf'?",
     "FLT_MAX": "write the number: 3.40282347e38",
     "threadIdx": "an index is named where it is defined: Y[i, j] = X[i, j] + 1",
     "self": "name the tensor: its elements are X[i, j], its sizes X.Sizes",
 }
-"""Constants, by the names that others have for them."""
+"""What is written for a name that others have."""
 
 LABELS: Mapping[str, str] = {
     **dict.fromkeys(("axis", "dim", "dims", "axis_"), "write axes: [1]"),
@@ -185,12 +183,6 @@ def find_type(name: str) -> str | None:
     return TYPES.get(name.rpartition(".")[2].lower())
 
 
-def cure_type(name: str) -> str | None:
-    """What is written for a data type of another language; None for a name that is none."""
-    found = find_type(name)
-    return None if found is None else f"did you mean '{found}'?"
-
-
 def cure_operator(name: str, functions: Collection[str], families: Collection[str]) -> str | None:
     """What is written for a call with a dot in it that names no operator, `np.exp(x)` or `x.sum()`;
     None where the name is one of a family of operators, or says nothing."""
@@ -200,6 +192,14 @@ def cure_operator(name: str, functions: Collection[str], families: Collection[st
     if not tail or head in families or not (known or head in LIBRARIES):
         return None
     return cure_method(head, last) if known else None
+
+
+def find_unprefixed(name: str, functions: Collection[str]) -> str | None:
+    """The function that a name with the prefix of a library means, `exp` for `np.exp`; None where
+    it is none of those given."""
+    head, dot, _ = name.partition(".")
+    last = name.rpartition(".")[2]
+    return last if dot and head in LIBRARIES and last in functions else None
 
 
 def cure_method(base: str, method: str) -> str:

@@ -14,7 +14,17 @@ from collections.abc import Iterator
 
 from dmlc.language.foreign_syntax import find_foreign
 from dmlc.language.grammar import UnexpectedText, spellings
-from dmlc.source import Diagnostic, Note, Source, Span, join_words, nearest
+from dmlc.source import (
+    Diagnostic,
+    Edit,
+    Fix,
+    Note,
+    Source,
+    Span,
+    join_words,
+    nearest,
+    replace_word,
+)
 
 # Words -----------------------------------------------------------------------------------------
 
@@ -78,28 +88,43 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
     foreign = find_foreign(source.text, start, refused.expected)
     if foreign is not None:
         span = Span(source, foreign.start, foreign.end)
-        return Diagnostic(f"{foreign.message}: {foreign.cure}", span, code="E0108")
+        message = f"{foreign.message}: {foreign.cure}"
+        fixes: tuple[Fix, ...] = ()
+        if foreign.edit is not None:
+            first, last, text = foreign.edit
+            fixes = ((Edit(Span(source, first, last), text),),)
+        return Diagnostic(message, span, code="E0108", fixes=fixes)
     words = _expected_words(refused.expected)
     shown = f"'{_short(found)}'" if found else "the end of the file"
     message = f"expected {words}, found {shown}" if words else f"unexpected {shown}"
-    cures = _list_sentences(source.text, start) or _cures(found, rest, refused.expected)
-    notes = [Note(cure) for cure in cures]
+    span = Span(source, start, start + min(len(found), _UNDERLINED))
+    sentence, forms = _list_sentences(source, start)
+    if forms:
+        first, *others = forms
+        others_said = join_words([f"'{form}'" for form in others])
+        notes = [Note(f"write '{first}'"), Note(f"or {others_said}")]
+        fixes = tuple((Edit(sentence, form),) for form in forms)
+    else:
+        near = _find_keyword(found, refused.expected)
+        notes = [Note(cure) for cure in _cures(found, rest, near, refused.expected)]
+        fixes = replace_word(span, found, near)
     if "PLUS" in refused.expected:
         notes += _find_missing(source, start, found)
-    return Diagnostic(
-        message,
-        Span(source, start, start + min(len(found), _UNDERLINED)),
-        tuple(notes),
-        code="E0101",
-    )
+    return Diagnostic(message, span, tuple(notes), code="E0101", fixes=fixes)
 
 
-def _cures(found: str, rest: str, expected: frozenset[str]) -> Iterator[str]:
-    """What may mend it; `rest` is what stands there, if only its first two characters."""
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", found):
-        suggestion = nearest(found, sorted(_keywords(expected)))
-        if suggestion is not None:
-            yield f"did you mean '{suggestion}'?"
+def _find_keyword(found: str, expected: frozenset[str]) -> str | None:
+    """The expected keyword that a word is close to."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", found):
+        return None
+    return nearest(found, sorted(_keywords(expected)))
+
+
+def _cures(found: str, rest: str, near: str | None, expected: frozenset[str]) -> Iterator[str]:
+    """What may mend it; `rest` is what stands there, if only its first two characters, and `near`
+    the keyword that is meant."""
+    if near is not None:
+        yield f"did you mean '{near}'?"
     elif re.match(r"\.?[0-9]", rest) and "INTEGER" in expected:
         yield "numbers are written as 1, 1.5 or 1e-5"
     elif re.search(r"[^\W0-9]", found) and not found.isascii():
@@ -115,15 +140,18 @@ _TENSOR = re.compile(
 _FACTS = ("DataType", "DimensionCount", "Sizes")
 
 
-def _list_sentences(text: str, start: int) -> list[str]:
-    """What the sentence at a place of `constraints` may be, for the tensors that it names: the
-    nearest form, and the others; nothing where no sentence is refused."""
+def _list_sentences(source: Source, start: int) -> tuple[Span, list[str]]:
+    """The sentence at a place of `constraints`, and what it may be, for the tensors that it names,
+    the nearest form first; nothing where no sentence is refused."""
+    text = source.text
     first = text.rfind("\n", 0, start) + 1
     before = text[max(0, start - _LOOKED_AT) : start]
     opened = _CONSTRAINTS.search(before)
     line = text[first:].partition("\n")[0].rpartition("{")[2].strip(" \t-*}")[:_LOOKED_AT]
+    place = text.find(line, first)
+    span = Span(source, place, place + len(line))
     if opened is None or line.startswith("require"):
-        return []
+        return span, []
     words = re.findall(r"\w+", line)
     rows = _TENSOR.findall(text[max(0, text.rfind("operator", 0, start)) : start])
     named = [word for word in dict.fromkeys(words) if word in rows]
@@ -143,8 +171,7 @@ def _list_sentences(text: str, start: int) -> list[str]:
     def likeness(form: str) -> float:
         return difflib.SequenceMatcher(None, line.lower(), form.lower()).ratio()
 
-    nearest_form, *others = sorted(forms, key=likeness, reverse=True)
-    return [f"write '{nearest_form}'", "or " + join_words([f"'{form}'" for form in others])]
+    return span, sorted(forms, key=likeness, reverse=True)
 
 
 def _find_missing(source: Source, start: int, found: str) -> Iterator[Note]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.attribute_types import ATTRIBUTE_TYPES, ENUM, AttributeType, What
@@ -20,10 +20,21 @@ from dmlc.language.definitions import (
     TensorDefinition,
     TypeCombination,
 )
-from dmlc.language.foreign_words import cure_type
+from dmlc.language.foreign_words import find_type
 from dmlc.language.parse import parse_expression
 from dmlc.scalars import TENSOR_TYPES, DataType, data_type_names, find_data_type
-from dmlc.source import UNKNOWN_NAME, Diagnostic, DmlcError, Note, Span, nearest, unknown_name
+from dmlc.source import (
+    UNKNOWN_NAME,
+    Diagnostic,
+    DmlcError,
+    Edit,
+    Fix,
+    Note,
+    Span,
+    nearest,
+    replace_word,
+    unknown_name,
+)
 
 MAX_RANK = 8
 _SHOWN = 40
@@ -60,6 +71,43 @@ def plain(text: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class _Cells:
+    """The cells of a row by the names of their columns, which stand at `places`."""
+
+    row: syntax.Row
+    places: Mapping[str, int]
+
+    def __call__(self, column: str) -> syntax.Cell | None:
+        """The cell; None of one that is empty, and where the table has no such column."""
+        place = self.places.get(column)
+        found = None if place is None else self.row.cells[place]
+        return found if found is not None and plain(found.text) else None
+
+    def fill(self, column: str, texts: Iterable[str]) -> tuple[Fix, ...]:
+        """The fixes that write one of some texts into an empty cell."""
+        place = self.places.get(column)
+        if place is None:
+            return ()
+        span = self.row.cells[place].span
+        return tuple((Edit(span, f" {text} "),) for text in texts)
+
+
+_TABLE_LINE = re.compile(r"\|[^\n]*\|")
+
+
+def _add_column(table: syntax.Table, place: int, name: str) -> Fix:
+    """The fix that adds a column of empty cells, as the one at a place."""
+    edits: list[Edit] = []
+    for number, line in enumerate(_TABLE_LINE.finditer(table.span.text)):
+        bars = [line.start() + bar.start() for bar in re.finditer(r"\|", line[0])]
+        width = len(name)
+        text = name if number == 0 else "-" * width if re.fullmatch(r"[|:\s-]*", line[0]) else ""
+        at = bars[min(place, len(bars) - 1)]
+        edits.append(Edit(table.span.part(at, at), f"| {text.ljust(width)} "))
+    return tuple(edits)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads cells, adding mistakes to `diagnostics`."""
 
@@ -76,9 +124,11 @@ class _Reader:
                 # Also the name that is meant where one has a character too many.
                 self.broken.add(re.sub(r"\W", "", text))
 
-    def fail(self, message: str, span: Span, *notes: str, code: str) -> None:
+    def fail(
+        self, message: str, span: Span, *notes: str, code: str, fixes: Sequence[Fix] = ()
+    ) -> None:
         made = tuple(Note(n) for n in notes)
-        self.diagnostics.append(Diagnostic(message, span, made, code=code))
+        self.diagnostics.append(Diagnostic(message, span, made, code=code, fixes=tuple(fixes)))
 
     def fail_unknown(
         self,
@@ -88,8 +138,9 @@ class _Reader:
         span: Span,
         code: str = UNKNOWN_NAME,
         cure: str | None = None,
+        meant: str | None = None,
     ) -> None:
-        self.diagnostics.append(unknown_name(what, name, known, span, code, cure))
+        self.diagnostics.append(unknown_name(what, name, known, span, code, cure, meant))
 
     def name(self, cell: syntax.Cell | None, row: syntax.Row, what: str) -> syntax.Name | None:
         if cell is None:
@@ -103,12 +154,13 @@ class _Reader:
         self.fail(f"'{text[:_SHOWN]}' is no name of {named}", cell.span, rule, code="E0107")
         return None
 
-    def kind(self, cell: syntax.Cell | None, row: syntax.Row) -> tuple[bool, bool, bool]:
+    def kind(self, cells: _Cells) -> tuple[bool, bool, bool]:
+        cell, kinds = cells("Kind"), [k.capitalize() for k in KINDS]
         text = "" if cell is None else plain(cell.text)
         if cell is None:
-            self.fail("this row names no kind", row.span, code="E0107")
+            fixes = cells.fill("Kind", kinds)
+            self.fail("this row names no kind", cells.row.span, code="E0107", fixes=fixes)
         elif text.lower() not in KINDS:
-            kinds = [k.capitalize() for k in KINDS]
             self.fail_unknown("kind", text, kinds, cell.span, code="E0107")
             # What is meant, so that one mistake is one message.
             text = nearest(text, kinds) or ""
@@ -172,9 +224,8 @@ class _Reader:
             if dtype is not None:
                 found[dtype] = None
             elif part:
-                self.fail_unknown(
-                    "data type", part, data_type_names(), cell.span, "E0203", cure_type(part)
-                )
+                self.fail_unknown("data type", part, data_type_names(), cell.span, "E0203",
+                                  meant=find_type(part))  # fmt: skip
         return tuple(found)
 
     def full_rows(self, table: syntax.Table) -> Iterable[syntax.Row]:
@@ -185,16 +236,19 @@ class _Reader:
                 yield row
             else:
                 has = f"this row has {len(row.cells)} cells where the header has {width}"
-                self.fail(has, row.span, code="E0107")
+                end = Span(row.span.source, row.span.end, row.span.end)
+                fix = (Edit(end, " |" * (width - len(row.cells))),)
+                fixes = (fix,) if len(row.cells) < width else ()
+                self.fail(has, row.span, code="E0107", fixes=fixes)
                 self.lose(*row.cells)
 
     def columns(
         self, table: syntax.Table, known: Sequence[str], what: str
-    ) -> Iterable[tuple[syntax.Row, syntax.Name, Callable[[str], syntax.Cell | None]]]:
+    ) -> Iterable[tuple[syntax.Name, _Cells]]:
         """The rows of a table of `what`, each with its name, which stands in the first of the
-        known columns and once, and how to get a cell that is not empty. The first two columns
-        have to be there."""
+        known columns and once. The first two columns have to be there."""
         places: dict[str, int] = {}
+        meant: set[str | None] = set()
         folded = {name.lower(): name for name in known} | {
             short: name for short, name in _SHORT_COLUMNS.items() if name in known
         }
@@ -203,11 +257,14 @@ class _Reader:
             if name is None:
                 shown = (plain(cell.text) or cell.text)[:_SHOWN]
                 columns = f"its columns are: {', '.join(known)}"
+                near = nearest(shown, [k for k in known if k not in places])
+                meant.add(near)
                 self.fail(
                     f"unknown column '{shown}' in a table of {what}s",
                     cell.span,
                     columns,
                     code="E0106",
+                    fixes=replace_word(cell.span, shown, near),
                 )
             elif name in places:
                 self.fail(f"column '{name}' stands twice", cell.span, code="E0106")
@@ -215,14 +272,17 @@ class _Reader:
                 places[name] = place
         missing = [n for n in known[:2] if n not in places]
         for name in missing:
-            self.fail(f"this table has no column '{name}'", table.header.span, code="E0106")
+            place = places[known[0]] + 1 if known[0] in places else 0
+            fixes = () if name in meant else (_add_column(table, place, name),)
+            message = f"this table has no column '{name}'"
+            self.fail(message, table.header.span, code="E0106", fixes=fixes)
         read = () if missing else places.values()
         for row in table.rows:
             self.lose(*(c for place, c in enumerate(row.cells) if place not in read))
         seen: set[str] = set()
         for row in () if missing else self.full_rows(table):
-            filled = {n: row.cells[p] for n, p in places.items() if plain(row.cells[p].text)}
-            named = self.name(filled.get(known[0]), row, what)
+            cells = _Cells(row, places)
+            named = self.name(cells(known[0]), row, what)
             if named is None:
                 self.lose(*row.cells)
                 continue
@@ -232,7 +292,7 @@ class _Reader:
                 )
                 continue
             seen.add(named.text)
-            yield row, named, filled.get
+            yield named, cells
 
 
 def read_tensors(
@@ -241,8 +301,8 @@ def read_tensors(
     """The rows of a table of tensors. Adds to `broken` the names of what cannot be read."""
     reader = _Reader(diagnostics, set() if broken is None else broken)
     found: list[TensorDefinition] = []
-    for row, name, cell in reader.columns(table, TENSOR_COLUMNS, "tensor"):
-        output, optional, array = reader.kind(cell("Kind"), row)
+    for name, cell in reader.columns(table, TENSOR_COLUMNS, "tensor"):
+        output, optional, array = reader.kind(cell)
         shape_name, dimensions = reader.dimensions(cell("Dimensions"))
         ranks = reader.ranks(cell("Supported dimension counts"), dimensions)
         dtypes = reader.data_types(cell("Supported data types"))
@@ -268,10 +328,10 @@ def read_attributes(
     the names of what cannot be read."""
     reader = _Reader(diagnostics, set() if broken is None else broken)
     found: list[AttributeDefinition] = []
-    for row, name, cell in reader.columns(table, ATTRIBUTE_COLUMNS, "attribute"):
-        made = _attribute(name, cell, row, enums, reader)
+    for name, cell in reader.columns(table, ATTRIBUTE_COLUMNS, "attribute"):
+        made = _attribute(name, cell, enums, reader)
         if made is None:
-            reader.lose(*row.cells)
+            reader.lose(*cell.row.cells)
         else:
             found.append(made)
     return found
@@ -279,14 +339,15 @@ def read_attributes(
 
 def _attribute(
     name: syntax.Name,
-    cell: Callable[[str], syntax.Cell | None],
-    row: syntax.Row,
+    cell: _Cells,
     enums: Mapping[str, EnumDefinition],
     reader: _Reader,
 ) -> AttributeDefinition | None:
     type_cell, value_cell, default_cell = cell("Type"), cell("Values"), cell("Default")
     if type_cell is None:
-        reader.fail(f"attribute '{name.text}' has no type", row.span, code="E0503")
+        fixes = cell.fill("Type", [*ATTRIBUTE_TYPES, *enums])
+        message = f"attribute '{name.text}' has no type"
+        reader.fail(message, cell.row.span, code="E0503", fixes=fixes)
         return None
     text = type_cell.text.strip().strip("*`")
     match = re.fullmatch(rf"({_NAME})\s*(?:\[(.*)\])?", text.replace("\\", ""))

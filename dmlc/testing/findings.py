@@ -21,9 +21,10 @@ from dmlc.binding.attributes import any_member, check_length, convert
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.language import syntax
+from dmlc.language.walk import expressions_of, parts, subexpressions
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType
-from dmlc.source import Diagnostic, DmlcError, Note, Span, UnsupportedError
+from dmlc.source import Diagnostic, DmlcError, Edit, Fix, Note, Span, UnsupportedError
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.case import Call, Case
 from dmlc.testing.draw import Drawer, Wish
@@ -205,11 +206,36 @@ class _Finder:
                 cure = "mend the formula, or forbid the call: require ..."
             notes = (Note(f"no constraint forbids this call: {call}"), Note(cure), *notes)
             place = diagnostic.span or self.definition.syntax.name.span
-            made = dataclasses.replace(diagnostic, span=place, notes=notes)
+            fixes = () if absent is None else tuple(self.list_guards(absent, place))
+            made = dataclasses.replace(diagnostic, span=place, notes=notes, fixes=fixes)
             if self.warnings or absent:
                 message = f"the tables permit what the formula cannot take: {diagnostic.message}"
                 made = dataclasses.replace(made, message=message, warning=True, code="W0502")
             self.found.append(made)
+
+    def list_guards(self, name: str, place: Span) -> Iterator[Fix]:
+        """The fix that reads an optional tensor at a place only where it is there; what changes
+        nothing stands in for it: 1 as a factor or a divisor, and else 0."""
+        for whole in itertools.chain.from_iterable(
+            map(expressions_of, self.definition.compute or ())
+        ):
+            for outer in (None, *subexpressions(whole)):
+                for read in (whole,) if outer is None else parts(outer):
+                    base = read.base if isinstance(read, syntax.Index) else read
+                    named = isinstance(base, syntax.Reference) and base.name == name
+                    within = read.span.start <= place.start and place.end <= read.span.end
+                    same = read.span.source is place.source
+                    if not (named and within and same):
+                        continue
+                    if isinstance(outer, syntax.Index | syntax.Member | syntax.Pack):
+                        continue
+                    factor = isinstance(outer, syntax.Binary) and (
+                        outer.operator == "*" or (outer.operator == "/" and read is outer.right)
+                    )
+                    text = f"present({name}) ? {read.span.text} : {int(factor)}"
+                    bare = outer is None or isinstance(outer, syntax.Call)
+                    yield (Edit(read.span, text if bare else f"({text})"),)
+                    return
 
     def report_unmet(self, forbidding: Sequence[Diagnostic]) -> None:
         """That no call was found which the constraints permit, at the one that forbids most."""

@@ -103,3 +103,14 @@ def part(
 def whole(text: str) -> types.TextDocumentContentChangeWholeDocument:
     """Another text for all of it."""
     return types.TextDocumentContentChangeWholeDocument(text=text)
+
+
+def place(text: str, words: str, offset: int = 0) -> types.Position:
+    """Where words stand first in a text of ASCII characters."""
+    at = text.index(words) + offset
+    return types.Position(text.count("\n", 0, at), at - text.rfind("\n", 0, at) - 1)
+
+
+def at(editor: Editor, uri: str, position: types.Position) -> dict[str, object]:
+    """What a request about a place begins with."""
+    return {"text_document": types.TextDocumentIdentifier(uri), "position": position}

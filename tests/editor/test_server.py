@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,35 +20,12 @@ from dmlc import cli
 from dmlc.editor.documents import Session
 from dmlc.editor.problems import list_problems
 from dmlc.editor.server import as_diagnostic, name_of, uri_of
-from tests.editor.client import Editor, part, whole
+from tests.editor.client import Editor, at, part, place, whole
 from tests.editor.texts import OPERATOR
 
 ROOT = Path(__file__).parent.parent.parent
 URI = "file:///nowhere/text.dml"
-
-
-@pytest.fixture(scope="module")
-def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
-    made = Editor(tmp_path_factory.mktemp("lsp") / "log.txt")
-    yield made
-    made.leave()
-
-
-@pytest.fixture(autouse=True)
-def nothing_goes_wrong(editor: Editor) -> Iterator[None]:
-    """After each test nothing is in the server's log, and no message was shown."""
-    yield
-    assert editor.complaints() == []
-
-
-def place(text: str, words: str, offset: int = 0) -> types.Position:
-    """Where words stand in a text of ASCII characters."""
-    at = text.index(words) + offset
-    return types.Position(text.count("\n", 0, at), at - text.rfind("\n", 0, at) - 1)
-
-
-def at(editor: Editor, uri: str, position: types.Position) -> dict[str, object]:
-    return {"text_document": types.TextDocumentIdentifier(uri), "position": position}
+pytestmark = pytest.mark.usefixtures("nothing_goes_wrong")
 
 
 def test_what_the_server_offers(editor: Editor) -> None:
@@ -63,6 +39,19 @@ def test_what_the_server_offers(editor: Editor) -> None:
     assert offers.document_formatting_provider
     assert offers.completion_provider is not None
     assert offers.completion_provider.trigger_characters == (".", '"', "|")
+    assert offers.references_provider
+    assert offers.document_highlight_provider
+    assert offers.folding_range_provider
+    assert isinstance(offers.rename_provider, types.RenameOptions)
+    assert offers.rename_provider.prepare_provider
+    assert isinstance(offers.code_action_provider, types.CodeActionOptions)
+    assert offers.code_action_provider.code_action_kinds == (types.CodeActionKind.QuickFix,)
+    assert offers.signature_help_provider is not None
+    assert offers.signature_help_provider.trigger_characters == ("(", ",")
+    assert offers.semantic_tokens_provider is not None
+    assert offers.semantic_tokens_provider.full is True
+    assert offers.execute_command_provider is not None
+    assert offers.execute_command_provider.commands == ("dmlc.source", "dmlc.check")
 
 
 def test_a_session(editor: Editor) -> None:
@@ -260,11 +249,30 @@ def test_a_thousand_random_edits(editor: Editor) -> None:
 
     async def ask(number: int) -> None:
         client, given = editor.client, at(editor, uri, typist.somewhere())
-        match number % 4:
+        text = types.TextDocumentIdentifier(uri)
+        match number % 8:
             case 0:
                 await client.text_document_completion_async(types.CompletionParams(**given))
             case 1:
                 await client.text_document_definition_async(types.DefinitionParams(**given))
+            case 2:
+                await client.text_document_signature_help_async(types.SignatureHelpParams(**given))
+            case 3:
+                await client.text_document_document_highlight_async(
+                    types.DocumentHighlightParams(**given)
+                )
+            case 4:
+                await client.text_document_semantic_tokens_full_async(
+                    types.SemanticTokensParams(text)
+                )
+            case 5:
+                await client.text_document_folding_range_async(types.FoldingRangeParams(text))
+            case 6:
+                range = types.Range(types.Position(0, 0), typist.somewhere())
+                context = types.CodeActionContext(diagnostics=[])
+                await client.text_document_code_action_async(
+                    types.CodeActionParams(text, range, context)
+                )
             case _:
                 await client.text_document_hover_async(types.HoverParams(**given))
 
@@ -309,21 +317,12 @@ def test_without_pygls_the_command_says_how_to_get_it(
 def test_the_settings_in_the_documentation_start_the_server() -> None:
     text = (ROOT / "docs/how-to/editor.md").read_text("utf-8")
     found = dict(re.findall(r"<!-- editor: (\S+) -->\n```\w+\n(.*?)```", text, re.DOTALL))
-    package = json.loads(found["package.json"])
-    (colours,) = package["contributes"]["grammars"]
-    assert (ROOT / "grammar" / colours["path"]).is_file()
-    scope = json.loads((ROOT / "grammar" / colours["path"]).read_text("utf-8"))["scopeName"]
-    (language,) = package["contributes"]["languages"]
-    assert (language["id"], language["extensions"]) == ("dml", [".dml"])
-    assert colours["language"] == language["id"]
-    assert package["main"] == "./extension.js"
-    assert set(json.loads(found["language.json"])) >= {"comments", "brackets"}
     helix = tomllib.loads(found["languages.toml"])
     (own,) = helix["language"]
-    assert own["scope"] == colours["scopeName"] == scope
+    grammar = json.loads((ROOT / "grammar/dmlc.tmLanguage.json").read_text("utf-8"))
+    assert own["scope"] == grammar["scopeName"]
     server = helix["language-server"][own["language-servers"][0]]
     assert [server["command"], *server["args"]] == ["dmlc", "lsp"]
-    assert 'command: "dmlc", args: ["lsp"]' in found["extension.js"]
     assert 'cmd = { "dmlc", "lsp" }' in found["init.lua"]
 
 

@@ -1,0 +1,149 @@
+"""What the call around a place takes: of a function of the file or of the language, a reduction,
+and an operator in a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dmlc.editor.documents import Document
+from dmlc.editor.hover import (
+    comment_of,
+    describe_attribute,
+    describe_built_in,
+    describe_tensor,
+)
+from dmlc.editor.lexical import Bracket, Token, find_context
+from dmlc.editor.scopes import Symbol, find_operator, make_scope
+from dmlc.language import syntax
+from dmlc.language.builtins import GRAPH_FUNCTIONS, REDUCTIONS
+from dmlc.language.definitions import AttributeDefinition, TensorDefinition
+from dmlc.language.format import format_expression
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a call takes one value for."""
+
+    label: str
+    """As the signature has it."""
+    says: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Signature:
+    """A form of a call: `hat(x)`."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    says: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}({', '.join(p.label for p in self.parameters)})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Help:
+    """The forms of the call around a place, and what is written there."""
+
+    signatures: tuple[Signature, ...]
+    active: int | None
+    """The parameter, of each form; None where it is none of them."""
+
+
+def find_signature(document: Document, offset: int) -> Help | None:
+    """What the innermost call around a place takes; None where none is that is known."""
+    context = find_context(document.text, document.tokens, offset)
+    if context.inside is not None:
+        return None
+    for bracket in reversed(context.brackets):
+        if bracket.mark == "(" and bracket.name:
+            given = _list_given(context.before, bracket)
+            if context.keyword == "graph":
+                found = _of_operator(document, bracket.name, given)
+                if found is not None:
+                    return found
+            own = make_scope(document, context).find(bracket.name)
+            return _of_function(document, own, given) or _of_language(bracket.name, given)
+    return None
+
+
+def _list_given(before: Sequence[Token], bracket: Bracket) -> list[tuple[str, ...]]:
+    """The first words of each argument up to the place, the last of which is being written."""
+    found: list[list[str]] = [[]]
+    depth = 0
+    for token in before:
+        if token.start <= bracket.start:
+            continue
+        depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
+        if token.text == "," and depth == 0:
+            found.append([])
+        else:
+            found[-1].append(token.text)
+    return [tuple(words[:2]) for words in found]
+
+
+def _of_function(
+    document: Document, symbol: Symbol | None, given: Sequence[tuple[str, ...]]
+) -> Help | None:
+    """A function of the file, by place."""
+    if symbol is None or not isinstance(symbol.about, syntax.ScalarFunction):
+        return None
+    parameters = tuple(Parameter(name.text) for name in symbol.about.parameters)
+    says = "\n".join(comment_of(document, symbol))
+    return Help((Signature(symbol.name, parameters, says),), _at(len(given) - 1, parameters))
+
+
+def _of_language(name: str, given: Sequence[tuple[str, ...]]) -> Help | None:
+    """A function of the language, or a reduction, by place or by label."""
+    function = GRAPH_FUNCTIONS.get(name)
+    if name not in REDUCTIONS and function is None:
+        return None
+    _, facts, _ = describe_built_in(name)
+    forms: list[tuple[str, ...]] = []
+    if name in REDUCTIONS:
+        forms += [("x", "like: T"), ("x", "axes: [0, 2]")]
+    if function is not None:
+        labels = [p.label for p in function.parameters]
+        places = ["xyz"[n : n + 1] or "x" for n in range(len(labels))]
+        named = [f"{label}: a" if label else p for p, label in zip(places, labels, strict=True)]
+        forms.insert(0, tuple(named))
+    signatures = [Signature(name, tuple(map(Parameter, form)), "\n".join(facts)) for form in forms]
+    label = given[-1][0] if given[-1][1:] == (":",) else ""
+    # The forms that have the label come first.
+    signatures.sort(key=lambda s: label not in {p.label.partition(":")[0] for p in s.parameters})
+    return Help(tuple(signatures), _at(len(given) - 1, signatures[0].parameters))
+
+
+def _of_operator(document: Document, name: str, given: Sequence[tuple[str, ...]]) -> Help | None:
+    """An operator of the file, an import or the library, whose arguments have labels."""
+    operator = find_operator(document, name)
+    if operator is None:
+        return None
+    rows = [r for r in operator.rows.values() if isinstance(r, AttributeDefinition) or not r.output]
+    rows.sort(key=lambda row: isinstance(row, AttributeDefinition))
+    parameters = tuple(Parameter(_show(row), "\n".join(_describe(row))) for row in rows)
+    signature = Signature(name, parameters, operator.node.doc or "")
+    labels = {words[0] for words in given if words[1:] == (":",)}
+    if given[-1][1:] == (":",):
+        wanted = [n for n, row in enumerate(rows) if row.name == given[-1][0]]
+    else:
+        wanted = [n for n, row in enumerate(rows) if row.name not in labels]
+    return Help((signature,), wanted[0] if wanted else None)
+
+
+def _show(row: TensorDefinition | AttributeDefinition) -> str:
+    """A row as the signature has it: what may be left out has an equals sign or a question mark."""
+    if isinstance(row, TensorDefinition):
+        return f"{row.name}{'?' if row.optional else ''}"
+    default = "" if row.default is None else f" = {format_expression(row.default)}"
+    return f"{row.name}: {row.base if row.enum is None else row.enum.name}{default}"
+
+
+def _describe(row: TensorDefinition | AttributeDefinition) -> list[str]:
+    return describe_tensor(row) if isinstance(row, TensorDefinition) else describe_attribute(row)
+
+
+def _at(place: int, parameters: Sequence[Parameter]) -> int | None:
+    return place if place < len(parameters) else None
