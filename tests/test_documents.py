@@ -308,8 +308,10 @@ def test_embedding() -> None:
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # In this process, where its kernels build in a quarter of the time.
-    assert runpy.run_path(str(ROOT / "examples/demo.py"))["main"]([str(tmp_path)]) == 0
+    # In this process, where its kernels build in a quarter of the time, and without the large
+    # arrays, on which `make demo` takes a minute.
+    arguments = [str(tmp_path), "--most", "40000"]
+    assert runpy.run_path(str(ROOT / "examples/demo.py"))["main"](arguments) == 0
     output, problems = capsys.readouterr()
     assert problems == ""
     assert output.count("largest difference 0 (exact)") == 4

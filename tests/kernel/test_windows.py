@@ -164,6 +164,7 @@ PLACES = """
     }}"""
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("combiner", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", ["f32", "s32", "f16"])
 @pytest.mark.parametrize("step", [1, 2])
