@@ -261,8 +261,9 @@ def test_commands_in_pages(
     assert program == "dmlc"
     monkeypatch.chdir(tmp_path)
     Path(Path(name).name).write_text(source, "utf-8")
-    # Tests of operators take all of the machine, if they are not told.
-    limits = ["--jobs", "1"] if arguments[0] == "test" else []
+    # Tests of operators take all of the machine, if they are not told, and a case shows what the
+    # command does.
+    limits = ["--jobs", "1", "--cases", "1"] if arguments[0] == "test" else []
     assert cli.run([*arguments, *limits]) == 0
 
 

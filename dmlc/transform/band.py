@@ -27,8 +27,8 @@ _MOST_BLOCKS = 1 << 12
 """Blocks that positions are cut into, at most: each takes a tenth of a millisecond."""
 
 _TRIED = 16
-"""Of so many blocks the widest is halved by itself first, down to the last: where it stays too wide,
-there is no band, and the others need not be looked at."""
+"""Of so many blocks the widest is halved by itself first, down to the last: where it stays too
+wide, there is no band, and the others need not be looked at."""
 
 _Truth: TypeAlias = tuple[bool, bool]
 """Whether a condition may fail, and whether it may hold."""
