@@ -17,19 +17,23 @@ pages that have commands to run one after another, such as the tutorial.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import itertools
 import json
+import os
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import dmlc
-from dmlc import diagnostics, ir, summaries
+from dmlc import cli, diagnostics, ir, summaries
 from dmlc.editor.highlight import write_textmate
 from dmlc.language import syntax
 from dmlc.language.format import format_concerned, format_expression, format_operator
@@ -216,11 +220,28 @@ def _content(kind: str, what: str) -> str:
     program, *arguments = shlex.split(what)
     if program != "dmlc":
         raise ValueError(f"'{what}' is no dmlc command")
-    done = subprocess.run(
-        [sys.executable, "-m", "dmlc", *arguments],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return done.stdout + done.stderr
+    return print_command(arguments)
+
+
+def print_command(arguments: Sequence[str]) -> str:
+    """What a command prints at the top of the repository, on both streams, 80 columns wide."""
+    streams = tuple(io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "80"
+    try:
+        with (
+            contextlib.chdir(ROOT),
+            contextlib.redirect_stdout(streams[0]),
+            contextlib.redirect_stderr(streams[1]),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("default")
+            cli.run(arguments)
+    finally:
+        os.environ.pop("COLUMNS")
+        if before is not None:
+            os.environ["COLUMNS"] = before
+    return "".join(stream.buffer.getvalue().decode("utf-8") for stream in streams)
 
 
 def _operator_pages() -> dict[Path, str]:

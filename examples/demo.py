@@ -1,15 +1,17 @@
 """Compiles six operators, runs them on real arrays and holds every result to the reference.
 
-    python examples/demo.py [DIR]
+    python examples/demo.py [DIR] [--most ELEMENTS]
 
 Sources and manifests go to DIR (`out/demo`). Each operator runs with every data type it has: the
 OpenCL form on every OpenCL device of the machine, the HLSL form on every Vulkan device. The
 element-wise ones run on vectors, planes of images, eight dimensions, transposed and sliced arrays,
-with NaN, infinities, zeros of both signs and denormals among the values.
+with NaN, infinities, zeros of both signs and denormals among the values. With `--most`, cases with
+larger arrays are left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import itertools
 import sys
@@ -78,6 +80,11 @@ class Case:
     attributes: dict[str, object]
     outputs: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     """Sizes of results that nothing else says."""
+
+    @property
+    def largest(self) -> int:
+        """The elements of its largest array."""
+        return max(array.size for array in self.arrays.values())
 
 
 def elementwise_cases(operator: dmlc.Operator) -> Iterator[Case]:
@@ -219,7 +226,11 @@ def show(attributes: dict[str, object]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    folder = Path(arguments[0] if arguments else "out/demo")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default="out/demo", metavar="DIR")
+    parser.add_argument("--most", type=int, metavar="ELEMENTS", default=sys.maxsize,
+                        help="leave larger arrays out")  # fmt: skip
+    given = parser.parse_args(arguments)
     devices = find_devices()
     if not devices:
         print(f"there is no device to run on; {INSTALL_NOTE.message}", file=sys.stderr)
@@ -228,7 +239,10 @@ def main(arguments: list[str]) -> int:
     held: list[bool] = []
     for name, cases in SEEDS.items():
         operator = dmlc.operator(name)
-        held.append(demonstrate(operator, list(cases(operator)), devices, folder))
+        every = list(cases(operator))
+        least = min(case.largest for case in every)
+        few = [case for case in every if case.largest <= max(given.most, least)]
+        held.append(demonstrate(operator, few, devices, given.folder))
     return 0 if all(held) else 1
 
 

@@ -164,9 +164,9 @@ def choose_few(items: list[pytest.Item], most: int) -> set[str]:
 
 def choose_of_grids(items: list[pytest.Item]) -> set[str]:
     """Every test that is no grid. Of a grid, marked `grid(n)`, one set of parameters in n, and
-    more until each value of a parameter that several sets share has its turn. The order is that of
-    a hash of each name: every run takes the same sets, and two tests over the same grid take
-    different ones."""
+    more until each value of a parameter that several sets share has its turn, and each of the
+    parameter that the mark names as `every`. The order is that of a hash of each name: every run
+    takes the same sets, and two tests over the same grid take different ones."""
     chosen: set[str] = set()
     for sets in list_tests(items).values():
         mark = sets[0].get_closest_marker("grid")
@@ -174,7 +174,12 @@ def choose_of_grids(items: list[pytest.Item]) -> set[str]:
             chosen.update(item.nodeid for item in sets)
             continue
         values = [list_values(item) for item in sets]
-        shared = {value for value, times in Counter(chain(*values)).items() if times > 1}
+        every = mark.kwargs.get("every")
+        shared = {
+            value
+            for value, times in Counter(chain(*values)).items()
+            if times > 1 or value[0] == every
+        }
         order = sorted(range(len(sets)), key=lambda n: zlib.crc32(sets[n].nodeid.encode()))
         least = -(-len(sets) // mark.args[0])
         for place, number in enumerate(order):

@@ -261,8 +261,9 @@ def test_commands_in_pages(
     assert program == "dmlc"
     monkeypatch.chdir(tmp_path)
     Path(Path(name).name).write_text(source, "utf-8")
-    # Tests of operators take all of the machine, if they are not told.
-    limits = ["--jobs", "1"] if arguments[0] == "test" else []
+    # Tests of operators take all of the machine, if they are not told, and a case shows what the
+    # command does.
+    limits = ["--jobs", "1", "--cases", "1"] if arguments[0] == "test" else []
     assert cli.run([*arguments, *limits]) == 0
 
 
@@ -308,8 +309,10 @@ def test_embedding() -> None:
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # In this process, where its kernels build in a quarter of the time.
-    assert runpy.run_path(str(ROOT / "examples/demo.py"))["main"]([str(tmp_path)]) == 0
+    # In this process, where its kernels build in a quarter of the time, and without the large
+    # arrays, on which `make demo` takes a minute.
+    arguments = [str(tmp_path), "--most", "40000"]
+    assert runpy.run_path(str(ROOT / "examples/demo.py"))["main"](arguments) == 0
     output, problems = capsys.readouterr()
     assert problems == ""
     assert output.count("largest difference 0 (exact)") == 4

@@ -29,6 +29,11 @@ def test_names(name):
 def test_the_same_names(name):
     pass
 
+@pytest.mark.grid(5, every="left")
+@pytest.mark.parametrize(("left", "right"), [(max(n - 7, 0), n) for n in range(20)])
+def test_each(left, right):
+    pass
+
 @pytest.mark.parametrize("name", range(20))
 def test_all(name):
     pass
@@ -37,7 +42,7 @@ def test_all(name):
 
 @pytest.fixture
 def items(pytester: pytest.Pytester) -> list[pytest.Function]:
-    pytester.makeini("[pytest]\nmarkers = grid(n)\n")
+    pytester.makeini("[pytest]\nmarkers = grid(n, every)\n")
     return [item for item in pytester.getitems(TESTS) if isinstance(item, pytest.Function)]
 
 
@@ -60,6 +65,14 @@ def test_every_value_has_its_turn(items: list[pytest.Function]) -> None:
     assert {p["left"] for p in pairs} == set(range(6))
     assert {p["right"] for p in pairs} == set(range(10))
     assert len({str(p["kind"]) for p in pairs}) == 3
+
+
+def test_every_value_of_a_parameter_has_its_turn_though_none_shares_it(
+    items: list[pytest.Function],
+) -> None:
+    found = list_chosen(items, "test_each")
+    assert {p["left"] for p in found} == set(range(13))
+    assert len(found) < 20
 
 
 def test_two_tests_over_a_grid_take_different_parts(items: list[pytest.Function]) -> None:

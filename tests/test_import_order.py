@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import importlib
 import operator
 import subprocess
@@ -101,6 +102,11 @@ def place_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+@functools.cache
+def read_tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
@@ -140,7 +146,7 @@ def problems(path: Path) -> Iterator[str]:
     """What is wrong with the imports of one module."""
     name = name_of(path)
     here = place_of(name)
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = read_tree(path)
     yield from (f"{path.relative_to(ROOT)}:{p}" for p in face_problems(tree))
     for item in imports_of(tree):
         where = f"{path.relative_to(ROOT)}:{item.line}"
@@ -239,16 +245,15 @@ def test_every_place_is_in_the_order() -> None:
     assert found == set(ORDER)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_module_keeps_to_the_order(path: Path) -> None:
-    assert list(problems(path)) == []
+def test_modules_keep_to_the_order() -> None:
+    found = {str(path.relative_to(ROOT)): list(problems(path)) for path in modules()}
+    assert {name: breaches for name, breaches in found.items() if breaches} == {}
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_module_says_what_it_is(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert path.stem not in VAGUE_NAMES
-    assert ast.get_docstring(tree) is not None or not tree.body
+def test_modules_say_what_they_are() -> None:
+    trees = {path: read_tree(path) for path in modules()}
+    assert [path for path in trees if path.stem in VAGUE_NAMES] == []
+    assert [p for p, tree in trees.items() if tree.body and ast.get_docstring(tree) is None] == []
 
 
 def write_module(folder: Path, text: str) -> Path:

@@ -199,11 +199,16 @@ def find_index_only(
 ) -> tuple[bool, ...]:
     """For each value of a body, whether it depends on positions and constants alone, and on what
     these find in `tables`; with `open_sizes`, on sizes that are known at run time too."""
+    is_plain = not tables or not any(load.tensor in tables for load in body.loads())
+    if is_plain and open_sizes in body.index_only:
+        return body.index_only[open_sizes]
     found: list[bool] = []
     for instruction in body.instructions:
         loads = isinstance(instruction, Load) and instruction.tensor not in tables
         known = not loads and (open_sizes or not isinstance(instruction, Symbol | Step))
-        found.append(known and all(found[o] for o in operands(instruction)))
+        found.append(known and all(map(found.__getitem__, operands(instruction))))
+    if is_plain:
+        body.index_only[open_sizes] = tuple(found)
     return tuple(found)
 
 

@@ -208,6 +208,10 @@ class Body:
         default_factory=list[tuple[Load, ...]], init=False, compare=False, repr=False
     )
     """What `loads` gives, once it has been asked."""
+    index_only: dict[bool, tuple[bool, ...]] = dataclasses.field(
+        default_factory=dict[bool, tuple[bool, ...]], init=False, compare=False, repr=False
+    )
+    """What `index.find_index_only` has found without tables, by whether open sizes count."""
 
     @staticmethod
     def make(instructions: Sequence[Instruction], result: int, guard: int | None = None) -> Body:

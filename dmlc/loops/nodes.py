@@ -324,29 +324,38 @@ PLAIN = Plain(
 def list_dims(nest: Nest) -> list[Dim]:
     """All dimensions of a nest, each after those that it is made of; those of one name once, where
     they are equal."""
-    return [each for each in _list_values(nest) if isinstance(each, Dim)]
+    return list_named(nest)[0]
 
 
 def list_buffers(nest: Nest) -> list[Buffer]:
     """All buffers of a nest."""
-    return [each for each in _list_values(nest) if isinstance(each, Buffer)]
+    return list_named(nest)[1]
 
 
-def _list_values(nest: Nest) -> list[Dim | Buffer]:
+def list_named(nest: Nest) -> tuple[list[Dim], list[Buffer]]:
+    """The dimensions and the buffers of a nest, as `list_dims` and `list_buffers` give them."""
     found: dict[Dim | Buffer, None] = {}
 
     def look(value: Any) -> None:
         if isinstance(value, tuple):
             for each in cast("tuple[Any, ...]", value):
-                look(each)
+                if type(each) not in _LEAVES:
+                    look(each)
         elif names := _list_fields(cast("type[Any]", type(value))):
             for name in names:
-                look(getattr(value, name))
+                each = getattr(value, name)
+                if type(each) not in _LEAVES:
+                    look(each)
             if isinstance(value, Dim | Buffer):
                 found.setdefault(value)
 
     look((nest.dims, nest.body, nest.buffers, nest.block))
-    return list(found)
+    dims = [each for each in found if isinstance(each, Dim)]
+    return dims, [each for each in found if isinstance(each, Buffer)]
+
+
+_LEAVES: frozenset[type[object]] = frozenset({bool, int, float, str, type(None)})
+"""The types of what has no parts."""
 
 
 @functools.cache

@@ -37,9 +37,8 @@ from dmlc.loops.nodes import (
     Tile,
     Turns,
     Where,
-    list_buffers,
-    list_dims,
     list_items,
+    list_named,
     list_phases,
     list_standings,
     walk,
@@ -147,14 +146,13 @@ class _Verifier:
                 found = own[axis].piece if axis < len(own) else None
                 same = found is None or found[1] == make_size(piece.size)
                 self._demand(same, f"phase {number} has a piece of another dimension")
-        dims = list_dims(nest)
+        dims, buffers = list_named(nest)
         for dim in dims:
             counts = [part.count_steps(step) for part, step in dim.parts]
             fits = not all(counts) or not isinstance(dim.size, int) or not counts
             fits = fits or dim.size == math.prod(counts)
             self._demand(fits, f"'{dim.name}' is not all its parts")
         loops = [n for (*_, n) in self._paths if isinstance(n, Loop) and nest.script]
-        buffers = list_buffers(nest)
         for kind, values in (("dimensions", dims), ("buffers", buffers), ("loops", loops)):
             names = collections.Counter(each.name for each in values)
             twice = [name for name, count in names.items() if count > 1]

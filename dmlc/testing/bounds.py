@@ -213,9 +213,10 @@ def _evaluate_errors(
     }
 
 
+@functools.lru_cache(maxsize=32)
 def make_error_function(function: Function, rules: Rules = Rules(LEAST)) -> Function:
     """The function from the same parameters to the error of each result, in order. What is rounded
-    once or twice, as a device has it, is rounded twice here."""
+    once or twice, as a device has it, is rounded twice here. Kept for the next values."""
     if any("fma" in map(_name, stage.body.instructions) for stage in function.stages):
         function = apply_rules(function, _part_multiply_add)
     taken = set(function.tensors())

@@ -26,6 +26,10 @@ _CUTS = 4
 _MOST_BLOCKS = 1 << 12
 """Blocks that positions are cut into, at most: each takes a tenth of a millisecond."""
 
+_TRIED = 16
+"""Of so many blocks the widest is halved by itself first, down to the last: where it stays too
+wide, there is no band, and the others need not be looked at."""
+
 _Truth: TypeAlias = tuple[bool, bool]
 """Whether a condition may fail, and whether it may hold."""
 
@@ -41,6 +45,9 @@ class _Block:
     last: int
     low: int
     high: int
+
+    def count_places(self) -> int:
+        return self.high - self.low
 
     def halve(self) -> list[_Block]:
         middle = (self.first + self.last) // 2
@@ -72,15 +79,32 @@ def find_band(
     holds = builder.join(numbers[c] for c in conditions)
     result = builder.add(Constant(DataType.BOOL, True)) if holds is None else holds
     looked_at = dataclasses.replace(stage, body=builder.make(result))
+    most_blocks = min(_MOST_BLOCKS, rows)
     while rows * width > most:
-        if 2 * len(blocks) > min(_MOST_BLOCKS, rows):
+        if 2 * len(blocks) > most_blocks:
             return None
+        if len(blocks) == _TRIED:
+            widest = max(blocks, key=_Block.count_places)
+            halvings = (most_blocks // len(blocks)).bit_length() - 1
+            if rows * _find_least_width(looked_at, widest, halvings, index, own) > most:
+                return None
         halves = (half for block in blocks for half in block.halve())
         blocks = [_trim(looked_at, half, index, own) for half in halves]
-        width = max(1, *(block.high - block.low for block in blocks))
+        width = max(1, *map(_Block.count_places, blocks))
     starts = [min(block.low, size - width) for block in blocks]
     counts = [block.last - block.first for block in blocks]
     return np.repeat(np.array(starts, np.int64), counts)[:, None] + np.arange(width)
+
+
+def _find_least_width(
+    stage: Stage, block: _Block, halvings: int, index: Index | None, own: Index
+) -> int:
+    """The places of the widest half of a block, of the widest half of that one, and so on: the
+    band has as many at least, however far blocks are halved."""
+    for _ in range(halvings):
+        halves = (_trim(stage, half, index, own) for half in block.halve())
+        block = max(halves, key=_Block.count_places)
+    return block.count_places()
 
 
 def _trim(stage: Stage, block: _Block, index: Index | None, own: Index) -> _Block:

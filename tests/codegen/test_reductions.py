@@ -240,7 +240,7 @@ def functions(draw: st.DrawFn) -> tuple[ir.Function, int]:
     return ir.parse(text), points
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(functions(), st.sampled_from(PROFILES))
 def test_any_axes_and_strides(case: tuple[ir.Function, int], profile: str) -> None:
     function, points = case

@@ -34,7 +34,7 @@ from tests.fuzz.possible import (
 from tests.fuzz.run import KINDS, run
 from tests.fuzz.trees import Apply, Cast, Choose, Name, Number, Read, Reduce, Variable, show
 
-BATCHES = 8
+BATCHES = 5
 """Of each kind, on all backends. They are the same every time."""
 
 

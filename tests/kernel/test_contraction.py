@@ -183,7 +183,7 @@ def test_products_are_tiled(target: str, profile: str) -> None:
     assert not is_tiled(kernels)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(product=draw_product(), which=st.sampled_from(PROFILES))
 @example(product=Product(65, 130, 17, before=True), which=PROFILES[0])
 @example(product=Product(64, 64, 32, 2, b_transposed=True), which=PROFILES[1])
@@ -197,7 +197,7 @@ def test_products_are_those_of_the_reference(product: Product, which: tuple[str,
     run(fused, kernels)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     windows=draw_windows(),
     kind=st.sampled_from(["forward", "data", "weights"]),

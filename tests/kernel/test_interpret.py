@@ -27,6 +27,7 @@ SHARED = (k.Array("tile", DataType.FLOAT32, 8, shared=True),)
 OWN = (k.Array("own", DataType.FLOAT32, 8),)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     ("target", "profile", "model"),

@@ -53,7 +53,7 @@ SIZES = st.tuples(st.integers(0, 5), st.integers(0, 6), st.integers(0, 18))
     0,
 )
 @given(SIZES, st.sampled_from(FOLDS), st.lists(STEPS, min_size=1, max_size=3), st.integers(0, 99))
-@settings(max_examples=70, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=35, deadline=None, suppress_health_check=list(HealthCheck))
 def test_legal_calls_change_no_result(
     name: str, sizes: tuple[int, int, int], fold: str, steps: list[list[Step]], seed: int
 ) -> None:

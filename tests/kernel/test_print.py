@@ -59,6 +59,7 @@ def read_back(kernel: k.Kernel) -> None:
     assert kernel_from_json(kernel_to_json(kernel)) == kernel
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("target", "profile", "model"), TARGETS)
 def test_golden_kernels_are_read_back(

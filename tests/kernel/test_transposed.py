@@ -38,7 +38,7 @@ def bits(values: Array) -> bytes:
 # What they compute -----------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(work=draw_transposed())
 @example(work=Transposed(64, 96))
 @example(work=Transposed(70, 33, 2, across=2, along=1, dtype="f16", stored="f16"))

@@ -170,6 +170,7 @@ func @f(%x: f32[4, 200000]) -> (%y) {{
     assert any(load.type.lanes > 1 for load in loads)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("size", [64, 131, 259])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("pad", [0, 1, 2])

@@ -48,7 +48,7 @@ def write(row: str = "sub(add(i1, r0), 1)", **given: object) -> ir.Function:
     return ir.parse(FORWARD.format(row=row, place=place, **given))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.integers(1, 4), st.integers(1, 3), st.integers(1, 2), st.integers(0, 3),
     st.sampled_from(["sum", "max", "min", "product"]), st.sampled_from(["f32", "f16", "s32"]),
@@ -164,6 +164,7 @@ PLACES = """
     }}"""
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("combiner", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", ["f32", "s32", "f16"])
 @pytest.mark.parametrize("step", [1, 2])

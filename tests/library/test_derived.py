@@ -137,6 +137,7 @@ def size_of(extent: str | int) -> int:
     return OPEN_SIZES[extent] if isinstance(extent, str) else extent
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("device", ["opencl", "vulkan"])
 @pytest.mark.parametrize("name", OPEN)
 def test_gradients_over_open_sizes(name: str, device: str) -> None:

@@ -113,6 +113,7 @@ def test_integers_of_64_bits_are_not_scaled(name: str) -> None:
     assert ewise(name, x, ScaleBias=[1, 0])[0] == 2**53 + 1
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("to", EVERY)
 def test_integers_become_others(to: str, device: str) -> None:

@@ -18,12 +18,14 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.mark.grid(3)
 def test_no_shader_has_a_signed_remainder(name: str) -> None:
     """HLSL and Vulkan leave those of negative numbers undefined, and NVIDIA takes these for
     unsigned."""
     assert [found for found in map(list_signed, find_shaders(name)) if found] == []
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("target", ["opencl", "wgsl"])
 def test_no_remainder_is_of_positions_that_may_be_negative(name: str, target: str) -> None:
     compiled = find_compiled(name, target)
@@ -46,6 +48,7 @@ def test_no_opencl_kernel_asks_for_halves(name: str) -> None:
         assert not re.search(r"\bhalf\d*\b(?! *\*)", code)
 
 
+@pytest.mark.grid(3)
 def test_spirv_asks_to_keep_nan_and_signed_zeros_of_each_of_its_floats(name: str) -> None:
     """Without these execution modes a driver may ignore NaN: NVIDIA's makes a minimum of
     `x <= y ? x : y` that drops it."""

@@ -273,6 +273,8 @@ CASES = [
     *onednn_norm_cases(), *softmax_cases(), *resample_cases(), *window_cases(), *slice_cases(),
     *convolution_cases(), *transposed_convolution_cases(),
 ]  # fmt: skip
+NAMED = [pytest.param(case.call.operator.name, case, id=case.title) for case in CASES]
+"""The cases with their operators: a run takes some of each operator."""
 
 
 def test_every_gradient_of_the_library_is_checked() -> None:
@@ -293,8 +295,10 @@ def test_gradients_are_those_of_the_forward_operator(case: Case) -> None:
     hold(check_pair(case), case)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
-def test_gradients_are_differences_of_the_forward_operator(case: Case) -> None:
+@pytest.mark.grid(2, every="name")
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_gradients_are_differences_of_the_forward_operator(name: str, case: Case) -> None:
+    assert name == case.call.operator.name
     hold(check_differences(case), case)
 
 
@@ -343,8 +347,10 @@ def data_of(name: str) -> str:
     return find_forward(dmlc.operator(name)).newest.inputs[0].name
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
-def test_derived_gradients_are_those_of_the_library(case: Case) -> None:
+@pytest.mark.grid(2, every="name")
+@pytest.mark.parametrize(("name", "case"), NAMED)
+def test_derived_gradients_are_those_of_the_library(name: str, case: Case) -> None:
+    assert name == case.call.operator.name
     check_derived(case, "reference")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import re
 import xml.etree.ElementTree as ET
@@ -51,10 +52,11 @@ def draw_residual(form: str, views: tuple[str, ...] = VIEWS) -> str:
     return draw(explain_residual(), form, views, load_graph("residual_block_backward"))
 
 
-def diagrams() -> list[Diagram]:
+@functools.cache
+def diagrams() -> tuple[Diagram, ...]:
     functions = [*map(ir.parse, (SMALL, SHIFTED, OPEN, INDEX_ONLY)), make_chain(9)]
     residual = make_diagram(explain_residual(), list_calls(load_graph("residual_block_backward")))
-    return [residual, *(make_diagram(explain(f)) for f in functions)]
+    return (residual, *(make_diagram(explain(f)) for f in functions))
 
 
 # Layout -------------------------------------------------------------------------------------------

@@ -85,6 +85,7 @@ def compare(value: str, dtype: DataType) -> list[str]:
     return [f"{name}({value}, {b})" for b in literals for name in ("lt", "le", "ge", "eq")]
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(("target", "source"), SOURCES)
 def test_conversions_at_the_edges(target: str, source: DataType) -> None:
     """From each type to each, and on from there to a third of all, another third each time, so that
@@ -104,6 +105,7 @@ def test_conversions_at_the_edges(target: str, source: DataType) -> None:
     assert find_wrong(target, source, make_edges(source), formulas) == []
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(("target", "dtype"), CASES)
 def test_negation_of_what_constants_divide(target: str, dtype: DataType) -> None:
     limits = np.iinfo(dtype.dtype)

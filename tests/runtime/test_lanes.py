@@ -25,7 +25,7 @@ def make_inputs(function: ir.Function) -> dict[str, Array]:
     return made
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     outputs=st.integers(16, 45),
     window=st.integers(1, 4),

@@ -24,7 +24,7 @@ PLACES = {
 }  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     size=st.integers(16, 70),
     kinds=st.lists(

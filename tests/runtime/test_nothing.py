@@ -40,6 +40,7 @@ def declare(compute: str, types: str, result: str) -> Operator:
     return Operator(check_text(text, "op.dml").operators["OP"])
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("dtype", "device"), PLACES, ids=str)
 @pytest.mark.parametrize("combiner", ["min", "max", "sum", "product", "argmin", "argmax"])
 def test_what_folds_nothing_has_the_type_of_what_it_reads(

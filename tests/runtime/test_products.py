@@ -46,7 +46,7 @@ def check(function: ir.Function, way: tuple[str, str]) -> None:
         assert (apart <= allowed[name]).all()
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(product=draw_product(1 << 20), way=st.sampled_from(WAYS))
 @example(product=Product(130, 130, 65, 2, "b"), way=WAYS[0])
 @example(product=Product(130, 130, 65, 2, "b"), way=WAYS[1])
@@ -62,7 +62,7 @@ def test_products_on_devices(product: Product, way: tuple[str, str]) -> None:
     check(product.make(), way)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(
     windows=draw_windows(),
     kind=st.sampled_from(["forward", "data", "weights"]),

@@ -94,7 +94,7 @@ def norms(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], str]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=norms())
 def test_batch_norm_training_grad_over_any_axes(
     device: str, case: tuple[tuple[int, ...], tuple[int, ...], str]

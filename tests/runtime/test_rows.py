@@ -42,7 +42,7 @@ def test_negative_zeros_add_up_to_a_positive_one() -> None:
     assert not np.signbit(evaluate(function, inputs)["y"]).any()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     rows=st.integers(1, 9),
     columns=st.integers(1, 40),

@@ -16,7 +16,7 @@ from tests.transposed import Transposed, draw_transposed, reduce_both_ways
 WAYS = (("opencl", "gpu", opencl.load), ("hlsl", "gpu", vulkan.load))
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 @given(work=draw_transposed())
 @example(work=Transposed(64, 96, 2, along=1))
 @example(work=Transposed(130, 70, 3, across=2, dtype="f16", stored="f16"))

@@ -266,6 +266,7 @@ def test_vectors_of_a_schedule_are_its_own_whatever_the_profile_is() -> None:
 KINDS = (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu"), ("wgsl", "gpu"))
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("target", "profile"), KINDS)
 def test_random_scripts_are_right_or_refused(

@@ -47,6 +47,7 @@ def test_ten_operators_are_broken() -> None:
     assert {program for _, program in PAIRS} == set(PROGRAMS)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("subject", "program"), PAIRS)
 def test_cases_find_out_what_is_broken(subject: str, program: str) -> None:
     trial = make_trial(subject, program)

@@ -11,8 +11,10 @@ import dmlc
 from dmlc import ir
 from dmlc.ir import Index
 from dmlc.ir.index import IndexFacts
+from dmlc.ir.ranges import Interval
 from dmlc.pipeline import compile, rewrite
 from dmlc.scalars import Array
+from dmlc.transform import band
 from dmlc.transform.band import find_band
 from dmlc.transform.simplify import simplify
 from dmlc.transform.tighten import tighten_bounds
@@ -76,6 +78,21 @@ def test_a_window_is_a_narrow_band(name: str) -> None:
     function = parse(400, 500, GUARDS[name])
     assert check_band(function, 400 * 500) == 400 * 500
     assert (check_band(function, 400 * 32) or 0) > 0
+
+
+def test_that_there_is_no_band_is_found_out_in_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[dict[Index, Interval]] = []
+    find_truth = band._find_truth
+
+    def count(stage: ir.Stage, within: dict[Index, Interval]) -> tuple[bool, bool]:
+        looked.append(within)
+        return find_truth(stage, within)
+
+    monkeypatch.setattr(band, "_find_truth", count)
+    (stage,) = parse(20_000, 20_000, "ge(mod(mul(r0, 7919), 20000), i0)").stages
+    conditions = IndexFacts(stage).conditions
+    assert find_band(stage, conditions, ROW, PLACE, 20_000, 1 << 20) is None
+    assert 0 < len(looked) < 500
 
 
 @pytest.mark.parametrize("guard", ["le(r0, i0)", "eq(mod(add(r0, i0), 7), 0)", "gt(r0, 2)"])

@@ -173,7 +173,7 @@ def test_values_are_those_of_the_dense_sum(
     assert np.array_equal(got["dX"], wanted["dX"])
 
 
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 @pytest.mark.parametrize(("target", "profile", "device"), DEVICES)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("n", [1, 2, 30, 515])

