@@ -97,9 +97,9 @@ def test_a_mistake_has_its_place_in_utf_16_and_its_cure() -> None:
 
 
 def test_a_target_that_cannot_express_it_says_so_alone() -> None:
-    text = SOFTSIGN.replace("scr", "src").replace("f32", "bf16")
+    text = SOFTSIGN.replace("scr", "src").replace("f32", "f64")
     programs = ask_first("compile", {"text": text})["programs"]
-    assert "BFLOAT16" in programs["wgsl"]["refused"]
+    assert "FLOAT64" in programs["wgsl"]["refused"]
     assert programs["hlsl"]["files"]
 
 
