@@ -458,6 +458,21 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(_table())
 """Every scalar operation by name. `select(condition, a, b)` and `cast` are not here: their
 operands do not share one type, so both IRs spell them as instructions of their own."""
 
+GRADIENT_MARKS: Mapping[str, Operation] = MappingProxyType(
+    {
+        "stop_gradient": Operation("stop_gradient", 1, Operands.FLOAT, lambda x: x),
+        "with_gradient": Operation(
+            "with_gradient", 3, Operands.FLOAT, lambda value, x, slope: value, internal=True
+        ),
+    }
+)
+"""Operations that give their first operand and say something to differentiation alone, by name.
+
+The derivative of `stop_gradient(x)` is 0. `with_gradient(value, x, slope)` moves with x by `slope`,
+and with `value` by 1. Functions of the tensor IR have them until `transform.simplify` drops them,
+which is before anything is lowered or exported.
+"""
+
 COMBINERS: Mapping[str, Operation] = MappingProxyType(
     {"sum": OPERATIONS["add"], "product": OPERATIONS["mul"], "min": OPERATIONS["min"],
      "max": OPERATIONS["max"], "any": OPERATIONS["or"], "all": OPERATIONS["and"]}

@@ -19,8 +19,8 @@ from typing import TypeAlias
 
 from dmlc.ir import Apply, Constant, value_type
 from dmlc.ir.builder import BodyBuilder
-from dmlc.scalars import DataType, Operation
-from dmlc.source import InternalError
+from dmlc.scalars import DataType
+from dmlc.source import DmlcError, Span
 
 Condition: TypeAlias = tuple[int, bool]
 """A BOOL value of a body, and whether it is to hold or not."""
@@ -177,6 +177,13 @@ def _remainder(point: Point) -> Sequence[Part]:
     return _plain(point.adjoint, point.apply("neg", point.times(quotient)))
 
 
+def _with_gradient(point: Point) -> Sequence[Part]:
+    """The value moves by itself, and with the second operand by the slope. The slope is a formula
+    like any other, so that a second derivative is the derivative of the slope."""
+    _, _, slope = point.operands
+    return _plain(point.adjoint, point.times(slope))
+
+
 def _unary(derivative: Callable[[Point, int], int]) -> Rule:
     """The rule of a function of one value, from its derivative there."""
     return lambda point: _plain(point.times(derivative(point, point.operands[0])))
@@ -189,6 +196,7 @@ def _by(divisor: Callable[[Point, int], int]) -> Rule:
 
 DERIVATIVES: Mapping[str, Rule] = MappingProxyType(
     {
+        "with_gradient": _with_gradient,
         "add": lambda p: _plain(p.adjoint, p.adjoint),
         "sub": lambda p: _plain(p.adjoint, p.apply("neg", p.adjoint)),
         "mul": _product,
@@ -236,19 +244,33 @@ DERIVATIVES: Mapping[str, Rule] = MappingProxyType(
 )
 """By the name of an operation on floats that moves with its operands."""
 
-_STILL = frozenset(("floor", "ceil", "round", "trunc", "sign"))
-"""Operations on floats whose derivative is 0 wherever they have one."""
+_STILL = frozenset(("floor", "ceil", "round", "trunc", "sign", "stop_gradient"))
+"""Operations on floats whose derivative is 0 wherever they have one, as in PyTorch and JAX."""
 
 
-def has_derivative(operation: Operation) -> bool:
-    """Whether what a float operation gives moves with its operands. Raises `InternalError` where
-    the table forgets an operation."""
-    if operation.name in DERIVATIVES:
-        return True
+def list_leading(made: Apply, span: Span | None = None) -> tuple[int, ...]:
+    """The operands that a float operation moves with; none where its derivative is 0. Raises
+    `DmlcError` for an operation that has no derivative: 0 would be wrong, and nothing would say so.
+    `span` is its place."""
+    name, operation = made.operation.name, made.operation
+    if name == "with_gradient":
+        return made.operands[:2]
+    if name in DERIVATIVES:
+        return made.operands
     is_number = operation.operands.accept(DataType.FLOAT32) and not operation.gives_bool
-    if is_number and operation.name not in _STILL:
-        raise InternalError(f"transform/derivatives.py has no derivative of '{operation.name}'")
-    return False
+    if is_number and name not in _STILL:
+        parameters = ", ".join("xyz"[: operation.arity])
+        raise DmlcError(
+            f"'{name}' has no derivative, and a gradient goes through it",
+            span,
+            [
+                f"write its gradient: function f({parameters}) = {name}({parameters}), then "
+                "gradient of f with respect to x = ...",
+                "stop_gradient(x) around what it is given says that the gradient is 0 there",
+            ],
+            code="E0703",
+        )
+    return ()
 
 
 KINKS: Mapping[str, str] = MappingProxyType(
