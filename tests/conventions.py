@@ -37,9 +37,7 @@ CONVENTIONS = (
     Convention("pow(x, 0.5)", "x.pow(0.5)", (0.0, 4.0), (INF, 0.25)),
     Convention("pow(x, y)", "x.pow(y)", (0, 0, 0, 2), (0, 0, 1, 4), (0, 2, 1, 2)),
     Convention("pow(x, y)", "x.pow(y)", (0, 0, 0, 1), (0, 0, -INF, 0), (0, 2, -1, 2), "y"),
-    Convention(
-        "sqrt(sum(x * x, axes: [0]))", "torch.linalg.vector_norm(x)", (0.0, -0.0), (0, 0)
-    ),
+    Convention("sqrt(sum(x * x, axes: [0]))", "torch.linalg.vector_norm(x)", (0.0, -0.0), (0, 0)),
     Convention(
         "sqrt(sum(x * x, axes: [0]))", "torch.linalg.vector_norm(x)", (3.0, -4.0), (0.6, -0.8)
     ),
