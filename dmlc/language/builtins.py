@@ -111,7 +111,7 @@ class Builtin:
     usage: tuple[str, ...] = ()
     """What is said of arguments that are not those, with a note; else how many there are."""
     says: str = ""
-    """What an array function gives, for the documentation."""
+    """What it gives, for the documentation and for editors."""
 
     @property
     def labels(self) -> list[str | None]:
@@ -279,7 +279,7 @@ _SCALAR = (
         _numbers("stop_gradient", 1),
         What.NUMBER,
         lambda on, given: on.stop_gradient(given),
-        says="its operand, whose derivative is 0",
+        says="gives its operand, with the derivative 0",
     ),
     Builtin("cast", _CAST, _cast_kind, _cast),
 )
