@@ -14,6 +14,7 @@ from dmlc import ir
 from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.language.format import format_file
 from dmlc.language.parse import parse
+from dmlc.reference import evaluate
 from dmlc.scalars import GRADIENT_MARKS, Array
 from dmlc.source import DmlcError, Source
 from dmlc.transform.differentiate import differentiate
@@ -128,6 +129,40 @@ def test_a_second_derivative_is_that_of_the_formula() -> None:
     assert np.allclose(found["h"], s * (1 - s) * (1 - 2 * s), atol=1e-7)
 
 
+def test_results_at_hand_are_read() -> None:
+    text = """
+        operator SOFTMAX {
+            tensors { | Tensor | Kind | Ranks | Types |
+                      | x | Input  | 2 | f32 |
+                      | y | Output | 2 | f32 | }
+            constraints { x and y must have the same Sizes. }
+            compute {
+                e = exp(x - stop_gradient(max(x, axes: [1])))
+                y = stop_gradient(1 / 2) * e / sum(e, axes: [1]) + e / sum(e, axes: [1]) / 2
+            }
+        }
+        operator SOFTMAX_GRAD {
+            tensors { | Tensor | Kind | Ranks | Types |
+                      | x  | Input  | 2 | f32 |
+                      | y  | Input  | 2 | f32 |
+                      | dy | Input  | 2 | f32 |
+                      | dx | Output | 2 | f32 | }
+            constraints { x, y, dy and dx must have the same Sizes. }
+            gradient of SOFTMAX with respect to x
+        }"""
+    x = np.array([[1, 3, 0], [0, 0, 2]], np.float32)
+    dy = np.array([[1, 0, 2], [4, 1, 0]], np.float32)
+    module = dmlc.parse(text).operators
+    y = dmlc.run(module["SOFTMAX"], {"x": x}, device="reference")["y"]
+    found = dmlc.run(module["SOFTMAX_GRAD"], {"x": x, "y": y, "dy": dy}, device="reference")
+    assert np.allclose(found["dx"], y * (dy - (y * dy).sum(1, keepdims=True)), atol=1e-6)
+
+
+def test_a_root_of_a_square_of_ones_own_has_a_kink_at_0() -> None:
+    own = "function sq(x) = x * x\ngradient of sq with respect to x = 2 * x"
+    assert run("sqrt(sq(x))", {"x": X, "dy": DY}, own)[2] == 0
+
+
 def test_half_floats_keep_their_type() -> None:
     text = f"""{SURROGATES}
         graph g(x: FLOAT16[3], dy: FLOAT16[3]) {{
@@ -145,7 +180,7 @@ def test_half_floats_keep_their_type() -> None:
 def test_a_bound_function_is_differentiated_by_its_own_gradients() -> None:
     function = bind("straight(x) + x * stop_gradient(x)")
     made = differentiate(function, ["x"], {"y": "dy"}, {"x": "dx"}).function
-    found = dmlc.reference.evaluate(drop_marks(made), {"x": X, "dy": DY})
+    found = evaluate(drop_marks(made), {"x": X, "dy": DY})
     assert found["dx"].tolist() == (DY * (1 + X)).tolist()
 
 
@@ -189,7 +224,7 @@ def test_values_and_kernels_are_those_of_the_body() -> None:
     assert not marks_of(plain)
     assert drop_marks(plain) is plain
     assert ir.simplify(own) == ir.simplify(plain)
-    values = [dmlc.reference.evaluate(f, {"x": X})["y"].tolist() for f in (own, plain)]
+    values = [evaluate(f, {"x": X})["y"].tolist() for f in (own, plain)]
     assert values[0] == values[1]
     for target in ("hlsl", "opencl", "wgsl"):
         one, two = (dmlc.compile(f, target, "gpu").kernels[0].source for f in (own, plain))
