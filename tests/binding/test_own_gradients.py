@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from dmlc.language.parse import parse
 from dmlc.reference import evaluate
 from dmlc.scalars import GRADIENT_MARKS, Array
 from dmlc.source import DmlcError, Source
+from dmlc.testing import assert_gradient
 from dmlc.transform.differentiate import differentiate
 from dmlc.transform.simplify import drop_marks
 
@@ -374,3 +376,69 @@ def test_the_derivative_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPa
     assert run("f(x)", {"x": X, "dy": DY}, own)[2] == 4
     assert not run("erf(stop_gradient(x))", {"x": X, "dy": DY}).any()
     assert run("erf(stop_gradient(x)) * x", {"x": X, "dy": DY})[4] == 16
+
+
+NEURON = """
+function spike(v) = v > 1 ? 1 : 0
+    gradient of spike with respect to v = 1 / (1 + abs(v - 1))
+operator NEURON {
+    tensors { | Tensor | Kind   | Dimensions | Types |
+              | x      | Input  | { T }      | f32   |
+              | v      | Output | { T }      | f32   |
+              | s      | Output | { T }      | f32   | }
+    compute {
+        down(t) = stop_gradient(fired[t - 1] else 0)
+        level[t : x.Sizes[0]] = 0.5 * (level[t - 1] else 0) - down(t) + x[t]
+        fired[t : x.Sizes[0]] = spike(level[t])
+        v[t] = level[t]
+        s[t] = fired[t]
+    }
+}
+operator NEURON_GRAD {
+    tensors { | Tensor | Kind   | Dimensions | Types |
+              | x      | Input  | { T }      | f32   |
+              | ds     | Input  | { T }      | f32   |
+              | dx     | Output | { T }      | f32   | }
+    gradient of NEURON { ds = gradient of s  dx = gradient of x }
+}
+"""
+
+
+def test_a_recurrence_of_spikes() -> None:
+    module = dmlc.parse(NEURON).operators
+    x = np.array([2, 0.5, 3], np.float32)
+    ds = np.array([1, 2, 4], np.float32)
+    v, s, total = np.zeros(3), np.zeros(3), np.zeros(3)
+    for t in range(3):
+        v[t] = x[t] + (0.5 * v[t - 1] - s[t - 1] if t else 0)
+        s[t] = v[t] > 1
+    for t in reversed(range(3)):
+        after = 0.5 * total[t + 1] if t < 2 else 0
+        total[t] = ds[t] / (1 + abs(v[t] - 1)) + after
+    for device in ("reference", "opencl"):
+        found = dmlc.run(module["NEURON"], {"x": x}, device=device)
+        assert found["v"].tolist() == v.tolist()
+        assert found["s"].tolist() == s.tolist()
+        slopes = dmlc.run(module["NEURON_GRAD"], {"x": x, "ds": ds}, device=device)
+        assert np.allclose(slopes["dx"], total)
+
+
+@pytest.mark.parametrize(("written", "holds"), [("1 + x * x", True), ("2 + x * x", False)])
+def test_a_gradient_by_hand_is_held_to_those_of_functions(written: str, holds: bool) -> None:
+    text = f"""
+        function spike(x) = x > 0 ? 1 : 0
+            gradient of spike with respect to x = 1 / (1 + x * x)
+        {OPERATOR.format(formula="spike(x)")}
+        operator OWN_GRAD {{
+            forward OWN
+            tensors {{ | Tensor | Kind   | Types |
+                      | x      | Input  | f32   |
+                      | dy     | Input  | f32   |
+                      | dx     | Output | f32   | }}
+            constraints {{ x, dy and dx must have the same Sizes and DimensionCount. }}
+            compute {{ dx = dy / ({written}) }}
+        }}"""
+    found = dmlc.parse(text).operators["OWN_GRAD"]
+    given = {"x": np.array([-1.5, 0.5, 2], np.float32), "dy": np.ones(3, np.float32)}
+    with nullcontext() if holds else pytest.raises(AssertionError, match="is not the gradient"):
+        assert_gradient(found, given)
