@@ -18,6 +18,7 @@ from dmlc.ir import Function
 from dmlc.language.check import check_file, check_text
 from dmlc.parameters import expect_folders, expect_path, expect_text, wrong_kind
 from dmlc.source import DmlcError, Note, UnknownNameError, unknown_name
+from dmlc.transform.simplify import drop_marks
 
 __all__ = ["find_function", "load", "operator", "operators", "parse"]
 
@@ -101,21 +102,22 @@ def find_function(
     parameter: str = "function",
 ) -> Function:
     """The function of an operator, its name, or a graph, bound as it is told, or without being told
-    more; or the function itself. Raises `DmlcError`, which says what binding misses. `parameter` is
-    what the caller calls the subject."""
+    more; or the function itself. It is for what compiles or exports: what only its gradient would
+    read is gone. Raises `DmlcError`, which says what binding misses. `parameter` is what the caller
+    calls the subject."""
     found = operator(subject) if isinstance(subject, str) else subject
     given = {"tensors": tensors, "attributes": attributes, "dims": dims}
     try:
         match found:
             case Function():
                 _refuse(found.name, "a function that is bound", given, *given)
-                return found
+                return drop_marks(found)
             case Operator():
                 _refuse(found.name, "an operator", given, "dims")
-                return found.bind(tensors, attributes)
+                return drop_marks(found.bind(tensors, attributes))
             case Graph():
                 _refuse(found.name, "a graph", given, "attributes")
-                return found.bind(tensors, dims)
+                return drop_marks(found.bind(tensors, dims))
             case _:
                 kinds = "an ir.Function, an operator, its name, or a graph"
                 raise wrong_kind(parameter, kinds, found)

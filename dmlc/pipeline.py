@@ -54,6 +54,7 @@ from dmlc.transform.loops import part_loops
 from dmlc.transform.open_sizes import check_open
 from dmlc.transform.quotients import round_quotients
 from dmlc.transform.rewrite import rewrite, run_passes
+from dmlc.transform.simplify import drop_marks
 from dmlc.transform.storage import narrow_positions, widen_booleans
 
 
@@ -364,6 +365,7 @@ def _lower(
     """The passes between the two IRs, each followed by the verifier: the kernels of each group of
     each part. The usual steps put the nest of each kernel into `seen`, by what it is called."""
     verify(function)
+    function = drop_marks(function)
     if isinstance(dialect.storage[DataType.INT64], Unsupported):
         narrowed = narrow_positions(function)
         verify(narrowed, "narrow_positions", function)

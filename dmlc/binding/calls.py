@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dmlc import ir
 from dmlc.binding.axes import move_axes, reduce_like
 from dmlc.binding.indexed import IndexNotation
-from dmlc.binding.nodes import Form, Node, Value, is_constant, shape_of
+from dmlc.binding.nodes import Form, Node, Value, has_gradient, is_constant, shape_of
 from dmlc.binding.scope import MOST_NOTES, Evaluating, Scope
 from dmlc.binding.tensor_arrays import TensorArrays, find_axis_to_join
 from dmlc.binding.values import OpenSize, Undecided, describe, refuse_open, show, span_text
@@ -48,6 +48,9 @@ class Calls:
         self._functions = functions
         self._arrays = TensorArrays(on, index)
         self._inlined = 0
+        self._deriving: set[str] = set()
+        """The functions the formulas of whose gradients are evaluated: there, the derivative of
+        such a function is that of its body."""
 
     def call(self, call: syntax.Call, scope: Scope, decided: bool) -> Step[Value]:
         """The value of a call, which may be undecided unless it is to be `decided`."""
@@ -88,9 +91,39 @@ class Calls:
             )
         inner = dataclasses.replace(scope, parameters=given, call=call.span, outer=scope)
         try:
+            if function.gradients and function.name not in self._deriving:
+                return (yield self._inline_with_gradients(function, inner))
             return (yield self._on.visit(function.body, inner, decided=decided))
         except DmlcError as error:
             raise type(error)([_called(d, call.span) for d in error.diagnostics]) from None
+
+    def _inline_with_gradients(self, function: FunctionDefinition, scope: Scope) -> Step[Value]:
+        """The value of a function, which moves with the parameters that it has gradients for by
+        these alone, and with the others as its body does."""
+        given, span = dict(scope.parameters), function.body.span
+        for gradient in function.gradients:
+            name = gradient.parameter.text
+            given[name] = self._on.stop_gradient(given[name], span)
+        stopped = dataclasses.replace(scope, parameters=given)
+        value: Value = yield self._on.visit(function.body, stopped)
+        self._deriving.add(function.name)
+        try:
+            for gradient in function.gradients:
+                name, place = gradient.parameter.text, gradient.span
+                by = scope.entry(scope.parameters[name], place)
+                if isinstance(by, tuple):
+                    by = next(filter(has_gradient, by), 0)
+                    if has_gradient(by):
+                        message = f"'{name}' of '{function.name}' is an array here"
+                        cure = "a gradient of one's own is by a single number: pass the entries"
+                        raise DmlcError(message, place, [cure], code="E0707")
+                if not has_gradient(by):
+                    continue
+                slope: Value = yield self._on.visit(gradient.value, scope)
+                value = self._on.give_gradient(value, by, slope, function.name, gradient)
+        finally:
+            self._deriving.discard(function.name)
+        return value
 
     def _built_in(self, function: Builtin, call: syntax.Call, scope: Scope) -> Step[Value]:
         values: list[Value] = []
@@ -115,6 +148,9 @@ class Calls:
 
     def convert(self, value: Value, to: DataType, span: Span) -> Value:
         return self._on.convert(value, to, span)
+
+    def stop_gradient(self, given: Given) -> Value:
+        return self._on.stop_gradient(given.values[0], given.span)
 
     def is_present(self, tensor: str) -> bool:
         return tensor in self._on.binding.tensors

@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.binding.nodes import Form, Node, Variable, Weak
-from dmlc.scalars import OPERATIONS, ROUNDINGS, DataType, find_data_type
+from dmlc.ir.nodes import IR_OPERATIONS
+from dmlc.scalars import ROUNDINGS, DataType, find_data_type
 from dmlc.source import InternalError
 
 _Position: TypeAlias = ir.Index | ir.Constant | ir.Symbol
@@ -179,7 +180,7 @@ class _Emitter:
             case Form.CONSTANT if not isinstance(node.payload, str):
                 return self.add(ir.Constant(node.dtype, node.payload))
             case Form.APPLY:
-                return self.add(ir.Apply(OPERATIONS[str(node.payload)], operands, node.dtype))
+                return self.add(ir.Apply(IR_OPERATIONS[str(node.payload)], operands, node.dtype))
             case Form.SELECT:
                 return self.add(ir.Select(operands[0], operands[1], operands[2], node.dtype))
             case Form.CAST:

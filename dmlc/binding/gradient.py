@@ -176,9 +176,16 @@ class _Deriving:
 def warn_of_nothing(gradient: str, tensor: str, span: Span) -> Diagnostic:
     """The warning of a gradient that is 0 everywhere."""
     return Diagnostic(
-        f"{gradient} is 0 everywhere: no operation that has a derivative leads from {tensor}",
+        f"{gradient} is 0 everywhere: no operation whose derivative is not 0 leads from {tensor}",
         span,
-        (Note("rounding, comparisons, positions and integers have none"),),
+        (
+            Note("rounding, comparisons, positions and integers have the derivative 0"),
+            Note(
+                "a function may have a gradient of its own: function f(x) = floor(x), then "
+                "gradient of f with respect to x = 1"
+            ),
+            Note("where 0 is meant, stop_gradient(x) says so"),
+        ),
         warning=True,
         code="W0702",
     )

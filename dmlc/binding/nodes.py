@@ -113,6 +113,13 @@ def takes_type(value: Value) -> bool:
     return not isinstance(value, Node) or value.takes_type
 
 
+def has_gradient(value: Value) -> TypeGuard[Node]:
+    """Whether a value may depend on the elements of tensors that hold floats."""
+    if not isinstance(value, Node) or value.takes_type:
+        return False
+    return isinstance(value.dtype, DataType) and value.dtype.is_float
+
+
 class Nodes:
     """The nodes of one function, and the tensors that hold the values of some."""
 

@@ -10,7 +10,8 @@ from dmlc.binding.nodes import Form, Node, Nodes, Shape, Value, Weak, shape_of, 
 from dmlc.binding.positions import Positions
 from dmlc.binding.tensors import show_sizes
 from dmlc.binding.values import TO_WHOLE, span_text, spell
-from dmlc.scalars import OPERATIONS, DataType, Operands, Operation
+from dmlc.ir.nodes import IR_OPERATIONS
+from dmlc.scalars import DataType, Operands, Operation
 from dmlc.source import DmlcError, Span
 
 
@@ -29,7 +30,7 @@ class Operations:
     ) -> Node:
         """A scalar operation element by element; sizes of 1 broadcast. `spans` are the places of
         what is given, where it has places of its own."""
-        operation, spans = OPERATIONS[name], [span] * len(given) if spans is None else spans
+        operation, spans = IR_OPERATIONS[name], [span] * len(given) if spans is None else spans
         shape = _broadcast(given, spans, span)
         dtype = unify(given, spans, span)
         adapt = self._conversions.adapt

@@ -105,7 +105,7 @@ class Operator:
         shown = [format_enum(enum.name, enum.members) for enum in enums.values()]
         said = [e for a in attributes for e in (a.length, a.default) if e is not None]
         called = _list_called(said, self.definition.functions)
-        shown += [format_scalar_function(f.name, f.parameters, f.body) for f in called]
+        shown += [format_scalar_function(f) for f in called]
         return "\n".join([*shown, format_operator(self.definition.syntax)])
 
     def bind(
@@ -312,5 +312,5 @@ def _list_called(
         for name in names_read(expression):
             if name in functions and name not in found:
                 found[name] = functions[name]
-                pending.append(functions[name].body)
+                pending += functions[name].expressions
     return list(found.values())

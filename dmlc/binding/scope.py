@@ -15,7 +15,7 @@ from typing import TypeAlias
 from dmlc import ir
 from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.nodes import Node, Value, shape_of
+from dmlc.binding.nodes import Node, Value, has_gradient, shape_of
 from dmlc.binding.recurrences import Recurrent
 from dmlc.binding.values import (
     COMPARED,
@@ -319,6 +319,32 @@ class Evaluating(abc.ABC):
                     raise DmlcError(message, span, code="E0301")
                 return other if side == (symbol == "&&") else side
         return self.combine(name, [left, right], [first, span], span)
+
+    def stop_gradient(self, value: Value, span: Span) -> Value:
+        """A value whose derivative is 0, entry by entry of an array. One that is no float has none
+        anyway."""
+        if isinstance(value, tuple):
+            return tuple(self.stop_gradient(entry, span) for entry in value)
+        if not has_gradient(value):
+            return value
+        return self.built().operations.apply("stop_gradient", [value], span)
+
+    def give_gradient(
+        self, value: Value, by: Node, slope: Value, name: str, gradient: syntax.FunctionGradient
+    ) -> Value:
+        """The value of a function called `name`, which moves by a slope with one more value.
+        Raises `DmlcError` where it is no float."""
+        span, held = gradient.span, value.dtype if isinstance(value, Node) else None
+        if isinstance(held, DataType) and not held.is_float:
+            raise DmlcError(
+                f"'{name}' gives {held.name}, and only floating-point numbers have gradients",
+                span,
+                [f"convert what it gives: cast(..., {by.dtype.name})"],
+                code="E0707",
+            )
+        own = by if held is None or not isinstance(held, DataType) else self.convert(by, held, span)
+        spans = [span, span, gradient.value.span]
+        return self.built().operations.apply("with_gradient", [value, own, slope], span, spans)
 
     def convert(self, value: Value, to: DataType, span: Span) -> Value:
         """What `cast` gives."""

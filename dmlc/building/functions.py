@@ -46,12 +46,12 @@ from dmlc.ir import (
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
+from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.ir.ranges import number_ranges, table_ranges
 from dmlc.ir.verify import accept
 from dmlc.scalars import (
     COMBINERS,
     LARGEST_INDEX,
-    OPERATIONS,
     Array,
     DataType,
     Kind,
@@ -108,9 +108,9 @@ class Scalar:
     def apply(self, operation: str, *others: Operand) -> Scalar:
         """An operation of the IR on this value and others. Raises `DmlcError` where it is unknown
         or does not take them."""
-        found = OPERATIONS.get(operation)
+        found = IR_OPERATIONS.get(operation)
         if found is None:
-            raise DmlcError(unknown_name("operation", operation, OPERATIONS))
+            raise DmlcError(unknown_name("operation", operation, IR_OPERATIONS))
         given = (self, *(self._adapt(other) for other in others))
         if len(given) != found.arity:
             takes = counted(found.arity, "operand")

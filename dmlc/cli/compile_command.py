@@ -11,6 +11,8 @@ import click
 
 import dmlc
 from dmlc import interop
+from dmlc.binding.values import Constant
+from dmlc.binding.values import show as write_constant
 from dmlc.cli.arguments import (
     bind_subject,
     bindings,
@@ -34,7 +36,7 @@ from dmlc.matrices import TEXT_ONLY
 from dmlc.program import FLOAT_WIDTHS, Program, describe_programs, write_programs
 from dmlc.runtime.interface import find_compiler
 from dmlc.shader_model import SHADER_MODELS
-from dmlc.source import Source
+from dmlc.source import DmlcError, Source
 
 if TYPE_CHECKING:
     from dmlc.interop.export import Export
@@ -130,6 +132,8 @@ def command(
         for found in targets
     ]
     show_warnings(warning for program in programs for warning in program.warnings)
+    if directory is not None:
+        _show_literals(operator, tensors, attributes, folders)
     export: Export | None = None
     if dxdispatch:
         subject = find_subject(operator, folders)
@@ -162,6 +166,39 @@ def command(
         click.echo("\n".join(k.source for p in programs for k in p.kernels), nl=False)
     if as_json:
         click.echo(json.dumps(describe_programs(programs, compiled), indent=2))
+
+
+def _show_literals(
+    text: str, tensors: tuple[str, ...], attributes: tuple[str, ...], folders: tuple[str, ...]
+) -> None:
+    """Says which attributes' values kernels have in them, and which of these may be inputs."""
+    subject = None if text.endswith(".ir") else find_subject(text, folders)
+    if not isinstance(subject, dmlc.Operator):
+        return
+    described, given = read_tensors(tensors), read_attributes(attributes, subject)
+    held = subject.resolve(described, given).attributes
+    literals = {name: value for name, value in held.items() if given.get(name) is not dmlc.OPEN}
+    if not literals:
+        return
+
+    def can_be_open(name: str) -> bool:
+        try:
+            subject.bind(described, {**given, name: dmlc.OPEN})
+        except DmlcError:
+            return False
+        return True
+
+    shown = ", ".join(f"{name} = {_write_value(value)}" for name, value in literals.items())
+    opened = [f"--open {name}" for name in literals if can_be_open(name)]
+    cure = f"; {', '.join(opened)} leaves it open until they run" if opened else ""
+    if len(opened) > 1:
+        cure = f"; {', '.join(opened)} leave these open until they run"
+    show(f"note: attributes that are literals in the kernels: {shown}{cure}")
+
+
+def _write_value(value: Constant) -> str:
+    """An attribute's value in the digits that FLOAT32 has."""
+    return f"{value:.7g}" if isinstance(value, float) else write_constant(value)
 
 
 def _write_headers(

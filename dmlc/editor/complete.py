@@ -182,6 +182,8 @@ class _Completer:
         """Names where no formula stands."""
         context, own = self.context, self.scope.own.values()
         forward = find_forward(self.document, context, self.before)
+        if context.keyword == "function" or context.section == "compute":
+            yield from self.of_gradient()
         if forward is not None:
             rows = (What.TENSOR, What.ATTRIBUTE)
             yield from (_item(s) for s in forward.symbols.values() if s.what in rows)
@@ -197,6 +199,15 @@ class _Completer:
                         if s.what in kinds and (_is_output(s) or not expected))  # fmt: skip
         elif context.section == "compute":
             yield from (_item(s) for s in own if _is_output(s))
+
+    def of_gradient(self) -> Iterator[_Item]:
+        """The names in `gradient of f with respect to x`, behind a function of x."""
+        head = self.words[self.words[:1] == ["function"] :]
+        if self.words[-2:] == ["gradient", "of"]:
+            yield head[0], What.FUNCTION, ""
+        elif self.words[-3:] == ["with", "respect", "to"]:
+            own = self.scope.variables.values()
+            yield from (_item(symbol) for symbol in own if symbol.what is What.PARAMETER)
 
     def types(self) -> Iterator[_Item]:
         for name in data_type_names():

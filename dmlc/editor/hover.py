@@ -281,7 +281,8 @@ def describe_built_in(name: str) -> tuple[str, list[str], list[str]]:
         facts.append(f"function of arrays: {function.says}")
     elif function is not None:
         of = "graphs" if name not in FUNCTIONS else "tensors"
-        facts.append("scalar function" if name in SCALAR_FUNCTIONS else f"function of {of}")
+        kind = "scalar function" if name in SCALAR_FUNCTIONS else f"function of {of}"
+        facts.append(f"{kind}: {function.says}" if function.says else kind)
         facts += function.usage
     if function is not None:
         names = [p.label or "xyz"[n : n + 1] or "x" for n, p in enumerate(function.parameters)]

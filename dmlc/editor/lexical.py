@@ -121,6 +121,8 @@ _STATEMENT = re.compile(
     """,
     re.ASCII | re.VERBOSE,
 )
+_FUNCTION_GRADIENT = re.compile(r"gradient\s+of\s+[A-Za-z_]", re.ASCII)
+"""What a function goes on with: its parameters are seen there."""
 
 
 class _Scan:
@@ -195,6 +197,8 @@ class _Scan:
             return token.kind is TokenKind.STRING or token.text in SECTIONS
         if _STATEMENT.match(self.text, token.start):
             return True
+        if self.section == "compute" and _FUNCTION_GRADIENT.match(self.text, token.start):
+            return False
         last = self.since[-1] if self.since else None
         goes_on = last is not None and last.kind is TokenKind.MARK and last.text not in (*")].",)
         return not self.brackets and not goes_on and token.kind is not TokenKind.MARK

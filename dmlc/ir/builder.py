@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from dmlc.ir.nodes import (
+    IR_OPERATIONS,
     Apply,
     Body,
     Cast,
@@ -35,7 +36,7 @@ from dmlc.ir.nodes import (
 from dmlc.ir.operand_types import check_constant, check_operands, check_rank, check_types
 from dmlc.ir.rules import RULES
 from dmlc.parameters import expect, expect_text, show_kind, wrong_kind
-from dmlc.scalars import OPERATIONS, DataType, Operation, combiner_identity
+from dmlc.scalars import DataType, Operation, combiner_identity
 from dmlc.sizes import as_extent, parse_size
 from dmlc.source import DmlcError, UnknownNameError, unknown_name
 
@@ -96,9 +97,9 @@ class BodyBuilder:
 
     def apply(self, name: str, *given: int) -> int:
         """An operation on some values of one type."""
-        operation = OPERATIONS.get(name)
+        operation = IR_OPERATIONS.get(name)
         if operation is None:
-            raise UnknownNameError(unknown_name("operation", name, OPERATIONS))
+            raise UnknownNameError(unknown_name("operation", name, IR_OPERATIONS))
         dtype = _find_result_type(operation, *[self.type_of(value) for value in given])
         return self.add(Apply(operation, given, dtype))
 

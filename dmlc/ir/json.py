@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from dmlc.ir.function import Function
 from dmlc.ir.nodes import (
+    IR_OPERATIONS,
     POSITIONAL_COMBINERS,
     Apply,
     Body,
@@ -124,4 +125,4 @@ NOUNS: dict[str, tuple[type, ...]] = {
     "value": (Constant, Index, Symbol, Step, Load, Apply, Select, Cast)
 }
 TUPLES = {"in_place": "pairs of a result and a parameter", "axes": "an axis' label and extent"}
-_RECORDS = Records(SHAPES, {}, NOUNS, TUPLES)
+_RECORDS = Records(SHAPES, {}, NOUNS, TUPLES, operations=IR_OPERATIONS)

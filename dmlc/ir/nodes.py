@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from dmlc.parameters import expect, wrong_kind
-from dmlc.scalars import Array, DataType, Operation
+from dmlc.scalars import GRADIENT_MARKS, OPERATIONS, Array, DataType, Operation, Record
 from dmlc.source import InternalError, Span
 
 Extent: TypeAlias = int | str
@@ -438,6 +438,10 @@ class Result:
     name: str
     strides: tuple[Extent, ...] | None = None
 
+
+IR_OPERATIONS: Mapping[str, Record] = MappingProxyType({**OPERATIONS, **GRADIENT_MARKS})
+"""Every scalar operation that a body may apply, by name: those of kernels, and marks that only
+differentiation reads."""
 
 POSITIONAL_COMBINERS: tuple[str, ...] = ("argmin", "argmax")
 """Reductions that give a position instead of a value."""

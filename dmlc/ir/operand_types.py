@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlc.ir.nodes import Apply, Cast, Constant, Instruction, Load, Select, Tensor
-from dmlc.scalars import OPERATIONS, DataType, Operation, integer_limits, is_float32
+from dmlc.ir.nodes import (
+    IR_OPERATIONS,
+    Apply,
+    Cast,
+    Constant,
+    Instruction,
+    Load,
+    Select,
+    Tensor,
+)
+from dmlc.scalars import DataType, Operation, integer_limits, is_float32
 from dmlc.source import counted
 
 
@@ -42,7 +51,7 @@ def check_types(instruction: Instruction, given: Sequence[DataType]) -> str | No
 def check_operands(operation: Operation, given: Sequence[DataType]) -> str | None:
     """What is wrong with an operation on values of these types."""
     name = operation.name
-    if OPERATIONS.get(name) is not operation:
+    if IR_OPERATIONS.get(name) is not operation:
         return f"{name} is not in the table of operations"
     if len(given) != operation.arity:
         return f"{name} takes {counted(operation.arity, 'operand')}, not {len(given)}"

@@ -10,6 +10,7 @@ import re
 
 from dmlc.ir.function import Function
 from dmlc.ir.nodes import (
+    IR_OPERATIONS,
     POSITIONAL_COMBINERS,
     Apply,
     Body,
@@ -34,7 +35,7 @@ from dmlc.ir.nodes import (
 from dmlc.ir.scan import LITERALS, Open, Scanner, Token
 from dmlc.ir.verify import accept
 from dmlc.parameters import expect_text
-from dmlc.scalars import COMBINERS, OPERATIONS, DataType
+from dmlc.scalars import COMBINERS, DataType
 from dmlc.source import DmlcError, Source, unknown_name
 
 _AXIS = re.compile(r"([ir])(\d{1,4})")
@@ -301,9 +302,9 @@ class _Parser(Scanner[int]):
             self.check_arity(token, 3, given)
             then = value_type(self.values[given[1]])
             return self._add(Select(given[0], given[1], given[2], then))
-        operation = OPERATIONS.get(token.text)
+        operation = IR_OPERATIONS.get(token.text)
         if operation is None:
-            known = [*OPERATIONS, "select", "cast", "size"]
+            known = [*IR_OPERATIONS, "select", "cast", "size"]
             raise DmlcError(unknown_name("operation", token.text, known, self.span(token)))
         self.check_arity(token, operation.arity, given)
         dtype = operation.result_type(value_type(self.values[given[0]]))

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from dmlc.ir.nodes import (
+    IR_OPERATIONS,
     POSITIONAL_COMBINERS,
     Apply,
     Cast,
@@ -28,7 +29,7 @@ from dmlc.ir.nodes import (
     Table,
     value_type,
 )
-from dmlc.scalars import LARGEST_INDEX, OPERATIONS, DataType, fractions, integer_limits
+from dmlc.scalars import LARGEST_INDEX, DataType, fractions, integer_limits
 from dmlc.scalars.fractions import Fraction
 from dmlc.sizes import LARGEST, Size, has_quotients, measure, part_quotient
 
@@ -174,7 +175,7 @@ class Ranges:
                 return fractions.convert_whole(*whole)
             case Apply():
                 given = [self._fractions[o] for o in instruction.operands]
-                find_range = OPERATIONS[instruction.operation.name].range
+                find_range = IR_OPERATIONS[instruction.operation.name].range
                 return fractions.ANYTHING if find_range is None else find_range(*given)
             case _:
                 return fractions.ANYTHING

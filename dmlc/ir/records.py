@@ -25,7 +25,7 @@ from typing import Any, TypeVar, cast
 from dmlc.scalars import OPERATIONS, DataType, Operation, find_data_type
 from dmlc.source import DmlcError, unknown_name
 
-VERSION = (2, 0)
+VERSION = (2, 1)
 """The version of the JSON form of both IRs, major and minor. A minor one may add optional fields,
 which a reader passes over, and operations, which one that lacks them refuses by name; whatever
 changes what a document means makes a major one."""

@@ -420,10 +420,13 @@ _MAKERS: Mapping[str, Callable[[list[_Node], Span], _Node]] = {
     "import_file": lambda parts, span: syntax.Import(_unquote(parts[0]), span=span),
     "enum": lambda parts, span: syntax.Enum(parts[0], tuple(parts[1:]), span=span),
     "scalar_function": lambda parts, span: syntax.ScalarFunction(
-        parts[1], tuple(parts[2]), parts[3], True, span=span
+        parts[1], tuple(parts[2]), parts[3], True, tuple(parts[4:]), span=span
+    ),
+    "function_gradient": lambda parts, span: syntax.FunctionGradient(
+        parts[1], parts[3], parts[4], span=span
     ),
     "local_function": lambda parts, span: syntax.ScalarFunction(
-        parts[0], tuple(parts[1]), parts[2], False, span=span
+        parts[0], tuple(parts[1]), parts[2], False, tuple(parts[3:]), span=span
     ),
     "doc": lambda parts, span: ("doc string", _unquote(parts[0]), span),
     "tensors": lambda parts, span: (

@@ -42,6 +42,8 @@ class Evaluation(Protocol):
 
     def convert(self, value: Value, to: DataType, span: Span) -> Value: ...
 
+    def stop_gradient(self, given: Given) -> Value: ...
+
     def is_present(self, tensor: str) -> bool: ...
 
     def is_since(self, level: str) -> bool: ...
@@ -109,7 +111,7 @@ class Builtin:
     usage: tuple[str, ...] = ()
     """What is said of arguments that are not those, with a note; else how many there are."""
     says: str = ""
-    """What an array function gives, for the documentation."""
+    """What it gives, for the documentation and for editors."""
 
     @property
     def labels(self) -> list[str | None]:
@@ -272,6 +274,13 @@ def _unflatten(on: Evaluation, given: Given) -> Value:
 _SCALAR = (
     *(_scalar(o) for o in OPERATIONS.values() if o.symbol is None and not o.internal),
     Builtin("clamp", _numbers("clamp", 3), What.NUMBER, _clamp),
+    Builtin(
+        "stop_gradient",
+        _numbers("stop_gradient", 1),
+        What.NUMBER,
+        lambda on, given: on.stop_gradient(given),
+        says="gives its operand, with the derivative 0",
+    ),
     Builtin("cast", _CAST, _cast_kind, _cast),
 )
 _OF_ARRAYS = (

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN
 from dmlc.language.check_expressions import ExpressionChecker
-from dmlc.language.check_functions import order_functions
+from dmlc.language.check_functions import check_function_gradients, order_functions
 from dmlc.language.check_gradient import check_forward, check_gradients
 from dmlc.language.check_graph import Operators, check_graph
 from dmlc.language.check_operator import check_operator
@@ -223,3 +223,5 @@ class _Checker:
         for function in ordered:
             name = function.name.text
             self.names.results[name] = self.checker.check_function(function, name in recursive)
+        for function in ordered:
+            check_function_gradients(self.checker, function)

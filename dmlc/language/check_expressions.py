@@ -6,7 +6,7 @@ Nothing is computed and nothing about sizes or data types is decided here; bindi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.language import foreign_words as foreign
 from dmlc.language import syntax
@@ -79,9 +79,11 @@ class ExpressionChecker(Checking):
         for parameter in function.parameters:
             message = f"parameter '{parameter.text}' of '{function.name.text}' stands twice"
             self.hold_once(parameter, seen, message, "the first is here")
-        if recursive:
-            return UNKNOWN
-        return self._start(function.body, Place(dict.fromkeys(seen, UNKNOWN), in_function=True))
+        return UNKNOWN if recursive else self.check_body(function.body, seen)
+
+    def check_body(self, body: syntax.Expression, parameters: Iterable[str]) -> Kind:
+        """The kind of a formula of a function, its parameters being of any kind."""
+        return self._start(body, Place(dict.fromkeys(parameters, UNKNOWN), in_function=True))
 
     def visit(
         self, expression: syntax.Expression, place: Place, expected: Kind | None = None

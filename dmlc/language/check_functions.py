@@ -1,12 +1,17 @@
-"""Scalar functions in the order of their calls; they are inlined, and so must not recurse."""
+"""Scalar functions in the order of their calls; they are inlined, and so must not recurse. And the
+gradients that they have of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from dmlc.language import syntax
-from dmlc.language.walk import Step, find_chain, subexpressions, walk
-from dmlc.source import Diagnostic, Note
+from dmlc.language.builtins import FUNCTIONS, REDUCTIONS, SCALAR_FUNCTIONS, find_reduction
+from dmlc.language.check_expressions import ExpressionChecker
+from dmlc.language.definitions import FunctionDefinition
+from dmlc.language.kinds import UNKNOWN, Kind, What
+from dmlc.language.walk import Step, expressions_of, find_chain, subexpressions, walk
+from dmlc.source import Diagnostic, Note, Span
 
 
 def order_functions(
@@ -66,3 +71,104 @@ def _mutual(calls: Mapping[str, Sequence[str]]) -> list[list[str]]:
         if name not in lowest:
             walk(visit(name))
     return groups
+
+
+# Gradients -------------------------------------------------------------------------------------
+
+
+def check_function_gradients(checker: ExpressionChecker, function: syntax.ScalarFunction) -> None:
+    """Checks what a function says of its own gradients. The functions that it calls have been
+    checked."""
+    if not function.gradients:
+        return
+    name, seen = function.name.text, dict[str, Span]()
+    parameters = [parameter.text for parameter in function.parameters]
+    gives = checker.names.results.get(name, UNKNOWN)
+    if not _may_be_number(gives):
+        first = function.gradients[0].span
+        message = f"'{name}' gives {gives.describe()}, and only numbers have gradients"
+        checker.fail(message, first, "a boolean becomes a number by 'c ? 1 : 0'", code="E0707")
+    for gradient in function.gradients:
+        target, parameter = gradient.function, gradient.parameter
+        if target.text != name:
+            message = f"this is the gradient of '{target.text}', but it stands behind '{name}'"
+            cure = "the gradients of a function stand right behind the function"
+            checker.fail(message, target.span, cure, code="E0707")
+        if parameter.text not in parameters:
+            what = f"parameter of '{name}'"
+            checker.fail_unknown(what, parameter.text, parameters, parameter.span, "E0707")
+        elif parameter.text in seen:
+            message = f"the gradient of '{name}' with respect to '{parameter.text}' is given twice"
+            note = Note("the first is here", seen[parameter.text])
+            checker.fail(message, parameter.span, note, code="E0707")
+        seen.setdefault(parameter.text, parameter.span)
+        found = checker.check_body(gradient.value, parameters)
+        if not _may_be_number(found):
+            message = f"a gradient is a number, and this is {found.describe()}"
+            checker.fail(message, gradient.value.span, code="E0707")
+    for expression in expressions_of(function):
+        _hold_to_elements(checker, expression, function)
+
+
+def _may_be_number(kind: Kind) -> bool:
+    return kind.what in (What.NUMBER, What.UNKNOWN)
+
+
+def _hold_to_elements(
+    checker: ExpressionChecker, expression: syntax.Expression, function: syntax.ScalarFunction
+) -> None:
+    """Refuses a formula of what more than the parameters' elements, numbers and attributes say: the
+    gradient by the rest would be lost."""
+    names, own = checker.names, {parameter.text for parameter in function.parameters}
+    for part in subexpressions(expression):
+        why: str | None = None
+        match part:
+            case syntax.Reference(name=name) if name not in own:
+                if name in names.tensors or name in names.locals:
+                    why = f"'{name}' is none of its parameters"
+            case syntax.Call(function=syntax.Reference(name=name)) if name in names.functions:
+                if _reduces(names.functions[name], names.functions):
+                    why = f"'{name}' is more than a formula of single numbers"
+            case _ if _is_whole(part):
+                why = f"'{part.span.text.strip()}' is more than a formula of single numbers"
+            case _:
+                pass
+        if why is not None:
+            checker.fail(
+                f"'{function.name.text}' has a gradient of its own, so it computes one number of "
+                f"its parameters: {why}",
+                part.span,
+                "make what it needs a parameter, and reduce outside of it",
+                code="E0707",
+            )
+            return
+
+
+def _reduces(function: FunctionDefinition, known: Mapping[str, FunctionDefinition]) -> bool:
+    """Whether a function, or one that it calls, does more than compute with single numbers."""
+    pending, met = list(function.expressions), {function.name}
+    for expression in pending:
+        for part in subexpressions(expression):
+            if _is_whole(part):
+                return True
+            match part:
+                case syntax.Call(function=syntax.Reference(name=name)) if name in known:
+                    pending += [] if name in met else known[name].expressions
+                    met.add(name)
+                case _:
+                    pass
+    return False
+
+
+def _is_whole(part: syntax.Expression) -> bool:
+    """Whether an expression reduces, reads elements by index, or takes whole tensors."""
+    match part:
+        case syntax.Index() | syntax.Pack() | syntax.Reduce():
+            return True
+        case syntax.Call(function=syntax.Reference(name=name), arguments=arguments):
+            named = any(argument.name is not None for argument in arguments)
+            if name in REDUCTIONS and find_reduction(name, len(arguments), named) is not None:
+                return True
+            return name in FUNCTIONS and name not in SCALAR_FUNCTIONS
+        case _:
+            return False

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN, SENTENCE_FACTS
 from dmlc.language.check_expressions import ExpressionChecker
-from dmlc.language.check_functions import order_functions
+from dmlc.language.check_functions import check_function_gradients, order_functions
 from dmlc.language.check_kinds import Place, show_ranks
 from dmlc.language.definitions import (
     AttributeDefinition,
@@ -313,6 +313,7 @@ class _OperatorChecker(ExpressionChecker):
         names.results[name] = self.check_function(function, recursive)
         names.later_functions.pop(name, None)
         names.functions[name] = FunctionDefinition.of(function)
+        check_function_gradients(self, function)
 
     def check_assignment(self, statement: syntax.Assignment, assigned: dict[str, Span]) -> None:
         name = statement.name

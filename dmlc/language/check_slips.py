@@ -104,7 +104,7 @@ def _find_unread(
 
 def _list_elsewhere(operator: OperatorDefinition) -> set[str]:
     """The names that conditions, functions and other rows read."""
-    expressions = [f.body for f in operator.functions.values()]
+    expressions = [e for f in operator.functions.values() for e in f.expressions]
     expressions += [c.condition for c in operator.constraints if isinstance(c, syntax.Require)]
     for attribute in operator.attributes:
         expressions += [e for e in (attribute.default, attribute.length) if e is not None]

@@ -48,11 +48,20 @@ class FunctionDefinition:
     parameters: tuple[str, ...]
     body: syntax.Expression
     span: Span
+    gradients: tuple[syntax.FunctionGradient, ...] = ()
+    """Its derivatives with respect to some parameters, where they are not those of the body."""
 
     @staticmethod
     def of(function: syntax.ScalarFunction) -> FunctionDefinition:
         name, parameters = function.name, tuple(p.text for p in function.parameters)
-        return FunctionDefinition(name.text, parameters, function.body, name.span)
+        return FunctionDefinition(
+            name.text, parameters, function.body, name.span, function.gradients
+        )
+
+    @property
+    def expressions(self) -> tuple[syntax.Expression, ...]:
+        """The body, and the formulas of its gradients."""
+        return (self.body, *(gradient.value for gradient in self.gradients))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ grouping, literals their spelling.
 from __future__ import annotations
 
 import bisect
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
+from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.layout import Break, Document, Group, Indent, lay_out
 from dmlc.language.parse import parse
 from dmlc.source import InternalError, Source, Span
@@ -47,12 +49,16 @@ def format_enum(name: str, members: Mapping[str, int]) -> str:
     return format_file(syntax.File(None, (enum,), (), nowhere.source))
 
 
-def format_scalar_function(name: str, parameters: Sequence[str], body: syntax.Expression) -> str:
-    """The text of a function of a file."""
+def format_scalar_function(definition: FunctionDefinition) -> str:
+    """The text of a function of a file, and of its gradients."""
     nowhere = Span(Source("<function>", ""), 0, 0)
-    named = tuple(syntax.Name(parameter, span=nowhere) for parameter in parameters)
     function = syntax.ScalarFunction(
-        syntax.Name(name, span=nowhere), named, body, True, span=nowhere
+        syntax.Name(definition.name, span=nowhere),
+        tuple(syntax.Name(parameter, span=nowhere) for parameter in definition.parameters),
+        definition.body,
+        True,
+        tuple(dataclasses.replace(each, span=nowhere) for each in definition.gradients),
+        span=nowhere,
     )
     return format_file(syntax.File(None, (function,), (), nowhere.source))
 
@@ -354,7 +360,7 @@ class _Printer:
         between = span.source.text[span.end : comment.span.start]
         if comment.span.start < span.end or "\n" in between or "\n" in comment.text:
             return False
-        return _ends_line(comment) and not between.strip(" \t\r.,;")
+        return _ends_line(comment) and not between.strip(" \t\r.,;)")
 
     def open(self, text: str, span: Span, forced: bool = False) -> None:
         """A line that ends in an opening brace."""
@@ -388,7 +394,7 @@ class _Printer:
             case syntax.Enum():
                 self.enum(node)
             case syntax.ScalarFunction():
-                self.item(self.statement_text(f"{_head(node)} = ", node.body), node.span)
+                self.equation(_head(node), node)
             case syntax.Operator():
                 self.operator(node)
             case syntax.Graph():
@@ -524,13 +530,35 @@ class _Printer:
         nodes: Sequence[syntax.Statement | syntax.ExampleItem | syntax.GraphStatement],
     ) -> None:
         """Lines of the form `head = value`."""
-        padded = self.align(heads, [node.span for node in nodes])
+        padded: list[str] = []
+        for number, node in enumerate(nodes, 1):
+            ends = isinstance(node, syntax.ScalarFunction) and node.gradients
+            if ends or number == len(nodes):
+                run = slice(len(padded), number)
+                padded += self.align(heads[run], [each.span for each in nodes[run]])
         for node, head in zip(nodes, padded, strict=True):
-            value = node.body if isinstance(node, syntax.ScalarFunction) else node.value
+            self.equation(head, node)
+
+    def equation(
+        self, head: str, node: syntax.Statement | syntax.ExampleItem | syntax.GraphStatement
+    ) -> None:
+        """`head = value`, and what belongs to it below that."""
+        if not isinstance(node, syntax.ScalarFunction):
             instead = node.instead if isinstance(node, syntax.ExampleItem) else None
             within = node.within if isinstance(node, syntax.ExampleItem) else None
             behind = "" if within is None else f" within {within.text}"
-            self.item(self.statement_text(f"{head} = ", value, instead) + behind, node.span)
+            self.item(self.statement_text(f"{head} = ", node.value, instead) + behind, node.span)
+            return
+        span = node.span
+        if node.gradients:
+            span = Span(span.source, span.start, node.body.span.end)
+        self.item(self.statement_text(f"{head} = ", node.body), span)
+        self.level += 1
+        for gradient in node.gradients:
+            start = f"gradient of {gradient.function.text} with respect to "
+            text = self.statement_text(f"{start}{gradient.parameter.text} = ", gradient.value)
+            self.item(text, gradient.span)
+        self.level -= 1
 
     def align(self, heads: Sequence[str], spans: Sequence[Span]) -> list[str]:
         """Left-hand sides padded so that neighbours of like length have their `=` in one column;

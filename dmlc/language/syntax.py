@@ -174,6 +174,15 @@ class Enum(Node):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class FunctionGradient(Node):
+    """`gradient of f with respect to x = e`, behind the function `f`."""
+
+    function: Name
+    parameter: Name
+    value: Expression
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ScalarFunction(Node):
     """`function f(x, y) = e`, or `f(x, y) = e` inside `compute`; `keyword` tells which."""
 
@@ -181,6 +190,7 @@ class ScalarFunction(Node):
     parameters: tuple[Name, ...]
     body: Expression
     keyword: bool
+    gradients: tuple[FunctionGradient, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

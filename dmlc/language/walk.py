@@ -90,7 +90,7 @@ def expressions_of(
     """The expressions of a statement: what its indices run over, and what it says."""
     match statement:
         case syntax.ScalarFunction():
-            return (statement.body,)
+            return (statement.body, *(gradient.value for gradient in statement.gradients))
         case syntax.Assignment():
             return (*_extents(statement.indices or ()), statement.value)
         case syntax.GraphStatement():

@@ -15,6 +15,7 @@ import numpy as np
 from dmlc.parameters import expect, expect_text
 from dmlc.scalars.expression import Domain, Routine, Value, Writer
 from dmlc.scalars.functions import TABLE
+from dmlc.scalars.marks import TABLE as MARKS
 from dmlc.scalars.operation import Error, Keeps, Operands, Operation, Part, Point, Record
 from dmlc.scalars.types import (
     CONVERSIONS,
@@ -36,7 +37,8 @@ from dmlc.scalars.types import (
 from dmlc.source import UnknownNameError, unknown_name
 
 __all__ = [
-    "COMBINERS", "CONVERSIONS", "LARGEST_INDEX", "OPERATIONS", "ROUNDINGS", "TENSOR_TYPES",
+    "COMBINERS", "CONVERSIONS", "GRADIENT_MARKS", "LARGEST_INDEX", "OPERATIONS", "ROUNDINGS",
+    "TENSOR_TYPES",
     "Array", "DataType", "Domain", "Error", "Keeps", "Kind", "Operands", "Operation", "Part",
     "Point", "Record", "Routine", "Value", "Writer", "as_data_type", "combiner_identity",
     "convert", "data_type_names", "data_type_of", "find_data_type", "find_same",
@@ -46,6 +48,9 @@ __all__ = [
 OPERATIONS: Mapping[str, Record] = MappingProxyType(TABLE.records)
 """Every scalar operation by name. `select(condition, a, b)` and `cast` are not here: their
 operands do not share one type, so both IRs spell them as instructions of their own."""
+
+GRADIENT_MARKS: Mapping[str, Record] = MappingProxyType(MARKS.records)
+"""Operations that give their first operand and say something to differentiation alone, by name."""
 
 COMBINERS: Mapping[str, Operation] = MappingProxyType(
     {"sum": OPERATIONS["add"], "product": OPERATIONS["mul"], "min": OPERATIONS["min"],

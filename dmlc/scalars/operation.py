@@ -224,9 +224,9 @@ class Record(Operation):
     """Edge cases as facts, `min(1, nan) = nan; ...`, by the kind of type that they are of: `float`,
     `integer` (INDEX too), `signed`, `unsigned`, `boolean`. `MIN`, `MAX` and `WIDTH` are those of
     the type. Tests hold the NumPy function to each."""
-    derivative: Derivative | None
-    """None where the result does not move with the operands: roundings, signs, comparisons and
-    integers."""
+    derivative: Derivative | Unsupported | None
+    """None where it is 0: roundings, signs, comparisons and integers. `Unsupported` where it has
+    none: a gradient that goes through it is refused."""
     kinks: Kinks
     cost: int
     """Its time, in additions."""

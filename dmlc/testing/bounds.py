@@ -46,13 +46,13 @@ from dmlc.ir import (
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.driver import apply_rules
 from dmlc.ir.index import find_index_only
-from dmlc.ir.nodes import POSITIONAL_COMBINERS
+from dmlc.ir.nodes import IR_OPERATIONS, POSITIONAL_COMBINERS
 from dmlc.ir.specialize import specialize
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect, expect_mapping
 from dmlc.reference import evaluate
 from dmlc.runtime.floats import CORRECT, LEAST, FloatPromises
-from dmlc.scalars import OPERATIONS, Array, DataType, Error, Keeps, Operation, held_type
+from dmlc.scalars import Array, DataType, Error, Keeps, Operation, held_type
 from dmlc.sizes import Shapes
 from dmlc.testing.online import write_online
 from dmlc.transform.factor import take_out_factors
@@ -102,7 +102,7 @@ _LARGEST = {
 
 def rounds_alike(operation: Operation) -> bool:
     """Whether an operation on floats gives the same bits in every kernel."""
-    alike = OPERATIONS[operation.name].error in (Error.NONE, Error.ROUNDED)
+    alike = IR_OPERATIONS[operation.name].error in (Error.NONE, Error.ROUNDED)
     return alike or operation.rounds_to is not None
 
 
@@ -131,7 +131,7 @@ class Rules:
 
     def find_ulps(self, operation: Operation, dtype: DataType) -> float:
         """Units in the last place that one operation may be off by."""
-        if OPERATIONS[operation.name].error not in (Error.ROUNDED, Error.PROMISED):
+        if IR_OPERATIONS[operation.name].error not in (Error.ROUNDED, Error.PROMISED):
             return _FEW_UNITS
         # The reference is off by half a unit besides.
         return self.floats.find_ulps(operation.name, dtype) + CORRECT
@@ -371,7 +371,7 @@ class _Maker:
                         return True
                 if operation.name == "max":
                     return any(self.signless[g] for g in given)
-                keeps = OPERATIONS[operation.name].never_negative
+                keeps = IR_OPERATIONS[operation.name].never_negative
                 if keeps is Keeps.OPERANDS:
                     return all(self.signless[g] for g in given)
                 return keeps is not Keeps.NEVER
@@ -389,7 +389,7 @@ class _Maker:
             case Cast(operand=operand):
                 return self.whole[operand]
             case Apply(operation=operation, operands=given):
-                keeps = OPERATIONS[operation.name].whole
+                keeps = IR_OPERATIONS[operation.name].whole
                 every = keeps is Keeps.OPERANDS and all(self.whole[g] for g in given)
                 return every or keeps is Keeps.ALWAYS
             case _:
@@ -404,7 +404,7 @@ class _Maker:
             case Cast(operand=operand):
                 return self.settles[operand]
             case Apply(operation=operation, operands=given):
-                if OPERATIONS[operation.name].limits:
+                if IR_OPERATIONS[operation.name].limits:
                     return True
                 keeps = operation.name in ("add", "sub", "mul", "neg", "abs")
                 some = any(self.settles[g] for g in given)
@@ -425,7 +425,7 @@ class _Maker:
 
     def apply(self, name: str, *numbers: int) -> int:
         """An operation on float64 values."""
-        operation = OPERATIONS[name]
+        operation = IR_OPERATIONS[name]
         return self.add(Apply(operation, numbers, operation.result_type(_DOUBLE)))
 
     def choose(self, condition: int, then: int, otherwise: int) -> int:
@@ -564,7 +564,7 @@ class _Maker:
             absolute = self.where_finite(number, self.constant(_ABSOLUTE))
             own = self.apply("add", self.scaled(number, _RELATIVE), absolute)
             terms.append(self._unless_at_limit(number, operation, ends, own))
-        elif OPERATIONS[operation.name].error is not Error.NONE:
+        elif IR_OPERATIONS[operation.name].error is not Error.NONE:
             rounding = self.rounded(number, computed, self.rules.find_ulps(operation, computed))
             if self.whole[number]:
                 # A whole number that the type holds is not rounded.
@@ -576,7 +576,7 @@ class _Maker:
             # Of the exact ones it alone makes denormals of what is none.
             terms.append(self.where_small(number, computed))
         total = self.total(terms)
-        if total is None or OPERATIONS[operation.name].error is Error.NONE:
+        if total is None or IR_OPERATIONS[operation.name].error is Error.NONE:
             return total
         if self.settles[number] and not operation.transcendental:
             total = self._unless_settled(number, operation, ends, total)
@@ -588,7 +588,7 @@ class _Maker:
         """What a transcendental function is off by itself: where it has reached one of its limits,
         wherever its operand may be, what is left to that limit, and what flushing to zero costs."""
         computed = value_type(self.instructions[number])
-        for limit in map(float, OPERATIONS[operation.name].limits):
+        for limit in map(float, IR_OPERATIONS[operation.name].limits):
             # Half of the way to the number before it, or less.
             near = self.constant(abs(limit) * _EPSILON[computed] / 4 or _SMALLEST[computed])
             towards = self.constant(limit)

@@ -22,6 +22,7 @@ from dmlc.scalars import Array, DataType
 from dmlc.source import Span
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.verify import Verdict
+from dmlc.transform.simplify import drop_marks
 
 _UNWRITTEN = 0xA5
 """The bytes of an output before it is computed, so that what nothing writes is seen."""
@@ -45,8 +46,9 @@ class Call:
 
     @functools.cached_property
     def function(self) -> ir.Function:
-        """The bound function. Raises `DmlcError` where the operator does not permit the call."""
-        return self.operator.bind(self.tensors, self.attributes)
+        """The bound function, without what only its gradient would read. Raises `DmlcError` where
+        the operator does not permit the call."""
+        return drop_marks(self.operator.bind(self.tensors, self.attributes))
 
     @property
     def inputs(self) -> dict[str, TensorDesc]:

@@ -190,11 +190,7 @@ def write_operator(definition: OperatorDefinition) -> str:
     declared = {s.name.text for each in needed for s in each.compute or ()
                 if isinstance(s, syntax.ScalarFunction)}  # fmt: skip
     lines += [format_enum(enum.name, enum.members) for enum in enums.values()]
-    lines += [
-        format_scalar_function(f.name, f.parameters, f.body)
-        for name, f in functions.items()
-        if name not in declared
-    ]
+    lines += [format_scalar_function(f) for name, f in functions.items() if name not in declared]
     lines += [format_operator(each.syntax) for each in needed]
     return "\n".join(line.rstrip("\n") + "\n" for line in lines)
 

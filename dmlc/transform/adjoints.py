@@ -26,20 +26,23 @@ from dmlc.ir import (
 from dmlc.ir.below import Proof
 from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import reach_back
-from dmlc.scalars import OPERATIONS, DataType
-from dmlc.transform.derivatives import Adjoint, Condition
+from dmlc.scalars import DataType
+from dmlc.source import Span
+from dmlc.transform.derivatives import Adjoint, Condition, list_leading
 
 
-def find_moving(body: Body, moving: Iterable[str]) -> list[bool]:
-    """Which values of a body depend on tensors that move, through what has a derivative."""
+def find_moving(body: Body, moving: Iterable[str], span: Span | None = None) -> list[bool]:
+    """Which values of a body depend on tensors that move, through what has a derivative. `span` is
+    where the body was written. Raises `DmlcError` where the way leads through an operation without
+    a derivative."""
     tensors, found = set(moving), list[bool]()
     for instruction in body.instructions:
         match instruction:
             case Load(tensor=tensor):
                 moves = tensor in tensors
-            case Apply(operation=operation, operands=given):
-                rule = OPERATIONS[operation.name].derivative
-                moves = rule is not None and any(found[o] for o in given)
+            case Apply(operands=given):
+                moves = any(found[o] for o in given)
+                moves = moves and any(found[o] for o in list_leading(instruction, span))
             case Select(then=then, otherwise=otherwise):
                 moves = found[then] or found[otherwise]
             case Cast(operand=operand):
@@ -48,6 +51,23 @@ def find_moving(body: Body, moving: Iterable[str]) -> list[bool]:
                 moves = False
         found.append(moves and value_type(instruction).is_float)
     return found
+
+
+def is_stopped(stages: Iterable[Stage], tensor: str) -> bool:
+    """Whether `stop_gradient` is given what depends on a tensor, in whatever way."""
+    reached = {tensor}
+    for stage in stages:
+        values = stage.body.instructions
+        found = list[bool]()
+        for value in values:
+            own = isinstance(value, Load) and value.tensor in reached
+            found.append(own or any(found[operand] for operand in operands(value)))
+            stops = isinstance(value, Apply) and value.operation.name == "stop_gradient"
+            if stops and found[-1]:
+                return True
+        if any(found):
+            reached.add(stage.name)
+    return False
 
 
 def load_own(builder: BodyBuilder, name: str, tensor: Tensor, dtype: DataType) -> int:

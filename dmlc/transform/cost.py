@@ -32,7 +32,8 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.index import find_dependencies, find_index_only
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.ir.nodes import IR_OPERATIONS
+from dmlc.scalars import DataType
 from dmlc.sizes import estimate
 from dmlc.transform.simplify import is_inlinable
 from dmlc.transform.traffic import count_bytes
@@ -102,7 +103,7 @@ def count_operations(body: Body) -> int:
     count = _LOOKED_UP * len(waiting)
     for instruction in body.instructions:
         if isinstance(instruction, Apply) and instruction.dtype is not DataType.INDEX:
-            count += OPERATIONS[instruction.operation.name].cost
+            count += IR_OPERATIONS[instruction.operation.name].cost
         elif isinstance(instruction, Select) and instruction.dtype is not DataType.INDEX:
             count += 1
         elif isinstance(instruction, Cast):

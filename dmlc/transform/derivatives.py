@@ -17,8 +17,10 @@ from typing import TypeAlias
 
 from dmlc.ir import Apply, Constant, value_type
 from dmlc.ir.builder import BodyBuilder
-from dmlc.scalars import OPERATIONS, Domain, Part, Point, Value
-from dmlc.source import InternalError
+from dmlc.ir.nodes import IR_OPERATIONS
+from dmlc.scalars import Domain, Part, Point, Value
+from dmlc.scalars.operation import Unsupported
+from dmlc.source import DmlcError, InternalError, Span
 
 Condition: TypeAlias = tuple[int, bool]
 """A BOOL value of a body, and whether it is to hold or not."""
@@ -64,8 +66,8 @@ def spread(
     instruction = builder.instructions[made]
     if not isinstance(instruction, Apply):
         raise InternalError(f"value {made} of a body is no operation")
-    rule = OPERATIONS[instruction.operation.name].derivative
-    if rule is None:
+    rule = IR_OPERATIONS[instruction.operation.name].derivative
+    if rule is None or isinstance(rule, Unsupported):
         raise InternalError(f"'{instruction.operation.name}' does not move with its operands")
     body = _Body(builder)
     # An operand that is there twice is one value: rules ask for squares.
@@ -82,10 +84,34 @@ def spread(
     return parts
 
 
+def list_leading(made: Apply, span: Span | None = None) -> tuple[int, ...]:
+    """The operands that an operation moves with; none where its derivative is 0. Raises `DmlcError`
+    for an operation that has no derivative: 0 would be wrong, and nothing would say so. `span` is
+    its place."""
+    operation = IR_OPERATIONS[made.operation.name]
+    if operation.derivative is None:
+        return ()
+    if isinstance(operation.derivative, Unsupported):
+        parameters = ", ".join("xyz"[: operation.arity])
+        raise DmlcError(
+            f"'{operation.name}' has no derivative, and a gradient goes through it: "
+            f"{operation.derivative.reason}",
+            span,
+            [
+                f"write its gradient: function f({parameters}) = {operation.name}({parameters}), "
+                "then gradient of f with respect to x = ...",
+                "stop_gradient(x) around what it is given says that the gradient is 0 there",
+            ],
+            code="E0703",
+        )
+    # The slope of `with_gradient` says how its value moves: it moves nothing.
+    return made.operands[:2] if operation.name == "with_gradient" else made.operands
+
+
 def find_kink(made: Apply, moving: Sequence[bool], ending: bool = False) -> str | None:
     """The choice that an operation makes where it has a kink; `ending` as a `Point` has
     it."""
-    kinks = OPERATIONS[made.operation.name].kinks
+    kinks = IR_OPERATIONS[made.operation.name].kinks
     if kinks.tie is not None and all(moving):
         return kinks.tie
     return kinks.end if kinks.end is not None and ending and moving[0] else kinks.point

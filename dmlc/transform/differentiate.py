@@ -49,6 +49,7 @@ from dmlc.transform.adjoints import (
     copy_values,
     drop_certain,
     find_moving,
+    is_stopped,
     load_own,
     number_point,
 )
@@ -78,8 +79,8 @@ class Gradient:
 
     function: Function
     vanishing: tuple[str, ...]
-    """Those differentiated by whose gradient is 0 everywhere: nothing depends on them, or through
-    operations without a derivative only."""
+    """Those differentiated by whose gradient is 0 everywhere, though no `stop_gradient` says so:
+    nothing depends on them, or through operations whose derivative is 0 only."""
     choices: tuple[Choice, ...]
 
 
@@ -188,7 +189,8 @@ class _Reverse:
         for stage in self.stages:
             known = (None, "sum", "product", "min", "max")
             moves = stage.dtype.is_float and stage.combiner in known
-            if moves and find_moving(stage.body, found)[stage.body.result]:
+            body = stage.body
+            if moves and find_moving(body, found, stage.span)[body.result]:
                 found.add(stage.name)
         return found
 
@@ -215,7 +217,7 @@ class _Reverse:
         if not parts and seed is None:
             if not wanted:
                 return None
-            if _count_elements(tensor):
+            if _count_elements(tensor) and not is_stopped(self.stages, name):
                 self.vanishing.append(name)
         dtype = tensor.dtype.compute
         own = take_name(f"d_{name}", self.taken)
@@ -310,7 +312,7 @@ class _Reverse:
         seed = load_own(builder, adjoint, stage, stage.dtype.compute)
         pending: dict[int, list[Adjoint]] = {result: self._seed(stage, builder, seed, result)}
         body = Body(tuple(builder.instructions[:count]), result)
-        moving = find_moving(body, self.moving)
+        moving = find_moving(body, self.moving, stage.span)
         signs = self.signs.find(body)
         for value in range(count - 1, -1, -1):
             if not moving[value] or value not in pending:

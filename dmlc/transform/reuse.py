@@ -18,7 +18,8 @@ import numpy as np
 
 from dmlc.ir import Cast, Constant, Index, Load, Reduction, Stage, Symbol
 from dmlc.ir.builder import BodyBuilder
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.ir.nodes import IR_OPERATIONS
+from dmlc.scalars import DataType
 from dmlc.transform.algebra import (
     ZERO,
     Atom,
@@ -322,7 +323,7 @@ class _Writer:
         given = [self._sum(builder, p, made.source) for p in made.operands]
         if made.name == "cast":
             return builder.add(Cast(given[0], made.dtype))
-        if made.name in OPERATIONS:
+        if made.name in IR_OPERATIONS:
             return builder.apply(made.name, *given)
         return builder.add(Constant(made.dtype, float(made.name)))
 

@@ -71,6 +71,8 @@ def _find_made(
             return max(signs) if all(signs) else Sign.UNKNOWN
         case "max":
             return max(signs)
+        case "stop_gradient" | "with_gradient":
+            return signs[0]
         case "mul" if operands[0] == operands[1]:
             return Sign.NOT_NEGATIVE
         case "pow":

@@ -29,7 +29,7 @@ from dmlc.ir.builder import BodyBuilder
 from dmlc.ir.index import find_dependencies
 from dmlc.ir.verify import find_unsound_pairs
 from dmlc.parameters import expect
-from dmlc.scalars import DataType, combiner_identity
+from dmlc.scalars import GRADIENT_MARKS, DataType, combiner_identity
 
 REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
 """Combiners that give the same whether they take a value once or again and again."""
@@ -46,7 +46,8 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
     same objects are not looked into again. Linear in the number of instructions. Pairs of
     `in_place` that no longer hold, because a copy between was removed, are dropped.
     """
-    results = {r.name for r in expect("function", function, Function, "an ir.Function").results}
+    function = drop_marks(expect("function", function, Function, "an ir.Function"))
+    results = {result.name for result in function.results}
     function.refuse_loops("what simplifies it takes none")
     replaced: dict[str, str] = {}
     twins = _Twins()
@@ -71,6 +72,33 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
             stages.append(made)
     named = [simplify_stage(stage, promoted) for stage in stages] if promoted else stages
     return replace_stages(function, list_live(named, results))
+
+
+def drop_marks(function: Function) -> Function:
+    """The function with its value in the place of each mark that only differentiation reads, such
+    as `stop_gradient`, and without the stages that only a gradient would read; the function itself
+    where it has no marks."""
+    if not any(map(_has_marks, function.stages)):
+        return function
+    stages = [_drop_marks(stage) for stage in function.stages]
+    kept = {result.name for result in function.results}
+    kept.update(name for loop in function.loops for name in loop.stages)
+    return replace_stages(function, list_live(stages, kept))
+
+
+def _has_marks(stage: Stage) -> bool:
+    return any(map(_is_mark, stage.body.instructions))
+
+
+def _is_mark(instruction: Instruction) -> bool:
+    return isinstance(instruction, Apply) and instruction.operation.name in GRADIENT_MARKS
+
+
+def _drop_marks(stage: Stage) -> Stage:
+    def change(_: int, moved: Instruction) -> int | None:
+        return moved.operands[0] if isinstance(moved, Apply) and _is_mark(moved) else None
+
+    return BodyBuilder().remake(stage, change) if _has_marks(stage) else stage
 
 
 class _Twins:

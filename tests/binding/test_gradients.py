@@ -321,7 +321,7 @@ def test_an_operator_that_was_not_found_is_unknown() -> None:
 
 # Warnings -------------------------------------------------------------------------------------
 
-NONE_MESSAGE = "'dx' is 0 everywhere: no operation that has a derivative leads from 'x'"
+NONE_MESSAGE = "'dx' is 0 everywhere: no operation whose derivative is not 0 leads from 'x'"
 
 
 def test_a_gradient_that_is_0_everywhere_is_a_warning() -> None:

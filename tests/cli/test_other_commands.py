@@ -315,6 +315,29 @@ def test_compile_for_a_profile(dmlc: Dmlc) -> None:
     assert found.out == program.kernels[0].source
 
 
+def test_compile_names_literals_and_what_opens_them(dmlc: Dmlc) -> None:
+    def note(*given: str) -> str:
+        found = dmlc("compile", *given, "--target", "opencl", "-o", "out")
+        assert found.status == 0
+        return found.err
+
+    line = ("directml.ACTIVATION_LINEAR", "--attr", "Alpha=0.1")
+    said = "note: attributes that are literals in the kernels: "
+    assert note(*line, "--attr", "Beta=1") == (
+        f"{said}Alpha = 0.1, Beta = 1; --open Alpha, --open Beta leave these open until they run\n"
+    )
+    assert note(*line, "--open", "Beta") == (
+        f"{said}Alpha = 0.1; --open Alpha leaves it open until they run\n"
+    )
+    assert not note(*line[:1], "--open", "Alpha", "--open", "Beta")
+    assert not note("directml.ACTIVATION_RELU")
+    # What sizes depend on cannot be open.
+    sizes = ("--tensor", "InputTensor=FLOAT32[4,2]", "--tensor", "OutputTensor=FLOAT32[1,2]")
+    assert note("directml.REDUCE", *sizes, "--attr", "Axes=0", "--attr", "Function=SUM") == (
+        f"{said}Function = SUM, AxisCount = 1, Axes = [0]\n"
+    )
+
+
 def test_compile_as_json(dmlc: Dmlc) -> None:
     program = package.compile(package.operator(GRAD).bind(), "opencl")
     found = dmlc("compile", GRAD, "--target", "opencl", "--json", "-o", "out")
@@ -332,7 +355,8 @@ def test_a_folder_that_cannot_be_written(dmlc: Dmlc) -> None:
 
 def test_derived_gradients_are_compiled(dmlc: Dmlc) -> None:
     found = dmlc("compile", f"{EXAMPLES / 'silu.dml'}:SILU_GRAD", "-o", "out")
-    assert (found.status, found.err) == (0, "")
+    note = "note: attributes that are literals in the kernels: Slope = 1\n"
+    assert (found.status, found.err) == (0, note)
     assert "sigmoid" in Path("out/SILU_GRAD.cl").read_text("utf-8")
 
 

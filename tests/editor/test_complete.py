@@ -56,6 +56,27 @@ def test_all_that_may_stand_there(text: str, expected: list[str]) -> None:
     assert labels(text) == expected
 
 
+FUNCTION = "function f(v, w) = round(v)\n    "
+OWN = mark("hat(i - k)\n", "hat(i - k)\n            gradient of weight with respect to k = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (FUNCTION + "@", [*DECLARATIONS[:2], "gradient of", *DECLARATIONS[2:4], "operator"]),
+        (FUNCTION + "gradient of @", ["f"]),
+        (FUNCTION + "gradient of f @", ["with respect to"]),
+        (FUNCTION + "gradient of f with respect to @", ["v", "w"]),
+        (mark("gradient of weight with respect to k = 1", "gradient of @", OWN), ["Out", "weight"]),
+        (mark("respect to k = 1", "respect to @", OWN), ["Out", "i", "k"]),
+    ],
+)
+def test_the_gradient_of_a_function(text: str, expected: list[str]) -> None:
+    assert sorted(labels(text)) == sorted(expected)
+    assert {"v", "w"} <= set(labels(FUNCTION + "gradient of f with respect to v = @"))
+    assert {"i", "k"} <= set(labels(mark("respect to k = 1", "respect to k = @", OWN)))
+
+
 def test_a_formula_names_what_its_place_can_see() -> None:
     found = labels(mark("(scaled[n, c] * weight", "(@ * weight"))
     assert found[:4] == ["n", "c", "k", "A"]

@@ -225,3 +225,21 @@ def test_a_gradient_names_tensors_of_its_forward_operator() -> None:
 
 def test_functions_of_the_language_have_no_definition() -> None:
     assert find_definition(*at("function f(x) = @abs(x)")) is None
+
+
+def test_functions_with_gradients_of_their_own() -> None:
+    text = "function f(v) = round(v)\n    gradient of f with respect to v = cos(v)"
+    for place in ("of @f", "to @v = "):
+        assert find_definition(*at(text.replace(place.replace("@", ""), place))) is not None
+    found = hover(*at(text.replace("of f", "of @f")))
+    assert found is not None
+    assert found.code == (text,)
+    local = mark(
+        "hat(i - k)\n", "hat(i - k)\n            gradient of weight with respect to k = @k\n"
+    )
+    found = hover(*at(local))
+    assert found is not None
+    assert found.facts == ("parameter",)
+    found = hover(*at("function f(x) = @stop_gradient(x)"))
+    assert found is not None
+    assert found.facts == ("scalar function: gives its operand, with the derivative 0",)

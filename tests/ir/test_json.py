@@ -30,7 +30,7 @@ def test_has_the_content_of_the_text(text: str) -> None:
 
 def test_is_plain_json_with_a_version() -> None:
     content = json.loads(ir.to_json(ir.parse(LITERALS)))
-    assert content["version"] == "2.0"
+    assert content["version"] == "2.1"
     assert content["name"] == "literals"
     values = [i["value"] for s in content["stages"] for i in s["body"] if i["op"] == "constant"]
     assert "-inf" in values
@@ -53,10 +53,10 @@ def stage(content: dict[str, Any]) -> dict[str, Any]:
 
 BROKEN: list[tuple[Change, str]] = [
     (lambda c: c.pop("name"), "the function: 'name' is missing"),
-    (lambda c: c.update(version=2), "expected version '2.0' of the IR's JSON form, found 2"),
-    (lambda c: c.update(version="1.0"), "version '2.0' of the IR's JSON form, found '1.0'"),
-    (lambda c: c.update(version="2"), "expected version '2.0' of the IR's JSON form, found '2'"),
-    (lambda c: c.update(version=True), "expected version '2.0' of the IR's JSON form, found True"),
+    (lambda c: c.update(version=2), "expected version '2.1' of the IR's JSON form, found 2"),
+    (lambda c: c.update(version="1.0"), "version '2.1' of the IR's JSON form, found '1.0'"),
+    (lambda c: c.update(version="2"), "expected version '2.1' of the IR's JSON form, found '2'"),
+    (lambda c: c.update(version=True), "expected version '2.1' of the IR's JSON form, found True"),
     (lambda c: c.update(version="3.0"),
      "this is version 3.0 of the IR's JSON form, in which the same may mean something else: this "
      "dmlc reads versions up to 2\n  note: a newer dmlc reads it"),

@@ -203,7 +203,8 @@ def test_escapes_in_texts() -> None:
         ("function f(x) = x ? y", (1, 22, "expected an operator or ':', found the end of "
                                    "the file")),
         ("function f(x) = x $ y", (1, 19, "expected an operator, the end of the file, 'enum', "
-                                   "'function', 'graph', 'import' or 'operator', found '$'")),
+                                   "'function', 'gradient of', 'graph', 'import' or 'operator', "
+                                   "found '$'")),
         ("function 3(x) = x", (1, 10, "expected a name, found '3'")),
         ("function", (1, 9, "expected a name, found the end of the file")),
         ("function f(x) = 3x", (1, 17, "'3x' is no number: a product is 3 * x")),

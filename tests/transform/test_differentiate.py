@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from dmlc import ir
+from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.reference import evaluate
-from dmlc.scalars import OPERATIONS
 from dmlc.source import DmlcError
 from dmlc.transform.differentiate import differentiate
 from tests.gradients import check_gradient, derive, functions, is_moderate, make_inputs
@@ -29,7 +29,7 @@ def read_pairs() -> dict[str, tuple[str, str]]:
 
 
 PAIRS = read_pairs()
-MOVING = [name for name, operation in OPERATIONS.items() if operation.derivative is not None]
+MOVING = [name for name, operation in IR_OPERATIONS.items() if operation.derivative is not None]
 
 
 # As many again and again find nothing: `make fuzz` has others, and more of them.
@@ -62,13 +62,13 @@ def test_the_page_of_gradients_has_every_function() -> None:
     page = Path(__file__).parents[2] / "docs/explanation/gradients.md"
     rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
     listed = set(re.findall(r"[a-z]\w*", " ".join(line.split("|")[1] for line in rows)))
-    functions = [OPERATIONS[name] for name in MOVING]
+    functions = [IR_OPERATIONS[name] for name in MOVING]
     assert {f.name for f in functions if f.symbol is None and not f.internal} <= listed
 
 
 @pytest.mark.parametrize("name", MOVING)
 def test_rules_give_values_of_their_type(name: str) -> None:
-    values = ", ".join(["%X[i0]", "%W[i0]", "%X[i0]"][: OPERATIONS[name].arity])
+    values = ", ".join(["%X[i0]", "%W[i0]", "%X[i0]"][: IR_OPERATIONS[name].arity])
     text = "func @one(%X: f32[3], %W: f32[3]) -> (%Y) {\n"
     derive(ir.parse(f"{text}  %Y: f32[i0 < 3] = {name}({values})\n}}"))
 

@@ -1,0 +1,54 @@
+"""Records of operations that say something to differentiation, and nothing to a kernel.
+
+Each gives its first operand. Functions of the tensor IR have them until `transform.simplify` drops
+them, which is before anything is lowered or exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dmlc.scalars.operation import (
+    SMOOTH,
+    Derivative,
+    Error,
+    Keeps,
+    Operands,
+    Part,
+    Record,
+    Table,
+)
+from dmlc.scalars.types import Array
+
+TABLE = Table()
+
+
+def _mark(
+    name: str,
+    arity: int,
+    evaluate: Callable[..., Array],
+    *,
+    internal: bool,
+    meaning: str,
+    derivative: Derivative | None,
+) -> None:
+    TABLE.add(Record(
+        name, arity, Operands.FLOAT, evaluate,
+        boolean=False, symbol=None, narrows=None, internal=internal, meaning=meaning, edges={},
+        derivative=derivative, kinks=SMOOTH, cost=0, error=Error.NONE, range=None,
+        never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(), formula=None,
+        float32=None, float64=None, infix=None, hlsl=None, opencl=None, wgsl=None, onnx=None,
+        mlir=("", "", ""), torch=None, pages=(),
+    ))  # fmt: skip
+
+
+_mark(
+    "stop_gradient", 1, lambda x: x, internal=False,
+    meaning="x, with the derivative 0", derivative=None,
+)  # fmt: skip
+# The slope is a formula like any other: a second derivative is the derivative of the slope.
+_mark(
+    "with_gradient", 3, lambda value, x, slope: value, internal=True,
+    meaning="value, which moves with x by the slope besides",
+    derivative=lambda p: (Part(0, p.d), Part(1, p.d * p.operands[2])),
+)  # fmt: skip
