@@ -30,7 +30,7 @@ def test_there_are_ten_of_every_size() -> None:
 @pytest.mark.parametrize("subject", list_subjects(SMALL), ids=lambda subject: subject.name)
 def test_what_they_compute_is_finite(subject: Subject) -> None:
     function = subject.make()
-    inputs, outputs = speed._fill(function)
+    inputs, outputs = fill_function(function)
     found = find_expected(function, inputs)
     assert all(np.isfinite(array).all() for array in found.values())
     assert {name: a.shape for name, a in found.items()} == {
