@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from dmlc.binding import Operator
 from dmlc.files import read_bounded, write_files
+from dmlc.testing.candidate import Options
 from dmlc.testing.judging import Judgement, judge
 from dmlc.testing.report import join_junit
 
@@ -27,22 +29,34 @@ def judge_files(
     cases: int,
     seed: int,
     failures: Path,
-    options: Mapping[str, str],
+    options: Options,
 ) -> list[Judgement]:
     """What came of the kernel of a file, or of each module of PyTorch in a file or a folder."""
     path = Path(kernel)
     is_python = path.suffix == ".py"
     if path.is_dir() or (is_python and _MODULE.search(read_bounded(path, _MOST_BYTES))):
-        if set(options) - {"where"}:
+        if dataclasses.replace(options, where="") != Options():
             raise click.UsageError("modules of PyTorch take of these options --where alone")
         models = importlib.import_module("dmlc.torch.models")
         judged: list[Judgement] = models.judge_models(
             path, operator, device=device or "cpu", cases=cases, seed=seed, failures=failures,
-            **options,
+            where=options.where,
         )  # fmt: skip
         return judged
     return [
-        judge(path, operator, device=device, cases=cases, seed=seed, failures=failures, **options)
+        judge(
+            path,
+            operator,
+            device=device,
+            cases=cases,
+            seed=seed,
+            failures=failures,
+            entry=options.entry,
+            bindings=options.bindings,
+            groups=options.groups,
+            group_size=options.group_size,
+            where=options.where,
+        )
     ]
 
 

@@ -23,6 +23,7 @@ from dmlc.files import write_files
 from dmlc.interop.export import FORMATS, export_case
 from dmlc.known_answers import explain_failure, find_trusted
 from dmlc.source import Diagnostic, DmlcError, list_names, printable
+from dmlc.testing.candidate import Options
 from dmlc.testing.harness import CASES, VARIANTS, Export, Settings
 from dmlc.testing.jobs import Done, Target, run_targets
 from dmlc.testing.judging import replay as judge_again
@@ -73,8 +74,9 @@ _MANY = 20
               help="Run a failure again that was kept in DIR: of the operator kept with it, or of "
               "a FILE that was mended since.")  # fmt: skip
 @click.option("--kernel", "kernel", metavar="FILE",
-              help="Judge a kernel of others that claims to be OP: .hlsl, .spv, .cl, .wgsl, a Python "
-              "function in .py, or a folder with KernelBench's Model and ModelNew.")  # fmt: skip
+              help="Judge a kernel of others that claims to be OP: .hlsl, .spv, .cl, .wgsl, a "
+              "Python function in .py, or a folder with KernelBench's Model and "
+              "ModelNew.")  # fmt: skip
 @click.option(
     "--entry", default="", metavar="NAME", help="The kernel's function. [default: the only one]"
 )
@@ -122,9 +124,7 @@ def command(
     With --kernel the same cases judge a kernel of others. Its options may also stand in its file,
     behind '// dmlc:'.
     """
-    said = {"entry": entry, "bindings": bindings, "groups": groups, "group_size": group_size,
-            "where": where}  # fmt: skip
-    options = {name: value for name, value in said.items() if value}
+    options = Options(entry, bindings, groups, group_size, where)
     if kernel is not None:
         if len(subjects) != 1 or len(devices) > 1 or to or coverage or replay:
             raise click.UsageError(
@@ -140,8 +140,9 @@ def command(
             Path(folder or FAILURES), options,
         )  # fmt: skip
         return show_judged(judged, junit, as_json)
-    if options:
-        raise click.UsageError(f"--{next(iter(options)).replace('_', '-')} goes with --kernel")
+    if options != Options():
+        raise click.UsageError("--entry, --bindings, --groups, --group-size and --where go with "
+                               "--kernel")  # fmt: skip
     if replay is not None:
         return _replay(replay, subjects, devices, folders, as_json)
     if to is not None and folder is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlc.runtime.spirv import list_instructions
 from dmlc.source import InternalError
@@ -68,11 +68,12 @@ def read_interface(code: bytes) -> Interface:
     decorated: dict[tuple[int, int], int] = {}
     members: dict[tuple[int, int, int], int] = {}
     types: dict[int, tuple[str, int]] = {}
-    made: dict[int, tuple[int, tuple[int, ...]]] = {}
+    made: dict[int, tuple[int, Sequence[int]]] = {}
     variables: list[tuple[int, int, int]] = []
     entries: list[str] = []
     items = (0, 0, 0)
-    for opcode, words in list_instructions(code):
+    for opcode, found_words in list_instructions(code):
+        words = list(found_words)
         match opcode:
             case int(o) if o == _OP_NAME:
                 names[words[0]] = _text(words[1:])
@@ -94,7 +95,7 @@ def read_interface(code: bytes) -> Interface:
             case int(o) if o in (_OP_ARRAY, _OP_RUNTIME_ARRAY, _OP_STRUCT, _OP_POINTER):
                 made[words[0]] = (o, words[1:])
             case int(o) if o == _OP_VARIABLE and words[2] in _CLASSES:
-                variables.append((words[0], words[1], words[2]))
+                variables.append((words[1], words[0], words[2]))
             case _:
                 continue
     found: list[tuple[int, Variable]] = []
@@ -138,14 +139,14 @@ def renumber(code: bytes, bindings: Mapping[int, int]) -> bytes:
     return struct.pack(f"={len(words)}I", *words)
 
 
-def _spell_type(opcode: int, words: tuple[int, ...]) -> str:
+def _spell_type(opcode: int, words: Sequence[int]) -> str:
     if opcode == _OP_FLOAT:
         return {16: "half", 32: "float", 64: "double"}.get(words[1], "")
     sign = "" if words[2] else "u"
     return {8: f"{sign}char", 32: f"{sign}int"}.get(words[1], f"{sign}int{words[1]}_t")
 
 
-def _text(words: tuple[int, ...]) -> str:
+def _text(words: Sequence[int]) -> str:
     """A literal of characters, which a 0 ends."""
     data = struct.pack(f"<{len(words)}I", *words)
     return data.partition(b"\0")[0].decode(errors="replace")

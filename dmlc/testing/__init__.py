@@ -13,8 +13,9 @@ from dmlc.source import UnavailableError
 
 if TYPE_CHECKING:
     from dmlc.testing.asserts import assert_gradient, assert_matches_reference
-    from dmlc.testing.candidate import Function, Kernel, Options
+    from dmlc.testing.candidate import Kernel, Options
     from dmlc.testing.case import Call, Case
+    from dmlc.testing.function import Function
     from dmlc.testing.harness import run_tests
     from dmlc.testing.judging import Judgement, judge
     from dmlc.testing.outcome import Outcome
@@ -39,7 +40,7 @@ __all__ = [
 _PLACES = {
     "Call": "dmlc.testing.case",
     "Case": "dmlc.testing.case",
-    "Function": "dmlc.testing.candidate",
+    "Function": "dmlc.testing.function",
     "Judgement": "dmlc.testing.judging",
     "Kernel": "dmlc.testing.candidate",
     "Options": "dmlc.testing.candidate",

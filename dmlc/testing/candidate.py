@@ -1,4 +1,4 @@
-"""What is judged: a kernel in a file, or a Python function, that claims to be an operator.
+"""What is judged: a kernel in a file that claims to be an operator. `function` has Python's own.
 
 A candidate says which calls it takes and gives results for a case. A kernel becomes a `Program` for
 each call, which the usual runtimes run, each tensor between words that nothing may change.
@@ -7,12 +7,11 @@ each call, which the usual runtimes run, each tensor between words that nothing 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 import re
 import shlex
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -21,7 +20,6 @@ import numpy as np
 from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.codegen.targets import find_target
 from dmlc.devices import load_on
-from dmlc.files import read_bounded
 from dmlc.known_answers import find_trusted
 from dmlc.program import (
     BufferBinding,
@@ -33,7 +31,7 @@ from dmlc.program import (
     TensorSpec,
 )
 from dmlc.runtime.fences import run_between_guards
-from dmlc.runtime.floats import LEAST, FloatPromises
+from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.scalars import Array
 from dmlc.source import DmlcError, UnsupportedError, counted, join_words, unknown_name
@@ -61,8 +59,6 @@ from dmlc.testing.expressions import (
 
 DEVICES = {"hlsl": "vulkan", "opencl": "opencl", "wgsl": "wgpu"}
 """The devices that kernels run on where none is named, by target."""
-_MOST_BYTES = 1 << 20
-"""Of a file of Python."""
 _MOST_COUNT = (1 << 32) - 1
 
 
@@ -81,9 +77,13 @@ class Runs:
 class Candidate(Protocol):
     """What claims to be an operator."""
 
-    operator: Operator
-    kept: Mapping[str, str]
-    """What makes it again, for failures that are kept; empty where nothing can."""
+    @property
+    def operator(self) -> Operator: ...
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """What makes it again, for failures that are kept; empty where nothing can."""
+        ...
 
     @property
     def name(self) -> str:
@@ -179,13 +179,13 @@ class Kernel:
         if any(row.array for row in rows):
             raise UnsupportedError(f"{operator.name} takes arrays of tensors: no kernel binds them")
         named = read_named(options.bindings, "--bindings") if options.bindings else {}
-        self._tensors = _bind_buffers(self.declared, operator, named)
-        self._scalars = _bind_scalars(self.declared, operator, named, self._tensors)
         declared = {b.name for b in self.declared.buffers} | {s.name for s in self.declared.scalars}
         for name in named:
             if name not in declared:
                 known = sorted(declared)
                 raise DmlcError([unknown_name("argument in --bindings", name, known)])
+        self._tensors = _bind_buffers(self.declared, operator, named)
+        self._scalars = _bind_scalars(self.declared, operator, named, self._tensors)
         first = next(row.name for row in rows if row.output)
         groups = options.groups or f"ceil({first}.size / threads)"
         self._groups = read_formula(f"({groups},)", "--groups")
@@ -200,10 +200,9 @@ class Kernel:
         formulas = [*self._scalars.values(), self._groups]
         self._strided = {name for formula in formulas for name in formula.strided}
         self._groups_text = groups
-        kept = {n: v for n, v in dataclasses.asdict(options).items() if v}
-        self.kept = {
-            "path": str(Path(path).resolve()), "device": device or self._device.runtime, **kept
-        }  # fmt: skip
+        said = {n: str(v) for n, v in dataclasses.asdict(options).items() if v}
+        place = {"path": str(Path(path).resolve()), "device": device or self._device.runtime}
+        self.kept: Mapping[str, str] = place | said
 
     @property
     def name(self) -> str:
@@ -488,7 +487,9 @@ def _list_usual(operator: Operator, tensors: Mapping[str, str]) -> Iterator[tupl
 def _encode(scalar: Scalar, value: Any) -> Iterator[int]:
     """The bits of an argument's components. Raises `OutsideError` for more than it has, and
     `DmlcError` for what is no number."""
-    items = list(value) if isinstance(value, tuple) else [value]
+    items: list[Any] = [value]
+    if isinstance(value, tuple):
+        items = list(cast("tuple[Any, ...]", value))
     if len(items) > scalar.count:
         raise OutsideError(f"{scalar.name} has {counted(scalar.count, 'component')}")
     items += [0] * (scalar.count - len(items))
@@ -519,8 +520,8 @@ def _compare(
 ) -> Iterator[str]:
     """What is the same in two runs, and differs in one with other bytes around the tensors."""
     for name, one in first.items():
-        steady = _bits(one) == _bits(second[name])
-        places = np.flatnonzero(steady & (_bits(one) != _bits(other[name])))
+        steady = as_bits(one) == as_bits(second[name])
+        places = np.flatnonzero(steady & (as_bits(one) != as_bits(other[name])))
         if places.size:
             at = tuple(int(k) for k in np.unravel_index(int(places[0]), one.shape))
             yield (
@@ -530,158 +531,6 @@ def _compare(
             )
 
 
-def _bits(array: Array) -> Array:
+def as_bits(array: Array) -> Array:
+    """The bits of an array's elements, as unsigned numbers in one row."""
     return np.ascontiguousarray(array).view(np.dtype(f"u{array.itemsize}")).ravel()
-
-
-# Python ---------------------------------------------------------------------------------------
-
-
-class Function:
-    """A Python function that claims to be an operator. It is called with the inputs as arrays, in
-    the order of the table, None for those that take no part, and with the attributes that it has
-    parameters for, by name. It returns an array for each output, or a mapping of them by name."""
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        operator: Operator,
-        where: str = "",
-        convert: Callable[[Array], Any] | None = None,
-        title: str = "",
-        restore: Callable[[Any], Any] = np.asarray,
-    ) -> None:
-        """`convert` makes of an array what the function takes, such as a tensor of PyTorch, and
-        `restore` an array of what it returns."""
-        self.operator = operator
-        self.kept: Mapping[str, str] = {}
-        self._function = function
-        self._convert = convert
-        self._restore = restore
-        self._title = title or getattr(function, "__name__", type(function).__name__)
-        self._where = read_formula(where, "where") if where else None
-        if self._where is not None:
-            self._where.check("where", list_names(operator))
-        self._known = _list_parameters(function)
-
-    @property
-    def name(self) -> str:
-        return f"{self._title} in Python"
-
-    @property
-    def floats(self) -> FloatPromises:
-        return LEAST
-
-    def describe(self) -> list[str]:
-        rows = [row.name for row in self.operator.definition.newest.tensors if not row.output]
-        lines = [f"{self._title}({', '.join(rows)})"]
-        return [*lines, *([f"  where {self._where.text}"] if self._where else [])]
-
-    def adapt(self, call: Call) -> Call:
-        if self._where is not None and not self._where.evaluate(list_values(call)):
-            raise OutsideError(f"it takes calls where {self._where.text}")
-        # Results are arrays of its own, packed or not.
-        outputs = {n: TensorDesc(d.data_type, d.sizes) for n, d in call.outputs.items()}
-        return Call(call.operator, {**call.tensors, **outputs}, call.attributes)
-
-    def run(self, case: Case) -> Runs:
-        before = {n: np.array(a, copy=True) for n, a in case.inputs.items()}
-        first = self.run_once(case)
-        changed = [n for n, a in case.inputs.items() if np.any(_bits(a) != _bits(before[n]))]
-        stray = tuple(f"it changes its input {name}" for name in changed)
-        for name in changed:
-            case.inputs[name][...] = before[name]
-        return Runs({"": first, "a second run": self.run_once(case)}, stray)
-
-    def run_once(self, case: Case) -> dict[str, Array]:
-        """The outputs of one call, by name."""
-        rows = self.operator.definition.newest.tensors
-        given: list[Any] = []
-        for row in (r for r in rows if not r.output):
-            if row.array:
-                found = [a for n, a in case.inputs.items() if n.partition("[")[0] == row.name]
-                given.append([self._take(array) for array in found])
-            else:
-                array = case.inputs.get(row.name)
-                given.append(None if array is None else self._take(array))
-        while given and given[-1] is None:
-            given.pop()
-        values = {
-            n: v for n, v in list_values(case.call).items() if n in case.call.binding.attributes
-        }
-        chosen = {n: v for n, v in values.items() if n in self._known}
-        with np.errstate(all="ignore"):
-            returned = self._function(*given, **chosen)
-        return self._read(case, returned)
-
-    def _take(self, array: Array) -> Any:
-        return array if self._convert is None else self._convert(array)
-
-    def _read(self, case: Case, returned: Any) -> dict[str, Array]:
-        outputs = case.call.outputs
-        if isinstance(returned, Mapping):
-            named = cast("Mapping[str, Any]", returned)
-        else:
-            items = list(returned) if isinstance(returned, tuple | list) else [returned]  # pyright: ignore[reportUnknownArgumentType]
-            if len(items) != len(outputs):
-                raise DmlcError(
-                    f"{self._title} returns {counted(len(items), 'result')}, and "
-                    f"{self.operator.name} has {', '.join(outputs)}"
-                )
-            named = dict(zip(outputs, items, strict=True))
-        found: dict[str, Array] = {}
-        for name, desc in outputs.items():
-            if name not in named:
-                raise DmlcError(f"{self._title} returns no {name}")
-            array = np.asarray(self._restore(named[name]))
-            sizes = whole(desc.sizes or ())
-            if array.shape != sizes or array.dtype != desc.data_type.dtype:
-                raise DmlcError(
-                    f"{name} is {array.dtype}{list(array.shape)} of {self._title}, and must be "
-                    f"{desc.data_type.name}{list(sizes)}"
-                )
-            found[name] = array
-        return found
-
-    def count_group(self) -> int | None:
-        return None
-
-    def count_items(self, call: Call) -> int | None:
-        return None
-
-
-def read_function(path: Path, entry: str, operator: Operator, where: str) -> Function:
-    """The function of that name that a file of Python defines; the only one where none is named.
-    The file runs as it is imported. Raises `DmlcError` where there is none."""
-    made: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
-    text = read_bounded(path, _MOST_BYTES)
-    try:
-        exec(compile(text, str(path), "exec"), made)
-    except Exception as error:
-        raise DmlcError(f"'{path}' does not run: {type(error).__name__}: {error}") from error
-    own = {
-        name: value
-        for name, value in made.items()
-        if inspect.isfunction(value) and value.__module__ == path.stem and not name.startswith("_")
-    }
-    if entry not in own and (entry or len(own) != 1):
-        said = f"defines no function '{entry}'" if entry else f"defines {len(own)} functions"
-        known = ", ".join(own) or "none"
-        raise DmlcError(f"'{path}' {said}", notes=[f"--entry names one; there: {known}"])
-    name = entry or next(iter(own))
-    found = Function(own[name], operator, where, title=f"{path.name}:{name}")
-    found.kept = {"path": str(path.resolve()), "entry": name, **({"where": where} if where else {})}
-    return found
-
-
-def _list_parameters(function: Callable[..., Any]) -> set[str]:
-    """The names that a function can be called with."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return set()
-    return {
-        name
-        for name, p in parameters.items()
-        if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
-    }

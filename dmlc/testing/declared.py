@@ -122,7 +122,7 @@ def read_kernel(path: str | Path, entry: str | None) -> Declared:
 def read_notes(path: str | Path) -> str:
     """What a kernel's file says of how it is judged: the lines that begin with `// dmlc:`."""
     file = Path(path)
-    if file.suffix == ".spv":
+    if file.suffix not in LANGUAGES or file.suffix == ".spv":
         return ""
     lines = read_bounded(file, _MOST_BYTES).decode(errors="replace").splitlines()
     found = (re.fullmatch(r"\s*(?://|#)\s*dmlc:\s*(.*?)\s*", line) for line in lines)
@@ -132,7 +132,7 @@ def read_notes(path: str | Path) -> str:
 def _choose_entry(path: str, entry: str | None, found: Sequence[str]) -> str:
     if entry is None and len(found) == 1:
         return found[0]
-    if entry in found:
+    if entry is not None and entry in found:
         return entry
     if not found:
         raise DmlcError(f"'{path}' has no kernel")

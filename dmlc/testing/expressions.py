@@ -14,7 +14,7 @@ import math
 import operator as python
 from collections.abc import Callable, Collection, Iterator, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from dmlc.binding.values import EnumValue
 from dmlc.source import DmlcError, unknown_name
@@ -22,7 +22,7 @@ from dmlc.testing.case import Call
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: python.add, ast.Sub: python.sub, ast.Mult: python.mul,
-    ast.Mod: python.mod, ast.FloorDiv: python.floordiv,
+    ast.Mod: python.mod, ast.FloorDiv: lambda one, other: one // other,
 }  # fmt: skip
 _COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: python.eq, ast.NotEq: python.ne, ast.Lt: python.lt, ast.LtE: python.le,
@@ -184,7 +184,7 @@ def _plain(value: object) -> Any:
     if isinstance(value, EnumValue):
         return value.member
     if isinstance(value, tuple):
-        return tuple(_plain(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+        return tuple(_plain(item) for item in cast("tuple[object, ...]", value))
     return value
 
 

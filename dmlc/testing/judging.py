@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,20 +23,19 @@ from dmlc.language import syntax
 from dmlc.oracle import find_work
 from dmlc.parameters import expect, expect_integer, wrong_kind
 from dmlc.scalars import Array, DataType
-from dmlc.source import DmlcError, UnavailableError, UnsupportedError, counted, unknown_name
+from dmlc.source import DmlcError, UnsupportedError, counted
 from dmlc.testing.candidate import (
     Candidate,
-    Function,
     Kernel,
     Options,
     Runs,
-    read_function,
 )
 from dmlc.testing.case import Call, Case
 from dmlc.testing.case import judge as hold
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.draw_values import Random, draw_strides, pick, shuffle, whole
 from dmlc.testing.expressions import OutsideError
+from dmlc.testing.function import Function, read_function
 from dmlc.testing.harness import CASES, OperatorTest, Settings
 from dmlc.testing.jobs import Done
 from dmlc.testing.mistakes import explain
@@ -120,7 +119,11 @@ def judge(
     seed: int = 0,
     failures: Path | None = None,
     roofline: bool = True,
-    **options: str,
+    entry: str = "",
+    bindings: str = "",
+    groups: str = "",
+    group_size: str = "",
+    where: str = "",
 ) -> Judgement:
     """Judges what claims to be an operator, by the operator's examples and by calls drawn from its
     tables: NaN and infinities, strides, sizes of 1 and primes, large values.
@@ -128,27 +131,37 @@ def judge(
     `candidate` is a kernel's file (`.hlsl`, `.spv`, `.cl`, `.wgsl`), or a Python function, also in
     a file (`.py`), from
     arrays to an array, one for each output, or a mapping by name; its parameters are the operator's
-    inputs in the order of the table, then any of its attributes by name. `options` are those of
-    `dmlc test --kernel`: `entry`, `bindings`, `groups`, `group_size`, `where`. `device` is where a
-    kernel runs: usually the first that takes its language. `failures` is a folder that failures are
-    kept in, smallest cases first; `roofline` says whether what passes is timed.
+    inputs in the order of the table, then any of its attributes by name. `device` is where a kernel
+    runs: usually the first that takes its language. `failures` is a folder that failures are kept
+    in; `roofline` says whether what passes is timed.
+
+    The other parameters are the options of `dmlc test --kernel` and may stand in the kernel's file:
+    its function, `NAME=TENSOR` for buffers and `NAME=FORMULA` for arguments, the groups of a launch
+    and the work items of a group along x, y and z, and a condition on the calls that it takes.
 
     Raises `DmlcError` for a kernel that does not compile or cannot be bound, and for one that
     takes none of the operator's calls; `UnavailableError` without a device for it.
     """
     found = find_operator(operator) if isinstance(operator, str) else operator
     expect("operator", found, Operator, "an operator, or the name of one of the library")
+    options = Options(entry, bindings, groups, group_size, where)
     made = make_candidate(candidate, found, device, options)
     settings = Settings(
         (made.name,), expect_integer("seed", seed), expect_integer("cases", cases), failures
     )
     test = Judging(made, settings)
     report = Report((made.name,), settings.seed)
-    outcomes = tuple(outcome.without_arrays() for outcome in test.run())
+    outcomes: list[Outcome] = []
+    for outcome in test.run():
+        outcomes.append(outcome.without_arrays())
+        if test.mistake is not None:
+            break
+    if test.mistake is not None:
+        raise test.mistake
     if not outcomes:
         reasons = [f"{why} ({counted(count, 'call')})" for why, count in test.outside.items()]
         raise DmlcError(f"{made.name} takes no call that {found.name} permits", None, reasons)
-    report.add(Done(found.name, outcomes, test.summarize()))
+    report.add(Done(found.name, tuple(outcomes), test.summarize()))
     described = tuple(made.describe())
     if report.failures or not roofline or not test.taken:
         return Judgement(made.name, described, report, test.outside)
@@ -160,27 +173,21 @@ def judge(
 
 
 def make_candidate(
-    candidate: object, operator: Operator, device: str | None, options: Mapping[str, str]
+    candidate: object, operator: Operator, device: str | None, options: Options
 ) -> Candidate:
     """What is judged, from what `judge` is given."""
     if isinstance(candidate, Kernel | Function):
         return candidate
-    if isinstance(candidate, str | Path):
-        known = [field.name for field in dataclasses.fields(Options)]
-        for name in options:
-            if name not in known:
-                raise DmlcError([unknown_name("option", name, known)])
-        said = Options(**options)
-        if Path(candidate).suffix != ".py":
-            return Kernel(candidate, operator, said, device)
-        if device is not None or said.bindings or said.groups or said.group_size:
-            raise DmlcError("a Python function takes of the options 'entry' and 'where' alone")
-        return read_function(Path(candidate), said.entry, operator, said.where)
-    if not callable(candidate):
+    is_file = isinstance(candidate, str | Path)
+    if is_file and Path(candidate).suffix != ".py":
+        return Kernel(candidate, operator, options, device)
+    if not is_file and not callable(candidate):
         raise wrong_kind("candidate", "a kernel's file, or a function", candidate)
-    if device is not None or set(options) - {"where"}:
-        raise DmlcError("a Python function takes no device, and of the options 'where' alone")
-    return Function(candidate, operator, options.get("where", ""))
+    if device is not None or options.bindings or options.groups or options.group_size:
+        raise DmlcError("a Python function has no device, no bindings and no groups")
+    if is_file:
+        return read_function(Path(candidate), options.entry, operator, options.where)
+    return Function(cast("Callable[..., Any]", candidate), operator, options.where)
 
 
 class Judging(OperatorTest):
@@ -197,6 +204,9 @@ class Judging(OperatorTest):
         self.candidate = judged.kept
         self.outside: dict[str, int] = {}
         self.taken: list[Call] = []
+        """The calls that it takes, of those drawn."""
+        self.mistake: DmlcError | None = None
+        """What is wrong with a formula of the candidate's."""
 
     def _read_cases(self, example: syntax.Example) -> Iterator[Case]:
         for case in super()._read_cases(example):
@@ -209,7 +219,24 @@ class Judging(OperatorTest):
         calls = (call for each in drawn if (call := self._adapt(each)) is not None)
         different = {str(call): call for call in itertools.islice(calls, 2 * count)}
         for number, call in enumerate(itertools.islice(different.values(), count)):
-            yield (self._lengthen(call) if number % 2 else None) or call
+            longer = (self._lengthen(call) if number % 2 else None) or call
+            yield (self._spread(longer) if number % 3 else None) or longer
+
+    def _spread(self, call: Call) -> Call | None:
+        """The call with strides for every tensor, where it has none and the operator permits them.
+        Those that the candidate does not read, it is not given."""
+        if any(desc.strides is not None for desc in call.tensors.values()):
+            return None
+        random = self._draw(f"strides of {call}")
+        tensors = {
+            name: TensorDesc(desc.data_type, sizes, draw_strides(random, sizes, is_output))
+            if sizes and 0 not in sizes
+            else desc
+            for name, desc in call.tensors.items()
+            for sizes, is_output in [(whole(desc.sizes or ()), name in call.outputs)]
+        }
+        made = self._adapt(Call(call.operator, tensors, call.attributes))
+        return made if made is not None and is_bindable(made) else None
 
     def _lengthen(self, call: Call) -> Call | None:
         """The call with one size longer than a group of work items, and no multiple of it; None
@@ -243,16 +270,18 @@ class Judging(OperatorTest):
 
     def _adapt(self, call: Call) -> Call | None:
         try:
+            _ = call.binding
+        except DmlcError:
+            return None  # A constraint reads strides.
+        try:
             found = self.judged.adapt(call)
         except OutsideError as outside:
             self.outside[str(outside)] = self.outside.get(str(outside), 0) + 1
             return None
         except DmlcError as error:
-            if isinstance(error, UnavailableError | UnsupportedError):
-                raise
-            # The operator does not permit it: no call of anybody's.
-            _ = call.binding
-            raise
+            # Of what is said of the kernel, no case's own.
+            self.mistake = self.mistake or error
+            return None
         self.taken.append(found)
         return found
 
@@ -267,7 +296,9 @@ class Judging(OperatorTest):
         def run(other: Case) -> Outcome:
             return check_candidate(other, self.judged, outcome.kind)
 
-        results = {} if outcome.cause is not Cause.RESULT else self.judged.run(case).results[""]
+        results: Mapping[str, Array] = {}
+        if outcome.cause is Cause.RESULT:
+            results = self.judged.run(case).results[""]
         said = explain(case, outcome, results, self.judged.count_items(case.call), run)
         return dataclasses.replace(outcome, message="\n".join([outcome.message, *said]))
 
@@ -282,7 +313,7 @@ def replay(kept: Replay) -> Outcome:
     """What comes now of a failure that a candidate had: of the same file, mended perhaps."""
     options = dict(kept.candidate)
     path, device = options.pop("path", ""), options.pop("device", None)
-    judged = make_candidate(Path(path), kept.case.call.operator, device, options)
+    judged = make_candidate(Path(path), kept.case.call.operator, device, Options(**options))
     return check_candidate(kept.case, judged, kept.kind)
 
 

@@ -15,10 +15,11 @@ import numpy as np
 from dmlc.inspection.work import count_work
 from dmlc.oracle import find_work
 from dmlc.source import DmlcError
-from dmlc.testing.candidate import Candidate, Function, Kernel
+from dmlc.testing.candidate import Candidate, Kernel
 from dmlc.testing.case import Call, Case
 from dmlc.testing.expressions import OutsideError
 from dmlc.testing.fill import MILD, fill
+from dmlc.testing.function import Function
 from dmlc.testing.outcome import is_bindable
 from dmlc.testing.shrink import with_sizes
 from dmlc.testing.timing import Timer, make_copy
