@@ -95,6 +95,11 @@ class Candidate(Protocol):
         """The promises of what it runs on."""
         ...
 
+    @property
+    def fixed(self) -> Mapping[str, Any]:
+        """What its condition on calls says that names are equal to."""
+        ...
+
     def adapt(self, call: Call) -> Call:
         """A call as the candidate takes it: packed, where it reads no strides. Raises
         `OutsideError` for a call that it does not take."""
@@ -190,7 +195,7 @@ class Kernel:
         groups = options.groups or f"ceil({first}.size / threads)"
         self._groups = read_formula(f"({groups},)", "--groups")
         self._where = read_formula(options.where, "--where") if options.where else None
-        names = list_names(operator)
+        names = list_names(operator) | {*self._tensors}
         for formula in self._scalars.values():
             formula.check("--bindings", names)
         names |= {*self._scalars, "threads"}
@@ -198,7 +203,8 @@ class Kernel:
         if self._where is not None:
             self._where.check("--where", names)
         formulas = [*self._scalars.values(), self._groups]
-        self._strided = {name for formula in formulas for name in formula.strided}
+        strided = {name for formula in formulas for name in formula.strided}
+        self._strided = {self._tensors.get(name, name) for name in strided}
         self._groups_text = groups
         said = {n: str(v) for n, v in dataclasses.asdict(options).items() if v}
         place = {"path": str(Path(path).resolve()), "device": device or self._device.runtime}
@@ -206,7 +212,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        return f"{Path(self.declared.path).name} on {self._device.runtime}"
+        return f"{Path(self.declared.path).name} ({self._device.runtime})"
 
     @property
     def floats(self) -> FloatPromises:
@@ -229,6 +235,10 @@ class Kernel:
         return lines
 
     # Calls ------------------------------------------------------------------------------------
+
+    @property
+    def fixed(self) -> Mapping[str, Any]:
+        return {} if self._where is None else self._where.fixed
 
     def adapt(self, call: Call) -> Call:
         buffers = {self._tensors[b.name]: b for b in self.declared.buffers}
@@ -253,6 +263,8 @@ class Kernel:
 
     def _evaluate(self, call: Call) -> dict[str, Any]:
         values = list_values(call)
+        # A tensor's own name is before that of a buffer.
+        values = {name: values.get(t) for name, t in self._tensors.items()} | values
         values["threads"] = math.prod(self._items)
         own = {name: formula.evaluate(values) for name, formula in self._scalars.items()}
         for scalar in self.declared.scalars:

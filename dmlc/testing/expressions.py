@@ -64,6 +64,21 @@ class Formula:
             if isinstance(n, ast.Attribute) and n.attr == "strides" and (root := _root(n.value))
         }
 
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What it says that names are equal to, of a condition whose parts must all hold."""
+        found: dict[str, Any] = {}
+        for part in _list_parts(self.node):
+            match part:
+                case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[value]):
+                    if isinstance(value, ast.Name):
+                        found[name] = value.id
+                    elif _is_plain(value):
+                        found[name] = ast.literal_eval(value)
+                case _:
+                    continue
+        return found
+
     def check(self, what: str, known: Collection[str]) -> None:
         """Raises `DmlcError` for a name that is not known."""
         for name in sorted(self.names - set(known) - {*_FUNCTIONS, "present"}):
@@ -119,6 +134,24 @@ def _check(text: str, node: ast.expr, what: str) -> Formula:
             shown = ast.unparse(part) if isinstance(part, ast.expr) else type(part).__name__
             raise DmlcError(f"{what}: '{shown}' is no part of a formula", None, _NOTES)
     return Formula(text, node)
+
+
+def _list_parts(node: ast.expr) -> Iterator[ast.expr]:
+    """The conditions that `and` joins."""
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        for part in node.values:
+            yield from _list_parts(part)
+    else:
+        yield node
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """Whether a formula is a number or a text, or some of them."""
+    if isinstance(node, ast.Tuple):
+        return all(map(_is_plain, node.elts))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return isinstance(node, ast.Constant)
 
 
 def _root(node: ast.expr) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlc.binding import Operator, TensorDesc
 from dmlc.files import read_bounded
-from dmlc.runtime.floats import LEAST, FloatPromises
+from dmlc.runtime.floats import KEEPING, FloatPromises
 from dmlc.scalars import Array
 from dmlc.source import DmlcError, counted
 from dmlc.testing.candidate import Runs, as_bits
@@ -52,16 +52,20 @@ class Function:
 
     @property
     def name(self) -> str:
-        return f"{self._title} in Python"
+        return f"{self._title} (Python)"
 
     @property
     def floats(self) -> FloatPromises:
-        return LEAST
+        return KEEPING
 
     def describe(self) -> list[str]:
         rows = [row.name for row in self.operator.definition.newest.tensors if not row.output]
         lines = [f"{self._title}({', '.join(rows)})"]
         return [*lines, *([f"  where {self._where.text}"] if self._where else [])]
+
+    @property
+    def fixed(self) -> Mapping[str, Any]:
+        return {} if self._where is None else self._where.fixed
 
     def adapt(self, call: Call) -> Call:
         if self._where is not None and not self._where.evaluate(list_values(call)):

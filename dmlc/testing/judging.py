@@ -46,7 +46,7 @@ from dmlc.testing.roofline import Roofline, measure_roofline
 from dmlc.testing.shrink import with_sizes
 from dmlc.testing.verify import Verdict
 
-_DRAWN_FOR_EACH = 8
+_DRAWN_FOR_EACH = 16
 """So many calls are drawn, at most, for each that the candidate is to take."""
 _SHRINKING = (80, 8.0)
 _GROUP = 64
@@ -216,11 +216,20 @@ class Judging(OperatorTest):
 
     def _draw_calls(self, count: int) -> Iterator[Call]:
         drawn = draw_calls(self.operator, self._draw("calls"), count * _DRAWN_FOR_EACH)
-        calls = (call for each in drawn if (call := self._adapt(each)) is not None)
+        fixed = (self._fix(call) for call in drawn)
+        calls = (call for each in fixed if (call := self._adapt(each)) is not None)
         different = {str(call): call for call in itertools.islice(calls, 2 * count)}
         for number, call in enumerate(itertools.islice(different.values(), count)):
             longer = (self._lengthen(call) if number % 2 else None) or call
             yield (self._spread(longer) if number % 3 else None) or longer
+
+    def _fix(self, call: Call) -> Call:
+        """The call with the attributes that the candidate is for, where the operator permits that:
+        few are drawn with them by chance."""
+        known = {attribute.name for attribute in self.operator.definition.attributes}
+        wanted = {name: value for name, value in self.judged.fixed.items() if name in known}
+        made = Call(call.operator, call.tensors, {**call.attributes, **wanted})
+        return made if wanted and is_bindable(made) else call
 
     def _spread(self, call: Call) -> Call | None:
         """The call with strides for every tensor, where it has none and the operator permits them.
@@ -320,7 +329,6 @@ def replay(kept: Replay) -> Outcome:
 def check_candidate(case: Case, candidate: Candidate, kind: Kind = Kind.CALL) -> Outcome:
     """Runs a candidate on a case, and holds each of its runs to what the case must give."""
     make, operator, device = Maker(kind, case), case.call.operator, candidate.name
-    place = operator.definition.syntax.name.span
     try:
         _ = case.call.function, case.reference
     except UnsupportedError as error:
@@ -337,20 +345,20 @@ def check_candidate(case: Case, candidate: Candidate, kind: Kind = Kind.CALL) ->
     except OutsideError as outside:
         return make.unsupported(device, UnsupportedError(str(outside)))
     except Exception as error:
-        return make.failed(Cause.EXCEPTION, say(error), place, device)
+        return make.failed(Cause.EXCEPTION, say(error), None, device)
     first = verdicts[""]
     wrong = {how: found for how, found in verdicts.items() if _list_wrong(found)}
     if runs.stray:
-        return make.failed(Cause.MEMORY, "\n".join(runs.stray), place, device, first)
+        return make.failed(Cause.MEMORY, "\n".join(runs.stray), None, device, first)
     differing = _list_differing(runs)
     if wrong and differing:
         lines = [*differing, *_list_wrong(next(iter(wrong.values())))]
-        return make.failed(Cause.RACE, "\n".join(lines), place, device, first)
+        return make.failed(Cause.RACE, "\n".join(lines), None, device, first)
     if runs.unsettled:
-        return make.failed(Cause.MEMORY, "\n".join(runs.unsettled), place, device, first)
+        return make.failed(Cause.MEMORY, "\n".join(runs.unsettled), None, device, first)
     if not wrong:
         return make.passed(device, first)
-    return make.failed(Cause.RESULT, "\n".join(_list_wrong(first)), place, device, first)
+    return make.failed(Cause.RESULT, "\n".join(_list_wrong(first)), None, device, first)
 
 
 def _list_wrong(verdicts: Mapping[str, Verdict]) -> list[str]:

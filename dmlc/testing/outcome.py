@@ -143,7 +143,7 @@ class Maker:
         self,
         cause: Cause,
         message: str,
-        span: Span,
+        span: Span | None,
         device: str | None = None,
         verdicts: Mapping[str, Verdict] | None = None,
     ) -> Outcome:

@@ -24,11 +24,11 @@ from dmlc.testing.outcome import is_bindable
 from dmlc.testing.shrink import with_sizes
 from dmlc.testing.timing import Timer, make_copy
 
-BYTES = 8 << 20
-"""A call that is timed moves about so many bytes, or"""
+BYTES = 4 << 20
+"""A call that is timed moves about so many bytes, unless it takes the work below first."""
 MOST_WORK = 1 << 27
-"""takes so many instructions of the reference, whichever comes first."""
-_ROUNDS = 7
+"""The instructions that the reference would run for it, at most."""
+_ROUNDS = 5
 _STEPS = 64
 
 
@@ -101,12 +101,13 @@ def grow(candidate: Candidate, call: Call) -> Call:
 
 
 def _list_larger(candidate: Candidate, call: Call) -> Iterator[Call]:
-    """The call with one of its sizes doubled, the smallest first; sizes of 1 last."""
+    """The call with one of its sizes doubled: along one axis, or else of all axes with that size;
+    the smallest first, and sizes of 1 last."""
     sizes = {n: cast("tuple[int, ...]", d.sizes) for n, d in call.tensors.items()}
     found = {(size, axis) for shape in sizes.values() for axis, size in enumerate(shape)}
     alike = {(size, -1) for size, _ in found}
     case = Case(call, {}, "")
-    for size, axis in sorted(found | alike, key=lambda f: (f[0] == 1, f[0], f[1])):
+    for size, axis in sorted(found | alike, key=lambda f: (f[1] < 0, f[0] == 1, f)):
         changed = {
             n: tuple(2 * s if s == size and axis in (k, -1) else s for k, s in enumerate(shape))
             for n, shape in sizes.items()

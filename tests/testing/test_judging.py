@@ -237,7 +237,7 @@ def test_function_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("import numpy as np\ndef relu(x):\n    return np.where(x < 0, 0 * x, x)\n")
     found = judge(path, RELU, cases=6, roofline=False, failures=tmp_path / "failures")
-    assert found.name == "mine.py:relu in Python"
+    assert found.name == "mine.py:relu (Python)"
     assert not found.passed  # 0 times infinity is NaN
     kept = read_failure(next(o.folder for o in found.failures if o.folder is not None))
     assert replay(kept).status is Status.FAILED
