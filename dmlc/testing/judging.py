@@ -30,7 +30,7 @@ from dmlc.testing.candidate import (
     Options,
     Runs,
 )
-from dmlc.testing.case import Call, Case
+from dmlc.testing.case import Call, Case, lay_out
 from dmlc.testing.case import judge as hold
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.draw_values import Random, draw_strides, pick, shuffle, whole
@@ -220,8 +220,27 @@ class Judging(OperatorTest):
         calls = (call for each in fixed if (call := self._adapt(each)) is not None)
         different = {str(call): call for call in itertools.islice(calls, 2 * count)}
         for number, call in enumerate(itertools.islice(different.values(), count)):
-            longer = (self._lengthen(call) if number % 2 else None) or call
+            longer = (None if number % 2 else self._lengthen(call)) or call
             yield (self._spread(longer) if number % 3 else None) or longer
+
+    def _fill(self, call: Call, kind: str, number: int) -> Case:
+        """A case with data of one kind; of special ones, NaN and an infinity are in every input,
+        however small."""
+        case = super()._fill(call, kind, number)
+        if case.title != "special data":
+            return case
+        random = self._draw(f"special elements of {call}")
+        inputs = dict(case.inputs)
+        for name, array in case.inputs.items():
+            if not call.tensors[name].data_type.is_float or array.size == 0:
+                continue
+            values = np.array(array)
+            places = random.permutation(values.size)
+            values.flat[places[0]] = np.nan
+            if values.size > 1:
+                values.flat[places[1]] = random.choice([np.inf, -np.inf])
+            inputs[name] = lay_out(values, call.tensors[name])
+        return dataclasses.replace(case, inputs=inputs)
 
     def _fix(self, call: Call) -> Call:
         """The call with the attributes that the candidate is for, where the operator permits that:
