@@ -100,6 +100,11 @@ class Candidate(Protocol):
         """What its condition on calls says that names are equal to."""
         ...
 
+    def fit(self, call: Call) -> dict[str, TensorDesc]:
+        """The tensors of a call, nearer to those that the candidate takes: of its data types, and
+        without optional ones that it has not."""
+        ...
+
     def adapt(self, call: Call) -> Call:
         """A call as the candidate takes it: packed, where it reads no strides. Raises
         `OutsideError` for a call that it does not take."""
@@ -239,6 +244,17 @@ class Kernel:
     @property
     def fixed(self) -> Mapping[str, Any]:
         return {} if self._where is None else self._where.fixed
+
+    def fit(self, call: Call) -> dict[str, TensorDesc]:
+        buffers = {self._tensors[b.name]: b for b in self.declared.buffers}
+        optional = {row.name for row in self.operator.definition.newest.tensors if row.optional}
+        found: dict[str, TensorDesc] = {}
+        for name, desc in call.tensors.items():
+            if name in buffers and desc.data_type not in buffers[name].types:
+                desc = TensorDesc(buffers[name].types[0], desc.sizes, desc.strides)
+            if name in buffers or name not in optional:
+                found[name] = desc
+        return found
 
     def adapt(self, call: Call) -> Call:
         buffers = {self._tensors[b.name]: b for b in self.declared.buffers}

@@ -67,6 +67,9 @@ class Function:
     def fixed(self) -> Mapping[str, Any]:
         return {} if self._where is None else self._where.fixed
 
+    def fit(self, call: Call) -> dict[str, TensorDesc]:
+        return dict(call.tensors)
+
     def adapt(self, call: Call) -> Call:
         if self._where is not None and not self._where.evaluate(list_values(call)):
             raise OutsideError(f"it takes calls where {self._where.text}")

@@ -22,6 +22,7 @@ from dmlc.catalog import operator as find_operator
 from dmlc.language import syntax
 from dmlc.oracle import find_work
 from dmlc.parameters import expect, expect_integer, wrong_kind
+from dmlc.runtime.arrays import packed
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, UnsupportedError, counted
 from dmlc.testing.candidate import (
@@ -49,6 +50,7 @@ from dmlc.testing.verify import Verdict
 _DRAWN_FOR_EACH = 16
 """So many calls are drawn, at most, for each that the candidate is to take."""
 _SHRINKING = (80, 8.0)
+_STRIDE_TRIES = 8
 _GROUP = 64
 """What a group has where there are none."""
 _BEYOND = (1, 3, 67)
@@ -243,17 +245,63 @@ class Judging(OperatorTest):
         return dataclasses.replace(case, inputs=inputs)
 
     def _fix(self, call: Call) -> Call:
-        """The call with the attributes that the candidate is for, where the operator permits that:
-        few are drawn with them by chance."""
+        """The call with the attributes and the tensors that the candidate is for, where the
+        operator permits that: few are drawn with them by chance."""
         known = {attribute.name for attribute in self.operator.definition.attributes}
         wanted = {name: value for name, value in self.judged.fixed.items() if name in known}
-        made = Call(call.operator, call.tensors, {**call.attributes, **wanted})
-        return made if wanted and is_bindable(made) else call
+        made = Call(call.operator, self.judged.fit(call), {**call.attributes, **wanted})
+        return made if is_bindable(made) else call
 
     def _spread(self, call: Call) -> Call | None:
-        """The call with strides for every tensor, where it has none and the operator permits them.
+        """The call with strides for every tensor, where all are packed and the operator permits it.
         Those that the candidate does not read, it is not given."""
-        if any(desc.strides is not None for desc in call.tensors.values()):
+        if any(map(_is_moved, call.tensors.values())):
+            return None
+        random = self._draw(f"strides of {call}")
+        for _ in range(_STRIDE_TRIES):
+            tensors = {
+                name: TensorDesc(desc.data_type, sizes, draw_strides(random, sizes, is_output))
+                if sizes and 0 not in sizes
+                else desc
+                for name, desc in call.tensors.items()
+                for sizes, is_output in [(whole(desc.sizes or ()), name in call.outputs)]
+            }
+            made = self._adapt(Call(call.operator, tensors, call.attributes))
+            if made is not None and is_bindable(made) and any(map(_is_moved, tensors.values())):
+                return made
+        return None
+
+    def _fill(self, call: Call, kind: str, number: int) -> Case:
+        """A case with data of one kind; of special ones, NaN and an infinity are in every input,
+        however small."""
+        case = super()._fill(call, kind, number)
+        if case.title != "special data":
+            return case
+        random = self._draw(f"special elements of {call}")
+        inputs = dict(case.inputs)
+        for name, array in case.inputs.items():
+            if not call.tensors[name].data_type.is_float or array.size == 0:
+                continue
+            values = np.array(array)
+            places = random.permutation(values.size)
+            values.flat[places[0]] = np.nan
+            if values.size > 1:
+                values.flat[places[1]] = random.choice([np.inf, -np.inf])
+            inputs[name] = lay_out(values, call.tensors[name])
+        return dataclasses.replace(case, inputs=inputs)
+
+    def _fix(self, call: Call) -> Call:
+        """The call with the attributes and the tensors that the candidate is for, where the
+        operator permits that: few are drawn with them by chance."""
+        known = {attribute.name for attribute in self.operator.definition.attributes}
+        wanted = {name: value for name, value in self.judged.fixed.items() if name in known}
+        made = Call(call.operator, self.judged.fit(call), {**call.attributes, **wanted})
+        return made if is_bindable(made) else call
+
+    def _spread(self, call: Call) -> Call | None:
+        """The call with strides for every tensor, where all are packed and the operator permits it.
+        Those that the candidate does not read, it is not given."""
+        if any(map(_is_moved, call.tensors.values())):
             return None
         random = self._draw(f"strides of {call}")
         tensors = {
@@ -400,6 +448,13 @@ def _list_differing(runs: Runs) -> list[str]:
 def _bits(array: Array) -> Array:
     packed = np.ascontiguousarray(array)
     return packed.view(np.dtype(f"u{array.itemsize}")).reshape(array.shape)
+
+
+def _is_moved(desc: TensorDesc) -> bool:
+    """Whether a tensor's elements lie elsewhere than packed ones."""
+    sizes, strides = whole(desc.sizes or ()), desc.strides or ()
+    steps = zip(sizes, strides, packed(sizes), strict=False)
+    return any(size > 1 and step != tight for size, step, tight in steps)
 
 
 def _weigh(call: Call) -> tuple[int, int]:

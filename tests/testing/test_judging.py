@@ -29,11 +29,11 @@ def find_rows() -> Operator:
 
 
 def judge_file(name: str, cases: int = 6, failures: Path | None = None) -> Judgement:
-    operator = find_rows() if name.startswith("row_sum") else RELU
+    operator = {"row_sum": find_rows(), "gemm.cl": "directml.GEMM"}.get(name[:7], RELU)
     return judge(JUDGED / name, operator, cases=cases, roofline=False, failures=failures)
 
 
-@pytest.mark.parametrize("name", ["relu.hlsl", "relu.cl", "relu.wgsl"])
+@pytest.mark.parametrize("name", ["relu.hlsl", "relu.cl", "relu.wgsl", "gemm.cl"])
 def test_right(name: str) -> None:
     found = judge_file(name)
     assert found.passed, str(found)
