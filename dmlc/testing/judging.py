@@ -271,49 +271,6 @@ class Judging(OperatorTest):
                 return made
         return None
 
-    def _fill(self, call: Call, kind: str, number: int) -> Case:
-        """A case with data of one kind; of special ones, NaN and an infinity are in every input,
-        however small."""
-        case = super()._fill(call, kind, number)
-        if case.title != "special data":
-            return case
-        random = self._draw(f"special elements of {call}")
-        inputs = dict(case.inputs)
-        for name, array in case.inputs.items():
-            if not call.tensors[name].data_type.is_float or array.size == 0:
-                continue
-            values = np.array(array)
-            places = random.permutation(values.size)
-            values.flat[places[0]] = np.nan
-            if values.size > 1:
-                values.flat[places[1]] = random.choice([np.inf, -np.inf])
-            inputs[name] = lay_out(values, call.tensors[name])
-        return dataclasses.replace(case, inputs=inputs)
-
-    def _fix(self, call: Call) -> Call:
-        """The call with the attributes and the tensors that the candidate is for, where the
-        operator permits that: few are drawn with them by chance."""
-        known = {attribute.name for attribute in self.operator.definition.attributes}
-        wanted = {name: value for name, value in self.judged.fixed.items() if name in known}
-        made = Call(call.operator, self.judged.fit(call), {**call.attributes, **wanted})
-        return made if is_bindable(made) else call
-
-    def _spread(self, call: Call) -> Call | None:
-        """The call with strides for every tensor, where all are packed and the operator permits it.
-        Those that the candidate does not read, it is not given."""
-        if any(map(_is_moved, call.tensors.values())):
-            return None
-        random = self._draw(f"strides of {call}")
-        tensors = {
-            name: TensorDesc(desc.data_type, sizes, draw_strides(random, sizes, is_output))
-            if sizes and 0 not in sizes
-            else desc
-            for name, desc in call.tensors.items()
-            for sizes, is_output in [(whole(desc.sizes or ()), name in call.outputs)]
-        }
-        made = self._adapt(Call(call.operator, tensors, call.attributes))
-        return made if made is not None and is_bindable(made) else None
-
     def _lengthen(self, call: Call) -> Call | None:
         """The call with one size longer than a group of work items, and no multiple of it; None
         where none can be."""
