@@ -139,9 +139,20 @@ class Dispatch:
     per_group: int
     group_size: int
     row: int | None = None
+    shape: tuple[int, int, int] | None = None
+    """The work items of a group along x, y and z, in a kernel of others; None: all along x."""
+    grid: tuple[int, int, int] | None = None
+    """The groups along x, y and z, in a kernel of others, in place of what `count` comes to."""
+
+    @property
+    def items(self) -> tuple[int, int, int]:
+        """The work items of a group along x, y and z."""
+        return self.shape or (self.group_size, 1, 1)
 
     def groups(self, sizes: dict[str, int]) -> tuple[int, int, int]:
         """The number of groups along x, y and z, with symbols bound by `sizes`."""
+        if self.grid is not None:
+            return self.grid
         count = evaluate_size(self.count, sizes)
         total = -(-count // self.per_group)
         if self.row is None or total <= self.row:
@@ -251,6 +262,8 @@ class KernelSource:
     """What a simulated device runs in place of the source."""
     matrix: Instruction | None = dataclasses.field(default=None, repr=False)
     """HLSL: the matrix instruction that it uses. Its source is for Vulkan alone."""
+    spirv: bytes = dataclasses.field(default=b"", repr=False)
+    """HLSL: its SPIR-V, where others compiled it and there is no source."""
     alternatives: tuple[KernelSource, ...] = dataclasses.field(default=(), repr=False)
     """Kernels that do the same on the same buffers, of which a host may run the first that the
     device has all for, in place of this one."""
@@ -526,7 +539,7 @@ class Program:
             "entry_point": kernel.entry_point,
             "buffers": [self._describe_buffer(b) for b in kernel.buffers],
             "scalars": [self._describe_scalar(s) for s in kernel.scalars],
-            "group_size": [kernel.dispatch.group_size, 1, 1],
+            "group_size": list(kernel.dispatch.items),
             "requires": self.language.list_needs(kernel.source),
             "dispatch": _describe_dispatch(kernel.dispatch),
             "after": [self.kernels[number].name for number in kernel.after],

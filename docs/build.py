@@ -51,8 +51,9 @@ from docs.listings import is_played, play
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "examples/embedding/README.md", "docs/index.md", *(
     f"docs/{name}.md" for name in (
-        "tutorial/index", "how-to/import", "how-to/mlir", "how-to/onnx", "how-to/schedules",
-        "how-to/sizes", "how-to/testing", "reference/errors", "reference/generated-code",
+        "tutorial/index", "how-to/import", "how-to/judge", "how-to/mlir", "how-to/onnx",
+        "how-to/schedules", "how-to/sizes", "how-to/testing", "reference/errors",
+        "reference/generated-code",
         "reference/ir", "reference/language", "reference/manifest", "reference/schedules",
         "explanation/architecture",
         "explanation/fusion", "explanation/gradients"))

@@ -15,15 +15,18 @@ import dmlc
 from dmlc.cli.arguments import find_file, find_subject, import_option, is_file
 from dmlc.cli.completion import complete_operator
 from dmlc.cli.device_names import complete_device
+from dmlc.cli.judged import judge_files, show_judged
 from dmlc.cli.messages import show
 from dmlc.cli.patterns import matches_pattern
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
 from dmlc.interop.export import FORMATS, export_case
 from dmlc.known_answers import explain_failure, find_trusted
-from dmlc.source import Diagnostic, DmlcError, printable
+from dmlc.source import Diagnostic, DmlcError, list_names, printable
+from dmlc.testing.candidate import Options
 from dmlc.testing.harness import CASES, VARIANTS, Export, Settings
 from dmlc.testing.jobs import Done, Target, run_targets
+from dmlc.testing.judging import replay as judge_again
 from dmlc.testing.memory import name_tool
 from dmlc.testing.outcome import Outcome, Status
 from dmlc.testing.replay import read_failure
@@ -70,6 +73,23 @@ _MANY = 20
 @click.option("--replay", metavar="DIR",
               help="Run a failure again that was kept in DIR: of the operator kept with it, or of "
               "a FILE that was mended since.")  # fmt: skip
+@click.option("--kernel", "kernel", metavar="FILE",
+              help="Judge a kernel of others that claims to be OP: .hlsl, .spv, .cl, .wgsl, a "
+              "Python function in .py, or a folder with KernelBench's Model and "
+              "ModelNew.")  # fmt: skip
+@click.option(
+    "--entry", default="", metavar="NAME", help="The kernel's function. [default: the only one]"
+)
+@click.option("--bindings", default="", metavar="NAME=FORMULA,...",
+              help="The tensor of each buffer, and what each argument is given, such as "
+              "'X=InputTensor, n=InputTensor.size'. [default: by their names]")  # fmt: skip
+@click.option("--groups", default="", metavar="X,Y,Z",
+              help="The groups of a launch, such as 'ceil(n / 64), 1, 1'. [default: a work item "
+              "for each element of the output]")  # fmt: skip
+@click.option("--group-size", default="", metavar="X,Y,Z",
+              help="The work items of a group, where OpenCL C does not say it itself.")  # fmt: skip
+@click.option("--where", default="", metavar="CONDITION",
+              help="The calls that the kernel takes, such as 'InputTensor.rank == 2'.")  # fmt: skip
 @import_option
 def command(
     subjects: tuple[str, ...],
@@ -86,6 +106,12 @@ def command(
     as_json: bool,
     replay: str | None,
     folders: tuple[str, ...],
+    kernel: str | None,
+    entry: str,
+    bindings: str,
+    groups: str,
+    group_size: str,
+    where: str,
 ) -> int:
     """Test operators: their examples, and calls drawn from their own tables and constraints.
 
@@ -94,7 +120,29 @@ def command(
     the reference, within computed bounds of the error; calls just beyond a constraint must be
     refused. A failure is shrunk to a small case, shown, and kept in a folder for --replay. Exits
     with 1 where anything failed.
+
+    With --kernel the same cases judge a kernel of others. Its options may also stand in its file,
+    behind '// dmlc:'.
     """
+    options = Options(entry, bindings, groups, group_size, where)
+    if kernel is not None:
+        if len(subjects) != 1 or len(devices) > 1 or to or coverage or replay:
+            raise click.UsageError(
+                "--kernel takes one operator and at most one --device, and no --export, "
+                "--coverage or --replay"
+            )
+        targets = list_targets(subjects, folders)
+        if len(targets) != 1:
+            named = list_names([each.name for each in targets])
+            raise click.UsageError(f"--kernel takes one operator, and this means {named}")
+        judged = judge_files(
+            kernel, targets[0].find(), next(iter(devices), None), cases, seed,
+            Path(folder or FAILURES), options,
+        )  # fmt: skip
+        return show_judged(judged, junit, as_json)
+    if options != Options():
+        raise click.UsageError("--entry, --bindings, --groups, --group-size and --where go with "
+                               "--kernel")  # fmt: skip
     if replay is not None:
         return _replay(replay, subjects, devices, folders, as_json)
     if to is not None and folder is None:
@@ -213,14 +261,19 @@ def _replay(
     targets = list_targets(subjects, folders) if subjects else []
     kept = read_failure(folder, [target.find() for target in targets] or None)
     outcomes: dict[str, Outcome] = {}
-    for device in devices or (kept.device,):
+    if kept.candidate and not devices:
+        # The device of a candidate is its kernel's.
+        outcomes[kept.device] = judge_again(kept)
+        if not as_json:
+            click.echo(_render_replay(outcomes[kept.device], kept.device))
+    for device in devices or (() if kept.candidate else (kept.device,)):
         find_trusted(device)
         outcomes[device] = kept.run(device)
         if not as_json:
             click.echo(_render_replay(outcomes[device], device))
     if as_json:
         click.echo(json.dumps(list(map(describe_outcome, outcomes.values())), indent=2))
-    _explain(find_suspects(outcomes.values()))
+    _explain([] if kept.candidate and not devices else find_suspects(outcomes.values()))
     return 1 if any(o.status is Status.FAILED for o in outcomes.values()) else 0
 
 

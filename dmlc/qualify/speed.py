@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from dmlc import ir
 from dmlc.binding import TensorDesc
 from dmlc.catalog import operator
 from dmlc.devices import compile_for, load_on
@@ -24,17 +21,15 @@ from dmlc.ir import Function
 from dmlc.oracle import find_work
 from dmlc.qualify.record import Speed, Speeds
 from dmlc.runtime.floats import FloatPromises
-from dmlc.runtime.interface import AnyDevice, AnyExecutable
+from dmlc.runtime.interface import AnyDevice
 from dmlc.scalars import Array
 from dmlc.source import DmlcError, UnsupportedError
+from dmlc.testing.timing import Timer, fill_function, make_copy
 from dmlc.testing.verify import verify
 
 ROUNDS = 9
 SIDE = 1024
 """The rows and columns of the matrices: four MiB each."""
-SAMPLE_SECONDS = 0.02
-"""A sample repeats a kernel for about this long."""
-_MOST_TURNS = 200
 _MOST_WORK = 1 << 27
 """Instructions of a function that the reference evaluates in a few seconds."""
 
@@ -135,10 +130,10 @@ def _not_timed(subject: Subject, problem: str, *, unsupported: bool = False) -> 
 
 def _time(device: AnyDevice, subject: Subject, rounds: int, clocks: set[str]) -> Speed:
     function = subject.make()
-    inputs, outputs = _fill(function)
+    inputs, outputs = fill_function(function)
     moved = sum(array.nbytes for array in (*inputs.values(), *outputs.values()))
-    kernel = _Timer(load_on(compile_for(function, device), device), inputs, outputs)
-    copy = _make_copy(device, moved // 8)
+    kernel = Timer(load_on(compile_for(function, device), device), inputs, outputs)
+    copy = make_copy(device, moved // 8)
     clocks |= {kernel.clock, copy.clock}
     problem = _find_fault(function, inputs, kernel.run(), device.floats)
     if problem:
@@ -168,60 +163,3 @@ def _find_fault(
     verdicts = verify(function, inputs, {}, results, floats=floats)
     wrong = (f"{name}: {verdict}" for name, verdict in verdicts.items() if not verdict.holds)
     return next(wrong, "")
-
-
-class _Timer:
-    """A program with its arrays on a device."""
-
-    def __init__(
-        self, executable: AnyExecutable, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
-    ) -> None:
-        self.run: Callable[[], dict[str, Any]] = executable.bind(inputs, outputs)
-        self._time: Callable[[int], float] | None = getattr(self.run, "time_kernels", None)
-        self.clock = "host" if self._time is None else "device"
-        self._seconds(2)
-        once = max(self._seconds(2), 1e-7)
-        self._turns = max(1, min(_MOST_TURNS, round(SAMPLE_SECONDS / once)))
-
-    def sample(self) -> float:
-        """The seconds of a run, on average over as many as make a sample."""
-        return self._seconds(self._turns)
-
-    def _seconds(self, turns: int) -> float:
-        if self._time is not None:
-            return self._time(turns)
-        start = time.perf_counter()
-        for _ in range(turns):
-            self.run()
-        return (time.perf_counter() - start) / turns
-
-
-def _make_copy(device: AnyDevice, count: int) -> _Timer:
-    """A copy of so many elements of four bytes."""
-    function = ir.parse(
-        f"func @copy(%x: f32[{count}]) -> (%y) {{\n  %y: f32[i0 < {count}] = %x[i0]\n}}"
-    )
-    inputs, outputs = _fill(function)
-    return _Timer(load_on(compile_for(function, device), device), inputs, outputs)
-
-
-def _fill(function: Function) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Arrays for what a function is given, and for its results. Integers are positions of rows."""
-    random = np.random.default_rng(1)
-    return (
-        dict(_make_arrays(function, [p.name for p in function.parameters], random)),
-        dict(_make_arrays(function, [r.name for r in function.results], random)),
-    )
-
-
-def _make_arrays(
-    function: Function, names: list[str], random: np.random.Generator
-) -> Iterator[tuple[str, Array]]:
-    tensors = function.tensors()
-    for name in names:
-        dtype = tensors[name].dtype
-        sizes = [extent for extent in tensors[name].extents if isinstance(extent, int)]
-        if dtype.is_float:
-            yield name, random.uniform(0.5, 2, sizes).astype(dtype.dtype)
-        else:
-            yield name, random.integers(0, sizes[-1], sizes).astype(dtype.dtype)

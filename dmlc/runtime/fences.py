@@ -108,10 +108,13 @@ class Fenced:
         item = dtype.itemsize
         size = span(shape, strides) * item
         whole = size + 2 * (GUARD_BYTES + _ALIGNMENT)
-        self._whole: Bytes = random.integers(0, 256, whole, np.uint8)
+        self._whole: Bytes = np.zeros(whole, np.uint8)
         start = GUARD_BYTES + -(self._whole.ctypes.data + GUARD_BYTES) % _ALIGNMENT
         self._start = start = start + misaligned
         self._end = start + size
+        # The same bytes at the same elements, wherever the memory lies.
+        around = random.integers(0, 256, size + 2 * GUARD_BYTES, np.uint8)
+        self._whole[start - GUARD_BYTES : self._end + GUARD_BYTES] = around
         self.memory: Array = self._whole[start : self._end + GUARD_BYTES].view(dtype)
         """The elements and what lies between and behind them."""
         steps = [s * item for s in strides]
@@ -150,6 +153,20 @@ class Fenced:
         return f"at element {first // item} ({where}; {len(places):,} bytes in all)"
 
 
+def run_between_guards(
+    program: Program,
+    load: Load,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Shape],
+    seed: int = 0,
+) -> tuple[dict[str, Array], list[str]]:
+    """The results of a program whose tensors lie between guard words, by name, and what it stores
+    where it may not, a sentence each. The `seed` decides what lies outside the tensors and in
+    those that are to be written: where two seeds give other results, these come from there."""
+    check = _Check(program, load, inputs, outputs, seed)
+    return check.run_once(load(check.fenced), 0)
+
+
 class _Check:
     """A program with what it is run on."""
 
@@ -159,12 +176,14 @@ class _Check:
         load: Load,
         inputs: Mapping[str, Array],
         outputs: Mapping[str, Shape],
+        seed: int = 0,
     ) -> None:
         self._program = program
         self._load = load
         self._inputs = inputs
         self._sizes, self._shapes = bind_symbols(program, inputs, outputs)
-        self._random = np.random.default_rng(0)
+        self._random = np.random.default_rng(seed)
+        self.fenced = fence(program, self._sizes)
 
     # The caller's arrays ----------------------------------------------------------------------
 
@@ -197,20 +216,28 @@ class _Check:
 
     def check_kernels(self) -> Iterator[str]:
         """What kernels change of any tensor, and around it, and what they read there."""
-        program = fence(self._program, self._sizes)
-        executable = self._load(program)
+        executable = self._load(self.fenced)
         results: list[dict[str, Array]] = []
         for misaligned in (0, 1):
-            tensors = self._fence_tensors(misaligned)
-            # Arrays that are fixed may be lent to a device, others go through its own buffers.
-            _run(executable, tensors, fixed=not misaligned)
-            for name, tensor in tensors.items():
-                places = tensor.find_stray()
-                if places:
-                    kernel = self._find_kernel(program, name)
-                    yield f"{kernel} stores into {name} {tensor.describe(places)}"
-            results.append({s.name: tensors[s.name].view for s in self._program.outputs})
+            found, stray = self.run_once(executable, misaligned)
+            yield from stray
+            results.append(found)
         yield from _compare(*results)
+
+    def run_once(
+        self, executable: AnyExecutable, misaligned: int
+    ) -> tuple[dict[str, Array], list[str]]:
+        """The results of a run of the kernels, and what they store where they may not."""
+        tensors = self._fence_tensors(misaligned)
+        # Arrays that are fixed may be lent to a device, others go through its own buffers.
+        _run(executable, tensors, fixed=not misaligned)
+        stray: list[str] = []
+        for name, tensor in tensors.items():
+            places = tensor.find_stray()
+            if places:
+                kernel = self._find_kernel(self.fenced, name)
+                stray.append(f"{kernel} stores into {name} {tensor.describe(places)}")
+        return {s.name: tensors[s.name].view for s in self._program.outputs}, stray
 
     def _fence_tensors(self, misaligned: int) -> dict[str, Fenced]:
         """All tensors, each so many times what it has to begin at a multiple of beyond a line."""

@@ -63,9 +63,18 @@ def compile_kernel(
     For a device, `floats` is what that can promise: its SPIR-V asks for nothing else. Without it,
     the SPIR-V asks for what the kernel itself says, for devices that are not known.
     """
+    if kernel.spirv:
+        return _take(kernel)
     special = kernel.float_controls if floats is None else list_special(kernel, floats)
     denormals = () if floats is None else floats.denormals
     return _compile(kernel, library or load_library(), special, denormals)
+
+
+def _take(kernel: KernelSource) -> CompiledKernel:
+    """A kernel that others compiled, as its module has it."""
+    facts = read_module(kernel.spirv)
+    reflection = Reflection(facts.group_size, (), ())
+    return CompiledKernel(b"", kernel.spirv, register_shifts(kernel), reflection, facts, ())
 
 
 def compile_kernels(
@@ -237,21 +246,22 @@ def check_reflection(kernel: KernelSource, reflection: Reflection) -> None:
     A shader may leave unused what the program binds.
     """
     wrong: list[str] = []
-    expected = (kernel.dispatch.group_size, 1, 1)
+    expected = kernel.dispatch.items
     if reflection.group_size != expected:
         wrong.append(f"its groups are {reflection.group_size}, not {expected}")
     bound = {f"{'u' if b.written else 't'}{b.slot}": b for b in kernel.buffers}
     for resource in reflection.resources:
         wrong += _resource_faults(kernel, resource, bound.get(resource.register))
-    scalars = {s.name: s for s in kernel.scalars}
     for constant in reflection.constants:
-        scalar = scalars.get(constant.name)
-        if scalar is None:
+        # A vector has a scalar for each component.
+        own = [s for s in kernel.scalars if s.name == constant.name]
+        size = sum(s.bits // 8 for s in own)
+        if not own:
             wrong.append(f"it reads the constant {constant.name}, which nothing sets")
-        elif (constant.offset, constant.size) != (scalar.offset, scalar.bits // 8):
+        elif (constant.offset, constant.size) != (own[0].offset, size):
             wrong.append(
                 f"the constant {constant.name} has {constant.size} bytes at offset "
-                f"{constant.offset}, not {scalar.bits // 8} at {scalar.offset}"
+                f"{constant.offset}, not {size} at {own[0].offset}"
             )
     if wrong:
         raise InternalError(

@@ -13,30 +13,43 @@ from dmlc.source import UnavailableError
 
 if TYPE_CHECKING:
     from dmlc.testing.asserts import assert_gradient, assert_matches_reference
+    from dmlc.testing.candidate import Kernel, Options
     from dmlc.testing.case import Call, Case
+    from dmlc.testing.function import Function
     from dmlc.testing.harness import run_tests
+    from dmlc.testing.judging import Judgement, judge
     from dmlc.testing.outcome import Outcome
     from dmlc.testing.strategies import arrays, bindings
 
 __all__ = [
     "Call",
     "Case",
+    "Function",
+    "Judgement",
+    "Kernel",
+    "Options",
     "Outcome",
     "arrays",
     "assert_gradient",
     "assert_matches_reference",
     "bindings",
+    "judge",
     "run_tests",
 ]
 
 _PLACES = {
     "Call": "dmlc.testing.case",
     "Case": "dmlc.testing.case",
+    "Function": "dmlc.testing.function",
+    "Judgement": "dmlc.testing.judging",
+    "Kernel": "dmlc.testing.candidate",
+    "Options": "dmlc.testing.candidate",
     "Outcome": "dmlc.testing.outcome",
     "arrays": "dmlc.testing.strategies",
     "assert_gradient": "dmlc.testing.asserts",
     "assert_matches_reference": "dmlc.testing.asserts",
     "bindings": "dmlc.testing.strategies",
+    "judge": "dmlc.testing.judging",
     "run_tests": "dmlc.testing.harness",
 }
 

@@ -15,8 +15,9 @@ import hashlib
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -47,7 +48,7 @@ from dmlc.testing.outcome import (
 from dmlc.testing.pairs import is_pair
 from dmlc.testing.power import Fate, Power, Weakness, find_loose, find_weakness
 from dmlc.testing.replay import as_file_name, write_failure
-from dmlc.testing.shrink import shrink
+from dmlc.testing.shrink import SECONDS, TRIES, shrink
 
 CASES = 24
 """How many cases are made of an operator where nothing else is said, besides its examples."""
@@ -151,6 +152,11 @@ def run_tests(
 class OperatorTest:
     """The tests of one operator."""
 
+    shrinking = (TRIES, SECONDS)
+    """How many steps are tried to make a failure smaller, and for how many seconds."""
+    candidate: Mapping[str, str] = MappingProxyType({})
+    """What is kept with a failure of a kernel of others, to make it again."""
+
     def __init__(self, operator: Operator, settings: Settings) -> None:
         self.operator = expect("operator", operator, Operator, "a dmlc.Operator")
         operator.definition.expect_formula()
@@ -198,8 +204,24 @@ class OperatorTest:
             start = time.perf_counter()
 
     def _check_example(self, example: syntax.Example) -> Iterator[Outcome]:
-        cases = self._cover(read_cases(self.operator, example))
+        cases = self._cover(self._read_cases(example))
         return self._check_all(Kind.EXAMPLE, example.title, cases)
+
+    def _read_cases(self, example: syntax.Example) -> Iterator[Case]:
+        """The cases of an example that are run."""
+        return read_cases(self.operator, example)
+
+    def _draw_calls(self, count: int) -> Iterator[Call]:
+        """The drawn calls that are run."""
+        return draw_calls(self.operator, self._draw("calls"), count)
+
+    def _try(self, kind: Kind, case: Case, device: str) -> Outcome:
+        """What comes of one case on a device."""
+        return CHECKS[kind](case, device)
+
+    def _explain(self, outcome: Outcome) -> Outcome:
+        """A failure with what more can be said of its cause."""
+        return outcome
 
     def _cover(self, cases: Iterator[Case]) -> Iterator[Case]:
         for case in cases:
@@ -254,7 +276,7 @@ class OperatorTest:
         with warnings.catch_warnings():
             # Of what kernels do slowly, or leave to drivers: no mistakes.
             warnings.simplefilter("ignore", UserWarning)
-            outcome = CHECKS[kind](case, device)
+            outcome = self._try(kind, case, device)
         return dataclasses.replace(outcome, weakness=str(self._weak.get(case, "")))
 
     def _is_watched(self, outcome: Outcome, device: str) -> bool:
@@ -281,7 +303,7 @@ class OperatorTest:
         once for all."""
         count = -(-self.settings.cases // _KINDS_EACH)
         drawn = 0
-        for number, call in enumerate(draw_calls(self.operator, self._draw("calls"), count)):
+        for number, call in enumerate(self._draw_calls(count)):
             kinds = _choose_kinds(number)[: self.settings.cases - drawn]
             # What cannot be bound needs data of no other kind.
             for kind in kinds if is_bindable(call) else kinds[:1]:
@@ -337,23 +359,28 @@ class OperatorTest:
         device = outcome.device or self.settings.devices[0]
 
         def fails(candidate: Case) -> bool:
-            found = CHECKS[outcome.kind](candidate, device)
+            found = self._try(outcome.kind, candidate, device)
             return found.status is Status.FAILED and found.cause is outcome.cause
 
         # What an example expects is of its numbers, and no others.
         smallest = case
         if outcome.cause not in (Cause.EXPECTED, Cause.ALIKE):
             plain = case.plain
-            smallest = shrink(plain, fails)
+            smallest = shrink(plain, fails, *self.shrinking)
             smallest = case if smallest is plain else smallest
         if smallest is not case:
-            found = CHECKS[outcome.kind](smallest, device)
-            outcome = dataclasses.replace(found, seconds=outcome.seconds)
+            # What depends on time may not fail again.
+            found = self._try(outcome.kind, smallest, device)
+            if found.status is Status.FAILED:
+                outcome = dataclasses.replace(found, seconds=outcome.seconds)
         if outcome.device is not None and outcome.case is not None:
             outcome = dataclasses.replace(outcome, data=show_inputs(outcome.case))
+        outcome = self._explain(outcome)
         if self.settings.failures is None:
             return outcome
-        folder = write_failure(self.settings.failures, outcome, device, self.settings.seed)
+        folder = write_failure(
+            self.settings.failures, outcome, device, self.settings.seed, self.candidate
+        )
         return dataclasses.replace(outcome, folder=folder)
 
     def _keep_weak(self) -> Outcome | None:

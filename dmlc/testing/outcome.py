@@ -65,6 +65,7 @@ class Cause(enum.StrEnum):
     VARIANT = "other kernels for the same call give other results"
     MEMORY = "a kernel reads or stores where it may not, or races"
     EXPORT = "it cannot be exported"
+    RACE = "two runs of one case differ"
     TAKEN = "a constraint forbids this call, and it was taken"
     REFUSAL = "a constraint forbids this call, and it was not refused in words"
 
@@ -114,7 +115,7 @@ class Outcome:
         return dataclasses.replace(self, case=None, verdicts={})
 
 
-class _Maker:
+class Maker:
     """Makes the outcomes of one case."""
 
     def __init__(self, kind: Kind, case: Case) -> None:
@@ -142,7 +143,7 @@ class _Maker:
         self,
         cause: Cause,
         message: str,
-        span: Span,
+        span: Span | None,
         device: str | None = None,
         verdicts: Mapping[str, Verdict] | None = None,
     ) -> Outcome:
@@ -155,7 +156,7 @@ class _Maker:
 def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
     """Runs a case on a device and holds the results to what it must give. A call that the
     constraints permit and the formula cannot take fails before that."""
-    make, operator = _Maker(kind, case), case.call.operator
+    make, operator = Maker(kind, case), case.call.operator
     try:
         _ = case.call.function, case.reference
     except UnsupportedError as error:
@@ -186,7 +187,7 @@ def check_example(case: Case, device: str) -> Outcome:
     found = check_case(case, device, Kind.EXAMPLE)
     if case.difference is None or found.status is not Status.PASSED:
         return found
-    make = _Maker(Kind.EXAMPLE, case)
+    make = Maker(Kind.EXAMPLE, case)
     try:
         faults = find_faults(case)
     except UnsupportedError as error:
@@ -199,7 +200,7 @@ def check_example(case: Case, device: str) -> Outcome:
 def check_refusal(case: Case, device: str) -> Outcome:
     """Holds a call that a constraint, which is the place of the case, forbids to being refused."""
     del device  # It is not come to.
-    make, operator = _Maker(Kind.REFUSED, case), case.call.operator
+    make, operator = Maker(Kind.REFUSED, case), case.call.operator
     place = case.span or operator.definition.syntax.name.span
     try:
         _ = case.call.binding
@@ -213,7 +214,7 @@ def check_refusal(case: Case, device: str) -> Outcome:
 def check_gradient(case: Case, device: str) -> Outcome:
     """Holds a gradient that is written by hand to its forward operator."""
     del device  # Both are computed by the reference.
-    make, operator = _Maker(Kind.GRADIENT, case), case.call.operator
+    make, operator = Maker(Kind.GRADIENT, case), case.call.operator
     try:
         found = check_pair(case)
     except DmlcError as error:
@@ -234,7 +235,7 @@ def check_gradient(case: Case, device: str) -> Outcome:
 
 def check_variants(case: Case, device: str) -> Outcome:
     """Holds the variants of a case, drawn from its own words, to what it gives on a device."""
-    make, operator = _Maker(Kind.VARIANT, case), case.call.operator
+    make, operator = Maker(Kind.VARIANT, case), case.call.operator
     random = np.random.default_rng(list(hashlib.sha256(str(case.call).encode()).digest()))
     try:
         tried = list(try_variants(case, device, run_case(case, device), random))
@@ -254,7 +255,7 @@ def check_variants(case: Case, device: str) -> Outcome:
 def check_accesses(case: Case, device: str) -> Outcome:
     """Looks for what a device does in memory that it may not, when it runs a case. Raises
     `UnavailableError`, with the cure, where a tool that looks is not installed."""
-    make, operator = _Maker(Kind.MEMORY, case), case.call.operator
+    make, operator = Maker(Kind.MEMORY, case), case.call.operator
     try:
         found = check_memory(case, device)
     except UnsupportedError as error:
@@ -271,7 +272,7 @@ def check_accesses(case: Case, device: str) -> Outcome:
 def check_export(case: Case, write: Callable[[Case, Path], object], folder: Path) -> Outcome:
     """Has a case written into a folder for a tool on other machines. Raises `DmlcError` where
     nothing can be written there."""
-    make = _Maker(Kind.EXPORT, case)
+    make = Maker(Kind.EXPORT, case)
     try:
         write(case, folder)
     except UnsupportedError as error:

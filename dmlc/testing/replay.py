@@ -18,6 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -59,6 +60,8 @@ class Replay:
     kind: Kind
     device: str
     seed: int
+    candidate: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """What is judged, as `dmlc.testing.judging` makes it again; empty for dmlc's own kernels."""
 
     def run(self, device: str | None = None) -> Outcome:
         """What comes of it now, on the device that it failed on or another, and whether it is
@@ -69,9 +72,15 @@ class Replay:
         return dataclasses.replace(outcome, weakness=str(weakness or ""))
 
 
-def write_failure(folder: Path, outcome: Outcome, device: str, seed: int) -> Path:
-    """Keeps a failure in a folder of its own in this one, and gives that. Raises `DmlcError` where
-    it cannot be written."""
+def write_failure(
+    folder: Path,
+    outcome: Outcome,
+    device: str,
+    seed: int,
+    candidate: Mapping[str, str] = MappingProxyType({}),
+) -> Path:
+    """Keeps a failure in a folder of its own in this one, and gives that. `candidate` says what is
+    judged, where that is a kernel of others. Raises `DmlcError` where it cannot be written."""
     case = outcome.case
     if case is None:
         raise DmlcError(f"nothing was run of '{outcome.operator}' that could be kept")
@@ -91,6 +100,7 @@ def write_failure(folder: Path, outcome: Outcome, device: str, seed: int) -> Pat
         "attributes": {name: _encode(value) for name, value in call.attributes.items()},
         "inputs": {name: str(desc.data_type.name) for name, desc in call.inputs.items()},
         "within": dict(case.within),
+        **({"candidate": dict(candidate)} if candidate else {}),
     }
     digest = zlib.crc32(json.dumps(described, sort_keys=True).encode())
     path = folder / f"{as_file_name(definition.name)}-{as_file_name(outcome.kind)}-{digest:08x}"
@@ -155,9 +165,9 @@ def read_failure(folder: str | Path, others: Sequence[Operator] | None = None) -
     difference = example if isinstance(example, syntax.Difference) else None
     case = Case(call, inputs, title, expected, within, span, difference=difference, instead=instead)
     seed = found.get("seed")
-    return Replay(
-        case, kinds[0], _text(found, "device", path), seed if isinstance(seed, int) else 0
-    )
+    candidate = _texts(found, "candidate", path) if "candidate" in found else {}
+    number = seed if isinstance(seed, int) else 0
+    return Replay(case, kinds[0], _text(found, "device", path), number, candidate)
 
 
 def _is_built_in(operator: Operator) -> bool:

@@ -188,6 +188,15 @@ class Report:
         return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
+def join_junit(reports: Sequence[Report]) -> str:
+    """JUnit's XML of several reports."""
+    joined = Report((), 0)
+    for report in reports:
+        joined.outcomes += report.outcomes
+        joined.tallies |= report.tallies
+    return joined.as_junit()
+
+
 def render_failure(outcome: Outcome) -> str:
     """A failure as a person reads it: what, where, the smallest case, and how to run it again."""
     where = "" if outcome.device is None else f" on {outcome.device}"

@@ -119,7 +119,7 @@ class _Shrinker:
 # Calls -----------------------------------------------------------------------------------------
 
 
-def _call(
+def with_sizes(
     case: Case,
     sizes: Mapping[str, tuple[int, ...]],
     attributes: Mapping[str, object] | None = None,
@@ -202,14 +202,14 @@ def _shrink_sizes(case: Case) -> Iterator[Case | None]:
                 n: tuple(smaller if (n, k) in places else e for k, e in enumerate(s))
                 for n, s in sizes.items()
             }
-            call = _call(case, changed)
+            call = with_sizes(case, changed)
             starts = range(size) if smaller == size - 1 and size <= _SHORT else (0, size - smaller)
             for at in starts if call is not None else ():
                 yield _with(case, call, _cut(case, call, at))
     for axis in range(max(map(len, sizes.values()), default=0)):
         single = {n: tuple(min(e, 1) if k == axis else e for k, e in enumerate(s))
                   for n, s in sizes.items()}  # fmt: skip
-        call = _call(case, single) if single != sizes else None
+        call = with_sizes(case, single) if single != sizes else None
         if call is not None:
             yield _with(case, call, _cut(case, call, 0))
 
@@ -237,7 +237,7 @@ def _drop_optional(case: Case) -> Iterator[Case | None]:
         if not row.optional and not row.array:
             continue
         kept = {n: s for n, s in _sizes(case).items() if n != name}
-        yield _with(case, _call(case, kept), case.inputs)
+        yield _with(case, with_sizes(case, kept), case.inputs)
 
 
 def _drop_axes(case: Case) -> Iterator[Case | None]:
@@ -250,7 +250,7 @@ def _drop_axes(case: Case) -> Iterator[Case | None]:
         lower = {n: s[:axis] + s[axis + 1 :] if len(s) == rank else s for n, s in sizes.items()}
         arrays = {n: a.reshape(lower[n]) if n in lower else a for n, a in case.inputs.items()}
         for attributes in _lower_attributes(case, rank, axis):
-            yield _with(case, _call(case, lower, attributes, dropped=axis), arrays)
+            yield _with(case, with_sizes(case, lower, attributes, dropped=axis), arrays)
 
 
 def _lower_attributes(case: Case, rank: int, axis: int) -> Iterator[dict[str, object]]:
@@ -271,7 +271,7 @@ def _lower_attributes(case: Case, rank: int, axis: int) -> Iterator[dict[str, ob
 
 def _pack_strides(case: Case) -> Iterator[Case | None]:
     if any(desc.strides is not None for desc in case.call.tensors.values()):
-        yield _with(case, _call(case, _sizes(case), strides=False), case.inputs)
+        yield _with(case, with_sizes(case, _sizes(case), strides=False), case.inputs)
 
 
 # Attributes ------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def _simplify_attributes(case: Case) -> Iterator[Case | None]:
         if rows[name].default is not None:
             choices.insert(0, others)
         for attributes in choices:
-            yield _with(case, _call(case, _sizes(case), attributes), case.inputs)
+            yield _with(case, with_sizes(case, _sizes(case), attributes), case.inputs)
 
 
 def _simpler(value: object) -> Iterator[object]:

@@ -236,3 +236,44 @@ def test_help_shows_an_example(dmlc: Dmlc) -> None:
     assert "Example: dmlc test my_operators.dml" in " ".join(dmlc("test", "--help").out.split())
     assert "dmlc test FILE" in " ".join(dmlc("check", "--help").out.split())
     assert "test" in cli.COMMANDS
+
+
+JUDGED = WRONG.parents[1] / "judged"
+NAN = ("test", "directml.ACTIVATION_RELU", "--kernel", str(JUDGED / "relu_nan.hlsl"),
+       "--cases", "3")  # fmt: skip
+
+
+def test_a_kernel_of_others(dmlc: Dmlc) -> None:
+    """It fails, its failure is kept, and runs again by itself."""
+    done = dmlc(*NAN, "--junit", "junit.xml")
+    assert done.status == 1
+    assert "likely: NaN is lost" in done.out
+    assert "relu_nan.hlsl (vulkan) is not directml.ACTIVATION_RELU" in done.out
+    root = ElementTree.parse("junit.xml").getroot()
+    assert int(root.get("failures", "0")) >= 1
+    folder = re.findall(r"again: dmlc test --replay (\S+)", done.out)[0]
+    again = dmlc("test", "--replay", folder)
+    assert again.status == 1
+    assert "where nan is expected" in again.out
+
+
+def test_a_kernel_of_others_as_json(dmlc: Dmlc) -> None:
+    done = dmlc(*NAN, "--json")
+    (found,) = json.loads(done.out)
+    assert not found["passed"]
+    assert found["failures"][0]["cause"] == "a result is not near enough"
+    assert found["candidate"][1] == "  InputTensor = InputTensor"
+
+
+def test_what_goes_with_a_kernel(dmlc: Dmlc) -> None:
+    for more, message in (
+        (("--coverage",), "--kernel takes one operator"),
+        (("--device", "opencl", "--device", "vulkan"), "--kernel takes one operator"),
+    ):
+        done = dmlc(*NAN, *more)
+        assert done.status == 2
+        assert message in done.err
+    assert dmlc("test", "onednn.ReLU", "--groups", "1").status == 2
+    many = dmlc("test", "*RELU*", *NAN[2:])
+    assert many.status == 2
+    assert "and this means directml." in many.err

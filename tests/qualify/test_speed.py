@@ -14,6 +14,8 @@ from dmlc.oracle import find_expected
 from dmlc.qualify import speed
 from dmlc.qualify.speed import Subject, list_subjects, time_subjects
 from dmlc.source import DmlcError, UnsupportedError
+from dmlc.testing import timing
+from dmlc.testing.timing import fill_function
 
 SMALL = 32
 
@@ -30,7 +32,7 @@ def test_there_are_ten_of_every_size() -> None:
 @pytest.mark.parametrize("subject", list_subjects(SMALL), ids=lambda subject: subject.name)
 def test_what_they_compute_is_finite(subject: Subject) -> None:
     function = subject.make()
-    inputs, outputs = speed._fill(function)
+    inputs, outputs = fill_function(function)
     found = find_expected(function, inputs)
     assert all(np.isfinite(array).all() for array in found.values())
     assert {name: a.shape for name, a in found.items()} == {
@@ -86,7 +88,8 @@ NOTHING = Subject("nothing", "4", lambda: ir.parse(
 def _time(monkeypatch: pytest.MonkeyPatch, load: Any, rounds: int = 3) -> speed.Speeds:
     device = find_device("opencl")
     assert device is not None
-    monkeypatch.setattr(speed, "load_on", load)
+    for module in (speed, timing):
+        monkeypatch.setattr(module, "load_on", load)
     return time_subjects(device, [NOTHING, NOTHING], rounds)
 
 

@@ -469,14 +469,16 @@ class Launcher:
                     _set_scalar(made, scalar, evaluate_size(scalar.value, sizes))
         for number, step in self._order:
             made, source = self._kernels[number], self._sources[number]
-            groups, _, _ = source.dispatch.groups(sizes)
-            if groups:
-                size = source.dispatch.group_size
+            groups = source.dispatch.groups(sizes)
+            if 0 not in groups:
+                size = source.dispatch.items
+                along = 1 if size[1:] == groups[1:] == (1, 1) else 3
                 moving = [s for s in source.scalars if s.value == STEP]
                 change = _Change(made, moving, step[STEP]) if moving else None
                 if change is not None:
                     change()
-                steps.append((made, (groups * size,), (size,), change))
+                whole = tuple(g * s for g, s in zip(groups, size, strict=True))
+                steps.append((made, whole[:along], size[:along], change))
                 numbers.append(number)
         self._steps = steps
         self._numbers = numbers
@@ -551,7 +553,7 @@ class _Change:
             _set_scalar(self._kernel, scalar, self._step)
 
 
-_Step: TypeAlias = "tuple[cl.Kernel, tuple[int], tuple[int], _Change | None]"
+_Step: TypeAlias = "tuple[cl.Kernel, tuple[int, ...], tuple[int, ...], _Change | None]"
 """A kernel, its size, that of its groups, and what changes its arguments before."""
 
 

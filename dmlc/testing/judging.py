@@ -1,0 +1,428 @@
+"""Judges a kernel or a Python function that claims to be an operator, by the harness's own cases.
+
+The operator's examples and the calls that its tables permit are drawn as for dmlc's own kernels,
+as far as the candidate takes them, and results are held to the reference within the same computed
+bounds. A kernel runs between words that nothing may change, twice, and once more with its work
+items in reverse order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from dmlc.binding import Operator, TensorDesc
+from dmlc.catalog import operator as find_operator
+from dmlc.language import syntax
+from dmlc.oracle import find_work
+from dmlc.parameters import expect, expect_integer, wrong_kind
+from dmlc.runtime.arrays import packed
+from dmlc.scalars import Array, DataType
+from dmlc.source import DmlcError, UnsupportedError, counted
+from dmlc.testing.candidate import (
+    Candidate,
+    Kernel,
+    Options,
+    Runs,
+)
+from dmlc.testing.case import Call, Case, lay_out
+from dmlc.testing.case import judge as hold
+from dmlc.testing.draw import draw_calls
+from dmlc.testing.draw_values import Random, draw_strides, pick, shuffle, whole
+from dmlc.testing.expressions import OutsideError
+from dmlc.testing.function import Function, read_function
+from dmlc.testing.harness import CASES, OperatorTest, Settings
+from dmlc.testing.jobs import Done
+from dmlc.testing.mistakes import explain
+from dmlc.testing.outcome import Cause, Kind, Maker, Outcome, find_span, is_bindable, say
+from dmlc.testing.replay import Replay
+from dmlc.testing.report import Report
+from dmlc.testing.roofline import Roofline, measure_roofline
+from dmlc.testing.shrink import with_sizes
+from dmlc.testing.verify import Verdict
+
+_DRAWN_FOR_EACH = 16
+"""So many calls are drawn, at most, for each that the candidate is to take."""
+_SHRINKING = (80, 8.0)
+_STRIDE_TRIES = 8
+_GROUP = 64
+"""What a group has where there are none."""
+_BEYOND = (1, 3, 67)
+_LONGEST = 1024
+_MOST_WORK = 1 << 22
+"""The instructions of the reference for a call that was made longer, at most."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judgement:
+    """What came of a candidate; it prints as the command line shows it."""
+
+    name: str
+    """The candidate and its device."""
+    described: tuple[str, ...]
+    """How it is bound, a line each."""
+    report: Report = dataclasses.field(repr=False)
+    outside: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
+    """Why calls that the operator permits are none of the candidate's, and how many of those
+    drawn."""
+    roofline: Roofline | None = None
+    """How fast it is, where all is right and it could be timed."""
+    untimed: str = ""
+    """Why there is no roofline."""
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return tuple(self.report.outcomes)
+
+    @property
+    def failures(self) -> tuple[Outcome, ...]:
+        """The cases that it fails."""
+        return tuple(self.report.failures)
+
+    @property
+    def passed(self) -> bool:
+        """Whether it fails no case."""
+        return not self.report.failures
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data for JSON."""
+        return self.report.as_json() | {
+            "candidate": list(self.described),
+            "outside": dict(self.outside),
+            "roofline": None if self.roofline is None else self.roofline.to_json(),
+        }
+
+    def __str__(self) -> str:
+        lines = [*self.described]
+        for why, count in self.outside.items():
+            lines.append(f"  not judged, {counted(count, 'call')}: {why}")
+        lines += ["", self.report.render_failures()] if not self.passed else []
+        failed, cases = len(self.failures), len(self.outcomes)
+        verdict = f"FAIL: {failed} of {cases} cases" if failed else f"PASS: {cases} cases"
+        name = next(iter(self.report.tallies))
+        speed = self.untimed if self.roofline is None else str(self.roofline)
+        lines += ["", f"{verdict}: {self.name} is {'not ' * bool(failed)}{name}, seed "
+                  f"{self.report.seed}", *([f"  {speed}"] if speed else [])]  # fmt: skip
+        return "\n".join(lines)
+
+
+def judge(
+    candidate: str | Path | Kernel | Function | Callable[..., Any],
+    operator: str | Operator,
+    *,
+    device: str | None = None,
+    cases: int = CASES,
+    seed: int = 0,
+    failures: Path | None = None,
+    roofline: bool = True,
+    entry: str = "",
+    bindings: str = "",
+    groups: str = "",
+    group_size: str = "",
+    where: str = "",
+) -> Judgement:
+    """Judges what claims to be an operator, by the operator's examples and by calls drawn from its
+    tables: NaN and infinities, strides, sizes of 1 and primes, large values.
+
+    `candidate` is a kernel's file (`.hlsl`, `.spv`, `.cl`, `.wgsl`), or a Python function, also in
+    a file (`.py`), from
+    arrays to an array, one for each output, or a mapping by name; its parameters are the operator's
+    inputs in the order of the table, then any of its attributes by name. `device` is where a kernel
+    runs: usually the first that takes its language. `failures` is a folder that failures are kept
+    in; `roofline` says whether what passes is timed.
+
+    The other parameters are the options of `dmlc test --kernel` and may stand in the kernel's file:
+    its function, `NAME=TENSOR` for buffers and `NAME=FORMULA` for arguments, the groups of a launch
+    and the work items of a group along x, y and z, and a condition on the calls that it takes.
+
+    Raises `DmlcError` for a kernel that does not compile or cannot be bound, and for one that
+    takes none of the operator's calls; `UnavailableError` without a device for it.
+    """
+    found = find_operator(operator) if isinstance(operator, str) else operator
+    expect("operator", found, Operator, "an operator, or the name of one of the library")
+    options = Options(entry, bindings, groups, group_size, where)
+    made = make_candidate(candidate, found, device, options)
+    settings = Settings(
+        (made.name,), expect_integer("seed", seed), expect_integer("cases", cases), failures
+    )
+    test = Judging(made, settings)
+    report = Report((made.name,), settings.seed)
+    outcomes: list[Outcome] = []
+    for outcome in test.run():
+        outcomes.append(outcome.without_arrays())
+        if test.mistake is not None:
+            break
+    if test.mistake is not None:
+        raise test.mistake
+    if not outcomes:
+        reasons = [f"{why} ({counted(count, 'call')})" for why, count in test.outside.items()]
+        raise DmlcError(f"{made.name} takes no call that {found.name} permits", None, reasons)
+    report.add(Done(found.name, tuple(outcomes), test.summarize()))
+    described = tuple(made.describe())
+    if report.failures or not roofline or not test.taken:
+        return Judgement(made.name, described, report, test.outside)
+    try:
+        timed = measure_roofline(made, max(test.taken, key=_weigh))
+    except DmlcError as error:
+        return Judgement(made.name, described, report, test.outside, None, _first_line(error))
+    return Judgement(made.name, described, report, test.outside, timed)
+
+
+def make_candidate(
+    candidate: object, operator: Operator, device: str | None, options: Options
+) -> Candidate:
+    """What is judged, from what `judge` is given."""
+    if isinstance(candidate, Kernel | Function):
+        return candidate
+    is_file = isinstance(candidate, str | Path)
+    if is_file and Path(candidate).suffix != ".py":
+        return Kernel(candidate, operator, options, device)
+    if not is_file and not callable(candidate):
+        raise wrong_kind("candidate", "a kernel's file, or a function", candidate)
+    if device is not None or options.bindings or options.groups or options.group_size:
+        raise DmlcError("a Python function has no device, no bindings and no groups")
+    if is_file:
+        return read_function(Path(candidate), options.entry, operator, options.where)
+    return Function(cast("Callable[..., Any]", candidate), operator, options.where)
+
+
+class Judging(OperatorTest):
+    """The tests of one candidate."""
+
+    shrinking = _SHRINKING
+
+    def __init__(self, judged: Candidate, settings: Settings) -> None:
+        if not judged.kept:
+            # What cannot be made again is not kept.
+            settings = dataclasses.replace(settings, failures=None)
+        super().__init__(judged.operator, settings)
+        self.judged = judged
+        self.candidate = judged.kept
+        self.outside: dict[str, int] = {}
+        self.taken: list[Call] = []
+        """The calls that it takes, of those drawn."""
+        self.mistake: DmlcError | None = None
+        """What is wrong with a formula of the candidate's."""
+
+    def _read_cases(self, example: syntax.Example) -> Iterator[Case]:
+        for case in super()._read_cases(example):
+            call = self._adapt(case.call)
+            if call is not None:
+                yield dataclasses.replace(case, call=call)
+
+    def _draw_calls(self, count: int) -> Iterator[Call]:
+        drawn = draw_calls(self.operator, self._draw("calls"), count * _DRAWN_FOR_EACH)
+        fixed = (self._fix(call) for call in drawn)
+        calls = (call for each in fixed if (call := self._adapt(each)) is not None)
+        different = {str(call): call for call in itertools.islice(calls, 2 * count)}
+        for number, call in enumerate(itertools.islice(different.values(), count)):
+            longer = (None if number % 2 else self._lengthen(call)) or call
+            yield (self._spread(longer) if number % 3 else None) or longer
+
+    def _fill(self, call: Call, kind: str, number: int) -> Case:
+        """A case with data of one kind; of special ones, NaN and an infinity are in every input,
+        however small."""
+        case = super()._fill(call, kind, number)
+        if case.title != "special data":
+            return case
+        random = self._draw(f"special elements of {call}")
+        inputs = dict(case.inputs)
+        for name, array in case.inputs.items():
+            if not call.tensors[name].data_type.is_float or array.size == 0:
+                continue
+            values = np.array(array)
+            places = random.permutation(values.size)
+            values.flat[places[0]] = np.nan
+            if values.size > 1:
+                values.flat[places[1]] = random.choice([np.inf, -np.inf])
+            inputs[name] = lay_out(values, call.tensors[name])
+        return dataclasses.replace(case, inputs=inputs)
+
+    def _fix(self, call: Call) -> Call:
+        """The call with the attributes and the tensors that the candidate is for, where the
+        operator permits that: few are drawn with them by chance."""
+        known = {attribute.name for attribute in self.operator.definition.attributes}
+        wanted = {name: value for name, value in self.judged.fixed.items() if name in known}
+        made = Call(call.operator, self.judged.fit(call), {**call.attributes, **wanted})
+        return made if is_bindable(made) else call
+
+    def _spread(self, call: Call) -> Call | None:
+        """The call with strides for every tensor, where all are packed and the operator permits it.
+        Those that the candidate does not read, it is not given."""
+        if any(map(_is_moved, call.tensors.values())):
+            return None
+        random = self._draw(f"strides of {call}")
+        for _ in range(_STRIDE_TRIES):
+            tensors = {
+                name: TensorDesc(desc.data_type, sizes, draw_strides(random, sizes, is_output))
+                if sizes and 0 not in sizes
+                else desc
+                for name, desc in call.tensors.items()
+                for sizes, is_output in [(whole(desc.sizes or ()), name in call.outputs)]
+            }
+            made = self._adapt(Call(call.operator, tensors, call.attributes))
+            if made is not None and is_bindable(made) and any(map(_is_moved, tensors.values())):
+                return made
+        return None
+
+    def _lengthen(self, call: Call) -> Call | None:
+        """The call with one size longer than a group of work items, and no multiple of it; None
+        where none can be."""
+        random = self._draw(f"longer sizes of {call}")
+        sizes = {name: whole(desc.sizes or ()) for name, desc in call.tensors.items()}
+        items = self.judged.count_group() or _GROUP
+        length = items + pick(random, _BEYOND)
+        for size in shuffle(random, sorted({s for shape in sizes.values() for s in shape})):
+            if size == 0 or items > _LONGEST:
+                continue
+            longer = {n: tuple(length if s == size else s for s in each)
+                      for n, each in sizes.items()}  # fmt: skip
+            made = with_sizes(Case(call, {}, ""), longer, strides=False)
+            if made is None or not is_bindable(made) or find_work(made.function) > _MOST_WORK:
+                continue
+            tensors = {n: self._lay_out(d, call.tensors[n], random, n in call.outputs)
+                       for n, d in made.tensors.items()}  # fmt: skip
+            made = self._adapt(Call(call.operator, tensors, call.attributes))
+            if made is not None and is_bindable(made):
+                return made
+        return None
+
+    @staticmethod
+    def _lay_out(desc: TensorDesc, like: TensorDesc, random: Random, output: bool) -> TensorDesc:
+        """A tensor with strides of its own, where one like it has some."""
+        sizes = whole(desc.sizes or ())
+        if like.strides is None or 0 in sizes:
+            return desc
+        return TensorDesc(desc.data_type, sizes, draw_strides(random, sizes, output))
+
+    def _adapt(self, call: Call) -> Call | None:
+        try:
+            _ = call.binding
+        except DmlcError:
+            return None  # A constraint reads strides.
+        try:
+            found = self.judged.adapt(call)
+        except OutsideError as outside:
+            self.outside[str(outside)] = self.outside.get(str(outside), 0) + 1
+            return None
+        except DmlcError as error:
+            # Of what is said of the kernel, no case's own.
+            self.mistake = self.mistake or error
+            return None
+        self.taken.append(found)
+        return found
+
+    def _try(self, kind: Kind, case: Case, device: str) -> Outcome:
+        return check_candidate(case, self.judged, kind)
+
+    def _explain(self, outcome: Outcome) -> Outcome:
+        case = outcome.case
+        if case is None:
+            return outcome
+
+        def run(other: Case) -> Outcome:
+            return check_candidate(other, self.judged, outcome.kind)
+
+        results: Mapping[str, Array] = {}
+        if outcome.cause is Cause.RESULT:
+            results = self.judged.run(case).results[""]
+        said = explain(case, outcome, results, self.judged.count_items(case.call), run)
+        return dataclasses.replace(outcome, message="\n".join([outcome.message, *said]))
+
+    def _list_further(self, kind: Kind, case: Case) -> Iterator[Kind]:
+        return iter(())
+
+    def _draw_refused(self) -> Iterator[Case]:
+        return iter(())
+
+
+def replay(kept: Replay) -> Outcome:
+    """What comes now of a failure that a candidate had: of the same file, mended perhaps."""
+    options = dict(kept.candidate)
+    path, device = options.pop("path", ""), options.pop("device", None)
+    judged = make_candidate(Path(path), kept.case.call.operator, device, Options(**options))
+    return check_candidate(kept.case, judged, kept.kind)
+
+
+def check_candidate(case: Case, candidate: Candidate, kind: Kind = Kind.CALL) -> Outcome:
+    """Runs a candidate on a case, and holds each of its runs to what the case must give."""
+    make, operator, device = Maker(kind, case), case.call.operator, candidate.name
+    try:
+        _ = case.call.function, case.reference
+    except UnsupportedError as error:
+        return make.unsupported(None, error)
+    except Exception as error:
+        return make.failed(Cause.FORMULA, say(error), find_span(error, operator))
+    try:
+        # A case that was made smaller may be none of the candidate's any more.
+        candidate.adapt(case.call)
+        runs = candidate.run(case)
+        verdicts = {how: hold(case, found, candidate.floats) for how, found in runs.results.items()}
+    except UnsupportedError as error:
+        return make.unsupported(device, error)
+    except OutsideError as outside:
+        return make.unsupported(device, UnsupportedError(str(outside)))
+    except Exception as error:
+        return make.failed(Cause.EXCEPTION, say(error), None, device)
+    first = verdicts[""]
+    wrong = {how: found for how, found in verdicts.items() if _list_wrong(found)}
+    if runs.stray:
+        return make.failed(Cause.MEMORY, "\n".join(runs.stray), None, device, first)
+    differing = _list_differing(runs)
+    if wrong and differing:
+        lines = [*differing, *_list_wrong(next(iter(wrong.values())))]
+        return make.failed(Cause.RACE, "\n".join(lines), None, device, first)
+    if runs.unsettled:
+        return make.failed(Cause.MEMORY, "\n".join(runs.unsettled), None, device, first)
+    if not wrong:
+        return make.passed(device, first)
+    return make.failed(Cause.RESULT, "\n".join(_list_wrong(first)), None, device, first)
+
+
+def _list_wrong(verdicts: Mapping[str, Verdict]) -> list[str]:
+    return [f"{name}: {verdict}" for name, verdict in verdicts.items() if not verdict.holds]
+
+
+def _list_differing(runs: Runs) -> list[str]:
+    """The first element of each output in which a run differs from the plain one."""
+    lines: list[str] = []
+    for how, found in runs.results.items():
+        for name, one in runs.results[""].items():
+            other = found[name]
+            places = np.argwhere(np.asarray(_bits(one) != _bits(other)))
+            if len(places) and how:
+                at = tuple(int(k) for k in places[0])
+                lines.append(f"{name}{list(at)} is {one[at]}, and {other[at]} in {how}")
+    return lines[:1]
+
+
+def _bits(array: Array) -> Array:
+    packed = np.ascontiguousarray(array)
+    return packed.view(np.dtype(f"u{array.itemsize}")).reshape(array.shape)
+
+
+def _is_moved(desc: TensorDesc) -> bool:
+    """Whether a tensor's elements lie elsewhere than packed ones."""
+    sizes, strides = whole(desc.sizes or ()), desc.strides or ()
+    steps = zip(sizes, strides, packed(sizes), strict=False)
+    return any(size > 1 and step != tight for size, step, tight in steps)
+
+
+def _weigh(call: Call) -> tuple[int, int]:
+    """How much of a call is in 32-bit floats, and how many elements there are."""
+    tensors = call.tensors.values()
+    plain = sum(desc.data_type is DataType.FLOAT32 for desc in tensors)
+    return plain, sum(math.prod(whole(desc.sizes or ())) for desc in tensors)
+
+
+def _first_line(error: DmlcError) -> str:
+    return f"not timed: {error.diagnostics[0].message}"
+
+
+__all__ = ["Judgement", "Judging", "check_candidate", "judge", "make_candidate", "replay"]

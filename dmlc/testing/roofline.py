@@ -1,0 +1,126 @@
+"""The speed of what is judged, beside the least that its operator must do: the percent of the
+memory roofline, which is the rate of a copy on the same device in turns with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from dmlc.inspection.work import count_work
+from dmlc.oracle import find_work
+from dmlc.source import DmlcError
+from dmlc.testing.candidate import Candidate, Kernel
+from dmlc.testing.case import Call, Case
+from dmlc.testing.expressions import OutsideError
+from dmlc.testing.fill import MILD, fill
+from dmlc.testing.function import Function
+from dmlc.testing.outcome import is_bindable
+from dmlc.testing.shrink import with_sizes
+from dmlc.testing.timing import Timer, make_copy
+
+BYTES = 4 << 20
+"""A call that is timed moves about so many bytes, unless it takes the work below first."""
+MOST_WORK = 1 << 27
+"""The instructions that the reference would run for it, at most."""
+_ROUNDS = 5
+_STEPS = 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Roofline:
+    """How fast a candidate is on one call."""
+
+    call: str
+    bytes: int
+    """What must be moved at least: inputs and outputs, each once."""
+    operations: float
+    """On floats, at least."""
+    seconds: float
+    copied: float
+    """The seconds of a copy of as many bytes."""
+    clock: str
+    """`device` or `host`: with the host's clock, arrays go to the device and back as well."""
+
+    @property
+    def percent(self) -> float:
+        """The part of the memory roofline that it reaches, by 100."""
+        return 100 * self.copied / max(self.seconds, 1e-12)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data for JSON."""
+        return dataclasses.asdict(self) | {"percent": round(self.percent, 2)}
+
+    def __str__(self) -> str:
+        rate, most = (self.bytes / max(s, 1e-12) / 1e9 for s in (self.seconds, self.copied))
+        flops = self.operations / max(self.seconds, 1e-12) / 1e9
+        return (
+            f"{self.percent:.0f} % of the memory roofline: {self.bytes / 1e6:.1f} MB in "
+            f"{self.seconds * 1e6:,.0f} us, {rate:.1f} GB/s where a copy has {most:.1f}, and "
+            f"{flops:.1f} GFLOP/s, by the {self.clock}'s clock\n  timed with {self.call}"
+        )
+
+
+def measure_roofline(candidate: Candidate, call: Call) -> Roofline:
+    """The speed of a candidate on a call that is made larger until a run is long enough. Raises
+    `DmlcError` as running it does."""
+    grown = grow(candidate, call)
+    work = count_work(grown.function)
+    case = Case(grown, fill(grown, MILD, np.random.default_rng(0)), "timed")
+    count = max(work.bytes // 8, 1)
+    if isinstance(candidate, Function):
+        source = np.ones(count, np.float32)
+        target = np.empty_like(source)
+        copy = Timer.of(lambda: np.copyto(target, source))
+        kernel = Timer.of(lambda: candidate.run_once(case))
+    elif isinstance(candidate, Kernel):
+        kernel = Timer(*candidate.prepare(case))
+        copy = make_copy(candidate.device, count)
+    else:
+        raise DmlcError(f"{candidate.name} cannot be timed")
+    samples = [(kernel.sample(), copy.sample()) for _ in range(_ROUNDS)]
+    seconds, copied = (statistics.median(each) for each in zip(*samples, strict=True))
+    return Roofline(str(grown), work.bytes, work.operations, seconds, copied, kernel.clock)
+
+
+def grow(candidate: Candidate, call: Call) -> Call:
+    """The call with larger sizes, as the operator permits it and the candidate takes it."""
+    for _ in range(_STEPS):
+        if _count_bytes(call) >= BYTES or find_work(call.function) >= MOST_WORK:
+            break
+        larger = next(_list_larger(candidate, call), None)
+        if larger is None:
+            break
+        call = larger
+    return call
+
+
+def _list_larger(candidate: Candidate, call: Call) -> Iterator[Call]:
+    """The call with one of its sizes doubled: along one axis, or else of all axes with that size;
+    the smallest first, and sizes of 1 last."""
+    sizes = {n: cast("tuple[int, ...]", d.sizes) for n, d in call.tensors.items()}
+    found = {(size, axis) for shape in sizes.values() for axis, size in enumerate(shape)}
+    alike = {(size, -1) for size, _ in found}
+    case = Case(call, {}, "")
+    for size, axis in sorted(found | alike, key=lambda f: (f[1] < 0, f[0] == 1, f)):
+        changed = {
+            n: tuple(2 * s if s == size and axis in (k, -1) else s for k, s in enumerate(shape))
+            for n, shape in sizes.items()
+        }
+        made = with_sizes(case, changed, strides=False)
+        if made is None or _count_bytes(made) <= _count_bytes(call) or not is_bindable(made):
+            continue
+        try:
+            yield candidate.adapt(made)
+        except OutsideError:
+            continue
+
+
+def _count_bytes(call: Call) -> int:
+    shapes: Mapping[str, Any] = call.tensors
+    return sum(math.prod(d.sizes) * d.data_type.bytes for d in shapes.values())

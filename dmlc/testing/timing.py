@@ -1,0 +1,90 @@
+"""Times of runs beside a copy of as many bytes on the same device.
+
+The device's own clock counts where its runtime reads it; elsewhere the host's does, and with it the
+time that arrays take to the device and back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.devices import compile_for, load_on
+from dmlc.ir import Function
+from dmlc.runtime.interface import AnyDevice, AnyExecutable
+from dmlc.scalars import Array
+
+SAMPLE_SECONDS = 0.02
+"""A sample repeats a run for about this long."""
+_MOST_TURNS = 200
+
+
+class Timer:
+    """A run with its arrays on a device."""
+
+    def __init__(
+        self, executable: AnyExecutable, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> None:
+        self._begin(executable.bind(inputs, outputs))
+
+    @staticmethod
+    def of(run: Callable[[], Any]) -> Timer:
+        """What times a function of the host."""
+        made = Timer.__new__(Timer)
+        made._begin(run)
+        return made
+
+    def _begin(self, run: Callable[[], Any]) -> None:
+        self.run = run
+        self._time: Callable[[int], float] | None = getattr(run, "time_kernels", None)
+        self.clock = "host" if self._time is None else "device"
+        self._seconds(2)
+        once = max(self._seconds(2), 1e-7)
+        self._turns = max(1, min(_MOST_TURNS, round(SAMPLE_SECONDS / once)))
+
+    def sample(self) -> float:
+        """The seconds of a run, on average over as many as make a sample."""
+        return self._seconds(self._turns)
+
+    def _seconds(self, turns: int) -> float:
+        if self._time is not None:
+            return self._time(turns)
+        start = time.perf_counter()
+        for _ in range(turns):
+            self.run()
+        return (time.perf_counter() - start) / turns
+
+
+def make_copy(device: AnyDevice, count: int) -> Timer:
+    """A copy of so many elements of four bytes."""
+    function = ir.parse(
+        f"func @copy(%x: f32[{count}]) -> (%y) {{\n  %y: f32[i0 < {count}] = %x[i0]\n}}"
+    )
+    inputs, outputs = fill_function(function)
+    return Timer(load_on(compile_for(function, device), device), inputs, outputs)
+
+
+def fill_function(function: Function) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Arrays for what a function is given, and for its results. Integers are positions of rows."""
+    random = np.random.default_rng(1)
+    return (
+        dict(_make_arrays(function, [p.name for p in function.parameters], random)),
+        dict(_make_arrays(function, [r.name for r in function.results], random)),
+    )
+
+
+def _make_arrays(
+    function: Function, names: list[str], random: np.random.Generator
+) -> Iterator[tuple[str, Array]]:
+    tensors = function.tensors()
+    for name in names:
+        dtype = tensors[name].dtype
+        sizes = [extent for extent in tensors[name].extents if isinstance(extent, int)]
+        if dtype.is_float:
+            yield name, random.uniform(0.5, 2, sizes).astype(dtype.dtype)
+        else:
+            yield name, random.integers(0, sizes[-1], sizes).astype(dtype.dtype)
