@@ -30,10 +30,9 @@ from typing import Any
 
 import dmlc
 from dmlc import diagnostics, ir, summaries
+from dmlc.datasheet import References, write_datasheet
 from dmlc.editor.highlight import write_textmate
-from dmlc.language import syntax
-from dmlc.language.format import format_concerned, format_expression, format_operator
-from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names
+from dmlc.library.equivalents import FAMILIES, list_operations
 from dmlc.loops.script import PRIMITIVES
 from dmlc.picture import VIEWS, draw
 from dmlc.picture.diagram import Diagram, Kernel, list_calls, make_diagram
@@ -43,6 +42,7 @@ from dmlc.pipeline import explain
 from dmlc.source import counted, join_words
 from docs.generated import describe_json, describe_qualification, list_commands
 from docs.listings import is_played, play
+from tests.directml.answers import count_answers
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "examples/embedding/README.md", "docs/index.md", *(
@@ -66,8 +66,6 @@ GRAPH_SIZES: dict[str, dict[str, int]] = {
     "unet_decoder_backward": {"N": 8, "C": 64, "S": 64, "H": 64, "W": 64},
 }
 """The example graphs, and sizes as training has them."""
-
-DIRECTML_PAGE = "../../explanation/directml.md"
 
 _BLOCK = re.compile(
     r"(?P<head><!-- (?P<kind>file|output): (?P<what>[^\n]*) -->\n```\w*\n)"
@@ -228,50 +226,30 @@ def _content(kind: str, what: str) -> str:
 def _operator_pages() -> dict[Path, str]:
     folder = ROOT / "docs" / "reference" / "operators"
     listed = {row["name"]: row for row in json.loads(_content("output", "dmlc ops --json"))}
-    pages: dict[Path, str] = {}
-    for name, operator in dmlc.operators().items():
-        text = format_operator(operator.definition.syntax)
-        formulas = [s.span.text for s in operator.definition.compute or ()]
-        others = [f"[{o}]({o}.md)" if o in listed else f"`{o}`" for o in list_other_names(name)]
-        elsewhere = ["", f"Elsewhere: {', '.join(others)}."] if others else []
-        pages[folder / f"{name}.md"] = "\n".join(
-            [f"# {name}", "", operator.doc or "", *elsewhere, "", "```", *formulas, "```", "",
-             *_list_differences(operator), "As the library has it:", "", f"```dml\n{text}```", ""]
-        )  # fmt: skip
+    pages = {
+        folder / f"{name}.md": write_operator_page(name, whole=False) for name in dmlc.operators()
+    }
     pages[folder / "index.md"] = "\n".join(
         ["# Operators", "", "Written by `make docs` from `dmlc/library/`.", "",
-         "- [By task](#by-task): what each does, and what others call the same.",
+         "- [By task](#by-task): the work that each does, and the names of the same elsewhere.",
          "- By family: " + ", ".join(f"[{f}](#{f})" for f in FAMILIES) + ".", "",
          "## By task", "", *_list_tasks(), *_list_families(listed)]
     )  # fmt: skip
     return pages
 
 
-def _list_differences(operator: dmlc.Operator) -> list[str]:
-    """What DirectML does otherwise: for each section `differs` a line, and a call in numbers."""
-    differences = operator.definition.differences
-    lines: list[str] = []
-    if differences:
-        lines = ["## Where DirectML differs", "",
-                 "Each line says what DirectML does, and where. Below it is a call in which the "
-                 f"two differ. [How this is known]({DIRECTML_PAGE}).", ""]  # fmt: skip
-    for difference in differences:
-        title = difference.title[:1].upper() + difference.title[1:]
-        given = [_show_item(item) for item in difference.items if not item.expected]
-        lines += [f"**{title}**: `{format_concerned(difference)}`", "", f"{', '.join(given)}:", "",
-                  "| | here | DirectML |", "| --- | --- | --- |"]  # fmt: skip
-        for item in difference.items:
-            if item.expected:
-                values = (item.value, item.instead or item.value)
-                cells = " | ".join(f"`{format_expression(value)}`" for value in values)
-                lines.append(f"| {item.tensor} | {cells} |")
-        lines.append("")
-    return lines
-
-
-def _show_item(item: syntax.ExampleItem) -> str:
-    dtype = "" if item.dtype is None else f": {item.dtype.text}"
-    return f"`{item.tensor}{dtype} = {format_expression(item.value)}`"
+def write_operator_page(name: str, *, whole: bool) -> str:
+    """The page of an operator. A whole one also has the sections that need its kernels."""
+    count = count_answers().get(name, 0)
+    recorded = f"DirectML's results for {counted(count, 'call')} are recorded" if count else ""
+    references = References(
+        lambda other: f"[{other}]({other}.md)",
+        "[the GPU model](../gpu.md)",
+        f"{recorded}, and [compared](../../explanation/directml.md) with those of dmlc."
+        if recorded
+        else "",
+    )
+    return write_datasheet(dmlc.operator(name), references, whole=whole)
 
 
 def _list_tasks() -> list[str]:
