@@ -25,6 +25,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,9 @@ GRAPH_SIZES: dict[str, dict[str, int]] = {
     "unet_decoder_backward": {"N": 8, "C": 64, "S": 64, "H": 64, "W": 64},
 }
 """The example graphs, and sizes as training has them."""
+
+TALLEST = 2000
+"""The most pixels of a picture on a page."""
 
 _BLOCK = re.compile(
     r"(?P<head><!-- (?P<kind>file|output): (?P<what>[^\n]*) -->\n```\w*\n)"
@@ -302,11 +306,12 @@ def _graph_pages() -> dict[Path, str]:
     for path in sorted((ROOT / "examples" / "graphs").glob("*.dml")):
         graph = dmlc.load(path).graphs[path.stem]
         dims = GRAPH_SIZES[path.stem]
-        report = explain(graph.bind(dims=dims))
+        report = explain(graph.bind(dims=dims), "hlsl")
         diagram = make_diagram(report, list_calls(graph))
-        for view in VIEWS:
-            pages[folder / f"{path.stem}.{view}.svg"] = draw(report, "svg", (view,), graph)
-        pages[folder / f"{path.stem}.md"] = _describe_graph(path, dims, diagram)
+        drawn = {view: draw(report, "svg", (view,), graph) for view in VIEWS}
+        shown = [view for view, text in drawn.items() if _find_height(text) <= TALLEST]
+        pages |= {folder / f"{path.stem}.{view}.svg": drawn[view] for view in shown}
+        pages[folder / f"{path.stem}.md"] = _describe_graph(path, dims, diagram, shown)
         before, after = diagram.before, diagram.after
         rows.append(
             f"| [{path.stem}]({path.stem}.md) | {before.launches} → {after.launches} "
@@ -321,13 +326,15 @@ def _graph_pages() -> dict[Path, str]:
          "",
          "The table compares each graph before and after [fusion](../fusion.md). Before fusion, "
          "each stage is a kernel of its own: each formula of an operator or of the graph. Kernels "
-         "and bytes are those for OpenCL on a CPU. Each graph's page has its pictures.", "",
+         "and bytes are those of the HLSL. Each graph's page has its pictures, unless they are too "
+         "tall for a page.", "",
          *rows, "",
          "## Draw your own graph", "",
          "`dmlc graph` draws a graph, or an operator of the library, for any target:", "",
          "```", "dmlc graph FILE.dml --dim N=32 -o picture.svg     # or picture.dot, for Graphviz",
          "dmlc graph FILE.dml --dim N=32 --view after       # as text, on the terminal", "```", "",
-         "In Python: `dmlc.picture.draw(dmlc.pipeline.explain(graph.bind(dims=...)))`.", "",
+         "In Python: `dmlc.picture.draw(dmlc.pipeline.explain(graph.bind(dims=...), \"hlsl\"))`.",
+         "",
          "## How to read a picture", "",
          "- A **box** is a stage: its name, its formula, and the type and sizes of its result. A "
          "violet box is a reduction. A coloured stripe shows which call of the graph the stage "
@@ -362,20 +369,34 @@ def _graph_pages() -> dict[Path, str]:
     return pages
 
 
-def _describe_graph(path: Path, dims: dict[str, int], diagram: Diagram) -> str:
+def _find_height(svg: str) -> float:
+    found = re.search(r'viewBox="\S+ \S+ \S+ (\S+)"', svg)
+    return float(found[1]) if found else 0.0
+
+
+def _show_picture(name: str, view: str, what: str, shown: Sequence[str]) -> str:
+    if view in shown:
+        return f"![{name}, {what}]({name}.{view}.svg)"
+    return "The picture is too tall for this page. The command at its end draws it."
+
+
+def _describe_graph(
+    path: Path, dims: dict[str, int], diagram: Diagram, shown: Sequence[str]
+) -> str:
     listing = path.read_text(encoding="utf-8")
     intro = re.match(r"(?://[^\n]*\n)*", listing)
     remark = "" if intro is None else re.sub(r"^// ?", "", intro[0], flags=re.MULTILINE)
     sizes = ", ".join(f"{name} = {size}" for name, size in dims.items())
     options = " ".join(f"--dim {name}={size}" for name, size in dims.items())
-    command = f"dmlc graph examples/graphs/{path.name}:{path.stem} {options} -o {path.stem}.svg"
+    command = f"dmlc graph examples/graphs/{path.name}:{path.stem} {options}"
+    command += f" --target hlsl -o {path.stem}.svg"
     return "\n".join(
         [f"# {path.stem}", "", remark.strip(), "", "```dml", listing.strip(), "```", "",
          f"## Before fusion: {summarize_view(diagram.before)}", "",
          f"With {sizes}:", "",
-         f"![{path.stem}, every stage as a kernel]({path.stem}.before.svg)", "",
+         _show_picture(path.stem, "before", "every stage as a kernel", shown), "",
          f"## After fusion: {summarize_view(diagram.after)}", "",
-         f"![{path.stem}, the kernels after fusion]({path.stem}.after.svg)", "",
+         _show_picture(path.stem, "after", "the kernels after fusion", shown), "",
          "The table has the kernels in the order in which they run, with the stages that each "
          "computes, its work, and the bytes it moves:", "",
          "| kernel | computes | work | reads | writes |", "| --- | --- | --- | --- | --- |",

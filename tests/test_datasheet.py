@@ -1,4 +1,4 @@
-"""The datasheets of operators: their code runs, their larger calls are calls, and they are whole."""
+"""The datasheets of operators: their code runs, and they have every section."""
 
 from __future__ import annotations
 

@@ -221,10 +221,11 @@ def _list_kernels(function: ir.Function, kernels: Sequence[Kernel]) -> list[str]
     rows = ["| kernel | computes | launches | reads | writes |", "| --- | --- | --- | --- | --- |"]
     for number, kernel in enumerate(kernels, 1):
         launch = read_launch(function, kernel)
+        groups, size = launch.steps.groups, launch.steps.group_size
         written = {m.tensor: m.written for m in launch.moves if m.written}
         cells = [
             ", ".join(f"`{name}`" for name in kernel.stages),
-            f"{launch.steps.groups:,} group{'s' * (launch.steps.groups != 1)} of {launch.steps.group_size} threads",
+            f"{groups:,} group{'s' * (groups != 1)} of {size} threads",
             *(
                 "<br>".join(f"`{name}` {show_bytes(size)}" for name, size in moved.items())
                 for moved in (launch.read, written)

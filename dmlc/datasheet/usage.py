@@ -24,7 +24,6 @@ _SCALARS = {"nan": "np.nan", "inf": "np.inf", "-inf": "-np.inf"}
 def write_python(case: Case) -> list[str]:
     """A session of Python that runs a case, with its results."""
     call = case.call
-    operator = call.operator.name
     lines = ["import numpy as np, dmlc"]
     if any(_is_foreign(desc.data_type) for desc in call.tensors.values()):
         lines[0] += ", ml_dtypes"
