@@ -324,6 +324,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 FOLDERS = ("benchmarks", "dmlc", "docs", "examples", "grammar", "templates", "tests")
+DMLC = ROOT / "dmlc"
 ELSEWHERE = {"dmlc/devices", "dmlc/d3d12", "dmlc/grammar"}
 """Folders of the user's cache, and one of an installed dmlc."""
 
@@ -348,11 +349,10 @@ def test_named_files_and_folders_exist() -> None:
     module = re.compile(r"`((?:\w+/)*\w+\.py)`")
     wrong: list[str] = []
     for path, text in list_texts():
-        for name in whole.findall(text):
-            if name not in ELSEWHERE and not any(ROOT.glob(name)):
-                wrong.append(f"{name_of(path)}: {name}")
-        for name in module.findall(text) if path.is_relative_to(ROOT / "docs/explanation") else ():
-            found = name in modules or (ROOT / name).exists() or (ROOT / "dmlc" / name).exists()
-            if not found:
-                wrong.append(f"{name_of(path)}: {name}")
+        named = {name for name in whole.findall(text) if name not in ELSEWHERE}
+        missing = {name for name in named if not any(ROOT.glob(name))}
+        if path.is_relative_to(ROOT / "docs/explanation"):
+            named = {*module.findall(text)} - modules
+            missing |= {n for n in named if not any((at / n).exists() for at in (ROOT, DMLC))}
+        wrong += [f"{name_of(path)}: {name}" for name in sorted(missing)]
     assert wrong == []

@@ -1,4 +1,4 @@
-"""What commands that run something are told of it: the subject, its arrays, where it runs."""
+"""The arguments of commands that run something: the subject, its arrays, and the device."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Call:
     attributes: Mapping[str, object]
     dims: Mapping[str, int]
     arguments: tuple[Any, ...]
-    """What `dmlc.run` is given."""
+    """The arguments of `dmlc.run`."""
 
 
 def read_call(

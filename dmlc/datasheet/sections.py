@@ -1,4 +1,4 @@
-"""The sections of a datasheet, each from what the compiler and the library know of an operator."""
+"""The sections of a datasheet, from the library and the compiler."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _describe_shader(call: Call, program: Program) -> list[str]:
 
 
 def _describe_gradient(operator: Operator, link: Callable[[str], str]) -> list[str]:
-    """The operator that is the gradient; what is derived for a call; or why there is none."""
+    """The operator that is the gradient, the derived one for a call, or the reason for none."""
     definition = operator.definition
     lines: list[str] = []
     if definition.forward:
