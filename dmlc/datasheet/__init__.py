@@ -24,7 +24,10 @@ def write_datasheet(
     lines = [f"# {operator.name}", "", operator.doc or "", ""]
     if definition.compute:
         lines += ["```", *(s.span.text for s in definition.compute), "```", ""]
-    if whole:
+    if not whole:
+        command = f"`dmlc show {operator.name} --datasheet`"
+        lines += [f"{command} adds a call as code, its shader, its gradient and its cost.", ""]
+    else:
         for section in list_sections(operator, references):
             lines += _head(section.title, section.lines)
     differences = list_differences(operator, references.differences)
