@@ -125,12 +125,9 @@ def write_datasheets() -> None:
     pages = (DOCS / "reference" / "operators").glob("*.*.md")
     missing = [page.stem for page in pages if not (folder / page.name).exists()]
     with concurrent.futures.ProcessPoolExecutor() as pool:
-        for name, text in zip(missing, pool.map(_write_datasheet, missing), strict=True):
+        write = functools.partial(write_operator_page, whole=True)
+        for name, text in zip(missing, pool.map(write, missing), strict=True):
             (folder / f"{name}.md").write_text(text, "utf-8")
-
-
-def _write_datasheet(name: str) -> str:
-    return write_operator_page(name, whole=True)
 
 
 @functools.cache
