@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.binding import TensorDesc
+from dmlc.ir import Extent
 from dmlc.source import DmlcError
 from dmlc.testing.case import Call
 
@@ -69,7 +70,7 @@ class _Trial:
 
     @staticmethod
     def make(call: Call) -> _Trial:
-        whole = {name: _read_sizes(desc) for name, desc in call.tensors.items()}
+        whole = {name: _keep_numbers(desc.sizes) for name, desc in call.tensors.items()}
         inputs = _Trial(call, {name: whole[name] for name in call.inputs}, whole)
         return inputs if inputs.resolve(inputs.sizes) else _Trial(call, whole, whole)
 
@@ -83,7 +84,11 @@ class _Trial:
             found = self.call.operator.resolve(described, self.call.attributes).tensors
         except DmlcError:
             return None
-        known = {n: t.sizes for n, t in found.items() if n in self.whole and t.sizes is not None}
+        known = {
+            name: _keep_numbers(tensor.sizes)
+            for name, tensor in found.items()
+            if name in self.whole and tensor.sizes is not None
+        }
         return known if len(known) == len(self.whole) else None
 
     def list_groups(self) -> Iterator[Sequence[_Axis]]:
@@ -136,5 +141,6 @@ def _multiply(sizes: _Sizes, axes: Sequence[_Axis], factor: int) -> _Sizes:
     return {name: tuple(each) for name, each in found.items()}
 
 
-def _read_sizes(desc: TensorDesc) -> tuple[int, ...]:
-    return tuple(size for size in desc.sizes or () if isinstance(size, int))
+def _keep_numbers(sizes: Sequence[Extent] | None) -> tuple[int, ...]:
+    """The sizes that are numbers: all of a call with its data."""
+    return tuple(size for size in sizes or () if isinstance(size, int))

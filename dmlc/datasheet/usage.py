@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -88,14 +88,14 @@ def _spell_items(items: Any) -> str:
         text = repr(items)
         text = text if text == "-0.0" else text.removesuffix(".0")
         return _SCALARS.get(text, text)
-    return f"[{', '.join(map(_spell_items, items))}]"
+    return f"[{', '.join(map(_spell_items, cast('list[Any]', items)))}]"
 
 
 def _spell_value(value: object) -> str:
     if isinstance(value, DataType):
         return f'"{value.name}"'
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_spell_value, value))}]"
+        return f"[{', '.join(map(_spell_value, cast('Sequence[object]', value)))}]"
     if isinstance(value, float) and not math.isfinite(value):
         return _SCALARS[repr(value)]
     return f'"{value}"' if isinstance(value, str) else repr(value)
