@@ -1,7 +1,7 @@
 """The Python face of dmlc: one call from arrays to arrays.
 
 Everything here puts stages together that live elsewhere; `dmlc` itself offers these names
-lazily. Calls that look alike share what was compiled for the first of them.
+lazily. Calls that look alike share the program of the first of them.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def run(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """What a call of `run` comes to, short of running it."""
+    """The plan of a call of `run`."""
 
     function: Function
     device: AnyDevice | None
@@ -160,7 +160,7 @@ class PlannedRun:
     outputs: Mapping[str, Shape]
     """The sizes of those outputs for which the call says them."""
     steps: Steps = USUAL
-    """What it was made by."""
+    """The steps that made it."""
 
 
 def plan_run(
@@ -173,8 +173,7 @@ def plan_run(
     schedule: str | Source | None = None,
     matrix_instructions: Sequence[str] = (),
 ) -> PlannedRun:
-    """The function that `run` would run, what it would run it with, and on what. Raises as `run`
-    does."""
+    """The function that `run` would run, its arrays, and the device. Raises as `run` does."""
     trusted, steps = find_trusted(device), _read_steps(schedule, matrix_instructions)
     call, _ = _read_call(subject, inputs, attributes, outputs, trusted, dims, steps)
     plan = call.plan()
@@ -207,7 +206,7 @@ def _read_call(
 
 
 def _read_steps(schedule: str | Source | None, matrix_instructions: Sequence[str]) -> Steps:
-    """What a call is made by."""
+    """The steps of a call."""
     own = None if schedule is None else as_source(schedule)
     return Steps(schedule=own, instructions=read_instructions(matrix_instructions))
 
@@ -220,7 +219,7 @@ def _list_arrays(subject: Operator | Graph | Function) -> tuple[str, ...]:
 
 
 def _spell_entries(listed: tuple[str, ...], given: Mapping[str, object]) -> Mapping[str, object]:
-    """What was given by name, entries of arrays of tensors by the names that functions have for
+    """The arguments by name, with entries of arrays of tensors by the names that functions have for
     them: `InputTensors=[a, b]` and `InputTensors[0]` become `InputTensors_0` and so on."""
     if not listed:
         return given
@@ -267,7 +266,7 @@ def _check_data_type(name: str, array: Array) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
-    """What calls of one signature share."""
+    """The parts that calls of one signature share."""
 
     subject: Operator | Graph | Function
     """Kept, so that the `id` in the signature stays this object's own."""
@@ -275,7 +274,7 @@ class _Plan:
     executable: AnyExecutable | None
     """None where the reference evaluates the function."""
     compiled: Function
-    """What was compiled: the function, or what serves all sizes of it."""
+    """The compiled function: the function itself, or one for all sizes of it."""
 
     def estimate_bytes(self) -> int:
         """About how much memory it takes. Plans that share a kernel count it each."""
@@ -342,7 +341,7 @@ class _Call:
         self.arrays, self.outputs = self.call.inputs, self.call.outputs
 
     def plan(self) -> _Plan:
-        """What serves this call and all of its signature."""
+        """The plan of this call and all of its signature."""
         signature = self._signature()
         plan = _plans.find(signature) if signature is not None else None
         if plan is None:
@@ -363,7 +362,7 @@ class _Call:
         return Results(self.call.hand_over(found), report)
 
     def _signature(self) -> object:
-        """What decides which plan serves this call; None where it cannot be looked up."""
+        """The key of this call's plan; None where it cannot be looked up."""
         if isinstance(self.subject, Function) and not _is_made_for_sizes(self.subject):
             layouts: object = None
         else:
@@ -460,7 +459,7 @@ class _Call:
         return (executable, function) if largest <= executable.program.max_count else None
 
     def _evaluate(self, function: Function) -> dict[str, Array]:
-        """What the reference gives, in the caller's arrays where it gave some."""
+        """The reference's results, in the caller's arrays where it gave some."""
         specs = _result_specs(function)
         check_names(self.outputs, specs, "output")
         found = find_expected(function, self.arrays)
@@ -540,7 +539,7 @@ def _describe(array: Array) -> TensorDesc:
 
 
 def _layout(array: Array) -> object:
-    """What of an array a plan depends on."""
+    """The properties of an array that a plan depends on."""
     if array.flags.c_contiguous:
         return array.dtype, array.shape
     return array.dtype, array.shape, buffer_strides(array)

@@ -1,6 +1,6 @@
 """Operators by name: the built-in library, and files and texts of one's own.
 
-Knows nothing of devices, so that compiling loads none of what runs.
+The module knows no devices, so that compiling loads no runtime.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def parse(
     filename: str = "<text>",
     import_folders: Sequence[str | os.PathLike[str]] = (),
 ) -> Module:
-    """The operators and graphs of a `.dml` text; `filename` is what messages call it, and where
-    its imports are relative to. Files are imported as `load` does."""
+    """The operators and graphs of a `.dml` text; `filename` is its name in messages, and imports
+    are relative to it. Files are imported as `load` does."""
     folders = expect_folders("import_folders", import_folders)
     found = check_text(
         expect_text("text", text), expect_text("filename", filename), library.BUILT_IN, folders
@@ -102,9 +102,9 @@ def find_function(
     parameter: str = "function",
 ) -> Function:
     """The function of an operator, its name, or a graph, bound as it is told, or without being told
-    more; or the function itself. It is for what compiles or exports: what only its gradient would
-    read is gone. Raises `DmlcError`, which says what binding misses. `parameter` is what the caller
-    calls the subject."""
+    more; or the function itself. It is for compilation and export: stages that only its gradient
+    would read are gone. Raises `DmlcError`, which says what binding misses. `parameter` is the
+    caller's name of the subject."""
     found = operator(subject) if isinstance(subject, str) else subject
     given = {"tensors": tensors, "attributes": attributes, "dims": dims}
     try:

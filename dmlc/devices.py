@@ -47,7 +47,7 @@ def find_device(device: str) -> AnyDevice | None:
 
 
 def list_devices() -> tuple[list[AnyDevice], list[UnavailableError]]:
-    """Every device of this machine, and what is missing to have, or to run on, others."""
+    """Every device of this machine, and the missing parts of others."""
     found: list[AnyDevice] = []
     missing: list[UnavailableError] = []
     for name in RUNTIMES:
@@ -64,8 +64,8 @@ def list_devices() -> tuple[list[AnyDevice], list[UnavailableError]]:
 
 
 def find_promises(device: str) -> FloatPromises:
-    """What the device that a text means promises of floats. The reference rounds as it should, and
-    keeps all that there is."""
+    """The promises about floats of the device that a text means. The reference rounds as it should,
+    and keeps all that there is."""
     found = find_device(device)
     return _EXACT if found is None else found.floats
 

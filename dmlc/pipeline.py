@@ -316,7 +316,7 @@ def compile_kernels(
     shader_model: str | None = None,
     steps: Steps = USUAL,
 ) -> tuple[Program, Function, tuple[Kernel, ...]]:
-    """What `compile` gives and what `make_kernels` gives, lowered once."""
+    """The results of `compile` and of `make_kernels`, lowered once."""
     dialect, shape = _find_kind(target, profile, shader_model)
     lowered = _lower(function, dialect, shape, steps)
     program = _render(function, lowered, dialect, shape)
@@ -325,7 +325,7 @@ def compile_kernels(
 
 
 def make_budget(shape: Profile, limits: Limits) -> Budget:
-    """What fusion may spend on a kind of device, in an output language."""
+    """The budget of fusion on a kind of device, in an output language."""
     return Budget(
         shape.bytes_per_operation,
         shape.launch_bytes,

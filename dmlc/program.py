@@ -182,7 +182,7 @@ class Repeat:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figures:
-    """What a kernel's launch comes to on a GPU, counted without running it."""
+    """The figures of a kernel's launch on a GPU, counted without running it."""
 
     groups: int
     threads: int
@@ -205,7 +205,7 @@ class Figures:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Origin:
-    """What part of the compiled function a kernel computes."""
+    """The part of the compiled function that a kernel computes."""
 
     stages: tuple[str, ...] = ()
     """The stages it stores or reduces, by name. What it computes where it reads it has none."""
@@ -220,7 +220,7 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unfused:
-    """What the compiled function is without fusion: each stage a kernel of its own."""
+    """The compiled function without fusion: each stage a kernel of its own."""
 
     kernels: int
     traffic: tuple[int, int] | None
@@ -228,7 +228,7 @@ class Unfused:
 
 
 class Interpreted(Protocol):
-    """What a kernel was rendered from, to be interpreted."""
+    """The source of a rendered kernel, to be interpreted."""
 
     def run(
         self, source: KernelSource, memories: Sequence[Any], sizes: Mapping[str, int], taken: Any, /
@@ -259,7 +259,7 @@ class KernelSource:
     """HLSL: the widths of floats, in bits, of which its SPIR-V asks drivers to keep NaN, infinities
     and the signs of zeros."""
     interpreted: Interpreted | None = dataclasses.field(default=None, compare=False, repr=False)
-    """What a simulated device runs in place of the source."""
+    """The kernel that a simulated device runs in place of the source."""
     matrix: Instruction | None = dataclasses.field(default=None, repr=False)
     """HLSL: the matrix instruction that it uses. Its source is for Vulkan alone."""
     spirv: bytes = dataclasses.field(default=b"", repr=False)
@@ -292,7 +292,7 @@ class Language:
     describe_scalar: Callable[[ScalarBinding], dict[str, Any]]
     describe_kernel: Callable[[KernelSource], dict[str, Any]]
     notes: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str], hash=False)
-    """What a manifest says of a whole program, by field."""
+    """The fields of a manifest about a whole program."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -374,7 +374,7 @@ class Program:
 
     @property
     def target(self) -> str:
-        """What it was compiled for: `opencl`, `hlsl`, ..."""
+        """The target it was compiled for: `opencl`, `hlsl`, ..."""
         return self.language.target
 
     def __repr__(self) -> str:

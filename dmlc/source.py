@@ -1,7 +1,7 @@
 """Where text came from, and how a mistake in it is shown.
 
 Every later stage keeps the `Span` its nodes came from, so that an error found while binding or
-lowering still points at the line the user wrote. Nothing here knows what the text means.
+lowering still points at the line the user wrote. Nothing here interprets the text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import ClassVar, TypeAlias
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A named text. `name` is what diagnostics show: a file name, or `<text>`."""
+    """A named text. `name` is its name in diagnostics: a file name, or `<text>`."""
 
     name: str
     text: str = dataclasses.field(repr=False)
@@ -119,7 +119,7 @@ class Diagnostic:
     notes: tuple[Note, ...] = ()
     warning: bool = False
     code: str | None = None
-    """What kind of mistake it is: a name such as `E0401` (`W0001` of a warning), which stays the
+    """The kind of mistake: a name such as `E0401` (`W0001` of a warning), which stays the
     same while messages change. `dmlc explain E0401` tells more of it."""
     fixes: tuple[Fix, ...] = ()
     """Each of which carries a cure out, the likeliest first; editors offer them."""

@@ -34,10 +34,9 @@ from typing import Any
 
 import dmlc
 from dmlc import cli, diagnostics, ir, summaries
+from dmlc.datasheet import References, write_datasheet
 from dmlc.editor.highlight import write_textmate
-from dmlc.language import syntax
-from dmlc.language.format import format_concerned, format_expression, format_operator
-from dmlc.library.equivalents import FAMILIES, list_operations, list_other_names
+from dmlc.library.equivalents import FAMILIES, list_operations
 from dmlc.loops.script import PRIMITIVES
 from dmlc.picture import VIEWS, draw
 from dmlc.picture.diagram import Diagram, Kernel, list_calls, make_diagram
@@ -47,6 +46,7 @@ from dmlc.pipeline import explain
 from dmlc.source import counted, join_words
 from docs.generated import describe_json, describe_qualification, list_commands
 from docs.listings import is_played, play
+from tests.directml.answers import count_answers
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "examples/embedding/README.md", "docs/index.md", *(
@@ -72,7 +72,8 @@ GRAPH_SIZES: dict[str, dict[str, int]] = {
 }
 """The example graphs, and sizes as training has them."""
 
-DIRECTML_PAGE = "../../explanation/directml.md"
+TALLEST = 2000
+"""The most pixels of a picture on a page."""
 
 _BLOCK = re.compile(
     r"(?P<head><!-- (?P<kind>file|output): (?P<what>[^\n]*) -->\n```\w*\n)"
@@ -248,50 +249,30 @@ def print_command(arguments: Sequence[str]) -> str:
 def _operator_pages() -> dict[Path, str]:
     folder = ROOT / "docs" / "reference" / "operators"
     listed = {row["name"]: row for row in json.loads(_content("output", "dmlc ops --json"))}
-    pages: dict[Path, str] = {}
-    for name, operator in dmlc.operators().items():
-        text = format_operator(operator.definition.syntax)
-        formulas = [s.span.text for s in operator.definition.compute or ()]
-        others = [f"[{o}]({o}.md)" if o in listed else f"`{o}`" for o in list_other_names(name)]
-        elsewhere = ["", f"Elsewhere: {', '.join(others)}."] if others else []
-        pages[folder / f"{name}.md"] = "\n".join(
-            [f"# {name}", "", operator.doc or "", *elsewhere, "", "```", *formulas, "```", "",
-             *_list_differences(operator), "As the library has it:", "", f"```dml\n{text}```", ""]
-        )  # fmt: skip
+    pages = {
+        folder / f"{name}.md": write_operator_page(name, whole=False) for name in dmlc.operators()
+    }
     pages[folder / "index.md"] = "\n".join(
         ["# Operators", "", "Written by `make docs` from `dmlc/library/`.", "",
-         "- [By task](#by-task): what each does, and what others call the same.",
+         "- [By task](#by-task): the work that each does, and the names of the same elsewhere.",
          "- By family: " + ", ".join(f"[{f}](#{f})" for f in FAMILIES) + ".", "",
          "## By task", "", *_list_tasks(), *_list_families(listed)]
     )  # fmt: skip
     return pages
 
 
-def _list_differences(operator: dmlc.Operator) -> list[str]:
-    """What DirectML does otherwise: for each section `differs` a line, and a call in numbers."""
-    differences = operator.definition.differences
-    lines: list[str] = []
-    if differences:
-        lines = ["## Where DirectML differs", "",
-                 "Each line says what DirectML does, and where. Below it is a call in which the "
-                 f"two differ. [How this is known]({DIRECTML_PAGE}).", ""]  # fmt: skip
-    for difference in differences:
-        title = difference.title[:1].upper() + difference.title[1:]
-        given = [_show_item(item) for item in difference.items if not item.expected]
-        lines += [f"**{title}**: `{format_concerned(difference)}`", "", f"{', '.join(given)}:", "",
-                  "| | here | DirectML |", "| --- | --- | --- |"]  # fmt: skip
-        for item in difference.items:
-            if item.expected:
-                values = (item.value, item.instead or item.value)
-                cells = " | ".join(f"`{format_expression(value)}`" for value in values)
-                lines.append(f"| {item.tensor} | {cells} |")
-        lines.append("")
-    return lines
-
-
-def _show_item(item: syntax.ExampleItem) -> str:
-    dtype = "" if item.dtype is None else f": {item.dtype.text}"
-    return f"`{item.tensor}{dtype} = {format_expression(item.value)}`"
+def write_operator_page(name: str, *, whole: bool) -> str:
+    """The page of an operator. A whole one also has the sections that need its kernels."""
+    count = count_answers().get(name, 0)
+    recorded = f"DirectML's results for {counted(count, 'call')} are recorded" if count else ""
+    references = References(
+        lambda other: f"[{other}]({other}.md)",
+        "[the GPU model](../gpu.md)",
+        f"{recorded}, and [compared](../../explanation/directml.md) with those of dmlc."
+        if recorded
+        else "",
+    )
+    return write_datasheet(dmlc.operator(name), references, whole=whole)
 
 
 def _list_tasks() -> list[str]:
@@ -344,11 +325,12 @@ def _graph_pages() -> dict[Path, str]:
     for path in sorted((ROOT / "examples" / "graphs").glob("*.dml")):
         graph = dmlc.load(path).graphs[path.stem]
         dims = GRAPH_SIZES[path.stem]
-        report = explain(graph.bind(dims=dims))
+        report = explain(graph.bind(dims=dims), "hlsl")
         diagram = make_diagram(report, list_calls(graph))
-        for view in VIEWS:
-            pages[folder / f"{path.stem}.{view}.svg"] = draw(report, "svg", (view,), graph)
-        pages[folder / f"{path.stem}.md"] = _describe_graph(path, dims, diagram)
+        drawn = {view: draw(report, "svg", (view,), graph) for view in VIEWS}
+        shown = [view for view, text in drawn.items() if _find_height(text) <= TALLEST]
+        pages |= {folder / f"{path.stem}.{view}.svg": drawn[view] for view in shown}
+        pages[folder / f"{path.stem}.md"] = _describe_graph(path, dims, diagram, shown)
         before, after = diagram.before, diagram.after
         rows.append(
             f"| [{path.stem}]({path.stem}.md) | {before.launches} → {after.launches} "
@@ -363,13 +345,15 @@ def _graph_pages() -> dict[Path, str]:
          "",
          "The table compares each graph before and after [fusion](../fusion.md). Before fusion, "
          "each stage is a kernel of its own: each formula of an operator or of the graph. Kernels "
-         "and bytes are those for OpenCL on a CPU. Each graph's page has its pictures.", "",
+         "and bytes are those of the HLSL. Each graph's page has its pictures, unless they are too "
+         "tall for a page.", "",
          *rows, "",
          "## Draw your own graph", "",
          "`dmlc graph` draws a graph, or an operator of the library, for any target:", "",
          "```", "dmlc graph FILE.dml --dim N=32 -o picture.svg     # or picture.dot, for Graphviz",
          "dmlc graph FILE.dml --dim N=32 --view after       # as text, on the terminal", "```", "",
-         "In Python: `dmlc.picture.draw(dmlc.pipeline.explain(graph.bind(dims=...)))`.", "",
+         "In Python: `dmlc.picture.draw(dmlc.pipeline.explain(graph.bind(dims=...), \"hlsl\"))`.",
+         "",
          "## How to read a picture", "",
          "- A **box** is a stage: its name, its formula, and the type and sizes of its result. A "
          "violet box is a reduction. A coloured stripe shows which call of the graph the stage "
@@ -404,20 +388,34 @@ def _graph_pages() -> dict[Path, str]:
     return pages
 
 
-def _describe_graph(path: Path, dims: dict[str, int], diagram: Diagram) -> str:
+def _find_height(svg: str) -> float:
+    found = re.search(r'viewBox="\S+ \S+ \S+ (\S+)"', svg)
+    return float(found[1]) if found else 0.0
+
+
+def _show_picture(name: str, view: str, what: str, shown: Sequence[str]) -> str:
+    if view in shown:
+        return f"![{name}, {what}]({name}.{view}.svg)"
+    return "The picture is too tall for this page. The command at its end draws it."
+
+
+def _describe_graph(
+    path: Path, dims: dict[str, int], diagram: Diagram, shown: Sequence[str]
+) -> str:
     listing = path.read_text(encoding="utf-8")
     intro = re.match(r"(?://[^\n]*\n)*", listing)
     remark = "" if intro is None else re.sub(r"^// ?", "", intro[0], flags=re.MULTILINE)
     sizes = ", ".join(f"{name} = {size}" for name, size in dims.items())
     options = " ".join(f"--dim {name}={size}" for name, size in dims.items())
-    command = f"dmlc graph examples/graphs/{path.name}:{path.stem} {options} -o {path.stem}.svg"
+    command = f"dmlc graph examples/graphs/{path.name}:{path.stem} {options}"
+    command += f" --target hlsl -o {path.stem}.svg"
     return "\n".join(
         [f"# {path.stem}", "", remark.strip(), "", "```dml", listing.strip(), "```", "",
          f"## Before fusion: {summarize_view(diagram.before)}", "",
          f"With {sizes}:", "",
-         f"![{path.stem}, every stage as a kernel]({path.stem}.before.svg)", "",
+         _show_picture(path.stem, "before", "every stage as a kernel", shown), "",
          f"## After fusion: {summarize_view(diagram.after)}", "",
-         f"![{path.stem}, the kernels after fusion]({path.stem}.after.svg)", "",
+         _show_picture(path.stem, "after", "the kernels after fusion", shown), "",
          "The table has the kernels in the order in which they run, with the stages that each "
          "computes, its work, and the bytes it moves:", "",
          "| kernel | computes | work | reads | writes |", "| --- | --- | --- | --- | --- |",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import functools
 import importlib
@@ -323,3 +324,38 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         short = name.partition(".")[2]
         written = {p.name for p in (tmp_path / name).iterdir()}
         assert written == {f"{short}.hlsl", f"{short}.cl", "manifest.json"}
+
+
+FOLDERS = ("benchmarks", "dmlc", "docs", "examples", "grammar", "templates", "tests")
+DMLC = ROOT / "dmlc"
+ELSEWHERE = {"dmlc/devices", "dmlc/d3d12", "dmlc/grammar"}
+"""Folders of the user's cache, and one of an installed dmlc."""
+
+
+def list_texts() -> Iterator[tuple[Path, str]]:
+    """Each written page without the targets of its links, and each docstring of dmlc."""
+    for path in DOCUMENTS:
+        if not {"operators", "graphs"} & {*path.parts}:
+            yield path, re.sub(r"\]\([^)]*\)", "]", path.read_text("utf-8"))
+    for path in ROOT.glob("dmlc/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield path, text
+                case _:
+                    pass
+
+
+def test_named_files_and_folders_exist() -> None:
+    modules = {path.name for path in ROOT.glob("dmlc/**/*.py")}
+    whole = re.compile(rf"(?<![\w/.*-])(?:{'|'.join(FOLDERS)})/[\w./*-]*[\w*]")
+    module = re.compile(r"`((?:\w+/)*\w+\.py)`")
+    wrong: list[str] = []
+    for path, text in list_texts():
+        named = {name for name in whole.findall(text) if name not in ELSEWHERE}
+        missing = {name for name in named if not any(ROOT.glob(name))}
+        if path.is_relative_to(ROOT / "docs/explanation"):
+            named = {*module.findall(text)} - modules
+            missing |= {n for n in named if not any((at / n).exists() for at in (ROOT, DMLC))}
+        wrong += [f"{name_of(path)}: {name}" for name in sorted(missing)]
+    assert wrong == []

@@ -51,7 +51,7 @@ _ENTRY = re.compile(r"([A-Za-z_]\w*?)(?:\[(\d{1,9})\]|_(\d{1,9}))", re.ASCII)
 """An entry of an array of tensors, as callers spell it."""
 
 Description: TypeAlias = TensorDesc | Sequence[ir.Extent]
-"""What a caller says about a tensor; sizes alone leave the data type open."""
+"""A caller's description of a tensor; sizes alone leave the data type open."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,9 +145,9 @@ class Operator:
         level: str | None = None,
         computed: Sequence[str] = (),
     ) -> Binding:
-        """What `bind` binds: every tensor's type and sizes and every attribute's value, worked
-        out and held to the constraints. Optional outputs among `computed` take part though nothing
-        describes them. Raises as `bind` does."""
+        """The binding that `bind` lowers: every tensor's type and sizes and every attribute's
+        value, worked out and held to the constraints. Optional outputs among `computed` take part
+        though nothing describes them. Raises as `bind` does."""
         table = _find_level(self.definition, level)
         diagnostics: list[Diagnostic] = []
         given, table = expand_arrays(table, tensors, diagnostics, self.definition.gradient)
@@ -160,7 +160,7 @@ def read_call(
     tensors: Mapping[str, Description | Sequence[Description]],
     attributes: Mapping[str, object],
 ) -> Binding:
-    """What a call says, not held to the constraints: `Operator.resolve` goes on from there. Raises
+    """A call, not held to the constraints: `Operator.resolve` goes on from there. Raises
     as that does what the tables alone refuse."""
     diagnostics: list[Diagnostic] = []
     given, table = expand_arrays(definition.newest, tensors, diagnostics, definition.gradient)
@@ -222,7 +222,7 @@ def _list_numbers(found: Iterable[str], array: str | None) -> list[int]:
 
 
 def read_descriptions(given: object) -> dict[str, object]:
-    """The `tensors` of a caller; what is None is left out. Raises `ArgumentError`."""
+    """The `tensors` of a caller; None entries are left out. Raises `ArgumentError`."""
     if given is None:
         return {}
     expected = "a mapping of tensors' names to descriptions"

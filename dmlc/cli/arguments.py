@@ -1,4 +1,4 @@
-"""What the command line spells in its own way: subjects, tensors and attributes."""
+"""Subjects, tensors and attributes, as the command line spells them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def import_option(function: F) -> F:
 
 
 def target_option(said: str) -> Callable[[F], F]:
-    """The option `--target` of a command that looks at what is made for one."""
+    """The option `--target` of a command about the kernels of one."""
     names = [target.name for target in TARGETS]
     return click.option(
         "--target", type=click.Choice(names), default="opencl", show_default=True, help=said
@@ -133,13 +133,13 @@ def bindings(function: F) -> F:
 
 
 def show_warnings(warnings: Iterable[Diagnostic]) -> None:
-    """Says what may not be meant or is slow; of several programs for one function, once."""
+    """Shows warnings; of several programs for one function, each once."""
     for warning in dict.fromkeys(warning.render() for warning in warnings):
         show(warning)
 
 
 def show_commands(where: str, commands: Iterable[str]) -> None:
-    """What to run with files that were written, on the machine they are meant for."""
+    """The commands for written files, on the machine they are meant for."""
     show(f"{where}:")
     for line in commands:
         show(f"  {line}")
@@ -173,7 +173,7 @@ def bind_subject(
 def find_function(
     text: str, tensors: Iterable[str], attributes: Iterable[str], dimensions: Iterable[str]
 ) -> ir.Function | None:
-    """The function in `FILE.ir`, which has no bindings left; None for what is no such file."""
+    """The function in `FILE.ir`, which has no bindings left; None for any other argument."""
     if not text.endswith(".ir"):
         return None
     for option, given in (("tensor", tensors), ("attr", attributes), ("dim", dimensions)):

@@ -1,4 +1,4 @@
-"""`dmlc cache`: what is kept on disk for the next process."""
+"""`dmlc cache`: the results kept on disk for the next process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from dmlc.source import UnavailableError
 @click.option("--clear", "cleared", is_flag=True, help="Remove all of it.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(cleared: bool, as_json: bool) -> None:
-    """Show what is kept on disk for the next process: the folder, its entries and their size.
+    """Show the results that are kept on disk for the next process: the folder, its entries and
+    their size.
 
     All of it is found out again where it is missing. The folder is in $XDG_CACHE_HOME, or in
     ~/.cache. With a value in the environment variable DMLC_NO_CACHE, compiled kernels are neither

@@ -1,4 +1,4 @@
-"""The options of commands that run something: its subject, its arrays, its device."""
+"""The arguments of commands that run something: the subject, its arrays, and the device."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Call:
     dims: Mapping[str, int]
     device: str
     arguments: tuple[Any, ...]
-    """What `dmlc.run` is given."""
+    """The arguments of `dmlc.run`."""
 
 
 def call_options(devices: str) -> Callable[[F], Callable[..., Any]]:

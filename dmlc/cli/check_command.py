@@ -1,4 +1,4 @@
-"""`dmlc check`: every mistake in some files, and what their kernels would do slowly."""
+"""`dmlc check`: every mistake in some files, and slow work of their kernels."""
 
 from __future__ import annotations
 

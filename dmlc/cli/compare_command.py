@@ -1,4 +1,4 @@
-"""`dmlc compare`: two arrays side by side, to judge what another machine gave."""
+"""`dmlc compare`: two arrays side by side, to judge the results of another machine."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def command(
     elements: int | None,
     as_json: bool,
 ) -> int:
-    """Compare two arrays, such as what two devices gave: exactly, or within a tolerance, or within
-    bounds that each element has.
+    """Compare two arrays, such as the results of two devices: exactly, or within a tolerance, or
+    within bounds that each element has.
 
     Shapes may differ as long as the elements are as many: DxDispatch writes lines of elements.
     Exits with 1 where the arrays differ by more, and says where and by how much.
@@ -106,5 +106,5 @@ def _read_bound(path: str, expected: Array) -> Array:
 
 
 def _spell(value: bool | int | float | None) -> bool | int | float | str | None:
-    """A number as JSON has it; what it has no number for as a text, such as `"inf"`."""
+    """A number as JSON has it; one that it lacks as a text, such as `"inf"`."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

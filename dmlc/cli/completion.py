@@ -1,4 +1,4 @@
-"""What a shell offers while a command is typed: names of operators, of their tensors and
+"""The words that a shell offers while a command is typed: names of operators, of their tensors and
 attributes, codes and files.
 
 Nothing is compiled or parsed for it: what the library has is in `library/index.json`.

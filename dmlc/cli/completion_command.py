@@ -1,4 +1,4 @@
-"""`dmlc completion`: what makes a shell complete the commands."""
+"""`dmlc completion`: the script that makes a shell complete the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dmlc explain`: what the code of an error or a warning means."""
+"""`dmlc explain`: the meaning of the code of an error or a warning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmlc.diagnostics import explain, list_codes
 @click.command("explain", epilog="Example: dmlc explain E0401")
 @click.argument("code", required=False, shell_complete=complete_code)
 def command(code: str | None) -> None:
-    """Say what the CODE of an error or a warning means, with an example and its cure. Without CODE,
+    """Explain the CODE of an error or a warning, with an example and its cure. Without CODE,
     list all of them."""
     if code is not None:
         click.echo(explain(code).text.rstrip())

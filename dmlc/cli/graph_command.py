@@ -53,7 +53,7 @@ def command(
     profile: str | None,
     output: str | None,
 ) -> None:
-    """Show what fusion makes of a graph: its kernels, the stages in each, and the bytes moved.
+    """Show a graph before and after fusion: its kernels, the stages in each, and the bytes moved.
 
     SUBJECT is FILE[:NAME], or an operator of the library, which is a small graph. As SVG it is a
     picture for a page, light or dark; DOT is for Graphviz; text is for the terminal; HTML is an
@@ -82,7 +82,7 @@ def command(
 
 
 def _find_format(form: str | None, html: bool, output: str | None) -> str:
-    """What to write, by the options and the end of the file's name."""
+    """The format to write, by the options and the end of the file's name."""
     if html:
         if form not in (None, "html"):
             raise click.UsageError(f"--html and --format {form} do not go together")

@@ -1,4 +1,4 @@
-"""`dmlc inspect`: what each kernel is on a GPU, without one."""
+"""`dmlc inspect`: the figures of each kernel on a GPU, without one."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def command(
     isa: bool,
     as_json: bool,
 ) -> None:
-    """Show what each kernel of an operator or a graph is on a GPU: registers, instructions, loads,
-    and a modelled time beside the least there can be.
+    """Show the figures of each kernel of an operator or a graph on a GPU: registers, instructions,
+    loads, and a modelled time beside the least there can be.
 
     OPERATOR is a name of the library, or FILE[:NAME]. No GPU is needed: the GPU's own compiler
     works offline, and the time is that of a model.

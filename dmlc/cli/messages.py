@@ -25,7 +25,7 @@ def wants_colour() -> bool:
 
 
 def show(what: DmlcError | Diagnostic | str) -> None:
-    """Writes what is wrong, or may be, to standard error."""
+    """Writes an error or a warning to standard error."""
     text = printable(what.render() if isinstance(what, Diagnostic) else str(what))
     colour = wants_colour()
     # Where nobody can be told, the exit status still says it.

@@ -47,7 +47,7 @@ def command(pattern: str | None, as_json: bool) -> int:
 
 
 def _read(name: str) -> Summary:
-    """What the index does not know, from the file itself."""
+    """The summary of an operator that the index lacks, from its file."""
     return summarize(dmlc.operators()[name].definition)
 
 

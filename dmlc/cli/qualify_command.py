@@ -29,7 +29,7 @@ CASES = 6
 REPORT = "report"
 PAGE, RECORD, KEPT = "qualification.html", "qualification.json", "kept"
 _STEP = 32
-"""What the sizes of the kernels that are timed are multiples of."""
+"""The unit of the sizes of timed kernels."""
 
 
 @click.command(

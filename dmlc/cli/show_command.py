@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import click
 
+from dmlc.binding import Operator
 from dmlc.cli.arguments import find_subject, import_option
 from dmlc.cli.completion import complete_operator
+from dmlc.datasheet import write_datasheet
 from dmlc.listing import list_subject
+from dmlc.source import DmlcError
 
 
 @click.command("show", epilog="Example: dmlc show directml.ACTIVATION_RELU_GRAD")
 @click.argument("operator", shell_complete=complete_operator)
+@click.option("--datasheet", is_flag=True, help="Show the operator's page as Markdown: its first "
+              "example as a call in Python and C++, the shader, the gradient, the modelled cost on "
+              "GPUs, and where DirectML differs.")  # fmt: skip
 @import_option
-def command(operator: str, folders: tuple[str, ...]) -> None:
-    """Show an operator: tables, constraints, formula and examples; or a graph. Of a gradient that
-    is derived, also what it is at points that have no one derivative. Of an operator of the
-    library, also what others call the same: ONNX, PyTorch, and its other families.
+def command(operator: str, datasheet: bool, folders: tuple[str, ...]) -> None:
+    """Show an operator: tables, constraints, formula and examples; or a graph.
+
+    A derived gradient is shown with its values at points that have no one derivative. An operator
+    of the library is shown with its names elsewhere: in ONNX, PyTorch, and the other families.
 
     OPERATOR is a name of the library, or FILE[:NAME].
     """
-    click.echo(list_subject(find_subject(operator, folders)), nl=False)
+    subject = find_subject(operator, folders)
+    if not datasheet:
+        click.echo(list_subject(subject), nl=False)
+    elif isinstance(subject, Operator):
+        click.echo(write_datasheet(subject), nl=False)
+    else:
+        raise DmlcError(
+            f"{subject.name} is a graph, and a datasheet is an operator's",
+            notes=["dmlc graph draws a graph, with the bytes that its kernels move"],
+        )

@@ -224,8 +224,8 @@ def list_targets(subjects: Sequence[str], folders: Sequence[str]) -> list[Target
 
 
 def show_progress(done: Iterator[Done], count: int) -> Iterator[Done]:
-    """Passes on what came of so many operators: with a bar on a terminal, and elsewhere with a line
-    for every tenth of many."""
+    """Passes on the outcomes of so many operators: with a bar on a terminal, and elsewhere with a
+    line for every tenth of many."""
     if not sys.stderr.isatty():
         yield from _log_progress(done, count)
         return

@@ -37,13 +37,13 @@ class _Text:
         return self.text
 
 
-def describe_stage(function: ir.Function, name: str) -> str:
-    """The formula of a stage."""
+def describe_stage(function: ir.Function, name: str, longest: int = _LONGEST) -> str:
+    """The formula of a stage; one of more than `longest` characters is summed up."""
     stage = function.stage(name)
     if stage is None:
         raise InternalError(f"a kernel names a stage that is not there: {name}")
     axes = ", ".join(f"i{axis}" for axis in range(len(stage.extents)))
-    text, guard = spell_body(stage.body, _read_element, _LONGEST)
+    text, guard = spell_body(stage.body, _read_element, longest)
     if stage.reduction is not None:
         over = ", ".join(f"r{label} < {extent}" for label, extent in stage.reduction.axes)
         where = ""

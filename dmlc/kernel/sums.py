@@ -73,45 +73,60 @@ def note(statement: k.Statement, known: dict[str, Sum]) -> None:
 def find_rest(place: Sum, multiple: int, known: Mapping[str, Sum]) -> int | None:
     """What a position leaves over of a `multiple`, a power of two: 0 to `multiple` - 1, where that
     is the same whatever the position is; None where it may not be."""
-    rest = place.number
-    for term, step in place.terms.items():
-        # Of a term that is multiplied, less needs to be known.
-        left = _find_rest(term, multiple // math.gcd(step, multiple), known)
-        if left is None:
-            return None
-        rest += step * left
-    return rest % multiple
+    return _Rests(known).find_sum(place, multiple)
 
 
-def _find_rest(term: k.Expression, multiple: int, known: Mapping[str, Sum]) -> int | None:
-    """The same of what is no sum."""
-    if multiple == 1:
-        return 0
+class _Rests:
+    """The remainders of terms, each found once: terms share parts, whose number doubles with each
+    choice between two sums of the same local."""
 
-    def find(part: k.Expression, multiple: int) -> int | None:
-        return find_rest(add_up(part, known), multiple, known)
+    def __init__(self, known: Mapping[str, Sum]) -> None:
+        self._known = known
+        self._found: dict[tuple[k.Expression, int], int | None] = {}
 
-    match term:
-        case k.Operate(operation=operation, operands=(left, right), type=k.INDEX):
-            name = operation.name
-        case k.Select(then=left, otherwise=right, type=k.INDEX):
-            name = "select"
-        case _:
-            return None
-    if name in ("mod", "div"):
-        divisor = add_up(right, known)
-        number = 0 if divisor.terms else divisor.number
-        if name == "mod":
-            return None if number == 0 or number % multiple else find(left, multiple)
-        if number < 1 or number & (number - 1):
-            return None
-        rest = find(left, multiple * number)
-        return None if rest is None or rest % number else rest // number
-    first, second = find(left, multiple), find(right, multiple)
-    if name == "mul":
-        is_known = first == 0 or second == 0 or None not in (first, second)
-        return (first or 0) * (second or 0) % multiple if is_known else None
-    return first if first == second and name in ("min", "max", "select") else None
+    def find_sum(self, place: Sum, multiple: int) -> int | None:
+        rest = place.number
+        for term, step in place.terms.items():
+            # Of a term that is multiplied, less needs to be known.
+            left = self._find_term(term, multiple // math.gcd(step, multiple))
+            if left is None:
+                return None
+            rest += step * left
+        return rest % multiple
+
+    def _find_term(self, term: k.Expression, multiple: int) -> int | None:
+        """The remainder of a term that is no sum."""
+        if multiple == 1:
+            return 0
+        if (term, multiple) not in self._found:
+            self._found[term, multiple] = self._compute(term, multiple)
+        return self._found[term, multiple]
+
+    def _find(self, part: k.Expression, multiple: int) -> int | None:
+        return self.find_sum(add_up(part, self._known), multiple)
+
+    def _compute(self, term: k.Expression, multiple: int) -> int | None:
+        match term:
+            case k.Operate(operation=operation, operands=(left, right), type=k.INDEX):
+                name = operation.name
+            case k.Select(then=left, otherwise=right, type=k.INDEX):
+                name = "select"
+            case _:
+                return None
+        if name in ("mod", "div"):
+            divisor = add_up(right, self._known)
+            number = 0 if divisor.terms else divisor.number
+            if name == "mod":
+                return None if number == 0 or number % multiple else self._find(left, multiple)
+            if number < 1 or number & (number - 1):
+                return None
+            rest = self._find(left, multiple * number)
+            return None if rest is None or rest % number else rest // number
+        first, second = self._find(left, multiple), self._find(right, multiple)
+        if name == "mul":
+            is_known = first == 0 or second == 0 or None not in (first, second)
+            return (first or 0) * (second or 0) % multiple if is_known else None
+        return first if first == second and name in ("min", "max", "select") else None
 
 
 def join(first: Sum, second: Sum, factor: int) -> Sum:

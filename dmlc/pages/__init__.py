@@ -1,4 +1,4 @@
-"""Reference pages: what they say of an operator, as a description in the language.
+"""The import of reference pages: a page becomes a description of its operator in the language.
 
 The names below are imported when they are first used, and with them the packages that read
 Markdown and reStructuredText, which are an extra: `pip install 'dmlc[import]'`.

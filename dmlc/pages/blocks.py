@@ -1,6 +1,6 @@
 """A page as its format's reader gives it: headings, paragraphs, tables, code and formulas.
 
-Every block knows its lines, counted from 1. What the blocks mean is for others to say.
+Every block knows its lines, counted from 1. Other modules interpret the blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Lines: TypeAlias = tuple[tuple[int, str], ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading. `key` is what it is called in a link, which a translation leaves as it is."""
+    """A heading. `key` is its name in a link, which a translation leaves as it is."""
 
     text: str
     key: str
@@ -89,7 +89,7 @@ class Page:
     text: tuple[str, ...]
     """Its lines as they stand in the file."""
     front: Mapping[str, str]
-    """What stands in front of a page of Microsoft's: `UID`, `title`."""
+    """The front matter of a page of Microsoft's: `UID`, `title`."""
     blocks: tuple[Block, ...]
     furniture: frozenset[int]
     """The lines that belong to the format: front matter, rules of tables, fences, targets."""
@@ -100,15 +100,15 @@ _REFERENCE = re.compile(r"\[([^\[\]]*)\]\s*\(@ref\s[^()]*\)")
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\([^()]*(?:\([^()]*\))?[^()]*\)")
 _TAG = re.compile(r"</?(?:a|b|i|em|strong|span|sup|sub|br|p|code|br /)(?:\s[^<>]*)?/?>")
 _STAR = "\ue010"
-"""What stands for a star that is no mark."""
+"""The stand-in for a star that is no mark."""
 _MARKS = re.compile(
     r"(?<![\w)\]*])(\*{1,3})(?=[\w\[`({\"])(.{1,300}?)(?<=[\w\]).`}\"?!,\ue010])\1(?![\w*])"
 )
-"""Emphasis, with what it stands around."""
+"""Emphasis, with the text inside."""
 _INSIDE = re.compile(r"\*\*(\w{1,40})\*\*|(?<!\w)_([a-z]{1,40})_(?!\w)")
 """Emphasis of a part of a word, and that by underscores."""
 _BRACKETS = {ord("["): "\ue011", ord("]"): "\ue012"}
-"""What stands for brackets in code, which are no links."""
+"""The stand-ins for brackets in code, which are no links."""
 _CODE = re.compile(r"(``[^`]+``|`[^`]*`)")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+.!<>~|-])")
 
@@ -136,10 +136,10 @@ def words(text: str) -> str:
 
 
 def code_spans(text: str) -> list[str]:
-    """What stands between code marks."""
+    """The text between code marks."""
     return [html.unescape(part.strip("`").strip()) for part in _CODE.findall(text)]
 
 
 def make_key(text: str) -> str:
-    """What a heading is called in a link: `Tensor support` is `tensor-support`."""
+    """The name of a heading in a link: `Tensor support` is `tensor-support`."""
     return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")

@@ -1,4 +1,4 @@
-"""Tables of pages of DirectML: which column is which, and what cells say, in any language.
+"""Tables of pages of DirectML: the meaning of columns and cells, in any language.
 
 A header says it in English. In another language it follows from the cells: data types, dimension
 counts and dimensions look alike everywhere.

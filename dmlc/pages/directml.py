@@ -50,12 +50,12 @@ def find_name(page: Page) -> str | None:
 
 
 def read_directml(page: Page, name: str, ledger: Ledger) -> Draft:
-    """What a page says."""
+    """The description of a page."""
     return _Reader(page, name, ledger).run()
 
 
 class _Reader:
-    """Reads a page in passes: names first, then what is said of them."""
+    """Reads a page in passes: names first, then the facts about them."""
 
     def __init__(self, page: Page, name: str, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -162,7 +162,7 @@ class _Reader:
         self.draft.levels = sorted(levels.values(), key=lambda t: _order(t.name))
 
     def kind_of(self, name: str) -> str | None:
-        """What a field says of a tensor's kind, for a table in another language."""
+        """The kind of a tensor by its field, for a table in another language."""
         field = self.fields.get(name)
         if field is None:
             return None
@@ -306,7 +306,7 @@ class _Reader:
         self.sentences.read(block, field, doc)
 
     def read_lead(self, block: Paragraph) -> None:
-        """What stands between the examples: a title where it leads to one."""
+        """Text between the examples: a title where it leads to one."""
         lines = [line for line, _ in block.lines]
         text = words(block.text)
         self.examples.lead = text.rstrip(":") if text.endswith(":") else ""
@@ -323,7 +323,7 @@ class _Reader:
                 self.sentences.read(Paragraph(((line, text),)))
 
     def read_member(self, block: Paragraph, field: str | None) -> bool:
-        """An item that says what a member of an enumeration means."""
+        """An item that explains a member of an enumeration."""
         match = _MEMBER.match(words(block.text))
         owner = self.fields.get(field or "")
         enum = None if owner is None else self.draft.enums.get(owner.type)
@@ -379,7 +379,7 @@ def _order(level: str | None) -> tuple[int, ...]:
 
 
 def _add_row(tensors: list[Tensor], tensor: Tensor) -> None:
-    """Adds a row, or what it permits to the row of that name."""
+    """Adds a row, or joins its types and ranks to the row of that name."""
     known = next((t for t in tensors if t.name == tensor.name), None)
     if known is None:
         tensors.append(tensor)

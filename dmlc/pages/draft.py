@@ -1,4 +1,4 @@
-"""A description in the making: what was understood of a page, with the lines that said it."""
+"""A description in the making: the facts found on a page, with their lines."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Draft:
     compute: list[Clause] = dataclasses.field(default_factory=list[Clause])
     examples: list[Example] = dataclasses.field(default_factory=list[Example])
     notes: list[str] = dataclasses.field(default_factory=list[str])
-    """What the import itself has to say."""
+    """The import's own remarks."""
     _same: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict[str, dict[str, str]])
     """For each fact, a tensor's representative among those that have it alike."""
 

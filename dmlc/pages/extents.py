@@ -136,7 +136,7 @@ class _Reader:
                 raise UnknownWord(format_expression(index))
 
     def walk(self, node: syntax.Expression, first: str) -> syntax.Expression:
-        """What the loop's variable runs over: `range(2, 2 + DimensionCount)`."""
+        """The range of the loop's variable: `range(2, 2 + DimensionCount)`."""
         bound = "" if self.loop is None else self.loop.bound
         end = bound if first == "0" else f"{first} + {bound}"
         made = parse_code(f"range({first}, {end})")

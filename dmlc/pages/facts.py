@@ -1,4 +1,4 @@
-"""The sentences by which pages of DirectML state facts, and what each becomes."""
+"""The sentences by which pages of DirectML state facts, and the form of each in the language."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _broadcasts(
 def _of_forward(
     reader: SentenceReader, _: re.Match[str], sentence: Sentence, field: str | None
 ) -> Mark | None:
-    """What has the sizes of something of the forward operator: 'forward' says it."""
+    """A tensor with the sizes of one of the forward operator: `forward` states it."""
     found = OPERATOR.search(sentence.raw)
     forward = reader.draft.forward
     return Mark.LANGUAGE if found is not None and found[1] == forward else None
@@ -423,7 +423,7 @@ def _typical(
 def _of_bool(
     reader: SentenceReader, _: re.Match[str], __: Sentence, field: str | None
 ) -> Mark | None:
-    """What a choice of two is for."""
+    """The use of a choice of two."""
     attribute = reader.attribute(field)
     return Mark.PROSE if attribute is not None and attribute.type == "BOOL" else None
 

@@ -139,12 +139,12 @@ def _read_cases(text: str) -> str:
 
 
 class UnknownWord(Exception):
-    """A formula names what the description does not have."""
+    """A formula has a name that the description lacks."""
 
 
 @dataclasses.dataclass(slots=True)
 class Names:
-    """What the formulas of a page may name, and what the description calls that."""
+    """The names that formulas of a page may have, and those of the description for them."""
 
     draft: Draft
     parameters: dict[str, str] = dataclasses.field(default_factory=dict[str, str])

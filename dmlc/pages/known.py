@@ -1,4 +1,4 @@
-"""What a page refers to without saying it: the library has it.
+"""Facts that a page refers to without stating them: the library has them.
 
 A page of DirectML says that a field is of an enumeration, whose members another page lists, and
 that an activation may be fused, of which a third page lists those that may.

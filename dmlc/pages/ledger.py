@@ -1,4 +1,4 @@
-"""What became of each line of a page, and what of it was not understood.
+"""The outcome of each line of a page, and the parts that were not understood.
 
 A line is language where what it says stands in the description; furniture where it belongs to the
 page and not to the operator: headings, links, front matter; prose where none of its sentences has a
@@ -19,7 +19,7 @@ from dmlc.source import counted
 
 
 class Mark(enum.IntEnum):
-    """What became of a line; of two, the larger counts."""
+    """The outcome of a line; of two, the larger counts."""
 
     FURNITURE = 0
     PROSE = 1
@@ -38,7 +38,7 @@ class Remark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figures:
-    """How many lines of a page became what; empty lines do not count."""
+    """The number of lines of a page by outcome; empty lines do not count."""
 
     page: str
     language: int
@@ -73,7 +73,7 @@ class Figures:
 
 
 class Ledger:
-    """Keeps what became of the lines of one page."""
+    """Keeps the outcomes of the lines of one page."""
 
     def __init__(self, page: Page) -> None:
         self.page = page

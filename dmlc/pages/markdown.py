@@ -37,7 +37,7 @@ _FENCE = re.compile(r"\s{0,3}(```|~~~)")
 _FORMULA = re.compile(r"\\f\[((?:(?!\\f\[).){0,4000}?)\\f\]|(?<!\\)\$\$(.{1,4000}?)\$\$", re.DOTALL)
 _PLACE = re.compile("\ue000(\\d+)\ue001")
 _INSIDE = "\ue002"
-"""What stands for a further line of a formula."""
+"""The stand-in for a further line of a formula."""
 
 
 def read_markdown(name: str, text: str) -> Page:

@@ -190,7 +190,7 @@ class _Reader:
         return base
 
     def group(self, depth: int) -> str:
-        """What stands in braces, or one token."""
+        """The text in braces, or one token."""
         if depth > _DEEPEST:
             raise NoFormula
         if self.next == "{":
@@ -290,7 +290,7 @@ class _Reader:
         return chosen
 
     def condition(self, depth: int) -> str | None:
-        """What stands behind the `&` of a case: `if c`, `otherwise`."""
+        """The text behind the `&` of a case: `if c`, `otherwise`."""
         braces = 0
         while self.next in ("{", "}", "if", "otherwise", "else", "for", "when"):
             token = self.take()

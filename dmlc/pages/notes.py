@@ -1,4 +1,5 @@
-"""The sentences by which pages of oneDNN Graph state facts, and what each becomes."""
+"""The sentences by which pages of oneDNN Graph state facts, and the form of each in the
+language."""
 
 from __future__ import annotations
 

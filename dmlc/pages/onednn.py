@@ -39,12 +39,12 @@ def is_onednn(page: Page) -> bool:
 
 
 def read_onednn(page: Page, ledger: Ledger) -> Draft:
-    """What a page says."""
+    """The description of a page."""
     return _Reader(page, ledger).run()
 
 
 class _Reader:
-    """Reads a page in passes: tables first, then what is said of their rows."""
+    """Reads a page in passes: tables first, then the facts about their rows."""
 
     def __init__(self, page: Page, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -83,7 +83,7 @@ class _Reader:
         self.ledger.miss(row.lines, " | ".join(map(words, row.cells)))
 
     def read_arguments(self, table: Table, output: bool) -> None:
-        """`Index`, `Argument Name`, `Required or Optional`, by what stands below them."""
+        """`Index`, `Argument Name`, `Required or Optional`, by the cells below them."""
         self.ledger.mark(table.header.lines, Mark.FURNITURE)
         for row in table.rows:
             cells = [words(cell) for cell in row.cells]
@@ -220,7 +220,7 @@ class _Reader:
         self.sentences.read(block, doc=doc)
 
     def require_shapes(self) -> None:
-        """What oneDNN's names say: diff_x has the sizes of x."""
+        """The meaning of oneDNN's names: diff_x has the sizes of x."""
         alike: dict[str, list[str]] = {}
         shown = {t.name for t in self.draft.tensors}
         for tensor in self.draft.tensors:

@@ -104,7 +104,7 @@ class FormulaReader:
         return None
 
     def finish(self) -> None:
-        """Puts what was collected into the description."""
+        """Puts the collected statements into the description."""
         names = Names(self.draft)
         made: dict[str, Clause] = {}
         failed: list[Statement] = []
@@ -154,7 +154,7 @@ class FormulaReader:
         return Clause(f"{target} = {value}", statement.words, statement.lines)
 
     def guess(self, target: str, names: Names) -> None:
-        """What is read by the name that is just being defined: the input whose name it begins
+        """The tensor read by the name that is just being defined: the input whose name it begins
         with."""
         known = names.begin(target)
         if target not in names.locals and known is not None and self.draft.tensor(target) is None:

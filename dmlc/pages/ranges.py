@@ -1,4 +1,4 @@
-"""What pages say of numbers: bounds, ranges and defaults."""
+"""Facts of pages about numbers: bounds, ranges and defaults."""
 
 from __future__ import annotations
 

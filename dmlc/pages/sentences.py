@@ -1,4 +1,4 @@
-"""Sentences of a page: where they are, and what each of them is.
+"""The sentences of a page, their places and their kinds.
 
 A rule is a pattern and what is made of its match. What no rule takes is prose if it has none of the
 words by which pages state a fact, and no number; else it is not understood.
@@ -25,7 +25,8 @@ FACT = re.compile(
     r"|(?<![\w.])\d+(?:\.\d+)?f?(?![\w.]*\w)|[<>={}]",
     re.IGNORECASE,
 )
-"""What a sentence that states a fact has: a word of duty, condition or comparison, or a number."""
+"""The marks of a sentence that states a fact: a word of duty, condition or comparison, or a
+number."""
 _MOST_CHARACTERS = 2000
 """A longer sentence is of no form that is known."""
 _ENGLISH = re.compile(r"\b(?:the|of|is|are|to|and|in|this|for|by|that|with)\b", re.IGNORECASE)
@@ -97,7 +98,7 @@ Rules: TypeAlias = Sequence[tuple[re.Pattern[str], Handler]]
 
 
 class SentenceReader:
-    """Judges the sentences of one page, and adds what they say to a description."""
+    """Judges the sentences of one page, and adds their facts to a description."""
 
     def __init__(self, draft: Draft, ledger: Ledger, rules: Rules) -> None:
         self.draft = draft
@@ -146,7 +147,7 @@ class SentenceReader:
                 self.ledger.note_prose(lines, f"{field}: {words(sentence.raw)}")
 
     def judge(self, sentence: Sentence, field: str | None) -> Mark:
-        """What a sentence is."""
+        """The kind of a sentence."""
         text = sentence.text
         if len(text) > _MOST_CHARACTERS:
             return Mark.MISSED

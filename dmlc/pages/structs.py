@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dmlc.pages.blocks import Code, words
 
 OPERATOR = re.compile(r"DML_(\w+)_OPERATOR_DESC\b")
-"""What the structures of operators are called."""
+"""The names of the structures of operators."""
 _STRUCT = re.compile(r"\s*(?:typedef\s+)?struct\s+(DML_\w+)")
 _FIELD = re.compile(
     r"\s*(?P<marks>(?:_\w+_(?:\([^()]*\))?\s+)*)(?P<type>(?:const\s+)?\w+(?:\s+const)?)\s*"

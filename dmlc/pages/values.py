@@ -1,4 +1,4 @@
-"""What oneDNN Graph's tables of attributes say: types, values, defaults and bounds."""
+"""Facts of oneDNN Graph's tables of attributes: types, values, defaults and bounds."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class ExampleReader:
     local: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     title: str = ""
     lead: str = ""
-    """What the page says last before a block of code."""
+    """The last text of the page before a block of code."""
     pending: list[tuple[set[str], Code]] = dataclasses.field(
         default_factory=list[tuple[set[str], Code]]
     )

@@ -11,7 +11,7 @@ from dmlc.pages.draft import Attribute, Clause, Combination, Draft, Enum, Exampl
 from dmlc.pages.ledger import Remark
 
 Part: TypeAlias = Attribute | Clause | Combination | Enum | Example | Tensor | None
-"""What a line is of; None for what every description has."""
+"""The section of a line; None for lines of every description."""
 Line: TypeAlias = tuple[str, Part]
 
 
@@ -54,7 +54,7 @@ def write(
 
 
 def _bare(text: str) -> str:
-    """A text on one line, without what the language cannot hold."""
+    """A text on one line, without characters that the language cannot hold."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 

@@ -1,13 +1,18 @@
-"""What MkDocs is told beside mkdocs.yml: how pages link to sources, the operators' places, and the
-explorer.
+"""The hooks of MkDocs: links to sources, the operators' places and whole pages, and the explorer.
 
 Pages link to files of the repository, which a site has not. Each becomes a page of the site, with
 the file's text, and a folder one with a list. The explorer is taken along where `make explorer` has
 built it; the front page then leads there.
+
+The repository has a short page for each operator. The site has the whole datasheet, with kernels.
+All datasheets are written once for each state of the compiler, and kept in `out/datasheets`.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
+import functools
+import hashlib
 import json
 import os
 import re
@@ -20,6 +25,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pygments.lexers import LEXERS
+
+from docs.build import write_operator_page
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
@@ -35,6 +42,11 @@ EXPLORER = ROOT / "out/explorer"
 EXPLORER_PAGE = "how-to/explorer"
 """The page about it, where the front page leads until it is built."""
 
+KEPT = ROOT / "out" / "datasheets"
+"""The datasheets, in a folder named by a digest of all that they are written from."""
+
+WRITTEN_FROM = ("dmlc", "templates", "grammar", "docs/build.py", "tests/directml/answers.json.gz")
+_NOT_SEARCHED = re.compile(r"^## (In Python|In C\+\+|The shader|Cost on a GPU)$", re.MULTILINE)
 _LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 _FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.DOTALL | re.MULTILINE)
 
@@ -74,7 +86,9 @@ def _fill_section(below: Any) -> Any:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds a page for each file and folder of the repository that a page links to."""
+    """Adds a page for each file and folder of the repository that a page links to, and writes the
+    datasheets."""
+    write_datasheets()
     wanted = {
         target
         for file in files.documentation_pages()
@@ -89,6 +103,49 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, place, content=text))
         wanted |= set(list_outside(text, place))
     return files
+
+
+def on_page_read_source(page: Page, config: MkDocsConfig) -> str | None:
+    """Gives the page of an operator its whole datasheet. Searches leave its code out."""
+    path = find_datasheet(page.file.src_uri)
+    if path is None:
+        return None
+    return _NOT_SEARCHED.sub(r"## \1 { data-search-exclude }", path.read_text("utf-8"))
+
+
+def find_datasheet(page: str) -> Path | None:
+    """The file of an operator's datasheet, given the place of its page. None for other pages."""
+    place = PurePosixPath(page)
+    if place.parent.as_posix() != "reference/operators" or place.name == "index.md":
+        return None
+    return _name_folder() / place.name
+
+
+def write_datasheets() -> None:
+    """Writes the datasheets that are missing, on all processors, and drops those of other states
+    of the compiler."""
+    folder = _name_folder()
+    if not folder.exists():
+        shutil.rmtree(KEPT, ignore_errors=True)
+        folder.mkdir(parents=True)
+    pages = (DOCS / "reference" / "operators").glob("*.*.md")
+    missing = [page.stem for page in pages if not (folder / page.name).exists()]
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        write = functools.partial(write_operator_page, whole=True)
+        for name, text in zip(missing, pool.map(write, missing), strict=True):
+            (folder / f"{name}.md").write_text(text, "utf-8")
+
+
+@functools.cache
+def _name_folder() -> Path:
+    digest = hashlib.sha256()
+    for path in WRITTEN_FROM:
+        below = sorted((ROOT / path).rglob("*")) if (ROOT / path).is_dir() else [ROOT / path]
+        for file in below:
+            if file.is_file() and file.suffix != ".pyc":
+                digest.update(f"{file.relative_to(ROOT)}\n".encode())
+                digest.update(file.read_bytes())
+    return KEPT / digest.hexdigest()[:16]
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

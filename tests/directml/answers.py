@@ -71,6 +71,11 @@ def list_names() -> list[str]:
     return list(_read_stored())
 
 
+def count_answers() -> dict[str, int]:
+    """The number of answers of each operator that has some."""
+    return {name: len(answers) for name, answers in _read_stored().items()}
+
+
 @functools.cache
 def read_answers(name: str) -> tuple[Answer, ...]:
     """Those of an operator."""

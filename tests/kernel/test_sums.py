@@ -1,0 +1,22 @@
+"""Positions as sums, and their remainders."""
+
+from __future__ import annotations
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, index
+from dmlc.kernel.sums import Sum, add_up, find_rest, note
+from dmlc.scalars import DataType
+
+_BOOL = k.Type(DataType.BOOL)
+
+
+def test_each_choice_of_a_chain_is_looked_at_once() -> None:
+    # Each local is one of two sums of the last one: 2^60 ways lead to the first.
+    known: dict[str, Sum] = {"x0": Sum({}, 8)}
+    for number in range(60):
+        last, condition = k.Local(f"x{number}", k.INDEX), k.Local(f"c{number}", _BOOL)
+        chosen = k.Select(condition, add(last, index(4)), last, k.INDEX)
+        note(k.Let(k.Local(f"x{number + 1}", k.INDEX), chosen), known)
+    place = add_up(k.Local("x60", k.INDEX), known)
+    assert find_rest(place, 4, known) == 0
+    assert find_rest(place, 8, known) is None
