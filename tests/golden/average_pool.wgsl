@@ -9,8 +9,8 @@
 //   binding 0: Input, float32, read
 //   binding 1: Output, float32, written
 
-@group(0) @binding(0) var<storage, read> Input: array<f32>;
-@group(0) @binding(1) var<storage, read_write> Output: array<f32>;
+@group(0) @binding(0) var<storage, read> Input: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read_write> Output: array<vec4<f32>>;
 
 // Always 0, which only the running kernel knows: compilers may simplify what they see through.
 var<private> zero_bits: u32;
@@ -36,52 +36,47 @@ fn main(
         let i1: u32 = output % 5;
         let holds: bool = i1 >= 1;
         let position: u32 = max(i1, 1u) * 2 - 1;
-        let input: f32 = Input[position * 8 + i0 * 72];
+        let Input_vector: vec4<f32> = Input[position * 2 + i0 * 18];
+        let input: f32 = Input_vector.x;
         let offset: u32 = i0 * 72 + i1 * 16;
-        let input_1: f32 = Input[offset];
+        let Input_vector_1: vec4<f32> = Input[offset / 4];
+        let input_1: f32 = Input_vector_1.x;
         let holds_1: bool = i1 <= 3;
         let position_1: u32 = min(i1, 3u) * 2 + 1;
-        let input_2: f32 = Input[position_1 * 8 + i0 * 72];
-        let offset_1: u32 = i0 * 72 + 1;
-        let input_3: f32 = Input[position * 8 + offset_1];
-        let input_4: f32 = Input[offset + 1];
-        let input_5: f32 = Input[position_1 * 8 + offset_1];
-        let output_1: f32 = pin(zero + pin(pin(select((-0.0f), input, holds) + input_1) + select((-0.0f), input_2, holds_1)))
-            + pin(pin(select((-0.0f), input_3, holds) + input_4) + select((-0.0f), input_5, holds_1));
-        let offset_2: u32 = i0 * 72 + 2;
-        let input_6: f32 = Input[position * 8 + offset_2];
-        let input_7: f32 = Input[offset + 2];
-        let input_8: f32 = Input[position_1 * 8 + offset_2];
-        let offset_3: u32 = i0 * 72 + 3;
-        let input_9: f32 = Input[position * 8 + offset_3];
-        let input_10: f32 = Input[offset + 3];
-        let input_11: f32 = Input[position_1 * 8 + offset_3];
-        let output_2: f32 = pin(zero + pin(pin(select((-0.0f), input_6, holds) + input_7) + select((-0.0f), input_8, holds_1)))
-            + pin(pin(select((-0.0f), input_9, holds) + input_10) + select((-0.0f), input_11, holds_1));
-        let offset_4: u32 = i0 * 72 + 4;
-        let input_12: f32 = Input[position * 8 + offset_4];
-        let input_13: f32 = Input[offset + 4];
-        let input_14: f32 = Input[position_1 * 8 + offset_4];
-        let offset_5: u32 = i0 * 72 + 5;
-        let input_15: f32 = Input[position * 8 + offset_5];
-        let input_16: f32 = Input[offset + 5];
-        let input_17: f32 = Input[position_1 * 8 + offset_5];
-        let output_3: f32 = pin(zero + pin(pin(select((-0.0f), input_12, holds) + input_13) + select((-0.0f), input_14, holds_1)))
-            + pin(pin(select((-0.0f), input_15, holds) + input_16) + select((-0.0f), input_17, holds_1));
-        let offset_6: u32 = i0 * 72 + 6;
-        let input_18: f32 = Input[position * 8 + offset_6];
-        let input_19: f32 = Input[offset + 6];
-        let input_20: f32 = Input[position_1 * 8 + offset_6];
-        let offset_7: u32 = i0 * 72 + 7;
-        let input_21: f32 = Input[position * 8 + offset_7];
-        let input_22: f32 = Input[offset + 7];
-        let input_23: f32 = Input[position_1 * 8 + offset_7];
-        let output_4: f32 = pin(zero + pin(pin(select((-0.0f), input_18, holds) + input_19) + select((-0.0f), input_20, holds_1)))
-            + pin(pin(select((-0.0f), input_21, holds) + input_22) + select((-0.0f), input_23, holds_1));
-        let offset_8: u32 = i0 * 20 + i1 * 4;
-        Output[offset_8] = output_1;
-        Output[offset_8 + 1] = output_2;
-        Output[offset_8 + 2] = output_3;
-        Output[offset_8 + 3] = output_4;
+        let Input_vector_2: vec4<f32> = Input[position_1 * 2 + i0 * 18];
+        let input_2: f32 = Input_vector_2.x;
+        let input_3: f32 = Input_vector.y;
+        let input_4: f32 = Input_vector_1.y;
+        let input_5: f32 = Input_vector_2.y;
+        let output_1: f32 = pin(pin(zero + pin(pin(select((-0.0f), input, holds) + input_1) + select((-0.0f), input_2, holds_1)))
+            + pin(pin(select((-0.0f), input_3, holds) + input_4) + select((-0.0f), input_5, holds_1)));
+        let input_6: f32 = Input_vector.z;
+        let input_7: f32 = Input_vector_1.z;
+        let input_8: f32 = Input_vector_2.z;
+        let input_9: f32 = Input_vector.w;
+        let input_10: f32 = Input_vector_1.w;
+        let input_11: f32 = Input_vector_2.w;
+        let output_2: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_6, holds) + input_7) + select((-0.0f), input_8, holds_1)))
+            + pin(pin(select((-0.0f), input_9, holds) + input_10) + select((-0.0f), input_11, holds_1)));
+        let Input_vector_3: vec4<f32> = Input[position * 2 + i0 * 18 + 1];
+        let input_12: f32 = Input_vector_3.x;
+        let Input_vector_4: vec4<f32> = Input[offset / 4 + 1];
+        let input_13: f32 = Input_vector_4.x;
+        let Input_vector_5: vec4<f32> = Input[position_1 * 2 + i0 * 18 + 1];
+        let input_14: f32 = Input_vector_5.x;
+        let input_15: f32 = Input_vector_3.y;
+        let input_16: f32 = Input_vector_4.y;
+        let input_17: f32 = Input_vector_5.y;
+        let output_3: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_12, holds) + input_13) + select((-0.0f), input_14, holds_1)))
+            + pin(pin(select((-0.0f), input_15, holds) + input_16) + select((-0.0f), input_17, holds_1)));
+        let input_18: f32 = Input_vector_3.z;
+        let input_19: f32 = Input_vector_4.z;
+        let input_20: f32 = Input_vector_5.z;
+        let input_21: f32 = Input_vector_3.w;
+        let input_22: f32 = Input_vector_4.w;
+        let input_23: f32 = Input_vector_5.w;
+        let output_4: f32 = pin(pin(zero + pin(pin(select((-0.0f), input_18, holds) + input_19) + select((-0.0f), input_20, holds_1)))
+            + pin(pin(select((-0.0f), input_21, holds) + input_22) + select((-0.0f), input_23, holds_1)));
+        Output[i0 * 5 + i1] = vec4<f32>(output_1, output_2, output_3, output_4);
     }
 }
