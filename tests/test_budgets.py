@@ -12,14 +12,14 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "dmlc"
 
 BUDGETS = {
-    "ir": 5_590,
-    "kernel": 6_930,
-    "transform": 11_300,
+    "ir": 5_180,
+    "kernel": 6_965,
+    "transform": 11_195,
     "loops": 8_510,
-    "schedules": 3_900,
+    "schedules": 3_910,
     "lowering": 5_160,
 }
-"""By folder, in lines; 41,390 in all."""
+"""By folder, in lines; 40,920 in all."""
 LONGEST = 600
 """Lines of a module."""
 

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.language.definitions import EnumDefinition
 from dmlc.scalars import DataType, Operands, Operation, convert
 from dmlc.sizes import Measure, Size, divide_down, divide_up, measure
@@ -376,4 +377,4 @@ def span_text(span: Span) -> str:
 
 def spell(operation: Operation) -> str:
     """An operation as messages name it: `'+'`, `'exp'`."""
-    return f"'{operation.symbol or operation.name}'"
+    return f"'{IR_OPERATIONS[operation.name].symbol or operation.name}'"

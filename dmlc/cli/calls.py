@@ -13,7 +13,6 @@ import dmlc
 from dmlc import ir
 from dmlc.binding import ir_name
 from dmlc.cli.arguments import (
-    F,
     attribute_option,
     dimension_option,
     find_function,
@@ -49,11 +48,11 @@ class Call:
     """The arguments of `dmlc.run`."""
 
 
-def call_options(devices: str) -> Callable[[F], Callable[..., Any]]:
+def call_options(devices: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The argument and the options of a run on one of some `devices`. The command gets them as a
     `Call`, its first parameter."""
 
-    def decorate(command: F) -> Callable[..., Any]:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def read(
             operator: str,

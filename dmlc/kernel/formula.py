@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc import ir
+from dmlc.ir.nodes import IR_OPERATIONS
 from dmlc.kernel.infix import needs_parentheses
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
@@ -96,14 +97,15 @@ def _spell(instruction: ir.Instruction, texts: Sequence[_Text], read: Read) -> _
         case ir.Cast():
             return _Text(f"{instruction.dtype.name.lower()}({parts[0].text})")
         case ir.Apply(operation=operation):
-            if operation.symbol is None:
+            symbol = IR_OPERATIONS[operation.name].symbol
+            if symbol is None:
                 return _Text(f"{operation.name}({', '.join(part.text for part in parts)})")
             if operation.arity == 1:
-                return _Text(f"{operation.symbol}{parts[0].beside('?')}", "?")
+                return _Text(f"{symbol}{parts[0].beside('?')}", "?")
             first, second = parts
-            left = first.beside(operation.symbol, is_first=True)
-            right = second.beside(operation.symbol)
-            return _Text(f"{left} {operation.symbol} {right}", operation.symbol)
+            left = first.beside(symbol, is_first=True)
+            right = second.beside(symbol)
+            return _Text(f"{left} {symbol} {right}", symbol)
 
 
 def _spell_constant(constant: ir.Constant) -> str:

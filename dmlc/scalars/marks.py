@@ -6,8 +6,6 @@ them, which is before anything is lowered or exported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dmlc.scalars.operation import (
     SMOOTH,
     Derivative,
@@ -23,17 +21,20 @@ from dmlc.scalars.types import Array
 TABLE = Table()
 
 
+def _give_first(value: Array, *_: Array) -> Array:
+    return value
+
+
 def _mark(
     name: str,
     arity: int,
-    evaluate: Callable[..., Array],
     *,
     internal: bool,
     meaning: str,
     derivative: Derivative | None,
 ) -> None:
     TABLE.add(Record(
-        name, arity, Operands.FLOAT, evaluate,
+        name, arity, Operands.FLOAT, _give_first,
         boolean=False, symbol=None, narrows=None, internal=internal, meaning=meaning, edges={},
         derivative=derivative, kinks=SMOOTH, cost=0, error=Error.NONE, range=None,
         never_negative=Keeps.NEVER, whole=Keeps.NEVER, limits=(), formula=None,
@@ -43,12 +44,12 @@ def _mark(
 
 
 _mark(
-    "stop_gradient", 1, lambda x: x, internal=False,
+    "stop_gradient", 1, internal=False,
     meaning="x, with the derivative 0", derivative=None,
 )  # fmt: skip
 # The slope is a formula like any other: a second derivative is the derivative of the slope.
 _mark(
-    "with_gradient", 3, lambda value, x, slope: value, internal=True,
+    "with_gradient", 3, internal=True,
     meaning="value, which moves with x by the slope besides",
     derivative=lambda p: (Part(0, p.d), Part(1, p.d * p.operands[2])),
 )  # fmt: skip
