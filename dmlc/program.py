@@ -139,9 +139,9 @@ class Dispatch:
     per_group: int
     group_size: int
     row: int | None = None
-    shape: tuple[int, int, int] | None = None
+    shape: tuple[int, int, int] | None = dataclasses.field(default=None, repr=False)
     """The work items of a group along x, y and z, in a kernel of others; None: all along x."""
-    grid: tuple[int, int, int] | None = None
+    grid: tuple[int, int, int] | None = dataclasses.field(default=None, repr=False)
     """The groups along x, y and z, in a kernel of others, in place of what `count` comes to."""
 
     @property
