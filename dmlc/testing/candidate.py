@@ -263,7 +263,8 @@ class Kernel:
             if name not in buffers:
                 raise OutsideError(f"it has no buffer for {name}")
             if desc.data_type not in buffers[name].types:
-                raise OutsideError(f"its {buffers[name].name} is of another data type than {name}")
+                types = " or ".join(t.name for t in buffers[name].types)
+                raise OutsideError(f"{name} is not {types}")
             if name not in self._strided:
                 desc = TensorDesc(desc.data_type, desc.sizes)
             described[name] = desc

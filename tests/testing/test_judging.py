@@ -196,7 +196,7 @@ def test_adapt() -> None:
     packed = kernel.adapt(Call(operator, {"InputTensor": desc, "OutputTensor": desc}, {}))
     assert [d.strides for d in packed.tensors.values()] == [None, None]
     other = TensorDesc("FLOAT16", (2, 3))
-    with pytest.raises(OutsideError, match="its input is of another data type than InputTensor"):
+    with pytest.raises(OutsideError, match="InputTensor is not FLOAT32"):
         kernel.adapt(Call(operator, {"InputTensor": other, "OutputTensor": other}, {}))
 
 
