@@ -366,7 +366,7 @@ def _lower(
     each part. The usual steps put the nest of each kernel into `seen`, by what it is called."""
     verify(function)
     function = drop_marks(function)
-    if isinstance(dialect.storage[DataType.INT64], Unsupported):
+    if not dialect.limits.has_wide_positions:
         narrowed = narrow_positions(function)
         verify(narrowed, "narrow_positions", function)
         function = narrowed

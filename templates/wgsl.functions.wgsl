@@ -281,3 +281,199 @@ fn $H(values: vec4<u32>) -> vec2<u32> {
     let halves = values << vec4<u32>(0u, 16u, 0u, 16u);
     return halves.xz | halves.yw;
 }
+
+//// add_u64
+// The sum of two integers of two words, which wraps.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let low = a.x + b.x;
+    return vec2<u32>(low, a.y + b.y + select(0u, 1u, low < a.x));
+}
+
+//// sub_u64
+// The difference of two integers of two words, which wraps.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    return vec2<u32>(a.x - b.x, a.y - b.y - select(0u, 1u, a.x < b.x));
+}
+
+//// mul_u64
+// The product of two integers of two words, which wraps. By halves of the lower words.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let low = (a.x & 0xffffu) * (b.x & 0xffffu);
+    let left = (a.x >> 16u) * (b.x & 0xffffu);
+    let right = (a.x & 0xffffu) * (b.x >> 16u);
+    let middle = (low >> 16u) + (left & 0xffffu) + (right & 0xffffu);
+    let high = (a.x >> 16u) * (b.x >> 16u) + (left >> 16u) + (right >> 16u) + (middle >> 16u);
+    return vec2<u32>((middle << 16u) | (low & 0xffffu), high + a.x * b.y + a.y * b.x);
+}
+
+//// shift_left_u64
+// Moves bits up, by the distance modulo 64.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let distance = b.x & 31u;
+    let carried = (a.x >> 1u) >> (31u - distance);
+    let near = vec2<u32>(a.x << distance, (a.y << distance) | carried);
+    return select(near, vec2<u32>(0u, a.x << distance), (b.x & 32u) != 0u);
+}
+
+//// shift_right_u64
+// Moves bits down, by the distance modulo 64.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let distance = b.x & 31u;
+    let carried = (a.y << 1u) << (31u - distance);
+    let near = vec2<u32>((a.x >> distance) | carried, a.y >> distance);
+    return select(near, vec2<u32>(a.y >> distance, 0u), (b.x & 32u) != 0u);
+}
+
+//// shift_right_i64
+// Moves bits down, by the distance modulo 64; negative numbers stay negative.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let distance = b.x & 31u;
+    let carried = (a.y << 1u) << (31u - distance);
+    let high = u32(i32(a.y) >> distance);
+    let near = vec2<u32>((a.x >> distance) | carried, high);
+    return select(near, vec2<u32>(high, u32(i32(a.y) >> 31u)), (b.x & 32u) != 0u);
+}
+
+//// less_u64
+// Whether a < b.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> bool {
+    return select(a.y < b.y, a.x < b.x, a.y == b.y);
+}
+
+//// less_i64
+// Whether a < b.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> bool {
+    return select(i32(a.y) < i32(b.y), a.x < b.x, a.y == b.y);
+}
+
+//// min_u64
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    return select(a, b, $less_u64(b, a));
+}
+
+//// min_i64
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    return select(a, b, $less_i64(b, a));
+}
+
+//// max_u64
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    return select(a, b, $less_u64(a, b));
+}
+
+//// max_i64
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    return select(a, b, $less_i64(a, b));
+}
+
+//// abs_i64
+// The size of a number; the least one is its own.
+fn $H(a: vec2<u32>) -> vec2<u32> {
+    return select(a, $sub_u64(vec2<u32>(0u), a), i32(a.y) < 0);
+}
+
+//// sign_u64
+// 0 or 1.
+fn $H(a: vec2<u32>) -> vec2<u32> {
+    return vec2<u32>(select(0u, 1u, any(a != vec2<u32>(0u))), 0u);
+}
+
+//// sign_i64
+// -1, 0 or 1.
+fn $H(a: vec2<u32>) -> vec2<u32> {
+    let size = vec2<u32>(select(0u, 1u, any(a != vec2<u32>(0u))), 0u);
+    return select(size, vec2<u32>(0xffffffffu), i32(a.y) < 0);
+}
+
+//// divide_u64
+// The quotient, rounded down, and the remainder; both 0 where b is 0. By long division, bit by bit.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
+    var quotient = a;
+    var rest = vec2<u32>(0u);
+    for (var k = 0; k < 64; k++) {
+        let carried = rest.y >> 31u;
+        rest = vec2<u32>((rest.x << 1u) | (quotient.y >> 31u), (rest.y << 1u) | (rest.x >> 31u));
+        quotient = vec2<u32>(quotient.x << 1u, (quotient.y << 1u) | (quotient.x >> 31u));
+        if (carried != 0u || !$less_u64(rest, b)) {
+            rest = $sub_u64(rest, b);
+            quotient.x |= 1u;
+        }
+    }
+    return select(vec4<u32>(quotient, rest), vec4<u32>(0u), all(b == vec2<u32>(0u)));
+}
+
+//// div_u64
+// Rounds down; 0 where b is 0.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    return $divide_u64(a, b).xy;
+}
+
+//// mod_u64
+// The remainder; 0 where b is 0.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    return $divide_u64(a, b).zw;
+}
+
+//// div_i64
+// Rounds towards zero; 0 where b is 0, and wraps where the quotient is out of range.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let size = $divide_u64($abs_i64(a), $abs_i64(b)).xy;
+    return select(size, $sub_u64(vec2<u32>(0u), size), i32(a.y ^ b.y) < 0);
+}
+
+//// mod_i64
+// The remainder, with the sign of a; 0 where b is 0.
+fn $H(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    let size = $divide_u64($abs_i64(a), $abs_i64(b)).zw;
+    return select(size, $sub_u64(vec2<u32>(0u), size), i32(a.y) < 0);
+}
+
+//// i32_to_i64
+fn $H(x: i32) -> vec2<u32> {
+    return vec2<u32>(u32(x), u32(x >> 31u));
+}
+
+//// u64_to_f32
+// The nearest f32, ties to even, put together from its bits.
+fn $H(a: vec2<u32>) -> f32 {
+    let zeros = select(63u - firstLeadingBit(a.x | 1u), 31u - firstLeadingBit(a.y | 1u), a.y != 0u);
+    let leading = $shift_left_u64(a, vec2<u32>(zeros, 0u));
+    let mantissa = leading.y >> 8u;
+    let is_over = (leading.y & 0x80u) != 0u;
+    let is_tie = (leading.y & 0x7fu) == 0u && leading.x == 0u;
+    let up = select(0u, 1u, is_over && (!is_tie || (mantissa & 1u) != 0u));
+    let bits = ((189u - zeros) << 23u) + mantissa + up;
+    return bitcast<f32>(select(bits, 0u, all(a == vec2<u32>(0u))));
+}
+
+//// i64_to_f32
+// The nearest f32, ties to even.
+fn $H(a: vec2<u32>) -> f32 {
+    let size = $u64_to_f32($abs_i64(a));
+    return select(size, -size, i32(a.y) < 0);
+}
+
+//// f32_to_u64
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
+fn $H(x: f32) -> vec2<u32> {
+    let bits = bitcast<u32>(x);
+    let exponent = bits >> 23u;
+    let mantissa = vec2<u32>((bits & 0x007fffffu) | 0x00800000u, 0u);
+    let up = $shift_left_u64(mantissa, vec2<u32>(exponent - 150u, 0u));
+    let down = $shift_right_u64(mantissa, vec2<u32>(150u - exponent, 0u));
+    let whole = select(down, up, exponent >= 150u);
+    let is_none = exponent < 127u || (bits & 0x80000000u) != 0u || $is_nan(x);
+    let found = select(whole, vec2<u32>(0xffffffffu), exponent >= 191u);
+    return select(found, vec2<u32>(0u), is_none);
+}
+
+//// f32_to_i64
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
+fn $H(x: f32) -> vec2<u32> {
+    let is_negative = (bitcast<u32>(x) & 0x80000000u) != 0u;
+    let size = $f32_to_u64(bitcast<f32>(bitcast<u32>(x) & 0x7fffffffu));
+    let negated = $sub_u64(vec2<u32>(0u), size);
+    let is_over = size.y >= 0x80000000u;
+    let most = select(vec2<u32>(0xffffffffu, 0x7fffffffu), vec2<u32>(0u, 0x80000000u), is_negative);
+    return select(select(size, negated, is_negative), most, is_over);
+}

@@ -1,5 +1,6 @@
 """The dialect of WGSL, WebGPU's language: storage buffers, one uniform buffer, 32-bit numbers.
 Buffers of integers of 8 and 16 bits, of booleans and of BFLOAT16 hold several elements to a word.
+An integer of 64 bits is two words, the lower one first.
 
 WGSL lets compilers take floats for real numbers: reorder sums, and assume that there are neither
 NaN nor infinities. So what has a name, and a sum in a sum, goes through `pin`, which no compiler
@@ -37,19 +38,18 @@ from dmlc.scalars.operation import Entry, Spelling, Unsupported
 T = DataType
 
 _HELD = (*BYTES, T.INT16, T.UINT16)
+_WIDE = {T.INT64: "i64", T.UINT64: "u64"}
+"""Types of two words, with the ends of the names of their helpers."""
 _PAIRED = (T.BFLOAT16,)
 """Types of which a work item stores both elements of a word."""
 
 TYPES = MappingProxyType({
     T.FLOAT32: "f32", T.INT32: "i32", T.UINT32: "u32", T.BOOL: "bool",
     T.INT8: "i32", T.INT16: "i32", T.UINT8: "u32", T.UINT16: "u32",
+    T.INT64: "vec2<u32>", T.UINT64: "vec2<u32>",
 })  # fmt: skip
 
-_LACKING = {
-    T.FLOAT64: "64-bit floats",
-    T.INT64: "64-bit integers",
-    T.UINT64: "64-bit integers",
-}
+_LACKING = {T.FLOAT64: "64-bit floats"}
 
 _PACKED = PackedWords(
     extend="({x} << {n}u) >> {n}u",
@@ -100,6 +100,8 @@ def _spell(name: str, dtype: DataType) -> Entry:
         return spell_float(OPERATIONS[name], OPERATIONS[name].wgsl, dtype)
     if dtype in _HELD and dtype.is_integer:
         return _PACKED.spell(name, dtype, _spell_integer)
+    if dtype in _WIDE:
+        return _spell_wide(name, dtype)
     if dtype.is_integer:
         return _spell_integer(name, dtype)
     if dtype.kind is Kind.INDEX and name in ("min", "max"):
@@ -139,10 +141,64 @@ def _spell_integer(name: str, dtype: DataType, bits: int = 32) -> Entry:
             return Unsupported(f"integers have no '{name}'")
 
 
+_ALIKE = ("add", "sub", "mul", "shift_left")
+"""Operations that give the same bits of signed and of unsigned integers."""
+
+
+def _spell_wide(name: str, dtype: DataType) -> Entry:
+    """An operation of integers of two words."""
+    kind = _WIDE[dtype]
+    match name:
+        case "eq" | "ne":
+            return Spelling("all({0} == {1})" if name == "eq" else "any({0} != {1})")
+        case "lt" | "gt":
+            return _call(
+                f"less_{kind}({{a}}, {{b}})" if name == "lt" else f"less_{kind}({{b}}, {{a}})"
+            )
+        case "le" | "ge":
+            swapped = "{b}, {a}" if name == "le" else "{a}, {b}"
+            return Spelling(f"!{{H}}({swapped})", compound=True, helper=f"less_{kind}")
+        case "neg":
+            return Spelling("{H}(vec2<u32>(0u), {a})", helper="sub_u64")
+        case "abs" if dtype is T.UINT64:
+            return Spelling("{0}", compound=True)
+        case "shift_right" | "min" | "max" | "div" | "mod" | "abs" | "sign" | "add" | "sub" | "mul":
+            operands = "{a}" if OPERATIONS[name].arity == 1 else "{a}, {b}"
+            return _call(f"{name}_{'u64' if name in _ALIKE else kind}({operands})")
+        case "shift_left":
+            return _call("shift_left_u64({a}, {b})")
+        case _ if name in INFIX:
+            return Spelling(INFIX[name], compound=True)
+        case _:
+            return Unsupported(f"integers have no '{name}'")
+
+
+def _convert_wide(source: DataType, target: DataType) -> Entry:
+    """A conversion from or to an integer of two words."""
+    if source in _WIDE:
+        if target is T.BOOL:
+            return Spelling("any({0} != vec2<u32>(0u))")
+        if target.is_float:
+            return _call(f"{_WIDE[source]}_to_f32({{a}})")
+        return Spelling({T.INT32: "i32({0}.x)", T.UINT32: "{0}.x"}.get(target, "{0}"))
+    if source.is_float:
+        return _call(f"f32_to_{_WIDE[target]}({{a}})")
+    if source is T.INT32:
+        return _call("i32_to_i64({a})")
+    return Spelling("vec2<u32>(u32({a}), 0u)" if source is T.BOOL else "vec2<u32>({a}, 0u)")
+
+
 def _convert(source: DataType, target: DataType) -> Entry:
     for dtype in (source, target):
         if dtype in _LACKING:
             return _refuse(dtype)
+    return _PACKED.convert_held(source, target, _HELD, _convert_words)
+
+
+def _convert_words(source: DataType, target: DataType) -> Entry:
+    """A conversion between the types that values are computed in."""
+    if source in _WIDE or target in _WIDE:
+        return _convert_wide(source, target)
     if target is T.BOOL:
         if source.is_float:
             return Spelling("!({0} == 0.0f)", compound=True)
@@ -161,6 +217,9 @@ def _literal(dtype: DataType, value: bool | int | float) -> str:
     number = int(value)
     if dtype is T.INDEX:
         return str(number)
+    if dtype in _WIDE:
+        bits = number % (1 << 64)
+        return f"vec2<u32>(0x{bits & 0xFFFFFFFF:x}u, 0x{bits >> 32:x}u)"
     if number < 0:
         # Without its type, no conversion to an unsigned one may have it.
         return f"({number}i)" if number > np.iinfo(np.int32).min else f"({number + 1}i - 1i)"
@@ -225,7 +284,7 @@ WGSL = Dialect(
     masks=False,
     maps_lanes=True,
     promoted=frozenset(),
-    conversions=make_conversions(lambda a, b: _PACKED.convert_held(a, b, _HELD, _convert)),
+    conversions=make_conversions(_convert),
     loads=MappingProxyType(
         {t: Spelling("{e}") for t in _DIRECT}
         | {

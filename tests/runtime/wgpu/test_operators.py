@@ -17,7 +17,6 @@ from dmlc.testing.verify import verify
 from tests.library.run import ELEMENTWISE, normal
 from tests.library.test_on_devices import arrange
 
-LACKING = {DataType.FLOAT64, DataType.INT64, DataType.UINT64}
 F32, F16 = np.float32, np.float16
 
 
@@ -33,7 +32,7 @@ def test_elementwise(name: str) -> None:
         for setting in settings:
             attributes = dict(zip(switches, setting, strict=True))
             arrays = {t.name: arrange(k, rank, layout, dtype) for k, t in enumerate(inputs)}
-            if dtype in LACKING:
+            if dtype is DataType.FLOAT64:
                 with pytest.raises(UnsupportedError, match=f"of type {dtype.name}: WGSL has no"):
                     dmlc.run(operator, arrays, attributes, device="wgpu")
                 continue
@@ -109,19 +108,11 @@ def test_integers_are_reduced_and_moved() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("dtype", "said"),
-    [
-        ("FLOAT64", "WGSL has no 64-bit floats"),
-        ("INT64", "WGSL has no 64-bit integers"),
-    ],
-)
-def test_a_refusal_names_what_serves(dtype: str, said: str) -> None:
-    short = DataType[dtype].short
-    text = f"func @f(%x: {short}[n]) -> (%y) {{ %y: {short}[i0 < n] = %x[i0] }}"
+def test_a_refusal_names_what_serves() -> None:
+    text = "func @f(%x: f64[n]) -> (%y) { %y: f64[i0 < n] = %x[i0] }"
     with pytest.raises(UnsupportedError) as caught:
         dmlc.compile(dmlc.ir.parse(text), "wgsl")
-    assert f"of type {dtype}: {said}" in str(caught.value)
+    assert "of type FLOAT64: WGSL has no 64-bit floats" in str(caught.value)
     assert "target 'wgsl' cannot" in str(caught.value)
     assert "what can express it all: " in str(caught.value)
     assert "opencl" in str(caught.value)
@@ -138,4 +129,4 @@ def test_an_example_of_every_operator(name: str) -> None:
             return
         refused.append(outcome.message)
     assert refused
-    assert all("WGSL has no 64-bit" in message for message in refused)
+    assert all("WGSL has no 64-bit floats" in message for message in refused)
