@@ -57,7 +57,8 @@ from dmlc.testing.expressions import (
     read_named,
 )
 
-DEVICES = {"hlsl": "vulkan", "opencl": "opencl", "wgsl": "wgpu"}
+DEVICES = {"HLSL": ("vulkan", "d3d12"), "SPIR-V": ("vulkan",), "OpenCL C": ("opencl",),
+           "WGSL": ("wgpu",)}  # fmt: skip
 """The devices that kernels run on where none is named, by target."""
 _MOST_COUNT = (1 << 32) - 1
 
@@ -388,16 +389,13 @@ class Kernel:
 
 
 def _find_device(declared: Declared, device: str | None) -> AnyDevice:
-    found = find_trusted(device or DEVICES[declared.target])
-    runtimes = find_target(declared.target).runtimes
-    if found is None or found.runtime not in runtimes or found.runtime == "strict":
-        usable = [r for r in runtimes if r != "strict"]
+    usable = DEVICES[declared.language]
+    found = find_trusted(device or usable[0])
+    if found is None or found.runtime not in usable:
         raise UnsupportedError(
             f"'{declared.path}' is {declared.language}, which {device} does not run",
             notes=[f"--device {join_words(usable)} does"],
         )
-    if declared.spirv and found.runtime != "vulkan":
-        raise UnsupportedError(f"SPIR-V runs on Vulkan devices alone, and not on {device}")
     return found
 
 

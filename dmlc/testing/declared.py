@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dmlc.files import read_bounded
@@ -396,28 +396,37 @@ def turn_order(declared: Declared) -> Declared | None:
     """The same kernel whose work items take each other's places, the last of a group the first's:
     a kernel without races computes the same. None where a text does not let that be written: with
     subgroups, whose items are neighbours, and in SPIR-V."""
-    text, entry = declared.source, declared.entry
-    code = _strip(text)
-    if declared.spirv or (declared.items is None and declared.target != "opencl"):
+    if declared.spirv or re.search(r"Wave|subgroup|sub_group|linear_id", _strip(declared.source)):
         return None
-    if re.search(r"Wave|subgroup|sub_group|linear_id", code):
+    return _TURNS[declared.language](declared)
+
+
+def _turn_opencl(declared: Declared) -> Declared:
+    return dataclasses.replace(declared, source=_BACKWARDS_CL + declared.source)
+
+
+def _turn_hlsl(declared: Declared) -> Declared | None:
+    if declared.items is None:
         return None
-    if declared.target == "opencl":
-        return dataclasses.replace(declared, source=_BACKWARDS_CL + text)
-    x, y, z = declared.items or (1, 1, 1)
-    if declared.target == "hlsl":
-        found = next((m for m in _NUMTHREADS.finditer(code) if m[2] == entry), None)
-        arguments = None if found is None else _list_arguments(found[3], (x, y, z))
-        if arguments is None:
-            return None
-        made = (
-            f"{text}\n[numthreads({x}, {y}, {z})]\nvoid {_BACKWARDS}(uint3 group : SV_GroupID, "
-            f"uint3 item : SV_GroupThreadID)\n{{\n"
-            f"    uint3 own = uint3({x - 1}, {y - 1}, {z - 1}) - item;\n"
-            f"    {entry}({', '.join(arguments)});\n}}\n"
-        )
-        return dataclasses.replace(declared, source=made, entry=_BACKWARDS)
-    found = next((m for m in _FUNCTION.finditer(code) if m[2] == entry), None)
+    text, entry, (x, y, z) = declared.source, declared.entry, declared.items
+    found = next((m for m in _NUMTHREADS.finditer(_strip(text)) if m[2] == entry), None)
+    arguments = None if found is None else _list_arguments(found[3], (x, y, z))
+    if arguments is None:
+        return None
+    made = (
+        f"{text}\n[numthreads({x}, {y}, {z})]\nvoid {_BACKWARDS}(uint3 group : SV_GroupID, "
+        f"uint3 item : SV_GroupThreadID)\n{{\n"
+        f"    uint3 own = uint3({x - 1}, {y - 1}, {z - 1}) - item;\n"
+        f"    {entry}({', '.join(arguments)});\n}}\n"
+    )
+    return dataclasses.replace(declared, source=made, entry=_BACKWARDS)
+
+
+def _turn_wgsl(declared: Declared) -> Declared | None:
+    if declared.items is None:
+        return None
+    text, entry, (x, y, z) = declared.source, declared.entry, declared.items
+    found = next((m for m in _FUNCTION.finditer(_strip(text)) if m[2] == entry), None)
     parameters = (
         []
         if found is None
@@ -445,6 +454,11 @@ def turn_order(declared: Declared) -> Declared | None:
         f"  {entry}({given});\n}}\n"
     )
     return dataclasses.replace(declared, source=made, entry=_BACKWARDS)
+
+
+_TURNS: Mapping[str, Callable[[Declared], Declared | None]] = {
+    "HLSL": _turn_hlsl, "OpenCL C": _turn_opencl, "WGSL": _turn_wgsl,
+}  # fmt: skip
 
 
 def _list_arguments(parameters: str, items: Triple) -> list[str] | None:
