@@ -269,6 +269,8 @@ WGSL = Dialect(
         index_bits=32,
         row=65535,
         has_wide_positions=False,
+        # A store to one component may store the whole vector anew, so that work items that store
+        # neighbours would race: only buffers that are stored in whole vectors have them.
         vector_lanes=1,
         buffer_lanes=FOUR,
         word_types=_PAIRED,

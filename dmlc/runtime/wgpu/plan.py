@@ -16,7 +16,7 @@ from dmlc.runtime.wgpu.device import WgpuDevice
 from dmlc.source import UnsupportedError
 
 _ELEMENTS = 1 << 32
-_SHARED = re.compile(r"var<workgroup> \w+: array<\w+, (\d+)>")
+_SHARED = re.compile(r"var<workgroup> \w+: array<(?:vec(\d)<\w+>|\w+), (\d+)>")
 _WORD = 4
 """Bytes of a buffer are counted in words, and whatever groups share is of words."""
 
@@ -33,7 +33,8 @@ def check_program(program: Program, device: WgpuDevice) -> None:
         threads = kernel.dispatch.group_size
         _refuse(device, f"{what} has {threads:,} invocations per group", threads,
                 limits.group_size, "maxComputeInvocationsPerWorkgroup")  # fmt: skip
-        shared = _WORD * sum(map(int, _SHARED.findall(kernel.source)))
+        arrays = _SHARED.findall(kernel.source)
+        shared = _WORD * sum(int(lanes or 1) * int(count) for lanes, count in arrays)
         _refuse(device, f"{what} has {shared:,} bytes of shared memory", shared,
                 limits.group_shared, "maxComputeWorkgroupStorageSize")  # fmt: skip
         block = constant_buffer_bytes(kernel.scalars)
