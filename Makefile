@@ -113,7 +113,7 @@ explorer: $(STAMPS)/explorer ## build the page that compiles in a browser, in ou
 vscode: $(STAMPS)/test $(STAMPS)/node ## pack the extension for VS Code, out/vscode/dmlc.vsix, and test it (downloads from npm)
 	@mkdir -p out/vscode
 	@cp -r dmlc/editor/vscode/. grammar/dmlc.tmLanguage.json LICENSE out/vscode/
-	cd out/vscode && npm install --no-audit --no-fund --silent && npm run --silent check \
+	cd out/vscode && npm ci --no-audit --no-fund --silent && npm run --silent check \
 		&& npm run --silent build && npm run --silent pack
 	cd out/vscode && DMLC_ROOT=$(CURDIR) DMLC_COMMAND=$(CURDIR)/$(BIN)/dmlc \
 		DMLC_PYTHON=$(CURDIR)/$(BIN)/python npm --silent test
