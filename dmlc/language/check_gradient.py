@@ -352,12 +352,10 @@ class _Checker:
                 close = nearest(row.name, self.theirs)
                 notes = () if close is None else (Note(f"did you mean '{close}'?"),)
                 message = f"input '{row.name}' stands for nothing of {forward.name}"
+                fixes = replace_word(row.span, row.name, close)
                 self.warnings.append(
-                    Diagnostic(
-                        message, row.span, notes, True, "W0701",
-                        replace_word(row.span, row.name, close),
-                    )
-                )  # fmt: skip
+                    Diagnostic(message, row.span, notes, warning=True, code="W0701", fixes=fixes)
+                )
         outputs = [t for t in forward.newest.outputs if t.holds_floats]
         if outputs and not any(t.name in self.gradients for t in outputs):
             self.fail(

@@ -52,7 +52,8 @@ def warn_of_forward(operator: OperatorDefinition, known: Iterable[str]) -> Diagn
 def _warn(
     message: str, span: Span, *notes: str, code: str, fixes: tuple[Fix, ...] = ()
 ) -> Diagnostic:
-    return Diagnostic(message, span, tuple(map(Note, notes)), True, code, fixes)
+    found = tuple(map(Note, notes))
+    return Diagnostic(message, span, found, warning=True, code=code, fixes=fixes)
 
 
 # What nothing reads ----------------------------------------------------------------------------
