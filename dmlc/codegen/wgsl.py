@@ -291,7 +291,7 @@ WGSL = Dialect(
         {t: Spelling("{e}") for t in _DIRECT}
         | {
             T.FLOAT16: Spelling("{T}({e})"),
-            T.BFLOAT16: Spelling("{H}({p}[{i} / 2], {j})", helper="half_bf16"),
+            T.BFLOAT16: Spelling("{H}({p}[{i} / 2], u32({j}))", helper="half_bf16"),
         }
         | make_loads(_HELD)
     ),
@@ -310,7 +310,7 @@ WGSL = Dialect(
     prefetches=MappingProxyType({}),
     helpers=read_helpers("wgsl.functions.wgsl"),
     halves=MappingProxyType(
-        {T.BFLOAT16: Spelling("{w} |= {H}({a}) << (16 * {h});", helper="narrow_bf16")}
+        {T.BFLOAT16: Spelling("{w} |= {H}({a}) << (16u * u32({h}));", helper="narrow_bf16")}
     ),
     zeros=MappingProxyType({T.FLOAT32: "bitcast<f32>(zero_bits)"}),
     pin=Spelling("{H}({a})", helper="pin"),

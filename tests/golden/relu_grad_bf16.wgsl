@@ -48,10 +48,10 @@ fn main(
             for (var side: u32 = 0; side < 2; side++) {
                 let i: u32 = pair * 2 + side;
                 if (i < arguments.n) {
-                    let input: f32 = half_bf16(InputTensor[i / 2], i);
-                    let input_gradient: f32 = half_bf16(InputGradientTensor[i / 2], i);
+                    let input: f32 = half_bf16(InputTensor[i / 2], u32(i));
+                    let input_gradient: f32 = half_bf16(InputGradientTensor[i / 2], u32(i));
                     let output_gradient: f32 = select(0.0f, input_gradient, input > 0.0f);
-                    output_gradient_word |= narrow_bf16(output_gradient) << (16 * side);
+                    output_gradient_word |= narrow_bf16(output_gradient) << (16u * u32(side));
                 }
             }
             OutputGradientTensor[pair] = output_gradient_word;

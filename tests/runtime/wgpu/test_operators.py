@@ -17,7 +17,7 @@ from dmlc.testing.verify import verify
 from tests.library.run import ELEMENTWISE, normal
 from tests.library.test_on_devices import arrange
 
-F32, F16 = np.float32, np.float16
+F32, F16, BF16 = np.float32, np.float16, DataType.BFLOAT16.dtype
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
@@ -106,6 +106,12 @@ def test_integers_are_reduced_and_moved() -> None:
         {"InputTensor": x.reshape(1, 1, 30, 70)},
         {"BlockSize": 5, "Order": "DEPTH_COLUMN_ROW"},
     )
+
+
+def test_pairs_at_signed_positions() -> None:
+    """Positions that may be negative are i32, and WGSL shifts by u32 alone."""
+    arrays = {f"src[{k}]": np.arange(3 + k, dtype=np.float32).astype(BF16) for k in range(2)}
+    check("onednn.Concat", arrays, {"axis": 0})
 
 
 def test_a_refusal_names_what_serves() -> None:
