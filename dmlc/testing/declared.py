@@ -337,15 +337,14 @@ def _read_wgsl(path: str, text: str, entry: str | None) -> Declared:
     found = sorted(_VARIABLE.finditer(code), key=lambda m: (m[2] == "uniform", int(m[1])))
     buffers: list[Buffer] = []
     scalars: list[Scalar] = []
-    made = text
+    heads: list[tuple[int, int, str]] = []
     structs = {m[1]: m[2] for m in _STRUCT.finditer(code)}
     if sum(m[2] == "uniform" for m in found) > 1:
         raise DmlcError(f"'{path}' has several uniform buffers, and one can be bound")
     for slot, match in enumerate(found):
         # Comments keep their lengths: places in the code are places in the text.
-        head = f"@group(0) @binding({slot}) var"
-        start, end = match.start(), match.start() + re.search(r"\bvar\b", match[0]).end()  # type: ignore[union-attr]
-        made = made[:start] + head.ljust(end - start)[: max(end - start, len(head))] + made[end:]
+        end = match.start() + match[0].index("var") + len("var")
+        heads.append((match.start(), end, f"@group(0) @binding({slot}) var"))
         if match[2] == "uniform":
             scalars += _read_block(path, match[4], match[5].strip(), structs)
             continue
@@ -357,6 +356,9 @@ def _read_wgsl(path: str, text: str, entry: str | None) -> Declared:
         written = match[3] == "read_write"
         unit = dtype[0].bytes * dtype[1]
         buffers.append(Buffer(match[4], slot, written, (dtype[0],), unit))
+    made = text
+    for start, end, head in sorted(heads, reverse=True):  # What stands before keeps its place.
+        made = made[:start] + head.ljust(end - start) + made[end:]
     return Declared(path, "wgsl", made, b"", name, tuple(buffers), tuple(scalars), (x, y, z))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -186,6 +187,15 @@ def test_refused_files(tmp_path: Path) -> None:
         judge(path, RELU)
     with pytest.raises(ArgumentError, match="candidate must be a kernel's file, or a function"):
         judge(3, RELU)  # type: ignore[arg-type]
+
+
+def test_bindings_without_blanks(tmp_path: Path) -> None:
+    """Numbers of bindings are written anew: longer ones move no other."""
+    text = (JUDGED / "relu.wgsl").read_text(encoding="utf-8")
+    path = tmp_path / "relu.wgsl"
+    path.write_text(re.sub(r"(@group\(\d\))\s*(@binding\(\d\))\s*var", r"\1\2var", text), "utf-8")
+    assert path.read_text("utf-8") != text
+    assert judge(path, RELU, cases=1, roofline=False).passed
 
 
 def test_adapt() -> None:
