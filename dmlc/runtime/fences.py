@@ -288,7 +288,7 @@ def _compare(first: Mapping[str, Array], second: Mapping[str, Array]) -> Iterato
     """What differs between two runs that had other bytes outside all tensors."""
     for name, one in first.items():
         other = second[name]
-        differing = np.flatnonzero(_as_bits(one) != _as_bits(other))
+        differing = np.flatnonzero(as_bits(one) != as_bits(other))
         if differing.size:
             at = tuple(int(k) for k in np.unravel_index(int(differing[0]), one.shape))
             yield (
@@ -298,5 +298,6 @@ def _compare(first: Mapping[str, Array], second: Mapping[str, Array]) -> Iterato
             )
 
 
-def _as_bits(array: Array) -> Array:
+def as_bits(array: Array) -> Array:
+    """The bits of an array's elements, as unsigned numbers in one row."""
     return np.ascontiguousarray(array).view(np.dtype(f"u{array.itemsize}")).ravel()

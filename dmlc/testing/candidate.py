@@ -30,7 +30,7 @@ from dmlc.program import (
     ScalarBinding,
     TensorSpec,
 )
-from dmlc.runtime.fences import run_between_guards
+from dmlc.runtime.fences import as_bits, run_between_guards
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.scalars import Array
@@ -556,8 +556,3 @@ def _compare(
                 "elements of all tensors: it was not stored, or comes from a read out of bounds "
                 f"({places.size:,} of {one.size:,} elements)"
             )
-
-
-def as_bits(array: Array) -> Array:
-    """The bits of an array's elements, as unsigned numbers in one row."""
-    return np.ascontiguousarray(array).view(np.dtype(f"u{array.itemsize}")).ravel()

@@ -11,10 +11,11 @@ import numpy as np
 
 from dmlc.binding import Operator, TensorDesc
 from dmlc.files import read_bounded
+from dmlc.runtime.fences import as_bits
 from dmlc.runtime.floats import KEEPING, FloatPromises
 from dmlc.scalars import Array
 from dmlc.source import DmlcError, counted
-from dmlc.testing.candidate import Runs, as_bits
+from dmlc.testing.candidate import Runs
 from dmlc.testing.case import Call, Case
 from dmlc.testing.draw_values import whole
 from dmlc.testing.expressions import OutsideError, list_names, list_values, read_formula

@@ -23,6 +23,7 @@ from dmlc.language import syntax
 from dmlc.oracle import find_work
 from dmlc.parameters import expect, expect_integer, wrong_kind
 from dmlc.runtime.arrays import packed
+from dmlc.runtime.fences import as_bits
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, UnsupportedError, counted
 from dmlc.testing.candidate import (
@@ -395,16 +396,11 @@ def _list_differing(runs: Runs) -> list[str]:
     for how, found in runs.results.items():
         for name, one in runs.results[""].items():
             other = found[name]
-            places = np.argwhere(np.asarray(_bits(one) != _bits(other)))
+            places = np.flatnonzero(as_bits(one) != as_bits(other))
             if len(places) and how:
-                at = tuple(int(k) for k in places[0])
+                at = tuple(int(k) for k in np.unravel_index(int(places[0]), one.shape))
                 lines.append(f"{name}{list(at)} is {one[at]}, and {other[at]} in {how}")
     return lines[:1]
-
-
-def _bits(array: Array) -> Array:
-    packed = np.ascontiguousarray(array)
-    return packed.view(np.dtype(f"u{array.itemsize}")).reshape(array.shape)
 
 
 def _is_moved(desc: TensorDesc) -> bool:
