@@ -22,7 +22,7 @@ def show_table(title: str, columns: Mapping[str, Mapping[str, float]], limit: st
     rows += [
         [name, *(show_cell(t[name], t.get(limit)) for t in columns.values())] for name in names
     ]
-    return _lay_out(rows)
+    return lay_out(rows)
 
 
 def show_rows(title: str, rows: Mapping[str, Mapping[str, float]], limit: str) -> str:
@@ -33,10 +33,10 @@ def show_rows(title: str, rows: Mapping[str, Mapping[str, float]], limit: str) -
     for row, times in rows.items():
         shown = (show_cell(times[n], times.get(limit)) if n in times else "-" for n in names)
         cells.append([row, *shown])
-    return _lay_out(cells)
+    return lay_out(cells)
 
 
-def _lay_out(rows: list[list[str]]) -> str:
+def lay_out(rows: list[list[str]]) -> str:
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
     padded = ([c.ljust(w) for c, w in zip(row, widths, strict=True)] for row in rows)

@@ -233,6 +233,40 @@ def test_loops_are_laid_out() -> None:
     np.testing.assert_array_equal(found["kept"], -np.stack([X, X + 1, X + 3]))
 
 
+def test_a_loop_until_a_condition() -> None:
+    """As a `while` of TensorFlow is written: no number of steps, and a counter that is carried."""
+    found = dmlc.onnx.load(
+        parse("""
+    agraph (float[3, 4] x) => (float[3, 4] y, float[3, 3, 4] kept) {
+        going = Constant <value = bool {1}> () zero = Constant <value_int = 0> ()
+        n, y, kept = Loop (, going, zero, x) <body = step (int64 i, bool c, int64 k, float[3, 4] v)
+            => (bool d, int64 m, float[3, 4] w, float[3, 4] s) {
+                one = Constant <value_int = 1> () three = Constant <value_int = 3> ()
+                m = Add (k, one)
+                d = Less (m, three)
+                w = Add (v, v)
+                s = Neg (v)
+        }>
+    }""")
+    ).run({"x": X})
+    np.testing.assert_array_equal(found["y"], X * 8)
+    np.testing.assert_array_equal(found["kept"], -np.stack([X, X * 2, X * 4]))
+
+
+def test_known_inputs_that_the_reference_does_not_take() -> None:
+    """ONNX's own reference wants the depth of OneHot as a scalar. The node is built instead."""
+    found = dmlc.onnx.load(
+        parse("""
+    agraph (float[3, 4] x) => (float[3, 4] y) {
+        places = Constant <value_ints = [2, 0, 3]> () depth = Constant <value_ints = [4]> ()
+        values = Constant <value_floats = [0.0, 1.0]> ()
+        hot = OneHot (places, depth, values)
+        y = Mul (x, hot)
+    }""")
+    ).run({"x": X})
+    np.testing.assert_array_equal(found["y"], X * np.eye(4, dtype=np.float32)[[2, 0, 3]])
+
+
 def test_large_constants_are_parameters() -> None:
     weight = np.random.default_rng(1).standard_normal((4, 300)).astype(np.float32)
     small = np.array([0.5, 1, 2, 4], np.float16)

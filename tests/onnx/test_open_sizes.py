@@ -92,6 +92,14 @@ CASES = {
             e = Shape <start = 1> (x)
             part = Slice (z, s, e, axis)
             y = Add (x, part) }""", LINES, ("20 >= T",)),
+    "sizes as integers of 32 bits": Case("""
+        g (float[N, T] x) => (int32[a] y, int32[b] z, float[N, T] w) {
+            s = Shape (x) n = Cast <to = 6> (s)
+            c = Constant <value_ints = [7]> () d = Cast <to = 6> (c)
+            y = Concat <axis = 0> (n, d)
+            z = Mul (n, n)
+            zero = Constant <value_int = 0> () rows = Gather <axis = 0> (n, zero)
+            whole = Cast <to = 6> (x) sum = Add (whole, rows) w = Cast <to = 1> (sum) }""", LINES),
     "split": Case("""
         g (float[N, T] x) => (float[a, b] y, float[a, c] z) {
             y, z = Split <axis = 1, num_outputs = 2> (x) }""", LINES,
@@ -304,6 +312,19 @@ def test_an_if_names_the_input_that_decides(tmp_path: Path) -> None:
     found = dmlc.onnx.load(path, constants={"full": np.array(True)})
     x = np.array([1, -2], np.float32)
     assert found.run({"x": x}, device="reference")["y"].tolist() == [1, 0]
+
+
+def test_an_if_that_data_decides_is_refused() -> None:
+    """To fix the data would not be of use: no constant is proposed."""
+    model = parse("""
+        g (float[2, 3] x) => (float[2, 3] y) {
+            most = ReduceMax <keepdims = 0> (x) zero = Constant <value_float = 0.0> ()
+            full = Greater (most, zero)
+            y = If (full) <then_branch = one () => (float[2, 3] p) { p = Relu (x) },
+                           else_branch = other () => (float[2, 3] q) { q = Neg (x) }> }""")
+    with pytest.raises(UnsupportedError, match="follows from the data of the input x") as refused:
+        dmlc.onnx.load(model)
+    assert "--constant" not in str(refused.value)
 
 
 def test_sizes_are_checked() -> None:

@@ -8,6 +8,7 @@ and refused at once.
 from __future__ import annotations
 
 import dataclasses
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
@@ -203,6 +204,7 @@ class Importer:
         version = call.scope.opsets[call.domain]
         unfold = UNFOLDED.get(op_type) if call.domain == "" else None
         rule = RULES.get((call.domain, op_type))
+        narrow: frozenset[int] = frozenset()
         if _is_contributed(call):
             if not call.complete:
                 return call.miss()
@@ -215,15 +217,19 @@ class Importer:
             schema.check_form(known_as, proto, call.protos)
             if unfold is not None:
                 return unfold(self, call) if call.complete else call.miss()
-            folded = self._fold(call, known_as, version, is_whole=rule is not None)
+            folded = self._fold(call, known_as, version, has_rule=rule is not None)
             if folded is not None:
                 return folded
+            narrow = schema.list_narrow(known_as, call.given()) if call.complete else narrow
         if rule is None:
             return self._inline(_expand(call, version), call)
         if not call.complete:
             return call.miss()
+        inputs = list(call.given())
+        for number in narrow:
+            inputs[number] = self.values.narrow(cast("Array", inputs[number]), proto.input[number])
         node = Node(
-            self.builder, op_type, version, call.given(), call.names, call.attributes,
+            self.builder, op_type, version, tuple(inputs), call.names, call.attributes,
             self.values.place, self.values.know, self.budget.hold,
         )  # fmt: skip
         made = rule(node)
@@ -234,10 +240,10 @@ class Importer:
         return [MISSING if value is None else value for value in found]
 
     def _fold(
-        self, call: Call, known_as: Any, version: int, *, is_whole: bool
+        self, call: Call, known_as: Any, version: int, *, has_rule: bool
     ) -> list[Found] | None:
         """The outputs of a node of known inputs that is held to its schema, where they are
-        computed at once: of one that `is_whole`, or that ONNX has no other nodes for."""
+        computed at once: of one that has a rule, or that ONNX has no other nodes for."""
         if not call.complete:
             return None
         proto, op_type = call.proto, call.proto.op_type
@@ -245,14 +251,20 @@ class Importer:
                              call.protos, call.scope.opsets)  # fmt: skip
         arrays = [value for value in call.inputs if value is None or isinstance(value, np.ndarray)]
         known = arrays and len(arrays) == len(call.inputs)
-        is_whole = is_whole or op_type in REFUSED or not schema.has_function(known_as)
+        is_whole = has_rule or op_type in REFUSED or not schema.has_function(known_as)
         if not known or not is_whole or not can_fold(op_type, arrays, call.attributes):
             return None
         size = measure_results(op_type, arrays, types)
         if size is None or not is_quick(op_type, arrays, call.attributes, size):
             return None
         self.budget.hold(size)
-        found = fold(proto, arrays, call.attributes, call.protos, version, call.domain)
+        try:
+            found = fold(proto, arrays, call.attributes, call.protos, version, call.domain)
+        except DmlcError:
+            # Its rule may take more than ONNX's reference does, or says itself what is wrong.
+            if not has_rule:
+                raise
+            return None
         return None if found is None else list(found)
 
     def _inline(self, function: onnx.FunctionProto, call: Call) -> list[Found]:
@@ -377,7 +389,7 @@ def _choose(importer: Importer, call: Call) -> Sequence[Found]:
 
 
 def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
-    """A Loop of a known number of steps, laid out one after another."""
+    """A Loop that is known to go on at each step, or to end, laid out one step after another."""
     values, inputs = importer.values, call.given()
     body = cast("onnx.GraphProto", call.attributes["body"])
     carried: list[Found] = [value for value in inputs[2:] if value is not None]
@@ -385,9 +397,9 @@ def _repeat(importer: Importer, call: Call) -> Sequence[Found]:
     _check_count("values that it carries", len(carried), len(inputs) - 2)
     _check_count("outputs of its body", len(body.output), 1 + len(call.names))
     going = inputs[1] is None or _know_one(values, inputs[1], "whether a Loop starts")
-    if inputs[0] is None:
-        raise UnsupportedError("a Loop without a number of steps")
-    steps = _know_one(values, inputs[0], "the number of steps of a Loop")
+    steps = math.inf
+    if inputs[0] is not None:
+        steps = _know_one(values, inputs[0], "the number of steps of a Loop")
     scanned: list[list[Found]] = [[] for _ in body.output[1 + len(carried) :]]
     step = 0
     while going and step < steps:

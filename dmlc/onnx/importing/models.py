@@ -30,6 +30,7 @@ from dmlc.onnx.importing.names import (
     spell_name,
     spell_symbol,
 )
+from dmlc.onnx.importing.nodes import is_sizes
 from dmlc.onnx.importing.values import Missing
 from dmlc.parameters import expect, expect_mapping, expect_path
 from dmlc.runtime.foreign import as_array
@@ -215,6 +216,8 @@ class _Model:
             if isinstance(value, Missing):
                 raise DmlcError(f"nothing computes the output '{output.name}' of the model")
             tensor = self.values.tensor(value, output.name)
+            if is_sizes(value) and output.type.tensor_type.elem_type == onnx.TensorProto.INT32:
+                tensor = self.values.narrow(tensor, output.name)
             self.importer.builder.result(outputs[output.name], tensor)
         function = self.importer.builder.build()
         return ImportedModel(function, self.values.weights, inputs, outputs)
@@ -245,7 +248,7 @@ class _Model:
                 )
             inputs[name] = take_name(spell_name(name), self.values.taken)
             tensor = self.importer.builder.parameter(inputs[name], dtype, extents)
-            self.values.name_origins(tensor, (name,))
+            self.values.name_input(tensor, name)
             values[name] = tensor
         for name in self.fixed:
             values.setdefault(name, self.fixed[name])

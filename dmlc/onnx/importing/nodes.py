@@ -165,12 +165,17 @@ def dtype_of(value: Value) -> DataType:
     """The data type of a value. Raises `UnsupportedError` where no tensor can hold it."""
     if isinstance(value, Tensor):
         return value.dtype
-    if value.dtype == object:
+    if is_sizes(value):
         return DataType.INT64
     found = data_type_of(value.dtype)
     if found is None:
         raise UnsupportedError(f"no tensor can hold {value.dtype}")
     return found
+
+
+def is_sizes(value: object) -> bool:
+    """Whether a value is an array of sizes that are left open."""
+    return isinstance(value, np.ndarray) and value.dtype == np.dtype(object)
 
 
 def extents_of(value: Value) -> tuple[Extent, ...]:

@@ -16,9 +16,10 @@ from onnx import checker, helper, shape_inference
 
 from dmlc.building.tensors import show_extents
 from dmlc.onnx.importing.names import describe_type
-from dmlc.onnx.importing.nodes import Value, extents_of
+from dmlc.onnx.importing.nodes import Value, extents_of, is_sizes
 from dmlc.source import DmlcError, UnsupportedError, join_words, list_names
 
+_INT32 = onnx.TensorProto.INT32
 _KNOWN = 4096
 """The most elements of a constant that the sizes of results may follow from."""
 _NEWEST = 2**31 - 1
@@ -103,6 +104,9 @@ def infer(
     results = [f"o{number}" for number in range(outputs)]
     node = helper.make_node(op_type, names, results, domain=schema.domain)
     node.attribute.extend(attributes)
+    types = {name: describe_type(value) for name, value in given.items()}
+    for number in list_narrow(schema, inputs):
+        types[names[number]].tensor_type.elem_type = _INT32
     held = {
         name: onnx.numpy_helper.from_array(value, name)
         for name, value in given.items()
@@ -110,7 +114,7 @@ def infer(
     }
     try:
         found = shape_inference.infer_node_outputs(
-            schema, node, {name: describe_type(value) for name, value in given.items()}, held,
+            schema, node, types, held,
             opset_imports=[
                 helper.make_opsetid(d, max(min(v, _NEWEST), 0)) for d, v in opsets.items()
             ],
@@ -122,6 +126,19 @@ def infer(
         of = f", of inputs of the sizes {join_words(shapes, 'and')}" if shapes else ""
         raise DmlcError(f"ONNX does not take it{of}: {first.rstrip('.')}") from None
     return [found.get(name, onnx.TypeProto()) for name in results]
+
+
+def list_narrow(schema: Any, inputs: Sequence[Value | None]) -> frozenset[int]:
+    """The inputs that are sizes left open, where the operator takes one type for them and for an
+    input of INT32. All other sizes are of INT64."""
+    formal = [kind.type_str for kind in schema.inputs]
+    kinds = [formal[min(number, len(formal) - 1)] for number in range(len(inputs))]
+    sizes = [number for number, value in enumerate(inputs) if is_sizes(value)]
+    narrow = {
+        kinds[number] for number, value in enumerate(inputs)
+        if sizes and number not in sizes and describe_type(value).tensor_type.elem_type == _INT32
+    }  # fmt: skip
+    return frozenset(number for number in sizes if kinds[number] in narrow)
 
 
 def _check_counts(

@@ -47,6 +47,8 @@ class Values:
         """The names of parameters and results."""
         self._names: dict[int, tuple[Array, str]] = {}
         self._origins: dict[str, tuple[str, ...]] = {}
+        self._data: set[str] = set()
+        """The inputs that nobody fixes: floats along two axes or more."""
         self._symbols: dict[str, tuple[str, ...]] = {}
         self._placed: dict[int, tuple[Array, Tensor]] = {}
 
@@ -64,6 +66,12 @@ class Values:
     def name_origins(self, tensor: Tensor, names: tuple[str, ...]) -> None:
         """Says which inputs of the model a tensor is made of."""
         self._origins.setdefault(tensor.name, names)
+
+    def name_input(self, tensor: Tensor, name: str) -> None:
+        """Says that a tensor is an input of the model."""
+        self.name_origins(tensor, (name,))
+        if tensor.rank > 1 and tensor.dtype.is_float:
+            self._data.add(name)
 
     def derive(self, tensor: Tensor, values: Sequence[object]) -> None:
         """Says of which values of the model a tensor is made."""
@@ -99,6 +107,11 @@ class Values:
         need = f"{what} must be known when the model is imported"
         if symbols and not names:
             raise OpenSizeError(f"{need}, and depends on {list_names(symbols)}, left open", symbols)
+        data = [name for name in names if name in self._data]
+        if data:
+            plural = "s" * (len(data) > 1)
+            message = f"{need}, and follows from the data of the input{plural} {list_names(data)}"
+            raise UnsupportedError(message)
         if names:
             need += (
                 f", and is made of the input{'s' * (len(names) > 1)} {list_names(names)}: give the "
@@ -119,6 +132,16 @@ class Values:
             self._placed[id(array)] = found
             self._origins[found[1].name] = ()
         return found[1]
+
+    def narrow(self, sizes: Value, name: str) -> Tensor:
+        """Sizes that are left open, as a tensor of INT32."""
+        wide = self.tensor(sizes, name)
+        made = self.builder.compute(
+            f"{spell_name(name)}_narrow", wide.extents,
+            lambda at: at.read(wide, *at.indices).cast(DataType.INT32), DataType.INT32,
+        )  # fmt: skip
+        self.derive(made, [wide])
+        return made
 
     def _make_tensor(self, array: Array, dtype: DataType, name: str) -> Tensor:
         compute, builder = dtype.compute, self.builder
