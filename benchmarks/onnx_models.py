@@ -30,7 +30,7 @@ from benchmarks.table import lay_out
 from dmlc.scalars import data_type_of
 
 _ROOT = Path(__file__).resolve().parent.parent
-_PAGE = _ROOT / "docs" / "how-to" / "real-models.md"
+PAGE = _ROOT / "docs" / "how-to" / "real-models.md"
 _START, _END = "<!-- models -->", "<!-- end of models -->"
 
 
@@ -62,12 +62,11 @@ def _list_speech() -> list[Model]:
     package = "onnx-asr==0.12.0"
     names = ("gigaam_v2", "gigaam_v3_conv", "kaldi", "nemo80", "nemo128", "whisper80", "wespeaker")
     sizes = {"waveforms": (1, 16000), "waveforms_lens": (1,)}
-    speech = [
+    return [
         Model(package, f"onnx_asr/preprocessors/data/{name}.onnx", sizes,
               {"waveforms_lens": 16000})
         for name in (*names, "resample_48_16", "resample_11_8")
     ]  # fmt: skip
-    return speech
 
 
 def _list_ocr(package: str, folder: str, models: Mapping[str, tuple[int, ...]]) -> list[Model]:
@@ -246,7 +245,8 @@ def _compare(found: Any, wanted: Any) -> float:
 _STEPS = ("as is", "hlsl", "cold", "warm", "run")
 
 
-def _take_step(step: str, model: Model, path: Path, rounds: int) -> dict[str, Any]:
+def take_step(step: str, model: Model, path: Path, rounds: int) -> dict[str, Any]:
+    """What a step finds, by the names that `show` reads; times are seconds."""
     if step == "as is":
         return _import_as_is(model, path)
     if step == "hlsl":
@@ -281,11 +281,13 @@ def fetch(model: Model, folder: Path) -> Path:
     return path
 
 
-def examine(model: Model, path: Path, limit: float, rounds: int) -> dict[str, dict[str, Any]]:
+def examine(
+    model: Model, path: Path, limit: float, rounds: int, steps: Sequence[str] = _STEPS
+) -> dict[str, dict[str, Any]]:
     """What each step found, by its name. Caches are empty at the first."""
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as caches:
-        for step in _STEPS:
+        for step in steps:
             command = [sys.executable, "-m", "benchmarks.onnx_models", "--step", step,
                        "--rounds", str(rounds), json.dumps(dataclasses.asdict(model)),
                        str(path)]  # fmt: skip
@@ -344,11 +346,11 @@ def show(examined: Sequence[tuple[Model, Mapping[str, Mapping[str, Any]]]]) -> s
     return f"{lay_out(rows)}\n\n{counts}{median}"
 
 
-def _write(table: str) -> None:
-    before, _, rest = _PAGE.read_text(encoding="utf-8").partition(_START)
+def write(table: str) -> None:
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_START)
     after = rest.partition(_END)[2]
     text = f"{before}{_START}\n\n{table}\n\n{_END}{after}"
-    _PAGE.write_text(text, encoding="utf-8")
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -362,7 +364,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.step is not None:
         model = Model(**json.loads(given.names[0]))
-        print(json.dumps(_take_step(given.step, model, Path(given.names[1]), given.rounds)))
+        print(json.dumps(take_step(given.step, model, Path(given.names[1]), given.rounds)))
         return
     wanted = [m for m in MODELS if not given.names or any(n in m.name for n in given.names)]
     if not wanted:
@@ -381,7 +383,7 @@ def main() -> None:
     table = show(examined)
     print(table)
     if given.write:
-        _write(table)
+        write(table)
 
 
 if __name__ == "__main__":

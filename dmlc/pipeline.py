@@ -42,6 +42,7 @@ from dmlc.parameters import (
     wrong_kind,
 )
 from dmlc.program import FLOAT_WIDTHS, Origin, Program, Repeat
+from dmlc.progress import track
 from dmlc.report import Report, Trace, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
 from dmlc.scalars.operation import Unsupported
@@ -393,7 +394,7 @@ def _lower(
 
         kernels = tuple(
             lower_versions(fusion.function, group, shape, functools.partial(make, group), own)
-            for group in fusion.groups
+            for group in track("compiling kernels", fusion.groups)
         )
         lowered.append((part, fusion, kernels))
         own = own.follow(kernel for group in kernels for kernel in group)

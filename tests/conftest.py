@@ -5,6 +5,7 @@ verified one by one, Vulkan under its validation layer, and a way out of coverag
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import zlib
 from collections import Counter
@@ -26,6 +27,9 @@ __all__ = ["quick_builds"]
 
 collect_ignore_glob = ["*.dml"]
 """Where dmlc is installed, its plugin collects such files: these are data of tests."""
+
+os.environ["DMLC_NO_PROGRESS"] = "1"
+"""Commands say how far they have come where they take long, as they may beside other tests."""
 
 settings.register_profile(
     "same",

@@ -19,8 +19,8 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "collection", "source", "diagnostics", "parameters", "resources", "templates", "files",
-    "processes", "sizes", "scalars", "npy", "freedoms", "matrices", "language", "summaries",
-    "library", "ir", "transform", "binding", "catalog", "building", "reference",
+    "processes", "progress", "sizes", "scalars", "npy", "freedoms", "matrices", "language",
+    "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
     "manifest", "report", "codegen", "pipeline", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "datasheet",
@@ -30,6 +30,7 @@ ORDER = (
 
 RUNTIME_MAY_IMPORT = (
     "source",
+    "progress",
     "parameters",
     "resources",
     "files",
@@ -74,8 +75,8 @@ FACES: dict[str, tuple[str, ...]] = {
 import them when they are first asked for; dmlc's own modules import them from their places."""
 
 WITHOUT_NUMPY = (
-    "source", "diagnostics", "parameters", "resources", "templates", "files", "processes", "sizes",
-    "language", "summaries", "library", "program",
+    "source", "diagnostics", "parameters", "resources", "templates", "files", "processes",
+    "progress", "sizes", "language", "summaries", "library", "program",
 )  # fmt: skip
 
 LATE_IMPORTS = {

@@ -19,6 +19,7 @@ import click
 from dmlc import __version__
 from dmlc.cli.messages import show
 from dmlc.cli.output import OutputError, forget_unwritten, guarding_output, occupy_closed
+from dmlc.cli.progress import showing_progress
 from dmlc.collection import throttle_garbage_collection
 from dmlc.source import DmlcError, InternalError, UnavailableError
 
@@ -96,7 +97,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            with guarding_output():
+            with guarding_output(), showing_progress():
                 return _run(arguments)
         except OutputError as error:
             if not error.is_left:

@@ -7,12 +7,10 @@ a disagreement is a bug of dmlc, so an InternalError.
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import functools
 import hashlib
 import json
-import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 
 from dmlc.files import name_file
 from dmlc.program import VERSION, BufferBinding, KernelSource, Program
+from dmlc.progress import map_threads
 from dmlc.runtime import dxc, spirv
 from dmlc.runtime.dxbc import sign
 from dmlc.runtime.dxc import (
@@ -84,14 +83,11 @@ def compile_kernels(
 ) -> list[CompiledKernel]:
     """Compiles and checks kernels side by side, each as `compile_kernel` does."""
     found = library or load_library()
-    if len(kernels) < 2:
-        return [compile_kernel(kernel, found, floats) for kernel in kernels]
 
     def compile_one(kernel: KernelSource) -> CompiledKernel:
         return compile_kernel(kernel, found, floats)
 
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(compile_one, kernels))
+    return map_threads("compiling shaders", compile_one, kernels)
 
 
 def list_special(kernel: KernelSource, floats: FloatPromises) -> tuple[int, ...]:

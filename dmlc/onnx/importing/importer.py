@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -122,7 +122,7 @@ class Importer:
         self._functions = {(spell_domain(f.domain), f.name, f.overload): f for f in model.functions}
         self._refusals: list[_Refusal] = []
 
-    def run(self, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
+    def run(self, nodes: Iterable[onnx.NodeProto], scope: Scope) -> None:
         """Adds what nodes give to a scope."""
         for node in nodes:
             name = f"{scope.prefix}{node.name or next((o for o in node.output if o), '')}"

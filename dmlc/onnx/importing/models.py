@@ -33,6 +33,7 @@ from dmlc.onnx.importing.names import (
 from dmlc.onnx.importing.nodes import is_sizes
 from dmlc.onnx.importing.values import Missing
 from dmlc.parameters import expect, expect_mapping, expect_path
+from dmlc.progress import track
 from dmlc.runtime.foreign import as_array
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.sizes import Measure, as_extent, list_measured, measure, replace_symbols
@@ -207,7 +208,7 @@ class _Model:
             _check_kind("output", output)
         wanted = {o.name: spell_name(o.name) for o in self.graph.output}
         scope = Scope(held, self.opsets, {}, wanted, "")
-        self.importer.run(self.graph.node, scope)
+        self.importer.run(track("importing nodes", self.graph.node), scope)
         self.importer.check(self.name, subject)
         outputs: dict[str, str] = {}
         for output in self.graph.output:

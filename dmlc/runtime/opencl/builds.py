@@ -8,9 +8,7 @@ would gain nothing.
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
-import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -18,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from dmlc.program import KernelSource
+from dmlc.progress import map_threads
 from dmlc.runtime.opencl.device import Device
 from dmlc.runtime.renaming import find_identity
 from dmlc.source import DmlcError, Source, Span
@@ -100,11 +99,7 @@ class Builds:
         def build(part: list[_Entry]) -> list[cl.Program]:
             return self._build_module([kernel for _, kernel in part], unit)
 
-        if len(parts) < 2:
-            made = list(map(build, parts))
-        else:
-            with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-                made = list(pool.map(build, parts))
+        made = map_threads("building modules of kernels", build, parts)
         return {
             key: Built(module, kernel.entry_point)
             for part, modules in zip(parts, made, strict=True)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dmlc.program import KernelSource, Program
+from dmlc.progress import track
 from dmlc.runtime.arrays import Array, Copy
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.foreign import Given
@@ -80,7 +81,9 @@ class _Built:
         self, session: Session, compiled: Sequence[tuple[KernelSource, CompiledKernel]]
     ) -> None:
         self.session = session
-        self.pipelines: list[Pipeline] = [session.pipelines.find(*each) for each in compiled]
+        self.pipelines: list[Pipeline] = [
+            session.pipelines.find(*each) for each in track("building pipelines", compiled)
+        ]
         self._lock = threading.Lock()
         self._free: dict[tuple[int, ...], list[Frame]] = {}
 
