@@ -56,6 +56,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "compile",
+    "compiler",
     "gradient",
     "inspect",
     "ir",
@@ -70,8 +71,8 @@ __all__ = [
     "run",
 ]
 
-_PACKAGES = ("ir", "mlir", "onnx", "torch")
-"""The packages among them."""
+_PACKAGES = ("compiler", "ir", "mlir", "onnx", "torch")
+"""The packages and modules among them."""
 
 _PLACES = {
     "ArgumentError": "dmlc.source",

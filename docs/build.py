@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import dmlc
-from dmlc import cli, diagnostics, ir, summaries
+from dmlc import cli, compiler, diagnostics, ir, summaries
 from dmlc.datasheet import References, write_datasheet
 from dmlc.editor.highlight import write_textmate
 from dmlc.library.equivalents import FAMILIES, list_operations
@@ -110,8 +110,8 @@ def _schemas() -> dict[Path, str]:
     """The JSON Schemas of the IR's JSON forms, which the package brings."""
     schemas = {
         "ir/function": ir.function_schema(),
-        "transform/fusion": ir.fusion_schema(),
-        "kernel/kernel": ir.kernel_schema(),
+        "transform/fusion": compiler.fusion_schema(),
+        "kernel/kernel": compiler.kernel_schema(),
     }
     return {
         ROOT / "dmlc" / f"{name}.schema.json": json.dumps(schema, indent=2) + "\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dmlc import cli, ir
+from dmlc import cli, compiler, ir
 from dmlc.qualify.record import record_schema
 
 WIDTH = 100
@@ -49,14 +49,15 @@ def describe_json() -> str:
              "it. [The tensor IR](ir.md#json-and-what-its-version-promises) says what its version "
              "promises. This page lists every object and every field. It is written by `make docs` "
              "from the JSON Schemas that the package brings, which `ir.function_schema()`, "
-             "`ir.fusion_schema()` and `ir.kernel_schema()` give. A validator can use these.", "",
+             "`compiler.fusion_schema()` and `compiler.kernel_schema()` give. A validator can use "
+             "these.", "",
              "Values of a stage's body are a list. Each refers to the ones before it by their "
              "place in the list.", ""]  # fmt: skip
     parts = (
         ("Function", ir.function_schema(), "What `ir.to_json` writes."),
-        ("Fusion", ir.fusion_schema(), "What `ir.fusion_to_json` writes: a function, and its "
-         "kernels."),
-        ("Kernel", ir.kernel_schema(), "What `ir.kernel_to_json` writes."),
+        ("Fusion", compiler.fusion_schema(), "What `compiler.fusion_to_json` writes: a function, "
+         "and its kernels."),
+        ("Kernel", compiler.kernel_schema(), "What `compiler.kernel_to_json` writes."),
     )  # fmt: skip
     places = {"Function": (parts[0][1], "function")}
     for title, schema, says in parts:

@@ -23,7 +23,7 @@ import dmlc.testing.examples
 import dmlc.testing.gradients
 import dmlc.testing.harness
 import dmlc.testing.verify
-from dmlc import DataType, DmlcError, TensorDesc, ir
+from dmlc import DataType, DmlcError, TensorDesc, compiler, ir
 from dmlc.testing.compare import Tolerance
 
 
@@ -73,8 +73,8 @@ PROGRAM = dmlc.compile(FUNCTION)
 EXECUTABLE = dmlc.load_program(PROGRAM)
 VULKAN = dmlc.load_program(dmlc.compile(FUNCTION, "hlsl"), "vulkan")
 STAGE = FUNCTION.stages[0]
-FUSION = ir.find_fusion(FUNCTION)
-KERNEL = ir.make_kernels(FUNCTION)[1][0]
+FUSION = compiler.find_fusion(FUNCTION)
+KERNEL = compiler.make_kernels(FUNCTION)[1][0]
 LOAD = STAGE.body.loads()[0]
 GRAPH_X = "a value of the graph"
 
@@ -196,26 +196,29 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "ir.value_type": (ir.value_type, {"instruction": LOAD}),
     "ir.apply_rules": (lambda function: ir.apply_rules(function), {"function": FUNCTION}),
     "ir.combiner_identity": (ir.combiner_identity, {"combiner": "sum", "dtype": DataType.FLOAT32}),
-    "ir.evaluate": (ir.evaluate, {"function": FUNCTION, "inputs": {"x": X}}),
+    "compiler.evaluate": (compiler.evaluate, {"function": FUNCTION, "inputs": {"x": X}}),
     "ir.find_affine": (ir.find_affine, {"body": STAGE.body}),
     "ir.find_fault": (lambda function: ir.find_fault(function), {"function": FUNCTION}),
-    "ir.find_fusion": (ir.find_fusion, {"function": FUNCTION, "target": "opencl",
+    "compiler.find_fusion": (compiler.find_fusion, {"function": FUNCTION, "target": "opencl",
                                         "profile": "cpu"}),
     "ir.fixed_strides": (ir.fixed_strides, {"tensor": FUNCTION.parameters[0]}),
     "ir.function_schema": (ir.function_schema, {}),
-    "ir.fuse": (lambda function: ir.fuse(function), {"function": FUNCTION}),
-    "ir.fusion_from_json": (ir.fusion_from_json, {"text": ir.fusion_to_json(FUSION)}),
-    "ir.fusion_schema": (ir.fusion_schema, {}),
-    "ir.fusion_to_json": (ir.fusion_to_json, {"fusion": FUSION}),
-    "ir.kernel_from_json": (ir.kernel_from_json, {"text": ir.kernel_to_json(KERNEL)}),
-    "ir.kernel_schema": (ir.kernel_schema, {}),
-    "ir.kernel_to_json": (ir.kernel_to_json, {"kernel": KERNEL}),
-    "ir.make_kernels": (ir.make_kernels, {"function": FUNCTION, "target": "opencl",
+    "compiler.fuse": (lambda function: compiler.fuse(function), {"function": FUNCTION}),
+    "compiler.fusion_from_json": (compiler.fusion_from_json,
+                                  {"text": compiler.fusion_to_json(FUSION)}),
+    "compiler.fusion_schema": (compiler.fusion_schema, {}),
+    "compiler.fusion_to_json": (compiler.fusion_to_json, {"fusion": FUSION}),
+    "compiler.kernel_from_json": (compiler.kernel_from_json,
+                                  {"text": compiler.kernel_to_json(KERNEL)}),
+    "compiler.kernel_schema": (compiler.kernel_schema, {}),
+    "compiler.kernel_to_json": (compiler.kernel_to_json, {"kernel": KERNEL}),
+    "compiler.make_kernels": (compiler.make_kernels, {"function": FUNCTION, "target": "opencl",
                                           "profile": "cpu", "shader_model": None}),
-    "ir.parse_kernel": (ir.parse_kernel, {"text": ir.print_kernel(KERNEL), "filename": "<kernel>"}),
-    "ir.print_kernel": (ir.print_kernel, {"kernel": KERNEL}),
-    "ir.rewrite": (lambda function: ir.rewrite(function), {"function": FUNCTION}),
-    "ir.simplify": (lambda function: ir.simplify(function), {"function": FUNCTION}),
+    "compiler.parse_kernel": (compiler.parse_kernel, {"text": compiler.print_kernel(KERNEL),
+                                                      "filename": "<kernel>"}),
+    "compiler.print_kernel": (compiler.print_kernel, {"kernel": KERNEL}),
+    "compiler.rewrite": (lambda function: compiler.rewrite(function), {"function": FUNCTION}),
+    "compiler.simplify": (lambda function: compiler.simplify(function), {"function": FUNCTION}),
     "ir.specialize": (ir.specialize, {"function": TWICE.bind(), "sizes": {"N": 3}}),
     "ir.packed_strides": (ir.packed_strides, {"extents": (2, 3)}),
     "Function.sort_tensors": (FUNCTION.sort_tensors, {"names": ["y", "x"]}),
@@ -489,8 +492,9 @@ def test_arrays_of_attributes_are_settings_and_no_data() -> None:
 def test_every_public_name_is_walked() -> None:
     walked = {name.partition(".")[0].partition(" ")[0] for name in CALLS}
     assert set(dmlc.__all__) <= walked | CHECKED_ELSEWHERE
-    functions = {n for n in ir.__all__ if inspect.isfunction(getattr(ir, n))}
-    assert functions == {n.removeprefix("ir.") for n in CALLS if n.startswith("ir.")}
+    for name, module in (("ir", ir), ("compiler", compiler)):
+        functions = {n for n in module.__all__ if inspect.isfunction(getattr(module, n))}
+        assert functions == {n.removeprefix(f"{name}.") for n in CALLS if n.startswith(f"{name}.")}
     for kind in (dmlc.Operator, dmlc.Graph, dmlc.GraphBuilder):
         methods = {
             n

@@ -40,7 +40,7 @@ NEED_TORCH = ("docs/how-to/pytorch.md",)
 MARKS = ("file", "output", "commands", "write", "run", "prints", "prints like", "setup",
          "elsewhere", "shown", "tested", "part of", "editor")  # fmt: skip
 """What says of a listing how it is tested: `docs/listings.py` and `docs/build.py` have them."""
-PACKAGES = ("ir", "mlir", "onnx", "testing")
+PACKAGES = ("compiler", "ir", "mlir", "onnx", "testing")
 """The packages with public names. `dmlc.torch` has some too, and needs PyTorch."""
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
 REDUCING = ("grid_sample.dml", "group_norm.dml", "rms_norm.dml")
@@ -118,9 +118,13 @@ def list_targets(entry: Any) -> Iterator[str]:
         yield from list_targets(below)
 
 
+INNER = ("dmlc.ir", "dmlc.compiler")
+"""What programs that embed the compiler use."""
+
+
 @pytest.mark.parametrize("package", ["dmlc", *(f"dmlc.{name}" for name in PACKAGES)])
 def test_the_reference_has_every_public_name(package: str) -> None:
-    page = ROOT / f"docs/reference/python{'-ir' if package == 'dmlc.ir' else ''}.md"
+    page = ROOT / f"docs/reference/python{'-ir' if package in INNER else ''}.md"
     shown = re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.MULTILINE)
     module = importlib.import_module(package)
     for name in {*module.__all__} - {"__version__", *PACKAGES}:

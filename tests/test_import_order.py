@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import importlib
 import operator
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import dmlc
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
@@ -22,7 +23,7 @@ ORDER = (
     "processes", "progress", "sizes", "scalars", "npy", "freedoms", "matrices", "language",
     "summaries", "library", "ir", "transform", "binding", "catalog", "building", "reference",
     "oracle", "kernel", "loops", "schedules", "lowering", "shader_model", "buffer_plan", "program",
-    "manifest", "report", "codegen", "pipeline", "picture", "runtime",
+    "manifest", "report", "codegen", "pipeline", "compiler", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "listing", "interop", "datasheet",
     "qualify", "onnx", "pages", "mlir", "torch", "editor", "cli", "__main__",
 )  # fmt: skip
@@ -66,13 +67,6 @@ OWNERS = {
 }  # fmt: skip
 """The third-party packages, and the modules that may import them. NumPy is at home wherever
 values are: everywhere but in the places below."""
-
-FACES: dict[str, tuple[str, ...]] = {
-    "dmlc": ORDER,
-    "dmlc.ir": ("transform", "reference", "kernel", "pipeline"),
-}
-"""The packages that name things of later places, for people who use dmlc, and these places. They
-import them when they are first asked for; dmlc's own modules import them from their places."""
 
 WITHOUT_NUMPY = (
     "source", "diagnostics", "parameters", "resources", "templates", "files", "processes",
@@ -148,7 +142,6 @@ def problems(path: Path) -> Iterator[str]:
     name = name_of(path)
     here = place_of(name)
     tree = read_tree(path)
-    yield from (f"{path.relative_to(ROOT)}:{p}" for p in face_problems(tree))
     for item in imports_of(tree):
         where = f"{path.relative_to(ROOT)}:{item.line}"
         package = item.module.split(".")[0]
@@ -166,49 +159,28 @@ def problems(path: Path) -> Iterator[str]:
             yield f"{where}: {package} is no declared dependency of any module"
 
 
-def face_names(face: str) -> dict[str, str]:
-    """What a package names of later places, and the modules that have it."""
-    return vars(importlib.import_module(face))["_PLACES"]
-
-
-def face_problems(tree: ast.AST) -> Iterator[str]:
-    """Uses of what a face names of later places: they would hide an import of those."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module in FACES:
-            for alias in node.names:
-                if alias.name in face_names(node.module):
-                    what = f"{alias.name} of {node.module}"
-                    yield f"{node.lineno}: {what} is not imported from its place"
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
-            face = {"ir": "dmlc.ir", "dmlc.ir": "dmlc.ir"}.get(ast.unparse(node.value))
-            if face is not None and node.attr in face_names(face):
-                yield f"{node.lineno}: {node.attr} of {face} is not imported from its place"
-
-
 def order_problems(name: str, here: str, item: Import) -> Iterator[str]:
     there = place_of(item.module)
     if name == "dmlc":
         # The package's own face names everything, and imports it only when it is asked for.
         if not item.types_only:
             yield f"dmlc itself imports {item.module} at once"
-    elif item.types_only and there in FACES.get(name, ()):
-        pass
     elif there == "":
         if ORDER.index(here) < ORDER.index("program"):
             yield f"{here} comes before the package's face"
     elif there not in ORDER:
         yield f"{item.module} has no place in the order"
+    elif there == "compiler":
+        yield f"{item.module} is for programs that embed dmlc: import from where it is defined"
     elif ORDER.index(there) > ORDER.index(here):
         yield f"{here} imports {item.module}, which comes after it"
     elif here == "runtime" and there not in RUNTIME_MAY_IMPORT:
         yield f"the runtime imports {item.module}, and works from programs alone"
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_face_has_what_it_names(face: str) -> None:
-    module = importlib.import_module(face)
-    places = face_names(face)
-    assert {place_of(home) for home in places.values()} <= set(FACES[face])
+def test_the_face_has_what_it_names() -> None:
+    module = dmlc
+    places: dict[str, str] = vars(dmlc)["_PLACES"]
     assert set(places) <= set(module.__all__)
     tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
     late = [n for n in ast.walk(tree) if isinstance(n, ast.If)]
@@ -219,7 +191,7 @@ def test_a_face_has_what_it_names(face: str) -> None:
     for name in module.__all__:
         assert getattr(module, name) is not None
     assert dir(module) == sorted(module.__all__)
-    with pytest.raises(AttributeError, match=f"module '{face}' has no attribute 'simplified'"):
+    with pytest.raises(AttributeError, match="module 'dmlc' has no attribute 'simplified'"):
         operator.attrgetter("simplified")(module)
 
 
@@ -274,12 +246,7 @@ def write_module(folder: Path, text: str) -> Path:
         ("runtime", "from dmlc.ir import nodes", "works from programs alone"),
         ("codegen", "import lark", "lark belongs to dmlc.language"),
         ("language", "import numpy as np", "numpy has no place in language"),
-        (
-            "cli",
-            "from dmlc.ir import Body, simplify",
-            "simplify of dmlc.ir is not imported",
-        ),
-        ("cli", "from dmlc import ir\nir.fuse", "fuse of dmlc.ir is not imported from its place"),
+        ("cli", "from dmlc.compiler import simplify", "dmlc.compiler is for programs that embed"),
         ("cli", "import requests", "requests is no declared dependency"),
         ("cli", "def f():\n    import json", "import of json inside a function"),
         ("cli", "class A:\n    def f(self):\n        import json", "import of json inside"),

@@ -28,7 +28,7 @@ class Kernel:
 
 def fusion_to_json(fusion: Fusion) -> str:
     """A function and its kernels as JSON text, indented by two."""
-    return _RECORDS.write(expect("fusion", fusion, Fusion, "an ir.Fusion"))
+    return _RECORDS.write(expect("fusion", fusion, Fusion, "a dmlc.compiler.Fusion"))
 
 
 def fusion_from_json(text: str) -> Fusion:

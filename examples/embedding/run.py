@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from to_c import emit
 
-from dmlc import ir
+from dmlc import compiler, ir
 
 FLAGS = ("-std=c11", "-O2", "-fwrapv", "-ffp-contract=off", "-shared", "-fPIC")
 
@@ -56,7 +56,7 @@ def compile_c(text: str, folder: Path) -> ctypes.CDLL:
 def main() -> None:
     function = build_norm()
     ir.verify(function)
-    fusion = ir.fuse(ir.simplify(ir.apply_rules(function, expand_sigmoid)))
+    fusion = compiler.fuse(compiler.simplify(ir.apply_rules(function, expand_sigmoid)))
     for group in fusion.groups:
         print("kernel:", group.reason)
     text = emit(fusion.function)
@@ -67,7 +67,7 @@ def main() -> None:
         norm = compile_c(text, Path(folder)).norm
         pointers = (array.ctypes.data_as(ctypes.c_void_p) for array in (x, y))
         norm(*pointers, ctypes.c_int64(x.shape[0]), ctypes.c_int64(x.shape[1]))
-    expected = ir.evaluate(function, {"x": x})["y"]
+    expected = compiler.evaluate(function, {"x": x})["y"]
     print("as the reference:", np.allclose(y, expected, rtol=1e-6, atol=0))
 
 

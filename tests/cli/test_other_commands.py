@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dmlc as package
-from dmlc import ir, known_answers
+from dmlc import compiler, ir, known_answers
 from dmlc.cli import devices_command
 from dmlc.kernel.json import kernel_from_json
 from dmlc.kernel.parse import parse_kernel
@@ -248,9 +248,9 @@ def test_ir_after_passes(dmlc: Dmlc) -> None:
         assert done.out == f"{function}\n", name
     assert dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--after", "vectorize").status == 2
     given = ("ir", "a.dml", "--tensor", "x=f32[2,3]", "--after", "fuse", "--json")
-    fusion = ir.fusion_from_json(dmlc(*given).out)
+    fusion = compiler.fusion_from_json(dmlc(*given).out)
     assert str(fusion.function) == fused.partition("\n//")[0]
-    assert fusion == ir.find_fusion(ir.parse(whole))
+    assert fusion == compiler.find_fusion(ir.parse(whole))
     kernel = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--kernel", "--target", "hlsl").out
     (made,) = make_kernels(ir.parse(whole), "hlsl")[1]
     assert parse_kernel(kernel) == made

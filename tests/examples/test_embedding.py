@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dmlc import ir, library
+from dmlc import compiler, ir, library
 from dmlc.catalog import operator
 from dmlc.reference import evaluate
 from dmlc.scalars import OPERATIONS, Array
@@ -115,7 +115,7 @@ def test_the_librarys_functions_after_fusion(tmp_path: Path) -> None:
         ):
             continue
         bound = dataclasses.replace(bound, name=f"f{len(functions)}")
-        fused = ir.fuse(ir.simplify(bound)).function
+        fused = compiler.fuse(compiler.simplify(bound)).function
         try:
             to_c.emit(fused)
         except ValueError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmlc import ir
+from dmlc import compiler, ir
 from dmlc.source import DmlcError, UnsupportedError
 
 RECURRENT = """func @layer(%X: f64[4, 3], %R: f64[3, 3]) -> (%Y) {
@@ -30,7 +30,9 @@ def test_reading_undoes_writing(text: str) -> None:
 def test_each_step_reads_the_one_before(backwards: bool) -> None:
     random = np.random.default_rng(3)
     x, r = random.standard_normal((4, 3)), random.standard_normal((3, 3))
-    found = ir.evaluate(ir.parse(BACKWARDS if backwards else RECURRENT), {"X": x, "R": r})["Y"]
+    found = compiler.evaluate(ir.parse(BACKWARDS if backwards else RECURRENT), {"X": x, "R": r})[
+        "Y"
+    ]
     state, expected = np.zeros(3), np.empty((4, 3))
     for step in reversed(range(4)) if backwards else range(4):
         state = np.tanh(x[step] + r @ state)
@@ -44,7 +46,7 @@ def test_sizes_beside_the_steps_may_be_symbols() -> None:
     settled = ir.specialize(function, {"N": 3})
     assert str(settled) == RECURRENT
     with pytest.raises(UnsupportedError, match="a loop is compiled for sizes that are known"):
-        ir.make_kernels(function)
+        compiler.make_kernels(function)
 
 
 BROKEN = [
@@ -75,6 +77,6 @@ def test_a_stage_of_a_loop_has_its_steps_and_holds_numbers() -> None:
 
 def test_passes_outside_refuse_loops() -> None:
     function = ir.parse(RECURRENT)
-    for refuses in (ir.simplify, ir.rewrite, ir.find_fusion):
+    for refuses in (compiler.simplify, compiler.rewrite, compiler.find_fusion):
         with pytest.raises(UnsupportedError, match="'layer' has a loop over time, and"):
             refuses(function)

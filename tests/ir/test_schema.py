@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 import dmlc
-from dmlc import ir, library
+from dmlc import compiler, ir, library
 from dmlc.catalog import operator
 from dmlc.source import DmlcError
 from dmlc.testing.examples import read_cases
@@ -34,7 +34,7 @@ def find_faults(validator: jsonschema.Draft202012Validator, content: object) -> 
 
 
 def test_they_are_schemas() -> None:
-    written = (ir.function_schema(), ir.fusion_schema(), ir.kernel_schema())
+    written = (ir.function_schema(), compiler.fusion_schema(), compiler.kernel_schema())
     for validator, schema in zip((FUNCTION, FUSION, KERNEL), written, strict=True):
         jsonschema.Draft202012Validator.check_schema(validator.schema)
         assert validator.schema == schema, "run `make docs`"
@@ -45,10 +45,10 @@ def test_graphs(name: str) -> None:
     path = ROOT.parent / "examples" / "graphs" / f"{name}.dml"
     function = dmlc.load(path).graphs[name].bind(dims=GRAPH_SIZES[name])
     assert find_faults(FUNCTION, json.loads(ir.to_json(function))) == []
-    fusion = ir.find_fusion(function)
-    text = ir.fusion_to_json(fusion)
+    fusion = compiler.find_fusion(function)
+    text = compiler.fusion_to_json(fusion)
     assert find_faults(FUSION, json.loads(text)) == []
-    assert ir.fusion_from_json(text) == fusion
+    assert compiler.fusion_from_json(text) == fusion
     # The grouping is that of the fused function, and its moves are what `dmlc ir` shows.
     content = json.loads(text)
     for group, kernel in zip(fusion.groups, content["kernels"], strict=True):
@@ -68,10 +68,10 @@ def test_operators(name: str) -> None:
 def test_kernels(target: str) -> None:
     path = ROOT.parent / "examples" / "graphs" / "softmax_cross_entropy_backward.dml"
     graph = dmlc.load(path).graphs["softmax_cross_entropy_backward"]
-    _, kernels = ir.make_kernels(graph.bind(dims={"N": 64, "K": 1000}), target)
+    _, kernels = compiler.make_kernels(graph.bind(dims={"N": 64, "K": 1000}), target)
     assert kernels
     for kernel in kernels:
-        content = json.loads(ir.kernel_to_json(kernel))
+        content = json.loads(compiler.kernel_to_json(kernel))
         assert find_faults(KERNEL, content) == []
         content["body"][0]["op"] = "go_to"
         assert find_faults(KERNEL, content) != []
@@ -118,7 +118,7 @@ def test_every_field_is_asked_for_and_has_a_type(where: str, key: str) -> None:
 
 
 def test_a_broken_fusion_is_refused() -> None:
-    fusion = ir.fuse(ir.parse(EVERY_KIND))
+    fusion = compiler.fuse(ir.parse(EVERY_KIND))
     for change, message in [
         (lambda c: c["kernels"][0].update(stages=["Z"]), "unknown stage of kernel 0 'Z'"),
         (lambda c: c["kernels"][0].pop("reasons"), "the fusion, kernel 0: 'reasons' is missing"),
@@ -126,8 +126,8 @@ def test_a_broken_fusion_is_refused() -> None:
         (lambda c: c["function"]["stages"][0].update(extents=[9]),
          "'function' breaks a rule of the IR at %Y"),
     ]:  # fmt: skip
-        content = json.loads(ir.fusion_to_json(fusion))
+        content = json.loads(compiler.fusion_to_json(fusion))
         change(content)
         with pytest.raises(DmlcError) as raised:
-            ir.fusion_from_json(json.dumps(content))
+            compiler.fusion_from_json(json.dumps(content))
         assert message in str(raised.value)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dmlc
-from dmlc import ir
+from dmlc import compiler, ir
 from dmlc.source import DmlcError, UnsupportedError
 
 CHANNELS_LAST = """func @scale(%x: f32[N, C, H]{C * H, 1, C}, %w: f32[C]) -> (%y{C * H, 1, C}) {
@@ -46,7 +46,7 @@ def test_numbers_take_their_place() -> None:
     x = np.arange(30, dtype=np.float32).reshape(2, 3, 5)
     w = np.array([1, -1, 2], np.float32)
     for function in (settled, ir.parse(CHANNELS_LAST)):
-        found = ir.evaluate(function, {"x": x, "w": w})["y"]
+        found = compiler.evaluate(function, {"x": x, "w": w})["y"]
         assert np.array_equal(found, x * w[:, None])
     assert np.array_equal(dmlc.run(settled, {"x": x, "w": w})["y"], x * w[:, None])
 
@@ -97,7 +97,7 @@ def test_one_layout_may_be_shared() -> None:
 
 def test_passes_keep_them() -> None:
     function = ir.parse(CHANNELS_LAST)
-    fusion = ir.fuse(ir.rewrite(function))
+    fusion = compiler.fuse(compiler.rewrite(function))
     assert fusion.function.results == function.results
     assert fusion.function.parameters == function.parameters
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import dmlc
-from dmlc import ir
+from dmlc import compiler, ir
 from dmlc.scalars import Array
 from dmlc.testing.gradients import widen_floats
 
@@ -76,7 +76,7 @@ def test_a_layer_and_its_gradient_over_many_steps(kind: str) -> None:
     given = draw(kind)
     # PyTorch scales the recurrent product of a GRU's candidate, with its bias.
     function = make(kind, "LinearBeforeReset: true," if kind == "GRU" else "")
-    found, expected = ir.evaluate(widen_floats(function), given), ask_torch(kind, given)
+    found, expected = compiler.evaluate(widen_floats(function), given), ask_torch(kind, given)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-10, err_msg=name)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dmlc
-from dmlc import ir
+from dmlc import compiler, ir
 from dmlc.binding.stages import rename_loop
 from dmlc.scalars import Array
 from dmlc.source import UnsupportedError
@@ -47,10 +47,10 @@ def test_gradients_are_those_of_differences(function: ir.Function) -> None:
     given = {name: random.standard_normal(sizes) for name, sizes in SIZES.items()}
     seeds = {f"d_{name}": random.standard_normal(sizes) for name, sizes in SEEDS.items()}
     made = derive(function)
-    found = ir.evaluate(made, {p.name: {**given, **seeds}[p.name] for p in made.parameters})
+    found = compiler.evaluate(made, {p.name: {**given, **seeds}[p.name] for p in made.parameters})
 
     def value(**changed: Array) -> float:
-        results = ir.evaluate(function, {**given, **changed})
+        results = compiler.evaluate(function, {**given, **changed})
         return sum(float((results[n] * seeds[f"d_{n}"]).sum()) for n in SEEDS)
 
     for name, array in given.items():
@@ -87,7 +87,7 @@ def test_a_loop_that_nothing_needs_is_left_out() -> None:
     assert back.backwards
     assert [p.name for p in made.parameters] == ["dY"]
     seeds = np.arange(10.0).reshape(5, 2)
-    found = ir.evaluate(made, {"dY": seeds})["dX"]
+    found = compiler.evaluate(made, {"dY": seeds})["dX"]
     np.testing.assert_array_equal(found, np.cumsum(seeds[::-1], axis=0)[::-1])
 
 
