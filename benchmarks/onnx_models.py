@@ -210,7 +210,7 @@ def _compile_shaders(model: Model, path: Path) -> dict[str, Any]:
 
 
 def _run(model: Model, path: Path, rounds: int) -> dict[str, Any]:
-    import onnxruntime  # pyright: ignore[reportMissingImports]
+    import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = len(os.sched_getaffinity(0))

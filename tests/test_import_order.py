@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import graphlib
 import operator
 import subprocess
 import sys
@@ -221,6 +222,23 @@ def test_every_place_is_in_the_order() -> None:
 def test_modules_keep_to_the_order() -> None:
     found = {str(path.relative_to(ROOT)): list(problems(path)) for path in modules()}
     assert {name: breaches for name, breaches in found.items() if breaches} == {}
+
+
+def test_no_modules_import_each_other() -> None:
+    """Imports for types count as well. The package's face alone names modules that import it."""
+    graph: dict[str, set[str]] = {}
+    for path in modules():
+        name = name_of(path)
+        found = {find_module(item.module) for item in imports_of(read_tree(path))}
+        graph[name] = found - {"", "dmlc", name} if name != "dmlc" else set()
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def find_module(name: str) -> str:
+    """The module that a name is of, or is; an empty text for one of other people's."""
+    while name and not is_module(name):
+        name = name.rpartition(".")[0]
+    return name if name.startswith("dmlc") else ""
 
 
 def test_modules_say_what_they_are() -> None:

@@ -46,9 +46,7 @@ class Session:
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_model_is_examined(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime = types.ModuleType("onnxruntime")
-    runtime.SessionOptions = types.SimpleNamespace  # pyright: ignore[reportAttributeAccessIssue]
-    runtime.InferenceSession = Session  # pyright: ignore[reportAttributeAccessIssue]
+    runtime = types.SimpleNamespace(SessionOptions=types.SimpleNamespace, InferenceSession=Session)
     monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
     text, sizes, constants = SAMPLE[name]
     head = '<ir_version: 10, opset_import: ["": 20]>'

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 
@@ -22,15 +22,12 @@ from dmlc.catalog import operators
 from dmlc.language.definitions import GradientDefinition
 from dmlc.source import DmlcError, InternalError
 from dmlc.torch.internals import AFTER_AUTOGRAD, PLAIN_KEYS, apply
+from dmlc.torch.registered import Fact, Facts, Registered
 from dmlc.torch.subjects import OperatorSubject, Shaped, default_name, entry_name, freeze
 from dmlc.torch.tensors import TORCH_TYPES, data_type_of
 
-if TYPE_CHECKING:
-    from dmlc.torch.registration import Registered
-
-Fact: TypeAlias = Shaped | list[Shaped] | None
-"""Type and sizes of a tensor, of those of an array, or of none."""
-Facts: TypeAlias = Mapping[str, Fact]
+Forward: TypeAlias = "Registered[Gradients]"
+"""An operator that is differentiated, or that is a gradient."""
 
 Made = TypeVar("Made")
 _PLANS_KEPT = 1024
@@ -50,7 +47,7 @@ def _facts_of(given: Any) -> Fact:
 class Step:
     """A call of one gradient operator."""
 
-    made: Registered
+    made: Forward
     values: Mapping[str, str]
     """By its inputs: the inputs and outputs of the forward operator whose values they are."""
     gradients: Mapping[str, tuple[str, ...]]
@@ -100,7 +97,7 @@ def _shape_of(fact: Fact) -> Shaped:
 class Gradients:
     """What the gradient of a registered operator is, call by call."""
 
-    def __init__(self, made: Registered, partners: Sequence[Operator]) -> None:
+    def __init__(self, made: Forward, partners: Sequence[Operator]) -> None:
         self._made = made
         self._stated = tuple(partners)
         self._partners: list[tuple[Operator, GradientDefinition]] | None = None
@@ -108,9 +105,7 @@ class Gradients:
         floats = any(row.floats for row in made.inputs), any(row.floats for row in made.outputs)
         self.possible = all(floats)
 
-    def complete(
-        self, wanted: Sequence[str], facts: Facts, settings: Mapping[str, Any]
-    ) -> Registered:
+    def complete(self, wanted: Sequence[str], facts: Facts, settings: Mapping[str, Any]) -> Forward:
         """The operator to call in place of this one where `wanted` inputs are differentiated: with
         the optional outputs that gradients written by hand read."""
         return self._once(
@@ -167,7 +162,7 @@ class Gradients:
 
     def _complete(
         self, wanted: Sequence[str], facts: Facts, settings: Mapping[str, Any]
-    ) -> Registered:
+    ) -> Forward:
         subject, names = self._made.subject, [row.name for row in self._made.outputs]
         if not isinstance(subject, OperatorSubject):
             return self._made
@@ -189,7 +184,7 @@ class Gradients:
             needed.update(dict.fromkeys(read if step is not None else ()))
         return self._extend(subject, list(needed)) if needed else self._made
 
-    def _extend(self, subject: OperatorSubject, more: Sequence[str]) -> Registered:
+    def _extend(self, subject: OperatorSubject, more: Sequence[str]) -> Forward:
         """The same with further optional outputs."""
         computed = tuple(dict.fromkeys((*subject.computed, *more)))
         extended = dataclasses.replace(subject, computed=computed)
@@ -292,7 +287,7 @@ class Gradients:
 
 
 def _make_step(
-    made: Registered,
+    made: Forward,
     values: Mapping[str, str],
     gradients: Mapping[str, tuple[str, ...]],
     settings: Mapping[str, object],
@@ -321,8 +316,8 @@ def _make_step(
 class Request:
     """A call of which gradients are wanted, but for its tensors."""
 
-    made: Registered
-    forward: Registered
+    made: Forward
+    forward: Forward
     """What is called: it may give more."""
     counts: tuple[int | None, ...]
     """Of each input that is an array, how many tensors it has."""
@@ -331,7 +326,7 @@ class Request:
     """The inputs whose gradients are."""
 
     @staticmethod
-    def of(made: Registered, args: Sequence[Any], settings: Mapping[str, Any]) -> Request:
+    def of(made: Forward, args: Sequence[Any], settings: Mapping[str, Any]) -> Request:
         inputs = dict(zip([row.name for row in made.inputs], args, strict=True))
         wanted = [name for name, each in inputs.items() if _needs_gradient(each)]
         facts = {name: _facts_of(each) for name, each in inputs.items()}
@@ -422,7 +417,7 @@ def gather(counts: Sequence[int | None], flat: Sequence[Any]) -> list[Any]:
     return found
 
 
-def make_autograd_kernel(made: Registered) -> Callable[..., Any]:
+def make_autograd_kernel(made: Forward) -> Callable[..., Any]:
     """What PyTorch calls first. Where no gradient is wanted, and nothing but the kernel for tensors
     of the CPU is left to call, that is called at once: PyTorch's way to it takes longer than it."""
     kernel, op, count = made.kernel, made.op, len(made.outputs)

@@ -7,17 +7,15 @@ is called once for each of the batch: which of its axes mean what, its tables do
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
+from dmlc.torch.registered import Registered
 from dmlc.torch.tensors import data_type_of
 
-if TYPE_CHECKING:
-    from dmlc.torch.registration import Registered
 
-
-def make_batching_rule(made: Registered) -> Callable[..., tuple[Any, Any]]:
+def make_batching_rule(made: Registered[Any]) -> Callable[..., tuple[Any, Any]]:
     """The rule in the form that `torch.library.register_vmap` takes."""
 
     def run(info: Any, in_dims: Sequence[Any], *args: Any, **settings: Any) -> tuple[Any, Any]:
@@ -63,7 +61,7 @@ def _rank(in_dims: Sequence[Any], args: Sequence[Any]) -> int:
 
 
 def _join(
-    made: Registered,
+    made: Registered[Any],
     batch: int,
     in_dims: Sequence[Any],
     args: Sequence[Any],

@@ -12,7 +12,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
@@ -22,10 +22,11 @@ from dmlc.ir import Function
 from dmlc.parameters import expect_items, expect_mapping, expect_text, wrong_kind
 from dmlc.scalars import DataType
 from dmlc.source import ArgumentError, DmlcError, UnsupportedError
-from dmlc.torch.autograd import Facts, Gradients, fact_of, make_autograd_kernel
+from dmlc.torch.autograd import Gradients, fact_of, make_autograd_kernel
 from dmlc.torch.batching import make_batching_rule
 from dmlc.torch.call import Call, Layout, load
 from dmlc.torch.functions import Functions
+from dmlc.torch.registered import Facts, Results
 from dmlc.torch.results import make_result
 from dmlc.torch.subjects import (
     Asked,
@@ -45,8 +46,6 @@ from dmlc.torch.tensors import TORCH_TYPES, data_type_of
 
 if TYPE_CHECKING:
     from torch._ops import OpOverload
-
-Results: TypeAlias = torch.Tensor | tuple[torch.Tensor, ...]
 
 Thing = TypeVar("Thing")
 

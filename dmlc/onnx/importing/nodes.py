@@ -175,7 +175,7 @@ def dtype_of(value: Value) -> DataType:
 
 def is_sizes(value: object) -> bool:
     """Whether a value is an array of sizes that are left open."""
-    return isinstance(value, np.ndarray) and value.dtype == np.dtype(object)
+    return isinstance(value, np.ndarray) and cast("Array", value).dtype == np.dtype(object)
 
 
 def extents_of(value: Value) -> tuple[Extent, ...]:
