@@ -84,7 +84,7 @@ def compile_graph(
         phase = partition.phases[members[0]]
         inside |= dict.fromkeys(members)
         try:
-            group = make_group(group_name, members, partition.outputs(members))
+            group = make_group(members, partition.outputs(members), partition.views)
             call = Call.of(group.function)
         except DmlcError as error:
             for node in members:

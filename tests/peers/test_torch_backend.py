@@ -154,12 +154,66 @@ def test_views_and_moves() -> None:
             lambda x, i: x[..., None].squeeze(-1) + 1,
             lambda x, i: torch.slice_scatter(x, x[:, 1:3] * 2, 1, 0, 2),
             lambda x, i: torch.select_scatter(x, x[0] * 2, 0, 2),
+            lambda x, i: torch.slice_scatter(x, x[:, :, :2] * 2, 2, 1, 5, 2),
+            lambda x, i: torch.unsafe_split(x, 3, 1)[1] * 2,
+            lambda x, i: torch.unsafe_split_with_sizes(x, [1, 3], 1)[1] * 2,
             lambda x, i: x.tril() + x.triu(1),
             lambda x, i: functional.embedding(i, x[0]),
             lambda x, i: torch.scatter(x, 1, i[:, :, :5].expand(3, 1, 5), -1.0),
             lambda x, i: x.permute(2, 0, 1).contiguous(),
         ],
         torch.randn(3, 4, 5), index,
+    )  # fmt: skip
+
+
+def test_indices() -> None:
+    """Positions out of tensors, which may count from the end; and what is added up at them."""
+    x, rows = torch.randn(3, 4, 5), torch.tensor([2, 0, -1, 2])
+    columns = torch.tensor([[1], [-2], [3]])
+    check_group(
+        [
+            lambda x, i, j: x[:, i], lambda x, i, j: x[i[:1], :, i[:3]],
+            lambda x, i, j: ATEN._unsafe_index(x, [None, i, j]),
+            lambda x, i, j: x[i[:3] - 1],
+        ],
+        x, rows, columns,
+    )  # fmt: skip
+    check_group(
+        [
+            lambda x, i, j: ATEN._unsafe_index_put(
+                x, [None, i, j], x[:, :3, :4], True
+            ),
+            lambda x, i, j: torch.index_put(x, (i[:3],), x, accumulate=True),
+            lambda x, i, j: ATEN.embedding_dense_backward(x, i[:3, None].expand(3, 4) + 1, 6, 3, False),
+        ],
+        x, rows, columns, rtol=1e-6, atol=1e-6,
+    )  # fmt: skip
+    _, report = run_group(lambda x, i: [torch.index_put(x, (i,), x[i])], [x, rows[:3]])
+    assert dict(report.eager)["aten.index_put.default"].startswith("only writes that add up")
+
+
+def test_memory_by_strides() -> None:
+    check_group(
+        [
+            lambda x: torch.as_strided(x + 1, (6, 10), (10, 1)),
+            lambda x: torch.as_strided(x + 1, (3, 2, 2), (5, 7, 1), 11),
+            lambda x: torch.as_strided((x + 1).transpose(0, 2).contiguous(), (4, 4), (3, 4)),
+            lambda x: torch.as_strided(torch.exp(x.transpose(0, 2)) * 0, (60,), (1,)),
+        ],
+        torch.randn(3, 4, 5),
+    )  # fmt: skip
+    _, report = run_group(lambda x: [torch.as_strided(x, (3, 2), (20, 2)) + 1], [torch.randn(3, 20)[:, 3:]])
+    assert dict(report.eager)["aten.as_strided.default"] == "only memory without gaps is read by strides"
+
+
+def test_running_sums_and_products() -> None:
+    x = torch.rand(3, 40, 5) + 0.5
+    check_group(
+        [
+            lambda x: x.cumsum(1), lambda x: x.cumprod(-1), lambda x: x.cumprod(1),
+            lambda x: (x > 1).cumsum(0), lambda x: x[0, 0, 0].cumsum(0),
+        ],
+        x, rtol=1e-5, atol=1e-5,
     )  # fmt: skip
 
 
@@ -371,7 +425,8 @@ def test_random_numbers_are_those_of_eager() -> None:
 
     backend = compare(function, torch.randn(64, 64))
     (report,) = backend.reports
-    assert any("dropout" in name for name, _ in report.eager)
+    why = "PyTorch draws random numbers, so that they are those of eager"
+    assert report.eager == (("aten.bernoulli.p", why),) * 2
 
 
 def test_open_sizes() -> None:
