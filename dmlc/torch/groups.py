@@ -22,14 +22,14 @@ from dmlc.ir import Function
 from dmlc.runtime.arrays import packed
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.torch.elementwise import CREATION, ELEMENTWISE, Rule, Site
+from dmlc.torch.products import MOST_WORK, PRODUCTS, count_work
 from dmlc.torch.tensors import data_type_of
 from dmlc.torch.whole import VIEWS, WHOLE
 from dmlc.torch.windows import WINDOWS
 
-COMPUTING: Mapping[Any, Rule] = MappingProxyType({**ELEMENTWISE, **WHOLE, **WINDOWS})
-"""The rule of each operator that computes."""
-
-RULES: Mapping[Any, Rule] = MappingProxyType({**COMPUTING, **VIEWS, **CREATION})
+RULES: Mapping[Any, Rule] = MappingProxyType(
+    {**ELEMENTWISE, **WHOLE, **WINDOWS, **PRODUCTS, **VIEWS, **CREATION}
+)
 """The rule of each operator of PyTorch that is mapped."""
 
 Made: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -77,6 +77,8 @@ def find_reason(node: Node, reasons: Mapping[Node, str]) -> str | None:
     if node.target is operator.getitem:
         (source, *_) = node.all_input_nodes
         return reasons.get(source)
+    if (work := count_work(node)) is not None and work > MOST_WORK:
+        return f"PyTorch's own is faster: {work:,} multiply-adds, of more than {MOST_WORK:,}"
     if node.op != "call_function" or node.target not in RULES:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             return "PyTorch draws random numbers, so that they are those of eager"

@@ -217,6 +217,35 @@ def test_running_sums_and_products() -> None:
     )  # fmt: skip
 
 
+def test_small_products() -> None:
+    x, y = torch.randn(6, 8), torch.randn(8, 5)
+    check_group(
+        [
+            torch.mm, lambda x, y: torch.addmm(y[0], x, y), lambda x, y: x @ y[:, 0],
+            lambda x, y: torch.addmm(x[:, :5], x, y, beta=0.5, alpha=2),
+            lambda x, y: torch.bmm(x.view(2, 3, 8), y.expand(2, 8, 5)),
+            lambda x, y: torch.baddbmm(y[:3], x.view(2, 3, 8), y.expand(2, 8, 5)),
+        ],
+        x, y, rtol=1e-5, atol=1e-5,
+    )  # fmt: skip
+    _, report = run_group(lambda x: [torch.mm(x, x) + 1], [torch.randn(40, 40)])
+    why = "PyTorch's own is faster: 64,000 multiply-adds, of more than 32,768"
+    assert report.eager == (("aten.mm.default", why),)
+
+
+def test_small_convolutions() -> None:
+    x, w, b = torch.randn(2, 4, 7, 6), torch.randn(6, 2, 3, 2), torch.randn(6)
+    check_group(
+        [
+            lambda x, w, b: functional.conv2d(x, w, b, groups=2),
+            lambda x, w, b: functional.conv2d(x, w, None, (2, 1), (1, 2), (2, 1), groups=2),
+            lambda x, w, b: functional.conv2d(x[:, :2], w, b, padding=1),
+            lambda x, w, b: functional.conv1d(x[:, :2, 0], w[..., 0], b, 2),
+        ],
+        x, w, b, rtol=1e-5, atol=1e-5,
+    )  # fmt: skip
+
+
 def test_reductions() -> None:
     x = torch.randn(4, 6, 50)
     x[0, 0, 3], x[0, 1, 4], x[1, 0, 5], x[1, 1, :2] = NAN, INF, -INF, torch.tensor([INF, -INF])
