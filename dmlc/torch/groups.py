@@ -77,8 +77,11 @@ def find_reason(node: Node, reasons: Mapping[Node, str]) -> str | None:
     if node.target is operator.getitem:
         (source, *_) = node.all_input_nodes
         return reasons.get(source)
-    if (work := count_work(node)) is not None and work > MOST_WORK:
+    work = count_work(node)
+    if work is not None and work > MOST_WORK:
         return f"PyTorch's own is faster: {work:,} multiply-adds, of more than {MOST_WORK:,}"
+    if work is not None and node.target not in RULES:
+        return f"PyTorch's own computes it: {work:,} multiply-adds"
     if node.op != "call_function" or node.target not in RULES:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             return "PyTorch draws random numbers, so that they are those of eager"

@@ -402,6 +402,35 @@ def _reducing(combiner: str) -> Rule:
     return rule
 
 
+def _extreme(combiner: str) -> Rule:
+    """A rule for the most extreme element along an axis, and the first place that has it."""
+
+    def rule(site: Site, one: Tensor, axis: int, keep: bool = False) -> tuple[Tensor, Tensor]:
+        if one.rank == 0:
+            raise UnsupportedError("a tensor without axes has no places along one")
+        found = _reduce(site, combiner, one, axis, keep, lambda x: x, one.dtype)
+        return found, _place(f"arg{combiner}", site, one, axis, keep)
+
+    return rule
+
+
+def _place(
+    combiner: str, site: Site, one: Tensor, axis: int | None = None, keep: bool = False
+) -> Tensor:
+    return _reduce(site, combiner, one, axis, keep, lambda x: x, DataType.INT64)
+
+
+def _placing(combiner: str) -> Rule:
+    """A rule for the first place with the most extreme element, along an axis or in the whole."""
+
+    def rule(site: Site, one: Tensor, axis: int | None = None, keep: bool = False) -> Tensor:
+        if one.rank == 0:
+            raise UnsupportedError("a tensor without axes has no places along one")
+        return _place(combiner, site, one, axis, keep)
+
+    return rule
+
+
 def _running(combiner: str) -> Rule:
     """A rule for what folds elements up to each place of an axis."""
 
@@ -547,6 +576,10 @@ WHOLE: Mapping[Any, Rule] = MappingProxyType({
     aten.amin.default: _reducing("min"),
     aten.max.default: _reducing("max"),
     aten.min.default: _reducing("min"),
+    aten.max.dim: _extreme("max"),
+    aten.min.dim: _extreme("min"),
+    aten.argmax.default: _placing("argmax"),
+    aten.argmin.default: _placing("argmin"),
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
     aten.var.correction: _variance_alone,

@@ -260,7 +260,8 @@ def test_reductions() -> None:
     exact: list[Callable[[torch.Tensor], torch.Tensor]] = [
         lambda x: x.amax(1), lambda x: x.amin((0, 2)), lambda x: x.max(), lambda x: x.min(),
         lambda x: (x > 0).any(2), lambda x: (x > -1).all(0), lambda x: (x > 0).sum(),
-        lambda x: (x == x).all(),
+        lambda x: (x == x).all(), lambda x: x.max(1)[0], lambda x: x.max(1)[1],
+        lambda x: x.min(2, keepdim=True)[1], lambda x: x.argmax(0), lambda x: x[1].argmin(),
     ]  # fmt: skip
     check_group(exact, x)
 
@@ -275,16 +276,19 @@ POOLS = [
 
 @pytest.mark.parametrize(("window", "stride", "padding", "dilation", "ceil"), POOLS, ids=str)
 def test_max_pooling(window: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
-    """The gradient, whole: to the place that the forward pass named, ties and NaN included."""
+    """The first of the largest; and the gradient, whole: to the place that the forward pass named,
+    ties and NaN included."""
     x = torch.randint(-2, 3, (2, 3, 11, 9)).float()
     x[0, 0, 4, 4] = NAN
     settings = (window, stride, padding, dilation, ceil)
     y, positions = ATEN.max_pool2d_with_indices(x, *map(as_pair, settings[:4]), ceil)
     check_group(
         [
+            lambda d, x, i: ATEN.max_pool2d_with_indices(x, *map(as_pair, settings[:4]), ceil)[0],
+            lambda d, x, i: ATEN.max_pool2d_with_indices(x, *map(as_pair, settings[:4]), ceil)[1],
             lambda d, x, i: ATEN.max_pool2d_with_indices_backward(
                 d, x, *map(as_pair, settings[:4]), ceil, i
-            )
+            ),
         ],
         torch.randn_like(y), x, positions, rtol=1e-6, atol=1e-6,
     )  # fmt: skip
@@ -304,7 +308,10 @@ def test_average_pooling(
     settings = (*map(as_pair, (window, stride, padding)), ceil, counts, divisor)
     y = ATEN.avg_pool2d(x, *settings)
     check_group(
-        [lambda d, x: ATEN.avg_pool2d_backward(d, x, *settings)],
+        [
+            lambda d, x: ATEN.avg_pool2d(x, *settings),
+            lambda d, x: ATEN.avg_pool2d_backward(d, x, *settings),
+        ],
         torch.randn_like(y), x, rtol=1e-5, atol=1e-6,
     )  # fmt: skip
 
