@@ -13,6 +13,7 @@ import argparse
 import collections
 import copy
 import functools
+import itertools
 import os
 import statistics
 import time
@@ -70,7 +71,7 @@ class EncoderDecoder(nn.Module):
         sizes = [3, width, 2 * width, 4 * width]
         self.down = nn.ModuleList(
             nn.Sequential(_convolve(a, b, 3, 2), nn.BatchNorm2d(b), nn.LeakyReLU(0.2))
-            for a, b in zip(sizes, sizes[1:], strict=False)
+            for a, b in itertools.pairwise(sizes)
         )
         self.up = nn.ModuleList(
             nn.Sequential(_convolve(b, a), nn.BatchNorm2d(a), nn.ELU())

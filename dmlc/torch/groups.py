@@ -22,7 +22,7 @@ from dmlc.ir import Function
 from dmlc.runtime.arrays import packed
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.torch.elementwise import CREATION, ELEMENTWISE, Rule, Site
-from dmlc.torch.products import MOST_WORK, PRODUCTS, count_work
+from dmlc.torch.products import PRODUCTS, count_work
 from dmlc.torch.tensors import data_type_of
 from dmlc.torch.whole import VIEWS, WHOLE
 from dmlc.torch.windows import WINDOWS
@@ -72,14 +72,17 @@ def is_creation(node: Node) -> bool:
     return node.op == "call_function" and node.target in CREATION
 
 
-def find_reason(node: Node, reasons: Mapping[Node, str]) -> str | None:
-    """Why a node is not mapped; None where it is. `reasons` has those before it that are not."""
+def find_reason(
+    node: Node, reasons: Mapping[Node, str], most_work: int | None = None
+) -> str | None:
+    """Why a node is not mapped; None where it is. `reasons` has those before it that are not.
+    Products of more than `most_work` multiply-adds are eager's, if that is given."""
     if node.target is operator.getitem:
         (source, *_) = node.all_input_nodes
         return reasons.get(source)
     work = count_work(node)
-    if work is not None and work > MOST_WORK:
-        return f"PyTorch's own is faster: {work:,} multiply-adds, of more than {MOST_WORK:,}"
+    if work is not None and most_work is not None and work > most_work:
+        return f"PyTorch's own is faster: {work:,} multiply-adds, of more than {most_work:,}"
     if work is not None and node.target not in RULES:
         return f"PyTorch's own computes it: {work:,} multiply-adds"
     if node.op != "call_function" or node.target not in RULES:

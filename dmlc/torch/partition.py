@@ -27,10 +27,12 @@ so are all of a phase that see smaller ones only, for one call."""
 
 
 class Partition:
-    """The nodes of a graph by what becomes of them."""
+    """The nodes of a graph by what becomes of them. Few operators over fewer than `least` elements
+    stay with eager, and so do products of more than `most_work` multiply-adds, if that is given."""
 
-    def __init__(self, graph: Graph, least: int) -> None:
+    def __init__(self, graph: Graph, least: int, most_work: int | None = None) -> None:
         self._graph = graph
+        self._most_work = most_work
         self.reasons: dict[Node, str] = {}
         """Why a node stays with eager, by node."""
         self._computed = self._find_computed()
@@ -47,7 +49,7 @@ class Partition:
         for node in self._graph.nodes:
             if node.op != "call_function" or not tensors_of(node):
                 continue
-            reason = find_reason(node, unmapped)
+            reason = find_reason(node, unmapped, self._most_work)
             if reason is not None:
                 unmapped[node] = reason
                 if node.target is not operator.getitem:

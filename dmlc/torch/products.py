@@ -165,8 +165,7 @@ def _convolve(
         return made
     held = site.dtype.compute
     return site.compute(
-        lambda at: at.read(made, *at.indices).cast(held)
-        + at.read(bias, at.indices[1]).cast(held)
+        lambda at: at.read(made, *at.indices).cast(held) + at.read(bias, at.indices[1]).cast(held)
     )
 
 

@@ -283,7 +283,9 @@ def _put(
     total = site.builder.reduce(
         site.name, "sum", one.extents, indices.extents, value, held, guard=names
     )
-    return site.compute(lambda at: at.read(one, *at.indices).cast(held) + at.read(total, *at.indices))
+    return site.compute(
+        lambda at: at.read(one, *at.indices).cast(held) + at.read(total, *at.indices)
+    )
 
 
 def _embed_backward(

@@ -1,8 +1,8 @@
 """Pooling, and the gradients of pooling and upsampling, as stages, each whole.
 
-Gradients are written as the sum over all that the forward operator made, with the condition or the weight that
-says what a place has to do with it: the compiler makes short loops of that. Positions are computed
-in FLOAT32 as PyTorch computes them, so that both agree which place a point is of.
+Gradients are written as the sum over all that the forward operator made, with the condition or the
+weight that says what a place has to do with it: the compiler makes short loops of that. Positions
+are computed in FLOAT32 as PyTorch computes them, so that both agree which place a point is of.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ def _pool(
     size, outer = _sizes(one), one.rank - 2
 
     def inside(at: Point) -> Scalar:
-        rows, columns = (
-            (places(at, k) >= 0) & (places(at, k) < size[k]) for k in range(2)
-        )
+        rows, columns = ((places(at, k) >= 0) & (places(at, k) < size[k]) for k in range(2))
         return rows & columns
 
     def element(at: Point) -> Scalar:

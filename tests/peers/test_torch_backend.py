@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 import dmlc
+from benchmarks import torch_networks as networks
 from benchmarks.torch_models import MODELS, make, train
 from dmlc.torch.backend import Backend, GraphReport, Specializer, compile_graph
 from dmlc.torch.decompositions import list_decompositions
@@ -184,7 +185,7 @@ def test_indices() -> None:
                 x, [None, i, j], x[:, :3, :4], True
             ),
             lambda x, i, j: torch.index_put(x, (i[:3],), x, accumulate=True),
-            lambda x, i, j: ATEN.embedding_dense_backward(x, i[:3, None].expand(3, 4) + 1, 6, 3, False),
+            lambda x, i, j: ATEN.embedding_dense_backward(x, (i + 1).expand(3, 4), 6, 3, False),
         ],
         x, rows, columns, rtol=1e-6, atol=1e-6,
     )  # fmt: skip
@@ -202,8 +203,13 @@ def test_memory_by_strides() -> None:
         ],
         torch.randn(3, 4, 5),
     )  # fmt: skip
-    _, report = run_group(lambda x: [torch.as_strided(x, (3, 2), (20, 2)) + 1], [torch.randn(3, 20)[:, 3:]])
-    assert dict(report.eager)["aten.as_strided.default"] == "only memory without gaps is read by strides"
+    _, report = run_group(
+        lambda x: [torch.as_strided(x, (3, 2), (20, 2)) + 1], [torch.randn(3, 20)[:, 3:]]
+    )
+    assert (
+        dict(report.eager)["aten.as_strided.default"]
+        == "only memory without gaps is read by strides"
+    )
 
 
 def test_running_sums_and_products() -> None:
@@ -535,6 +541,34 @@ def test_gradient_of_layer_norm_is_two_kernels() -> None:
     assert max(group.kernels for group in backward.groups) == 2
 
 
+def test_another_device() -> None:
+    """Groups computed beside the CPU's tensors, with what is large as well: each that stays would
+    cost copies."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (functional.silu(x) @ w).softmax(-1)
+
+    x, w = torch.randn(40, 30, requires_grad=True), torch.randn(30, 50, requires_grad=True)
+    backend = Backend(device="vulkan")
+    y = torch.compile(function, backend=backend)(x, w)
+    torch.testing.assert_close(y, function(x, w), rtol=1e-5, atol=1e-5)
+    assert [report.eager for report in backend.reports] == [()]
+    options = {"device": "vulkan"}
+    y = torch.compile(lambda x: x.relu() + 1, backend="dmlc", options=options)(x)
+    torch.testing.assert_close(y, x.relu() + 1)
+
+
+def test_modes_and_options_that_are_none() -> None:
+    x = torch.randn(64, 64)
+    for given, message in (
+        ({"mode": "gpus"}, "unknown mode of the backend dmlc 'gpus'"),
+        ({"options": {"devise": "opencl"}}, "unknown option of the backend dmlc 'devise'"),
+    ):
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match=message):
+            torch.compile(lambda x: x.relu() + 1, backend="dmlc", **given)(x)
+
+
 def test_pytorch_finds_the_backend() -> None:
     """By its name, once `dmlc.torch.backend` is imported; and by the entry point if installed."""
     project = tomllib.loads((build.ROOT / "pyproject.toml").read_text())
@@ -544,3 +578,30 @@ def test_pytorch_finds_the_backend() -> None:
     torch.testing.assert_close(
         torch.compile(lambda x: x.relu() + 1, backend="dmlc")(x), x.relu() + 1
     )
+
+
+# Networks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["encoder-decoder", "language model", "radiance field"])
+def test_networks(name: str) -> None:
+    """Result, gradients and running statistics of whole networks, with the random numbers of eager;
+    only products, attention and random numbers are left to eager."""
+    model, inputs = networks.make(name, large=False)
+    other, backend = copy.deepcopy(model), Backend()
+    expected = {k: v.clone() for k, v in networks.step(model, model, inputs).items()}
+    compiled = torch.compile(other, backend=backend, fullgraph=True)
+    found = networks.step(compiled, other, inputs)
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        largest = float(value.abs().max())
+        torch.testing.assert_close(
+            found[key],
+            value,
+            rtol=1e-4,
+            atol=1e-4 * max(largest, 0.1),
+            msg=lambda t, k=key: f"{k}: {t}",
+        )
+    reasons = {why for report in backend.reports for _, why in report.eager}
+    wanted = ("PyTorch's own", "PyTorch draws", "these are few")
+    assert [why for why in reasons if not why.startswith(wanted)] == []
