@@ -3,8 +3,9 @@
 Eleven networks of the kinds that are trained: convolutional, recurrent, attention, and mixed. A
 step is a forward and a backward pass, from inputs and parameters without gradients. Eager, the
 backend `inductor` (which needs a C++ compiler) and the backend `dmlc` are timed in one process,
-interleaved, by the wall clock and by the processor's time; each backend is first held to eager's
-results, gradients and buffers.
+interleaved, by the wall clock and by the processor's time, with what the first step takes, how far
+results, gradients and buffers are from eager's, and which operators `dmlc` leaves to eager and why.
+`inductor` draws other random numbers than eager, so that networks with dropout differ.
 """
 
 from __future__ import annotations
@@ -186,10 +187,10 @@ class VisionTransformer(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    def __init__(self, words: int, width: int, length: int) -> None:
+    def __init__(self, words: int, width: int, length: int, layers: int) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-        self.blocks = nn.Sequential(*(Block(width, 4, True, 0.1) for _ in range(2)))
+        self.blocks = nn.Sequential(*(Block(width, 4, True, 0.1) for _ in range(layers)))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -310,8 +311,8 @@ NETWORKS: Mapping[str, tuple[Callable[[], Made], Callable[[], Made]]] = MappingP
         lambda: (VisionTransformer(16, 32), _images(2, 32)),
     ),
     "language model": (
-        lambda: (LanguageModel(2000, 192, 128), [torch.randint(2000, (4, 128))]),
-        lambda: (LanguageModel(50, 16, 12), [torch.randint(50, (2, 12))]),
+        lambda: (LanguageModel(2000, 192, 128, 2), [torch.randint(2000, (4, 128))]),
+        lambda: (LanguageModel(50, 16, 12, 1), [torch.randint(50, (2, 12))]),
     ),
     "LSTM": (
         lambda: (Recurrent(2000, 128), [torch.randint(2000, (16, 40))]),
@@ -336,9 +337,6 @@ NETWORKS: Mapping[str, tuple[Callable[[], Made], Callable[[], Made]]] = MappingP
 """Each network with its inputs, as it is timed and small."""
 
 SEED = 3
-NEAR = 2e-3
-"""How far a backend may be from eager, in parts of a tensor's largest element: a chain of batch
-normalizations over few elements carries a rounding far."""
 
 
 def make(name: str, large: bool = True) -> Made:
@@ -371,8 +369,6 @@ def time_network(name: str, backends: Sequence[str], rounds: int, explain: bool)
         found = {k: v.clone() for k, v in step(run, own, inputs).items()}
         taken = time.perf_counter() - start, time.process_time() - busy
         apart = find_difference(found, expected)
-        if apart > NEAR and not (backend == "inductor" and "random" in name):
-            print(f"{name}: {backend} is {apart:.1e} from eager", flush=True)
         first[backend] = f"first {taken[0]:.1f} s (cpu {taken[1]:.1f}), {apart:.0e} from eager"
         runs[backend] = functools.partial(step, run, own, inputs)
         if isinstance(made, Backend):

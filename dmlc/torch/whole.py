@@ -410,7 +410,9 @@ def _extreme(combiner: str) -> Rule:
     def rule(site: Site, one: Tensor, axis: int, keep: bool = False) -> tuple[Tensor, Tensor]:
         if one.rank == 0:
             raise UnsupportedError("a tensor without axes has no places along one")
-        found = _reduce(site, combiner, one, axis, keep, lambda x: x, one.dtype)
+        truth = one.dtype is DataType.BOOL
+        own = {"max": "any", "min": "all"}[combiner] if truth else combiner
+        found = _reduce(site, own, one, axis, keep, lambda x: x, one.dtype)
         return found, _place(f"arg{combiner}", site, one, axis, keep)
 
     return rule
@@ -419,7 +421,10 @@ def _extreme(combiner: str) -> Rule:
 def _place(
     combiner: str, site: Site, one: Tensor, axis: int | None = None, keep: bool = False
 ) -> Tensor:
-    return _reduce(site, combiner, one, axis, keep, lambda x: x, DataType.INT64)
+    def number(x: Scalar) -> Scalar:
+        return x.cast(DataType.INT32) if x.dtype is DataType.BOOL else x
+
+    return _reduce(site, combiner, one, axis, keep, number, DataType.INT64)
 
 
 def _placing(combiner: str) -> Rule:

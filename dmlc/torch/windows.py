@@ -1,8 +1,7 @@
-"""Pooling, and the gradients of pooling and upsampling, as stages, each whole.
+"""Pooling and its gradients as stages, each whole.
 
-Gradients are written as the sum over all that the forward operator made, with the condition or the
-weight that says what a place has to do with it: the compiler makes short loops of that. Positions
-are computed in FLOAT32 as PyTorch computes them, so that both agree which place a point is of.
+Gradients are written as the sum over all that the forward operator made, with the condition that
+says what a place has to do with it: the compiler makes short loops of that.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import torch
 
 from dmlc.building.functions import Point, Scalar, Tensor
@@ -209,72 +207,6 @@ def _grow_average(
     )
 
 
-def _scale(size: int, made: int, given: float | None, corners: bool = False) -> float:
-    """Places of the input for one of the output, in FLOAT32."""
-    if corners:
-        return float(np.float32(size - 1) / np.float32(made - 1)) if made > 1 else 0.0
-    if given is not None and given > 0:
-        return float(np.float32(1.0 / given))
-    return float(np.float32(size) / np.float32(made))
-
-
-def _shrink_nearest(
-    site: Site,
-    gradient: Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    row_scale: float | None = None,
-    column_scale: float | None = None,
-) -> Tensor:
-    """To each place the gradients of the points that were copied from it."""
-    scales = (row_scale, column_scale)
-    outer = len(site.extents) - 2
-    steps = [_scale(input_size[outer + k], output_size[k], scales[k]) for k in range(2)]
-
-    def matches(at: Point, k: int) -> Scalar:
-        place = (at.reduced[k].cast(DataType.FLOAT32) * steps[k]).apply("floor")
-        last = input_size[outer + k] - 1
-        return place.apply("min", last).equals(at.indices[outer + k].cast(DataType.FLOAT32))
-
-    return site.builder.reduce(
-        site.name,
-        "sum",
-        site.extents,
-        _sizes(gradient),
-        lambda at: at.read(gradient, *at.indices[:outer], *at.reduced),
-        site.dtype,
-        lambda at: matches(at, 0) & matches(at, 1),
-    )
-
-
-def _shrink_linear(
-    site: Site,
-    gradient: Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    corners: bool,
-    row_scale: float | None = None,
-    column_scale: float | None = None,
-) -> Tensor:
-    """To each place its part of the gradients of the points that were made of it."""
-    scales = (row_scale, column_scale)
-    outer = len(site.extents) - 2
-    steps = [_scale(input_size[outer + k], output_size[k], scales[k], corners) for k in range(2)]
-
-    def weight(at: Point, k: int) -> Scalar:
-        point = at.reduced[k].cast(DataType.FLOAT32)
-        place = point * steps[k] if corners else (point + 0.5) * steps[k] - 0.5
-        place = place.apply("max", 0).apply("min", input_size[outer + k] - 1)
-        distance = (place - at.indices[outer + k].cast(DataType.FLOAT32)).apply("abs")
-        return (1 - distance).apply("max", 0)
-
-    def part(at: Point) -> Scalar:
-        read = at.read(gradient, *at.indices[:outer], *at.reduced)
-        return read * (weight(at, 0) * weight(at, 1)).cast(read.dtype)
-
-    return site.builder.reduce(site.name, "sum", site.extents, _sizes(gradient), part, site.dtype)
-
-
 aten = torch.ops.aten
 
 WINDOWS: Mapping[Any, Rule] = MappingProxyType({
@@ -282,7 +214,5 @@ WINDOWS: Mapping[Any, Rule] = MappingProxyType({
     aten.avg_pool2d.default: _pool_average,
     aten.max_pool2d_with_indices_backward.default: _grow_max,
     aten.avg_pool2d_backward.default: _grow_average,
-    aten.upsample_nearest2d_backward.default: _shrink_nearest,
-    aten.upsample_bilinear2d_backward.default: _shrink_linear,
 })  # fmt: skip
-"""The rule of each pooling, and of each gradient of a pooling or an upsampling."""
+"""The rule of each pooling, and of each gradient of one."""

@@ -267,6 +267,7 @@ def test_reductions() -> None:
         lambda x: x.amax(1), lambda x: x.amin((0, 2)), lambda x: x.max(), lambda x: x.min(),
         lambda x: (x > 0).any(2), lambda x: (x > -1).all(0), lambda x: (x > 0).sum(),
         lambda x: (x == x).all(), lambda x: x.max(1)[0], lambda x: x.max(1)[1],
+        lambda x: (x > 0).max(1)[0], lambda x: (x > 0).max(1)[1],
         lambda x: x.min(2, keepdim=True)[1], lambda x: x.argmax(0), lambda x: x[1].argmin(),
     ]  # fmt: skip
     check_group(exact, x)
@@ -322,19 +323,21 @@ def test_average_pooling(
     )  # fmt: skip
 
 
-SIZES = [((4, 6), (8, 12), None), ((7, 5), (10, 3), None), ((3, 7), (7, 15), (2.4, 2.2))]
+def test_interpolation() -> None:
+    """PyTorch takes it apart into reads by indices; gradients add up at these."""
 
+    def function(x: torch.Tensor) -> torch.Tensor:
+        larger = functional.interpolate(x * 2, scale_factor=2, mode="bilinear")
+        near = functional.interpolate(larger, size=(7, 15), mode="nearest")
+        return functional.interpolate(near, size=(5, 4), mode="bilinear", align_corners=True)
 
-@pytest.mark.parametrize(("small", "large", "scales"), SIZES, ids=str)
-def test_upsampling(small: Any, large: Any, scales: Any) -> None:
-    d = torch.randn(2, 3, *large)
-    given = scales or (None, None)
-    sizes = [2, 3, *small]
-    check_group([
-        lambda d: ATEN.upsample_nearest2d_backward(d, large, sizes, *given),
-        lambda d: ATEN.upsample_bilinear2d_backward(d, large, sizes, False, *given),
-        lambda d: ATEN.upsample_bilinear2d_backward(d, large, sizes, True, *given),
-    ], d, rtol=1e-5, atol=1e-5)  # fmt: skip
+    x, backend = torch.randn(2, 3, 3, 7, requires_grad=True), Backend()
+    y, expected = torch.compile(function, backend=backend)(x), function(x)
+    torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-5)
+    d = torch.randn_like(y)
+    (one,), (two,) = (torch.autograd.grad(each, x, d) for each in (y, expected))
+    torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
+    assert [report.eager for report in backend.reports] == [(), ()]
 
 
 # Models ---------------------------------------------------------------------------------------
