@@ -38,8 +38,9 @@ def count_work(node: Node) -> int | None:
 
 
 def _shape(argument: Any) -> tuple[int, ...]:
-    value = argument.meta["val"]
-    return tuple((value[0] if isinstance(value, (tuple, list)) else value).shape)
+    value: Any = argument.meta["val"]
+    found: torch.Tensor = value if isinstance(value, torch.Tensor) else value[0]
+    return tuple(found.shape)
 
 
 def _of_product(first: int) -> Callable[[Node], int]:

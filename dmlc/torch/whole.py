@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 
 from dmlc.building import tensors as tensor_operations
@@ -216,7 +217,7 @@ class _Positions:
         if any(index.dtype in (DataType.BOOL, DataType.UINT8) for index in self._given.values()):
             raise UnsupportedError("only indices that are integers are mapped")
         shapes = [_fixed(index.extents) for index in self._given.values()]
-        self.extents: tuple[int, ...] = tuple(torch.broadcast_shapes(*shapes))
+        self.extents: tuple[int, ...] = np.broadcast_shapes(*shapes)
         """The sizes that all of them broadcast to."""
         axes = list(self._given)
         adjoining = axes == list(range(axes[0], axes[-1] + 1))
