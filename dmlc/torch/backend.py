@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -22,11 +22,14 @@ from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
-from dmlc.source import DmlcError, counted
-from dmlc.torch.call import Call
+from dmlc.devices import DEFAULT
+from dmlc.parameters import expect_text
+from dmlc.source import DmlcError, counted, unknown_name
+from dmlc.torch.call import GPU, Call, find_device, make_calls
 from dmlc.torch.decompositions import list_decompositions
 from dmlc.torch.groups import Group, make_group, settled_strides, tensors_of, value_of
 from dmlc.torch.partition import LEAST_ELEMENTS, Partition
+from dmlc.torch.products import MOST_WORK
 
 NAME = "dmlc"
 """What `torch.compile` knows the backend by."""
@@ -69,28 +72,25 @@ class GraphReport:
 
 
 def compile_graph(
-    name: str, module: GraphModule, least: int = LEAST_ELEMENTS
+    name: str, module: GraphModule, least: int = LEAST_ELEMENTS, device: str = DEFAULT
 ) -> tuple[Boxed, GraphReport]:
-    """A graph whose sizes are numbers, with its groups compiled. A few operators over fewer than
-    `least` elements stay with eager."""
-    partition = Partition(module.graph, least)
+    """A graph whose sizes are numbers, with its groups compiled for a device. A few operators over
+    fewer than `least` elements stay with eager."""
+    partition = Partition(module.graph, least, MOST_WORK if device == DEFAULT else None)
     units: list[tuple[int, int, int, Group | None, list[Node]]] = []
     places = {node: k for k, node in enumerate(module.graph.nodes)}
     calls: dict[int, Run] = {}
     reports: list[GroupReport] = []
-    inside: dict[Node, None] = {}
-    for number, members in enumerate(partition.groups):
-        group_name = f"{name}_{number}"
+    inside = dict.fromkeys(node for members in partition.groups for node in members)
+    for members, found in zip(partition.groups, _make_groups(partition, device), strict=True):
         phase = partition.phases[members[0]]
-        inside |= dict.fromkeys(members)
-        try:
-            group = make_group(group_name, members, partition.outputs(members))
-            call = Call.of(group.function)
-        except DmlcError as error:
+        if isinstance(found, DmlcError):
             for node in members:
-                partition.reasons[node] = error.diagnostics[0].message
+                partition.reasons[node] = found.diagnostics[0].message
             units.append((phase, 0, places[members[0]], None, members))
             continue
+        group, call = found
+        group_name = f"{name}_{len(reports)}"
         calls[len(units)] = _make_run(group_name, group, call)
         reports.append(_report_group(group_name, group, call))
         units.append((phase, 0, len(units), group, members))
@@ -109,6 +109,26 @@ def compile_graph(
     compiled = made.finish()
     eager = tuple((str(node.target), reason) for node, reason in partition.reasons.items())
     return compiled, GraphReport(name, tuple(reports), eager)
+
+
+def _make_groups(partition: Partition, device: str) -> list[tuple[Group, Call] | DmlcError]:
+    """Each group with its call, or why it has none."""
+    made: list[Group | DmlcError] = []
+    for members in partition.groups:
+        try:
+            made.append(make_group(members, partition.outputs(members), partition.views))
+        except DmlcError as error:
+            made.append(error)
+    functions = [each.function for each in made if isinstance(each, Group)]
+    calls = iter(make_calls(functions, device))
+    found: list[tuple[Group, Call] | DmlcError] = []
+    for each in made:
+        if isinstance(each, Group):
+            call = next(calls)
+            found.append((each, call) if isinstance(call, Call) else call)
+        else:
+            found.append(each)
+    return found
 
 
 class _Emitter:
@@ -224,8 +244,9 @@ class Specializer:
         reports: list[GraphReport],
         least: int = LEAST_ELEMENTS,
         most: int = MOST_SIZES,
+        device: str = DEFAULT,
     ) -> None:
-        self._least, self._most = least, most
+        self._least, self._most, self._device = least, most, device
         self._name = name
         self._module = module
         self._reports = reports
@@ -246,7 +267,7 @@ class Specializer:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
             shown = [mode.from_tensor(x) if isinstance(x, torch.Tensor) else x for x in inputs]
             _Propagator(module).run(*shown)
-        compiled, report = compile_graph(self._name, module, self._least)
+        compiled, report = compile_graph(self._name, module, self._least, self._device)
         self._reports.append(report)
         return compiled
 
@@ -283,10 +304,14 @@ def _has_symbols(module: GraphModule) -> bool:
 
 class Backend:
     """A backend of `torch.compile`, which keeps reports of the graphs that it compiled. A few
-    operators over fewer than `least` elements stay with eager."""
+    operators over fewer than `least` elements stay with eager. `device` is a device text of dmlc,
+    or `gpu`; tensors are of the CPU whatever it is, and copied where it has memory of its own.
+    Raises `UnavailableError` where there is no such device."""
 
-    def __init__(self, least: int = LEAST_ELEMENTS) -> None:
-        self._least = least
+    def __init__(self, least: int = LEAST_ELEMENTS, device: str = DEFAULT) -> None:
+        self._least, self._device = least, device
+        if device != DEFAULT:
+            find_device(device)
         self.reports: list[GraphReport] = []
         self._compile = aot_autograd(
             fw_compiler=self._compiler("forward"),
@@ -295,14 +320,15 @@ class Backend:
             partition_fn=min_cut_rematerialization_partition,
         )
 
-    def __call__(self, module: GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
-        return self._compile(module, inputs, **options)
+    def __call__(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
+        return self._compile(module, inputs)
 
     def _compiler(self, name: str) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_one(module: GraphModule, inputs: Sequence[Any]) -> Any:
             if _has_symbols(module):
-                return Boxed(Specializer(name, module, self.reports, self._least))
-            compiled, report = compile_graph(name, module, self._least)
+                run = Specializer(name, module, self.reports, self._least, device=self._device)
+                return Boxed(run)
+            compiled, report = compile_graph(name, module, self._least, self._device)
             self.reports.append(report)
             return compiled
 
@@ -330,13 +356,26 @@ def _has_gradient(value: object) -> bool:
 
 
 @functools.cache
-def _usual() -> Backend:
-    return Backend()
+def _usual(device: str) -> Backend:
+    return Backend(device=device)
 
 
-def compile_module(module: GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
-    """The backend that `torch.compile(model, backend="dmlc")` means."""
-    return _usual()(module, inputs, **options)
+def compile_module(
+    module: GraphModule,
+    inputs: Sequence[Any],
+    mode: str = "default",
+    options: Mapping[str, object] | None = None,
+) -> Any:
+    """The backend that `torch.compile(model, backend="dmlc")` means. With `mode="gpu"` groups are
+    computed on a GPU, with `options={"device": text}` on the device that a text means.
+    Raises `DmlcError` for other modes and options, and `UnavailableError` without such a device."""
+    if mode not in ("default", GPU):
+        raise DmlcError(unknown_name("mode of the backend dmlc", mode, ("default", GPU)))
+    given = dict(options or {})
+    device = given.pop("device", GPU if mode == GPU else DEFAULT)
+    for name in given:
+        raise DmlcError(unknown_name("option of the backend dmlc", name, ("device",)))
+    return _usual(expect_text("device", device))(module, inputs)
 
 
 # Where dmlc is installed, PyTorch lists the backend by its entry point, and registers what that

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
 
 import torch
 
-from dmlc.devices import compile_for
+from dmlc.devices import DEFAULT, compile_for, load_on, selector_of
 from dmlc.ir import Function
 from dmlc.known_answers import find_trusted
-from dmlc.program import TensorSpec
-from dmlc.runtime import opencl
+from dmlc.program import Program, TensorSpec
 from dmlc.runtime.arrays import element_strides, packed
-from dmlc.runtime.opencl.device import Device
+from dmlc.runtime.interface import AnyDevice, AnyExecutable, find_runtime
 from dmlc.runtime.opencl.executable import Executable
 from dmlc.sizes import evaluate_size
-from dmlc.source import UnavailableError
+from dmlc.source import DmlcError, UnavailableError
 from dmlc.torch.tensors import TORCH_TYPES, view_array
 
 Layout: TypeAlias = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
@@ -32,20 +32,83 @@ Layout: TypeAlias = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
 _NO_SIZES: Mapping[str, int] = {}
 
 
+GPU = "gpu"
+"""The device text of the first GPU that OpenCL has, or else Vulkan."""
+
+
 @functools.cache
-def find_device() -> Device:
-    """The device that PyTorch's tensors of the CPU are computed on: the default of OpenCL."""
-    found = find_trusted("opencl")
-    if not isinstance(found, Device):
-        raise UnavailableError("there is no OpenCL device to compute PyTorch's tensors on")
+def find_device(name: str = DEFAULT) -> AnyDevice:
+    """The device that PyTorch's tensors of the CPU are computed on: the default of OpenCL, another
+    that a device text names, or `GPU`. Raises `UnavailableError` where there is none."""
+    found = find_trusted(_find_gpu() if name == GPU else name)
+    if found is None:
+        raise UnavailableError("the reference computes no graphs of PyTorch: name a device")
     return found
 
 
-@functools.lru_cache(maxsize=1024)
-def load(function: Function) -> Executable:
-    """A function compiled and built for `find_device`; the latest are kept."""
-    device = find_device()
-    return opencl.load_on(compile_for(function, device), device)
+def _find_gpu() -> str:
+    for device in (*_list_devices("opencl"), *_list_devices("vulkan")):
+        if "gpu" in " ".join(device.facts).lower():
+            return selector_of(device)
+    raise UnavailableError(
+        "neither OpenCL nor Vulkan has a GPU here",
+        notes=["name another device: torch.compile(model, backend='dmlc', "
+               "options={'device': 'vulkan'})"],
+    )  # fmt: skip
+
+
+def _list_devices(runtime: str) -> Sequence[AnyDevice]:
+    try:
+        return find_runtime(runtime).devices()
+    except UnavailableError:
+        return ()
+
+
+_KEPT = 1024
+"""How many functions are kept, compiled and built."""
+
+
+@functools.lru_cache(_KEPT)
+def _compile(function: Function, device: str) -> Program:
+    return compile_for(function, find_device(device))
+
+
+@functools.lru_cache(_KEPT)
+def load(function: Function, device: str = DEFAULT) -> AnyExecutable:
+    """A function compiled and built for a device of `find_device`; the latest are kept."""
+    return load_on(_compile(function, device), find_device(device))
+
+
+def make_calls(functions: Sequence[Function], device: str = DEFAULT) -> list[Call | DmlcError]:
+    """The call of each function, whose sizes are fixed, or why it has none. The driver builds one
+    in a thread of its own while the next is compiled; equal functions are built once. Each is run
+    once, on zeros: drivers leave much of their work for then."""
+    made: dict[Function, Future[Call]] = {}
+    failed: dict[Function, DmlcError] = {}
+    with ThreadPoolExecutor(1) as builder:
+        for function in dict.fromkeys(functions):
+            try:
+                _compile(function, device)
+            except DmlcError as error:
+                failed[function] = error
+            else:
+                made[function] = builder.submit(_rehearse, function, device)
+        for function, future in made.items():
+            error = future.exception()
+            if isinstance(error, DmlcError):
+                failed[function] = error
+    return [failed[f] if f in failed else made[f].result() for f in functions]
+
+
+def _rehearse(function: Function, device: str) -> Call:
+    call = Call(load(function, device))
+    call(*(_ones(_layout_of(spec, _NO_SIZES)) for spec in call.program.inputs))
+    return call
+
+
+def _ones(layout: Layout) -> torch.Tensor:
+    dtype, shape, strides = layout
+    return torch.empty_strided(shape, strides, dtype=dtype).fill_(1)
 
 
 class Call:
@@ -54,7 +117,7 @@ class Call:
 
     def __init__(
         self,
-        executable: Executable,
+        executable: AnyExecutable,
         sizes: Mapping[str, int] = _NO_SIZES,
         results: Sequence[Layout] | None = None,
         inputs: Sequence[Layout] | None = None,
@@ -68,7 +131,7 @@ class Call:
         """The layouts of the results."""
         given = inputs or [_layout_of(t, sizes) for t in program.inputs]
         self._makers = tuple(_make_maker(layout, given) for layout in self.results)
-        direct = executable.direct(sizes)
+        direct = executable.direct(sizes) if isinstance(executable, Executable) else None
         self._launch: Callable[[Sequence[torch.Tensor]], None] = (
             functools.partial(_run, executable)
             if direct is None
@@ -109,7 +172,7 @@ def _make_maker(
     return lambda _: torch.empty_strided(shape, strides, dtype=dtype)
 
 
-def _run(executable: Executable, tensors: Sequence[torch.Tensor]) -> None:
+def _run(executable: AnyExecutable, tensors: Sequence[torch.Tensor]) -> None:
     """By way of arrays, where a device has memory of its own."""
     program = executable.program
     names = [t.name for t in (*program.inputs, *program.outputs)]

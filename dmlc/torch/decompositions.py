@@ -50,6 +50,16 @@ _TAKEN_APART = (
 
 
 def list_decompositions() -> dict[Any, Callable[..., Any]]:
-    """What is taken apart, and how: PyTorch's own definitions."""
+    """What is taken apart, and how: PyTorch's own definitions, but for dropout, whose definition
+    there draws other numbers than eager."""
     table: Any = _decomp
-    return dict(table.get_decompositions(_TAKEN_APART))
+    found = dict(table.get_decompositions(_TAKEN_APART))
+    return found | {aten.native_dropout.default: _drop_out}
+
+
+def _drop_out(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Dropout as what draws the numbers that eager draws, and the product with these."""
+    if train is False:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    kept = torch.ops.aten.bernoulli.p(torch.empty_like(x, dtype=torch.bool), 1 - p)
+    return x * kept * (0.0 if p == 1 else 1 / (1 - p)), kept

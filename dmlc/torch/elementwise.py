@@ -30,6 +30,8 @@ class Site:
     name: str
     dtype: DataType
     extents: tuple[int, ...]
+    sources: tuple[torch.Tensor, ...] = ()
+    """The tensors that the node reads, without their elements."""
 
     def compute(self, element: Callable[[Point], Scalar]) -> Tensor:
         """The tensor with `element` at each point, converted to its type."""
@@ -371,6 +373,10 @@ CREATION: Mapping[Any, Rule] = MappingProxyType({
     aten.ones.default: _fill_with(1),
     aten.ones_like.default: _fill_with(1),
     aten.new_ones.default: _fill_with(1),
+    # Whatever is in memory that nothing was written to.
+    aten.empty.memory_format: _fill_with(0),
+    aten.empty_like.default: _fill_with(0),
+    aten.new_empty.default: _fill_with(0),
     aten.arange.default: _count,
     aten.arange.start: _count,
     aten.arange.start_step: _count,

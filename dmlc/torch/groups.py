@@ -22,14 +22,14 @@ from dmlc.ir import Function
 from dmlc.runtime.arrays import packed
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.torch.elementwise import CREATION, ELEMENTWISE, Rule, Site
+from dmlc.torch.products import PRODUCTS, count_work
 from dmlc.torch.tensors import data_type_of
 from dmlc.torch.whole import VIEWS, WHOLE
 from dmlc.torch.windows import WINDOWS
 
-COMPUTING: Mapping[Any, Rule] = MappingProxyType({**ELEMENTWISE, **WHOLE, **WINDOWS})
-"""The rule of each operator that computes."""
-
-RULES: Mapping[Any, Rule] = MappingProxyType({**COMPUTING, **VIEWS, **CREATION})
+RULES: Mapping[Any, Rule] = MappingProxyType(
+    {**ELEMENTWISE, **WHOLE, **WINDOWS, **PRODUCTS, **VIEWS, **CREATION}
+)
 """The rule of each operator of PyTorch that is mapped."""
 
 Made: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -72,12 +72,22 @@ def is_creation(node: Node) -> bool:
     return node.op == "call_function" and node.target in CREATION
 
 
-def find_reason(node: Node) -> str | None:
-    """Why a node is not mapped; None where it is."""
+def find_reason(
+    node: Node, reasons: Mapping[Node, str], most_work: int | None = None
+) -> str | None:
+    """Why a node is not mapped; None where it is. `reasons` has those before it that are not.
+    Products of more than `most_work` multiply-adds are eager's, if that is given."""
     if node.target is operator.getitem:
         (source, *_) = node.all_input_nodes
-        return find_reason(source)
+        return reasons.get(source)
+    work = count_work(node)
+    if work is not None and most_work is not None and work > most_work:
+        return f"PyTorch's own is faster: {work:,} multiply-adds, of more than {most_work:,}"
+    if work is not None and node.target not in RULES:
+        return f"PyTorch's own computes it: {work:,} multiply-adds"
     if node.op != "call_function" or node.target not in RULES:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            return "PyTorch draws random numbers, so that they are those of eager"
         return "it is not mapped"
     try:
         for each in (node, *node.all_input_nodes):
@@ -99,9 +109,14 @@ def _check_tensor(tensor: torch.Tensor) -> None:
     data_type_of(tensor.dtype)
 
 
-def make_group(name: str, members: Sequence[Node], outputs: Sequence[Node]) -> Group:
-    """The group that computes some nodes, in order, of which some are read elsewhere."""
-    work = _Translation(name, dict.fromkeys(members))
+def make_group(
+    members: Sequence[Node], outputs: Sequence[Node], views: Mapping[Node, object]
+) -> Group:
+    """The group that computes some nodes, in order, of which some are read elsewhere. `views` are
+    those that it may read of its own. Nodes that compute the same give equal functions, whatever
+    graph they are of."""
+    inside = {**dict.fromkeys(members), **dict.fromkeys(views)}
+    work = _Translation(_join_names(members), inside)
     results: list[tuple[str, tuple[int, ...] | None]] = []
     for number, node in enumerate(outputs):
         made = work.make(node)
@@ -143,13 +158,32 @@ def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
     return strides if tuple(strides[axis] for axis in order) == tight else None
 
 
-class _Translation:
-    """A group's function in the making."""
+MOST_LETTERS = 48
 
-    def __init__(self, name: str, members: Mapping[Node, object]) -> None:
+
+def _join_names(members: Sequence[Node]) -> str:
+    """A name for what computes some nodes, made of the names of their operators."""
+    found = ""
+    for name in dict.fromkeys(map(_operator_name, members)):
+        if len(found) + len(name) > MOST_LETTERS:
+            break
+        found = f"{found}_{name}" if found else name
+    return found or "group"
+
+
+def _operator_name(node: Node) -> str:
+    """`var_mean` of `aten.var_mean.correction`."""
+    return str(getattr(node.target, "__name__", node.name)).partition(".")[0].strip("_")
+
+
+class _Translation:
+    """A group's function in the making: that of nodes inside, whatever else they read is an
+    input."""
+
+    def __init__(self, name: str, inside: Mapping[Node, object]) -> None:
         self.builder = FunctionBuilder(name)
         self.inputs: list[Node] = []
-        self._members = members
+        self._inside = inside
         self._made: dict[Node, Made] = {}
 
     def make(self, node: Node) -> Made:
@@ -169,9 +203,7 @@ class _Translation:
         return self._made[node]
 
     def _is_inside(self, node: Node) -> bool:
-        if node in self._members or is_creation(node):
-            return True
-        return is_view(node) and find_reason(node) is None
+        return node in self._inside or is_creation(node)
 
     def _sources(self, node: Node) -> list[Node]:
         if not self._is_inside(node) or is_creation(node):
@@ -187,7 +219,9 @@ class _Translation:
             return made[number] if isinstance(made, tuple) else made
         rule = RULES[node.target]
         first = tensors_of(node)[0]
-        site = Site(self.builder, node.name, data_type_of(first.dtype), tuple(first.shape))
+        name = _operator_name(node)
+        sources = tuple(t for source in node.all_input_nodes for t in tensors_of(source))
+        site = Site(self.builder, name, data_type_of(first.dtype), tuple(first.shape), sources)
         blind = is_creation(node)
 
         def find(source: Node) -> Any:

@@ -27,10 +27,12 @@ so are all of a phase that see smaller ones only, for one call."""
 
 
 class Partition:
-    """The nodes of a graph by what becomes of them."""
+    """The nodes of a graph by what becomes of them. Few operators over fewer than `least` elements
+    stay with eager, and so do products of more than `most_work` multiply-adds, if that is given."""
 
-    def __init__(self, graph: Graph, least: int) -> None:
+    def __init__(self, graph: Graph, least: int, most_work: int | None = None) -> None:
         self._graph = graph
+        self._most_work = most_work
         self.reasons: dict[Node, str] = {}
         """Why a node stays with eager, by node."""
         self._computed = self._find_computed()
@@ -42,15 +44,18 @@ class Partition:
 
     def _find_computed(self) -> dict[Node, None]:
         found: dict[Node, None] = {}
-        self._views: dict[Node, None] = {}
+        self.views: dict[Node, None] = {}
+        unmapped: dict[Node, str] = {}
         for node in self._graph.nodes:
             if node.op != "call_function" or not tensors_of(node):
                 continue
-            reason = find_reason(node)
+            reason = find_reason(node, unmapped, self._most_work)
             if reason is not None:
-                self.reasons[node] = reason
+                unmapped[node] = reason
+                if node.target is not operator.getitem:
+                    self.reasons[node] = reason
             elif is_view(node) or is_creation(node):
-                self._views[node] = None
+                self.views[node] = None
             else:
                 found[node] = None
         return found
@@ -65,7 +70,7 @@ class Partition:
             if current in seen or not tensors_of(current):
                 continue
             seen[current] = None
-            if current in self._views:
+            if current in self.views:
                 if not is_creation(current):
                     pending += reversed(current.all_input_nodes)
             else:
@@ -79,7 +84,7 @@ class Partition:
         self._roots: dict[Node, list[Node]] = {}
         self._readers: dict[Node, list[Node]] = {}
         for node in self._graph.nodes:
-            if node in self._views or node.op == "output":
+            if node in self.views or node.op == "output":
                 continue
             roots = self._roots[node] = self.roots(node)
             for root in roots:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 
 from dmlc.building import tensors as tensor_operations
 from dmlc.building.functions import Point, Scalar, Tensor
-from dmlc.building.tensors import normalize_axes
+from dmlc.building.tensors import normalize_axes, read_broadcast
+from dmlc.runtime.arrays import packed
 from dmlc.scalars import DataType
 from dmlc.source import UnsupportedError
 from dmlc.torch.elementwise import Rule, Site
@@ -109,6 +111,41 @@ def _fixed(extents: Sequence[int | str]) -> tuple[int, ...]:
     return tuple(e for e in extents if isinstance(e, int))
 
 
+def _as_strided(
+    site: Site,
+    one: Tensor,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    offset: int | None = None,
+) -> Tensor:
+    """Places in the memory of a tensor that leaves no gaps there, as places of the tensor."""
+    (source,) = site.sources
+    own = source.stride()
+    order = sorted(range(one.rank), key=lambda axis: (-own[axis], axis))
+    whole = [_size(one, axis) for axis in order]
+    tight = packed(tuple(whole))
+    if any(n > 1 and own[a] != t for a, n, t in zip(order, whole, tight, strict=True)):
+        raise UnsupportedError("only memory without gaps is read by strides")
+    first = 0 if offset is None else offset - int(source.storage_offset())
+    last = first + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+    if first < 0 or last >= source.numel():
+        raise UnsupportedError("memory beyond the tensor is not read by strides")
+    if order == sorted(order) and first == 0 and last == source.numel() - 1:
+        steps = zip(sizes, strides, packed(tuple(sizes)), strict=True)
+        if all(step == t for n, step, t in steps if n > 1):
+            return _reshape(site, one)
+
+    def element(at: Point) -> Scalar:
+        position = at.constant(first, DataType.INDEX)
+        for index, step in zip(at.indices, strides, strict=True):
+            position = position + index * step
+        found = tensor_operations.unflatten(at, position, whole)
+        places = dict(zip(order, found, strict=True))
+        return at.read(one, *(places[axis] for axis in range(one.rank)))
+
+    return site.builder.compute(site.name, site.extents, element, one.dtype)
+
+
 # Moving elements ------------------------------------------------------------------------------
 
 
@@ -170,6 +207,108 @@ def _index_select(site: Site, one: Tensor, axis: int, index: Tensor) -> Tensor:
     return tensor_operations.gather(site.builder, site.name, one, index, axis)
 
 
+class _Positions:
+    """Index tensors for some axes of a tensor, of which PyTorch puts the common axes in the place
+    of theirs, or first where they are not next to one another."""
+
+    def __init__(self, one: Tensor, given: Sequence[Tensor | None]) -> None:
+        self._one = one
+        self._given = {k: index for k, index in enumerate(given) if index is not None}
+        if any(index.dtype in (DataType.BOOL, DataType.UINT8) for index in self._given.values()):
+            raise UnsupportedError("only indices that are integers are mapped")
+        shapes = [_fixed(index.extents) for index in self._given.values()]
+        self.extents: tuple[int, ...] = np.broadcast_shapes(*shapes)
+        """The sizes that all of them broadcast to."""
+        axes = list(self._given)
+        adjoining = axes == list(range(axes[0], axes[-1] + 1))
+        self.start = axes[0] if adjoining else 0
+        """Where the common axes are among those of what is read."""
+        self.others = [k for k in range(one.rank) if k not in self._given]
+        """The axes that no index is for."""
+
+    def find(self, at: Point, common: Sequence[Scalar]) -> dict[int, Scalar]:
+        """The position along each axis with an index; a negative one counts from the end."""
+        found: dict[int, Scalar] = {}
+        for axis, index in self._given.items():
+            place = read_broadcast(at, index, common).cast(DataType.INDEX)
+            found[axis] = (place < 0).select(place + _size(self._one, axis), place)
+        return found
+
+    def join(self, others: Sequence[Scalar], common: Sequence[Scalar]) -> list[Scalar]:
+        """A place of what is read, or written."""
+        return [*others[: self.start], *common, *others[self.start :]]
+
+
+def _index(site: Site, one: Tensor, given: Sequence[Tensor | None]) -> Tensor:
+    indices = _Positions(one, given)
+    start, count = indices.start, len(indices.extents)
+
+    def element(at: Point) -> Scalar:
+        common = at.indices[start : start + count]
+        places = indices.find(at, common)
+        for axis, place in places.items():
+            places[axis] = tensor_operations.clamp(place, at.size(_size(one, axis)))
+        others = (*at.indices[:start], *at.indices[start + count :])
+        places.update(zip(indices.others, others, strict=True))
+        return at.read(one, *(places[axis] for axis in range(one.rank)))
+
+    return site.builder.compute(site.name, site.extents, element, one.dtype)
+
+
+def _put(
+    site: Site,
+    one: Tensor,
+    given: Sequence[Tensor | None],
+    values: Tensor,
+    accumulates: bool = False,
+) -> Tensor:
+    """Values added up where their indices say."""
+    if not accumulates:
+        raise UnsupportedError("only writes that add up are mapped: of others the last one counts")
+    indices = _Positions(one, given)
+    held = site.dtype.compute
+
+    def names(at: Point) -> Scalar:
+        found: Scalar | None = None
+        for axis, place in indices.find(at, at.reduced).items():
+            same = place.equals(at.indices[axis])
+            found = same if found is None else found & same
+        if found is None:
+            raise UnsupportedError("no index is given")
+        return found
+
+    def value(at: Point) -> Scalar:
+        others = [at.indices[axis] for axis in indices.others]
+        return read_broadcast(at, values, indices.join(others, at.reduced)).cast(held)
+
+    total = site.builder.reduce(
+        site.name, "sum", one.extents, indices.extents, value, held, guard=names
+    )
+    return site.compute(
+        lambda at: at.read(one, *at.indices).cast(held) + at.read(total, *at.indices)
+    )
+
+
+def _embed_backward(
+    site: Site, gradient: Tensor, index: Tensor, rows: int, padding: int, by_frequency: bool
+) -> Tensor:
+    if by_frequency:
+        raise UnsupportedError("gradients that are divided by how often a row is read")
+    common = _fixed(index.extents)
+
+    def names(at: Point) -> Scalar:
+        row = at.read(index, *at.reduced).cast(DataType.INDEX)
+        same = row.equals(at.indices[0])
+        return same & row.differs(padding) if padding >= 0 else same
+
+    held = site.dtype.compute
+    total = site.builder.reduce(
+        site.name, "sum", site.extents, common,
+        lambda at: at.read(gradient, *at.reduced, at.indices[1]).cast(held), held, guard=names,
+    )  # fmt: skip
+    return _read_as(site, total)
+
+
 def _scatter(site: Site, one: Tensor, axis: int, index: Tensor, value: Any) -> Tensor:
     axis %= max(one.rank, 1)
     expected = tuple(1 if k == axis else e for k, e in enumerate(one.extents))
@@ -193,8 +332,6 @@ def _slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Tensor:
-    if step != 1:
-        raise UnsupportedError("only slices without steps are mapped")
     axis %= one.rank
     first, _, _ = slice(start, end).indices(_size(one, axis))
     count = _size(source, axis)
@@ -202,8 +339,10 @@ def _slice_scatter(
     def element(at: Point) -> Scalar:
         own = list(at.indices)
         place = own[axis] - first
-        inside = (place >= 0) & (place < count)
-        moved = tensor_operations.clamp(place, at.size(count))
+        inside = (place >= 0) & (place < (count - 1) * step + 1)
+        if step > 1:
+            inside = inside & (place % step).equals(0)
+        moved = tensor_operations.clamp(place if step == 1 else place / step, at.size(count))
         other = at.read(source, *own[:axis], moved, *own[axis + 1 :]).cast(site.dtype.compute)
         return inside.select(other, at.read(one, *own))
 
@@ -262,6 +401,63 @@ def _reducing(combiner: str) -> Rule:
     ) -> Tensor:
         held = site.dtype.compute
         return _reduce(site, combiner, one, axes, keep, lambda x: x.cast(held), site.dtype)
+
+    return rule
+
+
+def _extreme(combiner: str) -> Rule:
+    """A rule for the most extreme element along an axis, and the first place that has it."""
+
+    def rule(site: Site, one: Tensor, axis: int, keep: bool = False) -> tuple[Tensor, Tensor]:
+        if one.rank == 0:
+            raise UnsupportedError("a tensor without axes has no places along one")
+        truth = one.dtype is DataType.BOOL
+        own = {"max": "any", "min": "all"}[combiner] if truth else combiner
+        found = _reduce(site, own, one, axis, keep, lambda x: x, one.dtype)
+        return found, _place(f"arg{combiner}", site, one, axis, keep)
+
+    return rule
+
+
+def _place(
+    combiner: str, site: Site, one: Tensor, axis: int | None = None, keep: bool = False
+) -> Tensor:
+    def number(x: Scalar) -> Scalar:
+        return x.cast(DataType.INT32) if x.dtype is DataType.BOOL else x
+
+    return _reduce(site, combiner, one, axis, keep, number, DataType.INT64)
+
+
+def _placing(combiner: str) -> Rule:
+    """A rule for the first place with the most extreme element, along an axis or in the whole."""
+
+    def rule(site: Site, one: Tensor, axis: int | None = None, keep: bool = False) -> Tensor:
+        if one.rank == 0:
+            raise UnsupportedError("a tensor without axes has no places along one")
+        return _place(combiner, site, one, axis, keep)
+
+    return rule
+
+
+def _running(combiner: str) -> Rule:
+    """A rule for what folds elements up to each place of an axis."""
+
+    def rule(site: Site, one: Tensor, axis: int, *, dtype: object = None) -> Tensor:
+        if one.rank == 0:
+            return _read_as(site, one)
+        axis %= one.rank
+        held = site.dtype.compute
+
+        def element(at: Point) -> Scalar:
+            own = list(at.indices)
+            own[axis] = at.reduced[0]
+            return at.read(one, *own).cast(held)
+
+        total = site.builder.reduce(
+            site.name, combiner, one.extents, [_size(one, axis)], element, held,
+            guard=lambda at: at.reduced[0] <= at.indices[axis],
+        )  # fmt: skip
+        return _read_as(site, total)
 
     return rule
 
@@ -354,6 +550,9 @@ VIEWS: Mapping[Any, Rule] = MappingProxyType({
     aten.unbind.int: _unbind,
     aten.split.Tensor: _split,
     aten.split_with_sizes.default: _split_sizes,
+    aten.unsafe_split.Tensor: _split,
+    aten.unsafe_split_with_sizes.default: _split_sizes,
+    aten.as_strided.default: _as_strided,
     aten.alias.default: _same,
     aten.detach.default: _same,
     aten.lift_fresh_copy.default: _same,
@@ -367,6 +566,11 @@ WHOLE: Mapping[Any, Rule] = MappingProxyType({
     aten.gather.default: _gather,
     aten.embedding.default: _embed,
     aten.index_select.default: _index_select,
+    aten.index.Tensor: _index,
+    aten._unsafe_index.Tensor: _index,
+    aten.index_put.default: _put,
+    aten._unsafe_index_put.default: _put,
+    aten.embedding_dense_backward.default: _embed_backward,
     aten.scatter.value: _scatter,
     aten.slice_scatter.default: _slice_scatter,
     aten.select_scatter.default: _select_scatter,
@@ -374,10 +578,16 @@ WHOLE: Mapping[Any, Rule] = MappingProxyType({
     aten.sum.dim_IntList: _reducing("sum"),
     aten.prod.default: _reducing("product"),
     aten.prod.dim_int: _reducing("product"),
+    aten.cumsum.default: _running("sum"),
+    aten.cumprod.default: _running("product"),
     aten.amax.default: _reducing("max"),
     aten.amin.default: _reducing("min"),
     aten.max.default: _reducing("max"),
     aten.min.default: _reducing("min"),
+    aten.max.dim: _extreme("max"),
+    aten.min.dim: _extreme("min"),
+    aten.argmax.default: _placing("argmax"),
+    aten.argmin.default: _placing("argmin"),
     aten.mean.default: _mean,
     aten.mean.dim: _mean,
     aten.var.correction: _variance_alone,

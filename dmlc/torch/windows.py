@@ -1,20 +1,19 @@
-"""Gradients of pooling and upsampling as stages, each whole.
+"""Pooling and its gradients as stages, each whole.
 
-Written as the sum over all that the forward operator made, with the condition or the weight that
-says what a place has to do with it: the compiler makes short loops of that. Positions are computed
-in FLOAT32 as PyTorch computes them, so that both agree which place a point is of.
+Gradients are written as the sum over all that the forward operator made, with the condition that
+says what a place has to do with it: the compiler makes short loops of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import torch
 
 from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.building.tensors import clamp
 from dmlc.scalars import DataType
 from dmlc.source import UnsupportedError
 from dmlc.torch.elementwise import Rule, Site
@@ -31,6 +30,102 @@ def _sizes(tensor: Tensor) -> tuple[int, int]:
     if not isinstance(rows, int) or not isinstance(columns, int):
         raise UnsupportedError("sizes must be known")
     return rows, columns
+
+
+def _pool(
+    site: Site,
+    combiner: str,
+    one: Tensor,
+    window: Sequence[int],
+    places: Callable[[Point, int], Scalar],
+    dtype: DataType,
+) -> Tensor:
+    """What the windows of a tensor come to, of the places that are inside."""
+    size, outer = _sizes(one), one.rank - 2
+
+    def inside(at: Point) -> Scalar:
+        rows, columns = ((places(at, k) >= 0) & (places(at, k) < size[k]) for k in range(2))
+        return rows & columns
+
+    def element(at: Point) -> Scalar:
+        read = [clamp(places(at, k), at.size(size[k])) for k in range(2)]
+        return at.read(one, *at.indices[:outer], *read)
+
+    return site.builder.reduce(
+        site.name, combiner, site.extents, _pair(window, window), element, dtype, inside
+    )
+
+
+def _pool_max(
+    site: Site,
+    one: Tensor,
+    window: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The largest of each window, and the number of its place in the plane."""
+    width = _pair(window, window)
+    step, offset, gap = _pair(stride, width), _pair(padding, [0]), _pair(dilation, [1])
+    outer, columns = one.rank - 2, _sizes(one)[1]
+
+    def place(at: Point, k: int) -> Scalar:
+        return at.indices[outer + k] * step[k] - offset[k] + at.reduced[k] * gap[k]
+
+    found = _pool(site, "max", one, window, place, one.dtype)
+    first = _pool(site, "argmax", one, window, place, DataType.INT64)
+
+    def number(at: Point) -> Scalar:
+        own = at.read(first, *at.indices).cast(DataType.INDEX)
+        inner = (own / width[1], own % width[1])
+        row, column = (
+            at.indices[outer + k] * step[k] - offset[k] + inner[k] * gap[k] for k in range(2)
+        )
+        return (row * columns + column).cast(DataType.INT64)
+
+    return found, site.builder.compute(site.name, site.extents, number, DataType.INT64)
+
+
+def _pool_average(
+    site: Site,
+    one: Tensor,
+    window: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    counts_padding: bool = True,
+    divisor: int | None = None,
+) -> Tensor:
+    width = _pair(window, window)
+    step, offset = _pair(stride, width), _pair(padding, [0])
+    size, outer, held = _sizes(one), one.rank - 2, one.dtype.compute
+
+    def first(at: Point, k: int) -> Scalar:
+        return at.indices[outer + k] * step[k] - offset[k]
+
+    total = _pool(site, "sum", one, window, lambda at, k: first(at, k) + at.reduced[k], held)
+
+    def element(at: Point) -> Scalar:
+        found = at.read(total, *at.indices)
+        if divisor:
+            return found / divisor
+        return found / (
+            _count_places(first(at, 0), width[0], size[0], offset[0], counts_padding)
+            * _count_places(first(at, 1), width[1], size[1], offset[1], counts_padding)
+        ).cast(held)
+
+    return site.compute(element)
+
+
+def _count_places(
+    start: Scalar, width: int, size: int, offset: int, counts_padding: bool
+) -> Scalar:
+    """How many places of an axis a window is the average of."""
+    end = (start + width).apply("min", size + offset)
+    if not counts_padding:
+        start, end = start.apply("max", 0), end.apply("min", size)
+    return end - start
 
 
 def _grow_max(
@@ -100,11 +195,8 @@ def _grow_average(
         return found[0] & found[1]
 
     def count(at: Point, k: int) -> Scalar:
-        start = first(at, k)
-        end = (start + width[k]).apply("min", size[k] + offset[k])
-        if not counts_padding:
-            start, end = start.apply("max", 0), end.apply("min", size[k])
-        return (end - start).cast(gradient.dtype.compute)
+        found = _count_places(first(at, k), width[k], size[k], offset[k], counts_padding)
+        return found.cast(gradient.dtype.compute)
 
     def part(at: Point) -> Scalar:
         read = at.read(gradient, *at.indices[:outer], *at.reduced)
@@ -115,78 +207,12 @@ def _grow_average(
     )
 
 
-def _scale(size: int, made: int, given: float | None, corners: bool = False) -> float:
-    """Places of the input for one of the output, in FLOAT32."""
-    if corners:
-        return float(np.float32(size - 1) / np.float32(made - 1)) if made > 1 else 0.0
-    if given is not None and given > 0:
-        return float(np.float32(1.0 / given))
-    return float(np.float32(size) / np.float32(made))
-
-
-def _shrink_nearest(
-    site: Site,
-    gradient: Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    row_scale: float | None = None,
-    column_scale: float | None = None,
-) -> Tensor:
-    """To each place the gradients of the points that were copied from it."""
-    scales = (row_scale, column_scale)
-    outer = len(site.extents) - 2
-    steps = [_scale(input_size[outer + k], output_size[k], scales[k]) for k in range(2)]
-
-    def matches(at: Point, k: int) -> Scalar:
-        place = (at.reduced[k].cast(DataType.FLOAT32) * steps[k]).apply("floor")
-        last = input_size[outer + k] - 1
-        return place.apply("min", last).equals(at.indices[outer + k].cast(DataType.FLOAT32))
-
-    return site.builder.reduce(
-        site.name,
-        "sum",
-        site.extents,
-        _sizes(gradient),
-        lambda at: at.read(gradient, *at.indices[:outer], *at.reduced),
-        site.dtype,
-        lambda at: matches(at, 0) & matches(at, 1),
-    )
-
-
-def _shrink_linear(
-    site: Site,
-    gradient: Tensor,
-    output_size: Sequence[int],
-    input_size: Sequence[int],
-    corners: bool,
-    row_scale: float | None = None,
-    column_scale: float | None = None,
-) -> Tensor:
-    """To each place its part of the gradients of the points that were made of it."""
-    scales = (row_scale, column_scale)
-    outer = len(site.extents) - 2
-    steps = [_scale(input_size[outer + k], output_size[k], scales[k], corners) for k in range(2)]
-
-    def weight(at: Point, k: int) -> Scalar:
-        point = at.reduced[k].cast(DataType.FLOAT32)
-        place = point * steps[k] if corners else (point + 0.5) * steps[k] - 0.5
-        place = place.apply("max", 0).apply("min", input_size[outer + k] - 1)
-        distance = (place - at.indices[outer + k].cast(DataType.FLOAT32)).apply("abs")
-        return (1 - distance).apply("max", 0)
-
-    def part(at: Point) -> Scalar:
-        read = at.read(gradient, *at.indices[:outer], *at.reduced)
-        return read * (weight(at, 0) * weight(at, 1)).cast(read.dtype)
-
-    return site.builder.reduce(site.name, "sum", site.extents, _sizes(gradient), part, site.dtype)
-
-
 aten = torch.ops.aten
 
 WINDOWS: Mapping[Any, Rule] = MappingProxyType({
+    aten.max_pool2d_with_indices.default: _pool_max,
+    aten.avg_pool2d.default: _pool_average,
     aten.max_pool2d_with_indices_backward.default: _grow_max,
     aten.avg_pool2d_backward.default: _grow_average,
-    aten.upsample_nearest2d_backward.default: _shrink_nearest,
-    aten.upsample_bilinear2d_backward.default: _shrink_linear,
 })  # fmt: skip
-"""The rule of each gradient of a pooling or an upsampling."""
+"""The rule of each pooling, and of each gradient of one."""

@@ -72,7 +72,7 @@ def test_into_given_tensors() -> None:
 
 def test_a_device_with_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     device = dataclasses.replace(opencl.find_device(), memory=Memory.COPIED)
-    monkeypatch.setattr(calls, "find_device", lambda: device)
+    monkeypatch.setattr(calls, "find_device", lambda *_: device)
     calls.load.cache_clear()
     try:
         x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)

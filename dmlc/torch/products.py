@@ -1,0 +1,181 @@
+"""PyTorch's matrix products, convolutions and attention: how much work each is, and small ones as
+stages.
+
+PyTorch has kernels of its own for them, made for each processor, which are faster than what is
+compiled here once there is enough to do. Below that, their call costs more than their work: a small
+one is computed in the group of those who read it, and cuts no graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from dmlc.building import tensors as tensor_operations
+from dmlc.building.functions import Point, Scalar, Tensor
+from dmlc.scalars import DataType
+from dmlc.source import UnsupportedError
+from dmlc.torch.elementwise import Rule, Site
+
+MOST_WORK = 1 << 15
+"""Multiply-adds of a product that a group computes: one core does them in the 10 us or so that a
+call of PyTorch's takes."""
+
+aten = torch.ops.aten
+
+# Work -----------------------------------------------------------------------------------------
+
+
+def count_work(node: Node) -> int | None:
+    """The multiply-adds of a product; None for a node that is none."""
+    count = _WORK.get(node.target)
+    return None if count is None else count(node)
+
+
+def _shape(argument: Any) -> tuple[int, ...]:
+    value: Any = argument.meta["val"]
+    found: torch.Tensor = value if isinstance(value, torch.Tensor) else value[0]
+    return tuple(found.shape)
+
+
+def _of_product(first: int) -> Callable[[Node], int]:
+    """That of a product whose left side is the argument of this number."""
+
+    def count(node: Node) -> int:
+        return math.prod(_shape(node)) * _shape(node.args[first])[-1]
+
+    return count
+
+
+def _of_convolution(node: Node) -> int:
+    """Each element of the larger side has its part with a filter of each channel of the other."""
+    given, weight, made = _shape(node.args[0]), _shape(node.args[1]), _shape(node)
+    larger = given if node.args[6] else made
+    return math.prod(larger) * math.prod(weight[1:])
+
+
+def _of_convolution_backward(node: Node) -> int:
+    gradient, given, weight = map(_shape, node.args[:3])
+    mask: Any = node.args[10]
+    larger = given if node.args[7] else gradient
+    return math.prod(larger) * math.prod(weight[1:]) * max(sum(mask[:2]), 1)
+
+
+def _of_attention(first: int, products: int) -> Callable[[Node], int]:
+    def count(node: Node) -> int:
+        return products * math.prod(_shape(node.args[first])) * _shape(node.args[first + 1])[-2]
+
+    return count
+
+
+_WORK: Mapping[Any, Callable[[Node], int]] = MappingProxyType({
+    aten.mm.default: _of_product(0),
+    aten.bmm.default: _of_product(0),
+    aten.addmm.default: _of_product(1),
+    aten.baddbmm.default: _of_product(1),
+    aten.mv.default: _of_product(0),
+    aten.convolution.default: _of_convolution,
+    aten.convolution_backward.default: _of_convolution_backward,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: _of_attention(0, 2),
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _of_attention(1, 5),
+})  # fmt: skip
+
+# Rules ----------------------------------------------------------------------------------------
+
+
+def _multiply(site: Site, one: Tensor, other: Tensor) -> Tensor:
+    if not site.dtype.is_float:
+        raise UnsupportedError("products of integers are not mapped")
+    return tensor_operations.matrix_multiply(site.builder, site.name, one, other)
+
+
+def _multiply_and_add(
+    site: Site, added: Tensor, one: Tensor, other: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    product = _multiply(site, one, other)
+    held = site.dtype.compute
+
+    def element(at: Point) -> Scalar:
+        found = at.read(product, *at.indices).cast(held)
+        found = found if alpha == 1 else found * alpha
+        if beta == 0:
+            return found
+        more = site.read(at, added, held)
+        return found + (more if beta == 1 else more * beta)
+
+    return site.compute(element)
+
+
+def _convolve(
+    site: Site,
+    one: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    if transposed or not site.dtype.is_float or one.rank != weight.rank:
+        raise UnsupportedError("only convolutions of floats that are not transposed are mapped")
+    axes = one.rank - 2
+
+    def each(given: Sequence[int]) -> list[int]:
+        """A setting for each axis, which may be given once for all."""
+        return list(given) if len(given) == axes else list(given[:1]) * axes
+
+    step, offset, gap = each(stride), each(padding), each(dilation)
+    sizes = [e for e in (*one.extents, *weight.extents) if isinstance(e, int)]
+    outer, filters = sizes[2 : one.rank], sizes[one.rank :]
+    of_group = site.extents[1] // groups
+    pads = any(offset)
+
+    def place(at: Point, k: int) -> Scalar:
+        return at.indices[2 + k] * step[k] + at.reduced[1 + k] * gap[k] - offset[k]
+
+    def inside(at: Point) -> Scalar:
+        found = at.constant(True, DataType.BOOL)
+        for k in range(axes):
+            if offset[k]:
+                found = found & (place(at, k) >= 0) & (place(at, k) < outer[k])
+        return found
+
+    def element(at: Point) -> Scalar:
+        channel = at.reduced[0]
+        if groups > 1:
+            channel = channel + at.indices[1] / of_group * filters[1]
+        places = [place(at, k) for k in range(axes)]
+        if pads:
+            places = [
+                tensor_operations.clamp(p, at.size(n)) for p, n in zip(places, outer, strict=True)
+            ]
+        read = at.read(one, at.indices[0], channel, *places)
+        return read * at.read(weight, at.indices[1], *at.reduced)
+
+    made = site.builder.reduce(
+        site.name, "sum", site.extents, filters[1:], element, site.dtype, inside if pads else None
+    )
+    if bias is None:
+        return made
+    held = site.dtype.compute
+    return site.compute(
+        lambda at: at.read(made, *at.indices).cast(held) + at.read(bias, at.indices[1]).cast(held)
+    )
+
+
+PRODUCTS: Mapping[Any, Rule] = MappingProxyType({
+    aten.mm.default: _multiply,
+    aten.bmm.default: _multiply,
+    aten.mv.default: _multiply,
+    aten.addmm.default: _multiply_and_add,
+    aten.baddbmm.default: _multiply_and_add,
+    aten.convolution.default: _convolve,
+})  # fmt: skip
+"""The rule of each product that a group may compute."""
