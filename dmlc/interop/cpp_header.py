@@ -2,8 +2,9 @@
 
 The header needs `d3d12.h` and the standard library, C++17. It makes the pipelines and records the
 kernels into a command list; the host's are the device, the buffers and the values in them. The
-parts: `host_tensors` (what buffers have to be), `cpp_kernels` (what a launch sets), `barriers` (what
-waits for what), `cpp_names` and `cpp_text`. `templates/host.hpp.j2` holds what the file looks like.
+parts: `host_sizes` and `host_tensors`, which all languages of hosts share; `cpp_kernels` (what a
+launch sets), `barriers` (what waits for what), `cpp_names` and `cpp_text`. `templates/host.hpp.j2`
+holds what the file looks like.
 """
 
 from __future__ import annotations

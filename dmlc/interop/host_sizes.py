@@ -32,8 +32,13 @@ def describe_sizes(program: Program, names: Names) -> dict[str, Any]:
         "symbols": symbols,
         "counter": names.symbols[program.counted] if program.counted else None,
         "conditions": conditions,
-        "has_products": any("product_fits" in c.lower() for c in conditions),
+        "has_products": any(_find_head(names) in condition for condition in conditions),
     }
+
+
+def _find_head(names: Names) -> str:
+    """The name of the function that tests products."""
+    return names.spelling.product_fits.partition("(")[0]
 
 
 def _list_conditions(program: Program, names: Names, symbols: Sequence[Symbol]) -> list[str]:
