@@ -1,6 +1,6 @@
-// A library of custom operators for ONNX Runtime, whose kernels run on an OpenCL device. Tensors are
-// in the host's memory. The device is the first GPU, else the first device; DMLC_OPENCL_DEVICE names
-// another one by a part of its name.
+// A library of custom operators for ONNX Runtime, whose kernels run on an OpenCL device. Tensors
+// are in the host's memory. The device is the first GPU, else the first device;
+// DMLC_OPENCL_DEVICE names another one by a part of its name.
 
 #define CL_TARGET_OPENCL_VERSION 120
 
@@ -29,9 +29,9 @@
 
 // ONNX Runtime's C interface ---------------------------------------------------------------------
 //
-// Its wheels have no headers. The interface is a table of functions that grows at its end alone, and
-// a structure of callbacks with a version: here is the part that this library uses. The layout is
-// that of version 16 (ONNX Runtime 1.16), which every later release accepts.
+// Its wheels have no headers. The interface is a table of functions that grows at its end alone,
+// and a structure of callbacks with a version: here is the part that this library uses. The layout
+// is that of version 16 (ONNX Runtime 1.16), which every later release accepts.
 
 extern "C" {
 struct OrtStatus;
@@ -68,7 +68,8 @@ struct OrtCustomOp
     int(DMLC_CALL* GetVariadicInputHomogeneity)(const OrtCustomOp*);
     int(DMLC_CALL* GetVariadicOutputMinArity)(const OrtCustomOp*);
     int(DMLC_CALL* GetVariadicOutputHomogeneity)(const OrtCustomOp*);
-    OrtStatus*(DMLC_CALL* CreateKernelV2)(const OrtCustomOp*, const OrtApi*, const OrtKernelInfo*, void**);
+    OrtStatus*(DMLC_CALL* CreateKernelV2)(const OrtCustomOp*, const OrtApi*, const OrtKernelInfo*,
+        void**);
     OrtStatus*(DMLC_CALL* KernelComputeV2)(void*, OrtKernelContext*);
 };
 }
@@ -106,18 +107,28 @@ constexpr Function<27, OrtStatus*, OrtCustomOpDomain*, const OrtCustomOp*> Custo
 constexpr Function<28, OrtStatus*, OrtSessionOptions*, OrtCustomOpDomain*> AddCustomOpDomain;
 constexpr Function<51, OrtStatus*, OrtValue*, void**> GetTensorMutableData;
 constexpr Function<60, OrtStatus*, const OrtTensorTypeAndShapeInfo*, int*> GetTensorElementType;
-constexpr Function<61, OrtStatus*, const OrtTensorTypeAndShapeInfo*, std::size_t*> GetDimensionsCount;
-constexpr Function<62, OrtStatus*, const OrtTensorTypeAndShapeInfo*, std::int64_t*, std::size_t> GetDimensions;
-constexpr Function<65, OrtStatus*, const OrtValue*, OrtTensorTypeAndShapeInfo**> GetTensorTypeAndShape;
-constexpr Function<85, OrtStatus*, const OrtKernelInfo*, const char*, float*> KernelInfoGetAttribute_float;
-constexpr Function<86, OrtStatus*, const OrtKernelInfo*, const char*, std::int64_t*> KernelInfoGetAttribute_int64;
-constexpr Function<87, OrtStatus*, const OrtKernelInfo*, const char*, char*, std::size_t*> KernelInfoGetAttribute_string;
-constexpr Function<90, OrtStatus*, const OrtKernelContext*, std::size_t, const OrtValue**> KernelContext_GetInput;
-constexpr Function<91, OrtStatus*, OrtKernelContext*, std::size_t, const std::int64_t*, std::size_t, OrtValue**> KernelContext_GetOutput;
+constexpr Function<61, OrtStatus*, const OrtTensorTypeAndShapeInfo*,
+    std::size_t*> GetDimensionsCount;
+constexpr Function<62, OrtStatus*, const OrtTensorTypeAndShapeInfo*, std::int64_t*,
+    std::size_t> GetDimensions;
+constexpr Function<65, OrtStatus*, const OrtValue*,
+    OrtTensorTypeAndShapeInfo**> GetTensorTypeAndShape;
+constexpr Function<85, OrtStatus*, const OrtKernelInfo*, const char*,
+    float*> KernelInfoGetAttribute_float;
+constexpr Function<86, OrtStatus*, const OrtKernelInfo*, const char*,
+    std::int64_t*> KernelInfoGetAttribute_int64;
+constexpr Function<87, OrtStatus*, const OrtKernelInfo*, const char*, char*,
+    std::size_t*> KernelInfoGetAttribute_string;
+constexpr Function<90, OrtStatus*, const OrtKernelContext*, std::size_t,
+    const OrtValue**> KernelContext_GetInput;
+constexpr Function<91, OrtStatus*, OrtKernelContext*, std::size_t, const std::int64_t*, std::size_t,
+    OrtValue**> KernelContext_GetOutput;
 constexpr Function<93, void, OrtStatus*> ReleaseStatus;
 constexpr Function<99, void, OrtTensorTypeAndShapeInfo*> ReleaseTensorTypeAndShapeInfo;
-constexpr Function<162, OrtStatus*, const OrtKernelInfo*, const char*, float*, std::size_t*> KernelInfoGetAttributeArray_float;
-constexpr Function<163, OrtStatus*, const OrtKernelInfo*, const char*, std::int64_t*, std::size_t*> KernelInfoGetAttributeArray_int64;
+constexpr Function<162, OrtStatus*, const OrtKernelInfo*, const char*, float*,
+    std::size_t*> KernelInfoGetAttributeArray_float;
+constexpr Function<163, OrtStatus*, const OrtKernelInfo*, const char*, std::int64_t*,
+    std::size_t*> KernelInfoGetAttributeArray_int64;
 
 const OrtApi* api = nullptr;
 
@@ -144,7 +155,8 @@ OrtStatus* guard(const char* name, Body&& body) noexcept
         body();
         return nullptr;
     } catch (const Refusal& refusal) {
-        return CreateStatus(api, invalid_argument, (std::string(name) + ": " + refusal.what()).c_str());
+        return CreateStatus(api, invalid_argument,
+            (std::string(name) + ": " + refusal.what()).c_str());
     } catch (const std::exception& error) {
         return CreateStatus(api, fail, (std::string(name) + ": " + error.what()).c_str());
     }
@@ -184,7 +196,8 @@ std::vector<cl_device_id> list_devices()
             continue;
         }
         std::vector<cl_device_id> own(found);
-        check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, found, own.data(), nullptr), "clGetDeviceIDs");
+        check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, found, own.data(), nullptr),
+            "clGetDeviceIDs");
         all.insert(all.end(), own.begin(), own.end());
     }
     return all;
@@ -271,7 +284,8 @@ using Memory = std::unique_ptr<_cl_mem, ReleaseMemory>;
 OwnedKernel build(const Device& device, const Kernel& kernel)
 {
     const std::string name = kernel.entry_point;
-    if (kernel.needs_double && read_info<cl_device_fp_config>(device.id, CL_DEVICE_DOUBLE_FP_CONFIG) == 0) {
+    if (kernel.needs_double && read_info<cl_device_fp_config>(device.id,
+        CL_DEVICE_DOUBLE_FP_CONFIG) == 0) {
         throw std::runtime_error("the kernel " + name + " needs FLOAT64, which the device "
             + read_text(device.id, CL_DEVICE_NAME) + " does not have");
     }
@@ -293,9 +307,11 @@ OwnedKernel build(const Device& device, const Kernel& kernel)
     code = clBuildProgram(program, 1, &device.id, options.c_str(), nullptr, nullptr);
     if (code != CL_SUCCESS) {
         std::string log(1 << 14, '\0');
-        clGetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, log.size(), &log[0], nullptr);
+        clGetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, log.size(), &log[0],
+            nullptr);
         clReleaseProgram(program);
-        throw std::runtime_error("the driver cannot build the kernel " + name + ":\n" + log.c_str());
+        throw std::runtime_error("the driver cannot build the kernel " + name + ":\n"
+            + log.c_str());
     }
     OwnedKernel made(clCreateKernel(program, kernel.entry_point, &code));
     clReleaseProgram(program); // The kernel keeps it.
@@ -328,7 +344,8 @@ Given read_input(const OrtKernelContext* context, std::size_t number)
     check(GetTensorTypeAndShape(api, value, &found));
     struct Release
     {
-        void operator()(OrtTensorTypeAndShapeInfo* info) const { ReleaseTensorTypeAndShapeInfo(api, info); }
+        void operator()(OrtTensorTypeAndShapeInfo* info) const {
+            ReleaseTensorTypeAndShapeInfo(api, info); }
     };
     const std::unique_ptr<OrtTensorTypeAndShapeInfo, Release> info(found);
     std::size_t rank = 0;
@@ -403,7 +420,8 @@ private:
     }
 
     // The open sizes, from the shapes of the inputs. Throws Refusal where these do not fit.
-    std::vector<std::uint64_t> learn_sizes(const std::vector<Tensor>& tensors, const std::vector<Given>& inputs)
+    std::vector<std::uint64_t> learn_sizes(const std::vector<Tensor>& tensors,
+        const std::vector<Given>& inputs)
     {
         std::vector<std::uint64_t> sizes(own_.symbols.size(), 0);
         std::vector<bool> known(own_.symbols.size(), false);
@@ -423,13 +441,15 @@ private:
             const std::vector<std::uint64_t>& shape = inputs[number++].shape;
             if (is_counted(tensor)) {
                 if (shape != shape_) {
-                    throw Refusal(std::string("the input ") + tensor.name + " has the shape " + spell(shape)
+                    throw Refusal(std::string("the input ") + tensor.name + " has the shape "
+                        + spell(shape)
                         + ", and others have " + spell(shape_) + ": all must have one shape");
                 }
                 continue;
             }
             if (shape.size() != tensor.sizes.size()) {
-                throw Refusal(std::string("the input ") + tensor.name + " has the shape " + spell(shape) + ", "
+                throw Refusal(std::string("the input ") + tensor.name + " has the shape "
+                    + spell(shape) + ", "
                     + std::to_string(shape.size()) + " axes, and the kernels take "
                     + std::to_string(tensor.sizes.size()));
             }
@@ -440,9 +460,11 @@ private:
                 }
                 const auto place = static_cast<std::size_t>(symbol);
                 if (known[place] && sizes[place] != shape[axis]) {
-                    throw Refusal(std::string("axis ") + std::to_string(axis) + " of the input " + tensor.name
+                    throw Refusal(std::string("axis ") + std::to_string(axis) + " of the input "
+                        + tensor.name
                         + " has " + std::to_string(shape[axis]) + " elements, and the size "
-                        + own_.symbols[place] + " is " + std::to_string(sizes[place]) + " elsewhere");
+                        + own_.symbols[place] + " is " + std::to_string(sizes[place])
+                            + " elsewhere");
                 }
                 sizes[place] = shape[axis];
                 known[place] = true;
@@ -451,7 +473,8 @@ private:
         if (!program_->is_valid(sizes.data())) {
             std::string text;
             for (std::size_t place = 0; place < sizes.size(); ++place) {
-                text += std::string(place ? ", " : "") + own_.symbols[place] + " = " + std::to_string(sizes[place]);
+                text += std::string(place ? ", " : "") + own_.symbols[place] + " = "
+                    + std::to_string(sizes[place]);
             }
             throw Refusal("the kernels do not take these sizes: " + text);
         }
@@ -462,7 +485,8 @@ private:
             }
             const std::vector<std::uint64_t>& shape = inputs[number++].shape;
             if (!is_counted(tensor) && shape != tensor.sizes) {
-                throw Refusal(std::string("the input ") + tensor.name + " has the shape " + spell(shape)
+                throw Refusal(std::string("the input ") + tensor.name + " has the shape "
+                    + spell(shape)
                     + ", and the kernels take " + spell(tensor.sizes));
             }
         }
@@ -484,15 +508,18 @@ private:
         const auto most = read_info<cl_ulong>(device_.id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
         for (const Tensor& tensor : tensors_) {
             if (tensor.bytes > most) {
-                throw std::runtime_error(std::string(tensor.name) + " needs " + std::to_string(tensor.bytes)
+                throw std::runtime_error(std::string(tensor.name) + " needs "
+                    + std::to_string(tensor.bytes)
                     + " bytes, and a buffer of this device has at most " + std::to_string(most));
             }
             cl_int code = 0;
             const std::size_t bytes = tensor.bytes < 4 ? 4 : static_cast<std::size_t>(tensor.bytes);
-            buffers_.emplace_back(clCreateBuffer(device_.context, CL_MEM_READ_WRITE, bytes, nullptr, &code));
+            buffers_.emplace_back(clCreateBuffer(device_.context, CL_MEM_READ_WRITE, bytes, nullptr,
+                &code));
             check(code, "clCreateBuffer");
             if (tensor.values != nullptr) {
-                check(clEnqueueWriteBuffer(device_.queue, buffers_.back().get(), CL_TRUE, 0, tensor.value_bytes,
+                check(clEnqueueWriteBuffer(device_.queue, buffers_.back().get(), CL_TRUE, 0,
+                    tensor.value_bytes,
                           tensor.values, 0, nullptr, nullptr),
                     "clEnqueueWriteBuffer");
             }
@@ -520,7 +547,8 @@ private:
             const Given& given = inputs[number++];
             const std::size_t bytes = count_bytes(tensors_[slot], given.shape);
             if (bytes > 0) {
-                check(clEnqueueWriteBuffer(device_.queue, buffers_[slot].get(), CL_FALSE, 0, bytes, given.data, 0,
+                check(clEnqueueWriteBuffer(device_.queue, buffers_[slot].get(), CL_FALSE, 0, bytes,
+                    given.data, 0,
                           nullptr, nullptr),
                     "clEnqueueWriteBuffer");
             }
@@ -541,19 +569,23 @@ private:
             cl_kernel handle = built_[launch.kernel].get();
             for (const Binding& each : kernel.bindings) {
                 cl_mem memory = buffers_[each.tensor].get();
-                check(clSetKernelArg(handle, each.argument, sizeof memory, &memory), "clSetKernelArg");
+                check(clSetKernelArg(handle, each.argument, sizeof memory, &memory),
+                    "clSetKernelArg");
             }
             for (std::size_t place = 0; place < kernel.scalars.size(); ++place) {
                 const cl_ulong wide = launch.values[place];
                 const auto narrow = static_cast<cl_uint>(wide);
                 const bool is_wide = kernel.scalars[place].bits == 64;
-                check(clSetKernelArg(handle, kernel.scalars[place].argument, is_wide ? sizeof wide : sizeof narrow,
+                check(clSetKernelArg(handle, kernel.scalars[place].argument, is_wide ? sizeof wide
+                    : sizeof narrow,
                           is_wide ? static_cast<const void*>(&wide) : &narrow),
                     "clSetKernelArg");
             }
             const std::size_t total[3] = {
-                static_cast<std::size_t>(launch.groups) * kernel.items[0], kernel.items[1], kernel.items[2]};
-            check(clEnqueueNDRangeKernel(device_.queue, handle, 3, nullptr, total, kernel.items.data(), 0, nullptr,
+                static_cast<std::size_t>(launch.groups) * kernel.items[0], kernel.items[1],
+                    kernel.items[2]};
+            check(clEnqueueNDRangeKernel(device_.queue, handle, 3, nullptr, total,
+                kernel.items.data(), 0, nullptr,
                       nullptr),
                 std::string("the launch of ") + kernel.entry_point);
         }
@@ -570,12 +602,14 @@ private:
             const std::vector<std::uint64_t>& sizes = is_counted(tensor) ? shape_ : tensor.sizes;
             const std::vector<std::int64_t> shape(sizes.begin(), sizes.end());
             OrtValue* value = nullptr;
-            check(KernelContext_GetOutput(api, context, number++, shape.data(), shape.size(), &value));
+            check(KernelContext_GetOutput(api, context, number++, shape.data(), shape.size(),
+                &value));
             void* data = nullptr;
             check(GetTensorMutableData(api, value, &data));
             const std::size_t bytes = count_bytes(tensor, sizes);
             if (bytes > 0) {
-                check(clEnqueueReadBuffer(device_.queue, buffers_[slot].get(), CL_FALSE, 0, bytes, data, 0, nullptr,
+                check(clEnqueueReadBuffer(device_.queue, buffers_[slot].get(), CL_FALSE, 0, bytes,
+                    data, 0, nullptr,
                           nullptr),
                     "clEnqueueReadBuffer");
             }
@@ -617,9 +651,11 @@ struct CustomOp : OrtCustomOp
         version = api_version;
         GetName = [](const OrtCustomOp* op) { return of_(op).own.name; };
         GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
-        GetInputType = [](const OrtCustomOp* op, std::size_t number) { return of_(op).inputs[number]; };
+        GetInputType = [](const OrtCustomOp* op, std::size_t number) {
+            return of_(op).inputs[number]; };
         GetInputTypeCount = [](const OrtCustomOp* op) { return of_(op).inputs.size(); };
-        GetOutputType = [](const OrtCustomOp* op, std::size_t number) { return of_(op).outputs[number]; };
+        GetOutputType = [](const OrtCustomOp* op, std::size_t number) {
+            return of_(op).outputs[number]; };
         GetOutputTypeCount = [](const OrtCustomOp* op) { return of_(op).outputs.size(); };
         KernelDestroy = [](void* node) { delete static_cast<Node*>(node); };
         GetInputCharacteristic = [](const OrtCustomOp*, std::size_t) { return 0; }; // required
@@ -629,7 +665,8 @@ struct CustomOp : OrtCustomOp
         GetVariadicInputHomogeneity = [](const OrtCustomOp*) { return 1; };
         GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 1; };
         GetVariadicOutputHomogeneity = [](const OrtCustomOp*) { return 1; };
-        CreateKernelV2 = [](const OrtCustomOp* op, const OrtApi*, const OrtKernelInfo* info, void** made) {
+        CreateKernelV2 = [](const OrtCustomOp* op, const OrtApi*, const OrtKernelInfo* info,
+            void** made) {
             const Operator& wanted = of_(op).own;
             return guard(wanted.name, [&] { *made = new Node(wanted, info); });
         };
@@ -645,7 +682,8 @@ private:
 
 } // namespace
 
-DMLC_EXPORT OrtStatus* DMLC_CALL RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base)
+DMLC_EXPORT OrtStatus* DMLC_CALL RegisterCustomOps(OrtSessionOptions* options,
+    const OrtApiBase* base)
 {
     api = base->GetApi(api_version);
     if (api == nullptr) {
@@ -656,7 +694,8 @@ DMLC_EXPORT OrtStatus* DMLC_CALL RegisterCustomOps(OrtSessionOptions* options, c
     }
     return guard("dmlc", [&] {
         // ONNX Runtime keeps pointers to all of these, for as long as its sessions live.
-        static std::vector<std::unique_ptr<CustomOp>>& made = *new std::vector<std::unique_ptr<CustomOp>>;
+        static std::vector<std::unique_ptr<CustomOp>>& made = *new
+            std::vector<std::unique_ptr<CustomOp>>;
         if (made.empty()) {
             for (const Operator& own : operators()) {
                 made.push_back(std::make_unique<CustomOp>(own));

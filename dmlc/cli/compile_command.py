@@ -69,9 +69,10 @@ _ALL = [target for target in TARGETS if target.is_general]
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
 @click.option("--host", type=click.Choice(["cpp", "rust", "csharp"]),
-              help="Also write host code. cpp: NAME.hpp for Direct3D 12, which needs d3d12.h alone; "
-              "it makes the root signatures, which HLSL then leaves out. rust, csharp: NAME.rs or "
-              "NAME.cs for Vulkan, with a file that all programs share; these need no package. "
+              help="Also write host code. cpp: NAME.hpp for Direct3D 12, which needs d3d12.h "
+              "alone; it makes the root signatures, which HLSL then leaves out. rust, csharp: "
+              "NAME.rs or NAME.cs for Vulkan, and a file that all programs share; they need no "
+              "package. "
               "Without -o, print it in place of the sources.")  # fmt: skip
 @click.option("--dxdispatch", is_flag=True,
               help="Also write a DxDispatch model, as dmlc export does. Needs sizes and -o.",

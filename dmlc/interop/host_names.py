@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dmlc.codegen.names import Mangler, free_name, make_identifier
 from dmlc.program import Program
 from dmlc.sizes import Size, part_choice
+from dmlc.source import InternalError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,10 +73,24 @@ class Names:
 
     def spell_size(self, text: str | int | Size) -> str:
         """A formula or a condition with the symbols as members of `sizes`."""
-        found = part_choice(str(text)) if "?" in str(text) else None
-        if found is not None:
-            return self.spelling.choice.format(*map(self.spell_size, found))
-        return re.sub(r"[A-Za-z_]\w*|\d+", self._spell_word, str(text))
+        rest, made = str(text), ""
+        while "?" in rest:
+            # A choice stands in parentheses of its own.
+            before, _, behind = rest.partition("(")
+            group = rest[len(before) : _find_end(behind) + len(before) + 1]
+            condition, asked, _ = group[1:-1].partition(" ? ")
+            is_choice = asked and condition.count("(") == condition.count(")")
+            found = part_choice(group) if is_choice else None
+            made += self._spell_words(before)
+            if found is None:
+                made += f"({self.spell_size(group[1:-1])})"
+            else:
+                made += self.spelling.choice.format(*map(self.spell_size, found))
+            rest = rest[len(before) + len(group) :]
+        return made + self._spell_words(rest)
+
+    def _spell_words(self, text: str) -> str:
+        return re.sub(r"[A-Za-z_]\w*|\d+", self._spell_word, text)
 
     def _spell_word(self, word: re.Match[str]) -> str:
         if word[0].isdecimal():
@@ -87,3 +102,13 @@ class Names:
         spelling = self.spelling
         listed = spelling.list.format(", ".join(map(self.spell_size, factors)))
         return spelling.product_fits.format(listed, spelling.number.format(most))
+
+
+def _find_end(text: str) -> int:
+    """The place behind the parenthesis that closes what is open where a text begins."""
+    depth = 1
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if not depth:
+            return place + 1
+    raise InternalError(f"the parentheses of '{text}' do not match")

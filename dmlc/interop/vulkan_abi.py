@@ -62,7 +62,8 @@ STRUCTURES: tuple[Structure, ...] = (
     _structure("ApplicationInfo", "ptr pApplicationName, u32 applicationVersion, ptr pEngineName, "
                "u32 engineVersion, u32 apiVersion", 0),
     _structure("InstanceCreateInfo", "u32 flags, ptr pApplicationInfo, u32 enabledLayerCount, "
-               "ptr ppEnabledLayerNames, u32 enabledExtensionCount, ptr ppEnabledExtensionNames", 1),
+               "ptr ppEnabledLayerNames, u32 enabledExtensionCount, ptr ppEnabledExtensionNames",
+               1),
     _structure("DeviceQueueCreateInfo", "u32 flags, u32 queueFamilyIndex, u32 queueCount, "
                "ptr pQueuePriorities", 2),
     _structure("DeviceCreateInfo", "u32 flags, u32 queueCreateInfoCount, ptr pQueueCreateInfos, "
@@ -150,7 +151,8 @@ FUNCTIONS: tuple[Function, ...] = (
         DestroyDescriptorSetLayout!: ptr device, u64 layout, ptr pAllocator
         CreatePipelineLayout: ptr device, ptr pCreateInfo, ptr pAllocator, ptr pLayout
         DestroyPipelineLayout!: ptr device, u64 layout, ptr pAllocator
-        CreateComputePipelines: ptr device, u64 cache, u32 count, ptr pInfos, ptr pAllocator, ptr pPipelines
+        CreateComputePipelines: ptr device, u64 cache, u32 count, ptr pInfos, ptr pAllocator, \
+            ptr pPipelines
         DestroyPipeline!: ptr device, u64 pipeline, ptr pAllocator
         CreateDescriptorPool: ptr device, ptr pCreateInfo, ptr pAllocator, ptr pPool
         DestroyDescriptorPool!: ptr device, u64 pool, ptr pAllocator
@@ -162,9 +164,11 @@ FUNCTIONS: tuple[Function, ...] = (
         BeginCommandBuffer: ptr commands, ptr pBeginInfo
         EndCommandBuffer: ptr commands
         CmdBindPipeline!: ptr commands, u32 bindPoint, u64 pipeline
-        CmdBindDescriptorSets!: ptr commands, u32 bindPoint, u64 layout, u32 first, u32 count, ptr pSets, u32 offsetCount, ptr pOffsets
+        CmdBindDescriptorSets!: ptr commands, u32 bindPoint, u64 layout, u32 first, u32 count, \
+            ptr pSets, u32 offsetCount, ptr pOffsets
         CmdUpdateBuffer!: ptr commands, u64 buffer, u64 offset, u64 size, ptr pData
-        CmdPipelineBarrier!: ptr commands, u32 srcStages, u32 dstStages, u32 flags, u32 memoryCount, ptr pMemory, u32 bufferCount, ptr pBuffers, u32 imageCount, ptr pImages
+        CmdPipelineBarrier!: ptr commands, u32 srcStages, u32 dstStages, u32 flags, \
+            u32 memoryCount, ptr pMemory, u32 bufferCount, ptr pBuffers, u32 imageCount, ptr pImages
         CmdDispatch!: ptr commands, u32 x, u32 y, u32 z
         QueueSubmit: ptr queue, u32 count, ptr pSubmits, u64 fence
         QueueWaitIdle: ptr queue

@@ -1,9 +1,9 @@
 """Host code for Vulkan in Rust and in C#: what `manifest.json` says, as code.
 
-A program is one file, filled from `host_program`: its sizes, tensors, kernels and launches. The file
-beside it is the same for all programs in a language: it declares the part of Vulkan's C interface
-that it calls (`vulkan_abi`), records launches into a command buffer of the user's own device, and
-opens a device for those who have none. Neither needs a package. What the files look like is in
+A program is one file, filled from `host_program`: its sizes, tensors, kernels and launches. The
+file beside it is the same for all programs in a language: it declares the part of Vulkan's C
+interface that it calls (`vulkan_abi`), records launches into a command buffer of the user's own
+device, and opens a device for those who have none. Neither needs a package. The templates are
 `templates/program.*.j2` and `templates/vulkan.*.j2`.
 """
 
@@ -16,6 +16,7 @@ from types import MappingProxyType
 from dmlc.codegen.names import free_name, make_file_stem
 from dmlc.codegen.targets import find_target
 from dmlc.files import name_file
+from dmlc.interop.cpp_text import break_line
 from dmlc.interop.host_names import Names, Spelling
 from dmlc.interop.host_program import describe_program
 from dmlc.interop.vulkan_abi import FUNCTIONS, STRUCTURES
@@ -100,8 +101,8 @@ def write_hosts(
     language = LANGUAGES[host]
     if host not in find_target(program.target).hosts:
         raise UnsupportedError(
-            f"{language.title} for Vulkan runs SPIR-V, which is made of HLSL, and {program.name} is "
-            f"compiled to {program.language.title}",
+            f"{language.title} for Vulkan runs SPIR-V, which is made of HLSL, and {program.name} "
+            f"is compiled to {program.language.title}",
             notes=["compile it for the target hlsl"],
         )
     names = Names(program, language.spelling)
@@ -120,4 +121,5 @@ def write_hosts(
 
 
 def _fill(name: str, **given: object) -> str:
-    return load_template(name).render(**given)
+    text = load_template(name).render(**given)
+    return "".join(f"{part}\n" for line in text.splitlines() for part in break_line(line))
