@@ -159,6 +159,7 @@ $(STAMPS)/system:
 	@touch $@
 
 # What checks code besides. Not every release has Oclgrind: the kernel IR's interpreter stands in.
+# Mono compiles and runs generated hosts in C#.
 $(STAMPS)/tools: $(STAMPS)/base
 	@set -e; missing=; wanted=; \
 	ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null 2>&1 \
@@ -168,6 +169,7 @@ $(STAMPS)/tools: $(STAMPS)/base
 	command -v c++ >/dev/null || missing="$$missing g++"; \
 	[ -e /usr/include/directx/d3d12.h ] || missing="$$missing directx-headers-dev"; \
 	command -v oclgrind >/dev/null || wanted=oclgrind; \
+	command -v mcs >/dev/null || wanted="$$wanted mono-mcs mono-runtime"; \
 	$(install)
 	@touch $@
 

@@ -29,7 +29,7 @@ from dmlc.program import (
     constant_buffer_bytes,
 )
 from dmlc.runtime.arrays import constant_array
-from dmlc.runtime.hlsl import register_shifts
+from dmlc.shader_model import RegisterShifts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _describe_kernel(
     program: Program, kernel: KernelSource, names: Names, files: Mapping[str, bytes]
 ) -> HostKernel:
     in_hlsl = program.target == "hlsl"
-    shifts = register_shifts(kernel)
+    shifts = RegisterShifts.for_registers((b.slot, b.written) for b in kernel.buffers)
     bindings = [
         Binding(
             tensor=names.find_slot(b.tensor),

@@ -1,6 +1,6 @@
 """Host code for Vulkan: it is compiled without a warning, and gives what the reference gives.
 
-C# is compiled by Mono, and Rust where its compiler is at hand, from 1.82 on.
+They run where a compiler is at hand: Mono's of C#, and Rust's from 1.82 on.
 """
 
 from __future__ import annotations
@@ -167,16 +167,22 @@ def write_csharp(folder: Path, names: Sequence[str], runs: str) -> tuple[str, ..
     return ("mono", "main.exe")
 
 
-def run_command(*command: str, cwd: Path) -> None:
-    environment = {**os.environ, LAVAPIPE.variable: LAVAPIPE.value}
+def run_command(*command: str, cwd: Path) -> str:
+    """What a command prints, with the validation of Vulkan's calls and of barriers."""
+    environment = {**os.environ, **VALIDATED, LAVAPIPE.variable: LAVAPIPE.value}
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, (done.stderr or done.stdout)[-4000:]
+    return done.stdout + done.stderr
 
 
+VALIDATED = {
+    "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
+    "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",
+}
 HOSTS = {"csharp": (write_csharp, _CSHARP_RUN), "rust": (write_rust, _RUST_RUN)}
-AT_HAND = ["csharp", *(["rust"] if find_rust() else [])]
+AT_HAND = [*(["csharp"] if shutil.which("mcs") else []), *(["rust"] if find_rust() else [])]
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +214,8 @@ def test_hosts_give_what_the_reference_gives(
         texts.append(template.format(name=names[-1], tag=f"run{number}", inputs=count, sizes=sizes))
     # One without its inputs.
     texts.append(template.format(name=names[0], tag="wrong", inputs=0, sizes=sizes_of(host, 3)))
-    run_command(*build(tmp_path, names, "\n".join(texts)), cwd=tmp_path)
+    said = run_command(*build(tmp_path, names, "\n".join(texts)), cwd=tmp_path)
+    assert re.findall(r"Validation Error.*|SYNC-HAZARD.*|VUID-.*", said) == []
     assert "has 1 inputs, and 0 are given" in (tmp_path / "wrong.error").read_text("utf-8")
     for number, (run, program, _) in enumerate(compiled):
         wanted = evaluate(run.fixed, draw(run, number))
