@@ -181,6 +181,7 @@ VALIDATED = {
     "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
     "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",
 }
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples/vulkan"
 HOSTS = {"csharp": (write_csharp, _CSHARP_RUN), "rust": (write_rust, _RUST_RUN)}
 AT_HAND = [*(["csharp"] if shutil.which("mcs") else []), *(["rust"] if find_rust() else [])]
 
@@ -231,6 +232,29 @@ def test_hosts_give_what_the_reference_gives(
 
 def sizes_of(host: str, count: int) -> str:
     return f"n{': ' if host == 'rust' else ' = '}{count}"
+
+
+@pytest.mark.parametrize("host", AT_HAND)
+def test_the_examples(host: str, tmp_path: Path) -> None:
+    program = dmlc.compile("directml.ACTIVATION_RELU_GRAD", "hlsl")
+    files = compile_files(program)
+    texts = {name: text.encode() for name, text in write_hosts(program, host, files).items()}
+    for name, content in {**files, **texts}.items():
+        (tmp_path / name).write_bytes(content)
+    main = {"rust": "main.rs", "csharp": "Main.cs"}[host]
+    (tmp_path / main).write_bytes((EXAMPLES / main).read_bytes())
+    if host == "rust":
+        run_command("rustc", "--edition", "2021", "-D", "warnings", main, cwd=tmp_path)
+        said = run_command("./main", cwd=tmp_path)
+    else:
+        run_command("mcs", "-warnaserror", "-out:main.exe", main, *texts, cwd=tmp_path)
+        said = run_command("mono", "main.exe", cwd=tmp_path)
+    assert said.startswith("0 0 7 8 on ")
+    # A shader of another kernel is refused, by its name.
+    (shader,) = tmp_path.glob("*.spv")
+    shader.write_bytes(shader.read_bytes() + bytes(4))
+    with pytest.raises(AssertionError, match="the SPIR-V of ACTIVATION_RELU_GRAD is not the one"):
+        run_command(*(["./main"] if host == "rust" else ["mono", "main.exe"]), cwd=tmp_path)
 
 
 def test_only_hlsl_has_such_hosts() -> None:

@@ -3,6 +3,7 @@ run through them."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,12 +19,10 @@ from docs import build
 from tests.peers.installing import make_environment, run
 
 EXAMPLES = build.ROOT / "examples"
-EXPORTS = (
-    ("directml.ACTIVATION_RELU_GRAD",),
-    (str(EXAMPLES / "hard_swish_grad.dml"),),
-    (f"{EXAMPLES / 'silu.dml'}:SILU_GRAD",),
-    ("directml.ACTIVATION_SOFTMAX", "--tensor", "InputTensor=FLOAT32[N,C]"),
-)
+PAGE = (build.ROOT / "docs/how-to/onnxruntime.md").read_text("utf-8")
+EXPORTS, BUILD, USE = (
+    re.findall(r"^```(?:sh|py)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+)  # fmt: skip
 X = np.random.default_rng(0).normal(size=(3, 70_001)).astype(np.float32)
 G = np.random.default_rng(1).normal(size=X.shape).astype(np.float32)
 
@@ -33,11 +32,12 @@ def library(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library of all exports, by a dmlc that is installed from a wheel."""
     folder = tmp_path_factory.mktemp("plugin")
     python, _ = make_environment(folder / "new", Path(sys.prefix), wheel)
-    for arguments in EXPORTS:
-        said = ("-m", "dmlc", "export", *arguments, "--to", "ort-plugin", "-o", "plugin")
-        run(python, *said, cwd=folder)
-    for command in ("cmake -B build -DCMAKE_BUILD_TYPE=Debug", "cmake --build build"):
-        run(*command.split(), cwd=folder / "plugin")
+    for name in ("silu.dml", "hard_swish_grad.dml"):
+        (folder / name).write_text((EXAMPLES / name).read_text("utf-8"), "utf-8")
+    more = "dmlc export hard_swish_grad.dml --to ort-plugin -o plugin"
+    for command in (*EXPORTS.splitlines(), more):
+        run(python, "-m", *command.split(), cwd=folder)
+    run("bash", "-ec", BUILD, cwd=folder)
     return folder / "plugin/build/dmlc_ort.so"
 
 
@@ -96,6 +96,14 @@ def test_models_run(
     for _ in range(2):  # The second run has the buffers of the first.
         (found,) = session.run(None, given)
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_the_page_runs(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(library.parents[2])
+    names: dict[str, Array] = {}
+    exec(USE, names)
+    ones = np.ones(3, np.float32)
+    np.testing.assert_allclose(names["found"], silu_grad(ones, ones), rtol=1e-6)
 
 
 def test_wrong_arrays_are_refused(library: Path) -> None:
