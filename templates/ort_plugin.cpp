@@ -426,7 +426,17 @@ private:
         std::vector<std::uint64_t> sizes(own_.symbols.size(), 0);
         std::vector<bool> known(own_.symbols.size(), false);
         if (own_.is_counted) {
-            shape_ = inputs.front().shape;
+            // Some inputs may have sizes of their own, such as attributes that are left open.
+            std::size_t place = 0;
+            for (const Tensor& tensor : tensors) {
+                if (tensor.role == Role::input) {
+                    if (is_counted(tensor)) {
+                        break;
+                    }
+                    ++place;
+                }
+            }
+            shape_ = inputs[place].shape;
             sizes[0] = 1;
             for (const std::uint64_t size : shape_) {
                 sizes[0] *= size;
