@@ -24,6 +24,7 @@ EXPORTS, BUILD, USE = (
     re.findall(r"^```(?:sh|py)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 )  # fmt: skip
 X = np.random.default_rng(0).normal(size=(3, 70_001)).astype(np.float32)
+QUARTER = np.array(0.25, np.float32)
 G = np.random.default_rng(1).normal(size=X.shape).astype(np.float32)
 
 
@@ -34,8 +35,9 @@ def library(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python, _ = make_environment(folder / "new", Path(sys.prefix), wheel)
     for name in ("silu.dml", "hard_swish_grad.dml"):
         (folder / name).write_text((EXAMPLES / name).read_text("utf-8"), "utf-8")
-    more = "dmlc export hard_swish_grad.dml --to ort-plugin -o plugin"
-    for command in (*EXPORTS.splitlines(), more):
+    more = ("hard_swish_grad.dml", "directml.ACTIVATION_LEAKY_RELU --open Alpha")
+    exports = [f"dmlc export {each} --to ort-plugin -o plugin" for each in more]
+    for command in (*EXPORTS.splitlines(), *exports):
         run(python, "-m", *command.split(), cwd=folder)
     run("bash", "-ec", BUILD, cwd=folder)
     return folder / "plugin/build/dmlc_ort.so"
@@ -86,13 +88,14 @@ def silu_grad(x: Array, g: Array) -> Array:
         ("HARD_SWISH_GRAD", {"x": X[:, :5], "g": G[:, :5]}, hard_swish_grad(X, G)[:, :5]),
         ("SILU_GRAD", {"x": X[0], "g": G[0]}, silu_grad(X, G)[0]),
         ("ACTIVATION_SOFTMAX", {"x": X}, softmax(X)),
+        ("ACTIVATION_LEAKY_RELU", {"x": X, "a": QUARTER}, np.where(X > 0, X, X / 4)),
     ],
 )
 def test_models_run(
     library: Path, operator: str, inputs: Mapping[str, Array], wanted: Array
 ) -> None:
     session = open_session(library, operator, list(inputs))
-    given = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+    given = {name: array.copy() for name, array in inputs.items()}
     for _ in range(2):  # The second run has the buffers of the first.
         (found,) = session.run(None, given)
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
