@@ -69,7 +69,7 @@ onnx: $(STAMPS)/test ## run ONNX's own node tests on models as they are imported
 onnx-export: $(STAMPS)/test ## export every example of the library to ONNX, and run each model
 	$(BIN)/python -m tests.onnx.corpus
 
-test-peers: $(STAMPS)/peers $(STAMPS)/newest ## compare with PyTorch, and run MLIR with IREE (installs both: large downloads)
+test-peers: $(STAMPS)/peers $(STAMPS)/newest ## compare with PyTorch, run MLIR with IREE, and custom operators with ONNX Runtime (installs all three: large downloads)
 	$(BIN)/python -m pytest tests/peers
 
 mlir: $(STAMPS)/peers ## run every example of the library as MLIR with IREE, and every operation
@@ -162,6 +162,7 @@ $(STAMPS)/system:
 	@touch $@
 
 # What checks code besides. Not every release has Oclgrind: the kernel IR's interpreter stands in.
+# Mono compiles and runs generated hosts in C#.
 $(STAMPS)/tools: $(STAMPS)/base
 	@set -e; missing=; wanted=; \
 	ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null 2>&1 \
@@ -171,6 +172,7 @@ $(STAMPS)/tools: $(STAMPS)/base
 	command -v c++ >/dev/null || missing="$$missing g++"; \
 	[ -e /usr/include/directx/d3d12.h ] || missing="$$missing directx-headers-dev"; \
 	command -v oclgrind >/dev/null || wanted=oclgrind; \
+	command -v mcs >/dev/null || wanted="$$wanted mono-mcs mono-runtime"; \
 	$(install)
 	@touch $@
 
@@ -197,8 +199,14 @@ $(STAMPS)/dev: $(STAMPS)/test
 	@$(PIP) -e '.[suite,dev]'
 	@touch $@
 
+# CMake and OpenCL's headers build the plug-in for ONNX Runtime.
 $(STAMPS)/peers: $(STAMPS)/test
-	@echo "installing PyTorch and IREE"
+	@set -e; missing=; wanted=; \
+	command -v cmake >/dev/null || missing="$$missing cmake"; \
+	[ -e /usr/include/CL/cl.h ] || missing="$$missing opencl-headers"; \
+	ls /usr/lib/*/libOpenCL.so >/dev/null 2>&1 || missing="$$missing ocl-icd-opencl-dev"; \
+	$(install)
+	@echo "installing PyTorch, IREE and ONNX Runtime"
 	@$(PIP) -e '.[suite,peers]'
 	@touch $@
 

@@ -7,7 +7,9 @@ values two to a word.
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Iterable
 
 SHADER_MODELS: tuple[str, ...] = ("6.2", "6.0")
 """The shader models that HLSL is generated for, the default first."""
@@ -76,3 +78,27 @@ def uses_matrices(source: str) -> bool:
 def is_signed(container: bytes) -> bool:
     """Whether the header of DXIL holds a digest, without which retail Direct3D refuses."""
     return container[:4] == b"DXBC" and any(container[4:20])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RegisterShifts:
+    """Where the registers of each class begin among Vulkan's bindings, which they share."""
+
+    t: int = 0
+    u: int = 16
+    b: int = 32
+
+    @classmethod
+    def for_counts(cls, t: int, u: int) -> RegisterShifts:
+        """Shifts under which `t` read-only and `u` written buffers do not meet."""
+        first_u = max(16, t)
+        return cls(0, first_u, first_u + max(16, u))
+
+    @classmethod
+    def for_registers(cls, registers: Iterable[tuple[int, bool]]) -> RegisterShifts:
+        """Shifts that keep registers apart, each a number and whether it is written; the usual
+        ones where these do."""
+        counts = {False: 0, True: 0}
+        for number, written in registers:
+            counts[written] = max(counts[written], number + 1)
+        return cls.for_counts(counts[False], counts[True])

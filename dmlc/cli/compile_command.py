@@ -68,10 +68,12 @@ _ALL = [target for target in TARGETS if target.is_general]
 @schedule_option
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
-@click.option("--host", type=click.Choice(["cpp"]),
-              help="Also write host code for Direct3D 12: NAME.hpp, which needs d3d12.h alone. "
-              "It makes the root signatures, which HLSL then leaves out. Without -o, print it in "
-              "place of the sources.")  # fmt: skip
+@click.option("--host", type=click.Choice(["cpp", "rust", "csharp"]),
+              help="Also write host code. cpp: NAME.hpp for Direct3D 12, which needs d3d12.h "
+              "alone; it makes the root signatures, which HLSL then leaves out. rust, csharp: "
+              "NAME.rs or NAME.cs for Vulkan, and a file that all programs share; they need no "
+              "package. "
+              "Without -o, print it in place of the sources.")  # fmt: skip
 @click.option("--dxdispatch", is_flag=True,
               help="Also write a DxDispatch model, as dmlc export does. Needs sizes and -o.",
               )  # fmt: skip
@@ -125,7 +127,7 @@ def command(
             profile=profile,
             shader_model=shader_model if found.shader_models else None,
             float_controls=float_controls if found.shader_models else None,
-            root_signature=host is None,  # Host code makes its own.
+            root_signature=host != "cpp",  # That host code makes its own.
             schedule=schedule if found.name in meant else None,
             matrix_instructions=matrix_instructions if found.shader_models else (),
         )
@@ -206,6 +208,9 @@ def _write_headers(
 ) -> dict[str, str]:
     """The host code of the programs that can have it, by file name; `compiled` has the machine code
     of their kernels, as far as it is there."""
-    cpp = interop.cpp_header
     hosted = [p for p in programs if host in find_target(p.target).hosts]
-    return {cpp.header_name(p): cpp.write_header(p, compiled) for p in hosted}
+    if host == "cpp":
+        cpp = interop.cpp_header
+        return {cpp.header_name(p): cpp.write_header(p, compiled) for p in hosted}
+    written = (interop.vulkan_hosts.write_hosts(p, host, compiled) for p in hosted)
+    return {name: text for each in written for name, text in each.items()}

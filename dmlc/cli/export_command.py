@@ -67,7 +67,7 @@ def command(
     how far each element may be off. For those that compile: the function alone.
 
     OPERATOR is a name of the library, or FILE[:NAME]. Without bindings it is the operator's first
-    example that is written.
+    example that is written; for ort-plugin, element-wise operators with tensors of any shape.
     """
     subject = find_subject(operator, folders)
     dims = read_dimensions(dimensions, subject)
@@ -78,7 +78,8 @@ def command(
     if to in FUNCTION_FORMATS:
         _refuse_options_of_proofs(to)
         known_format = FUNCTION_FORMATS[to]
-        function = _bind(subject, bound, described, known, dims)
+        is_example = not bound and not known_format.takes_open
+        function = _bind(subject, is_example, described, known, dims)
         export, place = known_format.write(function, subject), known_format.place
     else:
         if isinstance(subject, Operator) and not bound:
@@ -108,14 +109,14 @@ def _refuse_options_of_proofs(to: str) -> None:
 
 def _bind(
     subject: Operator | Graph,
-    bound: bool,
+    is_example: bool,
     tensors: Mapping[str, TensorDesc],
     attributes: Mapping[str, object],
     dims: Mapping[str, int],
 ) -> Function:
-    """The function of these bindings, or of an operator's first example where there are none."""
+    """The function of these bindings, or of an operator's first example."""
     if isinstance(subject, Graph):
         return subject.bind(tensors, dims)
-    if bound:
-        return subject.bind(tensors, attributes)
-    return interop.proof.find_function(subject)
+    if is_example:
+        return interop.proof.find_function(subject)
+    return subject.bind(tensors, attributes)

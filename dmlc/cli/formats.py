@@ -1,7 +1,7 @@
 """The formats of `dmlc export`: those of proofs, and those of functions alone.
 
 A proof is a function with inputs and what they must give, for tools that run shaders. A format of a
-function alone needs no inputs: its package has `export_files(function, subject)`, and is imported
+function alone needs no inputs: its module has `export_files(function, subject)`, and is imported
 when it is used. `subject` is the operator or the graph that the function was bound from, for what
 is said of it.
 """
@@ -26,6 +26,9 @@ class FunctionFormat:
     place: str
     """Where the commands of an export are run."""
     package: str
+    takes_open: bool = False
+    """Whether sizes may be open: then an operator without bindings is what `dmlc compile` takes it
+    for, and not its first example."""
 
     def write(self, function: Function, subject: Operator | Graph) -> Export:
         """The files of a function. Raises `DmlcError` where the format cannot express it, or what
@@ -45,6 +48,12 @@ FUNCTION_FORMATS: Mapping[str, FunctionFormat] = MappingProxyType(
             "an ONNX model, with the operator as a function of its own",
             "in that folder",
             "dmlc.onnx",
+        ),
+        "ort-plugin": FunctionFormat(
+            "a library of custom operators for ONNX Runtime, as C++ with CMake",
+            "in that folder, with a C++ compiler and OpenCL",
+            "dmlc.interop.ort_plugin",
+            takes_open=True,
         ),
     }
 )

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlc.codegen.dialect import BufferView, ScalarView, SourceParts
 from dmlc.program import BufferBinding, KernelSource, Language, ScalarBinding, constant_buffer_bytes
-from dmlc.shader_model import dxil_arguments, list_needs, spirv_arguments, uses_matrices
+from dmlc.shader_model import (
+    RegisterShifts,
+    dxil_arguments,
+    list_needs,
+    spirv_arguments,
+    uses_matrices,
+)
 
 
 def _describe_buffer(buffer: BufferBinding) -> dict[str, Any]:
@@ -33,6 +40,9 @@ def _describe_kernel(kernel: KernelSource) -> dict[str, Any]:
     made: dict[str, Any] = {
         "compile": {"compiler": "dxc", "arguments": arguments},
         "float_controls": list(kernel.float_controls),
+        "vulkan_bindings": dataclasses.asdict(
+            RegisterShifts.for_registers((b.slot, b.written) for b in kernel.buffers)
+        ),
     }
     if kernel.scalars:
         made["constant_buffer"] = {

@@ -14,7 +14,7 @@ TARGETS: tuple[Target, ...] = (
         (HLSL_6_2, HLSL_6_0),
         runtimes=("vulkan", "d3d12", "strict"),
         compiler="hlsl",
-        hosts=("cpp",),
+        hosts=("cpp", "rust", "csharp"),
     ),
     Target((OPENCL,), runtimes=("opencl",)),
     Target((WGSL,), runtimes=("wgpu",), is_general=False),

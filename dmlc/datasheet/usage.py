@@ -9,7 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from dmlc.interop.cpp_header import header_name
-from dmlc.interop.cpp_names import Names
+from dmlc.interop.cpp_names import CPP
+from dmlc.interop.host_names import Names
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
@@ -128,7 +129,7 @@ def write_command(command: str, call: Call, *options: str) -> list[str]:
 def write_cpp(program: Program) -> list[str]:
     """Two functions of C++ around the header of a program: one makes the pipelines, and one
     records the call. Each buffer of the program is a parameter."""
-    names = Names(program)
+    names = Names(program, CPP)
     slots = [(slot, program.tensor(tensor)) for tensor, slot in names.slots.items()]
     parameters = [slot if slot not in _CPP_NAMES else f"{slot}_buffer" for slot, _ in slots]
     return [

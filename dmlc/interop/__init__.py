@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmlc.interop import cpp_header, dxdispatch, export, offload, proof
+    from dmlc.interop import cpp_header, dxdispatch, export, offload, proof, vulkan_hosts
 
-__all__ = ["cpp_header", "dxdispatch", "export", "offload", "proof"]
+__all__ = ["cpp_header", "dxdispatch", "export", "offload", "proof", "vulkan_hosts"]
 
 
 def __getattr__(name: str) -> ModuleType:

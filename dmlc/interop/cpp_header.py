@@ -2,8 +2,9 @@
 
 The header needs `d3d12.h` and the standard library, C++17. It makes the pipelines and records the
 kernels into a command list; the host's are the device, the buffers and the values in them. The
-parts: `cpp_tensors` (what buffers have to be), `cpp_kernels` (what a launch sets), `barriers` (what
-waits for what), `cpp_names` and `cpp_text`. `templates/host.hpp.j2` holds what the file looks like.
+parts: `host_sizes` and `host_tensors`, which all languages of hosts share; `cpp_kernels` (what a
+launch sets), `barriers` (what waits for what), `cpp_names` and `cpp_text`. `templates/host.hpp.j2`
+holds what the file looks like.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from dmlc.codegen.targets import find_target
 from dmlc.files import name_file
 from dmlc.interop.barriers import Barrier, Launch, Loop, plan_barriers
 from dmlc.interop.cpp_kernels import Kernel, describe_kernel
-from dmlc.interop.cpp_names import Names
-from dmlc.interop.cpp_tensors import list_slots, list_values
+from dmlc.interop.cpp_names import CPP
 from dmlc.interop.cpp_text import break_line, wrap_text
-from dmlc.program import STEP, VERSION, Program
+from dmlc.interop.host_names import Names
+from dmlc.interop.host_sizes import describe_sizes
+from dmlc.interop.host_tensors import list_slots, list_values
+from dmlc.program import VERSION, Program
 from dmlc.source import UnsupportedError
 from dmlc.templates import load_template
 
@@ -32,14 +35,6 @@ _NEEDS = {
     "FLOAT64": ("OPTIONS", "DoublePrecisionFloatShaderOps"),
 }
 """What a kernel may ask of a device, as a feature of `d3d12.h` and the field that tells."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Symbol:
-    name: str
-    meaning: str
-    least: int
-    most: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,12 +66,12 @@ def write_header(program: Program, files: Mapping[str, bytes] = MappingProxyType
             f"{program.language.title}",
             notes=["compile it for the target hlsl"],
         )
-    names = Names(program)
+    names = Names(program, CPP)
     text = load_template("host.hpp.j2").render(
         program=make_comment(program.name),
         version=VERSION,
         names=names,
-        **_describe_sizes(program, names),
+        **describe_sizes(program, names),
         **_describe_contents(program, names, files),
     )
     return "".join(f"{part}\n" for line in text.splitlines() for part in break_line(line))
@@ -106,44 +101,6 @@ def _describe_contents(
         "needs": [_NEEDS[need] for need in needs],
         "shader_model": {"name": newest, "code": f"0x{newest.replace('.', '')}"},
     }
-
-
-def _describe_sizes(program: Program, names: Names) -> dict[str, Any]:
-    """What the template says of the open sizes."""
-    symbols = [
-        _Symbol(names.symbols[name], make_comment(said["meaning"]), said.get("min", 0), said["max"])
-        for name, said in program.manifest()["symbols"].items()
-    ]
-    conditions = _list_conditions(program, names, symbols)
-    return {
-        "symbols": symbols,
-        "counter": names.symbols[program.counted] if program.counted else None,
-        "conditions": conditions,
-        "has_products": any("product_fits" in condition for condition in conditions),
-    }
-
-
-def _list_conditions(program: Program, names: Names, symbols: Sequence[_Symbol]) -> list[str]:
-    """What has to hold of the sizes, in C++: what the runtime holds arrays to."""
-    most = program.max_count
-    made: list[str] = []
-    for symbol in symbols:
-        made += [f"sizes.{symbol.name} >= {symbol.least}"] if symbol.least else []
-        made.append(f"sizes.{symbol.name} <= {symbol.most}")
-    made += [names.spell_size(check) for check in program.checks]
-    if program.counted:
-        return made
-    for tensor in program.tensors:
-        factors = [e for e in tensor.extents if e != 1]
-        # One symbol alone is held to its own end.
-        if tensor.bytes is None and (len(factors) > 1 or not str(factors[0]).isidentifier()):
-            listed = ", ".join(names.spell_size(e) for e in factors)
-            made.append(f"product_fits({{{listed}}}, {most})")
-    values = {s.value for kernel in program.kernels for s in kernel.scalars if s.value != STEP}
-    values |= {kernel.dispatch.count for kernel in program.kernels}
-    for value in sorted(v for v in values if isinstance(v, str) and not v.isidentifier()):
-        made.append(f"{names.spell_size(value)} <= {most}")
-    return list(dict.fromkeys(made))
 
 
 def _describe_part(part: Launch | Loop, names: Names) -> _Part:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from dmlc.codegen.names import Mangler, make_comment
 from dmlc.files import name_file
-from dmlc.interop.cpp_names import Names, is_reserved
+from dmlc.interop.cpp_names import is_reserved
 from dmlc.interop.cpp_text import wrap_text
+from dmlc.interop.host_names import Names
 from dmlc.program import STEP, Dispatch, KernelSource, Program, ScalarBinding
 from dmlc.shader_model import dxil_arguments, is_signed
 from dmlc.source import UnsupportedError
@@ -100,7 +101,7 @@ def describe_kernel(
         fields=tuple(_list_fields(kernel, names)),
         constant_bytes=sum(s.bits // 8 for s in kernel.scalars),
         parameters=tuple(_list_parameters(kernel, names)),
-        groups=_spell_groups(dispatch, names),
+        groups=spell_groups(dispatch, names),
         row=dispatch.row,
         fixed_groups=dispatch.groups({}) if isinstance(dispatch.count, int) else None,
         takes_step=any(s.value == STEP for s in kernel.scalars),
@@ -167,8 +168,10 @@ def _list_parameters(kernel: KernelSource, names: Names) -> list[Parameter]:
     ]
 
 
-def _spell_groups(dispatch: Dispatch, names: Names) -> str:
+def spell_groups(dispatch: Dispatch, names: Names) -> str:
+    """The groups of a launch in all, as an expression of the host's language."""
     count = names.spell_size(dispatch.count)
     if dispatch.per_group == 1:
         return count
-    return f"({count} + {dispatch.per_group - 1}) / {dispatch.per_group}"
+    less, by = map(names.spelling.number.format, (dispatch.per_group - 1, dispatch.per_group))
+    return f"({count} + {less}) / {by}"

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import re
 
-from dmlc.codegen.names import Mangler, free_name, make_identifier
-from dmlc.program import Program
-from dmlc.sizes import Size
+from dmlc.interop.host_names import Spelling
 
 _KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
@@ -59,37 +57,5 @@ _OWN_NAMES = (
 )  # fmt: skip
 """What the template has beside the namespaces of kernels."""
 
-
-class Names:
-    """How a header spells what a program names."""
-
-    def __init__(self, program: Program) -> None:
-        self.space = free_name(make_identifier(program.name), is_reserved)
-        """The program's namespace, in `dmlc`."""
-        members = Mangler(is_reserved)
-        self.symbols = {symbol: members.spell(symbol) for symbol in program.symbols}
-        """The members of `Sizes`."""
-        self._homes = program.scratch_homes()
-        slots = Mangler(is_reserved)
-        slots.take("Slot")
-        self.slots = {
-            t.name: slots.spell(t.name) for t in program.tensors if self.home(t.name) == t.name
-        }
-        """The buffers, by the tensors they are named after: the first of those that share one."""
-        spaces = Mangler(is_reserved)
-        for name in _OWN_NAMES:
-            spaces.take(name)
-        self.kernels = [spaces.make(kernel.name) for kernel in program.kernels]
-        """The namespaces of kernels."""
-
-    def home(self, tensor: str) -> str:
-        """The tensor that a tensor's buffer is named after."""
-        return self._homes.get(tensor, tensor)
-
-    def find_buffer(self, tensor: str) -> str:
-        """The buffer of a tensor, as an expression."""
-        return f"buffers[slot::{self.slots[self.home(tensor)]}]"
-
-    def spell_size(self, text: str | int | Size) -> str:
-        """A formula with the symbols as members of `sizes`."""
-        return re.sub(r"[A-Za-z_]\w*", lambda m: f"sizes.{self.symbols[m[0]]}", str(text))
+CPP = Spelling(is_reserved, "sizes.{}", own_names=_OWN_NAMES)
+"""C++ as the header for Direct3D 12 has it."""

@@ -33,9 +33,8 @@ from dmlc.program import (
     constant_buffer_bytes,
 )
 from dmlc.runtime.arrays import constant_array
-from dmlc.runtime.dxc import RegisterShifts
 from dmlc.scalars import Array, DataType
-from dmlc.shader_model import dxc_arguments, list_needs
+from dmlc.shader_model import RegisterShifts, dxc_arguments, list_needs
 from dmlc.source import UnsupportedError
 from dmlc.testing.bounds import bound_errors
 

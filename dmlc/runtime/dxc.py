@@ -25,7 +25,7 @@ from dmlc.runtime.dxc_library import (
     load_library,
 )
 from dmlc.runtime.spirv import ask_of_floats
-from dmlc.shader_model import dxil_arguments, is_signed, spirv_arguments
+from dmlc.shader_model import RegisterShifts, dxil_arguments, is_signed, spirv_arguments
 from dmlc.source import Diagnostic, InternalError, Source, Span, UnsupportedError
 
 _COMPILER = Interface(
@@ -47,21 +47,6 @@ _SHADER_REFLECTION = Interface(uuid.UUID("5a58797d-a72c-478d-8ba2-efc6b0efe88e")
 
 _UTF8 = 65001
 _OBJECT, _ERRORS, _DISASSEMBLY = 1, 2, 5  # kinds of output
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RegisterShifts:
-    """Where the registers of each class begin among Vulkan's bindings, which they share."""
-
-    t: int = 0
-    u: int = 16
-    b: int = 32
-
-    @classmethod
-    def for_counts(cls, t: int, u: int) -> RegisterShifts:
-        """Shifts under which `t` read-only and `u` written buffers do not meet."""
-        first_u = max(16, t)
-        return cls(0, first_u, first_u + max(16, u))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

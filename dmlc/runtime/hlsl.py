@@ -24,7 +24,6 @@ from dmlc.runtime.dxbc import sign
 from dmlc.runtime.dxc import (
     Constant,
     Reflection,
-    RegisterShifts,
     Resource,
     ResourceKind,
     Shader,
@@ -36,6 +35,7 @@ from dmlc.runtime.dxc_library import Library, load_library
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.kept import SHADERS
 from dmlc.runtime.spirv import ModuleFacts, read_module
+from dmlc.shader_model import RegisterShifts
 from dmlc.source import InternalError, UnavailableError
 
 
@@ -73,7 +73,7 @@ def _take(kernel: KernelSource) -> CompiledKernel:
     """A kernel that others compiled, as its module has it."""
     facts = read_module(kernel.spirv)
     reflection = Reflection(facts.group_size, (), ())
-    return CompiledKernel(b"", kernel.spirv, register_shifts(kernel), reflection, facts, ())
+    return CompiledKernel(b"", kernel.spirv, _find_shifts(kernel), reflection, facts, ())
 
 
 def compile_kernels(
@@ -121,7 +121,7 @@ def compile_files(program: Program) -> dict[str, bytes]:
 def _compile(
     kernel: KernelSource, library: Library, special: tuple[int, ...], denormals: tuple[int, ...]
 ) -> CompiledKernel:
-    shifts = register_shifts(kernel)
+    shifts = _find_shifts(kernel)
     key = {
         "dmlc": [VERSION, _find_revision()],
         "compiler": library.identity,
@@ -182,6 +182,10 @@ def _make(
     )
 
 
+def _find_shifts(kernel: KernelSource) -> RegisterShifts:
+    return RegisterShifts.for_registers((b.slot, b.written) for b in kernel.buffers)
+
+
 @functools.cache
 def _find_revision() -> str:
     """What tells this compiler's own part in what is made from that of another."""
@@ -227,13 +231,6 @@ def _unpack(packed: bytes, shifts: RegisterShifts) -> CompiledKernel:
         facts=read_module(code),
         warnings=tuple(said["warnings"]),
     )
-
-
-def register_shifts(kernel: KernelSource) -> RegisterShifts:
-    """Shifts that keep the kernel's registers apart, the usual ones where these do."""
-    read = [b.slot for b in kernel.buffers if not b.written]
-    written = [b.slot for b in kernel.buffers if b.written]
-    return RegisterShifts.for_counts(max(read, default=-1) + 1, max(written, default=-1) + 1)
 
 
 def check_reflection(kernel: KernelSource, reflection: Reflection) -> None:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dmlc.files import read_bounded
-from dmlc.runtime.dxc import Constant, RegisterShifts, Resource, compile_dxil, reflect
+from dmlc.runtime.dxc import Constant, Resource, compile_dxil, reflect
 from dmlc.runtime.spirv_interface import read_interface, renumber
 from dmlc.scalars import TENSOR_TYPES, DataType
+from dmlc.shader_model import RegisterShifts
 from dmlc.source import DmlcError, InternalError, counted, list_names
 
 Triple = tuple[int, int, int]

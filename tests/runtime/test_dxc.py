@@ -12,7 +12,7 @@ import uuid
 import pytest
 
 from dmlc.runtime import dxc, dxc_library
-from dmlc.runtime.dxc import Constant, RegisterShifts, Resource, ResourceKind
+from dmlc.runtime.dxc import Constant, Resource, ResourceKind
 from dmlc.runtime.dxc_library import (
     LIBRARY_VARIABLE,
     ComObject,
@@ -22,6 +22,7 @@ from dmlc.runtime.dxc_library import (
     find_library,
     load_library,
 )
+from dmlc.shader_model import RegisterShifts
 from dmlc.source import InternalError, UnavailableError, UnsupportedError
 from tests.runtime.handmade_hlsl import F16, relu_grad, square_then_double
 

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from dmlc.program import BufferBinding, KernelSource, ScalarBinding
-from dmlc.runtime.dxc import RegisterShifts
 from dmlc.runtime.floats import FloatPromises
 from dmlc.runtime.hlsl import compile_kernel
+from dmlc.shader_model import RegisterShifts
 from dmlc.source import InternalError
 from tests.runtime.handmade_hlsl import F32, relu_grad, square_then_double, sum_of
 

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlc.program import BufferBinding, KernelSource
-from dmlc.runtime.dxc import RegisterShifts
 from dmlc.runtime.hlsl import CompiledKernel
 from dmlc.runtime.vulkan.context import Context
+from dmlc.shader_model import RegisterShifts
 
 _FULL = 2
 """VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT, which the package `vulkan` lacks."""

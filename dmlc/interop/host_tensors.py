@@ -1,12 +1,12 @@
-"""The tensors of a program as rows of a C++ header: what each buffer has to be."""
+"""The tensors of a program as rows of host code: the size and the place of each buffer."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from dmlc.codegen.names import make_comment
-from dmlc.interop.cpp_names import Names
 from dmlc.interop.cpp_text import fill_lines, spell_array, wrap_text
+from dmlc.interop.host_names import Names
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.sizes import is_multiple, multiply
 
@@ -16,7 +16,7 @@ _WORD = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slot:
-    """A tensor as a row of the header's table. Texts are expressions of C++."""
+    """A tensor as a row of a table. Texts are expressions of the host's language."""
 
     name: str
     title: str
@@ -92,7 +92,7 @@ def _spell_bytes(tensor: TensorSpec, alignment: int, names: Names) -> str:
         return str(max(1, -(-tensor.bytes // alignment)) * alignment)
     size = multiply(tensor.extents) * tensor.dtype.bytes
     text = names.spell_size(size)
-    return text if is_multiple(size, alignment) else f"round_up({text}, {alignment})"
+    return text if is_multiple(size, alignment) else names.spelling.round_up.format(text, alignment)
 
 
 def _tell_tenants(program: Program, buffer: str, names: Names) -> tuple[str, ...]:
