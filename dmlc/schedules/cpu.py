@@ -76,6 +76,8 @@ def choose(work: Work) -> Nest:
     phase = work.phases[0]
     if work.count is not None:
         return _choose_run(work)
+    if work.phases[-1].scatter is not None:
+        return _choose_walk(work)
     if len(work.phases) == 1 and phase.is_parallel and not phase.accumulators:
         return _choose_rows(work)
     return _choose_serial(work) if work.serial else _choose_vectors(work)
@@ -255,6 +257,20 @@ def share_columns(rule: Rule, outputs: Sequence[str], width: int, p: Profile, mo
     part = rule.do("split", last, width, name="part")
     rule.do("vectorize", last, p.lanes, name="i")
     return _share_blocks(rule, [*outer, part], most)
+
+
+def _choose_walk(work: Work) -> Nest:
+    """A work item has rows of a result, whose points say which element each belongs to: it sets the
+    elements, and goes through the points in their order."""
+    rule, p, first = work.begin(), work.profile, work.phases[0]
+    rows, run, last = rule.outer, 1, len(first.space.extents) - 1
+    if last in first.space.inner and first.lies_together(last):
+        rule.do("vectorize", rule.nest.dims[0][last].name, p.lanes)
+    if rows:
+        points = sum(phase.space.inner_count for phase in work.phases)
+        run = _share_blocks(rule, rows, p.per_item // points)
+    many = "" if run == 1 else "s"
+    return rule.finish(f"each has {run:,} row{many}, and puts points into them in order")
 
 
 # What suits work items that reduce outputs of their own ---------------------------------------
