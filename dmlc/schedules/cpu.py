@@ -412,7 +412,9 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
     if phase.accumulators:
         # So many points make a part each.
         most, first = (_FLUSH_COLUMN, 0) if across else (_FLUSH_ROW, outer)
-        split, strips = _split([sizes[axis] for axis in inner[first:]], most)
+        # A row that has more by itself is walked in strips.
+        own = [sizes[axis] for axis in inner[first:]]
+        split, strips = _part(own, most, len(own) - 1), own[-1] > most
         if strips:
             rule.do("split", loops[-1], most // height, name="strip")
         if strips or split:
@@ -433,13 +435,6 @@ def _walk_phase(rule: Rule, number: int, block: str, width: int, p: Profile) -> 
             rule.do("prefetch", *ahead)
     if number > 0 and not phase.accumulators and not phase.is_parallel and len(walked) > 1:
         rule.do("reverse", walked[0])
-
-
-def _split(sizes: Sequence[int], most: int) -> tuple[int, bool]:
-    """From which axis of these sizes on there are at most so many points; and whether the innermost
-    alone has more, and is walked in strips."""
-    last = len(sizes) - 1
-    return (last, True) if sizes[-1] > most else (_part(sizes, most, last), False)
 
 
 def _part(sizes: Sequence[int], most: int, start: int) -> int:
