@@ -19,6 +19,7 @@ class Sign(enum.IntEnum):
 
     UNKNOWN = 0
     NOT_NEGATIVE = 1
+    POSITIVE = 2
 
 
 class Signs:
