@@ -117,8 +117,10 @@ class _Joiner:
             match statement:
                 case k.Let(value=k.Load(buffer=buffer, index=index, type=kind)):
                     is_stored = False
-                case k.Store(buffer=buffer, index=index, streaming=None):
-                    is_stored, kind = True, statement.value.type
+                case k.Store(buffer=buffer, index=index, value=value, streaming=None) if (
+                    self._unit == 1 or isinstance(value, k.Local)
+                ):
+                    is_stored, kind = True, value.type
                 case k.StoreLocal() if self._unit == 1:
                     # What is read stays the same; what is stored may be of an array's elements.
                     parts = {key: run for key, run in parts.items() if not key[1]}
